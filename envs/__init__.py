@@ -1,0 +1,33 @@
+"""Pure-JAX environments behind one contract.
+
+`make("CartPole-v1")` returns an `Environment`: `reset(key, params)` and
+`step(key, state, action, params)` are pure functions, its parameters are a pytree of
+numbers that can be vmapped. See `base` for the contract, `registry` for the names.
+"""
+
+from . import spaces as spaces
+from .base import Environment as Environment
+from .base import EnvParams as EnvParams
+from .base import EnvState as EnvState
+from .cartpole import CartPole as CartPole
+from .registry import EnvDescription as EnvDescription
+from .registry import describe as describe
+from .registry import make as make
+from .registry import register as register
+from .registry import registered as registered
+
+# `envs` is a common name; purerl looks for this mark to see that it got this one.
+__purerl__ = True
+
+__all__ = (
+    "CartPole",
+    "EnvDescription",
+    "EnvParams",
+    "EnvState",
+    "Environment",
+    "describe",
+    "make",
+    "register",
+    "registered",
+    "spaces",
+)

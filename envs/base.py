@@ -1,0 +1,187 @@
+"""The contract every environment keeps: pure functions of explicit state.
+
+It is the contract of gymnax 1.0 (Lange 2022, github.com/RobertTLange/gymnax), kept
+without importing gymnax. An environment holds structure (sizes, kinds of
+observation); its `EnvParams` hold numbers, which may be traced, vmapped and
+differentiated; its `EnvState` is what one episode carries from step to step.
+
+Everything here is for one environment. A batch is the caller's `jax.vmap`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Generic, TypeVar
+
+import jax
+import numpy as np
+from flax import struct
+
+from .spaces import Space
+
+Obs = Any
+Info = dict[str, Any]
+
+
+@struct.dataclass
+class EnvState:
+    """What an episode carries.
+
+    Attributes:
+        time: int32 `[]`, steps taken since the reset.
+    """
+
+    time: jax.Array
+
+
+@struct.dataclass
+class EnvParams:
+    """The numbers of an environment; every field is a leaf that can be vmapped.
+
+    Attributes:
+        max_steps_in_episode: steps after which an episode is truncated.
+    """
+
+    max_steps_in_episode: int | jax.Array = 1_000
+
+
+StateT = TypeVar("StateT", bound=EnvState)
+ParamsT = TypeVar("ParamsT", bound=EnvParams)
+
+
+class Environment(Generic[StateT, ParamsT]):
+    """A Markov decision process as pure functions.
+
+    Subclasses write `default_params`, `reset_env`, `step_env`, `action_space` and
+    `observation_space`; `reset` and `step` follow. Nothing is jitted here: the caller
+    compiles the whole loop.
+
+    Attributes:
+        stochastic_transitions: whether `step_env` uses its key. Where it does not, a
+            step spends one random split less.
+        steps_without_reset: whether `step_env` works. Only adapted wrappers, which
+            reset by themselves, say no.
+    """
+
+    stochastic_transitions: ClassVar[bool] = True
+    steps_without_reset: ClassVar[bool] = True
+
+    @property
+    def name(self) -> str:
+        """The name it is registered under, or its class name."""
+        return type(self).__name__
+
+    @property
+    def default_params(self) -> ParamsT:
+        """The numbers of the standard task."""
+        raise NotImplementedError
+
+    @property
+    def num_actions(self) -> int:
+        """Number of actions if they are discrete, else the size of an action."""
+        space = self.action_space(self.default_params)
+        return getattr(space, "n", None) or int(np.prod(space.shape))
+
+    def reset(
+        self, key: jax.Array, params: ParamsT | None = None
+    ) -> tuple[Obs, StateT]:
+        """Start an episode.
+
+        Args:
+            key: consumed.
+            params: the numbers; `default_params` where not given.
+
+        Returns:
+            The first observation and the state.
+        """
+        return self.reset_env(key, self.default_params if params is None else params)
+
+    def step(
+        self,
+        key: jax.Array,
+        state: StateT,
+        action: jax.Array,
+        params: ParamsT | None = None,
+    ) -> tuple[Obs, StateT, jax.Array, jax.Array, jax.Array, Info]:
+        """Take one step, and start a fresh episode if it ended the current one.
+
+        Args:
+            key: consumed.
+            state: of the running episode.
+            action: a member of `action_space`.
+            params: the numbers; `default_params` where not given.
+
+        Returns:
+            `obs, state, reward, terminated, truncated, info`. Where the episode ended,
+            `obs` and `state` are the next episode's first ones. The flags are never
+            both true: an episode that ends by itself on its last step terminated.
+            `info` has `terminated`, `truncated` and `final_observation`, the
+            observation that the action led to, before any reset.
+        """
+        if params is None:
+            params = self.default_params
+        key_step = key_reset = key  # One use each: an unused key needs no split.
+        if self.stochastic_transitions:
+            key_step, key_reset = jax.random.split(key)
+
+        final_obs, last_state, reward, terminated, info = self.step_env(
+            key_step, state, action, params
+        )
+        truncated = self.is_truncated(last_state, params) & ~terminated
+        first_obs, first_state = self.reset_env(key_reset, params)
+        obs, next_state = select_tree(
+            terminated | truncated, (first_obs, first_state), (final_obs, last_state)
+        )
+        info = {
+            **info,
+            "terminated": terminated,
+            "truncated": truncated,
+            "final_observation": final_obs,
+        }
+        return obs, next_state, reward, terminated, truncated, info
+
+    def reset_env(self, key: jax.Array, params: ParamsT) -> tuple[Obs, StateT]:
+        """Start an episode; `reset` with explicit numbers. The key is consumed."""
+        raise NotImplementedError
+
+    def step_env(
+        self, key: jax.Array, state: StateT, action: jax.Array, params: ParamsT
+    ) -> tuple[Obs, StateT, jax.Array, jax.Array, Info]:
+        """Take one step without any reset; the key is consumed.
+
+        Returns:
+            `obs, state, reward, terminated, info`: reward float32 `[]`, terminated
+            bool `[]`. The time limit is not its business: see `is_truncated`.
+        """
+        raise NotImplementedError
+
+    def is_truncated(self, state: StateT, params: ParamsT) -> jax.Array:
+        """Whether the time limit is reached, bool `[]`.
+
+        It does not look at termination; whoever combines the two lets `terminated`
+        win, as `step` does.
+        """
+        return state.time >= params.max_steps_in_episode
+
+    def action_space(self, params: ParamsT | None = None) -> Space:
+        """What `step` accepts."""
+        raise NotImplementedError
+
+    def observation_space(self, params: ParamsT | None = None) -> Space:
+        """What `reset` and `step` return."""
+        raise NotImplementedError
+
+    def render(self, state: StateT, params: ParamsT | None = None) -> np.ndarray:
+        """Draw one state, uint8 `[height, width, 3]` on the host.
+
+        Raises:
+            NotImplementedError: this environment has no picture.
+        """
+        del state, params
+        raise NotImplementedError(
+            f"{self.name} has no picture: `render` is not written for it."
+        )
+
+
+def select_tree(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
+    """Choose between two pytrees of the same structure by one boolean `[]`."""
+    return jax.tree.map(lambda x, y: jax.lax.select(condition, x, y), on_true, on_false)

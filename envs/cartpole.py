@@ -1,0 +1,173 @@
+"""CartPole-v1: balance a pole on a cart (Barto, Sutton and Anderson 1983)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from .base import Environment, EnvParams, EnvState, Info
+from .spaces import Box, Discrete, bounds
+
+
+@struct.dataclass
+class CartPoleState(EnvState):
+    """Where cart and pole are.
+
+    Attributes:
+        x: position of the cart, m.
+        x_dot: its velocity, m/s.
+        theta: angle of the pole from upright, rad.
+        theta_dot: its velocity, rad/s.
+    """
+
+    x: jax.Array
+    x_dot: jax.Array
+    theta: jax.Array
+    theta_dot: jax.Array
+
+
+@struct.dataclass
+class CartPoleParams(EnvParams):
+    """The physics and the rules; the values are Gymnasium's.
+
+    Attributes:
+        max_steps_in_episode: steps after which an episode is truncated.
+        gravity: m/s^2.
+        masscart: kg.
+        masspole: kg.
+        length: half the length of the pole, m.
+        force_mag: size of the push, N.
+        tau: time between two actions, s.
+        theta_threshold_radians: angle at which the episode terminates, rad.
+        x_threshold: distance from the centre at which it terminates, m.
+        reset_range: each number of the first state is uniform in +- this.
+    """
+
+    max_steps_in_episode: int | jax.Array = 500
+    gravity: float | jax.Array = 9.8
+    masscart: float | jax.Array = 1.0
+    masspole: float | jax.Array = 0.1
+    length: float | jax.Array = 0.5
+    force_mag: float | jax.Array = 10.0
+    tau: float | jax.Array = 0.02
+    theta_threshold_radians: float | jax.Array = 12 * math.pi / 180
+    x_threshold: float | jax.Array = 2.4
+    reset_range: float | jax.Array = 0.05
+
+    @property
+    def total_mass(self) -> float | jax.Array:
+        """Mass of cart and pole together, kg."""
+        return self.masscart + self.masspole
+
+    @property
+    def pole_moment(self) -> float | jax.Array:
+        """Mass of the pole times half its length, kg m."""
+        return self.masspole * self.length
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class CartPole(Environment[CartPoleState, CartPoleParams]):
+    """Gymnasium's CartPole-v1 in JAX.
+
+    * observation: float32 `[4]`: x, x_dot, theta, theta_dot.
+    * action: int32 `[]`: 0 pushes left, 1 pushes right.
+    * reward: 1 for every step, the one that terminates included.
+    * terminated: the cart or the pole left its range. truncated: after 500 steps.
+
+    The equations are those of Gymnasium (frictionless, explicit Euler), from Florian
+    (2007), "Correct equations for the dynamics of the cart-pole system".
+
+    Example:
+        env = CartPole()
+        obs, state = env.reset(jax.random.key(0))
+        obs, state, reward, terminated, truncated, info = env.step(
+            jax.random.key(1), state, jnp.int32(1)
+        )
+    """
+
+    stochastic_transitions: ClassVar[bool] = False
+
+    @property
+    def name(self) -> str:
+        """`CartPole-v1`."""
+        return "CartPole-v1"
+
+    @property
+    def default_params(self) -> CartPoleParams:
+        """Gymnasium's constants."""
+        return CartPoleParams()
+
+    def reset_env(
+        self, key: jax.Array, params: CartPoleParams
+    ) -> tuple[jax.Array, CartPoleState]:
+        """Start near the centre, nearly upright."""
+        unit = jax.random.uniform(key, (4,), minval=-1.0, maxval=1.0)
+        obs = params.reset_range * unit
+        return obs, CartPoleState(jnp.int32(0), obs[0], obs[1], obs[2], obs[3])
+
+    def step_env(
+        self,
+        key: jax.Array,
+        state: CartPoleState,
+        action: jax.Array,
+        params: CartPoleParams,
+    ) -> tuple[jax.Array, CartPoleState, jax.Array, jax.Array, Info]:
+        """Push, and integrate one time step."""
+        del key
+        x_acc, theta_acc = _accelerations(state, action, params)
+        next_state = CartPoleState(
+            time=state.time + 1,
+            x=state.x + params.tau * state.x_dot,
+            x_dot=state.x_dot + params.tau * x_acc,
+            theta=state.theta + params.tau * state.theta_dot,
+            theta_dot=state.theta_dot + params.tau * theta_acc,
+        )
+        terminated = _out_of_range(next_state, params)
+        # As in Gymnasium: the step that ends the episode pays, those after it do not.
+        was_over = _out_of_range(state, params)
+        reward = 1.0 - (terminated & was_over).astype(jnp.float32)
+        return _observe(next_state), next_state, reward, terminated, {}
+
+    def action_space(self, params: CartPoleParams | None = None) -> Discrete:
+        """Two pushes."""
+        del params
+        return Discrete(2)
+
+    def observation_space(self, params: CartPoleParams | None = None) -> Box:
+        """Twice the range that terminates; velocities are unbounded."""
+        params = self.default_params if params is None else params
+        high = bounds(
+            2 * params.x_threshold,
+            math.inf,
+            2 * params.theta_threshold_radians,
+            math.inf,
+        )
+        return Box(-high, high, (4,))
+
+
+def _accelerations(
+    state: CartPoleState, action: jax.Array, params: CartPoleParams
+) -> tuple[jax.Array, jax.Array]:
+    """Accelerations of cart (m/s^2) and pole (rad/s^2)."""
+    force = jnp.where(action == 1, params.force_mag, -params.force_mag)
+    cos, sin = jnp.cos(state.theta), jnp.sin(state.theta)
+    total, moment = params.total_mass, params.pole_moment
+    drive = (force + moment * state.theta_dot**2 * sin) / total
+    inertia = params.length * (4.0 / 3.0 - params.masspole * cos**2 / total)
+    theta_acc = (params.gravity * sin - cos * drive) / inertia
+    return drive - moment * theta_acc * cos / total, theta_acc
+
+
+def _out_of_range(state: CartPoleState, params: CartPoleParams) -> jax.Array:
+    return (jnp.abs(state.x) > params.x_threshold) | (
+        jnp.abs(state.theta) > params.theta_threshold_radians
+    )
+
+
+def _observe(state: CartPoleState) -> jax.Array:
+    return jnp.stack([state.x, state.x_dot, state.theta, state.theta_dot])

@@ -1,0 +1,207 @@
+"""Environments by name.
+
+The names of the other packages' environments are tables here, so that listing or
+checking a name never imports gymnax or brax, which takes seconds. A test compares the
+tables with what the packages register.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from .base import Environment, EnvParams
+from .cartpole import CartPole
+from .spaces import Space
+
+Factory = Callable[..., Environment]
+
+GYMNAX_IDS: tuple[str, ...] = (
+    "Acrobot-v1",
+    "Asterix-MinAtar",
+    "BernoulliBandit-misc",
+    "Breakout-MinAtar",
+    "Catch-bsuite",
+    "DeepSea-bsuite",
+    "DiscountingChain-bsuite",
+    "FourRooms-misc",
+    "Freeway-MinAtar",
+    "FrozenLake-misc",
+    "GaussianBandit-misc",
+    "MNISTBandit-bsuite",
+    "MemoryChain-bsuite",
+    "MetaMaze-misc",
+    "MountainCar-v0",
+    "MountainCarContinuous-v0",
+    "Pendulum-v1",
+    "PointRobot-misc",
+    "Pong-misc",
+    "Reacher-misc",
+    "Seaquest-MinAtar",
+    "SimpleBandit-bsuite",
+    "SpaceInvaders-MinAtar",
+    "Swimmer-misc",
+    "UmbrellaChain-bsuite",
+)
+"""Ids taken from gymnax; its CartPole-v1 is left out because ours has the name."""
+
+BRAX_NAMES: tuple[str, ...] = (
+    "ant",
+    "fast",
+    "halfcheetah",
+    "hopper",
+    "humanoid",
+    "humanoidstandup",
+    "inverted_double_pendulum",
+    "inverted_pendulum",
+    "pusher",
+    "reacher",
+    "swimmer",
+    "walker2d",
+)
+"""Names of brax's environments; the id is `brax/<name>`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvDescription:
+    """What a command line shows about an environment.
+
+    Attributes:
+        id: the name for `make`.
+        source: `purerl`, `gymnax`, `brax` or `registered`.
+        observation_space: of the default parameters.
+        action_space: of the default parameters.
+        params: the default parameters.
+        summary: first line of the documentation.
+    """
+
+    id: str
+    source: str
+    observation_space: Space
+    action_space: Space
+    params: EnvParams
+    summary: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    factory: Factory
+    source: str
+
+
+def make(id: str, **options: Any) -> Environment:
+    """Make the environment called `id`.
+
+    Args:
+        id: one of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`.
+        **options: its structural options, such as `backend="spring"`.
+
+    Raises:
+        ValueError: no such id (the message names near ones), or no such option.
+    """
+    if id not in _ENTRIES:
+        raise ValueError(_unknown_id(id))
+    factory = _ENTRIES[id].factory
+    try:
+        inspect.signature(factory).bind(**options)
+    except TypeError as error:
+        raise ValueError(
+            f"options of {id} were {sorted(options)}, which it does not take "
+            f"({error}); it takes {_option_names(factory)}."
+        ) from None
+    return factory(**options)
+
+
+def register(id: str, factory: Factory) -> None:
+    """Let `make(id)` call `factory`.
+
+    Args:
+        id: a new name.
+        factory: called with `make`'s keywords; returns an `Environment`.
+
+    Raises:
+        ValueError: the id is taken, or empty.
+        TypeError: the factory cannot be called.
+    """
+    _add(id, factory, "registered")
+
+
+def registered() -> tuple[str, ...]:
+    """Every id that `make` knows, sorted."""
+    return tuple(sorted(_ENTRIES))
+
+
+def describe(id: str, **options: Any) -> EnvDescription:
+    """Describe the environment called `id`; makes it, so adapters load their package.
+
+    Raises:
+        ValueError: as `make`.
+    """
+    env = make(id, **options)
+    params = env.default_params
+    documented = getattr(env, "wrapped", env)
+    return EnvDescription(
+        id=id,
+        source=_ENTRIES[id].source,
+        observation_space=env.observation_space(params),
+        action_space=env.action_space(params),
+        params=params,
+        summary=(inspect.getdoc(type(documented)) or "").partition("\n")[0],
+    )
+
+
+def _add(id: str, factory: Factory, source: str) -> None:
+    if not isinstance(id, str) or not id:
+        raise ValueError(f"id must be a name, got {id!r}: give a non-empty string.")
+    if not callable(factory):
+        raise TypeError(
+            f"factory of {id!r} must be callable, got {factory!r}: give the class or "
+            "a function that returns the environment."
+        )
+    if id in _ENTRIES:
+        raise ValueError(
+            f"id {id!r} is already registered ({_ENTRIES[id].source}): choose another."
+        )
+    _ENTRIES[id] = _Entry(factory, source)
+
+
+def _unknown_id(id: str) -> str:
+    folded = {known.casefold(): known for known in _ENTRIES}
+    near = difflib.get_close_matches(str(id).casefold(), list(folded), n=3, cutoff=0.5)
+    # `halfcheetah` alone is a likely slip for `brax/halfcheetah`.
+    tails = [known for known in _ENTRIES if known.split("/")[-1] == id]
+    guesses = list(dict.fromkeys(tails + [folded[name] for name in near]))
+    hint = f"did you mean {' or '.join(guesses)}?" if guesses else "see below."
+    return (
+        f"env {id!r} is not registered: {hint} "
+        "`envs.registered()` lists every id; `envs.register` adds one."
+    )
+
+
+def _option_names(factory: Factory) -> str:
+    names = [name for name in inspect.signature(factory).parameters if name != "self"]
+    return ", ".join(names) or "none"
+
+
+def _make_gymnax(gymnax_id: str, /, **options: Any) -> Environment:
+    from .adapters.gymnax import GymnaxEnvironment
+
+    return GymnaxEnvironment(gymnax_id, **options)
+
+
+def _make_brax(brax_name: str, /, **options: Any) -> Environment:
+    from .adapters.brax import BraxEnvironment
+
+    return BraxEnvironment(brax_name, **options)
+
+
+_ENTRIES: dict[str, _Entry] = {}
+_add("CartPole-v1", CartPole, "purerl")
+for _id in GYMNAX_IDS:
+    _add(_id, partial(_make_gymnax, _id), "gymnax")
+for _name in BRAX_NAMES:
+    _add(f"brax/{_name}", partial(_make_brax, _name), "brax")

@@ -1,0 +1,163 @@
+"""Action and observation spaces: what an environment accepts and what it returns.
+
+Two kinds are enough here. Attribute names are gymnax's (`n`, `low`, `high`, `shape`,
+`dtype`), so code that reads a space works on either package's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Space:
+    """What the two kinds share: a `shape`, a `dtype`, `sample` and `contains`."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw one random member; the key is consumed."""
+        raise NotImplementedError
+
+    def contains(self, x: Any) -> jax.Array:
+        """Return a boolean scalar: is `x` (one member, not a batch) in the space?"""
+        raise NotImplementedError
+
+
+class Discrete(Space):
+    """The integers `0 .. n-1`.
+
+    Attributes:
+        n: number of members.
+        shape: always `()`.
+        dtype: int32.
+    """
+
+    def __init__(self, n: int) -> None:
+        """Make the space of `n` integers.
+
+        Raises:
+            ValueError: `n` is not positive.
+        """
+        if n < 1:
+            raise ValueError(f"n must be at least 1, got {n}: give it a member.")
+        self.n = int(n)
+        self.shape = ()
+        self.dtype = np.dtype(np.int32)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw uniformly, int32 `[]`; the key is consumed."""
+        return jax.random.randint(key, (), 0, self.n, dtype=jnp.int32)
+
+    def contains(self, x: Any) -> jax.Array:
+        """Whether `x` is an integer scalar in `0 .. n-1`."""
+        x = jnp.asarray(x)
+        if x.shape != () or not jnp.issubdtype(x.dtype, jnp.integer):
+            return jnp.asarray(False)
+        return (x >= 0) & (x < self.n)
+
+    def __repr__(self) -> str:
+        """Show the size."""
+        return f"Discrete({self.n})"
+
+
+class Box(Space):
+    """Arrays of one shape and dtype, bounded element by element (ends included).
+
+    Attributes:
+        low: lower bounds, an array of `shape`; may hold `-inf`.
+        high: upper bounds, an array of `shape`; may hold `inf`.
+        shape: shape of a member.
+        dtype: dtype of a member.
+    """
+
+    def __init__(
+        self,
+        low: Any,
+        high: Any,
+        shape: tuple[int, ...] | None = None,
+        dtype: Any = np.float32,
+    ) -> None:
+        """Make the space from scalar or array bounds.
+
+        Args:
+            low: lower bound, a scalar or an array of `shape`. May be traced.
+            high: upper bound, likewise.
+            shape: shape of a member; that of the bounds where it is not given.
+            dtype: dtype of a member.
+
+        Raises:
+            ValueError: a bound has another shape than `shape`.
+        """
+        self.shape = tuple(shape) if shape is not None else np.shape(low)
+        self.dtype = np.dtype(dtype)
+        self.low = _bound("low", low, self.shape, self.dtype)
+        self.high = _bound("high", high, self.shape, self.dtype)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw uniformly, or from a clipped normal where a bound is infinite.
+
+        Integer boxes are drawn uniformly over `low .. high`. The key is consumed.
+        """
+        if np.issubdtype(self.dtype, np.integer) or self.dtype == np.bool_:
+            # randint excludes its upper end; int32 keeps `high + 1` from overflowing.
+            low, high = (jnp.asarray(b, jnp.int32) for b in (self.low, self.high))
+            draw = jax.random.randint(key, self.shape, low, high + 1)
+            return draw.astype(self.dtype)
+        low, high = jnp.asarray(self.low), jnp.asarray(self.high)
+        bounded = jnp.isfinite(low) & jnp.isfinite(high)
+        uniform = jax.random.uniform(
+            key,
+            self.shape,
+            minval=jnp.where(bounded, low, 0.0),
+            maxval=jnp.where(bounded, high, 1.0),
+        )
+        normal = jnp.clip(jax.random.normal(key, self.shape), low, high)
+        return jnp.where(bounded, uniform, normal).astype(self.dtype)
+
+    def contains(self, x: Any) -> jax.Array:
+        """Whether `x` has the shape, a dtype of the same kind, and is in bounds."""
+        x = jnp.asarray(x)
+        if x.shape != self.shape or x.dtype.kind != self.dtype.kind:
+            return jnp.asarray(False)
+        return jnp.all((x >= self.low) & (x <= self.high))
+
+    def __repr__(self) -> str:
+        """Show bounds (one number where they are all equal), shape and dtype."""
+        low, high = _brief(self.low), _brief(self.high)
+        return f"Box({low}, {high}, {self.shape}, {self.dtype.name})"
+
+
+def bounds(*values: Any) -> Any:
+    """Stack scalars into one bound `[len(values)]`, float32.
+
+    Stays in numpy unless a value is traced, so that a space made while a program is
+    being traced still has concrete bounds where its parameters are concrete.
+    """
+    if any(isinstance(v, jax.core.Tracer) for v in values):
+        return jnp.stack([jnp.asarray(v, jnp.float32) for v in values])
+    return np.asarray([float(v) for v in values], np.float32)
+
+
+def _bound(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    if np.shape(value) not in ((), shape):
+        raise ValueError(
+            f"{name} has shape {np.shape(value)}, but the space has shape {shape}: "
+            "give a scalar or an array of the space's shape."
+        )
+    if isinstance(value, jax.core.Tracer):
+        return jnp.broadcast_to(value, shape).astype(dtype)
+    return np.broadcast_to(np.asarray(value, dtype), shape)
+
+
+def _brief(bound: Any) -> str:
+    if isinstance(bound, jax.core.Tracer):
+        return str(bound)
+    values = np.unique(bound)
+    if len(values) == 1:
+        return f"{values[0]:g}"
+    return np.array2string(np.asarray(bound), separator=", ", threshold=6)
