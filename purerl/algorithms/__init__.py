@@ -1,0 +1,59 @@
+"""The algorithms by name. Adding one is adding a row."""
+
+import difflib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from purerl.algorithms import ppo
+from purerl.config import ConfigError, TrainConfig
+from purerl.environment import Environment
+from purerl.types import Algorithm
+
+
+class Entry(NamedTuple):
+    """What makes an algorithm: its config, its checks, and how it is bound."""
+
+    config: type[TrainConfig]
+    validate: Callable[[Any, Environment], None]
+    make: Callable[..., Algorithm]
+
+
+ALGORITHMS: dict[str, Entry] = {
+    "ppo": Entry(ppo.PPOConfig, ppo.validate, ppo.make),
+}
+
+
+def entry_of(config: TrainConfig) -> Entry:
+    """The entry whose config class `config` is.
+
+    Raises:
+        ConfigError: not a config of any algorithm.
+    """
+    return ALGORITHMS[name_of(config)]
+
+
+def name_of(config: TrainConfig) -> str:
+    """The algorithm's name."""
+    for name, entry in ALGORITHMS.items():
+        if type(config) is entry.config:
+            return name
+    raise ConfigError(
+        f"config must be one of {', '.join(e.config.__name__ for e in ALGORITHMS.values())},"
+        f" got {type(config).__name__}."
+    )
+
+
+def config_class(name: str) -> type[TrainConfig]:
+    """The config class of an algorithm.
+
+    Raises:
+        ConfigError: no such algorithm.
+    """
+    if name not in ALGORITHMS:
+        guess = difflib.get_close_matches(str(name), list(ALGORITHMS), n=1)
+        hint = f" Did you mean {guess[0]!r}?" if guess else ""
+        raise ConfigError(
+            f"there is no algorithm {name!r}.{hint} "
+            f"Algorithms: {', '.join(ALGORITHMS)}."
+        )
+    return ALGORITHMS[name].config

@@ -1,0 +1,260 @@
+"""Configs: frozen dataclasses whose static fields are structure and leaves numbers.
+
+A field made with `static` fixes shapes or the program and is read before tracing. A
+field made with `dynamic` is a leaf: it may be traced, vmapped and overridden by name.
+"""
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
+
+import jax
+import numpy as np
+from flax import struct
+from flax.core import FrozenDict
+
+from purerl.types import Overrides
+
+MAX_ENV_STEPS = 2**32 - 1  # `env_steps` is an unsigned 32-bit counter.
+
+
+class ConfigError(ValueError):
+    """A config that cannot be trained: says the field, value, constraint, remedy."""
+
+
+class Check(NamedTuple):
+    """A constraint on a number and the words for it."""
+
+    holds: Callable[[Any], bool]
+    words: str
+
+
+POSITIVE = Check(lambda x: x > 0, "must be greater than 0")
+NON_NEGATIVE = Check(lambda x: x >= 0, "must be 0 or greater")
+FRACTION = Check(lambda x: 0 <= x <= 1, "must lie between 0 and 1")
+
+
+def one_of(*choices: str) -> Check:
+    """A check that the value is one of `choices`."""
+    return Check(lambda x: x in choices, f"must be one of {', '.join(choices)}")
+
+
+def static(default: Any, help: str, check: Check | None = None) -> Any:
+    """A field that is structure: it fixes shapes or the program."""
+    return _field(default, help, check, pytree_node=False)
+
+
+def dynamic(default: Any, help: str, check: Check | None = None) -> Any:
+    """A field that is a number (or a pytree of numbers): it can be vmapped."""
+    return _field(default, help, check, pytree_node=True)
+
+
+def _field(default: Any, help: str, check: Check | None, *, pytree_node: bool) -> Any:
+    metadata = {"help": help, "check": check, "pytree_node": pytree_node}
+    if type(default).__hash__ is None or dataclasses.is_dataclass(default):
+        return dataclasses.field(default_factory=lambda: default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@struct.dataclass
+class TrainConfig:
+    """Fields that every algorithm has."""
+
+    env: Any = static("CartPole-v1", "Environment id, or an environment object.")
+    env_kwargs: Any = static(
+        FrozenDict(), "Keyword arguments of envs.make, such as backend=spring."
+    )
+    env_params: Any = dynamic(
+        None, "Environment parameters by name; what is not named keeps its default."
+    )
+    total_timesteps: int = static(
+        500_000, "Environment steps of one agent, over all its environments.", POSITIVE
+    )
+    num_envs: int = static(4, "Environments that one agent steps in parallel.", POSITIVE)
+    gamma: float = dynamic(0.99, "Discount per step.", FRACTION)
+    learning_rate: float = dynamic(2.5e-4, "Step size of Adam.", POSITIVE)
+    num_evaluations: int = static(
+        10, "Evaluations of the deterministic policy; the last is at the end.",
+        NON_NEGATIVE,
+    )
+    eval_episodes: int = static(16, "Episodes of one evaluation.", POSITIVE)
+    eval_max_steps: int = static(
+        0, "Longest evaluation episode; 0 takes the environment's time limit.",
+        NON_NEGATIVE,
+    )
+    eval_share: float = static(
+        0.1,
+        "Evaluations are dropped until their steps are at most this share of "
+        "training's (the last one always stays).",
+        FRACTION,
+    )
+    reset_scheme: str = static(
+        "fresh",
+        "fresh: every episode starts from its own reset. pool: from one of "
+        "reset_pool_size resets drawn anew for every rollout (cheaper for physics).",
+        one_of("fresh", "pool"),
+    )
+    reset_pool_size: int = static(
+        64, "Resets drawn per rollout when reset_scheme is pool.", POSITIVE
+    )
+
+    def __post_init__(self) -> None:
+        # Normalise what people write: 5e5 for an integer, lists, plain dicts.
+        for field in static_fields(self):
+            value = getattr(self, field.name)
+            if field.type in (int, "int") and isinstance(value, float):
+                if value.is_integer():
+                    object.__setattr__(self, field.name, int(value))
+            elif isinstance(value, list):
+                object.__setattr__(self, field.name, tuple(value))
+            elif isinstance(value, dict):
+                object.__setattr__(self, field.name, FrozenDict(value))
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with `changes`; an unknown field name is refused with a guess."""
+        for name in changes:
+            _check_known(name, field_names(self), f"{type(self).__name__}")
+        return dataclasses.replace(self, **changes)
+
+
+def static_fields(config: Any) -> list[dataclasses.Field]:
+    """The fields that are structure."""
+    return [
+        field
+        for field in dataclasses.fields(config)
+        if not field.metadata.get("pytree_node", True)
+    ]
+
+
+def field_names(config: Any) -> list[str]:
+    """Names of all fields of a config (or config class)."""
+    return [field.name for field in dataclasses.fields(config)]
+
+
+def _check_known(name: str, known: list[str], owner: str) -> None:
+    if name in known:
+        return
+    guess = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {guess[0]!r}?" if guess else ""
+    raise ConfigError(
+        f"{owner} has no field {name!r}.{hint} Fields: {', '.join(sorted(known))}."
+    )
+
+
+def validate_fields(config: TrainConfig) -> None:
+    """Check every field by itself.
+
+    Raises:
+        ConfigError: naming the field, the value, the constraint and the remedy.
+    """
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.type in (int, float, bool, "int", "float", "bool"):
+            _validate_number(field, value)
+        check = field.metadata.get("check")
+        if check is not None and _is_concrete(value) and not check.holds(value):
+            raise ConfigError(
+                f"{field.name} {check.words}, got {value!r}. "
+                f"Default: {field.default!r}. {field.metadata['help']}"
+            )
+    if config.total_timesteps > MAX_ENV_STEPS:
+        raise ConfigError(
+            f"total_timesteps must be at most {MAX_ENV_STEPS} (a 32-bit counter), got "
+            f"{config.total_timesteps}. Split the run in several."
+        )
+
+
+def _validate_number(field: dataclasses.Field, value: Any) -> None:
+    kind = {int: "int", float: "float", bool: "bool"}.get(field.type, field.type)  # type: ignore[call-overload]
+    if not _is_concrete(value):
+        return
+    if kind == "bool" and not isinstance(value, bool):
+        raise ConfigError(f"{field.name} must be True or False, got {value!r}.")
+    if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ConfigError(f"{field.name} must be a whole number, got {value!r}.")
+    if kind == "float":
+        if isinstance(value, bool) or not isinstance(
+            value, int | float | np.number | np.ndarray | jax.Array
+        ):
+            raise ConfigError(f"{field.name} must be a number, got {value!r}.")
+        if np.shape(value) != ():
+            raise ConfigError(
+                f"{field.name} must be a single number, got shape {np.shape(value)}. "
+                "Train several values with jax.vmap(train, in_axes=(None, 0))(key, "
+                f'{{"{field.name}": values}}).'
+            )
+        if not math.isfinite(float(value)):
+            raise ConfigError(
+                f"{field.name} must be finite, got {value!r}. "
+                f"Default: {field.default!r}."
+            )
+
+
+def _is_concrete(value: Any) -> bool:
+    return not isinstance(value, jax.core.Tracer)
+
+
+def apply_overrides(config: TrainConfig, overrides: Overrides | None) -> TrainConfig:
+    """Replace dynamic fields by (dotted) name.
+
+    Args:
+        config: what to start from; it is not changed.
+        overrides: name of a dynamic field -> value. Dots reach inside:
+            `"env_params.length"`, `"policy_loss.clip_eps"`.
+
+    Raises:
+        ConfigError: unknown or static field, or a value of another shape.
+    """
+    for path, value in (overrides or {}).items():
+        config = _replace_at(config, path.split("."), value, path)
+    return config
+
+
+def _replace_at(node: Any, keys: list[str], value: Any, path: str) -> Any:
+    name, rest = keys[0], keys[1:]
+    if node is None or isinstance(node, Mapping):
+        # `env_params` by name: checked against the environment when it is bound.
+        inner = dict(node or {})
+        inner[name] = _replace_at(inner.get(name), rest, value, path) if rest else value
+        return inner
+    if not dataclasses.is_dataclass(node):
+        raise ConfigError(f"override {path!r}: {name!r} is not inside a structure.")
+    owner = f"override {path!r}: {type(node).__name__}"
+    _check_known(name, field_names(node), owner)
+    field = next(f for f in dataclasses.fields(node) if f.name == name)
+    if not field.metadata.get("pytree_node", True):
+        raise ConfigError(
+            f"{path!r} is static: it fixes shapes or the program, so it cannot be "
+            f"overridden or vmapped. Use config.replace({name}=...) and a new "
+            "make_train for each value."
+        )
+    current = getattr(node, name)
+    if rest:
+        new = _replace_at(current, rest, value, path)
+    else:
+        new = _same_shape(current, value, path)
+    return dataclasses.replace(node, **{name: new})
+
+
+def _same_shape(current: Any, value: Any, path: str) -> Any:
+    """`value`, refused where its leaves have another shape than the current ones."""
+    if current is None or isinstance(current, Mapping):
+        return value
+    old, new = jax.tree.structure(current), jax.tree.structure(value)
+    if old != new:
+        if jax.tree_util.treedef_is_leaf(old):
+            raise ConfigError(
+                f"override {path!r} must be a number, got {type(value).__name__}."
+            )
+        return value  # Another kind of loss: its shapes are its own.
+    pairs = zip(jax.tree.leaves(current), jax.tree.leaves(value), strict=True)
+    for mine, theirs in pairs:
+        if np.shape(mine) != np.shape(theirs):
+            raise ConfigError(
+                f"override {path!r} has shape {np.shape(theirs)}, expected "
+                f"{np.shape(mine)}. To train one agent per value, use jax.vmap(train, "
+                "in_axes=(None, 0))(key, overrides)."
+            )
+    return value

@@ -1,0 +1,130 @@
+"""The door to `envs`: from what the config names to an environment and its numbers."""
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import envs
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.config import ConfigError, TrainConfig
+from purerl.types import PyTree
+
+if not getattr(envs, "__purerl__", False):
+    raise ImportError(
+        f"purerl needs its own package `envs`, but Python found another one at "
+        f"{getattr(envs, '__file__', envs)}. Rename that one or put it later on the path."
+    )
+
+Environment = envs.Environment
+# Evaluations of environments without a time limit stop here.
+DEFAULT_EVAL_STEPS = 1_000
+
+
+def resolve_env(config: TrainConfig) -> Environment:
+    """The environment that `config.env` names or is.
+
+    Raises:
+        ConfigError: unknown id (with near names), bad options, or an object that
+            does not keep the contract.
+    """
+    if isinstance(config.env, str):
+        try:
+            env = envs.make(config.env, **config.env_kwargs)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(str(error)) from None
+    else:
+        try:
+            env = envs.adapt(config.env)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"env: {error}") from None
+    if config.reset_scheme == "pool" and not env.steps_without_reset:
+        raise ConfigError(
+            f"reset_scheme='pool' needs an environment with step_env and reset_env, "
+            f"but {env.name} only resets by itself. Use reset_scheme='fresh'."
+        )
+    bind_params(env, config.env_params)
+    return env
+
+
+def bind_params(env: Environment, values: Any) -> PyTree:
+    """The environment's parameters with `values` put in.
+
+    Args:
+        env: the environment.
+        values: None, a mapping of names to values (nested where the parameters are),
+            or a whole parameter structure.
+
+    Raises:
+        ConfigError: an unknown name or another shape.
+    """
+    defaults = env.default_params
+    if values is None:
+        return defaults
+    if not isinstance(values, Mapping):
+        if jax.tree.structure(values) != jax.tree.structure(defaults):
+            raise ConfigError(
+                f"env_params must be names and values, or {type(defaults).__name__} as "
+                f"{env.name} takes it, got {type(values).__name__}."
+            )
+        return values
+    return _put_in(defaults, values, f"env_params of {env.name}")
+
+
+def _put_in(node: Any, values: Mapping[str, Any], owner: str) -> Any:
+    if dataclasses.is_dataclass(node):
+        known = {f.name: getattr(node, f.name) for f in dataclasses.fields(node)}
+    elif isinstance(node, Mapping):
+        known = dict(node)
+    else:
+        raise ConfigError(f"{owner} is a number, but got the names {sorted(values)}.")
+    new = {}
+    for name, value in values.items():
+        if name not in known:
+            guess = difflib.get_close_matches(name, list(known), n=1)
+            hint = f" Did you mean {guess[0]!r}?" if guess else ""
+            raise ConfigError(
+                f"{owner} has no {name!r}.{hint} Names: {', '.join(sorted(known))}."
+            )
+        new[name] = _fit(known[name], value, f"{owner}: {name}")
+    if isinstance(node, Mapping):
+        return {**node, **new}
+    return dataclasses.replace(node, **new)
+
+
+def _fit(default: Any, value: Any, owner: str) -> Any:
+    """`value` with the dtype and shape of `default`."""
+    if isinstance(value, Mapping):
+        return _put_in(default, value, owner)
+    if isinstance(default, bool | str) or default is None:
+        return value  # structure, which is no leaf
+    if not jax.tree_util.all_leaves([default]):
+        return value  # a whole sub-structure
+    try:
+        dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(default))
+        value = jnp.asarray(value, dtype)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{owner} must be a number, got {value!r}.") from None
+    if value.shape != np.shape(default):
+        raise ConfigError(
+            f"{owner} has shape {value.shape}, expected {np.shape(default)}. To train "
+            "one agent per value, use jax.vmap(train, in_axes=(None, 0))(key, overrides)."
+        )
+    return value
+
+
+def time_limit(config: TrainConfig, env: Environment) -> int:
+    """Longest evaluation episode in steps: a Python number, fixed before tracing."""
+    if config.eval_max_steps > 0:
+        return config.eval_max_steps
+    params = bind_params(env, config.env_params)
+    limit = getattr(params, "max_steps_in_episode", None)
+    if isinstance(limit, jax.core.Tracer):
+        # Vmapped time limits: the loop's bound is the default; set eval_max_steps.
+        limit = getattr(env.default_params, "max_steps_in_episode", None)
+    if limit is None or not 0 < int(limit) < 10_000_000:
+        return DEFAULT_EVAL_STEPS
+    return int(limit)

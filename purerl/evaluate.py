@@ -1,0 +1,79 @@
+"""Evaluation of the deterministic policy, inside the compiled program."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl.environment import Environment
+from purerl.types import Array, Evaluation, PyTree
+
+
+class _Episodes(NamedTuple):
+    step: Array
+    obs: Array
+    state: PyTree
+    running: Array
+    episode_return: Array
+    episode_length: Array
+
+
+def evaluate(
+    env: Environment,
+    params: PyTree,
+    act: Callable[[Array], Array],
+    key: Array,
+    *,
+    num_episodes: int,
+    max_steps: int,
+) -> Evaluation:
+    """Play `E` episodes from fresh resets with a deterministic policy.
+
+    The loop ends as soon as every episode has. An episode still running after
+    `max_steps` counts with what it has earned by then.
+
+    Args:
+        env: the environment.
+        params: its numbers.
+        act: `(obs [E, ...]) -> action [E, ...]`.
+        key: consumed.
+        num_episodes: E.
+        max_steps: longest episode.
+
+    Returns:
+        Undiscounted returns and lengths, `[E]` each.
+    """
+    key_reset, key_step = jax.random.split(key)
+    keys = jax.random.split(key_reset, num_episodes)
+    obs, state = jax.vmap(env.reset, (0, None))(keys, params)
+    zeros = jnp.zeros(num_episodes)
+    start = _Episodes(
+        step=jnp.int32(0),
+        obs=obs,
+        state=state,
+        running=jnp.ones(num_episodes, bool),
+        episode_return=zeros,
+        episode_length=jnp.zeros(num_episodes, jnp.int32),
+    )
+
+    def unfinished(carry: _Episodes) -> Array:
+        return (carry.step < max_steps) & carry.running.any()
+
+    def play(carry: _Episodes) -> _Episodes:
+        keys = jax.random.split(jax.random.fold_in(key_step, carry.step), num_episodes)
+        obs, state, reward, terminated, truncated, _ = jax.vmap(
+            env.step, (0, 0, 0, None)
+        )(keys, carry.state, act(carry.obs), params)
+        reward = jnp.where(carry.running, reward.astype(jnp.float32), 0.0)
+        return _Episodes(
+            step=carry.step + 1,
+            obs=obs,
+            state=state,
+            running=carry.running & ~(terminated | truncated),
+            episode_return=carry.episode_return + reward,
+            episode_length=carry.episode_length + carry.running,
+        )
+
+    end = jax.lax.while_loop(unfinished, play, start)
+    return Evaluation(end.episode_return, end.episode_length)

@@ -1,0 +1,68 @@
+"""Policy losses as drifts: what mirror learning subtracts from the plain surrogate.
+
+Every policy loss maximises `E[ratio * advantage - drift(log_ratio, advantage)]` with
+`ratio = pi / pi_old` (Kuba, de Witt & Foerster 2022). A drift is a callable pytree
+`drift(log_ratio [N], advantage [N]) -> [N]` that is never negative, and zero with
+zero slope at ratio 1.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from purerl.types import Array
+
+Drift = Callable[[Array, Array], Array]
+
+
+@struct.dataclass
+class ClipDrift:
+    """PPO's clipping written as a drift (Schulman et al. 2017, eq. 7).
+
+    `relu((r - clip(r, 1 - eps, 1 + eps)) * A)`; `r*A` minus it is exactly
+    `min(r*A, clip(r)*A)`.
+
+    Attributes:
+        clip_eps: half-width of the trust interval around ratio 1.
+    """
+
+    clip_eps: Array | float = 0.2
+
+    def __call__(self, log_ratio: Array, advantage: Array) -> Array:
+        """Drift per sample, `[N]`."""
+        ratio = jnp.exp(log_ratio)
+        clipped = jnp.clip(ratio, 1.0 - self.clip_eps, 1.0 + self.clip_eps)
+        return jax.nn.relu((ratio - clipped) * advantage)
+
+
+@struct.dataclass
+class DPODrift:
+    """The drift that was discovered by evolution (Lu et al. 2022, eq. 6).
+
+    With `r` the ratio: where `A >= 0`, `relu((r-1)A - alpha tanh((r-1)A / alpha))`;
+    where `A < 0`, `relu(log(r)A - beta tanh(log(r)A / beta))`.
+
+    Attributes:
+        alpha: scale for positive advantages; the paper's value is 2.
+        beta: scale for negative advantages; the paper's value is 0.6.
+    """
+
+    alpha: Array | float = 2.0
+    beta: Array | float = 0.6
+
+    def __call__(self, log_ratio: Array, advantage: Array) -> Array:
+        """Drift per sample, `[N]`."""
+        rise = jnp.expm1(log_ratio) * advantage
+        fall = log_ratio * advantage
+        return jnp.where(
+            advantage >= 0.0,
+            jax.nn.relu(rise - self.alpha * jnp.tanh(rise / self.alpha)),
+            jax.nn.relu(fall - self.beta * jnp.tanh(fall / self.beta)),
+        )
+
+
+def surrogate(drift: Drift, log_ratio: Array, advantage: Array) -> Array:
+    """The policy loss per sample, `-(ratio * advantage - drift)`, `[N]`."""
+    return drift(log_ratio, advantage) - jnp.exp(log_ratio) * advantage

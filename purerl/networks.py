@@ -1,0 +1,146 @@
+"""Networks: torsos for vectors and images, an actor and a critic, in flax.linen."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.distributions import Gaussian
+from purerl.types import Array
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "tanh": nn.tanh,
+    "relu": nn.relu,
+    "elu": nn.elu,
+    "gelu": nn.gelu,
+    "swish": nn.swish,
+}
+TORSOS = ("auto", "mlp", "cnn")
+# 1.5x per iteration lifts the smallest singular value: enough for 1e-6 of the largest.
+_NEWTON_SCHULZ_ITERATIONS = 44
+
+
+def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
+    """An orthogonal initialiser without QR.
+
+    The polar factor of a Gaussian matrix is Haar distributed, as the sign-corrected Q
+    of its QR decomposition is, and Newton-Schulz iteration finds it by products alone:
+    `X <- 1.5 X - 0.5 X X^T X` (Higham 2008, ch. 8). QR calls LAPACK, which can hang
+    when several host devices initialise at once.
+
+    Args:
+        scale: gain; `sqrt(2)` before relu and tanh, 0.01 for a policy's last layer.
+
+    Returns:
+        `init(key, shape, dtype) -> array`; leading axes are flattened into rows.
+    """
+
+    def init(key: Array, shape: Sequence[int], dtype: Any = jnp.float32) -> Array:
+        rows, columns = int(np.prod(shape[:-1])), shape[-1]
+        tall = (max(rows, columns), min(rows, columns))
+        matrix = jax.random.normal(key, tall, jnp.float32)
+        # The Frobenius norm bounds the spectral norm; the iteration needs sqrt(3).
+        matrix = matrix / jnp.linalg.norm(matrix)
+
+        def iterate(_: int, x: Array) -> Array:
+            gram = jnp.matmul(x.T, x, precision="highest")
+            return 1.5 * x - 0.5 * jnp.matmul(x, gram, precision="highest")
+
+        matrix = jax.lax.fori_loop(0, _NEWTON_SCHULZ_ITERATIONS, iterate, matrix)
+        matrix = matrix if rows >= columns else matrix.T
+        return (scale * matrix).reshape(shape).astype(dtype)
+
+    return init
+
+
+class MLP(nn.Module):
+    """Flatten the observation, then dense layers, each with an activation."""
+
+    hidden_sizes: tuple[int, ...]
+    activation: str
+    obs_ndim: int = 1
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        """Features `[..., H]` of observations `[..., *obs_shape]`."""
+        lead = obs.shape[: obs.ndim - self.obs_ndim]
+        x = obs.reshape(*lead, -1)
+        for size in self.hidden_sizes:
+            x = nn.Dense(size, kernel_init=orthogonal(np.sqrt(2)))(x)
+            x = ACTIVATIONS[self.activation](x)
+        return x
+
+
+class CNN(nn.Module):
+    """One 3x3 convolution of 16 channels, then the MLP (MinAtar, Young & Tian 2019)."""
+
+    hidden_sizes: tuple[int, ...]
+    activation: str
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        """Features `[..., H]` of images `[..., height, width, channels]`."""
+        lead = obs.shape[:-3]
+        x = obs.reshape(-1, *obs.shape[-3:])
+        x = nn.Conv(16, (3, 3), padding="VALID", kernel_init=orthogonal(np.sqrt(2)))(x)
+        x = ACTIVATIONS[self.activation](x)
+        x = x.reshape(*lead, -1)
+        return MLP(self.hidden_sizes, self.activation)(x)
+
+
+def make_torso(
+    torso: str, obs_shape: tuple[int, ...], hidden_sizes: tuple[int, ...], act: str
+) -> nn.Module:
+    """The torso for an observation shape; `auto` takes the CNN for images."""
+    if torso == "auto":
+        torso = "cnn" if len(obs_shape) == 3 else "mlp"
+    if torso == "cnn":
+        if len(obs_shape) != 3 or min(obs_shape[:2]) < 3:
+            raise ValueError(
+                f"torso 'cnn' needs observations [height >= 3, width >= 3, channels], "
+                f"got {obs_shape}; use mlp."
+            )
+        return CNN(hidden_sizes, act)
+    return MLP(hidden_sizes, act, len(obs_shape))
+
+
+class CategoricalActor(nn.Module):
+    """Torso and logits."""
+
+    torso: nn.Module
+    num_outputs: int
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        """Logits `[..., n]`."""
+        return nn.Dense(self.num_outputs, kernel_init=orthogonal(0.01))(self.torso(obs))
+
+
+class GaussianActor(nn.Module):
+    """Torso, mean, and a log standard deviation that does not depend on the state."""
+
+    torso: nn.Module
+    num_outputs: int
+    log_std_init: float = 0.0
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Gaussian:
+        """Mean and log standard deviation, `[..., A]` each."""
+        mean = nn.Dense(self.num_outputs, kernel_init=orthogonal(0.01))(self.torso(obs))
+        start = nn.initializers.constant(self.log_std_init)
+        log_std = self.param("log_std", start, (self.num_outputs,))
+        return Gaussian(mean, jnp.broadcast_to(log_std, mean.shape))
+
+
+class Critic(nn.Module):
+    """Torso and one value."""
+
+    torso: nn.Module
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        """State values `[...]`."""
+        return nn.Dense(1, kernel_init=orthogonal(1.0))(self.torso(obs))[..., 0]

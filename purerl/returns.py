@@ -1,0 +1,87 @@
+"""Returns and advantages over a rollout, with termination and truncation apart.
+
+Axes: `T` steps, `B` environments; every input and output is `[T, B]`.
+"""
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from purerl.types import Array
+
+
+def gae(
+    reward: Array,
+    value: Array,
+    next_value: Array,
+    terminated: Array,
+    truncated: Array,
+    *,
+    gamma: Array | float,
+    gae_lambda: Array | float,
+) -> Array:
+    """Generalised advantage estimates (Schulman et al. 2016, eq. 16).
+
+        delta_t = r_t + gamma * (1 - terminated_t) * V(s'_t) - V(s_t)
+        A_t     = delta_t + gamma * lambda * (1 - done_t) * A_{t+1}
+
+    `s'_t` is the state after step t and before any reset, so a time limit
+    bootstraps (Pardo et al. 2018) while `done = terminated | truncated` only cuts
+    the trace. The target of the value function is `A + value`.
+
+    Args:
+        reward: `[T, B]`.
+        value: `[T, B]` `V(s_t)`.
+        next_value: `[T, B]` `V(s'_t)`.
+        terminated: `[T, B]` bool.
+        truncated: `[T, B]` bool.
+        gamma: discount.
+        gae_lambda: trace decay; 0 gives the TD error, 1 the Monte-Carlo advantage.
+
+    Returns:
+        Advantages `[T, B]`.
+    """
+    chex.assert_rank(reward, 2)
+    chex.assert_equal_shape([reward, value, next_value, terminated, truncated])
+    bootstrap = jnp.where(terminated, 0.0, next_value)
+    delta = reward + gamma * bootstrap - value
+    carry_on = gamma * gae_lambda * (1.0 - (terminated | truncated))
+
+    def backward(advantage: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+        delta_t, carry_t = step
+        advantage = delta_t + carry_t * advantage
+        return advantage, advantage
+
+    # A scan body this small is all loop overhead: 16 steps per iteration.
+    _, advantage = jax.lax.scan(
+        backward, jnp.zeros_like(delta[0]), (delta, carry_on), reverse=True, unroll=16
+    )
+    return advantage
+
+
+def running_returns(
+    start: Array, reward: Array, done: Array, *, gamma: Array | float
+) -> tuple[Array, Array]:
+    """Discounted sums of past rewards, as reward normalisation needs them.
+
+        R_t = gamma * R_{t-1} + r_t,   then R_t is carried on as 0 where done_t
+
+    The reward of an episode's last step belongs to that episode, and nothing leaks
+    into the next one.
+
+    Args:
+        start: `[B]` the sum carried from the previous rollout.
+        reward: `[T, B]`.
+        done: `[T, B]` bool, `terminated | truncated`.
+        gamma: discount.
+
+    Returns:
+        `(carry [B], returns [T, B])`.
+    """
+
+    def forward(total: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+        reward_t, done_t = step
+        total = gamma * total + reward_t
+        return jnp.where(done_t, 0.0, total), total
+
+    return jax.lax.scan(forward, start, (reward, done), unroll=16)

@@ -1,0 +1,255 @@
+"""make_train: a config becomes one pure function from a key to a trained agent."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.algorithms import entry_of
+from purerl.config import ConfigError, TrainConfig, apply_overrides, validate_fields
+from purerl.environment import Environment, bind_params, resolve_env, time_limit
+from purerl.evaluate import evaluate
+from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree, TrainResult
+
+Train = Callable[..., TrainResult]
+
+
+class Plan(NamedTuple):
+    """The arithmetic of a run, fixed before tracing.
+
+    Attributes:
+        num_updates: U; `total_timesteps` rounded down to whole updates.
+        steps_per_update: environment steps of one update.
+        evaluate_after: numbers of finished updates after which to evaluate, ascending.
+        eval_max_steps: longest evaluation episode.
+    """
+
+    num_updates: int
+    steps_per_update: int
+    evaluate_after: tuple[int, ...]
+    eval_max_steps: int
+
+
+class Bound(NamedTuple):
+    """A validated config with its environment and plan."""
+
+    config: TrainConfig
+    env: Environment
+    plan: Plan
+
+
+def bind(config: TrainConfig) -> Bound:
+    """Check everything that can be checked before tracing, and make the environment.
+
+    Raises:
+        ConfigError: naming the field, the value, the constraint and the remedy.
+    """
+    entry = entry_of(config)
+    validate_fields(config)
+    env = resolve_env(config)
+    entry.validate(config, env)
+    return Bound(config, env, make_plan(config, env))
+
+
+def make_plan(config: Any, env: Environment) -> Plan:
+    """Updates and evaluations of a run.
+
+    Evaluations are spread evenly and end with the run. Their number is the largest up
+    to `num_evaluations` for which they take at most `eval_share` of training's
+    environment steps and of its sequential steps; at least one.
+    """
+    num_updates = config.total_timesteps // config.steps_per_update
+    if num_updates < 1:
+        raise ConfigError(
+            f"total_timesteps must cover at least one update of "
+            f"{config.steps_per_update} steps, got {config.total_timesteps}."
+        )
+    max_steps = time_limit(config, env)
+    by_steps = config.total_timesteps / (config.eval_episodes * max_steps)
+    by_sequence = num_updates * config.sequential_steps / max_steps
+    affordable = math.floor(config.eval_share * min(by_steps, by_sequence))
+    count = min(config.num_evaluations, max(1, affordable), num_updates)
+    after = [round((k + 1) * num_updates / count) for k in range(count)]
+    return Plan(num_updates, config.steps_per_update, tuple(after), max_steps)
+
+
+def make_algorithm(config: TrainConfig) -> Algorithm:
+    """The three pure functions of a config: `init(key)`, `step(state)`, `act`.
+
+    Raises:
+        ConfigError: see `bind`.
+    """
+    config, env, _ = bind(config)
+    return entry_of(config).make(config, env)
+
+
+def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Array]:
+    """The policy of one trained agent.
+
+    Args:
+        config: what it was trained with.
+        state: `TrainResult.state` of one agent.
+
+    Returns:
+        `policy(obs, key=None) -> action`, on one observation or a batch; without a
+        key the action is deterministic.
+
+    Raises:
+        ConfigError: the state holds several agents.
+    """
+    if jnp.ndim(state.update) > 0:
+        raise ConfigError(
+            f"state holds {np.shape(state.update)} agents; pick one with "
+            "jax.tree.map(lambda x: x[i], state), or vmap over states."
+        )
+    algorithm = make_algorithm(config)
+
+    def policy(obs: Array, key: Array | None = None) -> Array:
+        return algorithm.act(state, jnp.asarray(obs), key)
+
+    return policy
+
+
+def make_train(config: TrainConfig, *, axis_name: str | None = None) -> Train:
+    """The whole training run as one pure function.
+
+    Args:
+        config: is checked here, before anything is traced, and never changed.
+        axis_name: name of a mapped axis over which one agent's environments are
+            spread; None for an agent on one device. See `purerl.data_parallel`.
+
+    Returns:
+        `train(key, overrides=None) -> TrainResult`, which `jax.jit`, `jax.vmap`,
+        `jax.pmap` and `purerl.pmap` transform. `overrides` maps (dotted) names of
+        dynamic fields to values.
+
+    Raises:
+        ConfigError: naming the field, the value, the constraint and the remedy.
+    """
+    bound = bind(config)
+
+    def train(key: Array, overrides: Overrides | None = None) -> TrainResult:
+        check_key(key)
+        segment = make_segment(bound, overrides, axis_name)
+        state, metrics, evaluation = segment.advance(
+            segment.init(key), 0, bound.plan.num_updates
+        )
+        return TrainResult(state, metrics, evaluation)
+
+    return train
+
+
+class Segment(NamedTuple):
+    """A run in pieces: `init`, then `advance` any number of times.
+
+    Attributes:
+        init: `(key) -> state`.
+        advance: `(state, first_update, length) -> (state, metrics, evaluation)`:
+            `length` updates from number `first_update` on. `length` is static;
+            `first_update` may be traced but must not be batched, so that "is it time
+            to evaluate?" stays one branch for a whole population. Updates past the
+            end of the run leave the state as it is.
+    """
+
+    init: Callable[[Array], PyTree]
+    advance: Callable[[PyTree, Any, int], tuple[PyTree, Metrics, Metrics]]
+
+
+def make_segment(
+    bound: Bound, overrides: Overrides | None = None, axis_name: str | None = None
+) -> Segment:
+    """The run of a config and its overrides, to be advanced in segments."""
+    config = apply_overrides(bound.config, overrides)
+    algorithm = entry_of(config).make(config, bound.env, axis_name)
+    plan = bound.plan
+    is_due = np.isin(np.arange(plan.num_updates) + 1, plan.evaluate_after)
+    env_params = bind_params(bound.env, config.env_params)
+
+    def evaluation_of(state: PyTree) -> Metrics:
+        # Another stream than the updates': folded twice.
+        key = jax.random.fold_in(jax.random.fold_in(state.key, 2**32 - 2), state.update)
+        result = evaluate(
+            bound.env,
+            env_params,
+            lambda obs: algorithm.act(state, obs),
+            key,
+            num_episodes=config.eval_episodes,
+            max_steps=plan.eval_max_steps,
+        )
+        steps = state.update.astype(jnp.uint32) * jnp.uint32(plan.steps_per_update)
+        return {"env_steps": steps, **result._asdict()}
+
+    def advance(
+        state: PyTree, first_update: Any, length: int
+    ) -> tuple[PyTree, Metrics, Metrics]:
+        slots = max_evaluations(is_due, length)
+        shapes = jax.eval_shape(evaluation_of, state)
+        buffer = jax.tree.map(lambda s: jnp.zeros((slots, *s.shape), s.dtype), shapes)
+        may_overrun = not isinstance(first_update, int) or (
+            first_update + length > plan.num_updates
+        )
+        due = jnp.asarray(np.append(is_due, False))
+
+        def update(state: PyTree, index: Array) -> tuple[PyTree, Metrics]:
+            if not may_overrun:
+                return algorithm.step(state)
+            _, blank = jax.eval_shape(algorithm.step, state)
+            return jax.lax.cond(
+                index < plan.num_updates,
+                algorithm.step,
+                lambda s: (s, jax.tree.map(lambda m: jnp.zeros(m.shape, m.dtype), blank)),
+                state,
+            )
+
+        def body(carry: tuple, index: Array) -> tuple[tuple, Metrics]:
+            state, buffer, slot = carry
+            state, metrics = update(state, index)
+            now = due[jnp.minimum(index, plan.num_updates)]
+            if slots:
+                buffer = jax.lax.cond(
+                    now,
+                    lambda: jax.tree.map(
+                        lambda all, one: all.at[slot].set(one),
+                        buffer,
+                        evaluation_of(state),
+                    ),
+                    lambda: buffer,
+                )
+            return (state, buffer, slot + now), metrics
+
+        indices = jnp.asarray(first_update, jnp.int32) + jnp.arange(length)
+        carry = (state, buffer, jnp.int32(0))
+        (state, buffer, _), metrics = jax.lax.scan(body, carry, indices)
+        return state, metrics, buffer
+
+    return Segment(algorithm.init, advance)
+
+
+def max_evaluations(is_due: np.ndarray, length: int) -> int:
+    """The most evaluations that fall into any `length` consecutive updates."""
+    total = np.concatenate([[0], np.cumsum(is_due)])
+    starts = np.arange(len(is_due))
+    ends = np.minimum(starts + length, len(is_due))
+    return int((total[ends] - total[starts]).max())
+
+
+def check_key(key: Array) -> None:
+    """Refuse anything but one typed key.
+
+    Raises:
+        ConfigError: with what to call instead.
+    """
+    dtype = getattr(key, "dtype", None)
+    if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        raise ConfigError(
+            "key must be a typed random key, such as jax.random.key(0), got "
+            f"{type(key).__name__}; wrap an old one with jax.random.wrap_key_data."
+        )
+    if key.shape != ():
+        raise ConfigError(
+            f"train takes one key, got {key.shape} of them; use jax.vmap(train)(keys) "
+            "or purerl.pmap(train, lanes=8)(keys)."
+        )

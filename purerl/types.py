@@ -1,0 +1,75 @@
+"""The records and aliases that every other room shares.
+
+Axes: `T` steps of a rollout, `B` parallel environments, `N = T * B` samples,
+`U` updates, `K` evaluations, `E` evaluation episodes.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+
+Array: TypeAlias = jax.Array
+PyTree: TypeAlias = Any
+Metrics: TypeAlias = dict[str, jax.Array]
+Overrides: TypeAlias = dict[str, Any]
+
+
+class Transition(NamedTuple):
+    """One step of every environment; fields `[B, ...]`, or `[T, B, ...]` stacked.
+
+    Attributes:
+        obs: observation on which the action was chosen.
+        action: the policy's raw action (before it is clipped or squashed).
+        log_prob: log-probability of `action` under the policy that chose it.
+        reward: reward of the step, as the environment gave it.
+        next_obs: observation after the step and *before* any reset.
+        terminated: the episode ended in a state of value zero.
+        truncated: the episode was cut (time limit); never true with `terminated`.
+    """
+
+    obs: Array
+    action: Array
+    log_prob: Array
+    reward: Array
+    next_obs: Array
+    terminated: Array
+    truncated: Array
+
+
+class Evaluation(NamedTuple):
+    """Episodes of the deterministic policy, `[E]` each."""
+
+    episode_return: Array
+    episode_length: Array
+
+
+class TrainResult(NamedTuple):
+    """What a whole training run leaves behind.
+
+    Attributes:
+        state: final algorithm state, a pytree of arrays (see `make_policy`).
+        metrics: `[U]` each: `env_steps`, `episodes`, `episode_return`,
+            `episode_length` (NaN where no episode ended in that update), and the
+            losses and diagnostics of the algorithm.
+        evaluation: `env_steps` `[K]`, `episode_return` and `episode_length`
+            `[K, E]` of the deterministic policy.
+    """
+
+    state: PyTree
+    metrics: Metrics
+    evaluation: Metrics
+
+
+class Algorithm(NamedTuple):
+    """An algorithm bound to its config and environment: three pure functions.
+
+    Attributes:
+        init: `(key) -> state`.
+        step: `(state) -> (state, metrics)`, one update: a `lax.scan` body.
+        act: `(state, obs, key=None) -> action`; deterministic without a key.
+    """
+
+    init: Callable[[Array], PyTree]
+    step: Callable[[PyTree], tuple[PyTree, Metrics]]
+    act: Callable[..., Array]
