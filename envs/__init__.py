@@ -6,6 +6,7 @@ numbers that can be vmapped. See `base` for the contract, `registry` for the nam
 """
 
 from . import spaces as spaces
+from .adapters.contract import adapt as adapt
 from .base import Environment as Environment
 from .base import EnvParams as EnvParams
 from .base import EnvState as EnvState
@@ -25,6 +26,7 @@ __all__ = (
     "EnvParams",
     "EnvState",
     "Environment",
+    "adapt",
     "describe",
     "make",
     "register",

@@ -14,8 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from . import probe
 from .base import Environment, EnvParams
 from .cartpole import CartPole
+from .chain import ChainMDP
 from .spaces import Space
 
 Factory = Callable[..., Environment]
@@ -200,7 +202,18 @@ def _make_brax(brax_name: str, /, **options: Any) -> Environment:
 
 
 _ENTRIES: dict[str, _Entry] = {}
-_add("CartPole-v1", CartPole, "purerl")
+_OWN: dict[str, Factory] = {
+    "CartPole-v1": CartPole,
+    "probe/constant-reward": probe.ConstantRewardProbe,
+    "probe/observation-reward": probe.ObservationRewardProbe,
+    "probe/delayed-reward": probe.DelayedRewardProbe,
+    "probe/action-reward": probe.ActionRewardProbe,
+    "probe/action-observation": probe.ActionObservationProbe,
+    "probe/continuous": probe.ContinuousProbe,
+    "probe/chain": ChainMDP,
+}
+for _id, _factory in _OWN.items():
+    _add(_id, _factory, "purerl")
 for _id in GYMNAX_IDS:
     _add(_id, partial(_make_gymnax, _id), "gymnax")
 for _name in BRAX_NAMES:

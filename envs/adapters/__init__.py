@@ -1,0 +1,1 @@
+"""Adapters: the only modules that import the packages they are named after."""

@@ -1,0 +1,102 @@
+"""Environments of gymnax; the only module that imports it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnax
+import jax
+import jax.numpy as jnp
+from gymnax.environments.environment import Environment as _GymnaxBase
+
+from ..base import Environment, Info, Obs
+from ..spaces import Space
+from .contract import as_arrays, as_space, cast_like
+
+
+class GymnaxEnvironment(Environment[Any, Any]):
+    """An environment of gymnax 1.0 under this package's contract.
+
+    Dynamics, parameters and keys are gymnax's: the same key gives the same episode.
+    What changes: the flags exclude each other, states and observations keep one dtype
+    (that of the observation space for the latter), rewards are float32.
+
+    Attributes:
+        wrapped: gymnax's object.
+    """
+
+    def __init__(self, env: str | Any, **options: Any) -> None:
+        """Wrap one.
+
+        Args:
+            env: a gymnax id, or an environment of gymnax.
+            **options: passed to gymnax's constructor; only with an id.
+
+        Raises:
+            ValueError: gymnax has no such id, or the environment no such option.
+        """
+        if not isinstance(env, str):
+            self.wrapped = env
+            return
+        try:
+            self.wrapped, _ = gymnax.make(env, **options)
+        except TypeError as error:
+            raise ValueError(
+                f"options of {env} were {sorted(options)}, which gymnax does not take "
+                f"({error})."
+            ) from error
+
+    @property
+    def name(self) -> str:
+        """As gymnax names it."""
+        return self.wrapped.name
+
+    @property
+    def default_params(self) -> Any:
+        """Gymnax's own."""
+        return self.wrapped.default_params
+
+    def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, Any]:
+        """Start an episode; the key is consumed."""
+        obs, state = self.wrapped.reset_env(key, params)
+        return self._typed(obs, params), as_arrays(state)
+
+    def step_env(
+        self, key: jax.Array, state: Any, action: jax.Array, params: Any
+    ) -> tuple[Obs, Any, jax.Array, jax.Array, Info]:
+        """Take one step without reset; the key is consumed."""
+        obs, next_state, reward, terminated, info = self.wrapped.step_env(
+            key, state, action, params
+        )
+        reward = jnp.asarray(reward, jnp.float32).reshape(())
+        terminated = jnp.asarray(terminated, bool).reshape(())
+        next_state = cast_like(next_state, state)
+        return self._typed(obs, params), next_state, reward, terminated, dict(info)
+
+    def is_truncated(self, state: Any, params: Any) -> jax.Array:
+        """Gymnax's own time limit."""
+        return jnp.asarray(self.wrapped.is_truncated(state, params), bool).reshape(())
+
+    def action_space(self, params: Any = None) -> Space:
+        """Gymnax's, as a space of this package."""
+        params = self.default_params if params is None else params
+        return as_space(self.wrapped.action_space(params), "action_space")
+
+    def observation_space(self, params: Any = None) -> Space:
+        """Gymnax's, as a space of this package."""
+        params = self.default_params if params is None else params
+        return as_space(self.wrapped.observation_space(params), "observation_space")
+
+    def _typed(self, obs: Any, params: Any) -> jax.Array:
+        return jnp.asarray(obs, self.observation_space(params).dtype)
+
+
+def is_plain_gymnax(env: Any) -> bool:
+    """Whether `env` is a gymnax environment that resets in gymnax's own `step`.
+
+    One that overrides `step` or `reset` is trusted for those two only.
+    """
+    if not isinstance(env, _GymnaxBase):
+        return False
+    kind = type(env)
+    return kind.step is _GymnaxBase.step and kind.reset is _GymnaxBase.reset
