@@ -11,6 +11,7 @@ from .base import Environment as Environment
 from .base import EnvParams as EnvParams
 from .base import EnvState as EnvState
 from .cartpole import CartPole as CartPole
+from .doors import Doors as Doors
 from .registry import EnvDescription as EnvDescription
 from .registry import describe as describe
 from .registry import make as make
@@ -22,6 +23,7 @@ __purerl__ = True
 
 __all__ = (
     "CartPole",
+    "Doors",
     "EnvDescription",
     "EnvParams",
     "EnvState",

@@ -18,6 +18,7 @@ from . import probe
 from .base import Environment, EnvParams
 from .cartpole import CartPole
 from .chain import ChainMDP
+from .doors import Doors
 from .spaces import Space
 
 Factory = Callable[..., Environment]
@@ -204,6 +205,7 @@ def _make_brax(brax_name: str, /, **options: Any) -> Environment:
 _ENTRIES: dict[str, _Entry] = {}
 _OWN: dict[str, Factory] = {
     "CartPole-v1": CartPole,
+    "Doors-v0": Doors,
     "probe/constant-reward": probe.ConstantRewardProbe,
     "probe/observation-reward": probe.ObservationRewardProbe,
     "probe/delayed-reward": probe.DelayedRewardProbe,
