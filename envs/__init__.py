@@ -11,6 +11,8 @@ from .base import Environment as Environment
 from .base import EnvParams as EnvParams
 from .base import EnvState as EnvState
 from .cartpole import CartPole as CartPole
+from .checker import check as check
+from .checker_play import EnvCheckError as EnvCheckError
 from .doors import Doors as Doors
 from .registry import EnvDescription as EnvDescription
 from .registry import describe as describe
@@ -24,11 +26,13 @@ __purerl__ = True
 __all__ = (
     "CartPole",
     "Doors",
+    "EnvCheckError",
     "EnvDescription",
     "EnvParams",
     "EnvState",
     "Environment",
     "adapt",
+    "check",
     "describe",
     "make",
     "register",

@@ -177,7 +177,7 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
 
     @property
     def default_params(self) -> BraxParams:
-        """The physics that brax ships."""
+        """What brax ships."""
         return self._params
 
     def reset_env(
@@ -296,6 +296,5 @@ def _has_no_contacts(env: Any) -> bool:
     """Whether no two geometries of the system can ever touch."""
     if env.backend == "mjx":
         return False  # Its collision table is not open to such a question.
-    links = env.sys.num_links()
-    pose = Transform.zero((links,))
+    pose = Transform.zero((env.sys.num_links(),))
     return jax.eval_shape(lambda x: contact.get(env.sys, x), pose) is None

@@ -1,0 +1,253 @@
+"""`check`: does an environment keep the contract of `base`?
+
+Made for authors of environments: it plays the environment with random actions and
+stops at the first broken rule, with a sentence that names the rule, what was seen and
+what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .adapters.contract import adapt
+from .base import Environment
+from .checker_play import (
+    TIME_LIMIT,
+    EnvCheckError,
+    check_rollout,
+    check_time_limit,
+    random_step,
+    require,
+    rollout_fn,
+)
+
+
+def check(
+    env: Any, params: Any = None, key: jax.Array | None = None, num_steps: int = 64
+) -> None:
+    """Play `env` and check every rule that a training loop relies on.
+
+    The rules: `reset` and `step` trace, once each; observations have the shape and
+    dtype of the observation space, always; states and parameters are pytrees of
+    arrays; everything is finite; the flags are bool and never both true; the time
+    limit is kept to the step; `final_observation` is the one before the reset; the
+    spaces contain what comes out; the same key gives the same episode; `vmap` works
+    over keys and over the float leaves of the parameters.
+
+    Compiles about five small programs.
+
+    Args:
+        env: an `Environment`, or any object that keeps the gymnax 1.0 contract.
+        params: its numbers; the defaults where not given.
+        key: consumed; a fixed one where not given.
+        num_steps: steps to play in each of four copies.
+
+    Raises:
+        EnvCheckError: a rule is broken.
+        TypeError: `env` lacks a part of the contract.
+    """
+    env = adapt(env)
+    params = env.default_params if params is None else params
+    key_once, key_play, key_vmap = jax.random.split(
+        jax.random.key(0) if key is None else key, 3
+    )
+    _check_pytree(env, "params", params)
+    _check_spaces(env, params)
+    _check_single_step(env, params, key_once)
+    play = jax.jit(rollout_fn(env, num_steps))
+    check_rollout(env, play(key_play, params))
+    if hasattr(params, "max_steps_in_episode"):
+        short = params.replace(max_steps_in_episode=TIME_LIMIT)
+        steps = play(key_play, short)
+        check_rollout(env, steps)
+        check_time_limit(env, steps)
+    _check_vmap_over_params(env, params, key_vmap)
+
+
+def _check_pytree(env: Environment, what: str, tree: Any) -> None:
+    kinds = (jax.Array, np.ndarray, np.generic, bool, int, float)
+    if what == "state":
+        kinds = (jax.Array,)
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        where = f"{what}{jax.tree_util.keystr(path)}"
+        require(
+            env,
+            isinstance(leaf, kinds),
+            f"{where} is a {type(leaf).__name__}, expected an array: a {what} is a "
+            "pytree of arrays (register its class with flax.struct.dataclass).",
+        )
+
+
+def _check_spaces(env: Environment, params: Any) -> None:
+    for name in ("action_space", "observation_space"):
+        space = getattr(env, name)(params)
+        for part in ("sample", "contains", "shape", "dtype"):
+            require(
+                env,
+                hasattr(space, part),
+                f"{name} is {space!r} without `{part}`, expected a Discrete or a Box.",
+            )
+    space = env.action_space(params)
+    action = space.sample(jax.random.key(0))
+    require(
+        env,
+        space.contains(action),
+        f"action_space {space!r} does not contain its own sample {action}.",
+    )
+
+
+def _check_single_step(env: Environment, params: Any, key: jax.Array) -> None:
+    """Trace once, keep types, give the same again: two steps, played twice."""
+    first = _play_twice(env, params, key)
+    again = _play_twice(env, params, key)
+    for before, after in zip(
+        jax.tree.leaves(first), jax.tree.leaves(again), strict=True
+    ):
+        require(
+            env,
+            _equal(before, after),
+            "the same key gave two different episodes, expected equal ones: all "
+            "chance must come from the key, and nothing may be kept on the object.",
+        )
+
+
+def _play_twice(env: Environment, params: Any, key: jax.Array) -> Any:
+    """Reset, take two steps, each a compiled program; return what came out."""
+    key_reset, key_act, key_step = jax.random.split(key, 3)
+    reset, step = _Counted(env.reset), _Counted(env.step)
+    obs, state = _traced(env, "reset", reset, key_reset, params)
+    _check_pytree(env, "state", state)
+    _check_obs(env, "reset returned an observation", obs, params)
+    action = env.action_space(params).sample(key_act)
+    outputs: list[Any] = [(obs, state)]
+    for i in range(2):
+        before = jax.tree.map(_signature, state)
+        key_now = jax.random.fold_in(key_step, i)
+        result = _traced(env, "step", step, key_now, state, action, params)
+        _check_result(env, result, params)
+        state = result[1]
+        require(
+            env,
+            jax.tree.map(_signature, state) == before,
+            f"step changed the types of the state from {before} to "
+            f"{jax.tree.map(_signature, state)}, expected the same: a scan carries it.",
+        )
+        outputs.append(result)
+    require(
+        env,
+        step.traces == 1,
+        f"step was traced {step.traces} times for two equal calls, expected once: "
+        "some leaf of the state is weakly typed (use jnp.int32(0), not 0).",
+    )
+    return outputs
+
+
+def _check_result(env: Environment, result: Any, params: Any) -> None:
+    require(
+        env,
+        len(result) == 6,
+        f"step returned {len(result)} values, expected 6: obs, state, reward, "
+        "terminated, truncated, info.",
+    )
+    obs, state, reward, terminated, truncated, info = result
+    _check_pytree(env, "state", state)
+    _check_obs(env, "step returned an observation", obs, params)
+    require(
+        env,
+        jnp.shape(reward) == () and jnp.issubdtype(reward.dtype, jnp.floating),
+        f"reward is {reward.dtype.name}{list(jnp.shape(reward))}, expected one float.",
+    )
+    for name, flag in (("terminated", terminated), ("truncated", truncated)):
+        require(
+            env,
+            jnp.shape(flag) == () and flag.dtype == jnp.bool_,
+            f"{name} is {flag.dtype.name}{list(jnp.shape(flag))}, expected one bool.",
+        )
+    require(
+        env,
+        "final_observation" in info,
+        f"info has {sorted(info)}, expected 'final_observation' too: the observation "
+        "before the reset.",
+    )
+    _check_obs(env, "info['final_observation'] is", info["final_observation"], params)
+
+
+def _check_obs(env: Environment, what: str, obs: Any, params: Any) -> None:
+    space = env.observation_space(params)
+    seen, expected = (jnp.shape(obs), jnp.result_type(obs)), (space.shape, space.dtype)
+    require(
+        env,
+        seen == expected,
+        f"{what} of shape {seen[0]} and dtype {seen[1]}, expected those of the "
+        f"observation space: {expected[0]} and {expected[1]}.",
+    )
+
+
+def _check_vmap_over_params(env: Environment, params: Any, key: jax.Array) -> None:
+    """Batch every float leaf; both lanes must give what a single call gives."""
+    axes = jax.tree.map(lambda x: 0 if _is_float(x) else None, params)
+    if not any(axis == 0 for axis in jax.tree.leaves(axes)):
+        return
+    batch = jax.tree.map(
+        lambda x: jnp.stack([jnp.asarray(x)] * 2) if _is_float(x) else x, params
+    )
+
+    def one(params: Any) -> Any:
+        key_reset, key_loop = jax.random.split(key)
+        _, state = env.reset(key_reset, params)
+        return random_step(env, state, key_loop, params)[1]
+
+    batched = jax.vmap(one, in_axes=(axes,))
+    lanes = _traced(env, "reset and step under vmap over params", batched, batch)
+    for leaf in jax.tree.leaves(lanes):
+        require(
+            env,
+            _equal(leaf[0], leaf[1]),
+            "equal parameters in two lanes of a vmap gave different steps, expected "
+            "equal ones.",
+        )
+
+
+class _Counted:
+    """A jitted function that counts how often it is traced."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.traces = 0
+
+        def counted(*args: Any) -> Any:
+            self.traces += 1
+            return fn(*args)
+
+        self._jitted = jax.jit(counted)
+
+    def __call__(self, *args: Any) -> Any:
+        return self._jitted(*args)
+
+
+def _traced(env: Environment, what: str, fn: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return fn(*args)
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
+        raise EnvCheckError(
+            f"{env.name}: {what} cannot be traced ({str(error).splitlines()[0]}): "
+            "expected pure JAX, without Python decisions on traced values."
+        ) from error
+
+
+def _is_float(leaf: Any) -> bool:
+    return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+
+
+def _signature(leaf: jax.Array) -> str:
+    return f"{leaf.dtype}{list(leaf.shape)}"
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
+        a, b = jax.random.key_data(a), jax.random.key_data(b)
+    return np.array_equal(np.asarray(a), np.asarray(b), equal_nan=_is_float(a))

@@ -1,0 +1,149 @@
+"""The rules of `checker.check` that show only in a played episode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .base import Environment
+
+NUM_ENVS = 4
+TIME_LIMIT = 5
+
+
+class EnvCheckError(AssertionError):
+    """An environment breaks a rule of the contract."""
+
+
+class PlayedStep(NamedTuple):
+    """What one step gave; in a rollout every field leads with `[T, B]`."""
+
+    obs: Any
+    reward: jax.Array
+    terminated: jax.Array
+    truncated: jax.Array
+    final_obs: Any
+    expected_obs: Any  # From `step_env`, the observation before any reset.
+    in_space: jax.Array
+
+
+def require(env: Environment, holds: Any, message: str) -> None:
+    """Raise `EnvCheckError` with the message unless the rule holds."""
+    if not bool(holds):
+        raise EnvCheckError(f"{env.name}: {message}")
+
+
+def rollout_fn(
+    env: Environment, num_steps: int
+) -> Callable[[jax.Array, Any], PlayedStep]:
+    """Make a function of key and params that plays `[T, B]` random steps."""
+
+    def play_one(key: jax.Array, params: Any) -> PlayedStep:
+        key_reset, key_loop = jax.random.split(key)
+        _, state = env.reset(key_reset, params)
+
+        def body(state: Any, key: jax.Array) -> tuple[Any, PlayedStep]:
+            return random_step(env, state, key, params)
+
+        return jax.lax.scan(body, state, jax.random.split(key_loop, num_steps))[1]
+
+    def play(key: jax.Array, params: Any) -> PlayedStep:
+        keys = jax.random.split(key, NUM_ENVS)
+        return jax.vmap(play_one, in_axes=(0, None), out_axes=1)(keys, params)
+
+    return play
+
+
+def random_step(
+    env: Environment, state: Any, key: jax.Array, params: Any
+) -> tuple[Any, PlayedStep]:
+    """Take one step with a random action; the key is consumed."""
+    key_act, key_step = jax.random.split(key)
+    action = env.action_space(params).sample(key_act)
+    obs, next_state, reward, terminated, truncated, info = env.step(
+        key_step, state, action, params
+    )
+    final_obs = expected_obs = info["final_observation"]
+    if env.steps_without_reset and not env.stochastic_transitions:
+        expected_obs = env.step_env(key_step, state, action, params)[0]
+    space = env.observation_space(params)
+    in_space = space.contains(obs) & space.contains(final_obs)
+    step = PlayedStep(
+        obs, reward, terminated, truncated, final_obs, expected_obs, in_space
+    )
+    return next_state, step
+
+
+def check_rollout(env: Environment, steps: PlayedStep) -> None:
+    """Require finite numbers, exclusive flags, final observations, members."""
+    for name, values in (("observation", steps.final_obs), ("reward", steps.reward)):
+        require(
+            env,
+            np.isfinite(np.asarray(values)).all(),
+            f"a {name} was infinite or NaN, expected finite numbers.",
+        )
+    both = int(jnp.sum(steps.terminated & steps.truncated))
+    require(
+        env,
+        both == 0,
+        f"terminated and truncated were both true in {both} steps, expected never: "
+        "an episode that ends by itself terminated.",
+    )
+    _check_final_observation(env, steps)
+    require(
+        env,
+        jnp.all(steps.in_space),
+        f"{int(jnp.sum(~steps.in_space))} of {steps.in_space.size} steps had an "
+        "observation outside the observation space, expected none.",
+    )
+
+
+def _check_final_observation(env: Environment, steps: PlayedStep) -> None:
+    message = (
+        "info['final_observation'] was not the observation before the reset: {}; a "
+        "learner needs it to bootstrap through time limits."
+    )
+    final, expected = np.asarray(steps.final_obs), np.asarray(steps.expected_obs)
+    require(
+        env,
+        np.allclose(final, expected, atol=1e-5),
+        message.format("it differs from the one that step_env returns"),
+    )
+    done = np.asarray(steps.terminated | steps.truncated)
+    obs = np.asarray(steps.obs)
+    require(
+        env,
+        np.array_equal(final[~done], obs[~done]),
+        message.format("in the middle of an episode it differs from obs"),
+    )
+    # Where chance is in the step there is nothing to compare with. But observations
+    # that vary cannot all coincide with the first ones of the next episodes.
+    varies = np.ptp(obs.reshape(obs.shape[0] * obs.shape[1], -1), axis=0).any()
+    require(
+        env,
+        not (done.any() and varies and env.stochastic_transitions)
+        or not np.array_equal(final[done], obs[done]),
+        message.format("it always equals the first one of the next episode"),
+    )
+
+
+def check_time_limit(env: Environment, steps: PlayedStep) -> None:
+    """Require truncation after exactly `TIME_LIMIT` steps, and no longer episode."""
+    done = np.asarray(steps.terminated | steps.truncated)
+    length = np.zeros(done.shape[1], int)
+    for t in range(done.shape[0]):
+        length += 1
+        wrong = length[np.asarray(steps.truncated)[t] | (length > TIME_LIMIT)]
+        seen = int(wrong[wrong != TIME_LIMIT][0]) if np.any(wrong != TIME_LIMIT) else 0
+        require(
+            env,
+            seen == 0,
+            f"with max_steps_in_episode = {TIME_LIMIT} an episode lasted "
+            f"{'at least ' if seen > TIME_LIMIT else ''}{seen} steps, expected "
+            f"truncation after exactly {TIME_LIMIT}.",
+        )
+        length[done[t]] = 0
