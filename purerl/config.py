@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
@@ -58,7 +58,19 @@ def _field(default: Any, help: str, check: Check | None, *, pytree_node: bool) -
     return dataclasses.field(default=default, metadata=metadata)
 
 
-@struct.dataclass
+ConfigT = TypeVar("ConfigT")
+
+
+@dataclass_transform(frozen_default=True)
+def config_dataclass(cls: type[ConfigT]) -> type[ConfigT]:
+    """`flax.struct.dataclass` for configs: it would put its own `replace` over ours."""
+    replace = cls.replace  # type: ignore[attr-defined]
+    cls = struct.dataclass(cls)
+    cls.replace = replace  # type: ignore[attr-defined]
+    return cls
+
+
+@config_dataclass
 class TrainConfig:
     """Fields that every algorithm has."""
 
@@ -72,16 +84,20 @@ class TrainConfig:
     total_timesteps: int = static(
         500_000, "Environment steps of one agent, over all its environments.", POSITIVE
     )
-    num_envs: int = static(4, "Environments that one agent steps in parallel.", POSITIVE)
+    num_envs: int = static(
+        4, "Environments that one agent steps in parallel.", POSITIVE
+    )
     gamma: float = dynamic(0.99, "Discount per step.", FRACTION)
     learning_rate: float = dynamic(2.5e-4, "Step size of Adam.", POSITIVE)
     num_evaluations: int = static(
-        10, "Evaluations of the deterministic policy; the last is at the end.",
+        10,
+        "Evaluations of the deterministic policy; the last is at the end.",
         NON_NEGATIVE,
     )
     eval_episodes: int = static(16, "Episodes of one evaluation.", POSITIVE)
     eval_max_steps: int = static(
-        0, "Longest evaluation episode; 0 takes the environment's time limit.",
+        0,
+        "Longest evaluation episode; 0 takes the environment's time limit.",
         NON_NEGATIVE,
     )
     eval_share: float = static(

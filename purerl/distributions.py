@@ -6,6 +6,7 @@ of the environment. So the log-probability of what was sampled is always exact,
 whatever the environment then clips.
 """
 
+import warnings
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -58,7 +59,11 @@ class Head(Protocol):
 
 
 def _distrax() -> Any:
-    import distrax  # takes a second to import: only those who train pay it
+    # Takes a second to import: only those who train pay it. Its own imports use names
+    # that jax has deprecated, which is nobody's concern here.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import distrax
 
     return distrax
 
@@ -113,9 +118,7 @@ class GaussianHead:
         self.radius = jnp.where(self.bounded, (high - low) / 2, 1.0)
 
     def _normal(self, outputs: Gaussian) -> Any:
-        return _distrax().MultivariateNormalDiag(
-            outputs.mean, jnp.exp(outputs.log_std)
-        )
+        return _distrax().MultivariateNormalDiag(outputs.mean, jnp.exp(outputs.log_std))
 
     def sample(self, outputs: Gaussian, key: Array) -> Array:
         """Draw a raw action `[..., A]`; the key is consumed."""

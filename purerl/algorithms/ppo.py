@@ -18,7 +18,6 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
-from flax import struct
 
 from purerl import networks, normalise, optimiser, rollout
 from purerl.collectives import pmean
@@ -28,6 +27,7 @@ from purerl.config import (
     POSITIVE,
     ConfigError,
     TrainConfig,
+    config_dataclass,
     dynamic,
     one_of,
     static,
@@ -41,7 +41,7 @@ from purerl.shuffle import shuffled_indices
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
 
-@struct.dataclass
+@config_dataclass
 class PPOConfig(TrainConfig):
     """Proximal policy optimisation."""
 
@@ -366,9 +366,7 @@ def loss(setup: Setup, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
     policy_loss = surrogate(config.policy_loss, log_ratio, advantage).mean()
     value_loss = config.value_loss(value, batch.target, batch.value).mean()
     entropy = head.entropy(outputs).mean()
-    total = (
-        policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
-    )
+    total = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
     # k3, a non-negative and low-variance estimate (Schulman 2020, "Approximating KL").
     approx_kl = (jnp.expm1(log_ratio) - log_ratio).mean()
     outside = jnp.abs(jnp.expm1(log_ratio)) > 0.2
