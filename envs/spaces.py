@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 
 class Space:
@@ -138,7 +139,7 @@ def bounds(*values: Any) -> Any:
     Stays in numpy unless a value is traced, so that a space made while a program is
     being traced still has concrete bounds where its parameters are concrete.
     """
-    if any(isinstance(v, jax.core.Tracer) for v in values):
+    if any(isinstance(v, Tracer) for v in values):
         return jnp.stack([jnp.asarray(v, jnp.float32) for v in values])
     return np.asarray([float(v) for v in values], np.float32)
 
@@ -149,13 +150,13 @@ def _bound(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype) -> An
             f"{name} has shape {np.shape(value)}, but the space has shape {shape}: "
             "give a scalar or an array of the space's shape."
         )
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         return jnp.broadcast_to(value, shape).astype(dtype)
     return np.broadcast_to(np.asarray(value, dtype), shape)
 
 
 def _brief(bound: Any) -> str:
-    if isinstance(bound, jax.core.Tracer):
+    if isinstance(bound, Tracer):
         return str(bound)
     values = np.unique(bound)
     if len(values) == 1:

@@ -8,20 +8,25 @@ merges the time limit into `done`.
 from __future__ import annotations
 
 import copy
+import warnings
 from functools import cached_property
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from brax import contact
-from brax import envs as brax_envs
-from brax.base import Transform
 from flax import struct
 
 from ..base import Environment, EnvParams, EnvState, Info
 from ..spaces import Box
 from .contract import as_arrays, cast_like
+
+with warnings.catch_warnings():
+    # jaxopt, which brax imports, announces its end; no user of brax can act on it.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from brax import contact
+    from brax import envs as brax_envs
+    from brax.base import Transform
 
 # These map actions from [-1, 1] to the actuators' range inside `step`. Found by
 # reading brax 0.14; a test reads the installed sources again.
@@ -153,12 +158,11 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         if backend is None:
             backend = "generalized" if brax_name == "swimmer" else "spring"
         if backend not in _WHERE:
-            raise ValueError(
-                f"backend must be one of {', '.join(_WHERE)}, got {backend!r}."
-            )
+            known = ", ".join(_WHERE)
+            raise ValueError(f"backend must be one of {known}, got {backend!r}.")
         self.brax_name, self.backend = brax_name, backend
         try:
-            self.wrapped = brax_envs.get_environment(
+            self.wrapped: Any = brax_envs.get_environment(
                 brax_name, backend=backend, **options
             )
         except TypeError as error:
@@ -201,13 +205,10 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         )
         after = self._system(params).step(before, self._to_brax(action))
         info = {name: after.info[name] for name in state.info}
-        carried = cast_like(
-            (after.pipeline_state, info), (state.pipeline, dict(state.info))
-        )
-        next_state = BraxState(state.time + 1, *carried)
+        carried = BraxState(state.time + 1, after.pipeline_state, info)
         obs = jnp.asarray(after.obs, jnp.float32)
         reward = jnp.asarray(after.reward, jnp.float32)
-        return obs, next_state, reward, after.done > 0.5, {}
+        return obs, cast_like(carried, state), reward, after.done > 0.5, {}
 
     def action_space(self, params: BraxParams | None = None) -> Box:
         """The actuators' control range."""

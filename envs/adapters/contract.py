@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from ..base import Environment, Info, Obs
 from ..spaces import Box, Discrete, Space
@@ -164,7 +165,7 @@ def _strong(x: Any, dtype: Any = None) -> jax.Array:
 
 def _fit(bound: Any, shape: tuple[int, ...]) -> Any:
     """Reduce a bound of one element to a scalar; others must have the shape."""
-    if np.shape(bound) == shape or isinstance(bound, jax.core.Tracer):
+    if np.shape(bound) == shape or isinstance(bound, Tracer):
         return bound
     return np.asarray(bound).reshape(()) if np.size(bound) == 1 else bound
 
