@@ -115,8 +115,7 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
       environments (humanoid +-0.4, pusher +-2, inverted pendulum +-3). Some brax
       environments expect [-1, 1] and rescale; that is undone here, so an action always
       is the control that the actuator gets.
-    * terminated: brax's `done`. truncated: at the time limit.
-    * reset: fresh, every time.
+    * terminated: brax's `done`. truncated: at the time limit. Every reset is fresh.
 
     Physics can be changed and vmapped through `BraxParams`, within limits: brax
     derives a few numbers once, from the original system (geometry, mean inverse

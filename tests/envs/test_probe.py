@@ -1,0 +1,186 @@
+"""Probes pay what they promise; the chain's values follow from its own episodes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from envs import probe
+from envs.chain import ChainMDP, ChainParams
+
+KEY = jax.random.key(0)
+KEYS = jax.random.split(jax.random.key(1), 64)
+
+
+def _one_step(env, action):
+    """First observation, reward, terminated of 64 one-step episodes."""
+
+    def play(key):
+        obs, state = env.reset(key)
+        _, _, reward, terminated, truncated, _ = env.step(key, state, action)
+        return obs[0], reward, terminated, truncated
+
+    obs, reward, terminated, truncated = jax.vmap(play)(KEYS)
+    assert terminated.all() and not truncated.any()
+    return np.asarray(obs), np.asarray(reward)
+
+
+@pytest.mark.parametrize("action", [0, 1])
+def test_constant_reward(action):
+    obs, reward = _one_step(probe.ConstantRewardProbe(), jnp.int32(action))
+    assert (obs == 0).all() and (reward == 1).all()
+
+
+@pytest.mark.parametrize("action", [0, 1])
+def test_reward_equals_the_observation(action):
+    obs, reward = _one_step(probe.ObservationRewardProbe(), jnp.int32(action))
+    np.testing.assert_array_equal(reward, obs)
+    assert set(obs) == {-1.0, 1.0}
+
+
+def test_delayed_reward():
+    env = probe.DelayedRewardProbe()
+    obs, state = env.reset(KEY)
+    assert obs[0] == 0
+    obs, state, reward, terminated, truncated, _ = env.step(KEY, state, jnp.int32(0))
+    assert (obs[0], reward, terminated, truncated) == (1, 0, False, False)
+    obs, state, reward, terminated, truncated, _ = env.step(KEY, state, jnp.int32(0))
+    assert (obs[0], reward, terminated, truncated) == (0, 1, True, False)
+
+
+@pytest.mark.parametrize(("action", "expected"), [(0, -1.0), (1, 1.0)])
+def test_reward_follows_the_action(action, expected):
+    _, reward = _one_step(probe.ActionRewardProbe(), jnp.int32(action))
+    assert (reward == expected).all()
+
+
+@pytest.mark.parametrize(("action", "sign"), [(0, -1.0), (1, 1.0)])
+def test_reward_follows_action_and_observation(action, sign):
+    obs, reward = _one_step(probe.ActionObservationProbe(), jnp.int32(action))
+    np.testing.assert_array_equal(reward, obs * sign)
+
+
+@pytest.mark.parametrize(
+    ("action", "if_plus", "if_minus"),
+    [
+        (2.5, 0.0, -4.0),
+        (0.5, -4.0, 0.0),
+        (1.5, -1.0, -1.0),
+        (9.0, -0.25, -6.25),  # Clipped to 3.
+        (-9.0, -12.25, -2.25),  # Clipped to -1.
+    ],
+)
+def test_continuous_reward_by_hand(action, if_plus, if_minus):
+    obs, reward = _one_step(probe.ContinuousProbe(), jnp.array([action]))
+    np.testing.assert_allclose(reward, np.where(obs > 0, if_plus, if_minus))
+
+
+def test_continuous_range_is_not_symmetric():
+    space = probe.ContinuousProbe().action_space()
+    assert (space.low[0], space.high[0]) == (-1.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    "id", [id for id in envs.registered() if id.startswith("probe/")]
+)
+def test_reward_is_a_leaf(id):
+    """Doubling `params.reward` doubles every reward of an episode."""
+    env = envs.make(id)
+
+    def play(scale):
+        params = env.default_params.replace(reward=scale)
+        _, state = env.reset(KEY, params)
+
+        def body(state, key):
+            action = env.action_space(params).sample(key)
+            out = env.step(key, state, action, params)
+            return out[1], out[2]
+
+        return jax.lax.scan(body, state, KEYS)[1]
+
+    rewards = jax.jit(jax.vmap(play))(jnp.array([1.0, 2.0]))
+    np.testing.assert_allclose(2 * rewards[0], rewards[1])
+    assert (rewards[0] != 0).any()
+
+
+def _chain_episodes(env, params):
+    """From every start: positions, rewards and flags, by the environment itself."""
+    episodes = []
+    for start in range(env.length):
+        state = env.reset(KEY, params)[1].replace(position=jnp.int32(start))
+        rows = []
+        while not rows or not (rows[-1][2] or rows[-1][3]):
+            position = int(state.position)
+            _, state, reward, terminated, truncated, _ = env.step(
+                KEY, state, jnp.int32(len(rows) % 2), params
+            )
+            rows.append((position, float(reward), bool(terminated), bool(truncated)))
+        episodes.append(rows)
+    return episodes
+
+
+def _fixed_point(env, params, gamma, lam, *, merged):
+    """Iterate lambda-return targets averaged over all visits until they stand still."""
+    episodes = _chain_episodes(env, params)
+    values = np.zeros(env.length + 1)
+    for _ in range(200):
+        total, visits = np.zeros(env.length + 1), np.zeros(env.length + 1)
+        for rows in episodes:
+            target = 0.0
+            for position, reward, terminated, truncated in reversed(rows):
+                if terminated or (truncated and merged):
+                    after = 0.0
+                elif truncated:
+                    after = values[position + 1]
+                else:
+                    after = (1 - lam) * values[position + 1] + lam * target
+                target = reward + gamma * after
+                total[position] += target
+                visits[position] += 1
+        values = np.divide(total, visits, out=np.zeros_like(total), where=visits > 0)
+    return values[:-1]
+
+
+@pytest.mark.parametrize(("length", "limit"), [(5, 3), (6, 2), (4, 1), (7, 5)])
+@pytest.mark.parametrize("lam", [0.0, 0.9, 1.0])
+def test_chain_values_are_those_of_its_episodes(length, limit, lam):
+    env = ChainMDP(length)
+    params = ChainParams(limit, 2.0)
+    right = _fixed_point(env, params, 0.9, lam, merged=False)
+    np.testing.assert_allclose(right, env.optimal_values(0.9, params), atol=1e-7)
+    wrong = _fixed_point(env, params, 0.9, lam, merged=True)
+    np.testing.assert_allclose(wrong, env.merged_values(0.9, params, lam), atol=1e-7)
+
+
+def test_chain_values_by_hand():
+    env = ChainMDP(5)
+    np.testing.assert_allclose(
+        env.optimal_values(0.5), [1 / 16, 1 / 8, 1 / 4, 1 / 2, 1]
+    )
+    # Limit 3. Position 3 is visited at t = 0, 1, 2 and cut at t = 2: 2/3 of 0.5.
+    # Position 2 likewise: 2/3 of half of that. 1 and 0 are never cut.
+    np.testing.assert_allclose(
+        env.merged_values(0.5), [1 / 36, 1 / 18, 1 / 9, 1 / 3, 1]
+    )
+    # Monte Carlo: from 2 the end is 3 steps away, reached in time only if t = 0.
+    np.testing.assert_allclose(
+        env.merged_values(0.5, lam=1.0), [0, 0, 0.25 / 3, 1 / 3, 1]
+    )
+
+
+def test_chain_flags_and_observations():
+    env = ChainMDP(5)
+    rows = _chain_episodes(env, env.default_params)
+    assert [[r[0] for r in e] for e in rows] == [
+        [0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4], [4]
+    ]  # fmt: skip
+    # From 2 the third step leaves the chain at the limit: it terminated.
+    assert [e[-1][1:] for e in rows] == [(0, False, True)] * 2 + [(1, True, False)] * 3
+    starts = jax.vmap(lambda key: env.reset(key)[0])(KEYS)
+    assert (starts.sum(axis=1) == 1).all() and (starts.sum(axis=0) > 0).all()
+
+
+def test_chain_of_one_position_is_refused():
+    with pytest.raises(ValueError, match="length must be at least 2, got 1"):
+        ChainMDP(1)

@@ -1,0 +1,103 @@
+"""Names: complete, cheap to list, helpful when wrong."""
+
+import subprocess
+import sys
+
+import pytest
+
+import envs
+from envs import registry
+from envs.cartpole import CartPole
+
+
+def test_gymnax_ids_are_those_gymnax_registers():
+    import gymnax
+
+    assert set(registry.GYMNAX_IDS) == set(gymnax.registered_envs) - {"CartPole-v1"}
+
+
+def test_brax_names_are_those_brax_registers():
+    from envs.adapters.brax import brax_envs
+
+    assert set(registry.BRAX_NAMES) == set(brax_envs._envs)
+
+
+def test_importing_and_listing_loads_no_heavy_package():
+    code = (
+        "import sys, envs; envs.registered(); envs.make('CartPole-v1')\n"
+        "envs.describe('Doors-v0')\n"
+        "heavy = {'gymnax', 'brax', 'gymnasium', 'matplotlib', 'mujoco', 'purerl'}\n"
+        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_own_names_make_own_environments():
+    assert isinstance(envs.make("CartPole-v1"), CartPole)
+    assert envs.make("Doors-v0", num_doors=2).num_doors == 2
+    assert envs.__purerl__ is True
+    assert registry.registered() == tuple(sorted(registry.registered()))
+
+
+@pytest.mark.parametrize(
+    ("id", "options", "sentence"),
+    [
+        ("CartPol-v1", {}, "'CartPol-v1' is not registered: did you mean CartPole-v1"),
+        ("cartpole-v1", {}, "did you mean CartPole-v1"),
+        ("halfcheetah", {}, "did you mean brax/halfcheetah"),
+        ("brax/halfcheeta", {}, "did you mean brax/halfcheetah"),
+        ("Breakout", {}, "did you mean Breakout-MinAtar"),
+        ("qqqqqqqq", {}, r"`envs.registered\(\)` lists every id"),
+        ("Doors-v0", {"doors": 2}, r"\['doors'\].*it takes size, num_doors, obs"),
+        ("CartPole-v1", {"length": 2}, "it takes none"),
+    ],
+)
+def test_wrong_names_and_options(id, options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        envs.make(id, **options)
+
+
+@pytest.fixture
+def clean_registry(monkeypatch):
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
+
+
+@pytest.mark.usefixtures("clean_registry")
+def test_register_adds_a_name():
+    class Mine(CartPole):
+        """My own pole.
+
+        More about it.
+        """
+
+    envs.register("Mine-v0", Mine)
+    assert isinstance(envs.make("Mine-v0"), Mine)
+    assert "Mine-v0" in envs.registered()
+    seen = envs.describe("Mine-v0")
+    assert (seen.source, seen.summary) == ("registered", "My own pole.")
+
+
+@pytest.mark.usefixtures("clean_registry")
+@pytest.mark.parametrize(
+    ("id", "factory", "error", "sentence"),
+    [
+        ("CartPole-v1", CartPole, ValueError, "already registered"),
+        ("Pendulum-v1", CartPole, ValueError, r"already registered \(gymnax\)"),
+        ("", CartPole, ValueError, "give a non-empty string"),
+        ("New-v0", 3, TypeError, "'New-v0' must be callable, got 3"),
+    ],
+)
+def test_bad_registrations(id, factory, error, sentence):
+    with pytest.raises(error, match=sentence):
+        envs.register(id, factory)
+
+
+def test_describe():
+    seen = envs.describe("Doors-v0", observation="coordinates")
+    assert (seen.id, seen.source) == ("Doors-v0", "purerl")
+    assert seen.observation_space.shape == (4,) and seen.action_space.n == 5
+    assert seen.params.max_steps_in_episode == 60
+    assert seen.summary.startswith("Walk from the bottom row")
