@@ -59,9 +59,7 @@ def init_envs(stepper: Stepper, key: Array, num_envs: int) -> EnvCarry:
     """Start `num_envs` episodes; the key is consumed."""
     keys = env_keys(key, (num_envs,), stepper.axis_name)
     obs, state = jax.vmap(stepper.env.reset, (0, None))(keys, stepper.params)
-    return EnvCarry(
-        state, obs, jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32)
-    )
+    return EnvCarry(state, obs, jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32))
 
 
 def draw_pool(stepper: Stepper, key: Array) -> PyTree | None:
@@ -117,7 +115,12 @@ def step_envs(
 
 
 def _step_from_pool(
-    env: Environment, params: PyTree, key: Array, state: PyTree, action: Array, pool: Any
+    env: Environment,
+    params: PyTree,
+    key: Array,
+    state: PyTree,
+    action: Array,
+    pool: Any,
 ) -> tuple[Any, ...]:
     """One environment's step, restarting from a random member of the pool."""
     key_step, key_pool = jax.random.split(key)

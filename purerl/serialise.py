@@ -64,7 +64,9 @@ def from_yaml(path: str | Path) -> TrainConfig:
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read the config {str(path)!r}: {error}.") from None
     if not isinstance(values, Mapping):
-        raise ConfigError(f"{str(path)!r} must hold a mapping of field names to values.")
+        raise ConfigError(
+            f"{str(path)!r} must hold a mapping of field names to values."
+        )
     return from_dict(values)
 
 

@@ -200,7 +200,10 @@ def make_segment(
             return jax.lax.cond(
                 index < plan.num_updates,
                 algorithm.step,
-                lambda s: (s, jax.tree.map(lambda m: jnp.zeros(m.shape, m.dtype), blank)),
+                lambda s: (
+                    s,
+                    jax.tree.map(lambda m: jnp.zeros(m.shape, m.dtype), blank),
+                ),
                 state,
             )
 

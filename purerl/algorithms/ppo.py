@@ -332,7 +332,7 @@ def fit(
         params, opt_state = carry
         grads, metrics = gradient(params, minibatch)
         grads, metrics = pmean((grads, metrics), setup.axis_name)
-        metrics["grad_norm"] = optax.global_norm(grads)
+        metrics["grad_norm"] = optax.tree.norm(grads)
         updates, opt_state = optim.update(grads, opt_state, params)
         return (optax.apply_updates(params, updates), opt_state), metrics
 

@@ -1,0 +1,1 @@
+"""Around the compiled program: time, disk and terminal; no reinforcement learning."""

@@ -1,0 +1,150 @@
+"""Checkpoints: the only door to orbax. Atomic, the last few kept, nothing pickled."""
+
+import hashlib
+import logging
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from purerl.config import ConfigError
+from purerl.scale.devices import HostKey
+from purerl.types import PyTree
+
+_DIGEST = "__sha256__"
+
+
+def _orbax() -> Any:
+    import orbax.checkpoint as ocp  # half a second: only those who save pay it
+
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    return ocp
+
+
+def flatten(tree: PyTree) -> dict[str, np.ndarray]:
+    """A pytree of host arrays as a flat dict from its paths, keys as their numbers."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(
+        tree, is_leaf=lambda x: isinstance(x, HostKey)
+    )
+    return {
+        jax.tree_util.keystr(path): leaf.data if isinstance(leaf, HostKey) else leaf
+        for path, leaf in leaves
+    }
+
+
+def unflatten(flat: dict[str, np.ndarray], like: PyTree, source: Path) -> PyTree:
+    """The inverse of `flatten`, into the structure and shapes of `like`.
+
+    Args:
+        flat: from a checkpoint.
+        like: shapes of one member's state; `flat` has a leading axis of members.
+        source: named in the error.
+
+    Raises:
+        ConfigError: other names or shapes: a checkpoint of another config.
+    """
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    names = [jax.tree_util.keystr(path) for path, _ in leaves]
+    if set(names) != set(flat):
+        odd = sorted(set(names) ^ set(flat))[:3]
+        raise ConfigError(
+            f"the checkpoint {source} is of another config: {', '.join(odd)} "
+            "differ. Use the config.yaml beside it."
+        )
+    built = []
+    for name, (_, leaf) in zip(names, leaves, strict=True):
+        value = flat[name]
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            built.append(HostKey(value, str(leaf.dtype._impl.name)))
+            continue
+        if value.shape[1:] != leaf.shape or value.dtype != leaf.dtype:
+            raise ConfigError(
+                f"the checkpoint {source} is of another config: {name} has shape "
+                f"{value.shape[1:]}, expected {leaf.shape}. Use the config.yaml beside "
+                "it."
+            )
+        built.append(value)
+    return jax.tree.unflatten(structure, built)
+
+
+def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
+    """Write a checkpoint; a reader sees all of it or nothing.
+
+    Args:
+        folder: of all checkpoints of a run.
+        step: its name, the number of finished updates.
+        tree: host arrays, from `Programs.gather`.
+        keep: how many of the last ones stay.
+    """
+    ocp = _orbax()
+    flat = flatten(tree)
+    flat[_DIGEST] = np.frombuffer(_digest(flat), np.uint8)
+    options = ocp.CheckpointManagerOptions(
+        max_to_keep=keep, enable_async_checkpointing=False
+    )
+    with ocp.CheckpointManager(folder.absolute(), options=options) as manager:
+        manager.save(step, args=ocp.args.StandardSave(flat), force=True)
+
+
+def steps(folder: Path) -> list[int]:
+    """Numbers of finished updates at which there are checkpoints, ascending."""
+    if not folder.is_dir():
+        return []
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+
+
+def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.ndarray]]:
+    """Read a checkpoint, the last one where `step` is not given.
+
+    Raises:
+        ConfigError: there is none, or it is damaged.
+    """
+    known = steps(folder)
+    if not known or (step is not None and step not in known):
+        what = f"checkpoint {step}" if step is not None else "checkpoint"
+        raise ConfigError(
+            f"there is no {what} in {folder}; "
+            f"it has {', '.join(map(str, known)) or 'none'}. "
+            "Give the folder of a run that saved one."
+        )
+    step = known[-1] if step is None else step
+    try:
+        flat = _read(folder, step)
+    except Exception as error:
+        raise ConfigError(_damaged(folder, step, known, error)) from error
+    stored = flat.pop(_DIGEST, None)
+    if stored is None or stored.tobytes() != _digest(flat):
+        raise ConfigError(_damaged(folder, step, known, "its checksum differs"))
+    return step, flat
+
+
+def _read(folder: Path, step: int) -> dict[str, np.ndarray]:
+    ocp = _orbax()
+    handler = ocp.StandardCheckpointHandler()
+    with ocp.CheckpointManager(folder.absolute(), item_handlers=handler) as manager:
+        meta = manager.item_metadata(step)
+        # Without a target orbax would ask for the devices that saved the arrays.
+        target = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in meta.items()}
+        flat = manager.restore(step, args=ocp.args.StandardRestore(target))
+    return {name: np.asarray(value) for name, value in flat.items()}
+
+
+def _damaged(folder: Path, step: int, known: list[int], why: Any) -> str:
+    others = [str(s) for s in known if s != step]
+    remedy = (
+        f"Delete that folder to go on from update {others[-1]}."
+        if others
+        else "There is no other one: start again with another --out."
+    )
+    reason = str(why).strip().splitlines()[0][:200] if str(why).strip() else repr(why)
+    return f"the checkpoint {folder / str(step)} is damaged ({reason}). {remedy}"
+
+
+def _digest(flat: dict[str, np.ndarray]) -> bytes:
+    total = hashlib.sha256()
+    for name in sorted(flat):
+        array = np.ascontiguousarray(flat[name])
+        total.update(f"{name} {array.dtype} {array.shape}".encode())
+        total.update(array.tobytes())
+    return total.digest()

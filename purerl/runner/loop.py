@@ -1,0 +1,422 @@
+"""purerl.run: the host loop around the compiled program.
+
+Segments of updates run on the devices; between them the host writes metrics, shows
+progress, saves checkpoints and listens for Ctrl-C.
+"""
+
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.config import ConfigError, TrainConfig
+from purerl.runner import checkpoint, manifest
+from purerl.runner.programs import Programs
+from purerl.runner.progress import Reporter, si
+from purerl.runner.tracking import (
+    JsonlTracker,
+    Tracker,
+    evaluation_rows,
+    read_rows,
+    segment_rows,
+    stack_rows,
+)
+from purerl.scale.devices import check_lanes, default_lanes, make_workers
+from purerl.train import Bound, bind
+from purerl.types import Metrics, PyTree
+
+KINDS = ("train", "evaluation")
+# Segments of a run where their length is not given: fine enough for a progress bar,
+# coarse enough that the host costs nothing.
+DEFAULT_SEGMENTS = 100
+
+
+class RunResult(NamedTuple):
+    """What `purerl.run` leaves behind.
+
+    Attributes:
+        config: as validated.
+        seeds: `[S]` of the members.
+        state: final states on the host, leaves `[S, ...]`; None after an interrupt.
+        metrics: `[S, R]` each, a row per segment (see `segment_rows`).
+        evaluation: `env_steps` `[S, K]`, `episode_return`, `episode_length` `[S, K, E]`.
+        finished: False if it was interrupted.
+        compile_seconds: tracing and compiling.
+        train_seconds: everything after it.
+        train_steps: environment steps done in this call, over all members.
+        out: the folder, if any.
+    """
+
+    config: TrainConfig
+    seeds: tuple[int, ...]
+    state: PyTree
+    metrics: Metrics
+    evaluation: Metrics
+    finished: bool
+    compile_seconds: float
+    train_seconds: float
+    train_steps: int
+    out: Path | None
+
+
+class Options(NamedTuple):
+    """How a run is carried out; none of it changes what is computed but K and W."""
+
+    lanes: int
+    length: int
+    spread: bool
+    checkpoint_seconds: float
+    keep: int
+
+
+def run(
+    config: TrainConfig,
+    *,
+    seeds: int | Sequence[int] = 1,
+    out: str | Path | None = None,
+    resume: bool = False,
+    lanes: int | None = None,
+    segment_updates: int | None = None,
+    checkpoint_seconds: float = 30.0,
+    keep_checkpoints: int = 3,
+    data_parallel: bool = False,
+    trackers: Sequence[Tracker] = (),
+    progress: bool = True,
+) -> RunResult:
+    """Train one agent per seed, with progress, metrics, checkpoints and resume.
+
+    A run that was interrupted or killed and then resumed ends with the same bits as
+    one that was not. Ctrl-C finishes the segment, saves, and says how to go on; a
+    second one stops at once.
+
+    Args:
+        config: of every agent.
+        seeds: how many (0, 1, ...), or which.
+        out: folder to write; nothing is written without one.
+        resume: go on with the run in `out`.
+        lanes: agents per block (see `purerl.pmap`); part of what fixes the bits.
+        segment_updates: updates per compiled call; likewise. About a hundredth of the
+            run where not given.
+        checkpoint_seconds: least time between checkpoints; 0 saves after every segment.
+        keep_checkpoints: how many of the last ones stay.
+        data_parallel: spread every agent's environments over all devices.
+        trackers: more places to write metrics to, beside JSON lines.
+        progress: show it.
+
+    Raises:
+        ConfigError: a config that cannot be trained, a folder that cannot be written
+            or resumed, a damaged checkpoint.
+    """
+    members = check_seeds(seeds)
+    check_lanes(lanes)
+    bound = bind(config)
+    folder = Path(out) if out is not None else None
+    options = Options(
+        lanes=lanes or (1 if data_parallel else default_lanes(len(members), make_workers())),
+        length=segment_updates or max(1, math.ceil(bound.plan.num_updates / DEFAULT_SEGMENTS)),
+        spread=data_parallel,
+        checkpoint_seconds=checkpoint_seconds,
+        keep=keep_checkpoints,
+    )
+    options = _open_folder(folder, config, members, options, resume)
+    return _Loop(bound, members, folder, options, trackers, progress).run(resume)
+
+
+def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
+    """The seeds as a tuple.
+
+    Raises:
+        ConfigError: none, negative ones, or the same one twice.
+    """
+    members = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
+    if not members or min(members) < 0 or len(set(members)) != len(members):
+        raise ConfigError(
+            f"seeds must be a positive number or different non-negative numbers, got "
+            f"{seeds!r}; for example 16, or [3, 5, 8]."
+        )
+    return members
+
+
+def _open_folder(
+    folder: Path | None,
+    config: TrainConfig,
+    seeds: tuple[int, ...],
+    options: Options,
+    resume: bool,
+) -> Options:
+    """Create or check the folder; a resumed run keeps its own lanes and length."""
+    if folder is None:
+        if resume:
+            raise ConfigError("resume needs out: the folder of the run to go on with.")
+        return options
+    if not resume:
+        description = manifest.describe_run(
+            config, seeds, options.lanes, options.length, options.spread
+        )
+        manifest.create(folder, description, config)
+        return options
+    stored = manifest.load(folder)
+    manifest.check_same(stored, config, seeds)
+    return options._replace(
+        lanes=stored["lanes"],
+        length=stored["segment_updates"],
+        spread=bool(stored["data_parallel"]),
+    )
+
+
+class _Loop:
+    """One call of `run`: the pieces that its phases share."""
+
+    def __init__(
+        self,
+        bound: Bound,
+        seeds: tuple[int, ...],
+        folder: Path | None,
+        options: Options,
+        trackers: Sequence[Tracker],
+        progress: bool,
+    ) -> None:
+        self.bound, self.seeds, self.folder = bound, seeds, folder
+        self.options = options
+        self.jsonl = JsonlTracker(folder / "metrics") if folder else None
+        self.trackers = [*([self.jsonl] if self.jsonl else []), *trackers]
+        self.progress = progress
+        self.rows: dict[str, list[list[dict]]] = {
+            kind: [[] for _ in seeds] for kind in KINDS
+        }
+        self.saved_at = 0
+        self.saved_time = time.monotonic()
+
+    def run(self, resume: bool) -> RunResult:
+        plan, options = self.bound.plan, self.options
+        steps_each = plan.steps_per_update * len(self.seeds)
+        restored = self._restore() if resume else None
+        self.saved_at = update = restored[0] if restored else 0
+        reporter = Reporter(
+            plan.num_updates * steps_each, update * steps_each, enabled=self.progress
+        )
+        if restored:
+            reporter.say(f"resuming {self.folder} after update {update:,}")
+            note = manifest.warn_other_versions(manifest.load(self._folder))
+            if note:
+                reporter.say(f"[yellow]{note}")
+
+        with _Interrupt() as interrupt:
+            reporter.say(self._banner())
+            keys = jax.vmap(jax.random.key)(jnp.asarray(self.seeds, jnp.uint32))
+            programs = Programs(
+                self.bound, keys, options.lanes, options.length, options.spread
+            )
+            reporter.say(f"compiled in {programs.compile_seconds:.1f} s")
+            began = time.perf_counter()
+            first = update
+            states = (
+                programs.scatter(self._members(restored[1], programs))
+                if restored
+                else programs.init()
+            )
+            with reporter:
+                while update < plan.num_updates and not interrupt.asked:
+                    states, metrics, evaluation = programs.advance(states, update)
+                    before = update
+                    update = min(update + options.length, plan.num_updates)
+                    latest = self._record(metrics, evaluation, before, update)
+                    reporter.update(update * steps_each, latest)
+                    self._save(programs, states, update, plan.num_updates)
+            finished = update >= plan.num_updates
+            self._save(programs, states, update, plan.num_updates, force=True)
+        for tracker in self.trackers:
+            tracker.close()
+        if not finished:
+            reporter.say(self._how_to_resume(update))
+        return RunResult(
+            config=self.bound.config,
+            seeds=self.seeds,
+            state=programs.gather(states) if finished else None,
+            metrics=stack_rows(self.rows["train"]),
+            evaluation=stack_rows(self.rows["evaluation"]),
+            finished=finished,
+            compile_seconds=programs.compile_seconds,
+            train_seconds=time.perf_counter() - began,
+            train_steps=(update - first) * steps_each,
+            out=self.folder,
+        )
+
+    @property
+    def _folder(self) -> Path:
+        assert self.folder is not None
+        return self.folder
+
+    def _banner(self) -> str:
+        config, plan = self.bound.config, self.bound.plan
+        device = jax.local_devices()[0]
+        steps = plan.num_updates * plan.steps_per_update
+        evaluations = len(plan.evaluate_after)
+        return (
+            f"{len(self.seeds)} agents, {self.bound.env.name}, {si(steps)} steps each, "
+            f"{plan.num_updates} updates, {evaluations} evaluations of "
+            f"{config.eval_episodes} episodes, on {device.device_kind} "
+            f"({len(make_workers())} workers, {self.options.lanes} lanes)"
+        )
+
+    def _record(
+        self, metrics: Metrics, evaluation: Metrics, before: int, update: int
+    ) -> float:
+        """Log a segment; returns the mean return over members for the progress bar."""
+        ran = {name: values[:, : update - before] for name, values in metrics.items()}
+        self._log("train", segment_rows(ran, update))
+        due = [u for u in self.bound.plan.evaluate_after if before < u <= update]
+        for slot, at in enumerate(due):
+            self._log("evaluation", evaluation_rows(evaluation, slot, at))
+        latest = [member[-1]["episode_return"] for member in self.rows["train"]]
+        return float(np.nanmean(latest)) if not np.all(np.isnan(latest)) else math.nan
+
+    def _log(self, kind: str, rows: list[dict]) -> None:
+        for member, (seed, row) in enumerate(zip(self.seeds, rows, strict=True)):
+            self.rows[kind][member].append(row)
+            for tracker in self.trackers:
+                tracker.log(kind, seed, row)
+        if self.jsonl:
+            self.jsonl.flush()
+
+    def _save(
+        self,
+        programs: Programs,
+        states: list[PyTree],
+        update: int,
+        last: int,
+        force: bool = False,
+    ) -> None:
+        if self.folder is None or update == self.saved_at:
+            return
+        waited = time.monotonic() - self.saved_time >= self.options.checkpoint_seconds
+        if not (force or (waited and update < last)):
+            return
+        members = programs.gather(states)
+        folder = self.folder / "checkpoints"
+        checkpoint.save(folder, update, members, self.options.keep)
+        self.saved_at, self.saved_time = update, time.monotonic()
+
+    def _restore(self) -> tuple[int, dict[str, np.ndarray]] | None:
+        """The last checkpoint, and the rows up to it; None if it saved none yet."""
+        assert self.jsonl is not None
+        folder = self._folder / "checkpoints"
+        if not checkpoint.steps(folder):
+            self.jsonl.rewind(KINDS, self.seeds, 0)
+            return None
+        update, flat = checkpoint.restore(folder)
+        self.jsonl.rewind(KINDS, self.seeds, update)
+        for kind in KINDS:
+            for member, seed in enumerate(self.seeds):
+                path = self.jsonl.path(kind, seed)
+                if path.exists():
+                    self.rows[kind][member] = read_rows(path)
+        return update, flat
+
+    def _members(self, flat: dict[str, np.ndarray], programs: Programs) -> PyTree:
+        shapes = programs.member_shapes()
+        return checkpoint.unflatten(flat, shapes, self._folder / "checkpoints")
+
+    def _how_to_resume(self, update: int) -> str:
+        if self.folder is None:
+            return f"stopped after update {update:,}; nothing was saved (no out folder)"
+        return (
+            f"stopped after update {update:,} and saved it. Go on with: "
+            f"purerl train --resume {self.folder}"
+        )
+
+
+class _Interrupt:
+    """While active, the first Ctrl-C asks to stop; the second stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._old: Callable | int | None = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._old = signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(self, *error: Any) -> None:
+        if self._old is not None:
+            signal.signal(signal.SIGINT, self._old)
+
+
+class SavedRun(NamedTuple):
+    """A run read from its folder.
+
+    Attributes:
+        config: from config.yaml.
+        seeds: `[S]`.
+        update: finished updates of the checkpoint.
+        state: states of all members on the host, leaves `[S, ...]`.
+    """
+
+    config: TrainConfig
+    seeds: tuple[int, ...]
+    update: int
+    state: PyTree
+
+
+def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
+    """Read a run's config, seeds and last checkpoint.
+
+    Args:
+        folder: of the run.
+        config: in place of the stored one, where that names an environment object.
+
+    Raises:
+        ConfigError: no run there, no checkpoint, or a damaged one.
+    """
+    from purerl import serialise
+    from purerl.train import make_algorithm
+
+    folder = Path(folder)
+    stored = manifest.load(folder)
+    config = config or serialise.from_dict(stored["config"])
+    update, flat = checkpoint.restore(folder / "checkpoints")
+    shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
+    state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))
+    return SavedRun(config, tuple(stored["seeds"]), update, state)
+
+
+def summary(result: RunResult) -> dict[str, Any]:
+    """Numbers of a finished run, for people and for summary.json."""
+    final = result.evaluation.get("episode_return")
+    numbers: dict[str, Any] = {
+        "agents": len(result.seeds),
+        "env_steps": result.train_steps,
+        "compile_seconds": round(result.compile_seconds, 2),
+        "train_seconds": round(result.train_seconds, 2),
+        "steps_per_second": round(result.train_steps / max(result.train_seconds, 1e-9)),
+    }
+    if final is not None:
+        means = final[:, -1].mean(-1)
+        numbers["evaluation_mean"] = round(float(means.mean()), 2)
+        numbers["evaluation_min"] = round(float(means.min()), 2)
+        numbers["evaluation_per_seed"] = [round(float(x), 2) for x in means]
+    return numbers
+
+
+def write_summary(result: RunResult) -> None:
+    """Write `summary.json` into the run's folder."""
+    from purerl.serialise import write_atomic
+
+    if result.out is not None:
+        write_atomic(result.out / "summary.json", json.dumps(summary(result), indent=2))

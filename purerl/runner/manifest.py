@@ -1,0 +1,142 @@
+"""The folder of a run: what it was started with, and whether it may go on.
+
+    config.yaml      every field, to be read and edited by people
+    manifest.json    seeds, lanes, segment length, versions, device
+    metrics/         train/seed=0.jsonl, evaluation/seed=0.jsonl, ...
+    checkpoints/     the last few, by number of finished updates
+"""
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig
+
+PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run's bits depend on."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def describe_run(
+    config: TrainConfig, seeds: Sequence[int], lanes: int, length: int, spread: bool
+) -> dict[str, Any]:
+    """What identifies a run: a member's bits depend on nothing else."""
+    device = jax.local_devices()[0]
+    return {
+        "config": serialise.to_dict(config),
+        "seeds": list(seeds),
+        "lanes": lanes,
+        "segment_updates": length,
+        "data_parallel": len(jax.local_devices()) if spread else 0,
+        "device": f"{device.platform} {device.device_kind}",
+        "versions": versions(),
+    }
+
+
+def create(folder: Path, description: dict[str, Any], config: TrainConfig) -> None:
+    """Start a run's folder.
+
+    Raises:
+        ConfigError: it holds a run already, or cannot be written.
+    """
+    if (folder / "manifest.json").exists():
+        raise ConfigError(
+            f"out: {folder} holds a run already. Resume it (--resume, or "
+            "resume=True), or give another folder."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        check_writable(folder)
+        serialise.to_yaml(config, folder / "config.yaml")
+        text = json.dumps(description, indent=2)
+        serialise.write_atomic(folder / "manifest.json", text)
+    except OSError as error:
+        raise ConfigError(
+            f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
+            "that you may write to."
+        ) from None
+
+
+def check_writable(folder: Path) -> None:
+    """Write and remove a small file.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    probe = folder / f".write-test-{os.getpid()}"
+    probe.write_text("")
+    probe.unlink()
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """A run's manifest.
+
+    Raises:
+        ConfigError: there is none, or it cannot be read.
+    """
+    path = folder / "manifest.json"
+    if not path.exists():
+        raise ConfigError(
+            f"there is no run in {folder} (no manifest.json). Give the folder that a "
+            "run printed."
+        )
+    try:
+        return json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise ConfigError(f"{path} is damaged ({error}). Start a new run.") from None
+
+
+def check_same(stored: dict[str, Any], config: TrainConfig, seeds: Any) -> None:
+    """Refuse to resume a run with another config or other seeds.
+
+    Raises:
+        ConfigError: naming what differs.
+    """
+    asked = json.loads(json.dumps(serialise.to_dict(config)))
+    before = stored["config"]
+    differences = [
+        f"{name} is {before.get(name)!r} there and {asked.get(name)!r} here"
+        for name in sorted({*before, *asked})
+        if before.get(name) != asked.get(name)
+    ]
+    if list(seeds) != stored["seeds"]:
+        differences.append(f"seeds are {_brief(stored['seeds'])}, not {_brief(seeds)}")
+    if differences:
+        raise ConfigError(
+            f"cannot resume, the run was started otherwise: {'; '.join(differences)}. "
+            "Use its own config, or another folder."
+        )
+
+
+def warn_other_versions(stored: dict[str, Any]) -> str | None:
+    """A sentence where versions differ: then equal bits are not promised."""
+    now = versions()
+    odd = [
+        f"{name} {version} -> {now.get(name)}"
+        for name, version in stored["versions"].items()
+        if now.get(name) != version
+    ]
+    if not odd:
+        return None
+    return f"resumed with other versions, so bits may differ: {', '.join(odd)}"
+
+
+def _brief(seeds: Any) -> str:
+    seeds = list(seeds)
+    return f"{seeds[0]}..{seeds[-1]} ({len(seeds)})" if seeds else "none"

@@ -1,0 +1,116 @@
+"""What a person sees while a run goes on: a bar on a terminal, lines elsewhere."""
+
+import math
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
+
+LINES = 10  # of a run whose output is no terminal
+
+
+class Reporter:
+    """Shows steps per second, mean return and time left.
+
+    Args:
+        total_steps: environment steps of all members of the whole run.
+        done_steps: of them, finished before (a resumed run).
+        console: where to; standard error unless given.
+        enabled: nothing is shown otherwise.
+    """
+
+    def __init__(
+        self,
+        total_steps: int,
+        done_steps: int = 0,
+        console: Console | None = None,
+        enabled: bool = True,
+    ) -> None:
+        self.console = console or Console(stderr=True)
+        self.enabled = enabled
+        self.total, self.start_steps = total_steps, done_steps
+        self._live = enabled and self.console.is_terminal
+        self._bar = Progress(
+            TextColumn("[bold]training"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            _Field("rate"),
+            _Field("returns"),
+            _Field("left"),
+            console=self.console,
+        )
+        self._next_line = 0.0
+        self._began = time.perf_counter()
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        if self.enabled:
+            self.console.print(text, highlight=False)
+
+    def __enter__(self) -> Self:
+        self._began = time.perf_counter()
+        if self._live:
+            self._task = self._bar.add_task(
+                "", total=self.total, completed=self.start_steps, rate="", returns="",
+                left="",
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live:
+            self._bar.stop()
+
+    def update(self, done_steps: int, mean_return: float) -> None:
+        """A segment has ended."""
+        if not self.enabled:
+            return
+        elapsed = max(time.perf_counter() - self._began, 1e-9)
+        rate = (done_steps - self.start_steps) / elapsed
+        left = (self.total - done_steps) / rate if rate > 0 else math.inf
+        text: dict[str, Any] = {
+            "rate": f"{si(rate)} steps/s",
+            "returns": f"return {mean_return:.1f}",
+            "left": f"{clock(left)} left",
+        }
+        if self._live:
+            self._bar.update(self._task, completed=done_steps, **text)
+            return
+        share = done_steps / self.total
+        if share >= self._next_line or done_steps >= self.total:
+            self._next_line = (math.floor(share * LINES) + 1) / LINES
+            self.say(f"{share:4.0%}  {'  '.join(text.values())}")
+
+
+class _Field(ProgressColumn):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def render(self, task: Task) -> Text:
+        return Text(str(task.fields.get(self.name, "")), style="cyan")
+
+
+def si(number: float) -> str:
+    """A number with k, M or G."""
+    for limit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            return f"{number / limit:.3g}{letter}"
+    return f"{number:.3g}"
+
+
+def clock(seconds: float) -> str:
+    """Seconds as `m:ss` or `h:mm:ss`."""
+    if not math.isfinite(seconds):
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,154 @@
+"""Metrics on disk: one JSON-lines file per seed, written between compiled segments.
+
+A row is a segment: means over its updates, episode statistics weighted by the number
+of episodes. Another tracker is another object with `log` and `close`.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from purerl.serialise import write_atomic
+from purerl.types import Metrics
+
+Row = dict[str, Any]
+
+
+class Tracker(Protocol):
+    """Something that takes rows of metrics between segments."""
+
+    def log(self, kind: str, seed: int, row: Row) -> None:
+        """Take one row of `kind` (`train` or `evaluation`) of one seed."""
+        ...
+
+    def close(self) -> None:
+        """The run has ended or was interrupted."""
+        ...
+
+
+def segment_rows(metrics: Metrics, update: int) -> list[Row]:
+    """Reduce the metrics of a segment `[S, K]` to one row per member.
+
+    Args:
+        metrics: of the updates that ran, on the host.
+        update: finished updates at the segment's end.
+    """
+    episodes = np.asarray(metrics["episodes"])
+    columns: dict[str, np.ndarray] = {}
+    for name, values in metrics.items():
+        values = np.asarray(values)
+        if name == "env_steps":
+            columns[name] = values[:, -1]
+        elif name == "episodes":
+            columns[name] = values.sum(1)
+        elif name in ("episode_return", "episode_length"):
+            columns[name] = _weighted(values, episodes)
+        else:
+            columns[name] = values.mean(1, dtype=np.float64)
+    num = episodes.shape[0]
+    return [
+        {"update": update, **{name: column[i].item() for name, column in columns.items()}}
+        for i in range(num)
+    ]
+
+
+def _weighted(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    total = weights.sum(1)
+    known = np.where(weights > 0, values.astype(np.float64), 0.0)
+    sums = (known * weights).sum(1)
+    return np.where(total > 0, sums / np.maximum(total, 1), np.nan)
+
+
+def evaluation_rows(evaluation: Metrics, slot: int, update: int) -> list[Row]:
+    """One row per member of the evaluation in `slot` of a segment's buffer."""
+    steps = np.asarray(evaluation["env_steps"])[:, slot]
+    returns = np.asarray(evaluation["episode_return"])[:, slot]
+    lengths = np.asarray(evaluation["episode_length"])[:, slot]
+    return [
+        {
+            "update": update,
+            "env_steps": int(steps[i]),
+            "episode_return": returns[i].tolist(),
+            "episode_length": lengths[i].tolist(),
+        }
+        for i in range(steps.shape[0])
+    ]
+
+
+class JsonlTracker:
+    """Files `<kind>/seed=<n>.jsonl` under a folder; NaN is written as null."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._pending: dict[Path, list[str]] = {}
+
+    def path(self, kind: str, seed: int) -> Path:
+        """The file of one seed."""
+        return self.folder / kind / f"seed={seed}.jsonl"
+
+    def log(self, kind: str, seed: int, row: Row) -> None:
+        """Keep a row until `flush`."""
+        line = json.dumps({k: _no_nan(v) for k, v in row.items()})
+        self._pending.setdefault(self.path(kind, seed), []).append(line)
+
+    def flush(self) -> None:
+        """Append what was logged."""
+        for path, lines in self._pending.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as file:
+                file.write("\n".join(lines) + "\n")
+        self._pending.clear()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self.flush()
+
+    def rewind(self, kinds: Sequence[str], seeds: Sequence[int], update: int) -> None:
+        """Drop rows after `update`: what a killed run wrote past its checkpoint."""
+        for kind in kinds:
+            for seed in seeds:
+                path = self.path(kind, seed)
+                if path.exists():
+                    kept = [r for r in read_rows(path) if r["update"] <= update]
+                    lines = [json.dumps(row) + "\n" for row in kept]
+                    write_atomic(path, "".join(lines))
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Rows of a file; a last line that a kill cut short is left out."""
+    rows = []
+    for line in path.read_text().splitlines():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
+
+
+def stack_rows(rows: Sequence[Sequence[Row]]) -> Metrics:
+    """Rows of every member as arrays `[S, R, ...]`; null is NaN."""
+    if not rows or not rows[0]:
+        return {}
+    names = rows[0][0].keys()
+    return {
+        name: np.asarray(
+            [[_nan(row[name]) for row in member] for member in rows]
+        )
+        for name in names
+    }
+
+
+def _nan(value: Any) -> Any:
+    return math.nan if value is None else value
+
+
+def _no_nan(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, list):
+        return [_no_nan(v) for v in value]
+    return value

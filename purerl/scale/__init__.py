@@ -1,0 +1,1 @@
+"""Many members, many devices: the same bits however the work is spread."""

@@ -1,0 +1,326 @@
+"""Blocks of lanes over the local devices: `pmap`, and the CPU cores as devices.
+
+The width of a `vmap` changes how batched products round, but at a fixed width a
+member's bits depend neither on its lane nor on its neighbours nor on the device. So a
+population of any size runs in blocks of `W` lanes of one compiled program.
+"""
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from purerl.config import ConfigError
+from purerl.types import PyTree
+
+DEFAULT_CPU_LANES = 8
+DEFAULT_ACCELERATOR_LANES = 1024
+
+
+class Worker(NamedTuple):
+    """A thread that runs blocks on a device.
+
+    On CPU one device serves a thread per core: calls of one executable from several
+    threads run side by side, each on about one core. On accelerators a device has one.
+    """
+
+    device: Any
+    index: int
+
+
+def num_cores() -> int:
+    """CPU cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def use_all_cores() -> int:
+    """Make every CPU core a JAX device, for `jax.pmap` and `purerl.data_parallel`.
+
+    `purerl.pmap` and `purerl.run` use all cores without it. It changes a global
+    setting of JAX, so it must come before the first computation.
+
+    Returns:
+        The number of CPU devices.
+
+    Raises:
+        ConfigError: JAX has computed something already.
+    """
+    cores = num_cores()
+    try:
+        jax.config.update("jax_num_cpu_devices", cores)
+    except RuntimeError:
+        if len(jax.devices("cpu")) != cores:
+            raise ConfigError(
+                "use_all_cores must be called before the first JAX computation; move "
+                "it to the top of the script, right after the imports."
+            ) from None
+    return cores
+
+
+def make_workers(devices: Sequence[Any] | None = None) -> list[Worker]:
+    """One worker per accelerator, or one per core on a CPU.
+
+    Args:
+        devices: local devices to use; all of the default backend where not given.
+    """
+    local = jax.local_devices()
+    if devices is None and local[0].platform == "cpu":
+        # Even where the host is split in several devices: one compilation serves all.
+        return [Worker(local[0], i) for i in range(num_cores())]
+    return [Worker(device, i) for i, device in enumerate(devices or local)]
+
+
+def default_lanes(num_members: int, workers: Sequence[Worker]) -> int:
+    """A width of blocks: narrow on CPU, wide on accelerators, a power of two.
+
+    Small populations get narrower blocks, so that no worker idles; give `lanes`
+    explicitly where members of different populations must be equal bit for bit.
+    """
+    share = -(-num_members // len(workers))
+    is_cpu = workers[0].device.platform == "cpu"
+    limit = DEFAULT_CPU_LANES if is_cpu else DEFAULT_ACCELERATOR_LANES
+    return min(limit, 1 << max(0, (share - 1).bit_length()))
+
+
+def check_lanes(lanes: int | None) -> None:
+    """Refuse a width that is no positive whole number.
+
+    Raises:
+        ConfigError: naming the value.
+    """
+    if lanes is None:
+        return
+    if isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 1:
+        raise ConfigError(
+            f"lanes must be a positive whole number, got {lanes!r}; for example 8."
+        )
+
+
+def pmap(
+    function: Callable[..., PyTree],
+    *,
+    lanes: int | None = None,
+    in_axes: Any = 0,
+    devices: Sequence[Any] | None = None,
+) -> Callable[..., PyTree]:
+    """Map a function over a leading axis of any size, on every local device.
+
+    Members run in blocks of `lanes` under `jax.vmap`, the last block padded, and every
+    block by the same executable: at one width a member's result is the same bits
+    whatever the number of members, their order, the devices.
+
+    Args:
+        function: pure, such as `make_train(config)`.
+        lanes: width W of a block; where not given, see `default_lanes`.
+        in_axes: as in `jax.vmap`, with 0 or None: one for all arguments, or a tuple
+            with one (or a pytree of them) per argument.
+        devices: local devices to use; all of the default backend where not given.
+
+    Returns:
+        A function of the same arguments with a leading axis `[N]`; its results have
+        the leading axis `[N]` and lie on the default device.
+
+    Raises:
+        ConfigError: `lanes` is no positive number, or the leading axes differ.
+    """
+    check_lanes(lanes)
+    compiled: dict[Any, Any] = {}
+
+    def mapped(*args: Any) -> PyTree:
+        workers = make_workers(devices)
+        axes = _broadcast_axes(in_axes, args)
+        size = _leading_size(args, axes)
+        width = lanes or default_lanes(size, workers)
+        vmapped = jax.vmap(function, in_axes=_as_vmap_axes(axes, args))
+        jitted = compiled.setdefault(("jit", str(axes), width), jax.jit(vmapped))
+
+        def block(start: int) -> tuple[Any, ...]:
+            index = np.minimum(np.arange(start, start + width), size - 1)
+            return _take(args, axes, index)
+
+        programs = _compile_all(jitted, block(0), workers, compiled, width)
+        results = run_blocks(
+            workers,
+            range(0, size, width),
+            lambda worker, start: to_host(
+                programs[worker.device](*jax.device_put(block(start), worker.device))
+            ),
+        )
+        return jax.tree.map(
+            lambda *leaves: from_host(leaves, size), *results, is_leaf=_is_host_key
+        )
+
+    return mapped
+
+
+def run_blocks(
+    workers: Sequence[Worker],
+    items: Sequence[Any],
+    function: Callable[[Worker, Any], Any],
+) -> list[Any]:
+    """Call `function(worker, item)` for every item, each worker taking the next one.
+
+    Args:
+        workers: threads to use.
+        items: what to do, in the order in which it is handed out.
+        function: is called from the worker's thread.
+
+    Returns:
+        Results in the order of `items`. The first error stops the rest and is raised.
+    """
+    todo: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+    for pair in enumerate(items):
+        todo.put(pair)
+    results: list[Any] = [None] * len(items)
+    failed = threading.Event()
+
+    def work(worker: Worker) -> None:
+        while not failed.is_set():
+            try:
+                index, item = todo.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                results[index] = function(worker, item)
+            except BaseException:
+                failed.set()
+                raise
+
+    used = workers[: max(1, min(len(workers), len(items)))]
+    with ThreadPoolExecutor(len(used)) as pool:
+        for future in [pool.submit(work, worker) for worker in used]:
+            future.result()
+    return results
+
+
+def compile_for(
+    jitted: Any, workers: Sequence[Worker], args_for: Callable[[Any], tuple]
+) -> dict[Any, Any]:
+    """Compile one program for every device of the workers, in parallel.
+
+    Args:
+        jitted: a `jax.jit` function.
+        workers: whose devices to compile for.
+        args_for: device -> arguments that lie on it (arrays or shapes).
+    """
+    devices = list(dict.fromkeys(worker.device for worker in workers))
+    # Tracing is Python and is cached: once here, not once per thread.
+    lowered = {device: jitted.lower(*args_for(device)) for device in devices}
+    with ThreadPoolExecutor(len(devices)) as pool:
+        built = pool.map(lambda device: lowered[device].compile(), devices)
+        return dict(zip(devices, built, strict=True))
+
+
+def _compile_all(
+    jitted: Any, example: tuple, workers: Sequence[Worker], cache: dict, width: int
+) -> dict[Any, Any]:
+    shapes = jax.tree.map(lambda x: (jnp.shape(x), str(jnp.result_type(x))), example)
+    name = (str(shapes), width, tuple(worker.device for worker in workers))
+    if name not in cache:
+        cache[name] = compile_for(
+            jitted, workers, lambda device: jax.device_put(example, device)
+        )
+    return cache[name]
+
+
+@struct.dataclass
+class HostKey:
+    """Random keys as plain numbers; the implementation's name is structure."""
+
+    data: np.ndarray
+    impl: str = struct.field(pytree_node=False)
+
+
+def _is_host_key(x: Any) -> bool:
+    return isinstance(x, HostKey)
+
+
+def is_key(x: Any) -> bool:
+    """Whether an array holds typed random keys."""
+    return isinstance(x, jax.Array) and jax.dtypes.issubdtype(
+        x.dtype, jax.dtypes.prng_key
+    )
+
+
+def to_host(tree: PyTree) -> PyTree:
+    """Copy a pytree of arrays to numpy, waiting for it; keys become `HostKey`."""
+
+    def one(x: Any) -> Any:
+        if is_key(x):
+            data = np.asarray(jax.random.key_data(x))
+            return HostKey(data, str(jax.random.key_impl(x)))
+        return np.asarray(x)
+
+    return jax.tree.map(one, tree)
+
+
+def from_host(leaves: Sequence[Any], size: int | None = None) -> jax.Array:
+    """Concatenate host leaves along their first axis, cut to `size`, as a JAX array."""
+    if _is_host_key(leaves[0]):
+        data = np.concatenate([leaf.data for leaf in leaves])[:size]
+        return jax.random.wrap_key_data(jnp.asarray(data), impl=leaves[0].impl)
+    return jnp.asarray(np.concatenate(leaves)[:size])
+
+
+def _broadcast_axes(in_axes: Any, args: tuple) -> tuple[Any, ...]:
+    """An axis (0 or None) for every leaf of every argument, as tuples of lists."""
+    specs = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
+    if len(specs) != len(args):
+        raise ConfigError(
+            f"in_axes has {len(specs)} entries for {len(args)} arguments; give one "
+            "for each."
+        )
+    return tuple(_leaf_axes(spec, arg) for spec, arg in zip(specs, args, strict=True))
+
+
+def _leaf_axes(spec: Any, arg: Any) -> list[int | None]:
+    if isinstance(spec, dict):
+        return [
+            axis for name in sorted(arg) for axis in _leaf_axes(spec[name], arg[name])
+        ]
+    if spec not in (0, None):
+        raise ConfigError(f"in_axes must be 0 or None, got {spec!r}.")
+    return [spec] * len(jax.tree.leaves(arg))
+
+
+def _as_vmap_axes(axes: tuple, args: tuple) -> tuple[Any, ...]:
+    return tuple(
+        jax.tree.unflatten(jax.tree.structure(arg), leaf_axes)
+        for arg, leaf_axes in zip(args, axes, strict=True)
+    )
+
+
+def _leading_size(args: tuple, axes: tuple) -> int:
+    sizes = {
+        np.shape(leaf)[0] if np.shape(leaf) else None
+        for arg, leaf_axes in zip(args, axes, strict=True)
+        for leaf, axis in zip(jax.tree.leaves(arg), leaf_axes, strict=True)
+        if axis == 0
+    }
+    if len(sizes) != 1 or None in sizes or 0 in sizes:
+        raise ConfigError(
+            f"the mapped arguments must share one leading axis of at least 1, got sizes "
+            f"{sorted(sizes, key=str)}; use in_axes=None for what is shared."
+        )
+    return sizes.pop()
+
+
+def _take(args: tuple, axes: tuple, index: np.ndarray) -> tuple[Any, ...]:
+    taken = []
+    for arg, leaf_axes in zip(args, axes, strict=True):
+        leaves, structure = jax.tree.flatten(arg)
+        picked = [
+            jnp.asarray(leaf)[index] if axis == 0 else leaf
+            for leaf, axis in zip(leaves, leaf_axes, strict=True)
+        ]
+        taken.append(jax.tree.unflatten(structure, picked))
+    return tuple(taken)

@@ -1,0 +1,130 @@
+"""One agent over several devices: environments are split, gradients averaged."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from purerl.config import ConfigError, TrainConfig
+from purerl.train import Train, check_key, make_train
+from purerl.types import Array, Overrides, PyTree, TrainResult
+
+AXIS = "devices"
+
+
+def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> Train:
+    """`make_train` for one agent whose environments are spread over devices.
+
+    Every device steps `num_envs / D` environments and sees their samples only;
+    gradients, advantage statistics and normaliser statistics are averages over all. An
+    environment draws the same random numbers as on one device. With one minibatch the
+    run is the single-device one up to rounding; with more, a minibatch takes an equal
+    part of every device's samples.
+
+    Args:
+        config: as for `make_train`; `num_envs` counts all devices' environments.
+        devices: at least one; all local ones where not given. On a CPU call
+            `purerl.use_all_cores()` first.
+
+    Returns:
+        `train(key, overrides=None) -> TrainResult`, to be jitted; its state is that of
+        an agent on one device.
+
+    Raises:
+        ConfigError: `num_envs` or the minibatch size is not divisible by D.
+    """
+    devices = list(devices) if devices is not None else jax.local_devices()
+    check_split(config, len(devices))
+    spread_train = spread(
+        make_train(config), make_train(config, axis_name=AXIS), devices
+    )
+
+    def train(key: Array, overrides: Overrides | None = None) -> TrainResult:
+        check_key(key)
+        return spread_train(key, overrides)
+
+    return train
+
+
+def spread(
+    whole: Callable[..., PyTree],
+    part: Callable[..., PyTree],
+    devices: Sequence[Any],
+    part_args: tuple[PyTree, ...] | None = None,
+) -> Callable[..., PyTree]:
+    """Run `part` on every device, as the pieces of what `whole` computes on one.
+
+    Args:
+        whole: the function for one device.
+        part: the same with collectives over the axis `devices`.
+        devices: of the mesh.
+        part_args: shapes of `part`'s arguments on one device, where they differ from
+            `whole`'s (a state whose environments are spread).
+    """
+    mesh = Mesh(np.asarray(devices), (AXIS,))
+
+    def run(*args: PyTree) -> PyTree:
+        local = args if part_args is None else part_args
+        out_specs = split_specs(
+            jax.eval_shape(whole, *args), part_shapes(part, local, len(devices))
+        )
+        sharded = jax.shard_map(
+            part,
+            mesh=mesh,
+            in_specs=split_specs(args, local),
+            out_specs=out_specs,
+            check_vma=False,
+        )
+        return sharded(*args)
+
+    return run
+
+
+def part_shapes(
+    part: Callable[..., PyTree], args: tuple[PyTree, ...], num_devices: int
+) -> PyTree:
+    """Shapes of what `part` returns on one of the devices."""
+
+    def one(_: Array, args: tuple[PyTree, ...]) -> PyTree:
+        return part(*args)
+
+    over_devices = jax.vmap(one, in_axes=(0, None), axis_name=AXIS)
+    stacked = jax.eval_shape(over_devices, np.arange(num_devices), args)
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), stacked)
+
+
+def split_specs(whole: PyTree, part: PyTree) -> PyTree:
+    """How arrays are spread: along the axis on which a part is shorter."""
+
+    def spec(all_: Any, one: Any) -> PartitionSpec:
+        pairs = zip(np.shape(all_), np.shape(one), strict=True)
+        for axis, (size, local) in enumerate(pairs):
+            if size != local:
+                return PartitionSpec(*[None] * axis, AXIS)
+        return PartitionSpec()
+
+    return jax.tree.map(spec, whole, part)
+
+
+def check_split(config: Any, num_devices: int) -> None:
+    """Refuse environments or minibatches that do not divide over the devices.
+
+    Raises:
+        ConfigError: naming the numbers and the nearest that fit.
+    """
+    if config.num_envs % num_devices:
+        below = config.num_envs // num_devices * num_devices
+        raise ConfigError(
+            f"num_envs must be divisible by the {num_devices} devices, got "
+            f"{config.num_envs}; nearest: {below or num_devices} or "
+            f"{below + num_devices}."
+        )
+    local = config.steps_per_update // num_devices
+    minibatches = getattr(config, "num_minibatches", 1)
+    if local % minibatches:
+        raise ConfigError(
+            f"num_envs * num_steps / devices ({local}) must be divisible by "
+            f"num_minibatches, got {minibatches}."
+        )
