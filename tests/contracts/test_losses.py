@@ -1,0 +1,167 @@
+"""What every registered loss keeps: drift axioms, pytree, dict and string forms."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import losses, serialise
+from purerl.config import ConfigError
+
+NUM_SAMPLES = 256
+
+# One member of each kind from a key: random parameters, as evolution would propose.
+RANDOM = {
+    "ClipDrift": lambda key: losses.ClipDrift(jax.random.uniform(key, (), maxval=0.9)),
+    "DPODrift": lambda key: losses.DPODrift(
+        *jax.random.uniform(key, (2,), minval=0.05, maxval=4.0)
+    ),
+    "MLPDrift": lambda key: losses.MLPDrift.create(key, hidden_size=16, scale=3.0),
+    "SquaredError": lambda key: losses.SquaredError(),
+    "ClippedSquaredError": lambda key: losses.ClippedSquaredError(
+        jax.random.uniform(key, ())
+    ),
+    "HuberError": lambda key: losses.HuberError(0.1 + jax.random.uniform(key, ())),
+    "MLPValueLoss": lambda key: losses.MLPValueLoss.create(key, (8, 4)),
+}
+POLICY, VALUE = tuple(losses.POLICY_LOSSES), tuple(losses.VALUE_LOSSES)
+EVERY = POLICY + VALUE
+
+
+def arguments(name, key):
+    """Arguments of the loss, `[N]` each, over a wide range."""
+    draws = jax.random.normal(key, (3, NUM_SAMPLES))
+    return tuple(2.0 * draws[:2] if name in POLICY else 2.0 * draws)
+
+
+def test_every_registered_loss_is_tested_here():
+    assert set(RANDOM) == set(losses.LOSSES) == set(EVERY)
+
+
+@pytest.mark.parametrize("name", POLICY)
+def test_a_drift_is_never_negative(name):
+    @jax.jit
+    @jax.vmap
+    def smallest(key):
+        drift = RANDOM[name](jax.random.fold_in(key, 0))
+        return drift(*arguments(name, jax.random.fold_in(key, 1))).min()
+
+    assert (smallest(jax.random.split(jax.random.key(0), 50)) >= 0).all()
+
+
+@pytest.mark.parametrize("name", POLICY)
+def test_a_drift_is_positive_somewhere(name):
+    # Without this, a drift that is zero everywhere would pass the axioms.
+    @jax.jit
+    @jax.vmap
+    def largest(key):
+        return RANDOM[name](key)(*arguments(name, key)).max()
+
+    keys = jax.random.split(jax.random.key(0), 20)
+    assert (largest(keys) > 0.01).mean() > 0.8
+
+
+@pytest.mark.parametrize("name", POLICY)
+def test_a_drift_is_zero_with_zero_slope_at_ratio_one(name):
+    @jax.jit
+    @jax.vmap
+    def at_one(key):
+        drift = RANDOM[name](jax.random.fold_in(key, 0))
+        advantage = 3.0 * jax.random.normal(jax.random.fold_in(key, 1), (NUM_SAMPLES,))
+        zero = jnp.zeros(NUM_SAMPLES)
+        slope = jax.grad(lambda x: drift(x, advantage).sum())(zero)
+        # The slope by differences too: relu' at 0 is a convention, not a limit.
+        secants = [jnp.abs(drift(zero + h, advantage) / h) for h in (1e-6, -1e-6)]
+        return drift(zero, advantage), slope, jnp.stack(secants)
+
+    value, slope, secants = at_one(jax.random.split(jax.random.key(0), 50))
+    np.testing.assert_array_equal(value, 0.0)
+    np.testing.assert_array_equal(slope, 0.0)
+    # Below float32's resolution of the subtractions inside; a slope would be ~1.
+    np.testing.assert_array_less(secants, 0.25)
+    assert float(secants.mean()) < 1e-2
+
+
+@pytest.mark.parametrize("name", VALUE)
+def test_a_value_loss_is_finite_and_per_sample(name):
+    loss = RANDOM[name](jax.random.key(0))
+    value, target, old = arguments(name, jax.random.key(1))
+    whole = loss(value, target, old)
+    assert whole.shape == (NUM_SAMPLES,)
+    assert jnp.isfinite(whole).all()
+    # Sample 3 alone gives what it gave among the others.
+    np.testing.assert_allclose(
+        loss(value[3:4], target[3:4], old[3:4]), whole[3:4], rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_leaves_of_a_loss_vmap_as_a_population(name):
+    keys = jax.random.split(jax.random.key(0), 3)
+    population = jax.vmap(RANDOM[name])(keys)
+    args = arguments(name, jax.random.key(1))
+    if not jax.tree.leaves(population):
+        assert name == "SquaredError"
+        return
+    together = jax.vmap(lambda loss: loss(*args))(population)
+    for lane, key in enumerate(keys):
+        alone = RANDOM[name](key)(*args)
+        np.testing.assert_allclose(together[lane], alone, rtol=1e-5, atol=1e-5)
+    assert float(jnp.abs(together[0] - together[1]).max()) > 1e-3
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_loss_survives_the_dict_and_yaml_of_its_config(name, tmp_path):
+    loss = RANDOM[name](jax.random.key(5))
+    field = "policy_loss" if name in POLICY else "value_loss"
+    config = purerl.PPOConfig(**{field: loss})
+    serialise.to_yaml(config, tmp_path / "config.yaml")
+    again = serialise.from_yaml(tmp_path / "config.yaml")
+    for back in (serialise.from_dict(serialise.to_dict(config)), again):
+        restored = getattr(back, field)
+        assert jax.tree.structure(restored) == jax.tree.structure(loss)
+        for mine, theirs in zip(
+            jax.tree.leaves(loss), jax.tree.leaves(restored), strict=True
+        ):
+            # Bit for bit: a float32 written in full comes back as itself.
+            np.testing.assert_array_equal(np.float32(mine), np.float32(theirs))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("DPODrift(alpha=2.5, beta=0.5)", losses.DPODrift(2.5, 0.5)),
+        ("ClipDrift(clip_eps=0.1)", losses.ClipDrift(0.1)),
+        ("ClipDrift", losses.ClipDrift(0.2)),
+        ("HuberError()", losses.HuberError(1.0)),
+        (" SquaredError() ", losses.SquaredError()),
+    ],
+)
+def test_a_loss_is_read_from_a_string(text, expected):
+    parsed = serialise.parse_loss(text)
+    assert parsed == expected
+    assert type(parsed) is type(expected)
+
+
+def test_a_loss_object_passes_through():
+    loss = losses.ClipDrift(0.3)
+    assert serialise.parse_loss(loss) is loss
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        ("ClipDrfit(clip_eps=0.2)", ["ClipDrfit", "Losses:", "ClipDrift"]),
+        ("ClipDrift(clip_ep=0.2)", ["clip_ep", "Did you mean 'clip_eps'"]),
+        ("ClipDrift(0.2)", ["cannot read", "ClipDrift(clip_eps=0.2)"]),
+        ("ClipDrift(clip_eps=", ["cannot read"]),
+        ("__import__('os').system('true')", ["cannot read"]),
+        ("1 + 1", ["cannot read"]),
+    ],
+)
+def test_a_bad_loss_string_says_what_to_write(text, fragments):
+    with pytest.raises(ConfigError) as error:
+        serialise.parse_loss(text)
+    for fragment in fragments:
+        assert fragment in str(error.value)

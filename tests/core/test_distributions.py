@@ -1,0 +1,263 @@
+"""Policies against distrax, scipy, quadrature and Monte Carlo."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import envs
+from purerl.distributions import (
+    CategoricalHead,
+    Gaussian,
+    GaussianHead,
+    TanhGaussianHead,
+    log_tanh_slope,
+    make_head,
+)
+
+with warnings.catch_warnings():  # its imports use names that jax has deprecated
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import distrax
+
+LOW, HIGH = -1.0, 3.0  # not symmetric: centre 1, radius 2
+
+
+def gaussian(mean, std):
+    mean = jnp.asarray(mean, jnp.float32)
+    std = jnp.broadcast_to(jnp.asarray(std, jnp.float32), mean.shape)
+    return Gaussian(mean, jnp.log(std))
+
+
+def test_log_prob_is_summed_over_action_dimensions():
+    # Three independent normals: the joint density is the product. The known bug is to
+    # return [N, 3], or the mean.
+    head = GaussianHead(-1.0, 1.0, (3,))
+    rng = np.random.default_rng(0)
+    mean, raw = rng.normal(size=(2, 5, 3))
+    std = np.array([0.5, 1.0, 2.0])
+    actual = head.log_prob(gaussian(mean, std), jnp.asarray(raw, jnp.float32))
+    expected = stats.norm.logpdf(raw, mean, std).sum(-1)
+    assert actual.shape == (5,)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+def test_the_second_parameter_is_the_log_standard_deviation_not_the_variance():
+    head = GaussianHead(-1.0, 1.0, (1,))
+    outputs = gaussian([0.0], [3.0])
+    # N(0, 3^2) at 3: log(1 / (3 sqrt(2 pi))) - 1/2 = -1.098612 - 0.918939 - 0.5
+    actual = head.log_prob(outputs, jnp.array([3.0]))
+    np.testing.assert_allclose(actual, -2.517551, rtol=1e-6)
+    draws = jax.vmap(lambda k: head.sample(outputs, k))(
+        jax.random.split(jax.random.key(0), 20_000)
+    )
+    np.testing.assert_allclose(draws.std(), 3.0, rtol=0.02)
+
+
+@pytest.mark.parametrize("head_class", [GaussianHead, TanhGaussianHead])
+def test_gaussian_heads_agree_with_distrax(head_class):
+    head = head_class(LOW, HIGH, (2,))
+    rng = np.random.default_rng(1)
+    mean, raw = (jnp.asarray(x, jnp.float32) for x in rng.normal(size=(2, 7, 2)))
+    outputs = gaussian(mean, [0.5, 1.2])
+    reference = distrax.MultivariateNormalDiag(mean, jnp.exp(outputs.log_std))
+    if head_class is TanhGaussianHead:
+        squash = distrax.Chain(
+            [distrax.ScalarAffine(shift=1.0, scale=2.0), distrax.Tanh()]
+        )
+        reference = distrax.Transformed(reference, distrax.Block(squash, 1))
+        value = head.to_env(raw)
+    else:
+        value = raw
+        np.testing.assert_allclose(
+            head.entropy(outputs), reference.entropy(), rtol=1e-5
+        )
+    np.testing.assert_allclose(
+        head.log_prob(outputs, raw), reference.log_prob(value), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_gaussian_entropy_is_half_log_two_pi_e_variance_per_dimension():
+    head = GaussianHead(-1.0, 1.0, (3,))
+    std = np.array([0.1, 1.0, 5.0])
+    expected = stats.norm.entropy(0, std).sum()
+    np.testing.assert_allclose(
+        head.entropy(gaussian(np.zeros((4, 3)), std)), np.full(4, expected), rtol=1e-5
+    )
+
+
+def test_categorical_agrees_with_scipy():
+    head = CategoricalHead(4)
+    logits = jnp.array([[0.0, 1.0, -2.0, 3.0], [5.0, 5.0, 5.0, 5.0]])
+    probabilities = np.exp(np.asarray(logits, np.float64))
+    probabilities /= probabilities.sum(-1, keepdims=True)
+    action = jnp.array([1, 3])
+    np.testing.assert_allclose(
+        head.log_prob(logits, action),
+        np.log(probabilities[[0, 1], [1, 3]]),
+        rtol=1e-5,
+    )
+    np.testing.assert_allclose(
+        head.entropy(logits), stats.entropy(probabilities, axis=-1), rtol=1e-5
+    )
+    assert head.mode(logits[0]) == 3
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    draws = jax.vmap(lambda k: head.sample(logits[0], k))(keys)
+    frequency = np.bincount(draws, minlength=4) / len(keys)
+    np.testing.assert_allclose(frequency, probabilities[0], atol=0.012)
+
+
+def test_a_certain_categorical_has_finite_log_prob_entropy_and_gradient():
+    head = CategoricalHead(2)
+    logits = jnp.array([200.0, -200.0])
+    assert head.entropy(logits) == 0.0
+    assert head.log_prob(logits, jnp.int32(0)) == 0.0
+    assert head.log_prob(logits, jnp.int32(1)) == -400.0
+    for value in (head.entropy, lambda x: head.log_prob(x, jnp.int32(1))):
+        assert jnp.isfinite(jax.grad(value)(logits)).all()
+
+
+def density_of_actions(head, outputs, action):
+    """Density over the environment's action, from `log_prob` of the raw one."""
+    raw = jnp.arctanh((action - (HIGH + LOW) / 2) / ((HIGH - LOW) / 2))
+    return jnp.exp(jax.vmap(lambda x: head.log_prob(outputs, x[None]))(raw))
+
+
+@pytest.mark.parametrize(("mean", "std"), [(0.0, 0.4), (0.3, 0.6), (-0.8, 0.3)])
+def test_the_tanh_density_integrates_to_one_over_the_action_range(mean, std):
+    head = TanhGaussianHead(LOW, HIGH, (1,))
+    cells = 20_000
+    width = (HIGH - LOW) / cells
+    centres = LOW + width * (np.arange(cells) + 0.5)
+    density = density_of_actions(
+        head, gaussian([mean], [std]), jnp.asarray(centres, jnp.float32)
+    )
+    total = np.asarray(density, np.float64).sum() * width
+    np.testing.assert_allclose(total, 1, atol=1e-4)
+
+
+def test_the_tanh_density_is_that_of_the_actions_the_environment_gets():
+    head = TanhGaussianHead(LOW, HIGH, (1,))
+    outputs = gaussian([0.3], [0.6])
+    draws = 200_000
+    keys = jax.random.split(jax.random.key(0), draws)
+    sample = jax.jit(jax.vmap(lambda k: head.to_env(head.sample(outputs, k))[0]))
+    actions = sample(keys)
+    assert LOW < actions.min() and actions.max() < HIGH
+    counts, edges = np.histogram(actions, bins=40, range=(LOW, HIGH))
+    # Mass of a bin by 50 cells each.
+    centres = LOW + (HIGH - LOW) * (np.arange(2000) + 0.5) / 2000
+    density = density_of_actions(head, outputs, jnp.asarray(centres, jnp.float32))
+    mass = np.asarray(density).reshape(40, 50).mean(1) * (edges[1] - edges[0])
+    error = np.sqrt(mass * (1 - mass) / draws)
+    assert (np.abs(counts / draws - mass) < 4.5 * error + 1e-5).all()
+
+
+@pytest.mark.parametrize(("mean", "std"), [(0.0, 0.3), (0.7, 1.0), (-1.5, 2.0)])
+def test_tanh_entropy_agrees_with_monte_carlo(mean, std):
+    head = TanhGaussianHead(LOW, HIGH, (2,))
+    outputs = gaussian([mean, 0.0], [std, 0.5])
+    keys = jax.random.split(jax.random.key(2), 100_000)
+    surprise = jax.jit(
+        jax.vmap(lambda k: -head.log_prob(outputs, head.sample(outputs, k)))
+    )(keys)
+    error = float(surprise.std()) / np.sqrt(len(keys))
+    assert abs(float(head.entropy(outputs) - surprise.mean())) < 4 * error + 2e-3
+
+
+def test_a_uniform_range_bounds_the_tanh_entropy():
+    # No density on [-1, 3] has more entropy than the uniform one, log 4.
+    head = TanhGaussianHead(LOW, HIGH, (1,))
+    stds = jnp.linspace(0.2, 2.0, 10)
+    entropy = jnp.stack([head.entropy(gaussian([0.0], [s])) for s in stds])
+    assert (entropy < np.log(4.0)).all()
+    assert entropy.max() > np.log(4.0) - 0.1
+
+
+def test_gaussian_actions_are_clipped_and_scaled_to_asymmetric_bounds():
+    # Dimension 0 in [-1, 3] (centre 1, radius 2); dimension 1 in [0, 10].
+    head = GaussianHead(np.array([-1.0, 0.0]), np.array([3.0, 10.0]), (2,))
+    raw = jnp.array([[0.0, 0.0], [0.5, -0.5], [1.0, 1.0], [7.0, -7.0]])
+    np.testing.assert_allclose(
+        head.to_env(raw), [[1.0, 5.0], [2.0, 2.5], [3.0, 10.0], [3.0, 0.0]], atol=1e-6
+    )
+
+
+def test_unbounded_dimensions_pass_through():
+    head = GaussianHead(np.array([-1.0, -np.inf]), np.array([3.0, np.inf]), (2,))
+    np.testing.assert_allclose(head.to_env(jnp.array([7.0, 7.0])), [3.0, 7.0])
+
+
+def test_tanh_actions_stay_inside_asymmetric_bounds():
+    head = TanhGaussianHead(LOW, HIGH, (1,))
+    raw = jnp.array([[-50.0], [0.0], [np.arctanh(0.5)], [50.0]])
+    np.testing.assert_allclose(head.to_env(raw)[:, 0], [LOW, 1.0, 2.0, HIGH], atol=1e-6)
+
+
+def test_the_density_of_a_gaussian_is_that_of_the_action_before_clipping():
+    # Two raw actions that both clip to the bound keep their own log-probabilities,
+    # so the ratio of PPO is exact.
+    head = GaussianHead(LOW, HIGH, (1,))
+    outputs = gaussian([0.0], [1.0])
+    raw = jnp.array([[2.0], [3.0]])
+    np.testing.assert_array_equal(head.to_env(raw)[0], head.to_env(raw)[1])
+    np.testing.assert_allclose(
+        jax.vmap(lambda x: head.log_prob(outputs, x))(raw),
+        stats.norm.logpdf([2.0, 3.0]),
+        rtol=1e-6,
+    )
+
+
+def test_actions_of_any_shape_are_flat_for_the_network_and_shaped_for_the_env():
+    head = GaussianHead(-1.0, 1.0, (2, 3))
+    assert head.num_outputs == 6
+    outputs = gaussian(np.zeros((5, 6)), 1.0)
+    raw = head.sample(outputs, jax.random.key(0))
+    assert raw.shape == (5, 6)
+    assert head.log_prob(outputs, raw).shape == (5,)
+    action = head.to_env(raw)
+    assert action.shape == (5, 2, 3)
+    np.testing.assert_allclose(action[0, 1], jnp.clip(raw[0, 3:], -1, 1))
+
+
+def test_samples_have_the_moments_of_the_distribution():
+    head = GaussianHead(-1.0, 1.0, (2,))
+    outputs = gaussian([1.0, -2.0], [0.5, 2.0])
+    draws = jax.vmap(lambda k: head.sample(outputs, k))(
+        jax.random.split(jax.random.key(3), 40_000)
+    )
+    # Standard errors: std / 200 of the mean, std / 283 of the std.
+    np.testing.assert_allclose(draws.mean(0), [1.0, -2.0], atol=0.04)
+    np.testing.assert_allclose(draws.std(0), [0.5, 2.0], rtol=0.02)
+    assert abs(np.corrcoef(draws.T)[0, 1]) < 0.02
+    np.testing.assert_array_equal(head.mode(outputs), [1.0, -2.0])
+
+
+def test_log_tanh_slope_is_stable_far_out():
+    x = np.array([-40.0, -3.0, 0.0, 3.0, 40.0])
+    # log(1 - tanh^2) = 2 log 2 - 2 |x| - 2 log(1 + exp(-2|x|))
+    expected = 2 * (np.log(2) - np.abs(x) - np.log1p(np.exp(-2 * np.abs(x))))
+    actual = log_tanh_slope(jnp.asarray(x, jnp.float32))
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
+    slope = jax.vmap(jax.grad(log_tanh_slope))(jnp.asarray(x, jnp.float32))
+    np.testing.assert_allclose(slope, -2 * np.tanh(x), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("env", "policy", "expected"),
+    [
+        ("CartPole-v1", "auto", CategoricalHead),
+        ("CartPole-v1", "categorical", CategoricalHead),
+        ("probe/continuous", "auto", GaussianHead),
+        ("probe/continuous", "gaussian", GaussianHead),
+        ("probe/continuous", "tanh_gaussian", TanhGaussianHead),
+    ],
+)
+def test_the_head_follows_the_action_space(env, policy, expected):
+    env = envs.make(env)
+    head = make_head(env.action_space(env.default_params), policy)
+    assert type(head) is expected
+    if expected is not CategoricalHead:
+        np.testing.assert_array_equal((head.centre, head.radius), [[1.0], [2.0]])

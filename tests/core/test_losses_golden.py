@@ -1,0 +1,156 @@
+"""Loss values derived by hand, and the identities that define them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from purerl.losses import (
+    ClipDrift,
+    ClippedSquaredError,
+    DPODrift,
+    HuberError,
+    MLPDrift,
+    MLPValueLoss,
+    SquaredError,
+    surrogate,
+)
+
+
+def one(x):
+    return jnp.asarray([x], jnp.float32)
+
+
+@pytest.mark.parametrize("eps", [0.05, 0.2, 0.9])
+def test_ppo_is_the_drift_relu_of_ratio_minus_clip(eps):
+    # r*A - drift must be min(r*A, clip(r)*A), up to the rounding of its two terms.
+    key_ratio, key_advantage = jax.random.split(jax.random.key(0))
+    log_ratio = jax.random.normal(key_ratio, (10_000,))
+    advantage = 3 * jax.random.normal(key_advantage, (10_000,))
+    ratio = jnp.exp(log_ratio)
+    plain = ratio * advantage
+    clipped = jnp.clip(ratio, 1 - eps, 1 + eps) * advantage
+    actual = -surrogate(ClipDrift(eps), log_ratio, advantage)
+    size = jnp.maximum(jnp.abs(plain), jnp.abs(clipped))
+    ulps = jnp.abs(actual - jnp.minimum(plain, clipped)) / (size * 2.0**-23)
+    assert float(ulps.max()) <= 2
+    assert 0.1 < float((clipped < plain).mean()) < 0.9  # both branches are met
+
+
+def test_ppo_as_a_drift_has_the_gradient_of_the_clipped_surrogate():
+    log_ratio = jnp.log(jnp.array([1.5, 0.5, 1.1, 1.5, 0.5]))
+    advantage = jnp.array([1.0, 1.0, 1.0, -1.0, -1.0])
+    # d/dlog r of min(r A, clip(r) A) is r A, but 0 where the clip binds: r = 1.5 with
+    # A = 1 and r = 0.5 with A = -1.
+    gradient = jax.grad(lambda x: -surrogate(ClipDrift(0.2), x, advantage).sum())
+    np.testing.assert_allclose(
+        gradient(log_ratio), [0.0, 0.5, 1.1, -1.5, 0.0], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "expected"),
+    [
+        # A >= 0, x = (r-1)A = 1: 1 - 2 tanh(1/2) = 1 - 2 (e-1)/(e+1)
+        #   = 1 - 2 * 1.718282/3.718282 = 1 - 0.924234 = 0.075766
+        (2.0, 1.0, 0.075766),
+        # x = -1/2 < 0: -0.5 + 2 tanh(1/4) < 0, so relu gives 0
+        (0.5, 1.0, 0.0),
+        # A < 0, x = log(1/2) * -1 = 0.693147: tanh(0.693147/0.6) with
+        #   exp(2 * 0.693147/0.6) = 2^(10/3) = 10.079368, so tanh = 9.079368/11.079368
+        #   = 0.819484; 0.693147 - 0.6 * 0.819484 = 0.201457
+        (0.5, -1.0, 0.201457),
+        # x = -log 2 < 0: relu gives 0
+        (2.0, -1.0, 0.0),
+        # Symmetric PPO would clip r = 1.1 not at all either; DPO is small, not zero:
+        # x = 0.1 * 3 = 0.3: 0.3 - 2 tanh(0.15) = 0.3 - 2 * 0.148885 = 0.002230
+        (1.1, 3.0, 0.002230),
+    ],
+)
+def test_dpo_drift_golden(ratio, advantage, expected):
+    actual = DPODrift(2.0, 0.6)(one(np.log(ratio)), one(advantage))
+    np.testing.assert_allclose(actual, [expected], atol=2e-6)
+
+
+@pytest.mark.parametrize(("advantage", "scale"), [(1.0, 2.0), (-1.0, 0.6)])
+def test_dpo_touches_zero_to_third_order(advantage, scale):
+    # x - a tanh(x/a) = x^3 / (3 a^2) - ..., with x = r - 1 for A = 1 and x = -log r
+    # for A = -1: halving x divides the drift by 8.
+    x = np.array([0.06, 0.03])
+    log_ratio = np.log1p(x) if advantage > 0 else -x
+    drift = DPODrift(2.0, 0.6)(
+        jnp.asarray(log_ratio, jnp.float32), jnp.full(2, advantage)
+    )
+    np.testing.assert_allclose(drift, x**3 / (3 * scale**2), rtol=1e-2)
+
+
+def test_squared_error_golden():
+    # (2 - 5)^2 / 2 = 4.5
+    np.testing.assert_array_equal(SquaredError()(one(2), one(5), one(9)), [4.5])
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "old", "expected", "slope"),
+    [
+        # Moved by 1, credit for 0.2: max((2-3)^2, (1.2-3)^2) / 2 = 3.24/2, no slope.
+        (2.0, 3.0, 1.0, 1.62, 0.0),
+        # Within the trust interval both are (1.1-3)^2 / 2 = 1.805.
+        (1.1, 3.0, 1.0, 1.805, -1.9),
+        # Overshot: max((2-1.1)^2, (1.2-1.1)^2) / 2 = 0.81/2, slope 2 - 1.1.
+        (2.0, 1.1, 1.0, 0.405, 0.9),
+    ],
+)
+def test_clipped_squared_error_golden(value, target, old, expected, slope):
+    loss = ClippedSquaredError(0.2)
+    actual = loss(one(value), one(target), one(old))
+    np.testing.assert_allclose(actual, [expected], rtol=1e-6)
+    if slope != -1.9:  # there the two branches tie and share the gradient
+        gradient = jax.grad(lambda v: loss(v, one(target), one(old)).sum())
+        np.testing.assert_allclose(gradient(one(value)), [slope], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("error", "delta", "expected"),
+    [
+        (0.5, 1.0, 0.125),  # 0.5^2 / 2
+        (-3.0, 1.0, 2.5),  # 1^2 / 2 + 1 * (3 - 1)
+        (3.0, 2.0, 4.0),  # 2^2 / 2 + 2 * (3 - 2)
+    ],
+)
+def test_huber_error_golden(error, delta, expected):
+    actual = HuberError(delta)(one(error + 1), one(1), one(0))
+    np.testing.assert_allclose(actual, [expected], rtol=1e-6)
+    reference = optax.losses.huber_loss(one(error + 1), one(1), delta=delta)
+    np.testing.assert_array_equal(actual, reference)
+
+
+def test_a_learned_value_loss_is_a_network_of_the_error():
+    # 3 tanh(2 (v - g) + 0.5) + 1 at v - g = 0.25: 3 tanh(1) + 1 = 3 * 0.761594 + 1
+    layers = (
+        (jnp.full((1, 1), 2.0), jnp.full(1, 0.5)),
+        (jnp.full((1, 1), 3.0), jnp.ones(1)),
+    )
+    actual = MLPValueLoss(layers)(one(1.25), one(1.0), one(7.0))
+    np.testing.assert_allclose(actual, [3.284782], rtol=1e-6)
+
+
+def test_a_learned_drift_has_the_eight_features_of_lpo():
+    # Kernel k picks feature k alone; out = tanh(feature) - 1e-4, cut at 0.
+    log_ratio, advantage = np.log(1.5), 2.0
+    base = [log_ratio, log_ratio**2, 1 - 1.5, (1 - 1.5) ** 2]
+    features = base + [advantage * x for x in base]
+    for k, feature in enumerate(features):
+        kernel = jnp.zeros((8, 1)).at[k].set(1.0)
+        actual = MLPDrift((kernel, jnp.ones((1, 1))))(one(log_ratio), one(advantage))
+        np.testing.assert_allclose(
+            actual, [max(np.tanh(feature) - 1e-4, 0.0)], atol=1e-6
+        )
+
+
+def test_a_learned_drift_of_scale_zero_leaves_the_surrogate_unclipped():
+    drift = MLPDrift.create(jax.random.key(0), scale=0.0)
+    log_ratio, advantage = jnp.array([0.5, -1.0]), jnp.array([1.0, -2.0])
+    np.testing.assert_array_equal(
+        surrogate(drift, log_ratio, advantage), -jnp.exp(log_ratio) * advantage
+    )

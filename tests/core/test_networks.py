@@ -1,0 +1,174 @@
+"""Initialisation is orthogonal, Haar distributed and safe on two devices."""
+
+import contextlib
+import faulthandler
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.distributions import Gaussian
+from purerl.networks import (
+    CNN,
+    MLP,
+    CategoricalActor,
+    Critic,
+    GaussianActor,
+    make_torso,
+    orthogonal,
+)
+
+
+@contextlib.contextmanager
+def deadline(seconds):
+    """A hang inside XLA cannot be interrupted: end the process with its traceback."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def gram_error(scale, shape, seeds):
+    """Largest entry of `W^T W - scale^2 I` (the smaller side), per seed."""
+
+    @jax.jit
+    @jax.vmap
+    def error(key):
+        matrix = orthogonal(scale)(key, shape).reshape(-1, shape[-1])
+        matrix = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
+        gram = jnp.matmul(matrix.T, matrix, precision="highest")
+        return jnp.abs(gram - scale**2 * jnp.eye(len(gram))).max()
+
+    return np.asarray(error(jax.random.split(jax.random.key(0), seeds)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "seeds"),
+    [
+        ((64, 4), 50),  # tall
+        ((4, 64), 50),  # wide
+        ((64, 64), 200),  # square: the worst conditioned
+        ((3, 3, 4, 16), 50),  # convolution: 36 rows
+        ((3, 3, 1, 16), 50),  # convolution: 9 rows
+        ((5, 1), 20),
+        ((1, 1), 20),
+    ],
+)
+def test_rows_or_columns_are_orthonormal_times_the_scale(shape, seeds):
+    scale = np.sqrt(2.0)
+    assert gram_error(scale, shape, seeds).max() < 2e-5
+
+
+def test_the_worst_conditioned_of_many_matrices_is_orthogonal_too():
+    # Of 100,000 random 2x2 matrices the worst has a condition number near 1e5.
+    keys = jax.random.split(jax.random.key(0), 100_000)
+    drawn = jax.vmap(lambda k: jax.random.normal(k, (2, 2)))(keys)
+    assert np.linalg.cond(drawn).max() > 1e4
+    assert gram_error(1.0, (2, 2), 100_000).max() < 2e-5
+
+
+def test_the_scale_of_a_policys_last_layer_is_kept():
+    weights = orthogonal(0.01)(jax.random.key(0), (64, 2))
+    np.testing.assert_allclose(jnp.linalg.norm(weights, axis=0), 0.01, rtol=1e-4)
+
+
+def test_the_matrices_are_haar_distributed():
+    # An entry w of a Haar orthogonal 8x8 matrix has E[w] = 0, E[w^2] = 1/8 and
+    # E[w^4] = 3 / (8 * 10); half the determinants are -1 (QR without sign correction
+    # fails all but the second), and no two entries correlate.
+    n, seeds = 8, 20_000
+    keys = jax.random.split(jax.random.key(0), seeds)
+    matrices = np.asarray(jax.jit(jax.vmap(lambda k: orthogonal()(k, (n, n))))(keys))
+    error = 1 / np.sqrt(seeds)
+    assert np.abs(matrices.mean(0)).max() < 4.5 * error / np.sqrt(n)
+    np.testing.assert_allclose((matrices**2).mean(0), np.full((n, n), 1 / n), rtol=0.05)
+    np.testing.assert_allclose((matrices**4).mean(), 3 / (n * (n + 2)), rtol=0.02)
+    negative = (np.linalg.det(matrices) < 0).mean()
+    assert abs(negative - 0.5) < 4.5 * 0.5 * error
+
+
+def test_initialising_on_two_devices_at_once_does_not_hang():
+    # QR does, on CPU: its LAPACK call waits for threads that both devices occupy.
+    keys = jax.random.split(jax.random.key(0), 16)
+    init = jax.vmap(lambda k: orthogonal()(k, (64, 64)))
+    with deadline(120):
+        spread = jax.block_until_ready(jax.pmap(init)(keys.reshape(2, 8)))
+    np.testing.assert_allclose(
+        spread.reshape(16, 64, 64), jax.jit(init)(keys), atol=1e-5
+    )
+
+
+def test_an_mlp_is_dense_layers_with_activations():
+    torso = MLP((3, 2), "tanh")
+    obs = jnp.array([[1.0, -2.0]])
+    params = torso.init(jax.random.key(0), obs)
+    layers = params["params"]
+    hidden = np.asarray(obs)
+    for name in ("Dense_0", "Dense_1"):
+        hidden = np.tanh(hidden @ np.asarray(layers[name]["kernel"]))
+        np.testing.assert_array_equal(layers[name]["bias"], 0.0)
+    np.testing.assert_allclose(torso.apply(params, obs), hidden, rtol=1e-5)
+
+
+def test_an_mlp_flattens_an_observation_and_keeps_the_batch_axes():
+    torso = make_torso("mlp", (2, 3), (4,), "relu")
+    obs = jax.random.normal(jax.random.key(0), (5, 7, 2, 3))
+    params = torso.init(jax.random.key(1), obs[0, :1])
+    whole = torso.apply(params, obs)
+    assert whole.shape == (5, 7, 4)
+    single = torso.apply(params, obs[2, 3])
+    np.testing.assert_allclose(whole[2, 3], single, rtol=1e-5, atol=1e-6)
+
+
+def test_a_cnn_keeps_the_batch_axes_and_sees_where_a_pixel_is():
+    torso = make_torso("auto", (10, 10, 4), (8,), "relu")
+    assert isinstance(torso, CNN)
+    obs = jnp.zeros((5, 7, 10, 10, 4)).at[2, 3, 4, 4, 1].set(1.0)
+    params = torso.init(jax.random.key(0), obs[0, :1])
+    assert params["params"]["Conv_0"]["kernel"].shape == (3, 3, 4, 16)
+    features = torso.apply(params, obs)
+    assert features.shape == (5, 7, 8)
+    np.testing.assert_allclose(
+        features[2, 3], torso.apply(params, obs[2, 3]), rtol=1e-4, atol=1e-6
+    )
+    elsewhere = jnp.zeros((10, 10, 4)).at[7, 7, 1].set(1.0)
+    assert jnp.abs(features[2, 3] - torso.apply(params, elsewhere)).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("torso", "shape", "expected"),
+    [("auto", (4,), MLP), ("auto", (5, 5, 2), CNN), ("mlp", (5, 5, 2), MLP)],
+)
+def test_the_torso_follows_the_observation(torso, shape, expected):
+    assert type(make_torso(torso, shape, (8,), "tanh")) is expected
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 5, 3), (5, 2, 3), (5, 5)])
+def test_a_cnn_is_refused_for_what_is_no_image(shape):
+    with pytest.raises(ValueError, match=r"torso 'cnn' needs .* use mlp"):
+        make_torso("cnn", shape, (8,), "tanh")
+
+
+def test_a_fresh_policy_is_nearly_uniform_and_a_fresh_critic_is_not_zero():
+    obs = jax.random.normal(jax.random.key(0), (100, 4))
+    actor = CategoricalActor(MLP((64, 64), "tanh"), 3)
+    critic = Critic(MLP((64, 64), "tanh"))
+    logits = actor.apply(actor.init(jax.random.key(1), obs), obs)
+    value = critic.apply(critic.init(jax.random.key(1), obs), obs)
+    assert jnp.abs(logits).max() < 0.15
+    assert value.shape == (100,)
+    assert value.std() > 0.3
+
+
+def test_the_log_std_of_a_gaussian_does_not_depend_on_the_state():
+    actor = GaussianActor(MLP((8,), "tanh"), 2, log_std_init=-0.5)
+    obs = jax.random.normal(jax.random.key(0), (6, 3))
+    params = actor.init(jax.random.key(1), obs)
+    outputs = actor.apply(params, obs)
+    assert isinstance(outputs, Gaussian)
+    np.testing.assert_array_equal(outputs.log_std, np.full((6, 2), -0.5, np.float32))
+    assert params["params"]["log_std"].shape == (2,)
+    assert (outputs.mean.std(0) > 0).all()

@@ -1,0 +1,134 @@
+"""Running statistics against numpy over everything that was seen."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import normalise
+from purerl.normalise import Moments, RewardScale, init_moments, merge
+
+
+def batches(shape, sizes=(5, 1, 40, 7), seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.normal(3.0 * i, 1.0 + i, (n, *shape)) for i, n in enumerate(sizes)]
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
+def test_merging_batches_equals_numpy_over_all_of_them(shape):
+    parts = batches(shape)
+    moments = init_moments(shape)
+    for part in parts:
+        moments = merge(moments, jnp.asarray(part, jnp.float32))
+    whole = np.concatenate(parts)
+    assert moments.count == len(whole)
+    np.testing.assert_allclose(moments.mean, whole.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(moments.var, whole.var(0), rtol=1e-5)
+
+
+def test_all_leading_axes_are_samples():
+    data = jax.random.normal(jax.random.key(0), (4, 5, 3))
+    stacked, flat = (merge(init_moments((3,)), x) for x in (data, data.reshape(20, 3)))
+    for one, other in zip(stacked, flat, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_batch_spread_over_a_named_axis_counts_as_one_batch():
+    data = 2.0 + 3.0 * jax.random.normal(jax.random.key(0), (4, 6, 3))
+    start = Moments(jnp.float32(10.0), jnp.ones(3), 2.0 * jnp.ones(3))
+    spread = jax.vmap(lambda part: merge(start, part, "devices"), axis_name="devices")(
+        data
+    )
+    whole = merge(start, data.reshape(24, 3))
+    for lanes, expected in zip(spread, whole, strict=True):
+        for lane in lanes:
+            np.testing.assert_allclose(lane, expected, rtol=1e-5)
+
+
+def test_statistics_do_not_drift_over_many_updates():
+    rng = np.random.default_rng(0)
+    data = rng.normal(100.0, 0.5, (3000, 64)).astype(np.float32)
+    moments, _ = jax.lax.scan(
+        lambda m, part: (merge(m, part), None), init_moments(), jnp.asarray(data)
+    )
+    # A large mean with a small variance, where sums of squares would cancel.
+    np.testing.assert_allclose(moments.mean, data.mean(dtype=np.float64), rtol=1e-5)
+    np.testing.assert_allclose(moments.var, data.var(dtype=np.float64), rtol=1e-2)
+
+
+def test_normalising_is_standardising_and_clipping():
+    moments = Moments(jnp.float32(5.0), jnp.array([1.0, 0.0]), jnp.array([4.0, 1.0]))
+    x = jnp.array([[3.0, 0.5], [1.0, 11.0], [1.0, -99.0]])
+    np.testing.assert_allclose(
+        normalise.normalise(moments, x), [[1.0, 0.5], [0.0, 10.0], [0.0, -10.0]]
+    )
+
+
+def test_before_anything_was_seen_normalising_does_nothing():
+    x = jnp.array([[3.0, -0.5]])
+    np.testing.assert_allclose(normalise.normalise(init_moments((2,)), x), x, rtol=1e-6)
+
+
+def test_rewards_are_divided_by_the_std_of_returns_and_not_centred():
+    # gamma = 1/2, one environment: returns 2, 1 + 2 = 3, then (ended) 6.
+    # Mean 11/3, variance (4 + 9 + 36)/3 - (11/3)^2 = 49/3 - 121/9 = 26/9.
+    scale = RewardScale(init_moments(), jnp.zeros(1))
+    reward = jnp.array([[2.0], [2.0], [6.0]])
+    done = jnp.array([[False], [True], [False]])
+    after, scaled = normalise.scale_rewards(scale, reward, done, gamma=0.5)
+    np.testing.assert_allclose(scaled, reward / np.sqrt(26 / 9), rtol=1e-5)
+    np.testing.assert_allclose(after.running, [6.0])
+    np.testing.assert_allclose(after.moments.mean, 11 / 3, rtol=1e-6)
+    np.testing.assert_allclose(after.moments.var, 26 / 9, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def normalising():
+    """Three updates of PPO with normalised observations and a step size of nothing."""
+    config = purerl.PPOConfig(
+        num_envs=2,
+        num_steps=16,
+        total_timesteps=2 * 16 * 3,
+        hidden_sizes=(8,),
+        num_minibatches=2,
+        num_epochs=2,
+        learning_rate=1e-30,
+        normalize_observations=True,
+        normalize_rewards=True,
+    )
+    algorithm = purerl.make_algorithm(config)
+    step = jax.jit(algorithm.step)
+    states, metrics = [algorithm.init(jax.random.key(0))], []
+    for _ in range(3):
+        state, metric = step(states[-1])
+        states.append(state)
+        metrics.append(metric)
+    return states, metrics
+
+
+def test_statistics_are_frozen_while_a_rollout_is_collected_and_learned(normalising):
+    # The networks do not move, so any divergence would come from normalising the same
+    # observation in two ways.
+    states, metrics = normalising
+    assert float(jnp.abs(states[1].obs_moments.var - 1).max()) > 0.1
+    for metric in metrics:
+        assert abs(float(metric["approx_kl"])) < 1e-9
+        assert metric["clip_fraction"] == 0.0
+
+
+def test_every_rollout_is_merged_into_the_statistics_once(normalising):
+    states, _ = normalising
+    counts = [float(state.obs_moments.count) for state in states]
+    assert counts == [0.0, 32.0, 64.0, 96.0]
+    assert [float(s.reward_scale.moments.count) for s in states] == counts
+
+
+def test_reported_returns_are_those_of_unscaled_rewards(normalising):
+    # CartPole pays 1 per step: return and length of an episode are the same number.
+    _, metrics = normalising
+    assert sum(int(m["episodes"]) for m in metrics) > 0
+    for metric in metrics:
+        np.testing.assert_array_equal(
+            metric["episode_return"], metric["episode_length"]
+        )

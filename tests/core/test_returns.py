@@ -1,0 +1,134 @@
+"""Advantages and running returns, against arithmetic by hand and plain loops."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.returns import gae, running_returns
+
+
+def column(*values, dtype=jnp.float32):
+    return jnp.asarray(values, dtype)[:, None]
+
+
+def test_gae_of_four_steps_with_a_truncation_and_a_termination():
+    # gamma = lambda = 1/2. Step 1 is truncated: its V(s') = 5 is that of the state
+    # before the reset, which is not V(s_2) = 3. Step 2 terminates: no V(s').
+    #   delta_0 = 1 + 2/2 - 1 = 1
+    #   delta_1 = 2 + 5/2 - 2 = 2.5      bootstraps although the episode was cut
+    #   delta_2 = 4 + 0   - 3 = 1
+    #   delta_3 = 4 + 6/2 - 4 = 3
+    #   A_3 = 3
+    #   A_2 = 1                          cut: terminated
+    #   A_1 = 2.5                        cut: truncated
+    #   A_0 = 1 + 2.5/4 = 1.625
+    advantage = gae(
+        reward=column(1, 2, 4, 4),
+        value=column(1, 2, 3, 4),
+        next_value=column(2, 5, 4, 6),
+        terminated=column(0, 0, 1, 0, dtype=bool),
+        truncated=column(0, 1, 0, 0, dtype=bool),
+        gamma=0.5,
+        gae_lambda=0.5,
+    )
+    np.testing.assert_array_equal(advantage[:, 0], [1.625, 2.5, 1.0, 3.0])
+
+
+def random_rollout(seed, steps=37, envs=5):
+    rng = np.random.default_rng(seed)
+    kind = rng.choice(3, p=[0.7, 0.15, 0.15], size=(steps, envs))
+    reward, value, next_value = rng.normal(size=(3, steps, envs)).astype(np.float32)
+    return reward, value, next_value, kind == 1, kind == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("gae_lambda", [0.0, 0.6, 1.0])
+def test_gae_equals_a_plain_loop_over_random_flags(seed, gae_lambda):
+    reward, value, next_value, terminated, truncated = random_rollout(seed)
+    gamma = 0.9
+    steps, envs = reward.shape
+    expected = np.zeros((steps, envs))
+    for b in range(envs):
+        following = 0.0
+        for t in reversed(range(steps)):
+            bootstrap = 0.0 if terminated[t, b] else float(next_value[t, b])
+            delta = float(reward[t, b]) + gamma * bootstrap - float(value[t, b])
+            if terminated[t, b] or truncated[t, b]:
+                following = 0.0
+            following = delta + gamma * gae_lambda * following
+            expected[t, b] = following
+    actual = gae(
+        *map(jnp.asarray, (reward, value, next_value, terminated, truncated)),
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+    )
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+def test_lambda_zero_gives_the_td_error():
+    reward, value, next_value, terminated, truncated = random_rollout(7)
+    actual = gae(
+        *map(jnp.asarray, (reward, value, next_value, terminated, truncated)),
+        gamma=0.9,
+        gae_lambda=0.0,
+    )
+    td_error = reward + 0.9 * next_value * (1 - terminated) - value
+    np.testing.assert_allclose(actual, td_error, atol=1e-6)
+
+
+def test_lambda_one_gives_the_discounted_return_minus_the_value():
+    # Within one episode V(s'_t) = V(s_{t+1}), so the values between cancel:
+    # A_t = sum_k gamma^k r_{t+k} + gamma^n V(s'_last) - V(s_t); 0 if it terminated.
+    rng = np.random.default_rng(0)
+    steps, gamma = 12, 0.9
+    reward = rng.normal(size=(steps, 2))
+    values = rng.normal(size=(steps + 1, 2))
+    terminated = np.zeros((steps, 2), bool)
+    terminated[-1, 0] = True  # one episode terminates, the other one is cut
+    actual = gae(
+        *(jnp.asarray(x, jnp.float32) for x in (reward, values[:-1], values[1:])),
+        jnp.asarray(terminated),
+        jnp.zeros((steps, 2), bool),
+        gamma=gamma,
+        gae_lambda=1.0,
+    )
+    for b, last in ((0, 0.0), (1, values[-1, 1])):
+        for t in range(steps):
+            rest = steps - t
+            discounts = gamma ** np.arange(rest)
+            total = (discounts * reward[t:, b]).sum() + gamma**rest * last
+            np.testing.assert_allclose(
+                actual[t, b], total - values[t, b], rtol=1e-4, atol=1e-5
+            )
+
+
+def test_gae_refuses_unbatched_arrays():
+    with pytest.raises(AssertionError):
+        gae(*(jnp.zeros(3),) * 3, *(jnp.zeros(3, bool),) * 2, gamma=1.0, gae_lambda=1.0)
+
+
+def test_reward_normaliser_does_not_leak_across_episodes():
+    # gamma = 1/2, 4 carried in from the rollout before, an episode ends with step 1.
+    #   R_0 = 4/2 + 1 = 3
+    #   R_1 = 3/2 + 2 = 3.5    the last reward still belongs to its episode
+    #   R_2 = 0/2 + 3 = 3      and nothing of it to the next one
+    #   R_3 = 3/2 + 4 = 5.5
+    # The known bug, `R * gamma * (1 - done) + r`, gives R_1 = 2 and R_2 = 4.
+    carry, returns = running_returns(
+        jnp.array([4.0]),
+        column(1, 2, 3, 4),
+        column(0, 1, 0, 0, dtype=bool),
+        gamma=0.5,
+    )
+    np.testing.assert_array_equal(returns[:, 0], [3.0, 3.5, 3.0, 5.5])
+    np.testing.assert_array_equal(carry, [5.5])
+
+
+def test_an_episode_that_ends_with_the_rollout_carries_nothing_on():
+    carry, _ = running_returns(
+        jnp.array([4.0, 4.0]),
+        jnp.array([[1.0, 1.0]]),
+        jnp.array([[True, False]]),
+        gamma=0.5,
+    )
+    np.testing.assert_array_equal(carry, [0.0, 3.0])
