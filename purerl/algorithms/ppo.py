@@ -146,10 +146,12 @@ def validate(config: PPOConfig, env: Environment) -> None:
             f"must be divisible by num_minibatches, got {parts}; "
             f"nearest: {below} or {above}."
         )
-    if not config.hidden_sizes or min(config.hidden_sizes) < 1:
+    sizes = config.hidden_sizes
+    is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
+    if not is_sizes or not sizes or min(sizes) < 1:
         raise ConfigError(
-            f"hidden_sizes must be at least one positive number, got "
-            f"{config.hidden_sizes!r}; for example (64, 64)."
+            f"hidden_sizes must be at least one positive whole number, got {sizes!r}; "
+            "for example (64, 64)."
         )
     for name in ("policy_loss", "value_loss"):
         if not callable(getattr(config, name)):

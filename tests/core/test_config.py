@@ -1,0 +1,507 @@
+"""Configs: every refusal in one table, and the ways in and out."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+import purerl
+from purerl import losses, serialise
+from purerl.config import ConfigError, apply_overrides, static_fields
+
+PPO = purerl.PPOConfig
+CONTINUOUS = "probe/continuous"
+NAN, INF = float("nan"), float("inf")
+
+
+def unbounded():
+    class Unbounded(envs.probe.ContinuousProbe):
+        def action_space(self, params=None):
+            return envs.spaces.Box(-np.inf, np.inf, (1,))
+
+    return Unbounded()
+
+
+def train(key, overrides=None, **fields):
+    """What a person calls; nothing in the table gets as far as compiling."""
+    return purerl.make_train(PPO(**fields))(key, overrides)
+
+
+def make(**fields):
+    return purerl.make_train(PPO(**fields))
+
+
+def override(name, value, **fields):
+    return train(jax.random.key(0), {name: value}, **fields)
+
+
+def vmapped_policy():
+    config = PPO(hidden_sizes=(2,))
+    init = jax.vmap(purerl.make_algorithm(config).init)
+    purerl.make_policy(config, init(jax.random.split(jax.random.key(0), 3)))
+
+
+def read_yaml(tmp_path, text):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return serialise.from_yaml(path)
+
+
+# What somebody does wrong -> what the sentence must name: the field, the value, the
+# constraint, the remedy.
+BAD_INPUT = {
+    # Names
+    "unknown environment": (
+        lambda _: make(env="CartPole-v2"),
+        ["CartPole-v2", "did you mean CartPole-v1", "envs.registered()"],
+    ),
+    "environment without its prefix": (
+        lambda _: make(env="halfcheetah"),
+        ["halfcheetah", "did you mean brax/halfcheetah"],
+    ),
+    "unknown environment option": (
+        lambda _: make(env="probe/chain", env_kwargs={"lenght": 3}),
+        ["probe/chain", "lenght", "length"],
+    ),
+    "bad environment option": (
+        lambda _: make(env="probe/chain", env_kwargs={"length": 1}),
+        ["length must be at least 2", "1"],
+    ),
+    "an object that is no environment": (
+        lambda _: make(env=object()),
+        ["env", "object", "reset", "gymnax 1.0 contract"],
+    ),
+    "unknown field in replace": (
+        lambda _: PPO().replace(learning_rat=1.0),
+        ["PPOConfig", "learning_rat", "Did you mean 'learning_rate'", "Fields:"],
+    ),
+    "unknown field in from_dict": (
+        lambda _: serialise.from_dict({"algorithm": "ppo", "num_env": 3}),
+        ["PPOConfig", "num_env", "Did you mean 'num_envs'"],
+    ),
+    "unknown algorithm": (
+        lambda _: serialise.from_dict({"algorithm": "pppo"}),
+        ["pppo", "Did you mean 'ppo'"],
+    ),
+    "a config of no algorithm": (
+        lambda _: purerl.make_train(purerl.config.TrainConfig()),
+        ["PPOConfig", "TrainConfig"],
+    ),
+    # Sizes
+    "minibatches that do not divide": (
+        lambda _: make(num_envs=4, num_steps=128, num_minibatches=6),
+        ["num_envs * num_steps (4 * 128 = 512)", "num_minibatches, got 6", "4 or 8"],
+    ),
+    "more minibatches than samples": (
+        lambda _: make(num_envs=2, num_steps=2, num_minibatches=8),
+        ["2 * 2 = 4", "got 8", "nearest: 4"],
+    ),
+    "no environments": (
+        lambda _: make(num_envs=0),
+        ["num_envs must be greater than 0", "got 0", "Default: 4"],
+    ),
+    "half an environment": (
+        lambda _: make(num_envs=2.5),
+        ["num_envs must be a whole number", "2.5"],
+    ),
+    "a word for a size": (
+        lambda _: make(num_steps="many"),
+        ["num_steps must be a whole number", "'many'"],
+    ),
+    "total_timesteps below one update": (
+        lambda _: make(num_envs=4, num_steps=128, total_timesteps=511),
+        ["total_timesteps", "at least one update of 512", "511"],
+    ),
+    "total_timesteps past the counter": (
+        lambda _: make(total_timesteps=2**32),
+        ["total_timesteps", "4294967295", "4294967296"],
+    ),
+    "negative number of evaluations": (
+        lambda _: make(num_evaluations=-1),
+        ["num_evaluations must be 0 or greater", "-1"],
+    ),
+    "no hidden layers": (
+        lambda _: make(hidden_sizes=()),
+        ["hidden_sizes", "()", "(64, 64)"],
+    ),
+    "a hidden layer of nothing": (
+        lambda _: make(hidden_sizes=(8, 0)),
+        ["hidden_sizes", "(8, 0)", "(64, 64)"],
+    ),
+    "a number for hidden_sizes": (
+        lambda _: make(hidden_sizes=64),
+        ["hidden_sizes", "64", "(64, 64)"],
+    ),
+    "words for hidden_sizes": (
+        lambda _: make(hidden_sizes=("a", "b")),
+        ["hidden_sizes", "('a', 'b')"],
+    ),
+    # Rates
+    "negative learning rate": (
+        lambda _: make(learning_rate=-1e-3),
+        ["learning_rate must be greater than 0", "-0.001", "Default: 0.00025"],
+    ),
+    "learning rate of zero": (
+        lambda _: make(learning_rate=0.0),
+        ["learning_rate must be greater than 0", "0.0"],
+    ),
+    "NaN learning rate": (
+        lambda _: make(learning_rate=NAN),
+        ["learning_rate must be finite", "nan"],
+    ),
+    "infinite learning rate": (
+        lambda _: make(learning_rate=INF),
+        ["learning_rate must be finite", "inf"],
+    ),
+    "NaN in an array scalar": (
+        lambda _: make(entropy_coef=jnp.float32(NAN)),
+        ["entropy_coef must be finite", "nan"],
+    ),
+    "negative entropy coefficient": (
+        lambda _: make(entropy_coef=-0.1),
+        ["entropy_coef must be 0 or greater", "-0.1"],
+    ),
+    "gamma above one": (
+        lambda _: make(gamma=1.01),
+        ["gamma must lie between 0 and 1", "1.01", "Default: 0.99"],
+    ),
+    "negative gae_lambda": (
+        lambda _: make(gae_lambda=-0.5),
+        ["gae_lambda must lie between 0 and 1", "-0.5"],
+    ),
+    "a word for a rate": (
+        lambda _: make(gamma="high"),
+        ["gamma must be a number", "'high'"],
+    ),
+    "a flag for a rate": (
+        lambda _: make(gamma=True),
+        ["gamma must be a number", "True"],
+    ),
+    "a number for a flag": (
+        lambda _: make(normalize_rewards=1),
+        ["normalize_rewards must be True or False", "1"],
+    ),
+    "a vector of learning rates": (
+        lambda _: make(learning_rate=np.array([1e-3, 1e-4])),
+        ["learning_rate must be a single number", "(2,)", "jax.vmap", "learning_rate"],
+    ),
+    "unknown choice": (
+        lambda _: make(activation="tahn"),
+        ["activation must be one of", "tanh", "'tahn'"],
+    ),
+    "unknown reset scheme": (
+        lambda _: make(reset_scheme="cached"),
+        ["reset_scheme must be one of fresh, pool", "'cached'"],
+    ),
+    # What does not fit the environment
+    "continuous policy on discrete actions": (
+        lambda _: make(env="CartPole-v1", policy="gaussian"),
+        ["CartPole-v1", "'gaussian'", "discrete action space", "use categorical"],
+    ),
+    "discrete policy on continuous actions": (
+        lambda _: make(env=CONTINUOUS, policy="categorical"),
+        ["'categorical'", "continuous action space", "gaussian or tanh_gaussian"],
+    ),
+    "tanh policy on unbounded actions": (
+        lambda _: make(env=unbounded(), policy="tanh_gaussian"),
+        ["'tanh_gaussian'", "bounded action space", "use gaussian"],
+    ),
+    "unknown torso": (
+        lambda _: make(torso="rnn"),
+        ["torso must be one of auto, mlp, cnn", "'rnn'"],
+    ),
+    "cnn on a vector": (
+        lambda _: make(env="CartPole-v1", torso="cnn"),
+        ["CartPole-v1", "torso 'cnn' needs", "(4,)", "use mlp"],
+    ),
+    "unknown env_params name": (
+        lambda _: make(env_params={"lenght": 1.0}),
+        ["CartPole-v1", "lenght", "Did you mean 'length'", "Names:"],
+    ),
+    "env_params of another shape": (
+        lambda _: make(env_params={"length": np.ones(3)}),
+        ["length", "(3,)", "expected ()", "jax.vmap"],
+    ),
+    "a word in env_params": (
+        lambda _: make(env_params={"length": "long"}),
+        ["length must be a number", "'long'"],
+    ),
+    "env_params of another environment": (
+        lambda _: make(env_params=envs.make("probe/chain").default_params),
+        ["env_params", "CartPoleParams", "ChainParams"],
+    ),
+    "a loss that is a number": (
+        lambda _: make(policy_loss=0.2),
+        ["policy_loss must be a loss", "ClipDrift(0.2)", "0.2"],
+    ),
+    # Overrides
+    "unknown override": (
+        lambda _: override("learning_rte", 1e-3),
+        ["learning_rte", "Did you mean 'learning_rate'"],
+    ),
+    "static field overridden": (
+        lambda _: override("num_envs", 8),
+        ["'num_envs' is static", "config.replace(num_envs=...)", "make_train"],
+    ),
+    "vector override without vmap": (
+        lambda _: override("learning_rate", jnp.array([1e-3, 1e-4])),
+        ["learning_rate", "(2,)", "jax.vmap(train, in_axes=(None, 0))"],
+    ),
+    "unknown override inside a loss": (
+        lambda _: override("policy_loss.clip", 0.1),
+        ["policy_loss.clip", "ClipDrift", "Did you mean 'clip_eps'"],
+    ),
+    "override inside a number": (
+        lambda _: override("gamma.value", 0.1),
+        ["gamma.value", "'value' is not inside a structure"],
+    ),
+    "unknown override inside env_params": (
+        lambda _: override("env_params.lenght", 0.1),
+        ["lenght", "Did you mean 'length'"],
+    ),
+    "vector override of env_params without vmap": (
+        lambda _: override("env_params.length", jnp.ones(3)),
+        ["length", "(3,)", "jax.vmap(train, in_axes=(None, 0))"],
+    ),
+    "a structure for a number": (
+        lambda _: override("gamma", {"value": 1.0}),
+        ["gamma", "must be a number", "dict"],
+    ),
+    # Keys and states
+    "legacy key": (
+        lambda _: train(jax.random.PRNGKey(0)),
+        ["key must be a typed random key", "jax.random.key(0)", "wrap_key_data"],
+    ),
+    "a number for a key": (
+        lambda _: train(0),
+        ["key must be a typed random key", "int"],
+    ),
+    "a batch of keys": (
+        lambda _: train(jax.random.split(jax.random.key(0), 3)),
+        ["train takes one key", "(3,)", "jax.vmap(train)(keys)"],
+    ),
+    "the policy of a population": (
+        lambda _: vmapped_policy(),
+        ["(3,) agents", "jax.tree.map(lambda x: x[i], state)"],
+    ),
+    # Text
+    "bad loss string": (
+        lambda _: serialise.from_dict({"policy_loss": "ClipDrift(clip_eps=)"}),
+        ["cannot read the loss", "ClipDrift(clip_eps=0.2)"],
+    ),
+    "a word for a number in a dict": (
+        lambda _: serialise.from_dict({"total_timesteps": "lots"}),
+        ["total_timesteps must be a number", "'lots'"],
+    ),
+    "bad YAML": (
+        lambda tmp_path: read_yaml(tmp_path, "a: [1, 2"),
+        ["cannot read the config", "config.yaml"],
+    ),
+    "YAML that runs code": (
+        lambda tmp_path: read_yaml(tmp_path, "env: !!python/name:os.system"),
+        ["cannot read the config"],
+    ),
+    "YAML that is a list": (
+        lambda tmp_path: read_yaml(tmp_path, "- env\n- CartPole-v1"),
+        ["config.yaml", "mapping of field names to values"],
+    ),
+    "no such file": (
+        lambda tmp_path: serialise.from_yaml(tmp_path / "none.yaml"),
+        ["cannot read the config", "none.yaml"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_gets_a_sentence(case, tmp_path):
+    act, fragments = BAD_INPUT[case]
+    with pytest.raises(ConfigError) as error:
+        act(tmp_path)
+    for fragment in fragments:
+        assert fragment in str(error.value)
+
+
+def test_every_field_says_what_it_is_for():
+    for field in dataclasses.fields(PPO):
+        assert field.metadata["help"].endswith("."), field.name
+
+
+def test_static_fields_are_structure_and_dynamic_fields_are_leaves():
+    config = PPO()
+    statics = {field.name for field in static_fields(config)}
+    assert {"env", "num_envs", "num_steps", "hidden_sizes", "policy"} <= statics
+    leaves, structure = jax.tree.flatten(config)
+    numbers = "gamma learning_rate gae_lambda entropy_coef value_coef max_grad_norm"
+    assert not statics & set(numbers.split())
+    # gamma, learning_rate, gae_lambda, two losses of one number, entropy, value,
+    # gradient norm and epsilon of Adam.
+    assert len(leaves) == 9
+    assert structure != jax.tree.structure(config.replace(num_envs=8))
+    assert structure == jax.tree.structure(config.replace(gamma=0.5))
+
+
+def test_whole_floats_are_taken_for_integers():
+    config = PPO(total_timesteps=5e5, num_envs=4.0)
+    assert config.total_timesteps == 500_000
+    assert isinstance(config.total_timesteps, int)
+    assert isinstance(config.num_envs, int)
+    assert isinstance(PPO().replace(total_timesteps=1e6).total_timesteps, int)
+
+
+def test_lists_are_taken_for_tuples():
+    assert PPO(hidden_sizes=[32, 16]).hidden_sizes == (32, 16)
+
+
+def test_replace_changes_one_field_of_a_copy():
+    config = PPO(num_envs=8)
+    other = config.replace(gamma=0.5)
+    assert (config.gamma, other.gamma, other.num_envs) == (0.99, 0.5, 8)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.gamma = 0.5
+
+
+def test_make_train_does_not_change_its_config():
+    config = PPO(env_params={"length": 0.7}, total_timesteps=1e3)
+    before = serialise.to_dict(config)
+    leaves = jax.tree.leaves(config)
+    jax.eval_shape(purerl.make_train(config), jax.random.key(0))
+    assert serialise.to_dict(config) == before
+    assert all(x is y for x, y in zip(jax.tree.leaves(config), leaves, strict=True))
+
+
+def test_overrides_do_not_change_their_config_or_themselves():
+    config = PPO(env_params={"length": 0.7})
+    overrides = {"gamma": 0.5, "env_params.gravity": 5.0, "policy_loss.clip_eps": 0.1}
+    new = apply_overrides(config, overrides)
+    assert (new.gamma, new.policy_loss) == (0.5, losses.ClipDrift(0.1))
+    assert new.env_params == {"length": 0.7, "gravity": 5.0}
+    assert (config.gamma, config.policy_loss) == (0.99, losses.ClipDrift(0.2))
+    assert config.env_params == {"length": 0.7}
+    assert set(overrides) == {"gamma", "env_params.gravity", "policy_loss.clip_eps"}
+
+
+def test_an_override_reaches_inside_a_whole_parameter_structure():
+    params = envs.make("CartPole-v1").default_params
+    new = apply_overrides(PPO(env_params=params), {"env_params.length": 0.7})
+    assert new.env_params == params.replace(length=0.7)
+
+
+def test_a_loss_can_be_overridden_by_one_of_another_kind():
+    new = apply_overrides(PPO(), {"policy_loss": losses.DPODrift(2.0, 0.6)})
+    assert new.policy_loss == losses.DPODrift(2.0, 0.6)
+
+
+ROUND_TRIPS = {
+    "defaults": PPO(),
+    "everything plain": PPO(
+        env="probe/chain",
+        env_kwargs={"length": 7},
+        env_params={"reward": 2.0, "max_steps_in_episode": 4},
+        total_timesteps=4096,
+        hidden_sizes=(8, 4),
+        learning_rate=1e-3,
+        policy="categorical",
+        normalize_rewards=True,
+        policy_loss=losses.DPODrift(1.5, 0.5),
+        value_loss=losses.HuberError(2.0),
+    ),
+    "learned losses": PPO(
+        policy_loss=losses.MLPDrift.create(jax.random.key(0), 4),
+        value_loss=losses.MLPValueLoss.create(jax.random.key(1), (3, 2)),
+    ),
+    "array numbers": PPO(learning_rate=np.float32(0.1), gamma=jnp.float32(0.9)),
+}
+
+
+def assert_same_config(one, other):
+    assert type(one) is type(other)
+    for field in static_fields(one):
+        assert getattr(one, field.name) == getattr(other, field.name), field.name
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(np.float32(x), np.float32(y))
+
+
+@pytest.mark.parametrize("name", ROUND_TRIPS)
+def test_a_config_survives_dict_and_yaml(name, tmp_path):
+    config = ROUND_TRIPS[name]
+    plain = serialise.to_dict(config)
+    assert plain["algorithm"] == "ppo"
+    assert_same_config(serialise.from_dict(plain), config)
+    serialise.to_yaml(config, tmp_path / "config.yaml")
+    again = serialise.from_yaml(tmp_path / "config.yaml")
+    assert_same_config(again, config)
+    assert serialise.to_dict(again) == plain
+    purerl.make_train(again)
+
+
+def test_a_yaml_that_a_person_wrote_is_understood(tmp_path):
+    config = read_yaml(
+        tmp_path,
+        "env: CartPole-v1\n"
+        "total_timesteps: 5e5\n"  # YAML 1.1 reads this as a string
+        "learning_rate: 1e-3\n"
+        "hidden_sizes: [32, 32]\n"
+        "policy_loss: DPODrift(alpha=2, beta=0.6)\n"
+        "value_loss: {type: HuberError, delta: 2}\n"
+        "env_params: {length: 0.7}\n",
+    )
+    expected = PPO(
+        env="CartPole-v1",
+        total_timesteps=500_000,
+        learning_rate=1e-3,
+        hidden_sizes=(32, 32),
+        policy_loss=losses.DPODrift(2, 0.6),
+        value_loss=losses.HuberError(2),
+        env_params={"length": 0.7},
+    )
+    assert_same_config(config, expected)
+    purerl.make_train(config)
+
+
+def test_writing_a_yaml_leaves_no_temporary_file(tmp_path):
+    serialise.to_yaml(PPO(), tmp_path / "config.yaml")
+    assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "updates", "after"),
+    [
+        # 10 updates of 40 steps in 10 + 2 sequential ones; an evaluation takes 2 * 10
+        # steps in 10 sequential ones. So share s affords s * 400/20 = 20 s evaluations
+        # by steps and s * 120/10 = 12 s by sequence: the smaller counts.
+        ({"eval_share": 1.0}, 10, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)),
+        ({"eval_share": 0.2}, 10, (5, 10)),
+        ({"eval_share": 0.0}, 10, (10,)),  # the last one always stays
+        ({"num_evaluations": 0}, 10, ()),
+        ({"eval_share": 1.0, "num_evaluations": 3}, 10, (3, 7, 10)),
+        # 459 steps are 11 whole updates.
+        ({"eval_share": 0.2, "total_timesteps": 459}, 11, (6, 11)),
+    ],
+)
+def test_the_plan_of_updates_and_evaluations(fields, updates, after):
+    config = PPO(
+        num_envs=4,
+        num_steps=10,
+        num_minibatches=2,
+        num_epochs=1,
+        eval_episodes=2,
+        eval_max_steps=10,
+    ).replace(**{"total_timesteps": 400, **fields})
+    plan = purerl.train.bind(config).plan
+    assert plan.num_updates == updates
+    assert plan.steps_per_update == 40
+    assert plan.evaluate_after == after
+    assert plan.eval_max_steps == 10
+
+
+def test_the_longest_evaluation_episode_is_the_time_limit():
+    def limit(**fields):
+        return purerl.train.bind(PPO(**fields)).plan.eval_max_steps
+
+    assert limit() == 500
+    assert limit(env_params={"max_steps_in_episode": 77}) == 77
+    assert limit(eval_max_steps=9) == 9
