@@ -1,0 +1,115 @@
+"""Evaluation against a plain Python loop over the same environments and keys."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from purerl.evaluate import evaluate
+
+EPISODES = 4
+
+
+def lean(obs):
+    """Push to where the pole leans: some 40 steps with the default physics."""
+    return (obs[..., 2] > 0).astype(jnp.int32)
+
+
+def python_loop(env, params, key, max_steps):
+    key_reset, key_step = jax.random.split(key)
+    resets = jax.random.split(key_reset, EPISODES)
+    step = jax.jit(env.step)
+    returns, lengths = [], []
+    for e in range(EPISODES):
+        obs, state = env.reset(resets[e], params)
+        total = 0.0
+        for t in range(max_steps):
+            keys = jax.random.split(jax.random.fold_in(key_step, t), EPISODES)
+            obs, state, reward, terminated, truncated, _ = step(
+                keys[e], state, lean(obs), params
+            )
+            total += float(reward)
+            if terminated or truncated:
+                break
+        returns.append(total)
+        lengths.append(t + 1)
+    return returns, lengths
+
+
+@pytest.fixture(scope="module")
+def cartpole():
+    env = envs.make("CartPole-v1")
+    params = env.default_params
+
+    @jax.jit
+    def program(key, max_steps, params):
+        return evaluate(
+            env, params, lean, key, num_episodes=EPISODES, max_steps=max_steps
+        )
+
+    return env, params, program
+
+
+def test_evaluation_equals_a_python_loop(cartpole):
+    env, params, program = cartpole
+    key = jax.random.key(0)
+    result = program(key, 500, params)
+    returns, lengths = python_loop(env, params, key, 500)
+    assert len(set(lengths)) > 1 and max(lengths) < 500
+    np.testing.assert_array_equal(result.episode_return, returns)
+    np.testing.assert_array_equal(result.episode_length, lengths)
+
+
+def test_an_episode_still_running_at_max_steps_is_cut_there(cartpole):
+    _, params, program = cartpole
+    key = jax.random.key(0)
+    whole = program(key, 500, params)
+    cut = int(np.median(whole.episode_length))
+    result = program(key, cut, params)
+    np.testing.assert_array_equal(
+        result.episode_length, np.minimum(whole.episode_length, cut)
+    )
+    np.testing.assert_array_equal(result.episode_return, result.episode_length)
+
+
+def test_a_truncated_episode_ends_there(cartpole):
+    _, params, program = cartpole
+    limited = params.replace(max_steps_in_episode=15)
+    result = program(jax.random.key(0), 500, limited)
+    np.testing.assert_array_equal(result.episode_length, np.full(EPISODES, 15))
+    np.testing.assert_array_equal(result.episode_return, np.full(EPISODES, 15.0))
+
+
+def test_rewards_after_the_end_do_not_count():
+    # One step, reward 1; the other episodes of the batch take two (delayed) or one.
+    env = envs.probe.ChainMDP(length=5)
+    params = env.default_params.replace(max_steps_in_episode=100)
+    result = evaluate(
+        env,
+        params,
+        lambda obs: jnp.zeros(obs.shape[0], jnp.int32),
+        jax.random.key(0),
+        num_episodes=32,
+        max_steps=50,
+    )
+    # The chain pays 1 for leaving it, after 5 - position steps.
+    np.testing.assert_array_equal(result.episode_return, np.ones(32))
+    assert set(np.asarray(result.episode_length)) == {1, 2, 3, 4, 5}
+
+
+def test_episodes_of_one_evaluation_start_differently(cartpole):
+    env, params, _ = cartpole
+    first = []
+    evaluate(
+        env,
+        params,
+        lambda obs: first.append(obs) or jnp.zeros(EPISODES, jnp.int32),
+        jax.random.key(0),
+        num_episodes=EPISODES,
+        max_steps=1,
+    )
+    keys = jax.random.split(jax.random.split(jax.random.key(0))[0], EPISODES)
+    starts = np.asarray(jax.vmap(env.reset, (0, None))(keys, params)[0])
+    assert len(np.unique(starts.round(6), axis=0)) == EPISODES
+    assert first[0].shape == (EPISODES, 4)  # the policy sees a batch

@@ -1,0 +1,253 @@
+"""Rollouts against a plain Python loop over the same environments and keys."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import envs
+from purerl import collectives, rollout
+from purerl.rollout import Stepper
+
+STEPS, ENVS = 30, 3
+
+
+def cartpole(reset_scheme="fresh", pool=4, axis_name=None):
+    """A CartPole whose episodes last some eight steps, or ten by the limit."""
+    env = envs.make("CartPole-v1")
+    params = env.default_params.replace(
+        theta_threshold_radians=0.1, max_steps_in_episode=10
+    )
+    return Stepper(env, params, reset_scheme, pool, axis_name)
+
+
+def chain(reset_scheme="fresh", pool=8, limit=1):
+    env = envs.probe.ChainMDP(length=4)
+    params = env.default_params.replace(max_steps_in_episode=limit)
+    return Stepper(env, params, reset_scheme, pool, None)
+
+
+def act(obs, keys):
+    """A coin per environment; what is stored and what the environment gets differ."""
+    coin = jax.vmap(lambda k: jax.random.bernoulli(k).astype(jnp.int32))(keys)
+    return 10 + coin, 0.5 * obs[:, 0], coin
+
+
+def collect(stepper, key, steps=STEPS, num_envs=ENVS):
+    @jax.jit
+    def program(key):
+        key_init, key_roll = jax.random.split(key)
+        carry = rollout.init_envs(stepper, key_init, num_envs)
+        prepare = lambda obs: 2.0 * obs  # noqa: E731
+        return carry, *rollout.collect(stepper, carry, act, prepare, key_roll, steps)
+
+    return program(key)
+
+
+def python_loop(stepper, key, steps=STEPS, num_envs=ENVS):
+    """What `collect` promises, one environment and one step at a time."""
+    key_init, key_roll = jax.random.split(key)
+    key_act, key_env, _ = jax.random.split(key_roll, 3)
+    reset = jax.random.split(key_init, num_envs)
+    keys_act = jax.random.split(key_act, (steps, num_envs))
+    keys_env = jax.random.split(key_env, (steps, num_envs))
+    env, params = stepper.env, stepper.params
+    step = jax.jit(env.step)
+    rows, episodes = [], []
+    for b in range(num_envs):
+        obs, state = env.reset(reset[b], params)
+        total, length = 0.0, 0
+        for t in range(steps):
+            coin = jax.random.bernoulli(keys_act[t, b]).astype(jnp.int32)
+            after, state, reward, terminated, truncated, info = step(
+                keys_env[t, b], state, coin, params
+            )
+            final = info["final_observation"]
+            rows.append((t, b, obs, coin, reward, final, terminated, truncated))
+            total, length = total + float(reward), length + 1
+            if terminated or truncated:
+                episodes.append((total, length))
+                total, length = 0.0, 0
+            obs = after
+    return rows, episodes
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    stepper, key = cartpole(), jax.random.key(0)
+    return collect(stepper, key), python_loop(stepper, key)
+
+
+def test_transitions_equal_a_python_loop(fresh):
+    (_, _, batch, _), (rows, _) = fresh
+    for t, b, obs, coin, reward, final, terminated, truncated in rows:
+        np.testing.assert_allclose(batch.obs[t, b], obs, atol=1e-6)
+        np.testing.assert_allclose(batch.next_obs[t, b], final, atol=1e-6)
+        assert batch.action[t, b] == 10 + coin  # the raw action is stored
+        assert batch.reward[t, b] == reward
+        assert batch.terminated[t, b] == terminated
+        assert batch.truncated[t, b] == truncated
+
+
+def test_observations_are_stored_raw_and_prepared_for_the_policy(fresh):
+    (_, _, batch, _), _ = fresh
+    # act: log_prob = 0.5 * prepared[0], prepare doubles.
+    np.testing.assert_allclose(batch.log_prob, batch.obs[..., 0], rtol=1e-6)
+
+
+def test_episode_statistics_equal_a_python_loop(fresh):
+    (_, _, _, metrics), (_, episodes) = fresh
+    assert metrics["episodes"] == len(episodes) > 5
+    returns, lengths = np.mean(episodes, axis=0)
+    np.testing.assert_allclose(metrics["episode_return"], returns, rtol=1e-6)
+    np.testing.assert_allclose(metrics["episode_length"], lengths, rtol=1e-6)
+
+
+def test_the_observation_before_the_reset_is_kept(fresh):
+    (_, carry, batch, _), _ = fresh
+    done = np.asarray(batch.terminated | batch.truncated)
+    assert batch.terminated.any() and batch.truncated.any()
+    after = np.concatenate([batch.obs[1:], carry.obs[None]])
+    same = (np.asarray(batch.next_obs) == after).all(-1)
+    np.testing.assert_array_equal(same, ~done)
+    # A final observation is out of range, or ten steps away from the start.
+    angle = np.abs(np.asarray(batch.next_obs[..., 2]))
+    np.testing.assert_array_equal(angle > 0.1, np.asarray(batch.terminated))
+    assert (np.abs(after[done]) <= 0.05).all()  # and what follows is a fresh start
+
+
+def test_running_episodes_are_carried_into_the_next_rollout(fresh):
+    (_, carry, batch, _), _ = fresh
+    done = np.asarray(batch.terminated | batch.truncated)
+    for b in range(ENVS):
+        since = STEPS - 1 - np.flatnonzero(done[:, b])[-1]
+        assert carry.episode_length[b] == since
+        assert carry.episode_return[b] == since  # CartPole pays 1 per step
+
+
+def test_statistics_are_nan_when_no_episode_ended():
+    _, _, batch, metrics = collect(cartpole(), jax.random.key(0), steps=2)
+    assert not (batch.terminated | batch.truncated).any()
+    assert metrics["episodes"] == 0
+    assert jnp.isnan(metrics["episode_return"]) and jnp.isnan(metrics["episode_length"])
+
+
+@pytest.mark.parametrize("scheme", ["fresh", "pool"])
+def test_the_flags_exclude_each_other_and_termination_wins(scheme):
+    # Limit 1: every step ends an episode, and leaving the last of the four positions
+    # terminates in the same step.
+    _, _, batch, _ = collect(chain(scheme), jax.random.key(0), steps=40)
+    assert (batch.terminated ^ batch.truncated).all()
+    leaving = batch.obs[..., 3] == 1
+    np.testing.assert_array_equal(batch.terminated, leaving)
+    assert 0 < leaving.sum() < leaving.size
+
+
+def test_a_foreign_environment_that_sets_both_flags_is_corrected():
+    class Both(envs.probe.ConstantRewardProbe):
+        def step(self, key, state, action, params=None):
+            obs, state, reward, _, _, info = super().step(key, state, action, params)
+            return obs, state, reward, jnp.bool_(True), jnp.bool_(True), info
+
+    env = Both()
+    stepper = Stepper(env, env.default_params, "fresh", 1, None)
+    _, _, batch, _ = collect(stepper, jax.random.key(0), steps=2)
+    assert batch.terminated.all() and not batch.truncated.any()
+
+
+def starts(carry, batch):
+    """First observations of the episodes that began within the rollout."""
+    done = np.asarray(batch.terminated | batch.truncated)
+    after = np.concatenate([batch.obs[1:], carry.obs[None]])
+    return after[done]
+
+
+def pool_of(stepper, key):
+    key_pool = jax.random.split(jax.random.split(key)[1], 3)[2]
+    return np.asarray(rollout.draw_pool(stepper, key_pool)[0])
+
+
+def test_pool_starts_come_from_the_pool_of_their_rollout():
+    stepper = cartpole("pool", pool=4)
+    pools = []
+    for seed in (0, 1):
+        key = jax.random.key(seed)
+        _, carry, batch, _ = collect(stepper, key)
+        pool = pool_of(stepper, key)
+        pools.append(pool)
+        begun = starts(carry, batch)
+        assert len(begun) > 6
+        distance = np.abs(begun[:, None] - pool[None]).max(-1).min(-1)
+        assert distance.max() < 1e-6
+    # Every rollout draws its own pool.
+    assert np.abs(pools[0][:, None] - pools[1][None]).max(-1).min() > 1e-4
+
+
+def test_the_pool_keeps_the_observation_before_the_reset_too():
+    _, carry, batch, _ = collect(cartpole("pool"), jax.random.key(0))
+    done = np.asarray(batch.terminated | batch.truncated)
+    after = np.concatenate([batch.obs[1:], carry.obs[None]])
+    same = (np.asarray(batch.next_obs) == after).all(-1)
+    np.testing.assert_array_equal(same, ~done)
+    angle = np.abs(np.asarray(batch.next_obs[..., 2]))
+    np.testing.assert_array_equal(angle > 0.1, np.asarray(batch.terminated))
+
+
+def test_a_pool_resets_time_as_well():
+    _, _, batch, metrics = collect(cartpole("pool"), jax.random.key(3))
+    assert metrics["episode_length"] <= 10
+    assert batch.truncated.any()
+
+
+@pytest.mark.parametrize("scheme", ["fresh", "pool"])
+def test_over_rollouts_starts_have_the_environments_distribution(scheme):
+    # The chain starts uniformly on its four positions. One start per rollout, since
+    # starts that share a pool are not independent.
+    stepper = chain(scheme, pool=3)
+
+    @jax.jit
+    @jax.vmap
+    def start(key):
+        key_init, key_roll = jax.random.split(key)
+        carry = rollout.init_envs(stepper, key_init, 1)
+        carry, *_ = rollout.collect(stepper, carry, act, lambda x: x, key_roll, 1)
+        return jnp.argmax(carry.obs[0])
+
+    positions = start(jax.random.split(jax.random.key(0), 4000))
+    counts = np.bincount(positions, minlength=4)
+    assert stats.chisquare(counts).pvalue > 1e-3
+
+
+def test_every_member_of_the_pool_is_used():
+    stepper = cartpole("pool", pool=4)
+    key = jax.random.key(0)
+    _, carry, batch, _ = collect(stepper, key, steps=100)
+    nearest = np.abs(starts(carry, batch)[:, None] - pool_of(stepper, key)[None])
+    assert set(nearest.max(-1).argmin(-1)) == {0, 1, 2, 3}
+
+
+def test_environments_spread_over_a_named_axis_see_the_same_keys():
+    key = jax.random.key(0)
+    whole = jax.random.key_data(collectives.env_keys(key, (5, 6), None))
+    spread = jax.vmap(
+        lambda _: jax.random.key_data(collectives.env_keys(key, (5, 2), "devices")),
+        axis_name="devices",
+    )(jnp.arange(3))
+    for lane in range(3):
+        np.testing.assert_array_equal(spread[lane], whole[:, 2 * lane : 2 * lane + 2])
+
+
+def test_statistics_over_a_named_axis_are_those_of_all_environments(fresh):
+    (_, _, batch, _), _ = fresh
+    done = batch.terminated | batch.truncated
+    returns = jnp.cumsum(batch.reward, axis=0)
+    lengths = jnp.cumsum(done.astype(jnp.int32), axis=0)
+    whole = rollout.episode_metrics(done, returns, lengths, None)
+    spread = jax.vmap(
+        lambda *args: rollout.episode_metrics(*args, "devices"),
+        in_axes=1,
+        axis_name="devices",
+    )(done, returns, lengths)
+    for name, value in whole.items():
+        np.testing.assert_allclose(spread[name], np.full(ENVS, value), rtol=1e-6)
