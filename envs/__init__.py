@@ -19,6 +19,7 @@ from .registry import describe as describe
 from .registry import make as make
 from .registry import register as register
 from .registry import registered as registered
+from .registry import source_of as source_of
 
 # `envs` is a common name; purerl looks for this mark to see that it got this one.
 __purerl__ = True
@@ -37,5 +38,6 @@ __all__ = (
     "make",
     "register",
     "registered",
+    "source_of",
     "spaces",
 )

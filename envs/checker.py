@@ -62,7 +62,9 @@ def check(
     play = jax.jit(rollout_fn(env, num_steps))
     check_rollout(env, play(key_play, params))
     if hasattr(params, "max_steps_in_episode"):
-        short = params.replace(max_steps_in_episode=TIME_LIMIT)
+        dtype = jnp.result_type(params.max_steps_in_episode)
+        limit = jnp.asarray(TIME_LIMIT, dtype)
+        short = params.replace(max_steps_in_episode=limit)
         steps = play(key_play, short)
         check_rollout(env, steps)
         check_time_limit(env, steps)
@@ -232,7 +234,7 @@ class _Counted:
 def _traced(env: Environment, what: str, fn: Callable[..., Any], *args: Any) -> Any:
     try:
         return fn(*args)
-    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError) as error:
+    except (TypeError, jax.errors.JAXIndexError) as error:
         raise EnvCheckError(
             f"{env.name}: {what} cannot be traced ({str(error).splitlines()[0]}): "
             "expected pure JAX, without Python decisions on traced values."

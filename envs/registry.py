@@ -138,6 +138,17 @@ def registered() -> tuple[str, ...]:
     return tuple(sorted(_ENTRIES))
 
 
+def source_of(id: str) -> str:
+    """Where an id comes from: `purerl`, `gymnax`, `brax` or `registered`.
+
+    Raises:
+        ValueError: no such id.
+    """
+    if id not in _ENTRIES:
+        raise ValueError(_unknown_id(id))
+    return _ENTRIES[id].source
+
+
 def describe(id: str, **options: Any) -> EnvDescription:
     """Describe the environment called `id`; makes it, so adapters load their package.
 

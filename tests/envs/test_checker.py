@@ -1,0 +1,313 @@
+"""`envs.check` finds every kind of broken environment, and passes a sound one."""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+
+import envs
+from envs.base import Environment, EnvParams, EnvState
+from envs.spaces import Box, Discrete
+
+
+@struct.dataclass
+class WalkState(EnvState):
+    place: jax.Array
+
+
+@struct.dataclass
+class WalkParams(EnvParams):
+    max_steps_in_episode: int = 20
+    stride: float = 1.0
+
+
+class Walk(Environment[WalkState, WalkParams]):
+    """A sound environment: a walk on a line; the broken ones change one thing of it."""
+
+    stochastic_transitions: ClassVar[bool] = False
+    default_params = WalkParams()
+
+    def reset_env(self, key, params):
+        place = jax.random.uniform(key, (), minval=-1.0, maxval=1.0)
+        return place[None], WalkState(jnp.int32(0), place)
+
+    def step_env(self, key, state, action, params):
+        place = state.place + params.stride * (2.0 * action - 1.0)
+        next_state = WalkState(state.time + 1, place)
+        return place[None], next_state, -jnp.abs(place), jnp.abs(place) > 3, {}
+
+    def action_space(self, params=None):
+        return Discrete(2)
+
+    def observation_space(self, params=None):
+        return Box(-4.0 - 1e-4, 4.0 + 1e-4, (1,))
+
+
+class DecidesInPython(Walk):
+    def step_env(self, key, state, action, params):
+        if state.place > 0:
+            state = state.replace(place=-state.place)
+        return super().step_env(key, state, action, params)
+
+
+class ResetDecidesInPython(Walk):
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        return (obs, state) if state.place > 0 else (-obs, state)
+
+
+class WeaklyTyped(Walk):
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        return obs, state.replace(time=0)
+
+    def step_env(self, key, state, action, params):
+        state = state.replace(time=state.time.astype(jnp.int32))
+        return super().step_env(key, state, action, params)
+
+
+class StateChangesShape(Walk):
+    def step(self, key, state, action, params=None):
+        state = state.replace(place=state.place.reshape(-1)[0])
+        out = super().step(key, state, action, params)
+        return out[0], out[1].replace(place=out[1].place[None]), *out[2:]
+
+
+class ObservationOfAnotherShape(Walk):
+    def observation_space(self, params=None):
+        return Box(-9.0, 9.0, (2,))
+
+
+class ObservationOfAnotherDtype(Walk):
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        return obs.astype(jnp.float16), state
+
+
+class InfiniteReward(Walk):
+    def step_env(self, key, state, action, params):
+        out = super().step_env(key, state, action, params)
+        return *out[:2], jnp.where(state.time == 3, jnp.inf, out[2]), *out[3:]
+
+
+class InfiniteObservation(Walk):
+    def step_env(self, key, state, action, params):
+        out = super().step_env(key, state, action, params)
+        return jnp.where(state.time == 3, jnp.nan, out[0]), *out[1:]
+
+
+class FloatFlag(Walk):
+    def step(self, key, state, action, params=None):
+        out = super().step(key, state, action, params)
+        return *out[:3], out[3].astype(jnp.float32), *out[4:]
+
+
+class VectorReward(Walk):
+    def step_env(self, key, state, action, params):
+        out = super().step_env(key, state, action, params)
+        return *out[:2], out[2][None], *out[3:]
+
+
+class BothFlags(Walk):
+    def step(self, key, state, action, params=None):
+        out = super().step(key, state, action, params)
+        return *out[:4], out[3] | out[4], out[5]
+
+
+class LosesTheFinalObservation(Walk):
+    def step(self, key, state, action, params=None):
+        out = super().step(key, state, action, params)
+        return *out[:5], {**out[5], "final_observation": out[0]}
+
+
+class LosesItWithChance(LosesTheFinalObservation):
+    stochastic_transitions: ClassVar[bool] = True
+
+
+class ChangesItMidEpisode(Walk):
+    stochastic_transitions: ClassVar[bool] = True
+
+    def step(self, key, state, action, params=None):
+        out = super().step(key, state, action, params)
+        return *out[:5], {
+            **out[5],
+            "final_observation": out[5]["final_observation"] / 2,
+        }
+
+
+class HasNoFinalObservation(Walk):
+    def step(self, key, state, action, params=None):
+        out = super().step(key, state, action, params)
+        return *out[:5], {}
+
+
+class FiveValues(Walk):
+    def step(self, key, state, action, params=None):
+        out = super().step(key, state, action, params)
+        return *out[:3], out[3] | out[4], out[5]
+
+
+class LeavesItsSpace(Walk):
+    def observation_space(self, params=None):
+        return Box(-2.0, 2.0, (1,))
+
+
+class RefusesItsOwnAction(Walk):
+    def action_space(self, params=None):
+        space = Discrete(2)
+        space.contains = lambda x: jnp.asarray(False)
+        return space
+
+
+class NotASpace(Walk):
+    def action_space(self, params=None):
+        return (0, 1)
+
+
+class OneStepTooLong(Walk):
+    def is_truncated(self, state, params):
+        return state.time > params.max_steps_in_episode
+
+
+class OneStepTooShort(Walk):
+    def is_truncated(self, state, params):
+        return state.time >= params.max_steps_in_episode - 1
+
+
+class IgnoresTheLimit(Walk):
+    def is_truncated(self, state, params):
+        return state.time < 0
+
+
+class HiddenChance(Walk):
+    def step_env(self, key, state, action, params):
+        out = super().step_env(key, state, action, params)
+        return out[0], out[1], out[2] + np.random.default_rng().uniform(), *out[3:]
+
+
+class ParamsMustBeConcrete(Walk):
+    def step_env(self, key, state, action, params):
+        return super().step_env(
+            key, state, action, params.replace(stride=float(params.stride))
+        )
+
+
+class WeightsLanesByTheirNumber(Walk):
+    """Right alone; in a batch of parameters, lanes differ."""
+
+    def step(self, key, state, action, params=None):
+        out = super().step(key, state, action, params)
+        return *out[:2], _add_lane_number(out[2], params.stride), *out[3:]
+
+
+@jax.custom_batching.custom_vmap
+def _add_lane_number(x, stride):
+    del stride
+    return x
+
+
+@_add_lane_number.def_vmap
+def _(axis_size, in_batched, x, stride):
+    # The batch over keys leaves the parameters alone; the one over parameters not.
+    del stride
+    lanes = jnp.arange(axis_size, dtype=x.dtype) if in_batched[1] else 0.0
+    return x + lanes, True
+
+
+@dataclasses.dataclass
+class NoPytree:
+    place: Any
+
+
+class StateIsNoPytree(Walk):
+    def reset(self, key, params=None):
+        return super().reset(key, params)[0], NoPytree(0)
+
+
+@struct.dataclass
+class NamedParams(WalkParams):
+    label: str = "walk"
+
+
+class ParamsHoldAString(Walk):
+    default_params = NamedParams()
+
+
+def test_a_sound_environment_passes():
+    envs.check(Walk())
+
+
+def test_so_does_one_with_chance_in_its_steps():
+    class Windy(Walk):
+        stochastic_transitions: ClassVar[bool] = True
+
+        def step_env(self, key, state, action, params):
+            wind = jax.random.uniform(key, (), minval=-0.5, maxval=0.5)
+            state = state.replace(place=state.place + wind)
+            return super().step_env(key, state, action, params)
+
+        def observation_space(self, params=None):
+            return Box(-5.0, 5.0, (1,))
+
+    envs.check(Windy())
+
+
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [
+        (DecidesInPython, "step cannot be traced"),
+        (ResetDecidesInPython, "reset cannot be traced"),
+        (WeaklyTyped, "step was traced 2 times"),
+        (StateChangesShape, "step changed the types of the state"),
+        (ObservationOfAnotherShape, r"observation of shape \(1,\).*\(2,\)"),
+        (ObservationOfAnotherDtype, "dtype float16, expected .* float32"),
+        (InfiniteReward, "a reward was infinite or NaN"),
+        (InfiniteObservation, "a observation was infinite or NaN"),
+        (FloatFlag, r"terminated is float32\[\], expected one bool"),
+        (VectorReward, r"reward is float32\[1\], expected one float"),
+        (BothFlags, "terminated and truncated were both true"),
+        (LosesTheFinalObservation, "differs from the one that step_env returns"),
+        (LosesItWithChance, "always equals the first one of the next episode"),
+        (ChangesItMidEpisode, "in the middle of an episode it differs from obs"),
+        (HasNoFinalObservation, "expected 'final_observation' too"),
+        (FiveValues, "step returned 5 values, expected 6"),
+        (LeavesItsSpace, "outside the observation space"),
+        (RefusesItsOwnAction, "does not contain its own sample"),
+        (NotASpace, "without `sample`, expected a Discrete or a Box"),
+        (OneStepTooLong, "lasted at least 6 steps, expected .* exactly 5"),
+        (OneStepTooShort, "lasted 4 steps, expected truncation after exactly 5"),
+        (IgnoresTheLimit, "lasted at least 6 steps"),
+        (HiddenChance, "the same key gave two different episodes"),
+        (ParamsMustBeConcrete, "step cannot be traced"),
+        (WeightsLanesByTheirNumber, "equal parameters in two lanes"),
+        (StateIsNoPytree, "reset cannot be traced"),
+        (ParamsHoldAString, r"params.label is a str, expected an array"),
+    ],
+)
+def test_a_broken_environment_is_found(broken, sentence):
+    with pytest.raises(envs.EnvCheckError, match=f"{broken.__name__}: .*{sentence}"):
+        envs.check(broken())
+
+
+def test_an_object_without_the_contract_is_refused():
+    with pytest.raises(TypeError, match="str without reset, step, default_params"):
+        envs.check("CartPole-v1")
+
+
+def test_an_object_with_the_contract_is_checked_without_being_an_environment():
+    class Plain:
+        def __init__(self, inner):
+            self.inner = inner
+            self.default_params = inner.default_params
+            self.action_space = inner.action_space
+            self.observation_space = inner.observation_space
+            self.reset = inner.reset
+            self.step = inner.step
+
+    envs.check(Plain(Walk()))
+    with pytest.raises(envs.EnvCheckError, match="infinite or NaN"):
+        envs.check(Plain(InfiniteReward()))

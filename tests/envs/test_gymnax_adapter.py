@@ -1,0 +1,223 @@
+"""The gymnax adapter plays gymnax's own episodes; other objects keep their wrappers."""
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnax import wrappers
+from gymnax.environments import environment as gymnax_environment
+
+import envs
+from envs.adapters.contract import ContractEnvironment, as_space
+from envs.adapters.gymnax import GymnaxEnvironment
+from envs.cartpole import CartPole
+from envs.spaces import Box, Discrete
+
+# The package's own code broadcasts across ranks here and there; ours does not.
+pytestmark = pytest.mark.usefixtures("lax_rank_promotion")
+KEY = jax.random.key(0)
+
+
+@pytest.fixture
+def lax_rank_promotion():
+    with jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def _rollout(step, state, params, actions):
+    def body(state, inputs):
+        key, action = inputs
+        obs, state, reward, terminated, truncated, info = step(
+            key, state, action, params
+        )
+        final = info["final_observation"]
+        return state, (obs, reward, terminated, truncated, final)
+
+    keys = jax.random.split(jax.random.key(3), len(actions))
+    return jax.lax.scan(body, state, (keys, actions))[1]
+
+
+@pytest.mark.parametrize(
+    ("id", "limit"),
+    [("Pendulum-v1", 7), ("Catch-bsuite", 5), ("FrozenLake-misc", 6)],
+)
+def test_the_same_key_gives_gymnaxs_own_episode(id, limit):
+    ours = envs.make(id)
+    theirs, params = gymnax.make(id)
+    params = params.replace(max_steps_in_episode=limit)
+    sample = ours.action_space(params).sample
+    actions = jax.vmap(sample)(jax.random.split(jax.random.key(1), 30))
+    out = []
+    for env in (ours, theirs):
+        obs, state = env.reset(KEY, params)
+        steps = _rollout(env.step, state, params, actions)
+        out.append(jax.tree.map(np.asarray, (obs, steps)))
+    (obs, mine), (their_obs, their) = out
+    np.testing.assert_allclose(obs, their_obs, rtol=1e-6)
+    for a, b in zip(mine[:3], their[:3], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    # The one difference: both flags of gymnax are up where an end meets the limit.
+    np.testing.assert_array_equal(mine[3], their[3] & ~their[2])
+    np.testing.assert_allclose(mine[4], their[4], rtol=1e-5, atol=1e-6)
+    assert (mine[2] | mine[3]).sum() >= 3  # Episodes did end.
+
+
+def test_flags_exclude_each_other_where_gymnax_raises_both():
+    """Five steps end an episode of Catch; with a limit of five gymnax says both."""
+    theirs, params = gymnax.make("Catch-bsuite")
+    ours = GymnaxEnvironment("Catch-bsuite")
+    flags = []
+    for env in (theirs, ours):
+        limited = params.replace(max_steps_in_episode=9)
+        _, state = env.reset(KEY, limited)
+        steps = _rollout(env.step, state, limited, jnp.zeros(9, jnp.int32))
+        flags.append((bool(steps[2][8]), bool(steps[3][8])))
+    assert flags == [(True, True), (True, False)]
+
+
+def test_spaces_and_parameters_are_gymnaxs():
+    env = envs.make("Pendulum-v1")
+    assert isinstance(env.action_space(), Box)
+    assert (env.action_space().low[0], env.action_space().high[0]) == (-2.0, 2.0)
+    assert env.default_params == gymnax.make("Pendulum-v1")[1]
+    assert isinstance(envs.make("Breakout-MinAtar").action_space(), Discrete)
+    assert envs.describe("Pendulum-v1").source == "gymnax"
+
+
+def test_constructor_options_reach_gymnax():
+    assert envs.make("DeepSea-bsuite", size=4).observation_space().shape == (4, 4)
+    with pytest.raises(ValueError, match=r"options of DeepSea-bsuite were \['depth'\]"):
+        envs.make("DeepSea-bsuite", depth=4)
+
+
+def test_physics_can_be_vmapped():
+    env = envs.make("Pendulum-v1")
+    default = env.default_params
+
+    def swing(gravity):
+        params = default.replace(g=gravity)
+        _, state = env.reset(KEY, params)
+        return env.step(KEY, state, jnp.zeros(1), params)[0]
+
+    obs = jax.vmap(swing)(jnp.array([10.0, 10.0, 2.0]))
+    np.testing.assert_array_equal(obs[0], obs[1])
+    assert (obs[0] != obs[2]).any()
+
+
+def test_adapt_takes_the_shortest_way():
+    own = CartPole()
+    assert envs.adapt(own) is own
+    theirs, _ = gymnax.make("CartPole-v1")
+    assert isinstance(envs.adapt(theirs), GymnaxEnvironment)
+    wrapped = envs.adapt(wrappers.LogWrapper(theirs))
+    assert isinstance(wrapped, ContractEnvironment)
+    # DeepSea has a `step` of its own, so only `reset` and `step` are used.
+    deep_sea, _ = gymnax.make("DeepSea-bsuite")
+    assert isinstance(envs.adapt(deep_sea), ContractEnvironment)
+
+
+class _NegatedReward(wrappers.purerl.GymnaxWrapper):
+    def reset(self, key, params=None):
+        return self._env.reset(key, params)
+
+    def step(self, key, state, action, params=None):
+        out = self._env.step(key, state, action, params)
+        return *out[:2], -out[2], *out[3:]
+
+
+def test_a_wrapper_is_not_bypassed():
+    """Its `step_env` is the inner environment's; using it would lose the wrapper."""
+    wrapped = _NegatedReward(gymnax.make("CartPole-v1")[0])
+    env = envs.adapt(wrapped)
+    _, state = env.reset(KEY)
+    assert env.step(KEY, state, jnp.int32(1))[2] == -1.0
+    assert wrapped.step_env(KEY, state, 1, env.default_params)[2] == 1.0
+    assert not env.steps_without_reset
+    with pytest.raises(NotImplementedError, match="known by its `reset` and `step`"):
+        env.step_env(KEY, state, jnp.int32(1), env.default_params)
+
+
+@pytest.mark.parametrize("id", ["CartPole-v1", "Doors-v0", "probe/chain"])
+def test_gymnaxs_log_wrapper_works_over_ours(id):
+    env = wrappers.LogWrapper(envs.make(id))
+    params = env.default_params.replace(max_steps_in_episode=4)
+    _, state = env.reset(KEY, params)
+    total, length = 0.0, 0
+    for i in range(9):
+        key = jax.random.fold_in(KEY, i)
+        _, state, reward, _, _, info = env.step(key, state, jnp.int32(0), params)
+        total, length = total + float(reward), length + 1
+        if info["returned_episode"]:
+            assert info["returned_episode_returns"] == pytest.approx(total, abs=1e-4)
+            assert info["returned_episode_lengths"] == length
+            total, length = 0.0, 0
+    assert bool(info["returned_episode_valid"])
+
+
+def test_gymnaxs_flatten_wrapper_works_over_ours():
+    env = wrappers.FlattenObservationWrapper(
+        envs.make("Doors-v0", observation="planes")
+    )
+    obs, state = env.reset(KEY)
+    out = env.step(KEY, state, jnp.int32(4))
+    assert obs.shape == out[0].shape == out[5]["final_observation"].shape == (675,)
+
+
+def test_gymnaxs_sticky_wrapper_refuses_foreign_spaces():
+    # It asks for gymnax's own class of space: a limit of that wrapper, recorded here.
+    with pytest.raises(ValueError, match="requires a Discrete action space"):
+        wrappers.StickyActionWrapper(envs.make("CartPole-v1"))
+
+
+def test_an_old_five_value_step_is_refused():
+    env = envs.adapt(wrappers.LegacyStepAPIWrapper(gymnax.make("CartPole-v1")[0]))
+    _, state = env.reset(KEY)
+    with pytest.raises(ValueError, match="returned 5 values, expected 6"):
+        env.step(KEY, state, jnp.int32(1))
+
+
+def test_a_step_without_final_observation_is_refused():
+    class Forgetful(_NegatedReward):
+        def step(self, key, state, action, params=None):
+            out = super().step(key, state, action, params)
+            return *out[:5], {}
+
+    env = envs.adapt(Forgetful(gymnax.make("CartPole-v1")[0]))
+    _, state = env.reset(KEY)
+    with pytest.raises(ValueError, match="expected 'final_observation' too"):
+        env.step(KEY, state, jnp.int32(1))
+
+
+def test_a_users_own_gymnax_environment_can_be_passed():
+    class Count(gymnax_environment.Environment):
+        def reset_env(self, key, params):
+            return jnp.zeros(1), gymnax_environment.EnvState(time=0)
+
+        def step_env(self, key, state, action, params):
+            state = state.replace(time=state.time + 1)
+            obs = jnp.float32(state.time)[None]
+            return obs, state, jnp.float32(1), jnp.asarray(False), {}
+
+        def action_space(self, params):
+            return gymnax.environments.spaces.Discrete(2)
+
+        def observation_space(self, params):
+            return gymnax.environments.spaces.Box(0, 99, (1,))
+
+    env = envs.adapt(Count())
+    params = env.default_params.replace(max_steps_in_episode=2)
+    _, state = env.reset(KEY, params)
+    assert state.time.dtype == jnp.int32
+    steps = _rollout(env.step, state, params, jnp.zeros(4, jnp.int32))
+    np.testing.assert_array_equal(steps[3], [False, True, False, True])
+    np.testing.assert_array_equal(steps[4][:, 0], [1, 2, 1, 2])
+    envs.check(env)
+
+
+def test_a_dictionary_space_is_refused():
+    space = gymnax.environments.spaces.Dict(
+        {"a": gymnax.environments.spaces.Discrete(2)}
+    )
+    with pytest.raises(ValueError, match=r"action_space is Dict.*neither discrete"):
+        as_space(space, "action_space")
