@@ -5,11 +5,11 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-import envs
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+import envs
 from purerl.config import ConfigError, TrainConfig
 from purerl.types import PyTree
 

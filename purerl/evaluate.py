@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from purerl.collectives import vary_like
 from purerl.environment import Environment
 from purerl.types import Array, Evaluation, PyTree
 
@@ -75,5 +76,7 @@ def evaluate(
             episode_length=carry.episode_length + carry.running,
         )
 
+    # The counter stays the same on every device.
+    start = vary_like(start, key)._replace(step=start.step)
     end = jax.lax.while_loop(unfinished, play, start)
     return Evaluation(end.episode_return, end.episode_length)

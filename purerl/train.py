@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.algorithms import entry_of
+from purerl.collectives import vary_like
 from purerl.config import ConfigError, TrainConfig, apply_overrides, validate_fields
 from purerl.environment import Environment, bind_params, resolve_env, time_limit
 from purerl.evaluate import evaluate
@@ -188,6 +189,7 @@ def make_segment(
         slots = max_evaluations(is_due, length)
         shapes = jax.eval_shape(evaluation_of, state)
         buffer = jax.tree.map(lambda s: jnp.zeros((slots, *s.shape), s.dtype), shapes)
+        state, buffer = vary_like((state, buffer), state.key)
         may_overrun = not isinstance(first_update, int) or (
             first_update + length > plan.num_updates
         )

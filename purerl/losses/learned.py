@@ -1,5 +1,7 @@
 """Losses that are small networks: the same kind of thing as a hand-written loss."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -26,7 +28,7 @@ class MLPValueLoss:
         """A randomly initialised loss (LeCun normal kernels, zero biases)."""
         sizes = (1, *hidden_sizes, 1)
         layers = []
-        for index, (fan_in, fan_out) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        for index, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
             key_layer = jax.random.fold_in(key, index)
             kernel = jax.random.normal(key_layer, (fan_in, fan_out)) / fan_in**0.5
             layers.append((kernel, jnp.zeros(fan_out)))

@@ -48,7 +48,8 @@ class RunResult(NamedTuple):
         seeds: `[S]` of the members.
         state: final states on the host, leaves `[S, ...]`; None after an interrupt.
         metrics: `[S, R]` each, a row per segment (see `segment_rows`).
-        evaluation: `env_steps` `[S, K]`, `episode_return`, `episode_length` `[S, K, E]`.
+        evaluation: `env_steps` `[S, K]`; `episode_return`, `episode_length`
+            `[S, K, E]`.
         finished: False if it was interrupted.
         compile_seconds: tracing and compiling.
         train_seconds: everything after it.
@@ -121,8 +122,10 @@ def run(
     bound = bind(config)
     folder = Path(out) if out is not None else None
     options = Options(
-        lanes=lanes or (1 if data_parallel else default_lanes(len(members), make_workers())),
-        length=segment_updates or max(1, math.ceil(bound.plan.num_updates / DEFAULT_SEGMENTS)),
+        lanes=lanes
+        or (1 if data_parallel else default_lanes(len(members), make_workers())),
+        length=segment_updates
+        or max(1, math.ceil(bound.plan.num_updates / DEFAULT_SEGMENTS)),
         spread=data_parallel,
         checkpoint_seconds=checkpoint_seconds,
         keep=keep_checkpoints,

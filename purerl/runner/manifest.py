@@ -1,9 +1,9 @@
 """The folder of a run: what it was started with, and whether it may go on.
 
-    config.yaml      every field, to be read and edited by people
-    manifest.json    seeds, lanes, segment length, versions, device
-    metrics/         train/seed=0.jsonl, evaluation/seed=0.jsonl, ...
-    checkpoints/     the last few, by number of finished updates
+config.yaml      every field, to be read and edited by people
+manifest.json    seeds, lanes, segment length, versions, device
+metrics/         train/seed=0.jsonl, evaluation/seed=0.jsonl, ...
+checkpoints/     the last few, by number of finished updates
 """
 
 import json

@@ -109,7 +109,9 @@ class Programs:
             del worker
             device = block.worker.device
             return jax.block_until_ready(
-                self._init[device](self._placed(self._block_keys(block), "init", device))
+                self._init[device](
+                    self._placed(self._block_keys(block), "init", device)
+                )
             )
 
         return run_blocks(self._workers, self.blocks, one)
@@ -142,7 +144,9 @@ class Programs:
     def member_shapes(self) -> PyTree:
         """Shapes of one member's state."""
         shapes = jax.eval_shape(self._init_function, self._block_keys(self.blocks[0]))
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes)
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes
+        )
 
     def gather(self, states: list[PyTree]) -> PyTree:
         """All members' states on the host, leaves `[S, ...]` (keys as `HostKey`)."""

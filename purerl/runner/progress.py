@@ -54,7 +54,11 @@ class Reporter:
         self._began = time.perf_counter()
         if self._live:
             self._task = self._bar.add_task(
-                "", total=self.total, completed=self.start_steps, rate="", returns="",
+                "",
+                total=self.total,
+                completed=self.start_steps,
+                rate="",
+                returns="",
                 left="",
             )
             self._bar.start()

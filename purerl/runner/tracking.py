@@ -51,7 +51,10 @@ def segment_rows(metrics: Metrics, update: int) -> list[Row]:
             columns[name] = values.mean(1, dtype=np.float64)
     num = episodes.shape[0]
     return [
-        {"update": update, **{name: column[i].item() for name, column in columns.items()}}
+        {
+            "update": update,
+            **{name: column[i].item() for name, column in columns.items()},
+        }
         for i in range(num)
     ]
 
@@ -135,9 +138,7 @@ def stack_rows(rows: Sequence[Sequence[Row]]) -> Metrics:
         return {}
     names = rows[0][0].keys()
     return {
-        name: np.asarray(
-            [[_nan(row[name]) for row in member] for member in rows]
-        )
+        name: np.asarray([[_nan(row[name]) for row in member] for member in rows])
         for name in names
     }
 

@@ -308,8 +308,8 @@ def _leading_size(args: tuple, axes: tuple) -> int:
     }
     if len(sizes) != 1 or None in sizes or 0 in sizes:
         raise ConfigError(
-            f"the mapped arguments must share one leading axis of at least 1, got sizes "
-            f"{sorted(sizes, key=str)}; use in_axes=None for what is shared."
+            "the mapped arguments must share one leading axis of at least 1, got "
+            f"sizes {sorted(sizes, key=str)}; use in_axes=None for what is shared."
         )
     return sizes.pop()
 

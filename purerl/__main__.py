@@ -1,0 +1,5 @@
+"""`python -m purerl`."""
+
+from purerl.cli import main
+
+raise SystemExit(main())

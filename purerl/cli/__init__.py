@@ -1,0 +1,55 @@
+"""The command line: `purerl train | evaluate | plot | envs | doctor`."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "train": "train agents and write a run's folder",
+    "evaluate": "play a run's saved policies, also in the real Gymnasium",
+    "plot": "draw a run's learning curves",
+    "envs": "list the environments, or describe one",
+    "doctor": "say what this machine has and what purerl will use",
+}
+
+
+def usage() -> str:
+    """What `purerl --help` prints."""
+    rows = "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())
+    return (
+        "usage: purerl COMMAND [options]\n\n"
+        "End-to-end jitted reinforcement learning in JAX.\n\n"
+        f"commands:\n{rows}\n\n"
+        "purerl COMMAND --help tells a command's options. First try: purerl train\n"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status.
+
+    A mistake in what was asked prints one sentence and gives 2.
+    """
+    args = list(sys.argv[1:] if argv is None else argv)
+    if not args or args[0] in ("-h", "--help"):
+        print(usage(), end="")
+        return 0 if args else 2
+    name, rest = args[0], args[1:]
+    if name in ("-V", "--version", "version"):
+        import purerl
+
+        print(f"purerl {purerl.__version__}")
+        return 0
+    if name not in COMMANDS:
+        print(
+            f"purerl: there is no command {name!r}; commands: {', '.join(COMMANDS)}.",
+            file=sys.stderr,
+        )
+        return 2
+    from purerl.config import ConfigError
+
+    command = importlib.import_module(f"purerl.cli.{name}")
+    try:
+        return command.main(rest)
+    except ConfigError as error:
+        print(f"purerl {name}: {error}", file=sys.stderr)
+        return 2

@@ -1,0 +1,5 @@
+"""`python -m purerl.cli`."""
+
+from purerl.cli import main
+
+raise SystemExit(main())

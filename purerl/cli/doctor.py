@@ -1,0 +1,103 @@
+"""`purerl doctor`: what this machine has and what purerl will use."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from rich.console import Console
+from rich.table import Table
+
+from purerl.cli import flags, settings
+from purerl.runner.manifest import versions
+from purerl.scale.devices import default_lanes, make_workers, num_cores
+
+OPTIONAL = ("gymnax", "brax", "distrax", "evosax", "orbax-checkpoint", "gymnasium")
+
+
+@dataclasses.dataclass(kw_only=True)
+class Doctor:
+    """Say what this machine has and what purerl will use."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit status."""
+    flags.parse(Doctor, argv, "doctor")
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in (*_software(), *_devices(), *_cache()):
+        table.add_row(name, value)
+    console = Console(highlight=False)
+    console.print(table)
+    problems = list(_problems())
+    for problem in problems:
+        console.print(f"[yellow]! {problem}")
+    console.print("no problems found" if not problems else "")
+    return 0
+
+
+def _software() -> list[tuple[str, str]]:
+    found = [f"{name} {version}" for name, version in versions().items()]
+    optional = []
+    for name in OPTIONAL:
+        try:
+            optional.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            optional.append(f"{name} (not installed)")
+    return [("versions", ", ".join(found)), ("loaded when used", ", ".join(optional))]
+
+
+def _devices() -> list[tuple[str, str]]:
+    workers = make_workers()
+    names = ", ".join(
+        f"{d.platform}:{d.id} {d.device_kind}{_memory(d)}" for d in jax.local_devices()
+    )
+    examples = ", ".join(
+        f"{default_lanes(num, workers)} for {num} agents" for num in (1, 16, 1024)
+    )
+    started = time.perf_counter()
+    jax.jit(lambda x: jnp.tanh(x @ x).sum())(jnp.ones((64, 64))).block_until_ready()
+    small = time.perf_counter() - started
+    return [
+        ("devices", names),
+        ("CPU cores", f"{num_cores()} usable of {os.cpu_count()}"),
+        ("workers", f"{len(workers)} (blocks of agents that run side by side)"),
+        ("lanes by default", examples),
+        ("first small program", f"{small:.2f} s to compile and run"),
+    ]
+
+
+def _memory(device: jax.Device) -> str:
+    stats = device.memory_stats() or {}
+    limit = stats.get("bytes_limit")
+    return f" ({limit / 2**30:.0f} GiB for JAX)" if limit else ""
+
+
+def _cache() -> list[tuple[str, str]]:
+    folder = settings.compile_cache_dir()
+    if folder is None:
+        return [("compile cache", "off (PURERL_COMPILE_CACHE)")]
+    files = [p for p in Path(folder).glob("*") if p.is_file()]
+    size = sum(p.stat().st_size for p in files) / 2**20
+    return [("compile cache", f"{folder}: {len(files)} files, {size:.0f} MiB")]
+
+
+def _problems() -> list[str]:
+    found = []
+    has_gpu = Path("/dev/nvidia0").exists() or Path("/dev/nvidiactl").exists()
+    if has_gpu and jax.default_backend() == "cpu":
+        found.append(
+            "there is an NVIDIA GPU, but JAX runs on the CPU: install purerl[cuda12] "
+            "or purerl[cuda13]."
+        )
+    folder = settings.compile_cache_dir()
+    if folder is not None:
+        parent = next(p for p in (folder, *folder.parents) if p.exists())
+        if not os.access(parent, os.W_OK):
+            found.append(f"the compile cache {folder} cannot be written.")
+    return found

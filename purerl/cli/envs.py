@@ -1,0 +1,79 @@
+"""`purerl envs`: list the environments, or describe one."""
+
+import dataclasses
+import inspect
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+import envs
+from purerl.cli import flags
+from purerl.config import ConfigError
+
+
+@dataclasses.dataclass(kw_only=True)
+class Envs:
+    """List every environment, or describe one."""
+
+    id: Annotated[
+        tyro.conf.Positional[str | None],
+        tyro.conf.arg(help="Describe this one."),
+    ] = None
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit status."""
+    options = flags.parse(Envs, argv, "envs")
+    console = Console()
+    if options.id is None:
+        console.print(listing())
+        console.print("purerl envs ID describes one.", highlight=False)
+        return 0
+    try:
+        about = envs.describe(options.id)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    console.print(f"[bold]{about.id}[/bold] ({about.source}): {about.summary}")
+    console.print(f"observation: {about.observation_space}", highlight=False)
+    console.print(f"action:      {about.action_space}", highlight=False)
+    console.print(parameters(about.params))
+    return 0
+
+
+def listing() -> Table:
+    """Ids by where they come from, in columns."""
+    groups: dict[str, list[str]] = {}
+    for id in envs.registered():
+        groups.setdefault(source(id), []).append(id)
+    table = Table(show_lines=True)
+    table.add_column("from")
+    table.add_column("environments")
+    for name, ids in groups.items():
+        table.add_row(name, "  ".join(ids))
+    return table
+
+
+def source(id: str) -> str:
+    """Where an environment comes from, without loading it."""
+    return envs.source_of(id)
+
+
+def parameters(params: Any) -> Table:
+    """Names and defaults of parameters; each can be set and vmapped."""
+    table = Table(title="parameters: --env-params name=value, or vmap env_params.name")
+    table.add_column("name")
+    table.add_column("default", justify="right")
+    if dataclasses.is_dataclass(params):
+        for field in dataclasses.fields(params):
+            table.add_row(field.name, _brief(getattr(params, field.name)))
+    return table
+
+
+def _brief(value: Any) -> str:
+    shape = getattr(value, "shape", ())
+    if shape:
+        return f"array {tuple(shape)}"
+    return inspect.cleandoc(f"{value:g}" if isinstance(value, float) else f"{value}")

@@ -1,0 +1,131 @@
+"""`purerl evaluate`: play the policies that a run saved."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from rich.console import Console
+
+from purerl.cli import flags, settings
+from purerl.config import ConfigError
+from purerl.environment import bind_params
+from purerl.evaluate import evaluate
+from purerl.report import tables
+from purerl.runner.loop import SavedRun, load_run
+from purerl.scale.devices import from_host
+from purerl.train import bind, make_algorithm
+from purerl.types import PyTree
+
+
+def _arg(text: str) -> object:
+    return tyro.conf.arg(help=text)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Evaluate:
+    """Play the deterministic policies of a run's last checkpoint."""
+
+    run: Annotated[tyro.conf.Positional[Path], _arg("Folder of the run.")]
+    episodes: Annotated[int, _arg("Episodes per agent.")] = 20
+    seed: Annotated[int | None, _arg("Only the agent of this seed.")] = None
+    gymnasium: Annotated[
+        bool, _arg("Play in the Gymnasium environment of the same name.")
+    ] = False
+    episode_seed: Annotated[int, _arg("Random seed of the episodes.")] = 12345
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit status."""
+    options = flags.parse(Evaluate, argv, "evaluate")
+    if options.episodes < 1:
+        raise ConfigError(f"episodes must be at least 1, got {options.episodes}.")
+    settings.enable_compile_cache()
+    saved = pick(load_run(options.run), options.seed)
+    play = play_gymnasium if options.gymnasium else play_compiled
+    returns = play(saved, options.episodes, options.episode_seed)
+    where = "Gymnasium's own " if options.gymnasium else ""
+    title = (
+        f"{where}{saved.config.env}: {options.episodes} episodes, deterministic "
+        f"policy after update {saved.update:,}"
+    )
+    Console().print(tables.episodes_table(title, saved.seeds, returns))
+    return 0
+
+
+def pick(saved: SavedRun, seed: int | None) -> SavedRun:
+    """The run with only the agent of `seed`, or as it is.
+
+    Raises:
+        ConfigError: no agent of that seed.
+    """
+    if seed is None:
+        return saved
+    if seed not in saved.seeds:
+        raise ConfigError(
+            f"seed {seed} is not in this run; it has {saved.seeds[0]} to "
+            f"{saved.seeds[-1]}."
+        )
+    index = [saved.seeds.index(seed)]
+    state = jax.tree.map(lambda x: x[np.asarray(index)], saved.state)
+    return saved._replace(seeds=(seed,), state=state)
+
+
+def on_device(state: PyTree) -> PyTree:
+    """A host state as JAX arrays."""
+    return jax.tree.map(
+        lambda x: from_host([x]), state, is_leaf=lambda x: hasattr(x, "impl")
+    )
+
+
+def play_compiled(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
+    """Returns `[S, E]` in the environment that the agents were trained in."""
+    bound = bind(saved.config)
+    algorithm = make_algorithm(saved.config)
+    params = bind_params(bound.env, saved.config.env_params)
+
+    @jax.jit
+    @partial(jax.vmap, in_axes=(0, None))
+    def play(state: PyTree, key: Any) -> Any:
+        return evaluate(
+            bound.env,
+            params,
+            lambda obs: algorithm.act(state, obs),
+            key,
+            num_episodes=episodes,
+            max_steps=bound.plan.eval_max_steps,
+        ).episode_return
+
+    return np.asarray(play(on_device(saved.state), jax.random.key(seed)))
+
+
+def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
+    """Returns `[S, E]` in Gymnasium's environment of the same name.
+
+    Raises:
+        ConfigError: Gymnasium is missing or has no such environment.
+    """
+    from envs.adapters.gymnasium import play_in_gymnasium
+
+    algorithm = make_algorithm(saved.config)
+    act = jax.jit(algorithm.act)
+    states = on_device(saved.state)
+    returns = []
+    for member in range(len(saved.seeds)):
+        state = jax.tree.map(lambda x, i=member: x[i], states)
+        try:
+            played, _ = play_in_gymnasium(
+                str(saved.config.env),
+                lambda obs, s=state: np.asarray(act(s, jnp.asarray(obs))),
+                episodes=episodes,
+                seed=seed,
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        returns.append(played)
+    return np.stack(returns)

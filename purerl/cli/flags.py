@@ -1,0 +1,113 @@
+"""Typed flags from a config dataclass: every field, its type, default and help."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import tyro
+import yaml
+
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig
+
+_MAPPINGS = ("env_kwargs", "env_params")
+
+
+def parser_class(config: TrainConfig, options: type) -> type:
+    """A dataclass with the fields of `options` and of the config, for tyro.
+
+    Args:
+        config: its values are the defaults.
+        options: a dataclass of the command's own options.
+    """
+    own = [(f.name, f.type, f) for f in dataclasses.fields(options)]
+    ours = []
+    for field in dataclasses.fields(config):
+        kind, default = _flag(field, getattr(config, field.name))
+        is_leaf = field.metadata.get("pytree_node", True)
+        note = "" if is_leaf else " (static)"
+        help_ = tyro.conf.arg(help=field.metadata["help"] + note)
+        ours.append((field.name, Annotated[kind, help_], default))
+    annotated = [(name, kind, field) for name, kind, field in own]
+    return dataclasses.make_dataclass(
+        options.__name__,
+        [*annotated, *ours],
+        namespace={"__doc__": options.__doc__},
+        kw_only=True,
+    )
+
+
+def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
+    """Type and default with which a field stands on the command line."""
+    if field.name in _MAPPINGS:
+        return tuple[str, ...], tuple(f"{k}={v}" for k, v in dict(value or {}).items())
+    if field.name.endswith("_loss"):
+        return str, loss_text(value)
+    if field.name == "env":
+        return str, value
+    kinds = {"int": int, "float": float, "bool": bool, "str": str}
+    kind = kinds.get(str(field.type), field.type)
+    return kind, value
+
+
+def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:
+    """The config that the flags ask for.
+
+    Raises:
+        ConfigError: a value that cannot be read.
+    """
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(base):
+        value = getattr(parsed, field.name)
+        before = getattr(base, field.name)
+        if field.name in _MAPPINGS:
+            value = _mapping(field.name, value)
+            value = value or (None if field.name == "env_params" else {})
+        elif field.name.endswith("_loss"):
+            same = value == loss_text(before)
+            value = before if same else serialise.parse_loss(value)
+        changes[field.name] = value
+    return base.replace(**changes)
+
+
+def _mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
+    values = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            flag = name.replace("_", "-")
+            raise ConfigError(f"--{flag} takes name=value, got {pair!r}.")
+        values[key] = yaml.safe_load(text)
+    return values
+
+
+def loss_text(loss: Any) -> str:
+    """A loss as the command line writes it; networks only by their name."""
+    if not dataclasses.is_dataclass(loss):
+        return str(loss)
+    values = {f.name: getattr(loss, f.name) for f in dataclasses.fields(loss)}
+    if not all(isinstance(v, int | float) for v in values.values()):
+        return type(loss).__name__
+    inner = ", ".join(f"{name}={value}" for name, value in values.items())
+    return f"{type(loss).__name__}({inner})"
+
+
+def option_before_parsing(argv: Sequence[str], name: str) -> str | None:
+    """The value of `--name` in raw arguments: it decides the other flags' defaults."""
+    for index, word in enumerate(argv):
+        if word == f"--{name}":
+            if index + 1 >= len(argv):
+                raise ConfigError(f"--{name} needs a value.")
+            return argv[index + 1]
+        if word.startswith(f"--{name}="):
+            return word.partition("=")[2]
+    return None
+
+
+def parse(cls: type, argv: Sequence[str], command: str) -> Any:
+    """Parse with tyro; underscores and dashes are both understood.
+
+    tyro prints what is wrong with a flag and exits with 2.
+    """
+    prefix = (tyro.conf.OmitArgPrefixes,)
+    return tyro.cli(cls, args=list(argv), prog=f"purerl {command}", config=prefix)

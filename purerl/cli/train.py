@@ -1,0 +1,142 @@
+"""`purerl train`: agents, progress, a table, a picture, a folder."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from purerl import presets, serialise
+from purerl.algorithms import ALGORITHMS, config_class
+from purerl.cli import flags, settings
+from purerl.config import ConfigError, TrainConfig
+from purerl.runner import manifest
+from purerl.runner.loop import RunResult, run, summary, write_summary
+from purerl.scale.devices import use_all_cores
+
+
+def _arg(text: str) -> object:
+    return tyro.conf.arg(help=text)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Train:
+    """Train agents, one per seed, in one compiled program; writes a run's folder."""
+
+    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
+    preset: Annotated[
+        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
+    ] = None
+    config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
+    resume: Annotated[Path | None, _arg("Go on with the run in this folder.")] = None
+    seeds: Annotated[int, _arg("Number of agents.")] = 1
+    first_seed: Annotated[int, _arg("Seed of the first agent.")] = 0
+    out: Annotated[
+        Path | None, _arg("Folder to write; runs/<env>-<time> if not given.")
+    ] = None
+    lanes: Annotated[int | None, _arg("Agents per block of the compiled call.")] = None
+    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
+    checkpoint_seconds: Annotated[float, _arg("Least time between saves.")] = 30.0
+    keep_checkpoints: Annotated[int, _arg("How many of the last ones stay.")] = 3
+    data_parallel: Annotated[
+        bool, _arg("Spread each agent's environments over all devices.")
+    ] = False
+    progress: Annotated[bool, _arg("Show the progress bar.")] = True
+
+
+def base_config(argv: Sequence[str]) -> TrainConfig:
+    """The config whose values are the flags' defaults.
+
+    Raises:
+        ConfigError: an unknown preset or algorithm, or a file that cannot be read.
+    """
+    preset = flags.option_before_parsing(argv, "preset")
+    path = flags.option_before_parsing(argv, "config")
+    if preset and path:
+        raise ConfigError("give --preset or --config, not both.")
+    if preset:
+        return presets.load(preset)
+    if path:
+        return serialise.from_yaml(path)
+    return config_class(flags.option_before_parsing(argv, "algorithm") or "ppo")()
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit status."""
+    started = time.perf_counter()
+    base = base_config(argv)
+    parsed = flags.parse(flags.parser_class(base, Train), argv, "train")
+    if parsed.data_parallel:
+        use_all_cores()
+    settings.enable_compile_cache()
+    if parsed.resume:
+        result = _resume(parsed)
+    else:
+        config = flags.read_config(parsed, base)
+        result = run(
+            config,
+            seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
+            out=parsed.out or default_folder(str(config.env)),
+            lanes=parsed.lanes,
+            segment_updates=parsed.segment_updates,
+            checkpoint_seconds=parsed.checkpoint_seconds,
+            keep_checkpoints=parsed.keep_checkpoints,
+            data_parallel=parsed.data_parallel,
+            progress=parsed.progress,
+        )
+    if not result.finished:
+        return 130
+    show(result, time.perf_counter() - started)
+    return 0
+
+
+def _resume(parsed: Train) -> RunResult:
+    folder = parsed.resume
+    assert folder is not None
+    stored = manifest.load(folder)
+    if stored["data_parallel"]:
+        use_all_cores()
+    return run(
+        serialise.from_dict(stored["config"]),
+        seeds=stored["seeds"],
+        out=folder,
+        resume=True,
+        checkpoint_seconds=parsed.checkpoint_seconds,
+        keep_checkpoints=parsed.keep_checkpoints,
+        data_parallel=bool(stored["data_parallel"]),
+        progress=parsed.progress,
+    )
+
+
+def default_folder(env: str) -> Path:
+    """A new folder under `runs/`."""
+    name = env.replace("/", "-").lower()
+    stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder, number = Path("runs") / stem, 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{stem}-{number}"
+    return folder
+
+
+def show(result: RunResult, total_seconds: float) -> None:
+    """Print the table and the times; draw the curve; write summary.json."""
+    from purerl.report import plots, tables
+
+    console = Console()
+    console.print(tables.run_table(result))
+    numbers = summary(result)
+    console.print(
+        f"compile {numbers['compile_seconds']:.1f} s, "
+        f"training {numbers['train_seconds']:.1f} s "
+        f"({numbers['steps_per_second']:,} steps/s over all agents), "
+        f"total {total_seconds:.1f} s",
+        highlight=False,
+    )
+    write_summary(result)
+    if result.out is not None:
+        plots.learning_curve(result, result.out / "curve.png")
+        console.print(f"written to {result.out}/", highlight=False, soft_wrap=True)

@@ -1,0 +1,65 @@
+"""Tables for the terminal."""
+
+import numpy as np
+from rich.table import Table
+
+from purerl.report.statistics import bootstrap_mean
+from purerl.runner.loop import RunResult
+
+
+def run_table(result: RunResult) -> Table:
+    """Final evaluation and training return of every agent, and their mean."""
+    env = result.config.env
+    name = env if isinstance(env, str) else type(env).__name__
+    table = Table(title=f"{name}: deterministic policy at the end of training")
+    for header in ("seed", "evaluation", "worst episode", "best episode", "training"):
+        table.add_column(header, justify="right")
+    training = result.metrics["episode_return"][:, -1]
+    final = result.evaluation.get("episode_return")
+    for member, seed in enumerate(result.seeds):
+        cells = ["-", "-", "-"]
+        if final is not None:
+            episodes = final[member, -1]
+            cells = [
+                _number(episodes.mean()),
+                _number(episodes.min()),
+                _number(episodes.max()),
+            ]
+        table.add_row(str(seed), *cells, _number(training[member]))
+    if final is not None and len(result.seeds) > 1:
+        means = final[:, -1].mean(-1)
+        low, high = bootstrap_mean(means)
+        table.add_section()
+        table.add_row(
+            "mean",
+            f"[bold]{_number(means.mean())}[/bold]",
+            "95% of mean:",
+            f"{_number(low)} to {_number(high)}",
+            _number(np.nanmean(training)),
+        )
+    return table
+
+
+def episodes_table(title: str, seeds: tuple[int, ...], returns: np.ndarray) -> Table:
+    """Mean, spread and extremes of `returns` `[S, E]`, a row per seed."""
+    table = Table(title=title)
+    for header in ("seed", "mean", "std", "worst", "best"):
+        table.add_column(header, justify="right")
+    for seed, episodes in zip(seeds, returns, strict=True):
+        numbers = (episodes.mean(), episodes.std(), episodes.min(), episodes.max())
+        table.add_row(str(seed), *map(_number, numbers))
+    if len(seeds) > 1:
+        table.add_section()
+        means = returns.mean(-1)
+        table.add_row(
+            "all",
+            f"[bold]{_number(means.mean())}[/bold]",
+            _number(means.std()),
+            _number(returns.min()),
+            _number(returns.max()),
+        )
+    return table
+
+
+def _number(value: float) -> str:
+    return "-" if not np.isfinite(value) else f"{value:,.1f}"
