@@ -1,0 +1,39 @@
+# make train   environment, installation, and the main job: 16 PPO agents on CartPole-v1
+# make test    environment, installation, and the tests
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: train test test-slow check format clean
+
+train: $(VENV)/installed
+	$(BIN)/purerl train --preset ppo-cartpole --seeds 16
+
+test: $(VENV)/installed-dev
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m slow -n 1
+
+check: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .jax_cache .pytest_cache .ruff_cache build dist *.egg-info
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e .
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dev]'
+	touch $@
