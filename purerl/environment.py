@@ -16,7 +16,8 @@ from purerl.types import PyTree
 if not getattr(envs, "__purerl__", False):
     raise ImportError(
         f"purerl needs its own package `envs`, but Python found another one at "
-        f"{getattr(envs, '__file__', envs)}. Rename that one or put it later on the path."
+        f"{getattr(envs, '__file__', envs)}. Rename that one, or put it later on the "
+        "path."
     )
 
 Environment = envs.Environment
@@ -111,7 +112,8 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
     if value.shape != np.shape(default):
         raise ConfigError(
             f"{owner} has shape {value.shape}, expected {np.shape(default)}. To train "
-            "one agent per value, use jax.vmap(train, in_axes=(None, 0))(key, overrides)."
+            "one agent per value, use jax.vmap(train, in_axes=(None, 0))(key, "
+            "overrides)."
         )
     return value
 

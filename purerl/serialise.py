@@ -92,6 +92,9 @@ def _plain(value: Any) -> Any:
             "type": type(value).__name__,
             **{name: _plain(getattr(value, name)) for name in names},
         }
+    if hasattr(value, "step") and hasattr(value, "reset"):
+        # An environment object: its name, for people; from_dict cannot rebuild it.
+        return f"<{type(value).__module__}.{type(value).__qualname__}>"
     if dataclasses.is_dataclass(value):  # environment parameters
         return {name: _plain(getattr(value, name)) for name in field_names(value)}
     if isinstance(value, Mapping):
@@ -102,8 +105,7 @@ def _plain(value: Any) -> Any:
         return np.asarray(value).tolist()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    # An environment object: its name is kept for people; from_dict cannot rebuild it.
-    return f"<{type(value).__module__}.{type(value).__qualname__}>"
+    return repr(value)
 
 
 def _parsed(field: dataclasses.Field, value: Any) -> Any:

@@ -37,10 +37,8 @@ def name_of(config: TrainConfig) -> str:
     for name, entry in ALGORITHMS.items():
         if type(config) is entry.config:
             return name
-    raise ConfigError(
-        f"config must be one of {', '.join(e.config.__name__ for e in ALGORITHMS.values())},"
-        f" got {type(config).__name__}."
-    )
+    known = ", ".join(entry.config.__name__ for entry in ALGORITHMS.values())
+    raise ConfigError(f"config must be one of {known}, got {type(config).__name__}.")
 
 
 def config_class(name: str) -> type[TrainConfig]:

@@ -30,7 +30,7 @@ from purerl.runner.tracking import (
     segment_rows,
     stack_rows,
 )
-from purerl.scale.devices import check_lanes, default_lanes, make_workers
+from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.train import Bound, bind
 from purerl.types import Metrics, PyTree
 
@@ -118,7 +118,12 @@ def run(
             or resumed, a damaged checkpoint.
     """
     members = check_seeds(seeds)
-    check_lanes(lanes)
+    for name, count in (
+        ("lanes", lanes),
+        ("segment_updates", segment_updates),
+        ("keep_checkpoints", keep_checkpoints),
+    ):
+        check_count(name, count)
     bound = bind(config)
     folder = Path(out) if out is not None else None
     options = Options(
@@ -392,6 +397,12 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
 
     folder = Path(folder)
     stored = manifest.load(folder)
+    env = stored["config"]["env"]
+    if config is None and env.startswith("<"):
+        raise ConfigError(
+            f"the run in {folder} was trained in an environment object, {env}, which "
+            "no file can hold; pass config=, with that environment in it."
+        )
     config = config or serialise.from_dict(stored["config"])
     update, flat = checkpoint.restore(folder / "checkpoints")
     shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))

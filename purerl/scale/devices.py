@@ -91,17 +91,17 @@ def default_lanes(num_members: int, workers: Sequence[Worker]) -> int:
     return min(limit, 1 << max(0, (share - 1).bit_length()))
 
 
-def check_lanes(lanes: int | None) -> None:
-    """Refuse a width that is no positive whole number.
+def check_count(name: str, value: int | None) -> None:
+    """Refuse what is neither None nor a positive whole number.
 
     Raises:
         ConfigError: naming the value.
     """
-    if lanes is None:
+    if value is None:
         return
-    if isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 1:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ConfigError(
-            f"lanes must be a positive whole number, got {lanes!r}; for example 8."
+            f"{name} must be a positive whole number, got {value!r}; for example 8."
         )
 
 
@@ -132,7 +132,7 @@ def pmap(
     Raises:
         ConfigError: `lanes` is no positive number, or the leading axes differ.
     """
-    check_lanes(lanes)
+    check_count("lanes", lanes)
     compiled: dict[Any, Any] = {}
 
     def mapped(*args: Any) -> PyTree:

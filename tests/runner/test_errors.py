@@ -1,0 +1,126 @@
+import json
+import shutil
+
+import pytest
+
+import purerl
+from purerl import ConfigError
+from purerl.runner.loop import load_run
+
+from .conftest import run_tiny
+
+pytestmark = pytest.mark.xdist_group("runner")
+
+
+@pytest.fixture(scope="module")
+def finished(tiny, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "finished"
+    run_tiny(tiny, seeds=2, out=out)
+    return out
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    return shutil.copytree(finished, tmp_path / "copy")
+
+
+def files_of(folder):
+    return [p for p in folder.rglob("*") if p.is_file()]
+
+
+def truncate_checkpoint(folder):
+    for path in files_of(folder / "checkpoints" / "20"):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip_bits(folder):
+    data = max(files_of(folder / "checkpoints" / "20"), key=lambda p: p.stat().st_size)
+    raw = bytearray(data.read_bytes())
+    raw[len(raw) // 2] ^= 0xFF
+    data.write_bytes(raw)
+
+
+def break_manifest(folder):
+    (folder / "manifest.json").write_text("{")
+
+
+@pytest.mark.parametrize(
+    ("damage", "fragments"),
+    [
+        (truncate_checkpoint, ["20 is damaged", "go on from update 18"]),
+        (flip_bits, ["20 is damaged", "go on from update 18"]),
+        (lambda f: shutil.rmtree(f / "checkpoints"), ["no checkpoint", "it has none"]),
+        (lambda f: (f / "manifest.json").unlink(), ["no run in", "manifest.json"]),
+        (break_manifest, ["manifest.json is damaged"]),
+    ],
+)
+def test_damaged_or_missing_files_are_named(copy, damage, fragments):
+    damage(copy)
+    with pytest.raises(ConfigError) as error:
+        load_run(copy)
+    for fragment in fragments:
+        assert fragment in str(error.value)
+
+
+def test_a_checkpoint_of_another_config_is_refused(tiny, copy):
+    with pytest.raises(ConfigError, match=r"of another config.*kernel"):
+        load_run(copy, tiny.replace(hidden_sizes=(16,)))
+
+
+def test_resuming_with_another_config_names_the_field(tiny, copy):
+    with pytest.raises(ConfigError, match=r"learning_rate is 0.00025 there and 0.01"):
+        run_tiny(tiny.replace(learning_rate=0.01), seeds=2, out=copy, resume=True)
+
+
+def test_resuming_with_other_seeds_says_so(tiny, copy):
+    with pytest.raises(ConfigError, match=r"seeds are 0..1 \(2\), not 0..2 \(3\)"):
+        run_tiny(tiny, seeds=3, out=copy, resume=True)
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(tiny, copy):
+    before = {p: p.read_bytes() for p in files_of(copy)}
+    with pytest.raises(ConfigError, match="holds a run already"):
+        run_tiny(tiny, seeds=2, out=copy)
+    assert {p: p.read_bytes() for p in files_of(copy)} == before
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_compiling(tiny, tmp_path):
+    # A file where a folder should be: refused for root too, unlike permissions.
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="out: cannot write to"):
+        run_tiny(tiny, out=tmp_path / "file" / "run")
+
+
+@pytest.mark.parametrize(
+    ("options", "fragment"),
+    [
+        ({"seeds": 0}, "seeds must be"),
+        ({"seeds": [1, 1]}, "seeds must be"),
+        ({"seeds": [-1]}, "seeds must be"),
+        ({"lanes": 0}, "lanes must be a positive whole number"),
+        ({"segment_updates": -2}, "segment_updates must be a positive whole number"),
+        ({"resume": True, "out": None}, "resume needs out"),
+    ],
+)
+def test_bad_options_are_refused(tiny, options, fragment):
+    with pytest.raises(ConfigError, match=fragment):
+        run_tiny(tiny, **options)
+
+
+def test_nothing_is_pickled(finished):
+    for path in files_of(finished):
+        assert not path.read_bytes().startswith(b"\x80\x04"), path
+    text = (finished / "manifest.json").read_text()
+    assert json.loads(text)["config"]["algorithm"] == "ppo"
+
+
+def test_an_environment_object_is_named_in_what_is_stored(tmp_path, tiny):
+    from envs import CartPole
+
+    out = tmp_path / "run"
+    run_tiny(tiny.replace(env=CartPole()), out=out)
+    with pytest.raises(ConfigError, match=r"CartPole.*config="):
+        load_run(out)
+    saved = load_run(out, tiny.replace(env=CartPole()))
+    assert saved.update == 20
+    assert purerl.make_policy  # the public name that reads such a state

@@ -1,0 +1,199 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl.runner.tracking import read_rows
+
+from .conftest import (
+    LANES,
+    NUM_UPDATES,
+    SEGMENT,
+    assert_same_bits,
+    outcome,
+    run_tiny,
+)
+
+pytestmark = pytest.mark.xdist_group("runner")
+SEEDS = 3
+
+
+class StopAfter:
+    """Sends Ctrl-C when the given update has been logged."""
+
+    def __init__(self, update):
+        self.update = update
+
+    def log(self, kind, seed, row):
+        if kind == "train" and seed == 0 and row["update"] == self.update:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def close(self):
+        pass
+
+
+@pytest.fixture(scope="module")
+def whole(tiny):
+    return run_tiny(tiny, seeds=SEEDS)
+
+
+@pytest.fixture(scope="module")
+def whole_continuous(tiny_continuous):
+    return run_tiny(tiny_continuous, seeds=SEEDS)
+
+
+@pytest.mark.parametrize("update", range(SEGMENT, NUM_UPDATES, SEGMENT))
+def test_interrupted_after_any_segment_and_resumed_equals_uninterrupted(
+    tiny, whole, tmp_path, update
+):
+    out = tmp_path / "run"
+    stopped = run_tiny(tiny, seeds=SEEDS, out=out, trackers=[StopAfter(update)])
+    assert not stopped.finished and stopped.state is None
+    assert stopped.train_steps == update * 32 * SEEDS
+    resumed = run_tiny(tiny, seeds=SEEDS, out=out, resume=True)
+    assert resumed.finished
+    assert resumed.train_steps == (NUM_UPDATES - update) * 32 * SEEDS
+    assert_same_bits(outcome(resumed), outcome(whole))
+
+
+def test_continuous_interrupted_and_resumed_equals_uninterrupted(
+    tiny_continuous, whole_continuous, tmp_path
+):
+    out = tmp_path / "run"
+    trackers = [StopAfter(2 * SEGMENT)]
+    run_tiny(tiny_continuous, seeds=SEEDS, out=out, trackers=trackers)
+    resumed = run_tiny(tiny_continuous, seeds=SEEDS, out=out, resume=True)
+    assert_same_bits(outcome(resumed), outcome(whole_continuous))
+
+
+def test_files_after_a_resume_equal_those_of_an_uninterrupted_run(tiny, tmp_path):
+    run_tiny(tiny, seeds=SEEDS, out=tmp_path / "a")
+    trackers = [StopAfter(2 * SEGMENT)]
+    run_tiny(tiny, seeds=SEEDS, out=tmp_path / "b", trackers=trackers)
+    run_tiny(tiny, seeds=SEEDS, out=tmp_path / "b", resume=True)
+    files = sorted((tmp_path / "a" / "metrics").rglob("*.jsonl"))
+    assert len(files) == 2 * SEEDS
+    for file in files:
+        other = tmp_path / "b" / file.relative_to(tmp_path / "a")
+        assert file.read_text() == other.read_text()
+
+
+def test_rows_past_the_last_checkpoint_are_dropped_on_resume(tiny, whole, tmp_path):
+    # A kill between writing rows and saving leaves rows that will be written again.
+    out = tmp_path / "run"
+    run_tiny(tiny, seeds=SEEDS, out=out, trackers=[StopAfter(2 * SEGMENT)])
+    path = out / "metrics" / "train" / "seed=0.jsonl"
+    row = path.read_text().splitlines()[-1].replace('"update": 6', '"update": 9')
+    with path.open("a") as file:
+        file.write(row + "\n" + '{"update": 12, "torn')
+    resumed = run_tiny(tiny, seeds=SEEDS, out=out, resume=True)
+    assert_same_bits(outcome(resumed), outcome(whole))
+    assert [r["update"] for r in read_rows(path)] == [3, 6, 9, 12, 15, 18, 20]
+
+
+def test_resuming_a_finished_run_changes_nothing(tiny, whole, tmp_path):
+    out = tmp_path / "run"
+    run_tiny(tiny, seeds=SEEDS, out=out)
+    again = run_tiny(tiny, seeds=SEEDS, out=out, resume=True)
+    assert again.train_steps == 0
+    assert_same_bits(outcome(again), outcome(whole))
+
+
+def test_only_the_last_checkpoints_stay(tiny, tmp_path):
+    run_tiny(tiny, seeds=SEEDS, out=tmp_path / "run", keep_checkpoints=2)
+    kept = {p.name for p in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert kept == {"18", "20"}
+
+
+def test_a_repeated_call_gives_the_same_bits(tiny, whole):
+    assert_same_bits(outcome(run_tiny(tiny, seeds=SEEDS)), outcome(whole))
+
+
+@pytest.mark.parametrize("seeds", [[0], [2, 0], [7, 1, 5, 2, 0]])
+def test_a_member_does_not_depend_on_number_order_or_neighbours(tiny, whole, seeds):
+    other = run_tiny(tiny, seeds=seeds)
+    for seed in set(seeds) & set(range(SEEDS)):
+        at = seeds.index(seed)
+        mine = jax.tree.map(lambda x, i=at: x[i], outcome(other))
+        theirs = jax.tree.map(lambda x, i=seed: x[i], outcome(whole))
+        assert_same_bits(mine, theirs)
+
+
+def test_seeds_differ(whole):
+    returns = whole.metrics["episode_return"][:, -1]
+    assert len(set(returns.tolist())) == SEEDS
+
+
+def test_killed_at_random_moments_and_resumed_equals_uninterrupted(
+    tiny, whole, tmp_path
+):
+    """SIGKILL leaves no time for anything; what is on disk must be enough."""
+    out = tmp_path / "run"
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import sys, time, jax
+        jax.config.update("jax_numpy_rank_promotion", "raise")
+        jax.config.update("jax_num_cpu_devices", 2)
+        jax.config.update("jax_compilation_cache_dir", sys.argv[2])
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        import purerl
+        from purerl import serialise
+        class Slow:
+            def log(self, kind, seed, row):
+                if seed == 0 and kind == "train":
+                    print(row["update"], flush=True)
+                    time.sleep(0.2)
+            def close(self): pass
+        purerl.run(
+            serialise.from_yaml(sys.argv[1]), seeds={SEEDS}, lanes={LANES},
+            segment_updates={SEGMENT}, out={str(out)!r}, progress=False,
+            checkpoint_seconds=0.0, trackers=[Slow()],
+            resume=len(sys.argv) > 3,
+        )
+        """)
+    )
+    purerl.serialise.to_yaml(tiny, tmp_path / "config.yaml")
+    command = [
+        sys.executable,
+        str(script),
+        str(tmp_path / "config.yaml"),
+        jax.config.jax_compilation_cache_dir,
+    ]
+    for attempt, rows in enumerate((1, 2)):
+        args = command + (["resume"] if attempt else [])
+        with subprocess.Popen(args, stdout=subprocess.PIPE, text=True) as process:
+            for _ in range(rows):
+                assert process.stdout.readline(), "the run ended before it was killed"
+            time.sleep(0.25 + 0.05 * attempt)
+            process.kill()
+            process.wait()
+    resumed = run_tiny(tiny, seeds=SEEDS, out=out, resume=True)
+    assert resumed.finished
+    assert_same_bits(outcome(resumed), outcome(whole))
+
+
+def test_run_agrees_with_make_train_over_the_first_updates(tiny, whole):
+    """One program and segments round differently; after some updates curves part."""
+    single = tiny.replace(num_evaluations=0)
+    keys = jax.vmap(jax.random.key)(jax.numpy.arange(SEEDS))
+    result = jax.jit(jax.vmap(purerl.make_train(single)))(keys)
+    for name in ("policy_loss", "value_loss", "entropy"):
+        mean = np.asarray(result.metrics[name])[:, :SEGMENT].mean(1)
+        assert whole.metrics[name][:, 0] == pytest.approx(mean, rel=1e-3, abs=1e-5)
+
+
+def test_data_parallel_run_resumes_bitwise(tiny, tmp_path):
+    options = {"seeds": 1, "data_parallel": True, "lanes": 1}
+    whole = run_tiny(tiny, **options)
+    out = tmp_path / "run"
+    run_tiny(tiny, out=out, trackers=[StopAfter(2 * SEGMENT)], **options)
+    resumed = run_tiny(tiny, out=out, resume=True, **options)
+    assert_same_bits(outcome(resumed), outcome(whole))

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+
+from purerl.runner.tracking import (
+    JsonlTracker,
+    evaluation_rows,
+    read_rows,
+    segment_rows,
+    stack_rows,
+)
+
+
+def test_episode_returns_are_weighted_by_episodes():
+    # Two updates: one episode of return 10, then three of mean 20: (10 + 60) / 4.
+    metrics = {
+        "env_steps": np.array([[32, 64]]),
+        "episodes": np.array([[1, 3]]),
+        "episode_return": np.array([[10.0, 20.0]]),
+        "episode_length": np.array([[1.0, 5.0]]),
+        "policy_loss": np.array([[1.0, 2.0]]),
+    }
+    (row,) = segment_rows(metrics, update=2)
+    assert row == {
+        "update": 2,
+        "env_steps": 64,
+        "episodes": 4,
+        "episode_return": 17.5,
+        "episode_length": 4.0,
+        "policy_loss": 1.5,
+    }
+
+
+def test_updates_without_episodes_do_not_count():
+    metrics = {
+        "episodes": np.array([[0, 2], [0, 0]]),
+        "episode_return": np.array([[np.nan, 8.0], [np.nan, np.nan]]),
+    }
+    one, none = segment_rows(metrics, update=2)
+    assert one["episode_return"] == 8.0
+    assert np.isnan(none["episode_return"])
+
+
+def test_rows_survive_the_file_exactly(tmp_path):
+    tracker = JsonlTracker(tmp_path)
+    value = float(np.float32(0.1) / np.float32(3))
+    tracker.log("train", 0, {"update": 1, "loss": value, "episode_return": np.nan})
+    tracker.close()
+    (row,) = read_rows(tmp_path / "train" / "seed=0.jsonl")
+    assert row == {"update": 1, "loss": value, "episode_return": None}
+    stacked = stack_rows([[row]])
+    assert stacked["loss"].tolist() == [[value]]
+    assert np.isnan(stacked["episode_return"]).all()
+
+
+def test_evaluations_keep_every_episode():
+    evaluation = {
+        "env_steps": np.array([[64], [64]]),
+        "episode_return": np.array([[[1.0, 2.0]], [[3.0, 4.0]]]),
+        "episode_length": np.array([[[5, 6]], [[7, 8]]]),
+    }
+    rows = evaluation_rows(evaluation, slot=0, update=2)
+    assert rows[1]["episode_return"] == [3.0, 4.0]
+    assert stack_rows([[rows[0]], [rows[1]]])["episode_length"].tolist() == [
+        [[5, 6]],
+        [[7, 8]],
+    ]
+
+
+@pytest.mark.parametrize("update", [0, 2])
+def test_rewind_drops_later_rows(tmp_path, update):
+    tracker = JsonlTracker(tmp_path)
+    for at in (1, 2, 3):
+        tracker.log("train", 0, {"update": at})
+    tracker.flush()
+    tracker.rewind(["train"], [0], update)
+    rows = read_rows(tracker.path("train", 0))
+    assert [row["update"] for row in rows] == list(range(1, update + 1))
