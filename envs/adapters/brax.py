@@ -7,8 +7,9 @@ merges the time limit into `done`.
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import warnings
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from ..base import Environment, EnvParams, EnvState, Info
+from ..base import Environment, EnvState, Info
 from ..spaces import Box
+from .brax_physics import WHERE, BraxParams, read_physics, with_physics
 from .contract import as_arrays, cast_like
 
 with warnings.catch_warnings():
@@ -31,67 +33,6 @@ with warnings.catch_warnings():
 # These map actions from [-1, 1] to the actuators' range inside `step`. Found by
 # reading brax 0.14; a test reads the installed sources again.
 RESCALES_ACTIONS = ("humanoid", "humanoidstandup", "inverted_pendulum", "pusher")
-
-# Where a backend keeps each number of `BraxParams`; what it does not read is absent.
-_RIGID = {
-    "gravity": "gravity",
-    "mass": "link.inertia.mass",
-    "inertia": "link.inertia.i",
-    "friction": "geom_friction",
-    "gear": "actuator.gear",
-}
-_DOF = {
-    "damping": "dof.damping",
-    "stiffness": "dof.stiffness",
-    "armature": "dof.armature",
-}
-_MJX = {
-    "gravity": "opt.gravity",
-    "mass": "body_mass",
-    "inertia": "body_inertia",
-    "friction": "geom_friction",
-    "gear": "actuator_gear",
-    "damping": "dof_damping",
-    "stiffness": "jnt_stiffness",
-    "armature": "dof_armature",
-}
-_WHERE: dict[str, dict[str, str]] = {
-    "spring": _RIGID,
-    "positional": _RIGID,
-    "generalized": _RIGID | _DOF,
-    "mjx": _MJX,
-}
-
-
-@struct.dataclass
-class BraxParams(EnvParams):
-    """The physics of a brax system, in the units of its XML file.
-
-    A number that the backend does not read is None, and must stay so. L links, G
-    geometries, A actuators, V degrees of freedom; with the mjx backend L counts the
-    world body too.
-
-    Attributes:
-        max_steps_in_episode: time limit; the usual one is 1000.
-        gravity: `[3]`, m/s^2.
-        mass: `[L]`, kg. None where brax levels all masses (spring_mass_scale 1).
-        inertia: `[L, 3, 3]` about the centre of mass (mjx: `[L, 3]`), kg m^2. A denser
-            link has both more mass and more inertia: change them together.
-        friction: `[G]`, sliding friction. None where nothing touches.
-        gear: `[A]`, torque per unit of control (mjx: `[A, 6]`).
-        damping: `[V]`, of the joints (generalized, mjx).
-        stiffness: `[V]`, of the joints (generalized; mjx: per joint).
-        armature: `[V]`, rotor inertia (generalized, mjx).
-    """
-
-    gravity: jax.Array | None = None
-    mass: jax.Array | None = None
-    inertia: jax.Array | None = None
-    friction: jax.Array | None = None
-    gear: jax.Array | None = None
-    damping: jax.Array | None = None
-    stiffness: jax.Array | None = None
-    armature: jax.Array | None = None
 
 
 @struct.dataclass
@@ -156,22 +97,16 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
             )
         if backend is None:
             backend = "generalized" if brax_name == "swimmer" else "spring"
-        if backend not in _WHERE:
-            known = ", ".join(_WHERE)
+        if backend not in WHERE:
+            known = ", ".join(WHERE)
             raise ValueError(f"backend must be one of {known}, got {backend!r}.")
         self.brax_name, self.backend = brax_name, backend
-        try:
-            self.wrapped: Any = brax_envs.get_environment(
-                brax_name, backend=backend, **options
+        self.wrapped = _make_bare(brax_name, backend, options)
+        with _quiet():
+            physics = read_physics(
+                self.wrapped, backend, touches=_has_contacts(self.wrapped)
             )
-        except TypeError as error:
-            raise ValueError(
-                f"options of brax/{brax_name} were {sorted(options)}, which brax does "
-                f"not take ({error})."
-            ) from error
-        self._params = BraxParams(
-            max_steps_in_episode=max_steps_in_episode, **self._read_physics()
-        )
+        self._params = BraxParams(max_steps_in_episode, **physics)
 
     @property
     def name(self) -> str:
@@ -187,7 +122,8 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         self, key: jax.Array, params: BraxParams
     ) -> tuple[jax.Array, BraxState]:
         """Start an episode from a fresh random state; the key is consumed."""
-        first = self._system(params).reset(key)
+        with _quiet():
+            first = self._system(params).reset(key)
         state = BraxState(jnp.int32(0), first.pipeline_state, first.info)
         return jnp.asarray(first.obs, jnp.float32), as_arrays(state)
 
@@ -202,7 +138,8 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         before = brax_envs.State(
             state.pipeline, zero, zero, zero, metrics={}, info=dict(state.info)
         )
-        after = self._system(params).step(before, self._to_brax(action))
+        with _quiet():
+            after = self._system(params).step(before, self._to_brax(action))
         info = {name: after.info[name] for name in state.info}
         carried = BraxState(state.time + 1, after.pipeline_state, info)
         obs = jnp.asarray(after.obs, jnp.float32)
@@ -231,13 +168,18 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
 
     @cached_property
     def _obs_shape(self) -> tuple[int, ...]:
-        first = jax.eval_shape(self.wrapped.reset, jax.random.key(0))
+        with _quiet():
+            first = jax.eval_shape(self.wrapped.reset, jax.random.key(0))
         if not hasattr(first.obs, "shape"):
             raise ValueError(
                 f"observation of {self.name} is a {type(first.obs).__name__}, expected "
                 "one array: choose brax's array mode in the options."
             )
         return first.obs.shape
+
+    def _system(self, params: BraxParams) -> Any:
+        """The brax environment with the physics of `params`; the original stays."""
+        return with_physics(self.wrapped, self.name, self._params, params)
 
     def _to_brax(self, action: jax.Array) -> jax.Array:
         """Undo the rescaling that the brax environment will do, if it does."""
@@ -246,55 +188,34 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         low, high = self._control_range
         return 2.0 * (action - low) / (high - low) - 1.0
 
-    def _read_physics(self) -> dict[str, jax.Array]:
-        """Default values of the numbers that the backend reads."""
-        if not hasattr(self.wrapped, "sys"):  # `fast`, a toy without physics.
-            return {}
-        sys = self.wrapped.sys
-        values = {}
-        for field, path in _WHERE[self.backend].items():
-            value: Any = sys
-            for part in path.split("."):
-                value = getattr(value, part)
-            values[field] = jnp.asarray(value, jnp.float32)
-        values["friction"] = values["friction"][:, 0]
-        if _has_no_contacts(self.wrapped):
-            del values["friction"]
-        if self.backend in ("spring", "positional"):
-            # The two backends use mass^(1 - scale), inertia^(1 - scale).
-            for field in ("mass", "inertia"):
-                if float(getattr(sys, f"spring_{field}_scale")) == 1.0:
-                    del values[field]
-        return values
 
-    def _system(self, params: BraxParams) -> Any:
-        """The brax environment with the physics of `params`; the original stays."""
-        replaced = {}
-        for field in _MJX:
-            value, default = getattr(params, field), getattr(self._params, field)
-            if (value is None) != (default is None):
-                raise ValueError(
-                    f"params.{field} is {'not ' if default is None else ''}read by "
-                    f"{self.name} with the {self.backend} backend: "
-                    f"{'leave it None' if default is None else 'give a value'}."
-                )
-            if value is not None:
-                replaced[_WHERE[self.backend][field]] = jnp.asarray(value, jnp.float32)
-        if not replaced:
-            return self.wrapped
-        sys = self.wrapped.sys
-        if "geom_friction" in replaced:
-            sliding = replaced["geom_friction"]
-            friction = jnp.asarray(sys.geom_friction, jnp.float32)
-            replaced["geom_friction"] = friction.at[:, 0].set(sliding)
-        system = copy.copy(self.wrapped)
-        system.sys = sys.tree_replace(replaced)
-        return system
+def _make_bare(brax_name: str, backend: str, options: dict[str, Any]) -> Any:
+    with _quiet():
+        try:
+            return brax_envs.get_environment(brax_name, backend=backend, **options)
+        except TypeError as error:
+            raise ValueError(
+                f"options of brax/{brax_name} were {sorted(options)}, which brax does "
+                f"not take ({error})."
+            ) from error
 
 
-def _has_no_contacts(env: Any) -> bool:
-    """Whether no two geometries of the system can ever touch."""
-    if env.backend == "mjx":
-        return False  # Its collision table is not open to such a question.
+def _has_contacts(env: Any) -> bool:
+    """Whether any two geometries can touch; no answer for mjx or `fast`, so yes."""
+    if not hasattr(env, "sys") or env.backend == "mjx":
+        return True
     pose = Transform.zero((env.sys.num_links(),))
-    return jax.eval_shape(lambda x: contact.get(env.sys, x), pose) is None
+    return jax.eval_shape(lambda x: contact.get(env.sys, x), pose) is not None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what brax's own code provokes; no user of brax can act on it.
+
+    Its physics is no longer maintained and says so whenever it is made, and it reads
+    fields of mjx that have moved.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Brax System", UserWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield

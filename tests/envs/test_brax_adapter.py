@@ -1,0 +1,218 @@
+"""The brax adapter: brax's own physics, honest flags, physics as leaves."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from envs.adapters import brax as adapter
+from envs.adapters.brax import BraxEnvironment, BraxParams
+
+# Compiling brax takes seconds: what can share a program does, on one worker.
+pytestmark = [
+    pytest.mark.xdist_group("brax"),
+    pytest.mark.usefixtures("lax_rank_promotion"),
+]
+LIMIT = 6
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def lax_rank_promotion():
+    with jax.numpy_rank_promotion("allow"):  # brax's code broadcasts across ranks.
+        yield
+
+
+def _changed(field, value):
+    """Another value of a number, far enough to see and near enough to stay stable."""
+    value = jnp.asarray(value)
+    return value * 1.3 + (0.1 if field in ("damping", "stiffness", "armature") else 0)
+
+
+def _lanes(params):
+    """Batched parameters: two lanes as they are, then one per changed field."""
+    fields = [f for f in vars(params) if getattr(params, f) is not None]
+    fields.remove("max_steps_in_episode")
+    lanes = [params, params]
+    for field in fields:
+        changed = _changed(field, getattr(params, field))
+        lanes.append(params.replace(**{field: changed}))
+    return fields, jax.tree.map(lambda *xs: jnp.stack(xs), *lanes)
+
+
+def _play(env, params, num_steps):
+    """Observations before and after resets, rewards, flags, of random actions."""
+    space = env.action_space(params)
+    _, state = env.reset(KEY, params)
+
+    def body(state, key):
+        action = space.sample(jax.random.fold_in(key, 1))
+        out = env.step(key, state, action, params)
+        obs, state, reward, terminated, truncated, info = out
+        return state, (obs, info["final_observation"], reward, terminated, truncated)
+
+    return jax.lax.scan(body, state, jax.random.split(KEY, num_steps))[1]
+
+
+@pytest.fixture(
+    scope="module", params=[("halfcheetah", None), ("inverted_pendulum", "generalized")]
+)
+def played(request, lax_rank_promotion):
+    """Environment, names of the changed fields, and what every lane played."""
+    name, backend = request.param
+    env = BraxEnvironment(name, backend, max_steps_in_episode=LIMIT)
+    fields, lanes = _lanes(env.default_params)
+    steps = jax.jit(jax.vmap(lambda p: _play(env, p, 2 * LIMIT + 1)))(lanes)
+    return env, fields, jax.tree.map(np.asarray, steps)
+
+
+def test_every_leaf_changes_the_physics_and_equal_ones_do_not(played):
+    _, fields, (_, final, reward, *_) = played
+    np.testing.assert_array_equal(final[0], final[1])
+    np.testing.assert_array_equal(reward[0], reward[1])
+    unchanged = [
+        field
+        for field, lane in zip(fields, final[2:], strict=True)
+        if np.abs(lane[:LIMIT] - final[0][:LIMIT]).max() < 1e-4
+    ]
+    assert unchanged == []
+
+
+def test_leaves_are_those_the_backend_reads(played):
+    env, fields, _ = played
+    shared = {"gravity", "mass", "inertia", "gear"}
+    expected = {
+        "spring": shared | {"friction"},
+        # Nothing touches anything in the pendulum: no friction.
+        "generalized": shared | {"damping", "stiffness", "armature"},
+    }
+    assert set(fields) == expected[env.backend]
+
+
+def test_the_time_limit_truncates_and_resets_are_fresh(played):
+    env, _, (obs, final, _, terminated, truncated) = (
+        played[0], played[1], [x[0] for x in played[2]]
+    )  # fmt: skip
+    assert not (terminated & truncated).any()
+    if env.brax_name != "halfcheetah":
+        return  # Random pushes drop the pendulum before the limit now and then.
+    assert not terminated.any()
+    np.testing.assert_array_equal(np.flatnonzero(truncated) + 1, [LIMIT, 2 * LIMIT])
+    ends = truncated.nonzero()[0]
+    assert (np.abs(obs[ends] - final[ends]).max(axis=-1) > 0.01).all()
+    np.testing.assert_array_equal(obs[~truncated], final[~truncated])
+    # brax's own wrapper returns to one cached first state.
+    assert (obs[ends[0]] != obs[ends[1]]).all()
+
+
+def test_equals_bare_brax(played):
+    """An action is the actuator's control; the pendulum's brax takes a third of it."""
+    env, _, (_, final, reward, terminated, _) = played
+    scale = 3.0 if env.brax_name == "inverted_pendulum" else 1.0
+    assert float(env.action_space().high[0]) == scale
+    bare, sample = env.wrapped, env.action_space().sample
+
+    def body(state, key):
+        after = bare.step(state, sample(jax.random.fold_in(key, 1)) / scale)
+        kept = ("pipeline_state", "obs", "reward", "done")
+        state = state.replace(**{name: getattr(after, name) for name in kept})
+        return state, (after.obs, after.reward, after.done)
+
+    keys = jax.random.split(KEY, 2 * LIMIT + 1)[:LIMIT]
+    with adapter._quiet():
+        play = jax.jit(lambda: jax.lax.scan(body, bare.reset(KEY), keys)[1])
+        obs, bare_reward, done = (np.asarray(x) for x in play())
+    first = int(done.argmax()) + 1 if done.any() else LIMIT
+    assert first >= 3  # Something was compared.
+    for ours, theirs in ((final, obs), (reward, bare_reward), (terminated, done)):
+        np.testing.assert_allclose(
+            ours[0][:first], theirs[:first], rtol=2e-3, atol=2e-3
+        )
+
+
+def test_which_environments_rescale_is_read_from_the_installed_sources():
+    rescaling = {
+        name
+        for name, kind in adapter.brax_envs._envs.items()
+        if "ctrl_range" in inspect.getsource(kind.step)
+    }
+    assert rescaling == set(adapter.RESCALES_ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "high"), [("humanoid", 0.4), ("pusher", 2.0), ("hopper", 1.0)]
+)
+def test_action_range_is_the_actuators(name, high):
+    space = envs.make(f"brax/{name}").action_space()
+    np.testing.assert_allclose(space.high, high)
+    np.testing.assert_allclose(space.low, -high)
+
+
+def test_default_backends():
+    assert envs.make("brax/hopper").backend == "spring"
+    assert envs.make("brax/swimmer").backend == "generalized"
+
+
+def test_fast_has_no_physics():
+    env = envs.make("brax/fast", max_steps_in_episode=5)
+    assert len(jax.tree.leaves(env.default_params)) == 1
+    envs.check(env)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: BraxEnvironment("cheetah"), "'cheetah' is not one of brax's"),
+        (lambda: BraxEnvironment("ant", "warp"), "backend must be one of .*'warp'"),
+        (
+            lambda: envs.make("brax/ant", legs=5),
+            r"were \['legs'\], which brax does not",
+        ),
+        (
+            lambda: BraxEnvironment("hopper").reset(KEY, BraxParams()),
+            "params.gravity is read by brax/hopper.*give a value",
+        ),
+        (
+            lambda: _reset_with(damping=jnp.ones(6)),
+            "params.damping is not read by brax/hopper: leave it None",
+        ),
+    ],
+)
+def test_bad_input(make, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        make()
+
+
+def _reset_with(**changes):
+    env = BraxEnvironment("hopper")
+    return env.reset(KEY, env.default_params.replace(**changes))
+
+
+ALL = [(name, None) for name in envs.registry.BRAX_NAMES] + [
+    ("halfcheetah", backend) for backend in ("positional", "generalized", "mjx")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "backend"), ALL)
+def test_all_environments(name, backend):
+    """Each compiles, is finite, keeps its limit; each leaf matters."""
+    env = BraxEnvironment(name, backend, max_steps_in_episode=LIMIT)
+    fields, lanes = _lanes(env.default_params)
+    steps = jax.jit(jax.vmap(lambda p: _play(env, p, LIMIT + 1)))(lanes)
+    obs, final, reward, terminated, truncated = jax.tree.map(np.asarray, steps)
+    assert obs.shape[2:] == env.observation_space().shape
+    assert np.isfinite(final[0]).all() and np.isfinite(reward[0]).all()
+    assert not (terminated & truncated).any()
+    assert (terminated | truncated)[0, :LIMIT].any()
+    np.testing.assert_array_equal(final[0], final[1])
+    unchanged = {
+        field
+        for field, lane in zip(fields, final[2:], strict=True)
+        if np.array_equal(lane, final[0])
+    }
+    # Six steps after a reset nothing has touched yet in some of them.
+    assert unchanged <= {"friction"}
