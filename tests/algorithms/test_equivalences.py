@@ -1,0 +1,316 @@
+"""One training run is the same run however it is batched, cut or spread.
+
+At one lane width W a member's numbers are the same bit for bit, whoever its neighbours
+are. Across widths and compilations rounding differs and reinforcement learning is
+chaotic, so there runs agree to a tolerance over their first updates: `close` states
+it, and every run here is those first updates.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+import purerl
+from purerl import losses
+from purerl.train import bind, make_segment
+
+UPDATES, LANES = 6, 4
+EVALUATED_AFTER = (3, 6)
+
+CONFIG = purerl.PPOConfig(
+    env="CartPole-v1",
+    total_timesteps=UPDATES * 4 * 16,
+    num_envs=4,
+    num_steps=16,
+    num_epochs=2,
+    num_minibatches=2,
+    hidden_sizes=(8,),
+    num_evaluations=len(EVALUATED_AFTER),
+    eval_share=1.0,
+    eval_episodes=2,
+    eval_max_steps=12,
+    learning_rate=1e-3,
+)
+CONFIGS = {
+    "discrete": CONFIG,
+    "continuous": CONFIG.replace(
+        env="probe/continuous",
+        policy="tanh_gaussian",
+        normalize_observations=True,
+        normalize_rewards=True,
+        value_loss=losses.SquaredError(),
+    ),
+}
+KEYS = jax.random.split(jax.random.key(0), 2 * LANES)
+
+
+def plain(tree):
+    """Arrays that numpy compares: typed keys as their words."""
+    return jax.tree.map(
+        lambda x: (
+            jax.random.key_data(x)
+            if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+            else x
+        ),
+        tree,
+    )
+
+
+def lane(tree, index):
+    return jax.tree.map(lambda x: x[index], tree)
+
+
+def assert_same_bits(one, other):
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for x, y in zip(
+        jax.tree.leaves(plain(one)), jax.tree.leaves(plain(other)), strict=True
+    ):
+        np.testing.assert_array_equal(x, y)
+
+
+def assert_close(one, other):
+    """Across widths: 1e-4 of the value, 2e-5 near zero, over the first updates."""
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for x, y in zip(
+        jax.tree.leaves(plain(one)), jax.tree.leaves(plain(other)), strict=True
+    ):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+
+
+class Runs:
+    """One config's programs, each compiled once, and what they returned."""
+
+    def __init__(self, config):
+        self.config = config
+        self.train = purerl.make_train(config)
+        self.vmap = jax.jit(jax.vmap(self.train))
+        self.first, self.second = self.vmap(KEYS[:LANES]), self.vmap(KEYS[LANES:])
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def runs(request):
+    return Runs(CONFIGS[request.param])
+
+
+pytestmark = pytest.mark.xdist_group("equivalences")
+
+
+def test_a_vmapped_run_agrees_with_the_single_run(runs):
+    single = jax.jit(runs.train)
+    for index in (0, 3):
+        assert_close(single(KEYS[index]), lane(runs.first, index))
+
+
+def test_the_seeds_of_one_call_differ(runs):
+    # The known bug: one key for everybody, every seed the same curve.
+    for field in (runs.first.metrics["policy_loss"], runs.first.metrics["grad_norm"]):
+        assert len(np.unique(field[:, -1])) == LANES
+    for leaf in jax.tree.leaves(runs.first.state.params):
+        if leaf.ndim > 2:  # kernels: biases start at zero and log_std at a constant
+            assert len(np.unique(leaf.reshape(LANES, -1)[:, 0])) == LANES
+
+
+def test_training_changes_the_parameters(runs):
+    start = jax.vmap(purerl.make_algorithm(runs.config).init)(KEYS[:LANES])
+    moved = jax.tree.map(
+        lambda x, y: float(jnp.abs(x - y).max()),
+        start.params,
+        runs.first.state.params,
+    )
+    assert min(jax.tree.leaves(moved)) > 1e-4
+
+
+def test_a_repeated_call_gives_the_same_bits(runs):
+    assert_same_bits(runs.vmap(KEYS[:LANES]), runs.first)
+
+
+def test_the_order_of_the_lanes_does_not_matter(runs):
+    order = np.array([2, 0, 3, 1])
+    permuted = runs.vmap(KEYS[:LANES][order])
+    assert_same_bits(permuted, lane(runs.first, order))
+
+
+def test_the_neighbours_of_a_lane_do_not_matter(runs):
+    mixed = runs.vmap(KEYS[np.array([5, 1, 7, 2])])
+    for index, expected in (
+        (0, lane(runs.second, 1)),
+        (1, lane(runs.first, 1)),
+        (2, lane(runs.second, 3)),
+        (3, lane(runs.first, 2)),
+    ):
+        assert_same_bits(lane(mixed, index), expected)
+
+
+def test_lax_map_in_batches_gives_the_bits_of_vmap(runs):
+    mapped = jax.jit(partial(jax.lax.map, runs.train, batch_size=LANES))(KEYS)
+    both = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), runs.first, runs.second)
+    assert_same_bits(mapped, both)
+
+
+@pytest.fixture(scope="module")
+def pieces(runs):
+    """`init` and an `advance` of two updates, for a block of lanes."""
+    segment = make_segment(bind(runs.config))
+    init = jax.jit(jax.vmap(segment.init))
+    advance = jax.jit(jax.vmap(partial(segment.advance, length=2), in_axes=(0, None)))
+    return init, advance
+
+
+def advanced(pieces, keys):
+    init, advance = pieces
+    state, metrics, evaluations = init(keys), [], []
+    for first_update in range(0, UPDATES, 2):
+        state, metric, evaluation = advance(state, first_update)
+        metrics.append(metric)
+        evaluations.append(evaluation)
+    return state, metrics, evaluations
+
+
+def test_pieces_interleaved_with_other_runs_give_the_same_bits(runs, pieces):
+    init, advance = pieces
+    mine, _, _ = advanced(pieces, KEYS[:LANES])
+    others, _, _ = advanced(pieces, KEYS[LANES:])
+    one, two = init(KEYS[:LANES]), init(KEYS[LANES:])
+    one, *_ = advance(one, 0)
+    two, *_ = advance(two, 0)
+    two, *_ = advance(two, 2)
+    one, *_ = advance(one, 2)
+    one, *_ = advance(one, 4)
+    two, *_ = advance(two, 4)
+    assert_same_bits((one, two), (mine, others))
+
+
+def test_a_state_that_went_to_the_host_and_back_continues_with_the_same_bits(pieces):
+    init, advance = pieces
+    expected, _, _ = advanced(pieces, KEYS[:LANES])
+    state, *_ = advance(init(KEYS[:LANES]), 0)
+    words = jax.tree.map(np.asarray, plain(state))
+    state = jax.tree.map(jnp.asarray, words)
+    state = state._replace(key=jax.random.wrap_key_data(state.key))
+    for first_update in (2, 4):
+        state, *_ = advance(state, first_update)
+    assert_same_bits(state, expected)
+
+
+def test_pieces_agree_with_the_one_program(runs, pieces):
+    state, metrics, evaluations = advanced(pieces, KEYS[:LANES])
+    assert_close(state, runs.first.state)
+    joined = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *metrics)
+    assert_close(joined, runs.first.metrics)
+    # Evaluations after updates 3 and 6 fall into the second and the third piece.
+    rows = jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), *evaluations[1:])
+    assert_close(rows, runs.first.evaluation)
+
+
+def test_updates_past_the_end_leave_the_state_as_it_is(runs, pieces):
+    _, advance = pieces
+    after, *_ = advance(runs.first.state, UPDATES)
+    assert_same_bits(after, runs.first.state)
+
+
+def test_evaluations_come_after_the_planned_updates(runs):
+    steps = runs.config.steps_per_update
+    expected = np.array(EVALUATED_AFTER) * steps
+    for row in runs.first.evaluation["env_steps"]:
+        np.testing.assert_array_equal(row, expected)
+
+
+def test_plain_pmap_over_two_devices_runs_and_agrees(runs, deadline):
+    with deadline(300):
+        spread = jax.block_until_ready(jax.pmap(runs.train)(KEYS[:2]))
+    assert len(spread.metrics["env_steps"].sharding.device_set) == 2
+    for index in (0, 1):
+        assert_close(lane(spread, index), lane(runs.first, index))
+
+
+def test_jit_of_shard_map_over_two_devices_runs_and_agrees(runs, deadline):
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = PartitionSpec("d")
+    spread_train = jax.jit(
+        jax.shard_map(jax.vmap(runs.train), mesh=mesh, in_specs=spec, out_specs=spec)
+    )
+    with deadline(300):
+        spread = jax.block_until_ready(spread_train(KEYS[:LANES]))
+    assert len(spread.metrics["env_steps"].sharding.device_set) == 2
+    assert_close(spread, runs.first)
+
+
+# Grids of overrides: every lane must be the single run with `config.replace`. That
+# single run takes its config as an argument (a config is a pytree), so one program
+# serves all values.
+@jax.jit
+def single(config, key):
+    return purerl.make_train(config)(key)
+
+
+def test_learning_rate_times_entropy_times_seeds_in_one_call():
+    train = purerl.make_train(CONFIG)
+    rates, entropies = jnp.array([1e-3, 1e-2]), jnp.array([0.0, 0.01, 0.5])
+
+    def cell(rate, entropy, key):
+        return train(key, {"learning_rate": rate, "entropy_coef": entropy})
+
+    seeds = jax.vmap(cell, (None, None, 0))
+    grid = jax.jit(jax.vmap(jax.vmap(seeds, (None, 0, None)), (0, None, None)))
+    result = grid(rates, entropies, KEYS[:2])
+    assert result.metrics["entropy"].shape == (2, 3, 2, UPDATES)
+    for i, j, k in ((0, 0, 0), (1, 2, 1), (1, 0, 1), (0, 2, 0)):
+        config = CONFIG.replace(learning_rate=rates[i], entropy_coef=entropies[j])
+        assert_close(lane(result, (i, j, k)), single(config, KEYS[k]))
+    # and the cells are different runs
+    assert len(np.unique(result.metrics["grad_norm"][..., -1])) == 12
+
+
+def test_pole_length_times_seeds_in_one_call():
+    train = purerl.make_train(CONFIG)
+    lengths = jnp.array([0.25, 0.5, 1.0])
+    seeds = jax.vmap(train, (0, None))
+    grid = jax.jit(
+        jax.vmap(lambda n, keys: seeds(keys, {"env_params.length": n}), (0, None))
+    )
+    result = grid(lengths, KEYS[:2])
+    for i, k in ((0, 0), (1, 0), (2, 1)):
+        config = CONFIG.replace(env_params={"length": lengths[i]})
+        assert_close(lane(result, (i, k)), single(config, KEYS[k]))
+    # The default length is that of the config without overrides.
+    assert_close(lane(result, (1, 0)), single(CONFIG, KEYS[0]))
+    assert len(np.unique(result.metrics["value_loss"][..., -1])) == 6
+
+
+def test_a_population_of_losses_in_one_call():
+    # Nested: clip width (inside one loss) x a whole other loss, evolved parameters.
+    config = CONFIG.replace(
+        value_loss=losses.MLPValueLoss.create(jax.random.key(9), (4,))
+    )
+    train = purerl.make_train(config)
+    population = jax.vmap(lambda k: losses.MLPValueLoss.create(k, (4,)))(KEYS[:3])
+    widths = jnp.array([0.05, 0.3])
+
+    def member(loss, eps):
+        overrides = {"value_loss": loss, "policy_loss.clip_eps": eps}
+        return train(KEYS[0], overrides)
+
+    grid = jax.jit(jax.vmap(jax.vmap(member, (None, 0)), (0, None)))
+    result = grid(population, widths)
+    for i, j in ((0, 1), (2, 0)):
+        one = config.replace(
+            value_loss=lane(population, i), policy_loss=losses.ClipDrift(widths[j])
+        )
+        assert_close(lane(result, (i, j)), single(one, KEYS[0]))
+    # The value loss leaves the first rollout alone, and changes what is learned of it.
+    values = result.metrics["value_loss"][:, 0, 0]
+    assert len(np.unique(values)) == 3
+    # At these step sizes the ratio hardly leaves 1: the width alone changes nothing
+    # much, so what differs along it is tested by its own gradient elsewhere.
+    assert np.isfinite(values).all()
+
+
+def test_a_loss_of_another_kind_can_be_overridden_in():
+    # The config's loss is ClippedSquaredError; the override brings a network.
+    loss = losses.MLPValueLoss.create(jax.random.key(9), (4,))
+    overridden = jax.jit(purerl.make_train(CONFIG))(KEYS[0], {"value_loss": loss})
+    assert_close(overridden, single(CONFIG.replace(value_loss=loss), KEYS[0]))
