@@ -20,15 +20,18 @@ from flax import struct
 
 from ..base import Environment, EnvState, Info
 from ..spaces import Box
+from .brax_compat import restore_clip
 from .brax_physics import WHERE, BraxParams, read_physics, with_physics
 from .contract import as_arrays, cast_like
 
 with warnings.catch_warnings():
     # jaxopt, which brax imports, announces its end; no user of brax can act on it.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from brax import contact
+    from brax import contact, fluid
     from brax import envs as brax_envs
     from brax.base import Transform
+
+restore_clip(fluid)
 
 # These map actions from [-1, 1] to the actuators' range inside `step`. Found by
 # reading brax 0.14; a test reads the installed sources again.

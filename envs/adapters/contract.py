@@ -74,7 +74,7 @@ class ContractEnvironment(Environment[Any, Any]):
         info = {**info, "terminated": terminated, "truncated": truncated}
         next_state = cast_like(next_state, state)
         reward = jnp.asarray(reward, jnp.float32)
-        return obs, next_state, reward, terminated, truncated, info
+        return as_arrays(obs), next_state, reward, terminated, truncated, info
 
     def step_env(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any
