@@ -1,0 +1,93 @@
+"""PPO learns the exact values and actions of environments whose answer is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+import purerl
+from purerl import networks
+from purerl.observe import obs_shape
+
+UPDATES = 60
+CONFIG = purerl.PPOConfig(
+    num_envs=16,
+    num_steps=16,
+    total_timesteps=16 * 16 * UPDATES,
+    hidden_sizes=(16,),
+    learning_rate=1e-2,
+    entropy_coef=0.0,
+    gamma=0.7,  # far from 1, so that forgetting it shows
+    value_loss=purerl.losses.SquaredError(),
+    num_evaluations=1,
+    eval_episodes=8,
+    eval_max_steps=3,
+)
+
+pytestmark = pytest.mark.xdist_group("probes")
+
+
+def learn(env, **changes):
+    config = CONFIG.replace(env=env, **changes)
+    return config, jax.jit(purerl.make_train(config))(jax.random.key(0))
+
+
+def values_at(config, result, *observations):
+    """The learned critic."""
+    env = envs.make(config.env)
+    shape = obs_shape(env.observation_space(env.default_params))
+    torso = networks.make_torso(
+        config.torso, shape, config.hidden_sizes, config.activation
+    )
+    critic = networks.Critic(torso)
+    obs = jnp.asarray(observations, jnp.float32)[:, None]
+    return np.asarray(critic.apply(result.state.params["critic"], obs))
+
+
+def test_the_value_of_a_constant_reward_is_that_reward():
+    config, result = learn("probe/constant-reward")
+    np.testing.assert_allclose(values_at(config, result, 0.0), [1.0], atol=0.02)
+
+
+def test_the_value_follows_the_observation():
+    config, result = learn("probe/observation-reward")
+    np.testing.assert_allclose(
+        values_at(config, result, -1.0, 1.0), [-1.0, 1.0], atol=0.03
+    )
+
+
+def test_the_value_of_a_reward_one_step_away_is_the_discount():
+    config, result = learn("probe/delayed-reward")
+    np.testing.assert_allclose(
+        values_at(config, result, 0.0, 1.0), [0.7, 1.0], atol=0.03
+    )
+
+
+def test_the_policy_takes_the_action_that_pays():
+    config, result = learn("probe/action-reward")
+    assert purerl.make_policy(config, result.state)(jnp.zeros(1)) == 1
+    np.testing.assert_array_equal(result.evaluation["episode_return"], np.ones((1, 8)))
+    # and the sampled policy hardly takes another one
+    assert result.metrics["episode_return"][-1] > 0.95
+    np.testing.assert_allclose(values_at(config, result, 0.0), [1.0], atol=0.05)
+
+
+def test_the_policy_takes_the_action_that_the_observation_asks_for():
+    config, result = learn("probe/action-observation")
+    policy = purerl.make_policy(config, result.state)
+    np.testing.assert_array_equal(policy(jnp.array([[-1.0], [1.0]])), [0, 1])
+    np.testing.assert_array_equal(result.evaluation["episode_return"], np.ones((1, 8)))
+    assert result.metrics["episode_return"][-1] > 0.95
+
+
+@pytest.mark.parametrize("policy", ["gaussian", "tanh_gaussian"])
+def test_a_continuous_policy_reaches_its_target_in_an_asymmetric_range(policy):
+    # Best 0.5 and 2.5 in the range [-1, 3]: unreachable if it is taken for [-1, 1].
+    config, result = learn("probe/continuous", policy=policy, log_std_init=-0.5)
+    deterministic = purerl.make_policy(config, result.state)
+    actions = deterministic(jnp.array([[-1.0], [1.0]]))
+    np.testing.assert_allclose(actions, [[0.5], [2.5]], atol=0.2)
+    assert result.evaluation["episode_return"].mean() > -0.04
+    # It learned to be sure of itself: the best constant action averages -1.
+    assert result.metrics["episode_return"][-1] > -0.5

@@ -1,0 +1,318 @@
+"""PPO's arithmetic against an independent derivation in float64 numpy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import purerl
+from purerl import losses, optimiser
+from purerl.algorithms import ppo
+
+SAMPLES = 24
+
+
+def bound(config):
+    """The structure that PPO binds once."""
+    return purerl.make_algorithm(config).step.args[0]
+
+
+def small(**fields):
+    defaults = {
+        "num_envs": 4,
+        "num_steps": 8,
+        "num_epochs": 1,
+        "num_minibatches": 1,
+        "hidden_sizes": (5,),
+        "total_timesteps": 4 * 8 * 4,
+        "num_evaluations": 0,
+    }
+    return purerl.PPOConfig(**{**defaults, **fields})
+
+
+CASES = {
+    "discrete": small(entropy_coef=0.03, value_coef=0.7),
+    "gaussian": small(env="probe/continuous", policy="gaussian", entropy_coef=0.03),
+    "tanh": small(env="probe/continuous", policy="tanh_gaussian", entropy_coef=0.0),
+    "plain": small(
+        normalize_advantages=False,
+        value_loss=losses.SquaredError(),
+        policy_loss=losses.ClipDrift(0.1),
+    ),
+}
+
+
+def case(name):
+    """A config's structure, parameters away from their start, and fixed samples."""
+    config = CASES[name]
+    setup = bound(config)
+    rng = np.random.default_rng(0)
+    width = 4 if setup.head.is_discrete else 1
+    algorithm = purerl.make_algorithm(config)
+    params = jax.eval_shape(algorithm.init, jax.random.key(0)).params
+    params = jax.tree.map(lambda x: rng.normal(0, 0.5, x.shape), params)
+    if setup.head.is_discrete:
+        action = rng.integers(0, 2, SAMPLES)
+    else:
+        action = rng.normal(0, 0.7, (SAMPLES, 1))
+    batch = ppo.Batch(
+        obs=rng.normal(size=(SAMPLES, width)),
+        action=action,
+        log_prob=np.zeros(SAMPLES),
+        value=rng.normal(size=SAMPLES),
+        advantage=rng.normal(1.0, 2.0, SAMPLES),
+        target=rng.normal(size=SAMPLES),
+    )
+    # Ratios on both sides of the clip, and inside it.
+    log_prob, _ = policy(name, params, batch)
+    batch = batch._replace(log_prob=log_prob - rng.normal(0, 0.3, SAMPLES))
+    return config, setup, params, batch
+
+
+def mlp(layers, x):
+    hidden = (
+        x @ layers["torso"]["Dense_0"]["kernel"] + layers["torso"]["Dense_0"]["bias"]
+    )
+    return np.tanh(hidden) @ layers["Dense_0"]["kernel"] + layers["Dense_0"]["bias"]
+
+
+def policy(name, params, batch):
+    """Log-probability of the samples' actions, and entropy; float64."""
+    layers = params["actor"]["params"]
+    out = mlp(layers, batch.obs)
+    if "log_std" not in layers:
+        log_p = out - np.log(np.exp(out).sum(-1, keepdims=True))
+        chosen = log_p[np.arange(SAMPLES), batch.action]
+        return chosen, -(np.exp(log_p) * log_p).sum(-1)
+    std = np.exp(layers["log_std"])
+    log_prob = stats.norm.logpdf(batch.action, out, std).sum(-1)
+    entropy = np.full(SAMPLES, stats.norm.entropy(0, std).sum())
+    if name == "tanh":
+        # The action range is [-1, 3]: radius 2.
+        slope = 2 * (1 - np.tanh(batch.action) ** 2)
+        log_prob = log_prob - np.log(slope).sum(-1)
+        entropy = np.full(SAMPLES, np.nan)  # has its own tests; its weight is 0 here
+    return log_prob, entropy
+
+
+def reference(name, config, params, batch):
+    """The loss as the papers write it: minima, not drifts."""
+    log_prob, entropy = policy(name, params, batch)
+    value = mlp(params["critic"]["params"], batch.obs)[:, 0]
+    advantage = batch.advantage
+    if config.normalize_advantages:
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    ratio, eps = np.exp(log_prob - batch.log_prob), config.policy_loss.clip_eps
+    clipped = np.clip(ratio, 1 - eps, 1 + eps)
+    policy_loss = -np.minimum(ratio * advantage, clipped * advantage).mean()
+    error = (value - batch.target) ** 2
+    if isinstance(config.value_loss, losses.ClippedSquaredError):
+        move = np.clip(value - batch.value, -0.2, 0.2)
+        error = np.maximum(error, (batch.value + move - batch.target) ** 2)
+    value_loss = 0.5 * error.mean()
+    total = policy_loss + config.value_coef * value_loss
+    if config.entropy_coef:
+        total -= config.entropy_coef * entropy.mean()
+    return total, {
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "entropy": entropy.mean(),
+        "clip_fraction": (np.abs(ratio - 1) > 0.2).mean(),
+        "approx_kl": (ratio - 1 - np.log(ratio)).mean(),
+    }
+
+
+def float32(tree):
+    return jax.tree.map(
+        lambda x: jnp.asarray(x, jnp.int32 if x.dtype.kind == "i" else jnp.float32),
+        tree,
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_loss_of_a_minibatch_equals_a_plain_derivation(name):
+    config, setup, params, batch = case(name)
+    total, metrics = ppo.loss(setup, float32(params), float32(batch))
+    expected, expected_metrics = reference(name, config, params, batch)
+    np.testing.assert_allclose(total, expected, rtol=1e-4)
+    for metric, value in expected_metrics.items():
+        if not np.isnan(value):
+            np.testing.assert_allclose(metrics[metric], value, rtol=1e-3, atol=1e-6)
+    assert 0.1 < metrics["clip_fraction"] < 0.9  # the clip binds for some samples
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_gradient_of_a_minibatch_equals_finite_differences(name):
+    config, setup, params, batch = case(name)
+    loss = jax.jit(jax.grad(lambda p, b: ppo.loss(setup, p, b)[0]))
+    gradient = loss(float32(params), float32(batch))
+    leaves, structure = jax.tree.flatten(params)
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        direction = [rng.normal(size=x.shape) for x in leaves]
+
+        def along(h, direction=direction):
+            moved = [x + h * d for x, d in zip(leaves, direction, strict=True)]
+            return reference(name, config, jax.tree.unflatten(structure, moved), batch)
+
+        slope = (along(1e-6)[0] - along(-1e-6)[0]) / 2e-6
+        products = zip(jax.tree.leaves(gradient), direction, strict=True)
+        actual = sum(float((np.asarray(g) * d).sum()) for g, d in products)
+        np.testing.assert_allclose(actual, slope, rtol=2e-3, atol=1e-4)
+
+
+def test_clipping_acts_on_the_global_norm_not_elementwise():
+    # |(3, 4)| = 5, clipped to norm 1: (0.6, 0.8); clipping by element gives (1, 1).
+    # With an epsilon far above the gradient, Adam's first step is -rate * g / eps.
+    grads = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
+    optim = optimiser.adam(1.0, max_grad_norm=1.0, eps=1e4)
+    updates, _ = optim.update(grads, optim.init(grads), grads)
+    np.testing.assert_allclose(updates["a"] * 1e4, [-0.6], rtol=1e-3)
+    np.testing.assert_allclose(updates["b"] * 1e4, [-0.8], rtol=1e-3)
+
+
+def test_a_small_gradient_is_not_clipped():
+    grads = {"a": jnp.array([0.3]), "b": jnp.array([0.4])}
+    optim = optimiser.adam(1.0, max_grad_norm=1.0, eps=1e4)
+    updates, _ = optim.update(grads, optim.init(grads), grads)
+    np.testing.assert_allclose(updates["b"] * 1e4, [-0.4], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("update", "expected"), [(0, 1e-3), (1, 7.5e-4), (3, 2.5e-4), (4, 0.0)]
+)
+def test_the_step_size_decays_linearly_to_zero(update, expected):
+    actual = optimiser.annealed(1e-3, jnp.int32(update), 4)
+    np.testing.assert_allclose(actual, expected, atol=1e-10)
+
+
+@pytest.fixture(scope="module")
+def stepped():
+    """Largest move of a parameter in updates 0, 1 and 3 of 4, annealed or not.
+
+    One gradient step with a fresh Adam moves a parameter by at most the step size, and
+    by nearly that much where its gradient is far above epsilon.
+    """
+
+    def moves(anneal):
+        config = small(learning_rate=1e-3, anneal_learning_rate=anneal, adam_eps=1e-12)
+        algorithm = purerl.make_algorithm(config)
+        start = jax.jit(algorithm.init)(jax.random.key(0))
+        step = jax.jit(algorithm.step)
+        largest = []
+        for update in (0, 1, 3):
+            after, metrics = step(start._replace(update=jnp.int32(update)))
+            change = jax.tree.map(
+                lambda x, y: float(jnp.abs(x - y).max()), after.params, start.params
+            )
+            largest.append(max(jax.tree.leaves(change)))
+            assert after.update == update + 1
+            assert metrics["env_steps"] == (update + 1) * 32
+        return largest
+
+    return {anneal: moves(anneal) for anneal in (True, False)}
+
+
+def test_an_update_uses_the_annealed_step_size(stepped):
+    np.testing.assert_allclose(stepped[True], [1e-3, 7.5e-4, 2.5e-4], rtol=1e-2)
+
+
+def test_an_update_without_annealing_uses_the_full_step_size(stepped):
+    np.testing.assert_allclose(stepped[False], [1e-3, 1e-3, 1e-3], rtol=1e-2)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "probe/continuous"])
+def test_an_agent_spread_over_a_named_axis_is_the_agent_on_one_device(env):
+    # Same total batch: 4 environments on one device, or 2 on each of 2. With one
+    # minibatch per pass the samples of every gradient are the same, so only the order
+    # of sums differs: 1e-4 over four updates.
+    config = small(
+        env=env,
+        learning_rate=1e-3,
+        num_epochs=2,
+        num_evaluations=1,
+        eval_episodes=2,
+        eval_max_steps=10,
+        normalize_observations=True,
+        normalize_rewards=True,
+    )
+    key = jax.random.key(0)
+    whole = jax.jit(purerl.make_train(config))(key)
+    train = purerl.make_train(config, axis_name="devices")
+    spread = jax.jit(jax.vmap(train, in_axes=None, axis_size=2, axis_name="devices"))(
+        key
+    )
+    pick = lambda lane: lambda x: x[lane]  # noqa: E731
+    for name in ("params", "obs_moments"):
+        mine = getattr(whole.state, name)
+        theirs = getattr(spread.state, name)
+        for lane in (0, 1):
+            jax.tree.map(
+                lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5),
+                mine,
+                jax.tree.map(pick(lane), theirs),
+            )
+    for lane in (0, 1):
+        for name, values in whole.metrics.items():
+            np.testing.assert_allclose(
+                spread.metrics[name][lane], values, rtol=1e-3, atol=1e-4, err_msg=name
+            )
+    # The two devices hold the two halves of the environments.
+    np.testing.assert_allclose(
+        spread.state.envs.obs.reshape(4, -1), whole.state.envs.obs, atol=1e-5
+    )
+    np.testing.assert_array_equal(
+        spread.evaluation["episode_length"][0], whole.evaluation["episode_length"]
+    )
+
+
+def test_explained_variance_golden():
+    # Targets 0, 2, 4 (variance 8/3); errors 1, -1, 0 (variance 2/3): 1 - 1/4.
+    setup = bound(small())
+    zeros = jnp.zeros(3)
+    batch = ppo.Batch(
+        *(zeros,) * 3,
+        value=jnp.array([-1.0, 3.0, 4.0]),
+        advantage=zeros,
+        target=jnp.array([0.0, 2.0, 4.0]),
+    )
+    np.testing.assert_allclose(ppo.explained_variance(setup, batch), 0.75, rtol=1e-6)
+
+
+def test_advantages_are_standardised_over_all_devices():
+    advantage = jnp.array([[1.0, 2.0], [3.0, 6.0]])
+    spread = jax.vmap(lambda a: ppo.standardise(a, "devices"), axis_name="devices")
+    # Mean 3, variance (4 + 1 + 0 + 9)/4 = 3.5.
+    expected = (np.array([[1, 2], [3, 6]]) - 3) / np.sqrt(3.5)
+    np.testing.assert_allclose(spread(advantage), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        ppo.standardise(advantage.reshape(4), None), expected.reshape(4), rtol=1e-5
+    )
+
+
+def test_a_truncated_step_bootstraps_on_the_observation_before_the_reset():
+    # One environment, two steps, gamma = 1/2, lambda = 0; the first step is truncated.
+    # The critic is linear enough to tell the states apart: A_0 = r + V(next_obs)/2 - V.
+    config = small(gamma=0.5, gae_lambda=0.0)
+    setup = bound(config)
+    algorithm = purerl.make_algorithm(config)
+    state = algorithm.init(jax.random.key(0))
+    rng = np.random.default_rng(0)
+    obs, next_obs = jnp.asarray(rng.normal(size=(2, 2, 1, 4)), jnp.float32)
+    transitions = ppo.Transition(
+        obs=obs,
+        action=jnp.zeros((2, 1), jnp.int32),
+        log_prob=jnp.zeros((2, 1)),
+        reward=jnp.array([[1.0], [2.0]]),
+        next_obs=next_obs,
+        terminated=jnp.array([[False], [True]]),
+        truncated=jnp.array([[True], [False]]),
+    )
+    batch, _ = ppo.make_batch(setup, state, transitions)
+    value, next_value = (
+        setup.critic.apply(state.params["critic"], x)[:, 0] for x in (obs, next_obs)
+    )
+    expected = [1 + next_value[0] / 2 - value[0], 2 - value[1]]
+    np.testing.assert_allclose(batch.advantage, expected, rtol=1e-5)
+    np.testing.assert_allclose(batch.target, batch.advantage + value, rtol=1e-6)
