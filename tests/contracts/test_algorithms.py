@@ -1,0 +1,224 @@
+"""What every registered algorithm keeps."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+import purerl
+from purerl import serialise
+from purerl.algorithms import ALGORITHMS
+from purerl.config import ConfigError, TrainConfig
+
+UPDATES, EPISODES, MAX_STEPS = 3, 2, 15
+
+# The smallest sensible run of each: a row per algorithm.
+SMALL = {
+    "ppo": {
+        "num_envs": 2,
+        "num_steps": 16,
+        "num_epochs": 1,
+        "num_minibatches": 2,
+        "hidden_sizes": (4,),
+        "total_timesteps": UPDATES * 2 * 16,
+    },
+}
+REQUIRED = {"env_steps", "episodes", "episode_return", "episode_length"}
+# Undefined where no episode ended.
+MAY_BE_NAN = {"episode_return", "episode_length"}
+
+
+def small(name, **changes):
+    fields = {
+        "num_evaluations": UPDATES,
+        "eval_share": 1.0,
+        "eval_episodes": EPISODES,
+        "eval_max_steps": MAX_STEPS,
+        **SMALL[name],
+    }
+    return ALGORITHMS[name].config(**{**fields, **changes})
+
+
+def test_every_registered_algorithm_is_tested_here():
+    assert set(SMALL) == set(ALGORITHMS)
+
+
+@pytest.fixture(scope="module", params=SMALL)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def steps(name):
+    """States and metrics of the step function, compiled once for all updates."""
+    algorithm = purerl.make_algorithm(small(name))
+
+    def traced_once(state):
+        return algorithm.step(state)
+
+    step = jax.jit(chex.assert_max_traces(traced_once, n=1))
+    states = [jax.jit(algorithm.init)(jax.random.key(0))]
+    metrics = []
+    for _ in range(UPDATES):
+        state, metric = step(states[-1])
+        states.append(state)
+        metrics.append(metric)
+    return algorithm, states, metrics
+
+
+@pytest.fixture(scope="module")
+def result(name):
+    return jax.jit(purerl.make_train(small(name)))(jax.random.key(0))
+
+
+pytestmark = pytest.mark.xdist_group("algorithm-contracts")
+
+
+def test_the_state_is_arrays_of_one_structure_and_dtype(steps):
+    _, states, _ = steps
+    for state in states:
+        chex.assert_trees_all_equal_shapes_and_dtypes(state, states[0])
+        for leaf in jax.tree.leaves(state):
+            assert isinstance(leaf, jax.Array)
+            # A weak type would compile the step a second time.
+            assert not getattr(jax.typeof(leaf), "weak_type", False)
+
+
+def test_the_key_stays_and_the_counter_counts(steps):
+    _, states, _ = steps
+    for update, state in enumerate(states):
+        assert state.update == update
+        assert state.key == states[0].key
+
+
+def test_metrics_are_finite_scalars_with_the_required_names(steps):
+    _, _, metrics = steps
+    for metric in metrics:
+        assert set(metric) >= REQUIRED
+        assert set(metric) == set(metrics[0])
+        for metric_name, value in metric.items():
+            assert value.shape == (), metric_name
+            if metric_name in MAY_BE_NAN:
+                assert jnp.isfinite(value) == (metric["episodes"] > 0)
+            else:
+                assert jnp.isfinite(value), metric_name
+    assert sum(int(m["episodes"]) for m in metrics) > 0
+
+
+def test_env_steps_count_every_environments_steps(name, steps):
+    _, _, metrics = steps
+    per_update = small(name).steps_per_update
+    for update, metric in enumerate(metrics):
+        assert metric["env_steps"] == (update + 1) * per_update
+
+
+def test_acting_without_a_key_is_deterministic_and_with_keys_is_not(name, steps):
+    algorithm, states, _ = steps
+    obs = jnp.zeros(4)
+    assert algorithm.act(states[0], obs) == algorithm.act(states[0], obs)
+    keys = jax.random.split(jax.random.key(0), 64)
+    actions = jax.vmap(lambda k: algorithm.act(states[0], obs, k))(keys)
+    space = envs.make(small(name).env).action_space()
+    assert all(space.contains(action) for action in actions)
+    assert len(np.unique(actions)) > 1
+
+
+def test_a_policy_acts_on_one_observation_or_a_batch(name, result):
+    policy = purerl.make_policy(small(name), result.state)
+    batch = jax.random.normal(jax.random.key(0), (5, 4))
+    actions = policy(batch)
+    assert actions.shape == (5,)
+    singly = [policy(np.asarray(obs)) for obs in batch]
+    np.testing.assert_array_equal(actions, singly)
+
+
+def test_train_returns_the_curves_of_all_updates(name, result):
+    per_update = small(name).steps_per_update
+    for metric_name, values in result.metrics.items():
+        assert values.shape == (UPDATES,), metric_name
+    np.testing.assert_array_equal(
+        result.metrics["env_steps"], per_update * np.arange(1, UPDATES + 1)
+    )
+    assert result.state.update == UPDATES
+
+
+def test_train_is_the_scan_of_step_whatever_is_evaluated(steps, result):
+    # The steps alone never evaluate; `result` did after every update.
+    _, states, metrics = steps
+    stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *metrics)
+    chex.assert_trees_all_close(result.metrics, stacked, rtol=1e-4, atol=1e-5)
+    params, expected = result.state.params, states[-1].params
+    chex.assert_trees_all_close(params, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_evaluations_are_of_whole_episodes_at_the_planned_steps(name, result):
+    config = small(name)
+    evaluation = result.evaluation
+    assert set(evaluation) == {"env_steps", "episode_return", "episode_length"}
+    np.testing.assert_array_equal(
+        evaluation["env_steps"], config.steps_per_update * np.arange(1, UPDATES + 1)
+    )
+    assert evaluation["episode_return"].shape == (UPDATES, EPISODES)
+    lengths = np.asarray(evaluation["episode_length"])
+    # CartPole pays 1 per step; no policy falls within four steps.
+    np.testing.assert_array_equal(evaluation["episode_return"], lengths)
+    assert ((lengths > 4) & (lengths <= MAX_STEPS)).all()
+
+
+def test_without_evaluations_there_are_none(name):
+    train = purerl.make_train(small(name, num_evaluations=0))
+    shapes = jax.eval_shape(train, jax.random.key(0)).evaluation
+    assert shapes["episode_return"].shape == (0, EPISODES)
+    assert shapes["env_steps"].shape == (0,)
+
+
+def output_bytes(config):
+    shapes = jax.eval_shape(purerl.make_train(config), jax.random.key(0))
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
+
+
+def test_what_train_returns_does_not_grow_with_the_steps_of_a_rollout(name):
+    # Four times the steps in as many updates: not a byte more.
+    short = small(name, num_evaluations=1)
+    if not hasattr(short, "num_steps"):
+        pytest.skip("no rollouts")
+    long = short.replace(
+        num_steps=4 * short.num_steps, total_timesteps=4 * short.total_timesteps
+    )
+    assert output_bytes(long) == output_bytes(short)
+
+
+def test_what_train_returns_grows_by_one_row_of_scalars_per_update(name, result):
+    short = small(name, num_evaluations=1)
+    long = short.replace(total_timesteps=2 * short.total_timesteps)
+    row = sum(x.dtype.itemsize for x in result.metrics.values())
+    assert output_bytes(long) - output_bytes(short) == UPDATES * row
+
+
+def test_the_config_keeps_the_contract_of_configs(name):
+    config = small(name)
+    assert isinstance(config, TrainConfig)
+    with pytest.raises(ConfigError, match=r"Did you mean 'learning_rate'"):
+        config.replace(learning_rat=1.0)  # flax's own `replace` would not guess
+    plain = serialise.to_dict(config)
+    assert plain["algorithm"] == name
+    assert serialise.to_dict(serialise.from_dict(plain)) == plain
+
+
+def test_making_and_tracing_leave_the_config_as_it_was(name):
+    config = small(name)
+    before = serialise.to_dict(config)
+    jax.eval_shape(purerl.make_train(config), jax.random.key(0))
+    assert serialise.to_dict(config) == before
+
+
+def test_every_number_of_a_config_can_be_traced(name):
+    # A config is a pytree: its leaves pass through jit, so none is read in Python.
+    def program(config, key):
+        return purerl.make_train(config)(key)
+
+    jax.eval_shape(program, small(name), jax.random.key(0))
+    leaves = jax.tree.leaves(small(name))
+    assert len(leaves) >= 3 and all(isinstance(x, float) for x in leaves)
