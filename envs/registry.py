@@ -164,7 +164,7 @@ def describe(id: str, **options: Any) -> EnvDescription:
         observation_space=env.observation_space(params),
         action_space=env.action_space(params),
         params=params,
-        summary=(inspect.getdoc(type(documented)) or "").partition("\n")[0],
+        summary=_first_sentence_line(documented),
     )
 
 
@@ -194,6 +194,12 @@ def _unknown_id(id: str) -> str:
         f"env {id!r} is not registered: {hint} "
         "`envs.registered()` lists every id; `envs.register` adds one."
     )
+
+
+def _first_sentence_line(env: object) -> str:
+    """The first line of the documentation that is no heading (brax's starts so)."""
+    lines = (inspect.getdoc(type(env)) or "").splitlines()
+    return next((line for line in lines if line and not line.startswith("#")), "")
 
 
 def _option_names(factory: Factory) -> str:

@@ -68,8 +68,9 @@ def clean_registry(monkeypatch):
 @pytest.mark.usefixtures("clean_registry")
 def test_register_adds_a_name():
     class Mine(CartPole):
-        """My own pole.
+        """### Description
 
+        My own pole.
         More about it.
         """
 
