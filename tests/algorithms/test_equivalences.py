@@ -91,12 +91,14 @@ class Runs:
         self.first, self.second = self.vmap(KEYS[:LANES]), self.vmap(KEYS[LANES:])
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+# Each kind's programs stay on one worker.
+KINDS = [pytest.param(k, marks=pytest.mark.xdist_group(k)) for k in CONFIGS]
+grids = pytest.mark.xdist_group("grids")
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def runs(request):
     return Runs(CONFIGS[request.param])
-
-
-pytestmark = pytest.mark.xdist_group("equivalences")
 
 
 def test_a_vmapped_run_agrees_with_the_single_run(runs):
@@ -251,6 +253,7 @@ def single(config, key):
     return purerl.make_train(config)(key)
 
 
+@grids
 def test_learning_rate_times_entropy_times_seeds_in_one_call():
     train = purerl.make_train(GRID)
     rates, entropies = jnp.array([1e-3, 1e-2]), jnp.array([0.0, 0.01, 0.5])
@@ -269,6 +272,7 @@ def test_learning_rate_times_entropy_times_seeds_in_one_call():
     assert len(np.unique(result.metrics["grad_norm"][..., -1])) == 12
 
 
+@grids
 def test_pole_length_times_seeds_in_one_call():
     train = purerl.make_train(GRID)
     lengths = jnp.array([0.25, 0.5, 1.0])
@@ -284,6 +288,7 @@ def test_pole_length_times_seeds_in_one_call():
     assert len(np.unique(result.metrics["value_loss"][..., -1])) == 6
 
 
+@grids
 def test_a_population_of_losses_in_one_call():
     # Nested: a whole loss with evolved parameters x the number inside another loss.
     config = GRID.replace(value_loss=losses.MLPValueLoss.create(KEYS[0], (4,)))
