@@ -65,7 +65,7 @@ def steps(name):
         state, metric = step(states[-1])
         states.append(state)
         metrics.append(metric)
-    return algorithm, states, metrics
+    return algorithm, states, metrics, step
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ pytestmark = pytest.mark.xdist_group("algorithm-contracts")
 
 
 def test_the_state_is_arrays_of_one_structure_and_dtype(steps):
-    _, states, _ = steps
+    _, states, _, _ = steps
     for state in states:
         chex.assert_trees_all_equal_shapes_and_dtypes(state, states[0])
         for leaf in jax.tree.leaves(state):
@@ -87,14 +87,30 @@ def test_the_state_is_arrays_of_one_structure_and_dtype(steps):
 
 
 def test_the_key_stays_and_the_counter_counts(steps):
-    _, states, _ = steps
+    _, states, _, _ = steps
     for update, state in enumerate(states):
         assert state.update == update
         assert state.key == states[0].key
 
 
+def test_an_updates_randomness_is_that_of_its_key_and_counter(steps):
+    # Same networks, same environments: only key or counter differ. The known bug is a
+    # key made anew inside, by which all seeds see the same rollouts. What the
+    # environments look like afterwards depends on the actions that were drawn.
+    _, states, _, step = steps
+    start = states[0]
+
+    def after(**changes):
+        return np.asarray(step(start._replace(**changes))[0].envs.obs)
+
+    again = after()
+    np.testing.assert_array_equal(again, states[1].envs.obs)
+    assert (again != after(key=jax.random.key(1))).any()
+    assert (again != after(update=jnp.int32(1))).any()
+
+
 def test_metrics_are_finite_scalars_with_the_required_names(steps):
-    _, _, metrics = steps
+    _, _, metrics, _ = steps
     for metric in metrics:
         assert set(metric) >= REQUIRED
         assert set(metric) == set(metrics[0])
@@ -108,14 +124,14 @@ def test_metrics_are_finite_scalars_with_the_required_names(steps):
 
 
 def test_env_steps_count_every_environments_steps(name, steps):
-    _, _, metrics = steps
+    _, _, metrics, _ = steps
     per_update = small(name).steps_per_update
     for update, metric in enumerate(metrics):
         assert metric["env_steps"] == (update + 1) * per_update
 
 
 def test_acting_without_a_key_is_deterministic_and_with_keys_is_not(name, steps):
-    algorithm, states, _ = steps
+    algorithm, states, _, _ = steps
     obs = jnp.zeros(4)
     assert algorithm.act(states[0], obs) == algorithm.act(states[0], obs)
     keys = jax.random.split(jax.random.key(0), 64)
@@ -146,7 +162,7 @@ def test_train_returns_the_curves_of_all_updates(name, result):
 
 def test_train_is_the_scan_of_step_whatever_is_evaluated(steps, result):
     # The steps alone never evaluate; `result` did after every update.
-    _, states, metrics = steps
+    _, states, metrics, _ = steps
     stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *metrics)
     chex.assert_trees_all_close(result.metrics, stacked, rtol=1e-4, atol=1e-5)
     params, expected = result.state.params, states[-1].params
