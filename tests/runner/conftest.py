@@ -1,10 +1,10 @@
-"""A training run of half a second, and the means to compare runs bit for bit."""
+"""A training run of half a second."""
 
-import jax
-import numpy as np
 import pytest
 
 import purerl
+from tests.helpers import assert_same_bits as assert_same_bits
+from tests.helpers import tiny_config
 
 NUM_UPDATES = 20
 SEGMENT = 3  # does not divide 20: the last segment is partly idle
@@ -13,23 +13,12 @@ LANES = 2
 
 @pytest.fixture(scope="session")
 def tiny() -> purerl.PPOConfig:
-    return purerl.PPOConfig(
-        total_timesteps=NUM_UPDATES * 32,
-        num_envs=2,
-        num_steps=16,
-        num_epochs=2,
-        num_minibatches=2,
-        hidden_sizes=(8,),
-        num_evaluations=3,
-        eval_episodes=2,
-        eval_max_steps=20,
-        eval_share=1.0,
-    )
+    return tiny_config()
 
 
 @pytest.fixture(scope="session")
-def tiny_continuous(tiny) -> purerl.PPOConfig:
-    return tiny.replace(
+def tiny_continuous() -> purerl.PPOConfig:
+    return tiny_config(
         env="probe/continuous", normalize_observations=True, normalize_rewards=True
     )
 
@@ -43,16 +32,6 @@ def run_tiny(config, **options):
         **options,
     }
     return purerl.run(config, **options)
-
-
-def assert_same_bits(one, two):
-    """Every array of two runs is equal, bit for bit (NaN equals NaN)."""
-    left = jax.tree_util.tree_leaves_with_path(one)
-    right = jax.tree.leaves(two)
-    assert len(left) == len(right)
-    for (path, a), b in zip(left, right, strict=True):
-        name = jax.tree_util.keystr(path)
-        np.testing.assert_array_equal(np.asarray(a), np.asarray(b), err_msg=name)
 
 
 def outcome(result):

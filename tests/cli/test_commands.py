@@ -1,0 +1,171 @@
+import json
+
+import pytest
+import yaml
+
+from purerl import presets, serialise
+from purerl.cli import COMMANDS, main
+from tests.helpers import tiny_config
+
+pytestmark = pytest.mark.xdist_group("runner")
+RUN = ("--lanes", "2", "--segment-updates", "3", "--no-progress")
+
+
+@pytest.fixture(autouse=True)
+def no_compile_cache_of_the_user(monkeypatch):
+    import jax
+
+    # The tests' own cache stays: the command line would switch to the user's.
+    folder = jax.config.jax_compilation_cache_dir
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cli")
+
+
+@pytest.fixture(scope="module")
+def config_file(folder):
+    path = folder / "tiny.yaml"
+    serialise.to_yaml(tiny_config(), path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def trained(folder, config_file):
+    out = folder / "run"
+    args = ["train", "--config", config_file, "--seeds", "3", "--out", str(out), *RUN]
+    assert main(args) == 0
+    return out
+
+
+def test_train_writes_everything_that_it_promises(trained):
+    names = {path.name for path in trained.iterdir()}
+    assert names == {
+        "config.yaml",
+        "manifest.json",
+        "metrics",
+        "checkpoints",
+        "curve.png",
+        "summary.json",
+    }
+    summary = json.loads((trained / "summary.json").read_text())
+    assert summary["agents"] == 3
+    assert summary["env_steps"] == 3 * 640
+    assert len(summary["evaluation_per_seed"]) == 3
+    assert (trained / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_evaluate_plays_every_seed_or_one(trained, capsys):
+    assert main(["evaluate", str(trained), "--episodes", "3"]) == 0
+    text = capsys.readouterr().out
+    assert "3 episodes" in text and "all" in text
+    assert main(["evaluate", str(trained), "--seed", "1", "--episodes", "2"]) == 0
+    assert "all" not in capsys.readouterr().out
+
+
+def test_evaluate_in_gymnasium(trained, capsys):
+    assert main(["evaluate", str(trained), "--gymnasium", "--episodes", "2"]) == 0
+    assert "Gymnasium's own CartPole-v1" in capsys.readouterr().out
+
+
+def test_plot_draws_from_the_files(trained, folder, capsys):
+    path = folder / "again.png"
+    assert main(["plot", str(trained), "--out", str(path)]) == 0
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert str(path) in capsys.readouterr().out
+
+
+def test_flags_override_the_config_file(config_file, folder):
+    out = folder / "flags"
+    args = ["train", "--config", config_file, "--out", str(out), *RUN]
+    flags = ("--learning-rate", "1e-3", "--hidden-sizes", "4", "4", "--env-params")
+    loss = ("--policy-loss", "DPODrift(alpha=1.5, beta=0.6)")
+    short = ("--total-timesteps", "64", "--normalize-rewards")
+    assert main([*args, *flags, "length=0.7", *loss, *short]) == 0
+    stored = yaml.safe_load((out / "config.yaml").read_text())
+    assert stored["learning_rate"] == 1e-3
+    assert stored["hidden_sizes"] == [4, 4]
+    assert stored["env_params"] == {"length": 0.7}
+    assert stored["policy_loss"] == {"type": "DPODrift", "alpha": 1.5, "beta": 0.6}
+    assert stored["normalize_rewards"] is True
+    assert stored["num_steps"] == 16  # from the file
+
+
+def test_every_field_is_a_flag_with_help(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["train", "--help"])
+    assert exit_.value.code == 0
+    text = capsys.readouterr().out
+    for name in ("learning-rate", "policy-loss", "num-envs", "reset-scheme", "torso"):
+        assert f"--{name}" in text
+    assert "Step size of Adam." in text
+
+
+def test_envs_lists_and_describes(capsys):
+    assert main(["envs"]) == 0
+    listing = capsys.readouterr().out
+    assert "Doors-v0" in listing and "Pendulum-v1" in listing
+    assert main(["envs", "CartPole-v1"]) == 0
+    about = capsys.readouterr().out
+    assert "masspole" in about and "Discrete(2)" in about
+
+
+def test_doctor_says_what_will_be_used(capsys):
+    assert main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    for word in ("jax", "devices", "workers", "lanes", "compile cache"):
+        assert word in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command(command, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main([command, "--help"])
+    assert exit_.value.code == 0
+    assert f"usage: purerl {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "fragment"),
+    [
+        (["trian"], "there is no command 'trian'"),
+        (["train", "--preset", "ppo-minatr"], "Did you mean 'ppo-minatar'"),
+        (["train", "--algorithm", "pppo"], "Did you mean 'ppo'"),
+        (["train", "--env", "CartPole-v2"], "CartPole-v1"),
+        (["train", "--learning-rate", "-1"], "learning_rate must be greater than 0"),
+        (["train", "--learning-rate", "nan"], "learning_rate must be finite"),
+        (["train", "--env-params", "lenght=1"], "Did you mean 'length'"),
+        (["train", "--env-params", "length"], "takes name=value"),
+        (["train", "--policy-loss", "Clip(0.2)"], "cannot read the loss"),
+        (["train", "--config", "missing.yaml"], "cannot read the config"),
+        (["train", "--resume", "missing"], "there is no run in missing"),
+        (["evaluate", "missing"], "there is no run in missing"),
+        (["plot", "missing"], "there is no run in missing"),
+        (["envs", "Dors-v0"], "Doors-v0"),
+        (["train", "--preset", "a", "--config", "b"], "not both"),
+    ],
+)
+def test_mistakes_print_one_sentence_and_exit_with_2(args, fragment, capsys):
+    assert main(args) == 2
+    error = capsys.readouterr().err
+    assert fragment in error
+    assert "Traceback" not in error
+    assert error.startswith("purerl")
+
+
+def test_an_unknown_flag_is_refused(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["train", "--lerning-rate", "1"])
+    assert exit_.value.code == 2
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_every_preset_loads_and_round_trips(name):
+    config = presets.load(name)
+    assert serialise.from_dict(serialise.to_dict(config)) == config
+
+
+def test_the_cartpole_preset_is_the_default():
+    assert presets.load("ppo-cartpole") == type(tiny_config())()

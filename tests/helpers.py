@@ -1,0 +1,43 @@
+"""What tests of several rooms share."""
+
+import jax
+import numpy as np
+
+import purerl
+
+
+def tiny_config(**changes) -> purerl.PPOConfig:
+    """Twenty updates of 32 steps with a network of eight units: half a second."""
+    config = purerl.PPOConfig(
+        total_timesteps=640,
+        num_envs=2,
+        num_steps=16,
+        num_epochs=2,
+        num_minibatches=2,
+        hidden_sizes=(8,),
+        num_evaluations=3,
+        eval_episodes=2,
+        eval_max_steps=20,
+        eval_share=1.0,
+    )
+    return config.replace(**changes)
+
+
+def plain(tree):
+    """A pytree with its random keys as numbers."""
+
+    def one(x):
+        if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+            return np.asarray(jax.random.key_data(x))
+        return np.asarray(x)
+
+    return jax.tree.map(one, tree)
+
+
+def assert_same_bits(one, two):
+    """Every array of two pytrees is equal, bit for bit (NaN equals NaN)."""
+    left = jax.tree_util.tree_leaves_with_path(plain(one))
+    right = jax.tree.leaves(plain(two))
+    assert len(left) == len(right)
+    for (path, a), b in zip(left, right, strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=jax.tree_util.keystr(path))

@@ -1,0 +1,148 @@
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import ConfigError
+from purerl.scale.devices import Worker, default_lanes, make_workers, run_blocks
+from tests.helpers import assert_same_bits, tiny_config
+
+pytestmark = pytest.mark.xdist_group("pmap")
+NUM, LANES = 7, 2
+
+
+@pytest.fixture(scope="module", params=["CartPole-v1", "probe/continuous"])
+def train(request):
+    return purerl.make_train(tiny_config(env=request.param))
+
+
+@pytest.fixture(scope="module")
+def mapped(train):
+    return purerl.pmap(train, lanes=LANES)
+
+
+@pytest.fixture(scope="module")
+def keys():
+    return jax.random.split(jax.random.key(0), NUM)
+
+
+@pytest.fixture(scope="module")
+def whole(mapped, keys):
+    return mapped(keys)
+
+
+@pytest.mark.parametrize("members", [[3], [6, 0], [0, 1, 2], [5, 1, 4, 2, 0]])
+def test_bits_do_not_depend_on_number_order_or_neighbours(mapped, keys, whole, members):
+    index = np.asarray(members)
+    expected = jax.tree.map(lambda x: x[index], whole)
+    assert_same_bits(mapped(keys[index]), expected)
+
+
+def test_a_repeated_call_gives_the_same_bits(mapped, keys, whole):
+    assert_same_bits(mapped(keys), whole)
+
+
+def test_bits_do_not_depend_on_devices(train, keys, whole):
+    devices = jax.local_devices()
+    assert len(devices) == 2
+    for used in (devices, devices[1:]):
+        result = purerl.pmap(train, lanes=LANES, devices=used)(keys[:5])
+        assert_same_bits(result, jax.tree.map(lambda x: x[:5], whole))
+
+
+def test_equals_vmap_of_the_same_width(train, keys, whole):
+    result = jax.jit(jax.vmap(train))(keys[:LANES])
+    assert_same_bits(result, jax.tree.map(lambda x: x[:LANES], whole))
+
+
+def test_results_are_trimmed_and_on_the_default_device(whole):
+    assert whole.metrics["episodes"].shape == (NUM, 20)
+    assert whole.state.key.shape == (NUM,)
+    assert whole.state.update.tolist() == [20] * NUM
+    assert whole.metrics["episodes"].devices() == {jax.devices()[0]}
+
+
+def test_members_differ(whole):
+    losses = np.asarray(whole.metrics["value_loss"][:, 0])
+    assert len(np.unique(losses)) == NUM
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 9])
+def test_in_axes_share_some_arguments(size):
+    def line(slope, offset, extra):
+        return {"y": slope * extra["x"] + offset, "shared": extra["shared"]}
+
+    slope = jnp.arange(size, dtype=jnp.float32)
+    extra = {"x": slope + 1.0, "shared": jnp.float32(3.0)}
+    axes = (0, None, {"x": 0, "shared": None})
+    mapped = purerl.pmap(line, lanes=4, in_axes=axes)
+    result = mapped(slope, jnp.float32(10.0), extra)
+    n = np.arange(size)
+    np.testing.assert_array_equal(result["y"], n * (n + 1) + 10)
+    np.testing.assert_array_equal(result["shared"], np.full(size, 3.0))
+
+
+def test_a_hyperparameter_is_an_axis_like_any_other():
+    train = purerl.make_train(tiny_config(anneal_learning_rate=False))
+    rates = jnp.asarray([1e-9, 1e-2, 1e-3])
+    mapped = purerl.pmap(train, lanes=2, in_axes=(None, 0))
+    result = mapped(jax.random.key(0), {"learning_rate": rates})
+    moved = np.asarray(result.metrics["approx_kl"]).sum(1)
+    assert moved[0] < 1e-6 < moved[2] < moved[1]
+
+
+@pytest.mark.parametrize(
+    ("call", "fragment"),
+    [
+        (lambda: purerl.pmap(jnp.sin, lanes=0), "lanes must be a positive"),
+        (lambda: purerl.pmap(jnp.sin, lanes=2.5), "lanes must be a positive"),
+        (lambda: purerl.pmap(jnp.sin)(jnp.float32(1)), "share one leading axis"),
+        (lambda: purerl.pmap(jnp.sin)(jnp.zeros((0,))), "share one leading axis"),
+        (
+            lambda: purerl.pmap(jnp.add)(jnp.zeros(2), jnp.zeros(3)),
+            "share one leading axis",
+        ),
+        (lambda: purerl.pmap(jnp.sin, in_axes=1)(jnp.zeros(2)), "must be 0 or None"),
+        (
+            lambda: purerl.pmap(jnp.sin, in_axes=(0, 0))(jnp.zeros(2)),
+            "2 entries for 1 arguments",
+        ),
+    ],
+)
+def test_bad_calls_get_a_sentence(call, fragment):
+    with pytest.raises(ConfigError, match=fragment):
+        call()
+
+
+def test_blocks_come_back_in_order_and_workers_run_side_by_side():
+    barrier = threading.Barrier(2, timeout=20)
+    device = jax.devices()[0]
+    workers = [Worker(device, 0), Worker(device, 1)]
+
+    def work(worker, item):
+        if item < 2:
+            barrier.wait()  # passes only if two workers are in here at once
+        return worker.index, item * item
+
+    results = run_blocks(workers, range(9), work)
+    assert [square for _, square in results] == [n * n for n in range(9)]
+    assert {index for index, _ in results} == {0, 1}
+
+
+def test_an_error_in_a_block_reaches_the_caller():
+    def work(worker, item):
+        raise RuntimeError(f"block {item}")
+
+    with pytest.raises(RuntimeError, match="block"):
+        run_blocks(make_workers(), range(4), work)
+
+
+@pytest.mark.parametrize(
+    ("members", "lanes"), [(1, 1), (2, 1), (3, 2), (16, 8), (17, 8), (10_000, 8)]
+)
+def test_default_lanes_on_two_cpu_workers(members, lanes):
+    device = jax.devices()[0]
+    assert default_lanes(members, [Worker(device, 0), Worker(device, 1)]) == lanes
