@@ -45,6 +45,14 @@ class StepOutput(NamedTuple):
     episode_length: Array
 
 
+class Episodes(NamedTuple):
+    """Where episodes ended in a rollout, and what they had earned, `[T, B]` each."""
+
+    done: Array
+    returns: Array
+    lengths: Array
+
+
 class Stepper(NamedTuple):
     """An environment with its numbers and the way its episodes restart."""
 
@@ -146,7 +154,7 @@ def collect(
     prepare: Callable[[Array], Array],
     key: Array,
     num_steps: int,
-) -> tuple[EnvCarry, Transition, Metrics]:
+) -> tuple[EnvCarry, Transition, Episodes]:
     """Run the policy for `T = num_steps` steps in every environment.
 
     Args:
@@ -159,7 +167,7 @@ def collect(
 
     Returns:
         Environments after the rollout, transitions `[T, B, ...]` with observations as
-        the environment gave them, and the statistics of the episodes that ended.
+        the environment gave them, and where episodes ended (see `episode_metrics`).
     """
     key_act, key_env, key_pool = jax.random.split(key, 3)
     pool = draw_pool(stepper, key_pool)
@@ -189,31 +197,29 @@ def collect(
         step, carry, (keys_act, keys_env), unroll=ROLLOUT_UNROLL
     )
     done = batch.terminated | batch.truncated
-    return carry, batch, episode_metrics(done, returns, lengths, stepper.axis_name)
+    return carry, batch, Episodes(done, returns, lengths)
 
 
-def episode_metrics(
-    done: Array, returns: Array, lengths: Array, axis_name: str | None
-) -> Metrics:
+def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:
     """Means over the episodes that ended; NaN where none did.
 
     Args:
-        done: bool, any shape.
-        returns: return of the episode so far, the same shape.
-        lengths: length of the episode so far, the same shape.
+        episodes: of a rollout.
         axis_name: mapped axis over which environments are spread, if any.
     """
+    done, returns, lengths = episodes
     count, return_sum, length_sum = psum(
         (
-            done.sum(dtype=jnp.int32),
+            # A float holds the count exactly up to 2^24 episodes per update.
+            done.sum(dtype=jnp.float32),
             jnp.where(done, returns, 0.0).sum(),
             jnp.where(done, lengths, 0).sum().astype(jnp.float32),
         ),
         axis_name,
     )
-    some = jnp.maximum(count, 1).astype(jnp.float32)
+    some = jnp.maximum(count, 1.0)
     return {
-        "episodes": count,
+        "episodes": count.astype(jnp.int32),
         "episode_return": jnp.where(count > 0, return_sum / some, jnp.nan),
         "episode_length": jnp.where(count > 0, length_sum / some, jnp.nan),
     }

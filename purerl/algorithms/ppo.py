@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl import networks, normalise, optimiser, rollout
-from purerl.collectives import pmean
+from purerl.collectives import after, pmean
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -251,14 +251,20 @@ def step(setup: Setup, state: PPOState) -> tuple[PPOState, Metrics]:
     batch, reward_scale = make_batch(setup, state, transitions)
     params, opt_state, losses = fit(setup, state, batch, key_fit)
 
+    # One phase of averages over devices after another: see `collectives`.
+    end = losses["policy_loss"]
+    episodes = after(episodes, end, setup.axis_name)
+    metrics = rollout.episode_metrics(episodes, setup.axis_name) | losses
+    batch = after(batch, metrics["episode_return"], setup.axis_name)
+    metrics["explained_variance"] = explained_variance(setup, batch)
     obs_moments = state.obs_moments
     if config.normalize_observations:
         features = to_features(setup.obs_space, transitions.obs)
+        features = after(features, metrics["explained_variance"], setup.axis_name)
         obs_moments = normalise.merge(obs_moments, features, setup.axis_name)
     update = state.update + 1
     env_steps = update.astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
-    metrics = {"env_steps": env_steps, **episodes, **losses}
-    metrics["explained_variance"] = explained_variance(setup, batch)
+    metrics["env_steps"] = env_steps
     new = PPOState(
         params, opt_state, obs_moments, reward_scale, envs, state.key, update
     )
@@ -390,13 +396,11 @@ def standardise(advantage: Array, axis_name: str | None) -> Array:
 
 def explained_variance(setup: Setup, batch: Batch) -> Array:
     """`1 - Var[target - value] / Var[target]`; 1 is perfect, 0 a constant guess."""
-
-    def variance(x: Array) -> Array:
-        mean = pmean(x.mean(), setup.axis_name)
-        return pmean(jnp.square(x - mean).mean(), setup.axis_name)
-
-    spread = variance(batch.target)
-    return 1.0 - variance(batch.target - batch.value) / jnp.maximum(spread, 1e-8)
+    error = batch.target - batch.value
+    pair = jnp.stack([batch.target, error])
+    mean = pmean(pair.mean(1, keepdims=True), setup.axis_name)
+    spread, left = pmean(jnp.square(pair - mean).mean(1), setup.axis_name)
+    return 1.0 - left / jnp.maximum(spread, 1e-8)
 
 
 def local_envs(setup: Setup) -> int:

@@ -2,8 +2,8 @@
 
 At one lane width W a member's numbers are the same bit for bit, whoever its neighbours
 are. Across widths and compilations rounding differs and reinforcement learning is
-chaotic, so there runs agree to a tolerance over their first updates: `close` states
-it, and every run here is those first updates.
+chaotic, so there runs agree to a tolerance over their first updates: `assert_close`
+states it, and every run here is those first updates.
 """
 
 from functools import partial
@@ -17,24 +17,18 @@ from jax.sharding import PartitionSpec
 import purerl
 from purerl import losses
 from purerl.train import bind, make_segment
-
-UPDATES, LANES = 6, 4
-EVALUATED_AFTER = (3, 6)
-
-CONFIG = purerl.PPOConfig(
-    env="CartPole-v1",
-    total_timesteps=UPDATES * 4 * 16,
-    num_envs=4,
-    num_steps=16,
-    num_epochs=2,
-    num_minibatches=2,
-    hidden_sizes=(8,),
-    num_evaluations=len(EVALUATED_AFTER),
-    eval_share=1.0,
-    eval_episodes=2,
-    eval_max_steps=12,
-    learning_rate=1e-3,
+from tests.algorithms.short_runs import (
+    CONFIG,
+    EVALUATED_AFTER,
+    KEYS,
+    LANES,
+    UPDATES,
+    assert_close,
+    assert_same_bits,
+    lane,
+    plain,
 )
+
 CONFIGS = {
     "discrete": CONFIG,
     "continuous": CONFIG.replace(
@@ -45,40 +39,6 @@ CONFIGS = {
         value_loss=losses.SquaredError(),
     ),
 }
-KEYS = jax.random.split(jax.random.key(0), 2 * LANES)
-
-
-def plain(tree):
-    """Arrays that numpy compares: typed keys as their words."""
-    return jax.tree.map(
-        lambda x: (
-            jax.random.key_data(x)
-            if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
-            else x
-        ),
-        tree,
-    )
-
-
-def lane(tree, index):
-    return jax.tree.map(lambda x: x[index], tree)
-
-
-def assert_same_bits(one, other):
-    assert jax.tree.structure(one) == jax.tree.structure(other)
-    for x, y in zip(
-        jax.tree.leaves(plain(one)), jax.tree.leaves(plain(other)), strict=True
-    ):
-        np.testing.assert_array_equal(x, y)
-
-
-def assert_close(one, other):
-    """Across widths: 1e-4 of the value, 2e-5 near zero, over the first updates."""
-    assert jax.tree.structure(one) == jax.tree.structure(other)
-    for x, y in zip(
-        jax.tree.leaves(plain(one)), jax.tree.leaves(plain(other)), strict=True
-    ):
-        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
 
 
 class Runs:
@@ -91,12 +51,7 @@ class Runs:
         self.first, self.second = self.vmap(KEYS[:LANES]), self.vmap(KEYS[LANES:])
 
 
-# Each kind's programs stay on one worker.
-KINDS = [pytest.param(k, marks=pytest.mark.xdist_group(k)) for k in CONFIGS]
-grids = pytest.mark.xdist_group("grids")
-
-
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=CONFIGS)
 def runs(request):
     return Runs(CONFIGS[request.param])
 
@@ -240,76 +195,3 @@ def test_jit_of_shard_map_over_two_devices_runs_and_agrees(runs, deadline):
         spread = jax.block_until_ready(spread_train(KEYS[:LANES]))
     assert len(spread.metrics["env_steps"].sharding.device_set) == 2
     assert_close(spread, runs.first)
-
-
-# Grids of overrides: every lane must be the single run with `config.replace`. That
-# single run takes its config as an argument (a config is a pytree), so one program
-# serves all values.
-GRID = CONFIG.replace(env_params={"length": 0.5}, num_evaluations=0)
-
-
-@jax.jit
-def single(config, key):
-    return purerl.make_train(config)(key)
-
-
-@grids
-def test_learning_rate_times_entropy_times_seeds_in_one_call():
-    train = purerl.make_train(GRID)
-    rates, entropies = jnp.array([1e-3, 1e-2]), jnp.array([0.0, 0.01, 0.5])
-
-    def cell(rate, entropy, key):
-        return train(key, {"learning_rate": rate, "entropy_coef": entropy})
-
-    seeds = jax.vmap(cell, (None, None, 0))
-    grid = jax.jit(jax.vmap(jax.vmap(seeds, (None, 0, None)), (0, None, None)))
-    result = grid(rates, entropies, KEYS[:2])
-    assert result.metrics["entropy"].shape == (2, 3, 2, UPDATES)
-    for i, j, k in ((0, 0, 0), (1, 2, 1), (1, 0, 1), (0, 2, 0)):
-        config = GRID.replace(learning_rate=rates[i], entropy_coef=entropies[j])
-        assert_close(lane(result, (i, j, k)), single(config, KEYS[k]))
-    # and the cells are different runs
-    assert len(np.unique(result.metrics["grad_norm"][..., -1])) == 12
-
-
-@grids
-def test_pole_length_times_seeds_in_one_call():
-    train = purerl.make_train(GRID)
-    lengths = jnp.array([0.25, 0.5, 1.0])
-
-    def cell(length, key):
-        return train(key, {"env_params.length": length})
-
-    grid = jax.jit(jax.vmap(jax.vmap(cell, (None, 0)), (0, None)))
-    result = grid(lengths, KEYS[:2])
-    for i, k in ((0, 0), (1, 0), (2, 1)):
-        config = GRID.replace(env_params={"length": lengths[i]})
-        assert_close(lane(result, (i, k)), single(config, KEYS[k]))
-    assert len(np.unique(result.metrics["value_loss"][..., -1])) == 6
-
-
-@grids
-def test_a_population_of_losses_in_one_call():
-    # Nested: a whole loss with evolved parameters x the number inside another loss.
-    config = GRID.replace(value_loss=losses.MLPValueLoss.create(KEYS[0], (4,)))
-    train = purerl.make_train(config)
-    population = jax.vmap(lambda k: losses.MLPValueLoss.create(k, (4,)))(KEYS[1:4])
-    widths = jnp.array([1e-3, 0.3])
-
-    def member(loss, eps):
-        overrides = {"value_loss": loss, "policy_loss.clip_eps": eps}
-        overrides["learning_rate"] = 1e-2  # large enough for the clip to bind
-        return train(KEYS[0], overrides)
-
-    grid = jax.jit(jax.vmap(jax.vmap(member, (None, 0)), (0, None)))
-    result = grid(population, widths)
-    for i, j in ((0, 1), (2, 0)):
-        one = config.replace(
-            value_loss=lane(population, i),
-            policy_loss=losses.ClipDrift(widths[j]),
-            learning_rate=1e-2,
-        )
-        assert_close(lane(result, (i, j)), single(one, KEYS[0]))
-    # Both act: three losses of the critic, two widths of the policy's clip.
-    assert len(np.unique(result.metrics["value_loss"][:, 0, 0])) == 3
-    assert len(np.unique(result.metrics["policy_loss"][0, :, 0])) == 2

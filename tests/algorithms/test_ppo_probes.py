@@ -25,8 +25,6 @@ CONFIG = purerl.PPOConfig(
     eval_max_steps=3,
 )
 
-pytestmark = pytest.mark.xdist_group("probes")
-
 
 def learn(env, **changes):
     config = CONFIG.replace(env=env, **changes)

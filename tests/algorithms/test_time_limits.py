@@ -11,7 +11,6 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import purerl
 from envs.probe import ChainMDP
@@ -33,8 +32,6 @@ CONFIG = purerl.PPOConfig(
     value_loss=purerl.losses.SquaredError(),
     num_evaluations=0,
 )
-
-pytestmark = pytest.mark.xdist_group("probes")
 
 
 @dataclasses.dataclass(unsafe_hash=True)

@@ -73,9 +73,6 @@ def result(name):
     return jax.jit(purerl.make_train(small(name)))(jax.random.key(0))
 
 
-pytestmark = pytest.mark.xdist_group("algorithm-contracts")
-
-
 def test_the_state_is_arrays_of_one_structure_and_dtype(steps):
     _, states, _, _ = steps
     for state in states:

@@ -40,7 +40,10 @@ def collect(stepper, key, steps=STEPS, num_envs=ENVS):
         key_init, key_roll = jax.random.split(key)
         carry = rollout.init_envs(stepper, key_init, num_envs)
         prepare = lambda obs: 2.0 * obs  # noqa: E731
-        return carry, *rollout.collect(stepper, carry, act, prepare, key_roll, steps)
+        after, batch, episodes = rollout.collect(
+            stepper, carry, act, prepare, key_roll, steps
+        )
+        return carry, after, batch, rollout.episode_metrics(episodes, None)
 
     return program(key)
 
@@ -243,11 +246,12 @@ def test_statistics_over_a_named_axis_are_those_of_all_environments(fresh):
     done = batch.terminated | batch.truncated
     returns = jnp.cumsum(batch.reward, axis=0)
     lengths = jnp.cumsum(done.astype(jnp.int32), axis=0)
-    whole = rollout.episode_metrics(done, returns, lengths, None)
+    episodes = rollout.Episodes(done, returns, lengths)
+    whole = rollout.episode_metrics(episodes, None)
     spread = jax.vmap(
-        lambda *args: rollout.episode_metrics(*args, "devices"),
+        lambda part: rollout.episode_metrics(part, "devices"),
         in_axes=1,
         axis_name="devices",
-    )(done, returns, lengths)
+    )(episodes)
     for name, value in whole.items():
         np.testing.assert_allclose(spread[name], np.full(ENVS, value), rtol=1e-6)

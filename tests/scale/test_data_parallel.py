@@ -51,7 +51,7 @@ def test_episodes_of_all_devices_are_counted(pair):
 
 
 def test_the_state_is_that_of_a_single_device_agent(pair):
-    single, spread = pair
+    _single, spread = pair
     shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), r.state) for r in pair]
     assert shapes[0] == shapes[1]
     first = spread.state.envs.obs.addressable_shards

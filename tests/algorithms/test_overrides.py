@@ -1,0 +1,77 @@
+"""Grids of overrides in one call: every lane is the single run with that value."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import purerl
+from purerl import losses
+from tests.algorithms.short_runs import CONFIG, KEYS, UPDATES, assert_close, lane
+
+GRID = CONFIG.replace(env_params={"length": 0.5}, num_evaluations=0)
+
+
+# The single run takes its config as an argument (a config is a pytree), so that one
+# program serves all values.
+@jax.jit
+def single(config, key):
+    return purerl.make_train(config)(key)
+
+
+def test_learning_rate_times_entropy_times_seeds_in_one_call():
+    train = purerl.make_train(GRID)
+    rates, entropies = jnp.array([1e-3, 1e-2]), jnp.array([0.0, 0.01, 0.5])
+
+    def cell(rate, entropy, key):
+        return train(key, {"learning_rate": rate, "entropy_coef": entropy})
+
+    seeds = jax.vmap(cell, (None, None, 0))
+    grid = jax.jit(jax.vmap(jax.vmap(seeds, (None, 0, None)), (0, None, None)))
+    result = grid(rates, entropies, KEYS[:2])
+    assert result.metrics["entropy"].shape == (2, 3, 2, UPDATES)
+    for i, j, k in ((0, 0, 0), (1, 2, 1), (1, 0, 1), (0, 2, 0)):
+        config = GRID.replace(learning_rate=rates[i], entropy_coef=entropies[j])
+        assert_close(lane(result, (i, j, k)), single(config, KEYS[k]))
+    # and the cells are different runs
+    assert len(np.unique(result.metrics["grad_norm"][..., -1])) == 12
+
+
+def test_pole_length_times_seeds_in_one_call():
+    train = purerl.make_train(GRID)
+    lengths = jnp.array([0.25, 0.5, 1.0])
+
+    def cell(length, key):
+        return train(key, {"env_params.length": length})
+
+    grid = jax.jit(jax.vmap(jax.vmap(cell, (None, 0)), (0, None)))
+    result = grid(lengths, KEYS[:2])
+    for i, k in ((0, 0), (1, 0), (2, 1)):
+        config = GRID.replace(env_params={"length": lengths[i]})
+        assert_close(lane(result, (i, k)), single(config, KEYS[k]))
+    assert len(np.unique(result.metrics["value_loss"][..., -1])) == 6
+
+
+def test_a_population_of_losses_in_one_call():
+    # Nested: a whole loss with evolved parameters x the number inside another loss.
+    config = GRID.replace(value_loss=losses.MLPValueLoss.create(KEYS[0], (4,)))
+    train = purerl.make_train(config)
+    population = jax.vmap(lambda k: losses.MLPValueLoss.create(k, (4,)))(KEYS[1:4])
+    widths = jnp.array([1e-3, 0.3])
+
+    def member(loss, eps):
+        overrides = {"value_loss": loss, "policy_loss.clip_eps": eps}
+        overrides["learning_rate"] = 1e-2  # large enough for the clip to bind
+        return train(KEYS[0], overrides)
+
+    grid = jax.jit(jax.vmap(jax.vmap(member, (None, 0)), (0, None)))
+    result = grid(population, widths)
+    for i, j in ((0, 1), (2, 0)):
+        one = config.replace(
+            value_loss=lane(population, i),
+            policy_loss=losses.ClipDrift(widths[j]),
+            learning_rate=1e-2,
+        )
+        assert_close(lane(result, (i, j)), single(one, KEYS[0]))
+    # Both act: three losses of the critic, two widths of the policy's clip.
+    assert len(np.unique(result.metrics["value_loss"][:, 0, 0])) == 3
+    assert len(np.unique(result.metrics["policy_loss"][0, :, 0])) == 2
