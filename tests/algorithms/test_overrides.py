@@ -14,8 +14,13 @@ GRID = CONFIG.replace(env_params={"length": 0.5}, num_evaluations=0)
 # The single run takes its config as an argument (a config is a pytree), so that one
 # program serves all values.
 @jax.jit
-def single(config, key):
+def program(config, key):
     return purerl.make_train(config)(key)
+
+
+def single(config, key):
+    # All leaves strong float32: otherwise each mixture of types compiles anew.
+    return program(jax.tree.map(jnp.float32, config), key)
 
 
 def test_learning_rate_times_entropy_times_seeds_in_one_call():
