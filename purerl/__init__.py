@@ -1,5 +1,9 @@
 """purerl: reinforcement-learning training runs as one compiled JAX program."""
 
+from purerl import algorithms as algorithms
+from purerl import losses as losses
+from purerl import presets as presets
+from purerl import serialise as serialise
 from purerl.algorithms.ppo import PPOConfig as PPOConfig
 from purerl.config import ConfigError as ConfigError
 from purerl.runner.loop import RunResult as RunResult

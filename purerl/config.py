@@ -166,19 +166,22 @@ def validate_fields(config: TrainConfig) -> None:
         ConfigError: naming the field, the value, the constraint and the remedy.
     """
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if field.type in (int, float, bool, "int", "float", "bool"):
-            _validate_number(field, value)
-        check = field.metadata.get("check")
-        if check is not None and _is_concrete(value) and not check.holds(value):
-            raise ConfigError(
-                f"{field.name} {check.words}, got {value!r}. "
-                f"Default: {field.default!r}. {field.metadata['help']}"
-            )
+        _validate_field(field, getattr(config, field.name))
     if config.total_timesteps > MAX_ENV_STEPS:
         raise ConfigError(
             f"total_timesteps must be at most {MAX_ENV_STEPS} (a 32-bit counter), got "
             f"{config.total_timesteps}. Split the run in several."
+        )
+
+
+def _validate_field(field: dataclasses.Field, value: Any) -> None:
+    if field.type in (int, float, bool, "int", "float", "bool"):
+        _validate_number(field, value)
+    check = field.metadata.get("check")
+    if check is not None and _is_concrete(value) and not check.holds(value):
+        raise ConfigError(
+            f"{field.name} {check.words}, got {value!r}. "
+            f"Default: {field.default!r}. {field.metadata['help']}"
         )
 
 
@@ -251,6 +254,8 @@ def _replace_at(node: Any, keys: list[str], value: Any, path: str) -> Any:
         new = _replace_at(current, rest, value, path)
     else:
         new = _same_shape(current, value, path)
+        if _is_concrete(new) and "help" in field.metadata:
+            _validate_field(field, new)  # A traced value cannot be looked at.
     return dataclasses.replace(node, **{name: new})
 
 

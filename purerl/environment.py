@@ -118,6 +118,29 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
     return value
 
 
+def step_without_reset(
+    env: Environment, params: PyTree, key: jax.Array, state: PyTree, action: jax.Array
+) -> tuple[Any, PyTree, jax.Array, jax.Array, jax.Array]:
+    """One step of one environment that leaves an ended episode as it ended.
+
+    An environment that can only step with a reset returns the next episode's state
+    with the last one's observation: enough for those who look at nothing after the end.
+
+    Returns:
+        `obs, state, reward, terminated, truncated`, the flags never both true.
+    """
+    if not env.steps_without_reset:
+        _, state, reward, terminated, truncated, info = env.step(
+            key, state, action, params
+        )
+        obs = info["final_observation"]
+    else:
+        obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
+        truncated = env.is_truncated(state, params)
+    reward = jnp.asarray(reward, jnp.float32)
+    return obs, state, reward, terminated, truncated & ~terminated
+
+
 def time_limit(config: TrainConfig, env: Environment) -> int:
     """Longest evaluation episode in steps: a Python number, fixed before tracing."""
     if config.eval_max_steps > 0:

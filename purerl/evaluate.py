@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.collectives import vary_like
-from purerl.environment import Environment
+from purerl.environment import Environment, step_without_reset
 from purerl.types import Array, Evaluation, PyTree
 
 
@@ -63,10 +63,12 @@ def evaluate(
 
     def play(carry: _Episodes) -> _Episodes:
         keys = jax.random.split(jax.random.fold_in(key_step, carry.step), num_episodes)
-        obs, state, reward, terminated, truncated, _ = jax.vmap(
-            env.step, (0, 0, 0, None)
-        )(keys, carry.state, act(carry.obs), params)
-        reward = jnp.where(carry.running, reward.astype(jnp.float32), 0.0)
+        # No episode is followed by another here, so nothing pays for resets.
+        step = jax.vmap(step_without_reset, (None, None, 0, 0, 0))
+        obs, state, reward, terminated, truncated = step(
+            env, params, keys, carry.state, act(carry.obs)
+        )
+        reward = jnp.where(carry.running, reward, 0.0)
         return _Episodes(
             step=carry.step + 1,
             obs=obs,

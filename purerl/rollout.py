@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.collectives import env_keys, psum
-from purerl.environment import Environment
+from purerl.environment import Environment, step_without_reset
 from purerl.types import Array, Metrics, PyTree, Transition
 
 # Steps of the environment loop per iteration of the compiled loop: fewer, larger
@@ -132,10 +132,9 @@ def _step_from_pool(
 ) -> tuple[Any, ...]:
     """One environment's step, restarting from a random member of the pool."""
     key_step, key_pool = jax.random.split(key)
-    next_obs, next_state, reward, terminated, _ = env.step_env(
-        key_step, state, action, params
+    next_obs, next_state, reward, terminated, truncated = step_without_reset(
+        env, params, key_step, state, action
     )
-    truncated = env.is_truncated(next_state, params) & ~terminated
     done = terminated | truncated
     size = jax.tree.leaves(pool)[0].shape[0]
     index = jax.random.randint(key_pool, (), 0, size)

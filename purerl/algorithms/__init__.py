@@ -23,6 +23,26 @@ ALGORITHMS: dict[str, Entry] = {
 }
 
 
+def register(name: str, entry: Entry) -> None:
+    """Let configs of `entry.config` train, under a name for files and commands.
+
+    Args:
+        name: a new name, such as `"a2c"`.
+        entry: config class, `validate(config, env)`, `make(config, env, axis_name)`.
+
+    Raises:
+        ConfigError: the name or the config class is registered already.
+    """
+    for known, other in ALGORITHMS.items():
+        if name == known or entry.config is other.config:
+            raise ConfigError(
+                f"algorithm {name!r} with {entry.config.__name__}: {known!r} with "
+                f"{other.config.__name__} is registered already; choose another name "
+                "and a config class of its own."
+            )
+    ALGORITHMS[name] = entry
+
+
 def entry_of(config: TrainConfig) -> Entry:
     """The entry whose config class `config` is.
 

@@ -153,12 +153,8 @@ def validate(config: PPOConfig, env: Environment) -> None:
             f"hidden_sizes must be at least one positive whole number, got {sizes!r}; "
             "for example (64, 64)."
         )
-    for name in ("policy_loss", "value_loss"):
-        if not callable(getattr(config, name)):
-            raise ConfigError(
-                f"{name} must be a loss such as ClipDrift(0.2), "
-                f"got {getattr(config, name)!r}."
-            )
+    _check_loss("policy_loss", config.policy_loss, 2, "ClipDrift(0.2)")
+    _check_loss("value_loss", config.value_loss, 3, "SquaredError()")
     params = env.default_params
     try:
         make_head(env.action_space(params), config.policy)
@@ -168,10 +164,33 @@ def validate(config: PPOConfig, env: Environment) -> None:
         raise ConfigError(f"{env.name}: {error}") from None
 
 
+def _check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
+    """Refuse what is no loss of its kind: called once on shapes, nothing computed."""
+    sample = jax.ShapeDtypeStruct((3,), jnp.float32)
+    try:
+        result = jax.eval_shape(loss, *[sample] * num_inputs)
+    except Exception as error:
+        raise ConfigError(
+            f"{name} must be a loss of {num_inputs} arrays [N], such as {example}, got "
+            f"{loss!r}, which failed on them: {error}."
+        ) from error
+    if getattr(result, "shape", None) != (3,):
+        raise ConfigError(
+            f"{name} must return one number per sample [N], such as {example} does; "
+            f"{loss!r} returned {result!r} for N = 3."
+        )
+
+
 def make(
     config: PPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Bind PPO to a config and an environment.
+    """PPO bound to a config and an environment; see `bind`."""
+    setup = bind(config, env, axis_name)
+    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
+
+
+def bind(config: PPOConfig, env: Environment, axis_name: str | None = None) -> Setup:
+    """Networks and environment of a config: what `init`, `step` and `act` work with.
 
     Args:
         config: its leaves may be traced.
@@ -192,7 +211,7 @@ def make(
         if head.is_discrete
         else networks.GaussianActor(torso(), head.num_outputs, config.log_std_init)
     )
-    setup = Setup(
+    return Setup(
         config=config,
         stepper=rollout.Stepper(
             env, env_params, config.reset_scheme, config.reset_pool_size, axis_name
@@ -204,7 +223,6 @@ def make(
         num_updates=max(1, config.total_timesteps // config.steps_per_update),
         axis_name=axis_name,
     )
-    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
 
 
 def init(setup: Setup, key: Array) -> PPOState:
@@ -377,7 +395,9 @@ def loss(setup: Setup, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
     total = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
     # k3, a non-negative and low-variance estimate (Schulman 2020, "Approximating KL").
     approx_kl = (jnp.expm1(log_ratio) - log_ratio).mean()
-    outside = jnp.abs(jnp.expm1(log_ratio)) > 0.2
+    # Of the drift's own interval, or of the usual one where it has none.
+    clip_eps = getattr(config.policy_loss, "clip_eps", 0.2)
+    outside = jnp.abs(jnp.expm1(log_ratio)) > clip_eps
     return total, {
         "policy_loss": policy_loss,
         "value_loss": value_loss,

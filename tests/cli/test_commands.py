@@ -7,7 +7,6 @@ from purerl import presets, serialise
 from purerl.cli import COMMANDS, main
 from tests.helpers import tiny_config
 
-pytestmark = pytest.mark.xdist_group("runner")
 RUN = ("--lanes", "2", "--segment-updates", "3", "--no-progress")
 
 

@@ -13,7 +13,6 @@ from envs.adapters.brax import BraxEnvironment, BraxParams
 
 # Compiling brax takes seconds: what can share a program does, on one worker.
 pytestmark = [
-    pytest.mark.xdist_group("brax"),
     pytest.mark.usefixtures("lax_rank_promotion"),
 ]
 LIMIT = 6

@@ -9,8 +9,6 @@ from purerl.runner.loop import load_run
 
 from .conftest import run_tiny
 
-pytestmark = pytest.mark.xdist_group("runner")
-
 
 @pytest.fixture(scope="module")
 def finished(tiny, tmp_path_factory):

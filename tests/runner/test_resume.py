@@ -21,7 +21,6 @@ from .conftest import (
     run_tiny,
 )
 
-pytestmark = pytest.mark.xdist_group("runner")
 SEEDS = 3
 
 

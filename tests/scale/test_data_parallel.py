@@ -6,7 +6,6 @@ import purerl
 from purerl import ConfigError
 from tests.helpers import tiny_config
 
-pytestmark = pytest.mark.xdist_group("data_parallel")
 FIRST = 5  # updates over which rounding stays small
 TOLERANCE = 1e-4
 
