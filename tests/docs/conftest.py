@@ -1,0 +1,17 @@
+"""What a page registers is gone after its tests: other tests list the registries."""
+
+import pytest
+
+from envs import registry
+from purerl.algorithms import ALGORITHMS
+from purerl.losses import LOSSES
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registries():
+    tables = (registry._ENTRIES, ALGORITHMS, LOSSES)
+    before = [dict(table) for table in tables]
+    yield
+    for table, entries in zip(tables, before, strict=True):
+        table.clear()
+        table.update(entries)

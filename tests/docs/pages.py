@@ -1,0 +1,57 @@
+"""Running the code of a page as a reader would: block after block, one namespace."""
+
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """Fenced code: its language, its text and the line of the page it starts on."""
+
+    language: str
+    code: str
+    line: int
+
+
+def blocks(page: Path, *sections: str) -> Iterator[Block]:
+    """The fenced blocks of a page, or of some of its sections in the order given.
+
+    A section goes from its heading, of any level, to the next one as high.
+    """
+    text = page.read_text()
+    for start, end in [_span(text, s) for s in sections] or [(0, len(text))]:
+        for fence in FENCE.finditer(text, start, end):
+            line = text.count("\n", 0, fence.start(2)) + 1
+            yield Block(fence[1], fence[2], line)
+
+
+def _span(text: str, section: str) -> tuple[int, int]:
+    prose = FENCE.sub(lambda fence: " " * len(fence[0]), text)  # comments look like it
+    heading = re.search(rf"^(#+) {re.escape(section)}$", prose, re.MULTILINE)
+    assert heading, f"there is no section {section!r}"
+    higher = re.compile(rf"^#{{1,{len(heading[1])}}} ", re.MULTILINE)
+    following = higher.search(prose, heading.end())
+    return heading.end(), following.start() if following else len(text)
+
+
+def run(page: Path, *sections: str) -> dict:
+    """Execute the `python` blocks in order; returns the namespace they leave.
+
+    Tracebacks point to the lines of the page.
+    """
+    module = types.ModuleType(re.sub(r"\W", "_", "_".join((page.stem, *sections))))
+    sys.modules[module.__name__] = module  # where dataclasses look up their module
+    try:
+        for block in blocks(page, *sections):
+            if block.language == "python":
+                padded = "\n" * (block.line - 1) + block.code
+                exec(compile(padded, str(page), "exec"), module.__dict__)
+    finally:
+        del sys.modules[module.__name__]
+    return module.__dict__

@@ -1,0 +1,28 @@
+"""The contract tests that the algorithm of docs/adding.md gets for its row."""
+
+import pytest
+
+from tests.contracts import test_algorithms as contracts
+from tests.docs import pages
+
+NOT_ABOUT_ONE = {"test_every_registered_algorithm_is_tested_here"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def row(registries):
+    sections = ("The config", "The algorithm", "The contract tests")
+    namespace = pages.run(pages.ROOT / "docs" / "adding.md", *sections)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(contracts.SMALL, "a2c", namespace["small"])
+        yield
+
+
+for _name, _value in vars(contracts).items():
+    if _name.startswith("test_") and _name not in NOT_ABOUT_ONE:
+        globals()[_name] = _value
+steps, result = contracts.steps, contracts.result
+
+
+@pytest.fixture(scope="module")
+def name(row):
+    return "a2c"
