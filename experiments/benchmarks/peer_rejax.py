@@ -1,0 +1,161 @@
+"""rejax's PPO, driven by `speed.py` over stdin and stdout.
+
+Runs in the interpreter of `.venv-peers` (see `setup_peers.sh`). One JSON request per
+line, one JSON answer per line; between requests the process sleeps, so that the other
+contender has the machine for itself.
+
+    {"do": "versions"}
+    {"do": "prepare", "agents": 64, "devices": 1, "ppo": {...}} -> compile seconds
+    {"do": "run", "seed": 0} -> seconds, cpu_seconds, mean final return
+"""
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+SHIMMED = not hasattr(jax, "tree_map")
+if SHIMMED:  # gymnax 0.0.9 was written for a jax that still had it.
+    jax.tree_map = jax.tree.map  # type: ignore[attr-defined]
+
+EVAL_EPISODES = 16
+
+
+def make_ppo(ppo: dict[str, Any]) -> Any:
+    """Rejax's PPO with our numbers, evaluating once and nothing."""
+    from rejax import PPO
+
+    algo = PPO.create(
+        env="CartPole-v1",
+        agent_kwargs={
+            "hidden_layer_sizes": tuple(ppo["hidden_sizes"]),
+            "activation": ppo["activation"],
+        },
+        num_envs=ppo["num_envs"],
+        num_steps=ppo["num_steps"],
+        num_epochs=ppo["num_epochs"],
+        num_minibatches=ppo["num_minibatches"],
+        learning_rate=ppo["learning_rate"],
+        gamma=ppo["gamma"],
+        gae_lambda=ppo["gae_lambda"],
+        clip_eps=ppo["clip"],
+        ent_coef=ppo["entropy_coef"],
+        vf_coef=ppo["value_coef"],
+        max_grad_norm=ppo["max_grad_norm"],
+        total_timesteps=ppo["total_timesteps"],
+        eval_freq=ppo["total_timesteps"],
+        skip_initial_evaluation=True,
+    )
+    return algo.replace(eval_callback=lambda algo, state, key: ())
+
+
+def make_score(algo: Any) -> Callable[[Any, jax.Array], jax.Array]:
+    """Mean return of one agent's most likely actions over fresh episodes."""
+    from rejax.evaluate import evaluate
+
+    def score(state: Any, key: jax.Array) -> jax.Array:
+        def act(obs: jax.Array, key: jax.Array) -> jax.Array:
+            del key
+            dist = algo.actor.apply(
+                state.actor_ts.params, obs[None], method="_action_dist"
+            )
+            return dist.mode()[0]
+
+        lengths, returns = evaluate(
+            act, key, algo.env, algo.env_params, EVAL_EPISODES, 500
+        )
+        del lengths
+        return returns.mean()
+
+    return score
+
+
+class Case:
+    """One compiled training program: `agents` of them on `devices` host devices."""
+
+    def __init__(self, agents: int, devices: int, ppo: dict[str, Any]) -> None:
+        algo = make_ppo(ppo)
+        self.agents, self.devices = agents, devices
+        train, score = algo.train, jax.jit(jax.vmap(make_score(algo)))
+        if agents == 1:
+            program = jax.jit(train)
+        elif devices == 1:
+            program = jax.jit(jax.vmap(train))
+        else:
+            program = jax.pmap(jax.vmap(train))
+        start = time.perf_counter()
+        self.program = program.lower(self.keys(0)).compile()
+        self.compile_seconds = time.perf_counter() - start
+        self.score = score
+
+    def keys(self, seed: int) -> jax.Array:
+        """One key, or `[N]`, or `[D, N / D]` of them."""
+        key = jax.random.PRNGKey(seed)
+        if self.agents == 1:
+            return key
+        keys = jax.random.split(key, self.agents)
+        if self.devices == 1:
+            return keys
+        return keys.reshape(self.devices, -1, *keys.shape[1:])
+
+    def run(self, seed: int) -> dict[str, float]:
+        """Train once; the clock stops when every result is there."""
+        keys = jax.block_until_ready(self.keys(seed))
+        start, cpu_start = time.perf_counter(), time.process_time()
+        state, _ = jax.block_until_ready(self.program(keys))
+        cpu_seconds = time.process_time() - cpu_start
+        seconds = time.perf_counter() - start
+        lead = keys.ndim - 1  # An old-style key is two numbers.
+        # Through numpy: what pmap leaves on several devices is scored on one.
+        states = jax.tree.map(
+            lambda x: jnp.asarray(jax.device_get(x)).reshape(-1, *x.shape[lead:]), state
+        )
+        scores = self.score(
+            states, jax.random.split(jax.random.PRNGKey(7), self.agents)
+        )
+        return {
+            "seconds": seconds,
+            "score": float(scores.mean()),
+            "cpu_seconds": cpu_seconds,
+        }
+
+
+def answer(request: dict[str, Any], cases: list[Case]) -> dict[str, Any]:
+    """Do what a line asks; `cases` holds the prepared one."""
+    match request.pop("do"):
+        case "versions":
+            names = ("rejax", "gymnax", "jax", "jaxlib", "flax", "optax")
+            return {name: version(name) for name in names} | {"shimmed": SHIMMED}
+        case "prepare":
+            if request["devices"] > 1:
+                jax.config.update("jax_num_cpu_devices", request["devices"])
+            cases[:] = [Case(**request)]
+            return {"compile_seconds": cases[0].compile_seconds}
+        case "run":
+            return cases[0].run(**request)
+        case other:
+            raise ValueError(f"do must be versions, prepare or run, got {other!r}.")
+
+
+def main() -> None:
+    # Whatever a library prints must not mix with the answers.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    cases: list[Case] = []
+    for line in sys.stdin:
+        try:
+            reply = answer(json.loads(line), cases)
+        except Exception:
+            reply = {"error": traceback.format_exc()}
+        print(json.dumps(reply), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
