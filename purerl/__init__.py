@@ -6,9 +6,9 @@ from purerl import presets as presets
 from purerl import serialise as serialise
 from purerl.algorithms.ppo import PPOConfig as PPOConfig
 from purerl.config import ConfigError as ConfigError
-from purerl.runner.loop import RunResult as RunResult
-from purerl.runner.loop import load_run as load_run
 from purerl.runner.loop import run as run
+from purerl.runner.result import RunResult as RunResult
+from purerl.runner.result import load_run as load_run
 from purerl.scale.devices import pmap as pmap
 from purerl.scale.devices import use_all_cores as use_all_cores
 from purerl.scale.parallel import data_parallel as data_parallel

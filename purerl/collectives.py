@@ -80,7 +80,7 @@ def vary_like(tree: PyTree, like: Array) -> PyTree:
             return x
         if hasattr(jax.lax, "pcast"):
             return jax.lax.pcast(x, missing, to="varying")
-        return jax.lax.pvary(x, missing)  # jax 0.7
+        return getattr(jax.lax, "pvary")(x, missing)  # noqa: B009  # jax 0.7
 
     return jax.tree.map(mark, tree)
 

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from flax import struct
 from flax.core import FrozenDict
+from jax.core import Tracer
 
 from purerl.types import Overrides
 
@@ -212,7 +213,7 @@ def _validate_number(field: dataclasses.Field, value: Any) -> None:
 
 
 def _is_concrete(value: Any) -> bool:
-    return not isinstance(value, jax.core.Tracer)
+    return not isinstance(value, Tracer)
 
 
 def apply_overrides(config: TrainConfig, overrides: Overrides | None) -> TrainConfig:
@@ -256,7 +257,7 @@ def _replace_at(node: Any, keys: list[str], value: Any, path: str) -> Any:
         new = _same_shape(current, value, path)
         if _is_concrete(new) and "help" in field.metadata:
             _validate_field(field, new)  # A traced value cannot be looked at.
-    return dataclasses.replace(node, **{name: new})
+    return dataclasses.replace(node, **{name: new})  # type: ignore[type-var]
 
 
 def _same_shape(current: Any, value: Any, path: str) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from purerl.types import Array
 
@@ -214,5 +215,5 @@ def make_head(space: Any, policy: str) -> Head:
 
 
 def _all_finite(*bounds: Any) -> bool:
-    concrete = [b for b in bounds if not isinstance(b, jax.core.Tracer)]
+    concrete = [b for b in bounds if not isinstance(b, Tracer)]
     return all(bool(np.all(np.isfinite(b))) for b in concrete)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 import envs
 from purerl.config import ConfigError, TrainConfig
@@ -93,7 +94,7 @@ def _put_in(node: Any, values: Mapping[str, Any], owner: str) -> Any:
         new[name] = _fit(known[name], value, f"{owner}: {name}")
     if isinstance(node, Mapping):
         return {**node, **new}
-    return dataclasses.replace(node, **new)
+    return dataclasses.replace(node, **new)  # type: ignore[type-var]
 
 
 def _fit(default: Any, value: Any, owner: str) -> Any:
@@ -147,7 +148,7 @@ def time_limit(config: TrainConfig, env: Environment) -> int:
         return config.eval_max_steps
     params = bind_params(env, config.env_params)
     limit = getattr(params, "max_steps_in_episode", None)
-    if isinstance(limit, jax.core.Tracer):
+    if isinstance(limit, Tracer):
         # Vmapped time limits: the loop's bound is the default; set eval_max_steps.
         limit = getattr(env.default_params, "max_steps_in_episode", None)
     if limit is None or not 0 < int(limit) < 10_000_000:

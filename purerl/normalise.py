@@ -106,3 +106,10 @@ def scale_rewards(
     moments = merge(scale.moments, returns, axis_name)
     scaled = reward * jax.lax.rsqrt(moments.var + 1e-8)
     return RewardScale(moments, running), jnp.clip(scaled, -CLIP, CLIP)
+
+
+def standardise(advantage: Array, axis_name: str | None = None) -> Array:
+    """Zero mean and unit variance over a minibatch `[N]` (of all devices)."""
+    mean = pmean(advantage.mean(), axis_name)
+    var = pmean(jnp.square(advantage - mean).mean(), axis_name)
+    return (advantage - mean) / (jnp.sqrt(var) + 1e-8)

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import numpy as np
 
 Array: TypeAlias = jax.Array
 PyTree: TypeAlias = Any
 Metrics: TypeAlias = dict[str, jax.Array]
+HostMetrics: TypeAlias = dict[str, np.ndarray]
 Overrides: TypeAlias = dict[str, Any]
 
 

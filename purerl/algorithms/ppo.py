@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl import networks, normalise, optimiser, rollout
+from purerl import diagnostics, networks, normalise, optimiser, rollout
 from purerl.collectives import after, pmean
 from purerl.config import (
     FRACTION,
@@ -35,6 +35,7 @@ from purerl.config import (
 from purerl.distributions import Head, make_head
 from purerl.environment import Environment, bind_params
 from purerl.losses import ClipDrift, ClippedSquaredError, surrogate
+from purerl.losses.check import check_loss
 from purerl.observe import obs_shape, to_features
 from purerl.returns import gae
 from purerl.shuffle import shuffled_indices
@@ -153,8 +154,8 @@ def validate(config: PPOConfig, env: Environment) -> None:
             f"hidden_sizes must be at least one positive whole number, got {sizes!r}; "
             "for example (64, 64)."
         )
-    _check_loss("policy_loss", config.policy_loss, 2, "ClipDrift(0.2)")
-    _check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    check_loss("policy_loss", config.policy_loss, 2, "ClipDrift(0.2)")
+    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
     params = env.default_params
     try:
         make_head(env.action_space(params), config.policy)
@@ -162,23 +163,6 @@ def validate(config: PPOConfig, env: Environment) -> None:
         networks.make_torso(config.torso, shape, (1,), config.activation)
     except ValueError as error:
         raise ConfigError(f"{env.name}: {error}") from None
-
-
-def _check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
-    """Refuse what is no loss of its kind: called once on shapes, nothing computed."""
-    sample = jax.ShapeDtypeStruct((3,), jnp.float32)
-    try:
-        result = jax.eval_shape(loss, *[sample] * num_inputs)
-    except Exception as error:
-        raise ConfigError(
-            f"{name} must be a loss of {num_inputs} arrays [N], such as {example}, got "
-            f"{loss!r}, which failed on them: {error}."
-        ) from error
-    if getattr(result, "shape", None) != (3,):
-        raise ConfigError(
-            f"{name} must return one number per sample [N], such as {example} does; "
-            f"{loss!r} returned {result!r} for N = 3."
-        )
 
 
 def make(
@@ -274,7 +258,9 @@ def step(setup: Setup, state: PPOState) -> tuple[PPOState, Metrics]:
     episodes = after(episodes, end, setup.axis_name)
     metrics = rollout.episode_metrics(episodes, setup.axis_name) | losses
     batch = after(batch, metrics["episode_return"], setup.axis_name)
-    metrics["explained_variance"] = explained_variance(setup, batch)
+    metrics["explained_variance"] = diagnostics.explained_variance(
+        batch.value, batch.target, setup.axis_name
+    )
     obs_moments = state.obs_moments
     if config.normalize_observations:
         features = to_features(setup.obs_space, transitions.obs)
@@ -311,10 +297,11 @@ def make_batch(
     """Values, advantages and targets of a rollout, flattened to `[N, ...]`."""
     config = setup.config
     prepare = partial(_prepare, setup, state.obs_moments)
-    critic = partial(setup.critic.apply, state.params["critic"])
+    critic = state.params["critic"]
     obs = prepare(transitions.obs)
+    value: Any = setup.critic.apply(critic, obs)
     # The value of the observation before any reset: what a time limit bootstraps on.
-    value, next_value = critic(obs), critic(prepare(transitions.next_obs))
+    next_value: Any = setup.critic.apply(critic, prepare(transitions.next_obs))
 
     reward, scale = transitions.reward, state.reward_scale
     done = transitions.terminated | transitions.truncated
@@ -387,14 +374,12 @@ def loss(setup: Setup, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
     log_ratio = head.log_prob(outputs, batch.action) - batch.log_prob
     advantage = batch.advantage
     if config.normalize_advantages:
-        advantage = standardise(advantage, setup.axis_name)
+        advantage = normalise.standardise(advantage, setup.axis_name)
 
     policy_loss = surrogate(config.policy_loss, log_ratio, advantage).mean()
     value_loss = config.value_loss(value, batch.target, batch.value).mean()
     entropy = head.entropy(outputs).mean()
     total = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
-    # k3, a non-negative and low-variance estimate (Schulman 2020, "Approximating KL").
-    approx_kl = (jnp.expm1(log_ratio) - log_ratio).mean()
     # Of the drift's own interval, or of the usual one where it has none.
     clip_eps = getattr(config.policy_loss, "clip_eps", 0.2)
     outside = jnp.abs(jnp.expm1(log_ratio)) > clip_eps
@@ -402,25 +387,9 @@ def loss(setup: Setup, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        "approx_kl": approx_kl,
+        "approx_kl": diagnostics.approx_kl(log_ratio),
         "clip_fraction": outside.mean(dtype=jnp.float32),
     }
-
-
-def standardise(advantage: Array, axis_name: str | None) -> Array:
-    """Zero mean and unit variance over the minibatch (of all devices)."""
-    mean = pmean(advantage.mean(), axis_name)
-    var = pmean(jnp.square(advantage - mean).mean(), axis_name)
-    return (advantage - mean) / (jnp.sqrt(var) + 1e-8)
-
-
-def explained_variance(setup: Setup, batch: Batch) -> Array:
-    """`1 - Var[target - value] / Var[target]`; 1 is perfect, 0 a constant guess."""
-    error = batch.target - batch.value
-    pair = jnp.stack([batch.target, error])
-    mean = pmean(pair.mean(1, keepdims=True), setup.axis_name)
-    spread, left = pmean(jnp.square(pair - mean).mean(1), setup.axis_name)
-    return 1.0 - left / jnp.maximum(spread, 1e-8)
 
 
 def local_envs(setup: Setup) -> int:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -72,7 +73,7 @@ def _devices() -> list[tuple[str, str]]:
     ]
 
 
-def _memory(device: jax.Device) -> str:
+def _memory(device: Any) -> str:
     stats = device.memory_stats() or {}
     limit = stats.get("bytes_limit")
     return f" ({limit / 2**30:.0f} GiB for JAX)" if limit else ""

@@ -17,8 +17,8 @@ from purerl.config import ConfigError
 from purerl.environment import bind_params
 from purerl.evaluate import evaluate
 from purerl.report import tables
-from purerl.runner.loop import SavedRun, load_run
-from purerl.scale.devices import from_host
+from purerl.runner.result import SavedRun, load_run
+from purerl.scale.host import to_device
 from purerl.train import bind, make_algorithm
 from purerl.types import PyTree
 
@@ -76,13 +76,6 @@ def pick(saved: SavedRun, seed: int | None) -> SavedRun:
     return saved._replace(seeds=(seed,), state=state)
 
 
-def on_device(state: PyTree) -> PyTree:
-    """A host state as JAX arrays."""
-    return jax.tree.map(
-        lambda x: from_host([x]), state, is_leaf=lambda x: hasattr(x, "impl")
-    )
-
-
 def play_compiled(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
     """Returns `[S, E]` in the environment that the agents were trained in."""
     bound = bind(saved.config)
@@ -101,7 +94,7 @@ def play_compiled(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
             max_steps=bound.plan.eval_max_steps,
         ).episode_return
 
-    return np.asarray(play(on_device(saved.state), jax.random.key(seed)))
+    return np.asarray(play(to_device(saved.state), jax.random.key(seed)))
 
 
 def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
@@ -114,7 +107,7 @@ def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
 
     algorithm = make_algorithm(saved.config)
     act = jax.jit(algorithm.act)
-    states = on_device(saved.state)
+    states = to_device(saved.state)
     returns = []
     for member in range(len(saved.seeds)):
         state = jax.tree.map(lambda x, i=member: x[i], states)

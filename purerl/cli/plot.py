@@ -12,7 +12,8 @@ from purerl.cli import flags
 from purerl.config import ConfigError
 from purerl.report import plots
 from purerl.runner import manifest
-from purerl.runner.loop import KINDS, RunResult
+from purerl.runner.loop import KINDS
+from purerl.runner.result import RunResult
 from purerl.runner.tracking import JsonlTracker, read_rows, stack_rows
 
 

@@ -14,7 +14,8 @@ from purerl.algorithms import ALGORITHMS, config_class
 from purerl.cli import flags, settings
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
-from purerl.runner.loop import RunResult, run, summary, write_summary
+from purerl.runner.loop import run
+from purerl.runner.result import RunResult, summary, write_summary
 from purerl.scale.devices import use_all_cores
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from purerl.report.statistics import bootstrap_mean, nanmean
-from purerl.runner.loop import RunResult
+from purerl.runner.result import RunResult
 
 COLOURS = ("#2b6cb0", "#c05621")
 FAINT = 0.25

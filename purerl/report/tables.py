@@ -1,10 +1,12 @@
 """Tables for the terminal."""
 
+from typing import Any
+
 import numpy as np
 from rich.table import Table
 
-from purerl.report.statistics import bootstrap_mean
-from purerl.runner.loop import RunResult
+from purerl.report.statistics import bootstrap_mean, nanmean
+from purerl.runner.result import RunResult
 
 
 def run_table(result: RunResult) -> Table:
@@ -35,7 +37,7 @@ def run_table(result: RunResult) -> Table:
             f"[bold]{_number(means.mean())}[/bold]",
             "95% of mean:",
             f"{_number(low)} to {_number(high)}",
-            _number(np.nanmean(training)),
+            _number(nanmean(training)),
         )
     return table
 
@@ -61,5 +63,5 @@ def episodes_table(title: str, seeds: tuple[int, ...], returns: np.ndarray) -> T
     return table
 
 
-def _number(value: float) -> str:
+def _number(value: Any) -> str:
     return "-" if not np.isfinite(value) else f"{value:,.1f}"

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.scale.devices import HostKey
+from purerl.scale.host import HostKey, is_host_key
 from purerl.types import PyTree
 
 _DIGEST = "__sha256__"
@@ -24,9 +24,7 @@ def _orbax() -> Any:
 
 def flatten(tree: PyTree) -> dict[str, np.ndarray]:
     """A pytree of host arrays as a flat dict from its paths, keys as their numbers."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(
-        tree, is_leaf=lambda x: isinstance(x, HostKey)
-    )
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_host_key)
     return {
         jax.tree_util.keystr(path): leaf.data if isinstance(leaf, HostKey) else leaf
         for path, leaf in leaves

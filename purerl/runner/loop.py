@@ -4,15 +4,11 @@ Segments of updates run on the devices; between them the host writes metrics, sh
 progress, saves checkpoints and listens for Ctrl-C.
 """
 
-import json
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +16,10 @@ import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import checkpoint, manifest
+from purerl.runner.interrupt import Interrupt
 from purerl.runner.programs import Programs
 from purerl.runner.progress import Reporter, si
+from purerl.runner.result import RunResult
 from purerl.runner.tracking import (
     JsonlTracker,
     Tracker,
@@ -32,41 +30,12 @@ from purerl.runner.tracking import (
 )
 from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.train import Bound, bind
-from purerl.types import Metrics, PyTree
+from purerl.types import HostMetrics, PyTree
 
 KINDS = ("train", "evaluation")
 # Segments of a run where their length is not given: fine enough for a progress bar,
 # coarse enough that the host costs nothing.
 DEFAULT_SEGMENTS = 100
-
-
-class RunResult(NamedTuple):
-    """What `purerl.run` leaves behind.
-
-    Attributes:
-        config: as validated.
-        seeds: `[S]` of the members.
-        state: final states on the host, leaves `[S, ...]`; None after an interrupt.
-        metrics: `[S, R]` each, a row per segment (see `segment_rows`).
-        evaluation: `env_steps` `[S, K]`; `episode_return`, `episode_length`
-            `[S, K, E]`.
-        finished: False if it was interrupted.
-        compile_seconds: tracing and compiling.
-        train_seconds: everything after it.
-        train_steps: environment steps done in this call, over all members.
-        out: the folder, if any.
-    """
-
-    config: TrainConfig
-    seeds: tuple[int, ...]
-    state: PyTree
-    metrics: Metrics
-    evaluation: Metrics
-    finished: bool
-    compile_seconds: float
-    train_seconds: float
-    train_steps: int
-    out: Path | None
 
 
 class Options(NamedTuple):
@@ -201,6 +170,7 @@ class _Loop:
         self.rows: dict[str, list[list[dict]]] = {
             kind: [[] for _ in seeds] for kind in KINDS
         }
+        self.latest = np.full(len(seeds), np.nan)
         self.saved_at = 0
         self.saved_time = time.monotonic()
 
@@ -218,7 +188,7 @@ class _Loop:
             if note:
                 reporter.say(f"[yellow]{note}")
 
-        with _Interrupt() as interrupt:
+        with Interrupt() as interrupt:
             reporter.say(self._banner())
             keys = jax.vmap(jax.random.key)(jnp.asarray(self.seeds, jnp.uint32))
             programs = Programs(
@@ -268,16 +238,16 @@ class _Loop:
         config, plan = self.bound.config, self.bound.plan
         device = jax.local_devices()[0]
         steps = plan.num_updates * plan.steps_per_update
-        evaluations = len(plan.evaluate_after)
         return (
-            f"{len(self.seeds)} agents, {self.bound.env.name}, {si(steps)} steps each, "
-            f"{plan.num_updates} updates, {evaluations} evaluations of "
-            f"{config.eval_episodes} episodes, on {device.device_kind} "
+            f"{_count(len(self.seeds), 'agent')}, {self.bound.env.name}, "
+            f"{si(steps)} steps each, {_count(plan.num_updates, 'update')}, "
+            f"{_count(len(plan.evaluate_after), 'evaluation')} of "
+            f"{_count(config.eval_episodes, 'episode')}, on {device.device_kind} "
             f"({len(make_workers())} workers, {self.options.lanes} lanes)"
         )
 
     def _record(
-        self, metrics: Metrics, evaluation: Metrics, before: int, update: int
+        self, metrics: HostMetrics, evaluation: HostMetrics, before: int, update: int
     ) -> float:
         """Log a segment; returns the mean return over members for the progress bar."""
         ran = {name: values[:, : update - before] for name, values in metrics.items()}
@@ -285,8 +255,11 @@ class _Loop:
         due = [u for u in self.bound.plan.evaluate_after if before < u <= update]
         for slot, at in enumerate(due):
             self._log("evaluation", evaluation_rows(evaluation, slot, at))
-        latest = [member[-1]["episode_return"] for member in self.rows["train"]]
-        return float(np.nanmean(latest)) if not np.all(np.isnan(latest)) else math.nan
+        returns = np.array([m[-1]["episode_return"] for m in self.rows["train"]], float)
+        # Long episodes end in few segments: in the others the last known return counts.
+        self.latest = np.where(np.isfinite(returns), returns, self.latest)
+        known = self.latest[np.isfinite(self.latest)]
+        return float(known.mean()) if known.size else math.nan
 
     def _log(self, kind: str, rows: list[dict]) -> None:
         for member, (seed, row) in enumerate(zip(self.seeds, rows, strict=True)):
@@ -343,94 +316,5 @@ class _Loop:
         )
 
 
-class _Interrupt:
-    """While active, the first Ctrl-C asks to stop; the second stops at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._old: Callable | int | None = None
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._old = signal.signal(signal.SIGINT, self._ask)
-        return self
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-
-    def __exit__(self, *error: Any) -> None:
-        if self._old is not None:
-            signal.signal(signal.SIGINT, self._old)
-
-
-class SavedRun(NamedTuple):
-    """A run read from its folder.
-
-    Attributes:
-        config: from config.yaml.
-        seeds: `[S]`.
-        update: finished updates of the checkpoint.
-        state: states of all members on the host, leaves `[S, ...]`.
-    """
-
-    config: TrainConfig
-    seeds: tuple[int, ...]
-    update: int
-    state: PyTree
-
-
-def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
-    """Read a run's config, seeds and last checkpoint.
-
-    Args:
-        folder: of the run.
-        config: in place of the stored one, where that names an environment object.
-
-    Raises:
-        ConfigError: no run there, no checkpoint, or a damaged one.
-    """
-    from purerl import serialise
-    from purerl.train import make_algorithm
-
-    folder = Path(folder)
-    stored = manifest.load(folder)
-    env = stored["config"]["env"]
-    if config is None and env.startswith("<"):
-        raise ConfigError(
-            f"the run in {folder} was trained in an environment object, {env}, which "
-            "no file can hold; pass config=, with that environment in it."
-        )
-    config = config or serialise.from_dict(stored["config"])
-    update, flat = checkpoint.restore(folder / "checkpoints")
-    shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
-    state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))
-    return SavedRun(config, tuple(stored["seeds"]), update, state)
-
-
-def summary(result: RunResult) -> dict[str, Any]:
-    """Numbers of a finished run, for people and for summary.json."""
-    final = result.evaluation.get("episode_return")
-    numbers: dict[str, Any] = {
-        "agents": len(result.seeds),
-        "env_steps": result.train_steps,
-        "compile_seconds": round(result.compile_seconds, 2),
-        "train_seconds": round(result.train_seconds, 2),
-        "steps_per_second": round(result.train_steps / max(result.train_seconds, 1e-9)),
-    }
-    if final is not None:
-        means = final[:, -1].mean(-1)
-        numbers["evaluation_mean"] = round(float(means.mean()), 2)
-        numbers["evaluation_min"] = round(float(means.min()), 2)
-        numbers["evaluation_per_seed"] = [round(float(x), 2) for x in means]
-    return numbers
-
-
-def write_summary(result: RunResult) -> None:
-    """Write `summary.json` into the run's folder."""
-    from purerl.serialise import write_atomic
-
-    if result.out is not None:
-        write_atomic(result.out / "summary.json", json.dumps(summary(result), indent=2))
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -13,16 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.scale import parallel
-from purerl.scale.devices import (
-    Worker,
-    compile_for,
-    from_host,
-    make_workers,
-    run_blocks,
-    to_host,
-)
+from purerl.scale.devices import Worker, compile_for, make_workers, run_blocks
+from purerl.scale.host import to_device, to_host
 from purerl.train import Bound, make_segment
-from purerl.types import Array, Metrics, PyTree
+from purerl.types import Array, HostMetrics, PyTree
 
 
 class Block(NamedTuple):
@@ -118,7 +112,7 @@ class Programs:
 
     def advance(
         self, states: list[PyTree], first_update: int
-    ) -> tuple[list[PyTree], Metrics, Metrics]:
+    ) -> tuple[list[PyTree], HostMetrics, HostMetrics]:
         """Advance every block by `length` updates.
 
         Returns:
@@ -168,8 +162,7 @@ class Programs:
             index = np.arange(block.start, block.start + self.lanes)
             index = np.minimum(index, num - 1)
             host = jax.tree.map(lambda x, i=index: x[i], members)
-            is_key = {"is_leaf": lambda x: hasattr(x, "impl")}
-            state = jax.tree.map(lambda x: from_host([x]), host, **is_key)
+            state = to_device(host)
             states.append(self._placed(state, "advance", block.worker.device))
         return states
 

@@ -1,4 +1,4 @@
-"""Metrics on disk: one JSON-lines file per seed, written between compiled segments.
+"""HostMetrics on disk: one JSON-lines file per seed, written between compiled segments.
 
 A row is a segment: means over its updates, episode statistics weighted by the number
 of episodes. Another tracker is another object with `log` and `close`.
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from purerl.serialise import write_atomic
-from purerl.types import Metrics
+from purerl.types import HostMetrics
 
 Row = dict[str, Any]
 
@@ -30,7 +30,7 @@ class Tracker(Protocol):
         ...
 
 
-def segment_rows(metrics: Metrics, update: int) -> list[Row]:
+def segment_rows(metrics: HostMetrics, update: int) -> list[Row]:
     """Reduce the metrics of a segment `[S, K]` to one row per member.
 
     Args:
@@ -66,7 +66,7 @@ def _weighted(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where(total > 0, sums / np.maximum(total, 1), np.nan)
 
 
-def evaluation_rows(evaluation: Metrics, slot: int, update: int) -> list[Row]:
+def evaluation_rows(evaluation: HostMetrics, slot: int, update: int) -> list[Row]:
     """One row per member of the evaluation in `slot` of a segment's buffer."""
     steps = np.asarray(evaluation["env_steps"])[:, slot]
     returns = np.asarray(evaluation["episode_return"])[:, slot]
@@ -132,7 +132,7 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def stack_rows(rows: Sequence[Sequence[Row]]) -> Metrics:
+def stack_rows(rows: Sequence[Sequence[Row]]) -> HostMetrics:
     """Rows of every member as arrays `[S, R, ...]`; null is NaN."""
     if not rows or not rows[0]:
         return {}

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from purerl.config import ConfigError
+from purerl.scale.host import from_host, is_host_key, to_host
 from purerl.types import PyTree
 
 DEFAULT_CPU_LANES = 8
@@ -156,7 +156,7 @@ def pmap(
             ),
         )
         return jax.tree.map(
-            lambda *leaves: from_host(leaves, size), *results, is_leaf=_is_host_key
+            lambda *leaves: from_host(leaves, size), *results, is_leaf=is_host_key
         )
 
     return mapped
@@ -232,45 +232,6 @@ def _compile_all(
     return cache[name]
 
 
-@struct.dataclass
-class HostKey:
-    """Random keys as plain numbers; the implementation's name is structure."""
-
-    data: np.ndarray
-    impl: str = struct.field(pytree_node=False)
-
-
-def _is_host_key(x: Any) -> bool:
-    return isinstance(x, HostKey)
-
-
-def is_key(x: Any) -> bool:
-    """Whether an array holds typed random keys."""
-    return isinstance(x, jax.Array) and jax.dtypes.issubdtype(
-        x.dtype, jax.dtypes.prng_key
-    )
-
-
-def to_host(tree: PyTree) -> PyTree:
-    """Copy a pytree of arrays to numpy, waiting for it; keys become `HostKey`."""
-
-    def one(x: Any) -> Any:
-        if is_key(x):
-            data = np.asarray(jax.random.key_data(x))
-            return HostKey(data, str(jax.random.key_impl(x)))
-        return np.asarray(x)
-
-    return jax.tree.map(one, tree)
-
-
-def from_host(leaves: Sequence[Any], size: int | None = None) -> jax.Array:
-    """Concatenate host leaves along their first axis, cut to `size`, as a JAX array."""
-    if _is_host_key(leaves[0]):
-        data = np.concatenate([leaf.data for leaf in leaves])[:size]
-        return jax.random.wrap_key_data(jnp.asarray(data), impl=leaves[0].impl)
-    return jnp.asarray(np.concatenate(leaves)[:size])
-
-
 def _broadcast_axes(in_axes: Any, args: tuple) -> tuple[Any, ...]:
     """An axis (0 or None) for every leaf of every argument, as tuples of lists."""
     specs = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
@@ -311,7 +272,7 @@ def _leading_size(args: tuple, axes: tuple) -> int:
             "the mapped arguments must share one leading axis of at least 1, got "
             f"sizes {sorted(sizes, key=str)}; use in_axes=None for what is shared."
         )
-    return sizes.pop()
+    return int(sizes.pop() or 0)
 
 
 def _take(args: tuple, axes: tuple, index: np.ndarray) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ import pytest
 
 import purerl
 from purerl import ConfigError
-from purerl.runner.loop import load_run
+from purerl.runner.result import load_run
 
 from .conftest import run_tiny
 

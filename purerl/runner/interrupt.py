@@ -1,0 +1,30 @@
+"""Ctrl-C as a wish to stop soon, not as an exception in the middle of something."""
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, Self
+
+
+class Interrupt:
+    """While active, the first Ctrl-C asks to stop; the second stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._old: Callable | int | None = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._old = signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(self, *error: Any) -> None:
+        if self._old is not None:
+            signal.signal(signal.SIGINT, self._old)

@@ -1,0 +1,109 @@
+"""What a run leaves behind: in memory, and read back from its folder."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig
+from purerl.runner import checkpoint, manifest
+from purerl.train import make_algorithm
+from purerl.types import HostMetrics, PyTree
+
+
+class RunResult(NamedTuple):
+    """What `purerl.run` leaves behind.
+
+    Attributes:
+        config: as validated.
+        seeds: `[S]` of the members.
+        state: final states on the host, leaves `[S, ...]`; None after an interrupt.
+        metrics: `[S, R]` each, a row per segment (see `segment_rows`).
+        evaluation: `env_steps` `[S, K]`; `episode_return`, `episode_length`
+            `[S, K, E]`.
+        finished: False if it was interrupted.
+        compile_seconds: tracing and compiling.
+        train_seconds: everything after it.
+        train_steps: environment steps done in this call, over all members.
+        out: the folder, if any.
+    """
+
+    config: TrainConfig
+    seeds: tuple[int, ...]
+    state: PyTree
+    metrics: HostMetrics
+    evaluation: HostMetrics
+    finished: bool
+    compile_seconds: float
+    train_seconds: float
+    train_steps: int
+    out: Path | None
+
+
+class SavedRun(NamedTuple):
+    """A run read from its folder.
+
+    Attributes:
+        config: from config.yaml.
+        seeds: `[S]`.
+        update: finished updates of the checkpoint.
+        state: states of all members on the host, leaves `[S, ...]`.
+    """
+
+    config: TrainConfig
+    seeds: tuple[int, ...]
+    update: int
+    state: PyTree
+
+
+def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
+    """Read a run's config, seeds and last checkpoint.
+
+    Args:
+        folder: of the run.
+        config: in place of the stored one, where that names an environment object.
+
+    Raises:
+        ConfigError: no run there, no checkpoint, or a damaged one.
+    """
+    folder = Path(folder)
+    stored = manifest.load(folder)
+    env = stored["config"]["env"]
+    if config is None and env.startswith("<"):
+        raise ConfigError(
+            f"the run in {folder} was trained in an environment object, {env}, which "
+            "no file can hold; pass config=, with that environment in it."
+        )
+    config = config or serialise.from_dict(stored["config"])
+    update, flat = checkpoint.restore(folder / "checkpoints")
+    shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
+    state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))
+    return SavedRun(config, tuple(stored["seeds"]), update, state)
+
+
+def summary(result: RunResult) -> dict[str, Any]:
+    """Numbers of a finished run, for people and for summary.json."""
+    final = result.evaluation.get("episode_return")
+    numbers: dict[str, Any] = {
+        "agents": len(result.seeds),
+        "env_steps": result.train_steps,
+        "compile_seconds": round(result.compile_seconds, 2),
+        "train_seconds": round(result.train_seconds, 2),
+        "steps_per_second": round(result.train_steps / max(result.train_seconds, 1e-9)),
+    }
+    if final is not None:
+        means = final[:, -1].mean(-1)
+        numbers["evaluation_mean"] = round(float(means.mean()), 2)
+        numbers["evaluation_min"] = round(float(means.min()), 2)
+        numbers["evaluation_per_seed"] = [round(float(x), 2) for x in means]
+    return numbers
+
+
+def write_summary(result: RunResult) -> None:
+    """Write `summary.json` into the run's folder."""
+    if result.out is not None:
+        serialise.write_atomic(
+            result.out / "summary.json", json.dumps(summary(result), indent=2)
+        )

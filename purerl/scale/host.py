@@ -1,0 +1,56 @@
+"""Arrays between devices and the host, random keys included."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from purerl.types import PyTree
+
+
+@struct.dataclass
+class HostKey:
+    """Random keys as plain numbers; the implementation's name is structure."""
+
+    data: np.ndarray
+    impl: str = struct.field(pytree_node=False)
+
+
+def is_host_key(x: Any) -> bool:
+    """Whether a node of a host pytree holds random keys."""
+    return isinstance(x, HostKey)
+
+
+def is_key(x: Any) -> bool:
+    """Whether an array holds typed random keys."""
+    return isinstance(x, jax.Array) and jax.dtypes.issubdtype(
+        x.dtype, jax.dtypes.prng_key
+    )
+
+
+def to_host(tree: PyTree) -> PyTree:
+    """Copy a pytree of arrays to numpy, waiting for it; keys become `HostKey`."""
+
+    def one(x: Any) -> Any:
+        if is_key(x):
+            data = np.asarray(jax.random.key_data(x))
+            return HostKey(data, str(jax.random.key_impl(x)))
+        return np.asarray(x)
+
+    return jax.tree.map(one, tree)
+
+
+def from_host(leaves: Sequence[Any], size: int | None = None) -> jax.Array:
+    """Concatenate host leaves along their first axis, cut to `size`, as a JAX array."""
+    if is_host_key(leaves[0]):
+        data = np.concatenate([leaf.data for leaf in leaves])[:size]
+        return jax.random.wrap_key_data(jnp.asarray(data), impl=leaves[0].impl)
+    return jnp.asarray(np.concatenate(leaves)[:size])
+
+
+def to_device(tree: PyTree) -> PyTree:
+    """A host pytree as JAX arrays on the default device; the inverse of `to_host`."""
+    return jax.tree.map(lambda x: from_host([x]), tree, is_leaf=is_host_key)
