@@ -38,8 +38,16 @@ class Head(Protocol):
     num_outputs: int
     is_discrete: bool
 
+    def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
+        """The randomness of actions, `[*shape, num_outputs]`; the key is consumed."""
+        ...
+
+    def choose(self, outputs: Any, noise: Array) -> Array:
+        """The raw actions that outputs and noise make; same leading shape."""
+        ...
+
     def sample(self, outputs: Any, key: Array) -> Array:
-        """Draw a raw action; the key is consumed."""
+        """Draw raw actions; the key is consumed."""
         ...
 
     def mode(self, outputs: Any) -> Array:
@@ -78,9 +86,17 @@ class CategoricalHead:
         self.num_outputs = n
         self.dtype = dtype
 
+    def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
+        """Gumbel noise `[*shape, n]`; the key is consumed."""
+        return jax.random.gumbel(key, (*shape, self.num_outputs))
+
+    def choose(self, outputs: Array, noise: Array) -> Array:
+        """The action with the largest perturbed logit (the Gumbel-max trick)."""
+        return jnp.argmax(outputs + noise, axis=-1)
+
     def sample(self, outputs: Array, key: Array) -> Array:
-        """Draw an action, int `[...]`; the key is consumed."""
-        return _distrax().Categorical(logits=outputs).sample(seed=key)
+        """Draw actions, int `[...]`; the key is consumed."""
+        return self.choose(outputs, self.noise(key, outputs.shape[:-1]))
 
     def mode(self, outputs: Array) -> Array:
         """The most probable action."""
@@ -121,9 +137,17 @@ class GaussianHead:
     def _normal(self, outputs: Gaussian) -> Any:
         return _distrax().MultivariateNormalDiag(outputs.mean, jnp.exp(outputs.log_std))
 
+    def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
+        """Standard normal noise `[*shape, A]`; the key is consumed."""
+        return jax.random.normal(key, (*shape, self.num_outputs))
+
+    def choose(self, outputs: Gaussian, noise: Array) -> Array:
+        """Raw actions `[..., A]`, `mean + std * noise`."""
+        return outputs.mean + jnp.exp(outputs.log_std) * noise
+
     def sample(self, outputs: Gaussian, key: Array) -> Array:
-        """Draw a raw action `[..., A]`; the key is consumed."""
-        return self._normal(outputs).sample(seed=key)
+        """Draw raw actions `[..., A]`; the key is consumed."""
+        return self.choose(outputs, self.noise(key, outputs.mean.shape[:-1]))
 
     def mode(self, outputs: Gaussian) -> Array:
         """The mean `[..., A]`."""

@@ -43,7 +43,7 @@ def resolve_env(config: TrainConfig) -> Environment:
             env = envs.adapt(config.env)
         except (ValueError, TypeError) as error:
             raise ConfigError(f"env: {error}") from None
-    if config.reset_scheme == "pool" and not env.steps_without_reset:
+    if config.reset_scheme == "pool" and not steps_without_reset(env):
         raise ConfigError(
             f"reset_scheme='pool' needs an environment with step_env and reset_env, "
             f"but {env.name} only resets by itself. Use reset_scheme='fresh'."
@@ -119,6 +119,15 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
     return value
 
 
+def steps_without_reset(env: Environment) -> bool:
+    """Whether `step_env` and `is_truncated` together are what `step` does.
+
+    Not for adapted wrappers, nor where a subclass has a `step` of its own: that one
+    then is the environment.
+    """
+    return env.steps_without_reset and type(env).step is Environment.step
+
+
 def step_without_reset(
     env: Environment, params: PyTree, key: jax.Array, state: PyTree, action: jax.Array
 ) -> tuple[Any, PyTree, jax.Array, jax.Array, jax.Array]:
@@ -130,7 +139,7 @@ def step_without_reset(
     Returns:
         `obs, state, reward, terminated, truncated`, the flags never both true.
     """
-    if not env.steps_without_reset:
+    if not steps_without_reset(env):
         _, state, reward, terminated, truncated, info = env.step(
             key, state, action, params
         )

@@ -3,9 +3,21 @@
 Their state has the same structure whatever the numbers, which may be traced.
 """
 
-import optax
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from purerl.types import Array
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+
+from purerl.types import Array, PyTree
+
+
+class ClipState(NamedTuple):
+    """The norm of the last gradient, before clipping, float32 `[]`."""
+
+    grad_norm: Array
 
 
 def adam(
@@ -13,15 +25,71 @@ def adam(
 ) -> optax.GradientTransformation:
     """Adam after clipping by the *global* norm (not elementwise, as `optax.clip` is).
 
+    Give it one flat vector (`flatten`): a dozen small layers are a dozen small kernels
+    for each of its operations.
+
     Args:
         learning_rate: step size, may be traced.
         max_grad_norm: largest Euclidean norm of the whole gradient, may be traced.
         eps: 1e-5 as in OpenAI Baselines' PPO2; Adam's own default is 1e-8.
     """
     return optax.chain(
-        optax.clip_by_global_norm(max_grad_norm),  # type: ignore[arg-type]
+        clip_by_global_norm(max_grad_norm),
         optax.adam(learning_rate, eps=eps),  # type: ignore[arg-type]
     )
+
+
+def flatten(params: PyTree) -> tuple[Array, Callable[[Array], PyTree]]:
+    """Parameters as one vector, and the way back.
+
+    The way back is differentiable, and its gradient is one concatenation; the plain
+    one of `ravel_pytree` pads every layer's gradient to the whole length and adds.
+
+    Args:
+        params: float leaves.
+
+    Returns:
+        `(flat [P], restore)` with `restore(flat) == params`.
+    """
+    flat, unravel = ravel_pytree(params)
+
+    @jax.custom_vjp
+    def restore(flat: Array) -> PyTree:
+        return unravel(flat)
+
+    def forward(flat: Array) -> tuple[PyTree, None]:
+        return unravel(flat), None
+
+    def backward(_: None, gradient: PyTree) -> tuple[Array]:
+        return (ravel_pytree(gradient)[0],)
+
+    restore.defvjp(forward, backward)
+    return flat, restore
+
+
+def clip_by_global_norm(max_norm: Array | float) -> optax.GradientTransformation:
+    """Scale a gradient longer than `max_norm` down to it, and remember its norm.
+
+    `optax.clip_by_global_norm` that keeps the norm, which would else be computed twice.
+    """
+
+    def init(params: Any) -> ClipState:
+        del params
+        return ClipState(jnp.zeros(()))
+
+    def update(updates: Any, state: ClipState, params: Any = None) -> Any:
+        del state, params
+        norm = optax.tree.norm(updates)
+        # The larger of the two divides: no 0 / 0 where the gradient vanishes.
+        scale = max_norm / jnp.maximum(norm, max_norm)
+        return optax.tree.scale(scale, updates), ClipState(norm)
+
+    return optax.GradientTransformation(init, update)
+
+
+def grad_norm(opt_state: Any) -> Array:
+    """Norm of the last gradient, before clipping, from the state of `adam`."""
+    return opt_state[0].grad_norm
 
 
 def annealed(value: Array | float, update: Array, num_updates: int) -> Array:

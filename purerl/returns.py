@@ -47,15 +47,12 @@ def gae(
     delta = reward + gamma * bootstrap - value
     carry_on = gamma * gae_lambda * (1.0 - (terminated | truncated))
 
-    def backward(advantage: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
-        delta_t, carry_t = step
-        advantage = delta_t + carry_t * advantage
-        return advantage, advantage
+    def compose(later: tuple, earlier: tuple) -> tuple:
+        # Two affine maps A -> delta + carry * A, one after the other.
+        return later[0] * earlier[0], earlier[1] + earlier[0] * later[1]
 
-    # A scan body this small is all loop overhead: 16 steps per iteration.
-    _, advantage = jax.lax.scan(
-        backward, jnp.zeros_like(delta[0]), (delta, carry_on), reverse=True, unroll=16
-    )
+    # A linear recurrence is associative: log2(T) wide steps instead of T narrow ones.
+    _, advantage = jax.lax.associative_scan(compose, (carry_on, delta), reverse=True)
     return advantage
 
 

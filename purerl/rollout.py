@@ -10,12 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from purerl.collectives import env_keys, psum
-from purerl.environment import Environment, step_without_reset
+from purerl.environment import Environment, step_without_reset, steps_without_reset
 from purerl.types import Array, Metrics, PyTree, Transition
 
-# Steps of the environment loop per iteration of the compiled loop: fewer, larger
-# kernels on CPU for the price of compile time.
-ROLLOUT_UNROLL = 1
+# Fresh starts of a rollout are drawn before it if they take no more than this.
+PRECOMPUTED_BYTES = 2**20
 
 
 class EnvCarry(NamedTuple):
@@ -70,20 +69,72 @@ def init_envs(stepper: Stepper, key: Array, num_envs: int) -> EnvCarry:
     return EnvCarry(state, obs, jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32))
 
 
-def draw_pool(stepper: Stepper, key: Array) -> PyTree | None:
-    """The start states that episodes of one rollout share, or None when fresh.
-
-    Every rollout draws a new pool, so over a run starts come from the environment's
-    own distribution; within a rollout two episodes may share a start.
-    """
-    if stepper.reset_scheme == "fresh":
-        return None
+def draw_pool(stepper: Stepper, key: Array) -> PyTree:
+    """First observations and states `[reset_pool_size, ...]`; the key is consumed."""
     keys = jax.random.split(key, stepper.reset_pool_size)
     return jax.vmap(stepper.env.reset_env, (0, None))(keys, stepper.params)
 
 
+def make_restarts(
+    stepper: Stepper, key_pool: Array, keys: Array
+) -> tuple[PyTree, Callable[[PyTree], tuple[Array, PyTree | None]]]:
+    """Where the episodes of a rollout restart, drawn before it as far as that pays.
+
+    A random number costs a narrow kernel in every step of the loop, or a share of one
+    wide kernel before it. Fresh starts are drawn before the loop where they are small,
+    in it where their memory would count.
+
+    With the pool, every rollout draws new start states and its episodes take random
+    ones: over a run starts come from the environment's own distribution, within a
+    rollout two episodes may share a start.
+
+    Args:
+        stepper: environment, numbers, reset scheme.
+        key_pool: consumed where there is a pool.
+        keys: `[T, B]`, consumed.
+
+    Returns:
+        Inputs `[T, B, ...]` of the loop, and a function from a step's inputs to the
+        keys of `step_env` `[B]` and the first observations and states `[B, ...]`; None
+        in place of these where the environment can only reset by itself.
+    """
+    env, params = stepper.env, stepper.params
+    if not steps_without_reset(env):
+        return keys, lambda keys_t: (keys_t, None)
+    reset = jax.vmap(env.reset_env, (0, None))
+    if stepper.reset_scheme == "pool":
+        size = stepper.reset_pool_size
+        keys_step, keys_pick = _split_each(keys)
+        pool = draw_pool(stepper, key_pool)
+        pick = jax.vmap(jax.vmap(lambda k: jax.random.randint(k, (), 0, size)))
+        return (keys_step, pick(keys_pick)), lambda inputs: (
+            inputs[0],
+            jax.tree.map(lambda x: x[inputs[1]], pool),
+        )
+    # As `Environment.step`: without random transitions a key has one use only.
+    split = _split_each(keys) if env.stochastic_transitions else (keys, keys)
+    keys_step, keys_reset = split
+    if _start_bytes(stepper) * keys.size <= PRECOMPUTED_BYTES:
+        starts = jax.vmap(reset, (0, None))(keys_reset, params)
+        return (keys_step, starts), lambda inputs: inputs
+    return split, lambda inputs: (inputs[0], reset(inputs[1], params))
+
+
+def _split_each(keys: Array) -> tuple[Array, Array]:
+    """Two keys from each of `[T, B]`."""
+    pairs = jax.vmap(jax.vmap(jax.random.split))(keys)
+    return pairs[..., 0], pairs[..., 1]
+
+
+def _start_bytes(stepper: Stepper) -> int:
+    """Bytes of one first observation and state."""
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    shapes = jax.eval_shape(stepper.env.reset_env, key, stepper.params)
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
+
+
 def step_envs(
-    stepper: Stepper, carry: EnvCarry, action: Array, keys: Array, pool: PyTree | None
+    stepper: Stepper, carry: EnvCarry, action: Array, keys: Array, starts: PyTree | None
 ) -> tuple[EnvCarry, StepOutput]:
     """Step every environment once, and restart those whose episode ended.
 
@@ -92,22 +143,23 @@ def step_envs(
         carry: environments before the step.
         action: `[B, ...]` actions of the environment.
         keys: `[B]`, consumed.
-        pool: from `draw_pool`.
+        starts: first observations and states `[B, ...]` of the next episodes, or None
+            where the environment resets by itself.
     """
-    if pool is None:
+    if starts is None:
         step = jax.vmap(stepper.env.step, (0, 0, 0, None))
         obs, state, reward, terminated, truncated, info = step(
             keys, carry.state, action, stepper.params
         )
         next_obs = info["final_observation"]
+        truncated = truncated & ~terminated  # A foreign environment may set both.
+        reward = reward.astype(jnp.float32)
     else:
-        step = jax.vmap(_step_from_pool, (None, None, 0, 0, 0, None))
+        step = jax.vmap(_step_and_restart, (None, None, 0, 0, 0, 0))
         obs, state, reward, terminated, truncated, next_obs = step(
-            stepper.env, stepper.params, keys, carry.state, action, pool
+            stepper.env, stepper.params, keys, carry.state, action, starts
         )
-    truncated = truncated & ~terminated  # A foreign environment may set both.
     done = terminated | truncated
-    reward = reward.astype(jnp.float32)
     episode_return = carry.episode_return + reward
     episode_length = carry.episode_length + 1
     output = StepOutput(
@@ -122,25 +174,22 @@ def step_envs(
     return carry, output
 
 
-def _step_from_pool(
+def _step_and_restart(
     env: Environment,
     params: PyTree,
     key: Array,
     state: PyTree,
     action: Array,
-    pool: Any,
+    start: Any,
 ) -> tuple[Any, ...]:
-    """One environment's step, restarting from a random member of the pool."""
-    key_step, key_pool = jax.random.split(key)
+    """One environment's step, going on from `start` where the episode ended."""
     next_obs, next_state, reward, terminated, truncated = step_without_reset(
-        env, params, key_step, state, action
+        env, params, key, state, action
     )
     done = terminated | truncated
-    size = jax.tree.leaves(pool)[0].shape[0]
-    index = jax.random.randint(key_pool, (), 0, size)
     obs, state = jax.tree.map(
-        lambda start, running: jnp.where(done, start[index], running),
-        pool,
+        lambda first, running: jnp.where(done, first, running),
+        start,
         (next_obs, next_state),
     )
     return obs, state, reward, terminated, truncated, next_obs
@@ -153,34 +202,40 @@ def collect(
     prepare: Callable[[Array], Array],
     key: Array,
     num_steps: int,
+    draw: Callable[[Array], PyTree] | None = None,
 ) -> tuple[EnvCarry, Transition, Episodes]:
     """Run the policy for `T = num_steps` steps in every environment.
 
     Args:
         stepper: environment, numbers, reset scheme.
         carry: environments before the rollout.
-        act: `(prepared obs [B, ...], keys [B]) -> (raw action, log_prob, env action)`.
+        act: `(prepared obs [B, ...], noise [B, ...]) -> (raw action, log_prob,
+            env action)`.
         prepare: what the policy sees of an observation (cast, normalised).
         key: consumed.
         num_steps: T.
+        draw: `(key) -> noise` of one action, called for the whole rollout before it;
+            where not given the noise is the key itself.
 
     Returns:
         Environments after the rollout, transitions `[T, B, ...]` with observations as
         the environment gave them, and where episodes ended (see `episode_metrics`).
     """
     key_act, key_env, key_pool = jax.random.split(key, 3)
-    pool = draw_pool(stepper, key_pool)
     shape = (num_steps, carry.episode_return.shape[0])
-    # All keys in one wide kernel instead of one narrow one per step.
-    keys_act = env_keys(key_act, shape, stepper.axis_name)
+    noise = env_keys(key_act, shape, stepper.axis_name)
+    if draw is not None:
+        noise = jax.vmap(jax.vmap(draw))(noise)
     keys_env = env_keys(key_env, shape, stepper.axis_name)
+    inputs, restart = make_restarts(stepper, key_pool, keys_env)
 
     def step(
-        carry: EnvCarry, keys: tuple[Array, Array]
+        carry: EnvCarry, xs: tuple[PyTree, PyTree]
     ) -> tuple[EnvCarry, tuple[Transition, Array, Array]]:
-        key_act_t, key_env_t = keys
-        raw, log_prob, action = act(prepare(carry.obs), key_act_t)
-        after, out = step_envs(stepper, carry, action, key_env_t, pool)
+        noise_t, inputs_t = xs
+        keys_t, starts = restart(inputs_t)
+        raw, log_prob, action = act(prepare(carry.obs), noise_t)
+        after, out = step_envs(stepper, carry, action, keys_t, starts)
         transition = Transition(
             obs=carry.obs,
             action=raw,
@@ -192,9 +247,7 @@ def collect(
         )
         return after, (transition, out.episode_return, out.episode_length)
 
-    carry, (batch, returns, lengths) = jax.lax.scan(
-        step, carry, (keys_act, keys_env), unroll=ROLLOUT_UNROLL
-    )
+    carry, (batch, returns, lengths) = jax.lax.scan(step, carry, (noise, inputs))
     done = batch.terminated | batch.truncated
     return carry, batch, Episodes(done, returns, lengths)
 

@@ -226,7 +226,9 @@ def init(setup: Setup, key: Array) -> PPOState:
     }
     return PPOState(
         params=params,
-        opt_state=_optimiser(config, config.learning_rate).init(params),
+        opt_state=_optimiser(config, config.learning_rate).init(
+            optimiser.flatten(params)[0]
+        ),
         obs_moments=normalise.init_moments(shape),
         reward_scale=normalise.RewardScale(
             normalise.init_moments(), jnp.zeros(num_envs)
@@ -249,6 +251,7 @@ def step(setup: Setup, state: PPOState) -> tuple[PPOState, Metrics]:
         partial(_prepare, setup, state.obs_moments),
         key_roll,
         config.num_steps,
+        setup.head.noise,
     )
     batch, reward_scale = make_batch(setup, state, transitions)
     params, opt_state, losses = fit(setup, state, batch, key_fit)
@@ -339,15 +342,18 @@ def fit(
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, state.update, setup.num_updates)
     optim = _optimiser(config, rate)
-    gradient = jax.grad(partial(loss, setup), has_aux=True)
+    flat_params, restore = optimiser.flatten(state.params)
+
+    def flat_loss(flat: Array, minibatch: Batch) -> tuple[Array, Metrics]:
+        return loss(setup, restore(flat), minibatch)
 
     def minimise(carry: tuple, minibatch: Batch) -> tuple[tuple, Metrics]:
-        params, opt_state = carry
-        grads, metrics = gradient(params, minibatch)
+        flat, opt_state = carry
+        grads, metrics = jax.grad(flat_loss, has_aux=True)(flat, minibatch)
         grads, metrics = pmean((grads, metrics), setup.axis_name)
-        metrics["grad_norm"] = optax.tree.norm(grads)
-        updates, opt_state = optim.update(grads, opt_state, params)
-        return (optax.apply_updates(params, updates), opt_state), metrics
+        updates, opt_state = optim.update(grads, opt_state, flat)
+        metrics["grad_norm"] = optimiser.grad_norm(opt_state)
+        return (flat + updates, opt_state), metrics
 
     def epoch(carry: tuple, key_epoch: Array) -> tuple[tuple, Metrics]:
         order = shuffled_indices(key_epoch, batch.value.shape[0])
@@ -358,12 +364,12 @@ def fit(
         return jax.lax.scan(minimise, carry, minibatches)
 
     keys = jax.random.split(key, config.num_epochs)
-    start = (state.params, state.opt_state)
-    (params, opt_state), metrics = jax.lax.scan(epoch, start, keys)
+    start = (flat_params, state.opt_state)
+    (flat_params, opt_state), metrics = jax.lax.scan(epoch, start, keys)
     means = {name: values.mean() for name, values in metrics.items()}
     # The whole update's divergence: how far the last pass left the old policy.
     means["approx_kl_last"] = metrics["approx_kl"][-1].mean()
-    return params, opt_state, means
+    return restore(flat_params), opt_state, means
 
 
 def loss(setup: Setup, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
@@ -416,9 +422,9 @@ def _prepare(setup: Setup, moments: normalise.Moments, obs: Array) -> Array:
 
 
 def _act_and_log(
-    setup: Setup, params: PyTree, obs: Array, keys: Array
+    setup: Setup, params: PyTree, obs: Array, noise: Array
 ) -> tuple[Array, Array, Array]:
-    """Sample with one key per environment: raw action, its log_prob, env action."""
+    """Sample with one noise per environment: raw action, its log_prob, env action."""
     outputs = setup.actor.apply(params, obs)
-    raw = jax.vmap(setup.head.sample)(outputs, keys)
+    raw = setup.head.choose(outputs, noise)
     return raw, setup.head.log_prob(outputs, raw), setup.head.to_env(raw)
