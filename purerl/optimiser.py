@@ -77,7 +77,7 @@ def clip_by_global_norm(max_norm: Array | float) -> optax.GradientTransformation
         del params
         return ClipState(jnp.zeros(()))
 
-    def update(updates: Any, state: ClipState, params: Any = None) -> Any:
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
         del state, params
         norm = optax.tree.norm(updates)
         # The larger of the two divides: no 0 / 0 where the gradient vanishes.
