@@ -121,9 +121,11 @@ class TrainConfig:
         # Normalise what people write: 5e5 for an integer, lists, plain dicts.
         for field in static_fields(self):
             value = getattr(self, field.name)
-            if field.type in (int, "int") and isinstance(value, float):
-                if value.is_integer():
-                    object.__setattr__(self, field.name, int(value))
+            is_whole = isinstance(value, np.integer) or (
+                isinstance(value, float) and value.is_integer()
+            )
+            if field.type in (int, "int") and is_whole:
+                object.__setattr__(self, field.name, int(value))
             elif isinstance(value, list):
                 object.__setattr__(self, field.name, tuple(value))
             elif isinstance(value, dict):

@@ -106,10 +106,14 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
     if not jax.tree_util.all_leaves([default]):
         return value  # a whole sub-structure
     try:
+        if isinstance(value, str):
+            value = float(value)  # YAML 1.1 reads 1e-3 as a string.
         dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(default))
-        value = jnp.asarray(value, dtype)
+        number = value if isinstance(value, Tracer) else np.asarray(value, float)
     except (TypeError, ValueError):
         raise ConfigError(f"{owner} must be a number, got {value!r}.") from None
+    _check_number(number, dtype, owner)
+    value = jnp.asarray(value, dtype)
     if value.shape != np.shape(default):
         raise ConfigError(
             f"{owner} has shape {value.shape}, expected {np.shape(default)}. To train "
@@ -117,6 +121,17 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
             "overrides)."
         )
     return value
+
+
+def _check_number(value: Any, dtype: Any, owner: str) -> None:
+    """Refuse what is not finite, and fractions where a whole number is kept."""
+    if isinstance(value, Tracer):
+        return
+    is_whole = bool(np.all(value == np.round(value)))
+    if np.any(np.isnan(value)):
+        raise ConfigError(f"{owner} must not be NaN.")
+    if jnp.issubdtype(dtype, jnp.integer) and not is_whole:
+        raise ConfigError(f"{owner} must be a whole number, got {value}.")
 
 
 def steps_without_reset(env: Environment) -> bool:

@@ -93,11 +93,11 @@ def grad_norm(opt_state: Any) -> Array:
 
 
 def annealed(value: Array | float, update: Array, num_updates: int) -> Array:
-    """Linear decay to zero over a run: `value * (1 - update / num_updates)`.
+    """Linear decay to zero over a run, zero after it: `value * (1 - update / U)`.
 
     Args:
         value: the value at update 0.
         update: int `[]`, updates done.
         num_updates: updates of the whole run.
     """
-    return value * (1.0 - update / num_updates)
+    return value * jnp.maximum(0.0, 1.0 - update / num_updates)

@@ -79,6 +79,10 @@ def write_atomic(path: str | Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        # mkstemp's files are for their owner only; these are ordinary ones.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -156,6 +160,8 @@ def _loss_dict(text: str) -> dict[str, Any]:
 
 def _arrays(value: Any) -> Any:
     """Nested lists of numbers back to arrays; layers of a network stay tuples."""
+    if isinstance(value, str):
+        return float(value)  # YAML 1.1 reads 2e-1 as a string.
     if not isinstance(value, list | tuple):
         return value
     try:

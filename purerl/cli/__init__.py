@@ -53,3 +53,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"purerl {name}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"purerl {name}: stopped", file=sys.stderr)
+        return 130

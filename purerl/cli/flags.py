@@ -77,7 +77,10 @@ def _mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
         if not equals:
             flag = name.replace("_", "-")
             raise ConfigError(f"--{flag} takes name=value, got {pair!r}.")
-        values[key] = yaml.safe_load(text)
+        try:
+            values[key] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise ConfigError(f"cannot read the value of {pair!r}.") from None
     return values
 
 

@@ -74,6 +74,7 @@ def main(argv: Sequence[str]) -> int:
         use_all_cores()
     settings.enable_compile_cache()
     if parsed.resume:
+        _check_resume_flags(argv)
         result = _resume(parsed)
     else:
         config = flags.read_config(parsed, base)
@@ -90,8 +91,25 @@ def main(argv: Sequence[str]) -> int:
         )
     if not result.finished:
         return 130
+    if result.train_steps == 0:
+        print(f"the run in {result.out} had finished already; nothing was changed.")
+        return 0
     show(result, time.perf_counter() - started)
     return 0
+
+
+# What may change when a run goes on; all else is the run's own.
+RESUME_FLAGS = ("resume", "checkpoint-seconds", "keep-checkpoints", "progress")
+
+
+def _check_resume_flags(argv: Sequence[str]) -> None:
+    for word in argv:
+        name = word.partition("=")[0].replace("_", "-").removeprefix("--")
+        if word.startswith("--") and name.removeprefix("no-") not in RESUME_FLAGS:
+            raise ConfigError(
+                f"--{name} cannot be given with --resume: a run goes on as it was "
+                "started. Leave it out, or start another run."
+            )
 
 
 def _resume(parsed: Train) -> RunResult:

@@ -5,6 +5,7 @@ progress, saves checkpoints and listens for Ctrl-C.
 """
 
 import math
+import operator
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from rich.console import Console
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import checkpoint, manifest
@@ -114,11 +116,16 @@ def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     Raises:
         ConfigError: none, negative ones, or the same one twice.
     """
-    members = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not members or min(members) < 0 or len(set(members)) != len(members):
+    asked = range(seeds) if isinstance(seeds, int) else seeds
+    try:
+        members = tuple(operator.index(seed) for seed in asked)
+    except TypeError:
+        members = ()
+    in_range = all(0 <= seed < 2**32 for seed in members)
+    if not members or not in_range or len(set(members)) != len(members):
         raise ConfigError(
-            f"seeds must be a positive number or different non-negative numbers, got "
-            f"{seeds!r}; for example 16, or [3, 5, 8]."
+            "seeds must be a positive number, or different whole numbers from 0 to "
+            f"2^32 - 1, got {seeds!r}; for example 16, or [3, 5, 8]."
         )
     return members
 
@@ -143,6 +150,8 @@ def _open_folder(
         return options
     stored = manifest.load(folder)
     manifest.check_same(stored, config, seeds)
+    manifest.check_devices(stored)
+    manifest.require_writable(folder)
     return options._replace(
         lanes=stored["lanes"],
         length=stored["segment_updates"],
@@ -292,7 +301,7 @@ class _Loop:
         assert self.jsonl is not None
         folder = self._folder / "checkpoints"
         if not checkpoint.steps(folder):
-            self.jsonl.rewind(KINDS, self.seeds, 0)
+            self._set_rows_aside()
             return None
         update, flat = checkpoint.restore(folder)
         self.jsonl.rewind(KINDS, self.seeds, update)
@@ -303,6 +312,18 @@ class _Loop:
                     self.rows[kind][member] = read_rows(path)
         return update, flat
 
+    def _set_rows_aside(self) -> None:
+        """There is nothing to go on from: start again, but lose no measurement."""
+        metrics = self._folder / "metrics"
+        if metrics.exists():
+            aside = metrics.with_name(f"metrics-before-{int(time.time())}")
+            metrics.rename(aside)
+            Console(stderr=True).print(
+                f"no checkpoint in {self._folder}: starting again; what was logged is "
+                f"in {aside.name}",
+                highlight=False,
+            )
+
     def _members(self, flat: dict[str, np.ndarray], programs: Programs) -> PyTree:
         shapes = programs.member_shapes()
         return checkpoint.unflatten(flat, shapes, self._folder / "checkpoints")
@@ -310,6 +331,8 @@ class _Loop:
     def _how_to_resume(self, update: int) -> str:
         if self.folder is None:
             return f"stopped after update {update:,}; nothing was saved (no out folder)"
+        if update == 0:
+            return "stopped before the first update; nothing to save yet"
         return (
             f"stopped after update {update:,} and saved it. Go on with: "
             f"purerl train --resume {self.folder}"

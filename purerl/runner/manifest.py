@@ -73,6 +73,35 @@ def create(folder: Path, description: dict[str, Any], config: TrainConfig) -> No
         ) from None
 
 
+def check_devices(stored: dict[str, Any]) -> None:
+    """Refuse to go on with a data-parallel run on another number of devices.
+
+    Raises:
+        ConfigError: naming both numbers.
+    """
+    spread, here = stored["data_parallel"], len(jax.local_devices())
+    if spread and spread != here:
+        raise ConfigError(
+            f"the run was spread over {spread} devices, here are {here}; resume it "
+            f"where there are {spread}, or start another."
+        )
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be written.
+
+    Raises:
+        ConfigError: naming it and why.
+    """
+    try:
+        check_writable(folder)
+    except OSError as error:
+        raise ConfigError(
+            f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
+            "that you may write to."
+        ) from None
+
+
 def check_writable(folder: Path) -> None:
     """Write and remove a small file.
 
@@ -132,6 +161,10 @@ def warn_other_versions(stored: dict[str, Any]) -> str | None:
         for name, version in stored["versions"].items()
         if now.get(name) != version
     ]
+    device = jax.local_devices()[0]
+    here = f"{device.platform} {device.device_kind}"
+    if stored["device"] != here:
+        odd.append(f"device {stored['device']} -> {here}")
     if not odd:
         return None
     return f"resumed with other versions, so bits may differ: {', '.join(odd)}"

@@ -88,7 +88,7 @@ def summary(result: RunResult) -> dict[str, Any]:
     final = result.evaluation.get("episode_return")
     numbers: dict[str, Any] = {
         "agents": len(result.seeds),
-        "env_steps": result.train_steps,
+        "env_steps": int(result.metrics["env_steps"][:, -1].sum()),
         "compile_seconds": round(result.compile_seconds, 2),
         "train_seconds": round(result.train_seconds, 2),
         "steps_per_second": round(result.train_steps / max(result.train_seconds, 1e-9)),

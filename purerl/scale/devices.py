@@ -141,7 +141,9 @@ def pmap(
         size = _leading_size(args, axes)
         width = lanes or default_lanes(size, workers)
         vmapped = jax.vmap(function, in_axes=_as_vmap_axes(axes, args))
-        jitted = compiled.setdefault(("jit", str(axes), width), jax.jit(vmapped))
+        jitted = compiled.setdefault(
+            ("jit", str(axes), jax.tree.structure(args), width), jax.jit(vmapped)
+        )
 
         def block(start: int) -> tuple[Any, ...]:
             index = np.minimum(np.arange(start, start + width), size - 1)
@@ -197,8 +199,12 @@ def run_blocks(
 
     used = workers[: max(1, min(len(workers), len(items)))]
     with ThreadPoolExecutor(len(used)) as pool:
-        for future in [pool.submit(work, worker) for worker in used]:
-            future.result()
+        try:
+            for future in [pool.submit(work, worker) for worker in used]:
+                future.result()
+        except BaseException:
+            failed.set()  # Also after Ctrl-C: blocks under way finish, no other starts.
+            raise
     return results
 
 

@@ -82,11 +82,11 @@ def test_flags_override_the_config_file(config_file, folder):
     flags = ("--learning-rate", "1e-3", "--hidden-sizes", "4", "4", "--env-params")
     loss = ("--policy-loss", "DPODrift(alpha=1.5, beta=0.6)")
     short = ("--total-timesteps", "64", "--normalize-rewards")
-    assert main([*args, *flags, "length=0.7", *loss, *short]) == 0
+    assert main([*args, *flags, "length=7e-1", *loss, *short]) == 0
     stored = yaml.safe_load((out / "config.yaml").read_text())
     assert stored["learning_rate"] == 1e-3
     assert stored["hidden_sizes"] == [4, 4]
-    assert stored["env_params"] == {"length": 0.7}
+    assert float(stored["env_params"]["length"]) == 0.7
     assert stored["policy_loss"] == {"type": "DPODrift", "alpha": 1.5, "beta": 0.6}
     assert stored["normalize_rewards"] is True
     assert stored["num_steps"] == 16  # from the file
@@ -140,6 +140,10 @@ def test_help_of_every_command(command, capsys):
         (["train", "--policy-loss", "Clip(0.2)"], "cannot read the loss"),
         (["train", "--config", "missing.yaml"], "cannot read the config"),
         (["train", "--resume", "missing"], "there is no run in missing"),
+        (["train", "--resume", "x", "--seeds", "2"], "--seeds cannot be given with"),
+        (["train", "--env-params", "max_steps_in_episode=0.7"], "a whole number"),
+        (["train", "--env-params", "length=[1"], "cannot read the value"),
+        (["train", "--seeds", "0"], "seeds must be"),
         (["evaluate", "missing"], "there is no run in missing"),
         (["plot", "missing"], "there is no run in missing"),
         (["envs", "Dors-v0"], "Doors-v0"),

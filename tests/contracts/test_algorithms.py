@@ -58,6 +58,7 @@ def steps(name):
     def traced_once(state):
         return algorithm.step(state)
 
+    chex.clear_trace_counter()  # it counts by source line, over all algorithms
     step = jax.jit(chex.assert_max_traces(traced_once, n=1))
     states = [jax.jit(algorithm.init)(jax.random.key(0))]
     metrics = []

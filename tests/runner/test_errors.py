@@ -95,6 +95,8 @@ def test_a_folder_that_cannot_be_written_is_refused_before_compiling(tiny, tmp_p
         ({"seeds": 0}, "seeds must be"),
         ({"seeds": [1, 1]}, "seeds must be"),
         ({"seeds": [-1]}, "seeds must be"),
+        ({"seeds": [0.5, 0.7]}, "seeds must be"),
+        ({"seeds": [2**32]}, "seeds must be"),
         ({"lanes": 0}, "lanes must be a positive whole number"),
         ({"segment_updates": -2}, "segment_updates must be a positive whole number"),
         ({"resume": True, "out": None}, "resume needs out"),
@@ -122,3 +124,20 @@ def test_an_environment_object_is_named_in_what_is_stored(tmp_path, tiny):
     saved = load_run(out, tiny.replace(env=CartPole()))
     assert saved.update == 20
     assert purerl.make_policy  # the public name that reads such a state
+
+
+def test_without_checkpoints_a_resumed_run_starts_again_and_keeps_its_rows(tiny, copy):
+    shutil.rmtree(copy / "checkpoints")
+    before = (copy / "metrics" / "train" / "seed=0.jsonl").read_text()
+    result = run_tiny(tiny, seeds=2, out=copy, resume=True)
+    assert result.finished and result.train_steps == 2 * 640
+    (aside,) = copy.glob("metrics-before-*")
+    assert (aside / "train" / "seed=0.jsonl").read_text() == before
+
+
+def test_a_data_parallel_run_is_not_resumed_on_other_devices(tiny, copy):
+    path = copy / "manifest.json"
+    stored = json.loads(path.read_text()) | {"data_parallel": 7}
+    path.write_text(json.dumps(stored))
+    with pytest.raises(ConfigError, match="spread over 7 devices, here are 2"):
+        run_tiny(tiny, seeds=2, out=copy, resume=True)

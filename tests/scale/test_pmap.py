@@ -145,3 +145,11 @@ def test_an_error_in_a_block_reaches_the_caller():
 def test_default_lanes_on_two_cpu_workers(members, lanes):
     device = jax.devices()[0]
     assert default_lanes(members, [Worker(device, 0), Worker(device, 1)]) == lanes
+
+
+def test_one_mapped_function_takes_different_overrides():
+    mapped = purerl.pmap(lambda x, o: x + sum(o.values()), lanes=2)
+    x = jnp.arange(3.0)
+    np.testing.assert_array_equal(mapped(x, {"a": x}), 2 * np.arange(3))
+    np.testing.assert_array_equal(mapped(x, {"b": -x}), np.zeros(3))
+    np.testing.assert_array_equal(mapped(x, {"a": x, "b": x}), 3 * np.arange(3))
