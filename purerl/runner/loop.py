@@ -6,6 +6,7 @@ progress, saves checkpoints and listens for Ctrl-C.
 
 import math
 import operator
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +15,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from rich.console import Console
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import checkpoint, manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.programs import Programs
-from purerl.runner.progress import Reporter, si
 from purerl.runner.result import RunResult
 from purerl.runner.tracking import (
     JsonlTracker,
@@ -30,6 +29,7 @@ from purerl.runner.tracking import (
     segment_rows,
     stack_rows,
 )
+from purerl.runner.words import si
 from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.train import Bound, bind
 from purerl.types import HostMetrics, PyTree
@@ -184,6 +184,8 @@ class _Loop:
         self.saved_time = time.monotonic()
 
     def run(self, resume: bool) -> RunResult:
+        from purerl.runner.progress import Reporter  # rich: only those who run pay it
+
         plan, options = self.bound.plan, self.options
         steps_each = plan.steps_per_update * len(self.seeds)
         restored = self._restore() if resume else None
@@ -318,10 +320,10 @@ class _Loop:
         if metrics.exists():
             aside = metrics.with_name(f"metrics-before-{int(time.time())}")
             metrics.rename(aside)
-            Console(stderr=True).print(
+            print(
                 f"no checkpoint in {self._folder}: starting again; what was logged is "
                 f"in {aside.name}",
-                highlight=False,
+                file=sys.stderr,
             )
 
     def _members(self, flat: dict[str, np.ndarray], programs: Programs) -> PyTree:

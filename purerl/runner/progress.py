@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
+from purerl.runner.words import clock, si
+
 LINES = 10  # of a run whose output is no terminal
 
 
@@ -101,20 +103,3 @@ class _Field(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         return Text(str(task.fields.get(self.name, "")), style="cyan")
-
-
-def si(number: float) -> str:
-    """A number with k, M or G."""
-    for limit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            return f"{number / limit:.3g}{letter}"
-    return f"{number:.3g}"
-
-
-def clock(seconds: float) -> str:
-    """Seconds as `m:ss` or `h:mm:ss`."""
-    if not math.isfinite(seconds):
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
