@@ -1,21 +1,67 @@
-"""purerl: reinforcement-learning training runs as one compiled JAX program."""
+"""purerl: reinforcement-learning training runs as one compiled JAX program.
 
-from purerl import algorithms as algorithms
-from purerl import losses as losses
-from purerl import presets as presets
-from purerl import serialise as serialise
-from purerl.algorithms.ppo import PPOConfig as PPOConfig
-from purerl.config import ConfigError as ConfigError
-from purerl.runner.loop import run as run
-from purerl.runner.result import RunResult as RunResult
-from purerl.runner.result import load_run as load_run
-from purerl.scale.devices import pmap as pmap
-from purerl.scale.devices import use_all_cores as use_all_cores
-from purerl.scale.parallel import data_parallel as data_parallel
-from purerl.train import make_algorithm as make_algorithm
-from purerl.train import make_policy as make_policy
-from purerl.train import make_train as make_train
-from purerl.types import Algorithm as Algorithm
-from purerl.types import TrainResult as TrainResult
+The names load when they are first used: flax and optax take half a second, which
+`import purerl` alone does not spend.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from purerl import algorithms as algorithms
+    from purerl import losses as losses
+    from purerl import presets as presets
+    from purerl import serialise as serialise
+    from purerl.algorithms.ppo import PPOConfig as PPOConfig
+    from purerl.config import ConfigError as ConfigError
+    from purerl.runner.loop import run as run
+    from purerl.runner.result import RunResult as RunResult
+    from purerl.runner.result import load_run as load_run
+    from purerl.scale.devices import pmap as pmap
+    from purerl.scale.devices import use_all_cores as use_all_cores
+    from purerl.scale.parallel import data_parallel as data_parallel
+    from purerl.train import make_algorithm as make_algorithm
+    from purerl.train import make_policy as make_policy
+    from purerl.train import make_train as make_train
+    from purerl.types import Algorithm as Algorithm
+    from purerl.types import TrainResult as TrainResult
 
 __version__ = "0.1.0"
+
+_SUBMODULES = (
+    "algorithms",
+    "losses",
+    "presets",
+    "serialise",
+)
+_HOME = {
+    "Algorithm": "purerl.types",
+    "ConfigError": "purerl.config",
+    "PPOConfig": "purerl.algorithms.ppo",
+    "RunResult": "purerl.runner.result",
+    "TrainResult": "purerl.types",
+    "data_parallel": "purerl.scale.parallel",
+    "load_run": "purerl.runner.result",
+    "make_algorithm": "purerl.train",
+    "make_policy": "purerl.train",
+    "make_train": "purerl.train",
+    "pmap": "purerl.scale.devices",
+    "run": "purerl.runner.loop",
+    "use_all_cores": "purerl.scale.devices",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name on first use."""
+    if name in _SUBMODULES:
+        return import_module(f"purerl.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'purerl' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted({*globals(), *_HOME, *_SUBMODULES})

@@ -58,6 +58,9 @@ def test_use_all_cores_before_and_after_the_first_computation():
 
 def test_another_package_called_envs_gets_a_sentence(tmp_path):
     (tmp_path / "envs.py").write_text("")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import purerl"
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+        "import purerl; purerl.make_train"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "purerl needs its own package `envs`" in done.stderr
