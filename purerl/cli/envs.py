@@ -47,18 +47,13 @@ def listing() -> Table:
     """Ids by where they come from, in columns."""
     groups: dict[str, list[str]] = {}
     for id in envs.registered():
-        groups.setdefault(source(id), []).append(id)
+        groups.setdefault(envs.source_of(id), []).append(id)
     table = Table(show_lines=True)
     table.add_column("from")
     table.add_column("environments")
     for name, ids in groups.items():
         table.add_row(name, "  ".join(ids))
     return table
-
-
-def source(id: str) -> str:
-    """Where an environment comes from, without loading it."""
-    return envs.source_of(id)
 
 
 def parameters(params: Any) -> Table:
