@@ -10,7 +10,13 @@ import jax
 import jax.numpy as jnp
 
 from purerl.collectives import env_keys, psum
-from purerl.environment import Environment, step_without_reset, steps_without_reset
+from purerl.config import TrainConfig
+from purerl.environment import (
+    Environment,
+    bind_params,
+    step_without_reset,
+    steps_without_reset,
+)
 from purerl.types import Array, Metrics, PyTree, Transition
 
 # Fresh starts of a rollout are drawn before it if they take no more than this.
@@ -60,6 +66,27 @@ class Stepper(NamedTuple):
     reset_scheme: str
     reset_pool_size: int
     axis_name: str | None
+
+
+def make_stepper(
+    config: TrainConfig, env: Environment, axis_name: str | None = None
+) -> Stepper:
+    """The environment as a config wants it stepped.
+
+    Args:
+        config: its environment parameters may be traced.
+        env: from `resolve_env`.
+        axis_name: mapped axis over which an agent's environments are spread, if any.
+    """
+    params = bind_params(env, config.env_params)
+    return Stepper(env, params, config.reset_scheme, config.reset_pool_size, axis_name)
+
+
+def per_device(number: int, axis_name: str | None) -> int:
+    """This device's share of a number of environments or samples of one agent."""
+    if axis_name is None:
+        return number
+    return number // jax.lax.axis_size(axis_name)
 
 
 def init_envs(stepper: Stepper, key: Array, num_envs: int) -> EnvCarry:
@@ -221,13 +248,57 @@ def collect(
         Environments after the rollout, transitions `[T, B, ...]` with observations as
         the environment gave them, and where episodes ended (see `episode_metrics`).
     """
+    num_envs = carry.episode_return.shape[0]
+    script = draw_script(stepper, key, num_steps, num_envs, draw)
+    return roll(stepper, carry, act, prepare, script.inputs, script.restart)
+
+
+class Script(NamedTuple):
+    """All that is random in the next steps of the environments, drawn before them.
+
+    Attributes:
+        inputs: leaves `[T, B, ...]`: noise of the actions and inputs of the steps.
+        restart: from a step's inputs to its keys and restarts, see `make_restarts`.
+    """
+
+    inputs: tuple[PyTree, PyTree]
+    restart: Callable[[PyTree], tuple[Array, PyTree | None]]
+
+
+def draw_script(
+    stepper: Stepper,
+    key: Array,
+    num_steps: int,
+    num_envs: int,
+    draw: Callable[[Array], PyTree] | None = None,
+) -> Script:
+    """What `roll` plays: one wide kernel before the loop for many narrow ones in it.
+
+    Args:
+        stepper: environment, numbers, reset scheme.
+        key: consumed.
+        num_steps: T.
+        num_envs: B, on this device.
+        draw: `(key) -> noise` of one action; where not given the noise is the key.
+    """
     key_act, key_env, key_pool = jax.random.split(key, 3)
-    shape = (num_steps, carry.episode_return.shape[0])
-    noise = env_keys(key_act, shape, stepper.axis_name)
+    noise = env_keys(key_act, (num_steps, num_envs), stepper.axis_name)
     if draw is not None:
         noise = jax.vmap(jax.vmap(draw))(noise)
-    keys_env = env_keys(key_env, shape, stepper.axis_name)
+    keys_env = env_keys(key_env, (num_steps, num_envs), stepper.axis_name)
     inputs, restart = make_restarts(stepper, key_pool, keys_env)
+    return Script((noise, inputs), restart)
+
+
+def roll(
+    stepper: Stepper,
+    carry: EnvCarry,
+    act: Callable[[Array, PyTree], tuple[Array, PyTree, Array]],
+    prepare: Callable[[Array], Array],
+    inputs: tuple[PyTree, PyTree],
+    restart: Callable[[PyTree], tuple[Array, PyTree | None]],
+) -> tuple[EnvCarry, Transition, Episodes]:
+    """`collect` with its randomness drawn already: `inputs` may be part of a script."""
 
     def step(
         carry: EnvCarry, xs: tuple[PyTree, PyTree]
@@ -247,7 +318,7 @@ def collect(
         )
         return after, (transition, out.episode_return, out.episode_length)
 
-    carry, (batch, returns, lengths) = jax.lax.scan(step, carry, (noise, inputs))
+    carry, (batch, returns, lengths) = jax.lax.scan(step, carry, inputs)
     done = batch.terminated | batch.truncated
     return carry, batch, Episodes(done, returns, lengths)
 

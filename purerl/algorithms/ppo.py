@@ -33,7 +33,7 @@ from purerl.config import (
     static,
 )
 from purerl.distributions import Head, make_head
-from purerl.environment import Environment, bind_params
+from purerl.environment import Environment
 from purerl.losses import ClipDrift, ClippedSquaredError, surrogate
 from purerl.losses.check import check_loss
 from purerl.observe import obs_shape, to_features
@@ -181,9 +181,9 @@ def bind(config: PPOConfig, env: Environment, axis_name: str | None = None) -> S
         env: from `resolve_env`.
         axis_name: mapped axis over which this agent's environments are spread.
     """
-    env_params = bind_params(env, config.env_params)
-    obs_space = env.observation_space(env_params)
-    head = make_head(env.action_space(env_params), config.policy)
+    stepper = rollout.make_stepper(config, env, axis_name)
+    obs_space = env.observation_space(stepper.params)
+    head = make_head(env.action_space(stepper.params), config.policy)
 
     def torso() -> nn.Module:
         return networks.make_torso(
@@ -197,9 +197,7 @@ def bind(config: PPOConfig, env: Environment, axis_name: str | None = None) -> S
     )
     return Setup(
         config=config,
-        stepper=rollout.Stepper(
-            env, env_params, config.reset_scheme, config.reset_pool_size, axis_name
-        ),
+        stepper=stepper,
         obs_space=obs_space,
         head=head,
         actor=actor,
@@ -216,7 +214,7 @@ def init(setup: Setup, key: Array) -> PPOState:
     key_actor, key_critic, key_env = jax.random.split(
         jax.random.fold_in(key, 2**32 - 1), 3
     )
-    num_envs = local_envs(setup)
+    num_envs = rollout.per_device(config.num_envs, setup.axis_name)
     envs = rollout.init_envs(setup.stepper, key_env, num_envs)
     shape = obs_shape(setup.obs_space)
     example = jnp.zeros((1, *shape))
@@ -396,13 +394,6 @@ def loss(setup: Setup, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
         "approx_kl": diagnostics.approx_kl(log_ratio),
         "clip_fraction": outside.mean(dtype=jnp.float32),
     }
-
-
-def local_envs(setup: Setup) -> int:
-    """Environments of this agent on this device."""
-    if setup.axis_name is None:
-        return setup.config.num_envs
-    return setup.config.num_envs // jax.lax.axis_size(setup.axis_name)
 
 
 def _optimiser(
