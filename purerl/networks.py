@@ -62,6 +62,7 @@ class MLP(nn.Module):
     hidden_sizes: tuple[int, ...]
     activation: str
     obs_ndim: int = 1
+    layer_norm: bool = False
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
@@ -70,6 +71,8 @@ class MLP(nn.Module):
         x = obs.reshape(*lead, -1)
         for size in self.hidden_sizes:
             x = nn.Dense(size, kernel_init=orthogonal(np.sqrt(2)))(x)
+            if self.layer_norm:
+                x = nn.LayerNorm()(x)
             x = ACTIVATIONS[self.activation](x)
         return x
 
@@ -79,6 +82,7 @@ class CNN(nn.Module):
 
     hidden_sizes: tuple[int, ...]
     activation: str
+    layer_norm: bool = False
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
@@ -86,15 +90,32 @@ class CNN(nn.Module):
         lead = obs.shape[:-3]
         x = obs.reshape(-1, *obs.shape[-3:])
         x = nn.Conv(16, (3, 3), padding="VALID", kernel_init=orthogonal(np.sqrt(2)))(x)
+        if self.layer_norm:
+            x = nn.LayerNorm()(x)
         x = ACTIVATIONS[self.activation](x)
         x = x.reshape(*lead, -1)
-        return MLP(self.hidden_sizes, self.activation)(x)
+        return MLP(self.hidden_sizes, self.activation, layer_norm=self.layer_norm)(x)
 
 
 def make_torso(
-    torso: str, obs_shape: tuple[int, ...], hidden_sizes: tuple[int, ...], act: str
+    torso: str,
+    obs_shape: tuple[int, ...],
+    hidden_sizes: tuple[int, ...],
+    act: str,
+    layer_norm: bool = False,
 ) -> nn.Module:
-    """The torso for an observation shape; `auto` takes the CNN for images."""
+    """The torso for an observation shape; `auto` takes the CNN for images.
+
+    Args:
+        torso: one of `TORSOS`.
+        obs_shape: of one observation.
+        hidden_sizes: units of each dense layer.
+        act: activation, one of `ACTIVATIONS`.
+        layer_norm: normalise before each activation (Ba et al. 2016).
+
+    Raises:
+        ValueError: a CNN for what is not an image.
+    """
     if torso == "auto":
         torso = "cnn" if len(obs_shape) == 3 else "mlp"
     if torso == "cnn":
@@ -103,8 +124,8 @@ def make_torso(
                 f"torso 'cnn' needs observations [height >= 3, width >= 3, channels], "
                 f"got {obs_shape}; use mlp."
             )
-        return CNN(hidden_sizes, act)
-    return MLP(hidden_sizes, act, len(obs_shape))
+        return CNN(hidden_sizes, act, layer_norm)
+    return MLP(hidden_sizes, act, len(obs_shape), layer_norm)
 
 
 class CategoricalActor(nn.Module):
@@ -144,3 +165,39 @@ class Critic(nn.Module):
     def __call__(self, obs: Array) -> Array:
         """State values `[...]`."""
         return nn.Dense(1, kernel_init=orthogonal(1.0))(self.torso(obs))[..., 0]
+
+
+class DiscreteCritic(nn.Module):
+    """Torso and one value per action, with the dueling split as an option.
+
+    Q(s, a) = V(s) + A(s, a) - mean_b A(s, b)     (Wang et al. 2016, eq. 9)
+    """
+
+    torso: nn.Module
+    num_actions: int
+    dueling: bool = False
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        """Action values `[..., n]`."""
+        features = self.torso(obs)
+        q = nn.Dense(self.num_actions, kernel_init=orthogonal(1.0))(features)
+        if self.dueling:
+            value = nn.Dense(1, kernel_init=orthogonal(1.0))(features)
+            q = value + q - q.mean(-1, keepdims=True)
+        return q
+
+
+class ActionCritic(nn.Module):
+    """Value of an observation and a continuous action, side by side in the torso."""
+
+    hidden_sizes: tuple[int, ...]
+    activation: str
+    layer_norm: bool = False
+
+    @nn.compact
+    def __call__(self, obs: Array, action: Array) -> Array:
+        """Action values `[...]` of vectors `[..., O]` and actions `[..., A]`."""
+        torso = MLP(self.hidden_sizes, self.activation, 1, self.layer_norm)
+        features = torso(jnp.concatenate([obs, action], -1))
+        return nn.Dense(1, kernel_init=orthogonal(1.0))(features)[..., 0]

@@ -1,0 +1,82 @@
+"""Exploration of value-based policies: epsilon-greedy, and its schedules.
+
+Every environment tosses its own coin: one coin for the batch makes all environments
+random together, and their samples as dependent as they can be.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl.types import Array
+
+SCHEDULES = ("linear", "inverse_time", "constant")
+
+
+class Coin(NamedTuple):
+    """The randomness of epsilon-greedy actions.
+
+    Attributes:
+        toss: float32 `[...]`, uniform in [0, 1): explores where below epsilon.
+        action: int32 `[...]`, the uniform action.
+    """
+
+    toss: Array
+    action: Array
+
+
+def draw_coin(key: Array, num_actions: int, shape: tuple[int, ...] = ()) -> Coin:
+    """A coin per environment; the key is consumed."""
+    key_toss, key_action = jax.random.split(key)
+    return Coin(
+        jax.random.uniform(key_toss, shape),
+        jax.random.randint(key_action, shape, 0, num_actions),
+    )
+
+
+def epsilon_greedy(q_values: Array, coin: Coin, epsilon: Array) -> Array:
+    """The greedy action, or with probability epsilon a uniform one.
+
+    Args:
+        q_values: `[..., n]`.
+        coin: `[...]`.
+        epsilon: `[...]`, the probability of a uniform action (which may be greedy too).
+
+    Returns:
+        int32 `[...]`.
+    """
+    greedy = jnp.argmax(q_values, axis=-1).astype(jnp.int32)
+    return jnp.where(coin.toss < epsilon, coin.action, greedy)
+
+
+def epsilon_at(
+    schedule: str,
+    step: Array,
+    *,
+    start: Array | float,
+    end: Array | float,
+    steps: Array | float,
+) -> Array:
+    """Epsilon after `step` environment steps.
+
+        linear:        start + (end - start) * min(t / steps, 1)   (Mnih et al. 2015)
+        inverse_time:  end + (start - end) / (1 + t / steps)
+        constant:      end
+
+    Args:
+        schedule: one of `SCHEDULES`.
+        step: `[...]`, of any number type.
+        start: epsilon at step 0.
+        end: epsilon it goes to.
+        steps: how long the linear decay takes; what halves the inverse-time one.
+
+    Returns:
+        float32 `[...]`.
+    """
+    t = step.astype(jnp.float32) / steps
+    if schedule == "linear":
+        return start + (end - start) * jnp.minimum(t, 1.0)
+    if schedule == "inverse_time":
+        return end + (start - end) / (1.0 + t)
+    return jnp.zeros_like(t) + end
