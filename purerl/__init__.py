@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from purerl import losses as losses
     from purerl import presets as presets
     from purerl import serialise as serialise
+    from purerl.algorithms.dqn import DQNConfig as DQNConfig
     from purerl.algorithms.ppo import PPOConfig as PPOConfig
     from purerl.config import ConfigError as ConfigError
     from purerl.runner.loop import run as run
@@ -37,6 +38,7 @@ _SUBMODULES = (
 _HOME = {
     "Algorithm": "purerl.types",
     "ConfigError": "purerl.config",
+    "DQNConfig": "purerl.algorithms.dqn",
     "PPOConfig": "purerl.algorithms.ppo",
     "RunResult": "purerl.runner.result",
     "TrainResult": "purerl.types",

@@ -92,6 +92,18 @@ def grad_norm(opt_state: Any) -> Array:
     return opt_state[0].grad_norm
 
 
+def polyak(target: PyTree, online: PyTree, tau: Array | float) -> PyTree:
+    """Move the target towards the online parameters: `target + tau (online - target)`.
+
+    Args:
+        target: parameters of the target network.
+        online: parameters of the same structure.
+        tau: share of the online ones in the result: 0.005 makes a slow target, 1 a
+            copy, 0 no change (each exactly).
+    """
+    return jax.tree.map(lambda t, o: (1.0 - tau) * t + tau * o, target, online)
+
+
 def annealed(value: Array | float, update: Array, num_updates: int) -> Array:
     """Linear decay to zero over a run, zero after it: `value * (1 - update / U)`.
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -195,13 +196,19 @@ def make_segment(
         )
         due = jnp.asarray(np.append(is_due, False))
 
+        def step(state: PyTree, index: Array) -> tuple[PyTree, Metrics]:
+            # The same number, but one for all agents of a `vmap` over states: what an
+            # algorithm derives from it ("is the warm-up over?") is not batched either.
+            new, metrics = algorithm.step(state._replace(update=index))
+            return new._replace(update=state.update + 1), metrics
+
         def update(state: PyTree, index: Array) -> tuple[PyTree, Metrics]:
             if not may_overrun:
-                return algorithm.step(state)
+                return step(state, index)
             _, blank = jax.eval_shape(algorithm.step, state)
             return jax.lax.cond(
                 index < plan.num_updates,
-                algorithm.step,
+                partial(step, index=index),
                 lambda s: (
                     s,
                     jax.tree.map(lambda m: jnp.zeros(m.shape, m.dtype), blank),

@@ -1,0 +1,326 @@
+"""Deep Q-learning (Mnih et al. 2015) and the extensions that pay.
+
+A network estimates the value of every discrete action. Acting is epsilon-greedy, and
+each gradient step minimises, on a batch from the replay buffer,
+
+    L = E[w loss(Q(s, a), y)],    y = r + gamma^n (1 - terminated) Q'(s', a*)
+
+with the target network `Q'` and `a* = argmax_a Q'(s', a)`, or, with `double`, the
+online network's choice `argmax_a Q(s', a)` (van Hasselt et al. 2016). `dueling` splits
+the network into value and advantages (Wang et al. 2016); `n_step` sums n rewards
+before bootstrapping; `prioritised` samples in proportion to the last TD error and
+weighs the loss by `w` (Schaul et al. 2016). `r` and `s'` end with their episode, and a
+time limit bootstraps: see `off_policy.Batch`.
+
+Defaults are CleanRL's `dqn.py` for CartPole-v1 (Huang et al. 2022), which uses neither
+extension, but with the double estimator and ten environments.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl import exploration, networks, optimiser, rollout
+from purerl.algorithms import off_policy
+from purerl.algorithms.off_policy import Batch, Experience, OffPolicyConfig
+from purerl.collectives import pmean
+from purerl.config import (
+    FRACTION,
+    NON_NEGATIVE,
+    POSITIVE,
+    ConfigError,
+    config_dataclass,
+    dynamic,
+    one_of,
+    static,
+)
+from purerl.environment import Environment
+from purerl.losses import SquaredError
+from purerl.losses.check import check_loss
+from purerl.observe import obs_shape, to_features
+from purerl.types import Algorithm, Array, Metrics, PyTree
+
+
+@config_dataclass
+class DQNConfig(OffPolicyConfig):
+    """Deep Q-learning."""
+
+    num_envs: int = static(
+        10, "Environments that one agent steps in parallel.", POSITIVE
+    )
+    buffer_size: int = static(10_000, "Transitions that are kept.", POSITIVE)
+    batch_size: int = static(128, "Transitions of one gradient step.", POSITIVE)
+    epsilon_schedule: str = static(
+        "linear", "How exploration decays.", one_of(*exploration.SCHEDULES)
+    )
+    epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
+    epsilon_end: float = dynamic(0.05, "Share that it decays to.", FRACTION)
+    epsilon_steps: float = dynamic(
+        250_000.0,
+        "Environment steps of the linear decay, or that halve the inverse-time one.",
+        POSITIVE,
+    )
+    target_update_interval: int = static(
+        50, "Gradient steps between updates of the target network.", POSITIVE
+    )
+    tau: float = dynamic(
+        1.0, "Share of the online network in an update of the target one.", FRACTION
+    )
+    value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
+    max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
+    adam_eps: float = dynamic(1e-8, "Adam's epsilon.", POSITIVE)
+    double: bool = static(True, "The online network chooses the target's action.")
+    dueling: bool = static(False, "Split the network into value and advantages.")
+    n_step: int = static(1, "Rewards summed before bootstrapping.", POSITIVE)
+    prioritised: bool = static(False, "Sample in proportion to the TD error.")
+    priority_exponent: float = dynamic(0.6, "Power of the TD error.", NON_NEGATIVE)
+    importance_exponent: float = dynamic(
+        0.4, "Power of the importance weights.", NON_NEGATIVE
+    )
+    torso: str = static(
+        "auto", "auto takes cnn for images, else mlp.", one_of(*networks.TORSOS)
+    )
+    hidden_sizes: tuple[int, ...] = static((120, 84), "Units of each hidden layer.")
+    activation: str = static(
+        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+    )
+    layer_norm: bool = static(False, "Normalise before each activation.")
+
+
+class Setup(NamedTuple):
+    """What is bound once, in Python: structure, and the config's numbers."""
+
+    config: DQNConfig
+    stepper: rollout.Stepper
+    obs_space: Any
+    num_actions: int
+    network: nn.Module
+
+
+class DQNState(NamedTuple):
+    """Everything that training carries, arrays only.
+
+    Attributes:
+        params: of the online network.
+        target_params: of the target network.
+        opt_state: of the optimiser.
+        buffer: `off_policy.Item` with leaves `[C, ...]`.
+        priorities: of the items, where replay is prioritised.
+        envs: the environments between two steps.
+        key: never changes; every update's key is folded from it.
+        update: int32 `[]`, updates done.
+    """
+
+    params: PyTree
+    target_params: PyTree
+    opt_state: PyTree
+    buffer: off_policy.Item
+    priorities: PyTree
+    envs: rollout.EnvCarry
+    key: Array
+    update: Array
+
+
+class Learner(NamedTuple):
+    """What a gradient step changes; networks as flat vectors `[P]`."""
+
+    params: Array
+    target_params: Array
+    opt_state: PyTree
+
+
+def validate(config: DQNConfig, env: Environment) -> None:
+    """Check what fields have to do with one another and with the environment.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    off_policy.validate(config)
+    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    params = env.default_params
+    space = env.action_space(params)
+    if not hasattr(space, "n"):
+        raise ConfigError(
+            f"DQNConfig needs discrete actions, got {space} of {env.name}; use "
+            "SACConfig or TD3Config."
+        )
+    try:
+        shape = obs_shape(env.observation_space(params))
+        networks.make_torso(config.torso, shape, (1,), config.activation)
+    except ValueError as error:
+        raise ConfigError(f"{env.name}: {error}") from None
+
+
+def make(
+    config: DQNConfig, env: Environment, axis_name: str | None = None
+) -> Algorithm:
+    """DQN bound to a config and an environment.
+
+    Args:
+        config: its leaves may be traced.
+        env: from `resolve_env`.
+        axis_name: mapped axis over which this agent's environments are spread.
+    """
+    stepper = rollout.make_stepper(config, env, axis_name)
+    obs_space = env.observation_space(stepper.params)
+    num_actions = int(env.action_space(stepper.params).n)
+    torso = networks.make_torso(
+        config.torso,
+        obs_shape(obs_space),
+        config.hidden_sizes,
+        config.activation,
+        config.layer_norm,
+    )
+    network = networks.DiscreteCritic(torso, num_actions, config.dueling)
+    setup = Setup(config, stepper, obs_space, num_actions, network)
+    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
+
+
+def init(setup: Setup, key: Array) -> DQNState:
+    """A fresh network, its copy as the target, an empty buffer."""
+    key_network, key_env = jax.random.split(jax.random.fold_in(key, 2**32 - 1))
+    example = jnp.zeros((1, *obs_shape(setup.obs_space)))
+    params = setup.network.init(key_network, example)
+    flat, restore = optimiser.flatten(params)
+    experience = off_policy.init(wire(setup, restore), key_env)
+    return DQNState(
+        params=params,
+        target_params=params,
+        opt_state=_optimiser(setup.config).init(flat),
+        buffer=experience.buffer,
+        priorities=experience.priorities,
+        envs=experience.envs,
+        key=key,
+        update=jnp.int32(0),
+    )
+
+
+def step(setup: Setup, state: DQNState) -> tuple[DQNState, Metrics]:
+    """One update: rounds of acting, remembering, learning."""
+    params, restore = optimiser.flatten(state.params)
+    target_params, _ = optimiser.flatten(state.target_params)
+    learner, experience, metrics = off_policy.run(
+        wire(setup, restore),
+        Learner(params, target_params, state.opt_state),
+        Experience(state.buffer, state.priorities, state.envs),
+        jax.random.fold_in(state.key, state.update),
+        state.update,
+    )
+    new = DQNState(
+        params=restore(learner.params),
+        target_params=restore(learner.target_params),
+        opt_state=learner.opt_state,
+        buffer=experience.buffer,
+        priorities=experience.priorities,
+        envs=experience.envs,
+        key=state.key,
+        update=state.update + 1,
+    )
+    return new, metrics
+
+
+def act(setup: Setup, state: DQNState, obs: Array, key: Array | None = None) -> Array:
+    """The greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
+
+    Args:
+        setup: bound structure.
+        state: of one agent.
+        obs: `[..., *obs_shape]`, as the environment gives them.
+        key: consumed; without one the action is the deterministic one.
+    """
+    q = setup.network.apply(state.params, to_features(setup.obs_space, obs))
+    if key is None:
+        return jnp.argmax(q, -1).astype(jnp.int32)
+    coin = exploration.draw_coin(key, setup.num_actions, q.shape[:-1])
+    return exploration.epsilon_greedy(q, coin, setup.config.epsilon_end)
+
+
+def wire(setup: Setup, restore: Any) -> off_policy.Wiring:
+    """DQN's part of the off-policy loop.
+
+    Args:
+        setup: bound structure.
+        restore: from a flat vector to the network's parameters.
+    """
+    config, num_actions = setup.config, setup.num_actions
+
+    def explore(learner: Learner, features: Array, noise: Any, step: Array) -> Array:
+        epsilon = exploration.epsilon_at(
+            config.epsilon_schedule,
+            step,
+            start=config.epsilon_start,
+            end=config.epsilon_end,
+            steps=config.epsilon_steps,
+        )
+        q: Any = setup.network.apply(restore(learner.params), features)
+        return exploration.epsilon_greedy(q, noise, epsilon)
+
+    return off_policy.Wiring(
+        config=config,
+        stepper=setup.stepper,
+        obs_space=setup.obs_space,
+        memory=off_policy.uniform(config, setup.stepper.axis_name, config.n_step),
+        draw_action=partial(exploration.draw_coin, num_actions=num_actions),
+        explore=explore,
+        random_action=lambda key: jax.random.randint(key, (), 0, num_actions),
+        to_env=lambda action: action,
+        draw_learning=None,
+        learn=partial(learn, setup, restore),
+    )
+
+
+def learn(
+    setup: Setup, restore: Any, learner: Learner, batch: Batch, noise: Any, count: Array
+) -> tuple[Learner, Array, Metrics]:
+    """One gradient step, and the target network's share where it is due."""
+    del noise
+    config, axis = setup.config, setup.stepper.axis_name
+    target = td_target(setup, restore, learner, batch)
+    minimise = jax.grad(partial(loss, setup, restore), has_aux=True)
+    grads, (td_error, metrics) = minimise(learner.params, batch, target)
+    grads, metrics = pmean((grads, metrics), axis)
+    updates, opt_state = _optimiser(config).update(
+        grads, learner.opt_state, learner.params
+    )
+    params: Any = optax.apply_updates(learner.params, updates)
+    metrics["grad_norm"] = optimiser.grad_norm(opt_state)
+    due = (count + 1) % config.target_update_interval == 0
+    target_params = optimiser.polyak(
+        learner.target_params, params, jnp.where(due, config.tau, 0.0)
+    )
+    return Learner(params, target_params, opt_state), td_error, metrics
+
+
+def td_target(setup: Setup, restore: Any, learner: Learner, batch: Batch) -> Array:
+    """`y = r + discount * Q'(s', a*)`, `[N]`."""
+    network = setup.network
+    q_next: Any = network.apply(restore(learner.target_params), batch.next_obs)
+    if setup.config.double:
+        chooser: Any = network.apply(restore(learner.params), batch.next_obs)
+        best = jnp.argmax(chooser, -1)
+        value = jnp.take_along_axis(q_next, best[:, None], -1)[:, 0]
+    else:
+        value = q_next.max(-1)
+    return batch.reward + batch.discount * value
+
+
+def loss(
+    setup: Setup, restore: Any, params: Array, batch: Batch, target: Array
+) -> tuple[Array, tuple[Array, Metrics]]:
+    """The scalar loss of a batch; the TD errors and what there is to say about it."""
+    q: Any = setup.network.apply(restore(params), batch.obs)
+    value = jnp.take_along_axis(q, batch.action[:, None], -1)[:, 0]
+    error = setup.config.value_loss(value, target, value)
+    total = (batch.weight * error).mean()
+    metrics = {"value_loss": total, "q_value": value.mean()}
+    return total, (target - value, metrics)
+
+
+def _optimiser(config: DQNConfig) -> optax.GradientTransformation:
+    return optimiser.adam(
+        config.learning_rate, max_grad_norm=config.max_grad_norm, eps=config.adam_eps
+    )

@@ -1,0 +1,455 @@
+"""The loop of every off-policy algorithm: act, remember, learn, at fixed ratios.
+
+An update is `rounds_per_update` rounds. In each, every environment takes `num_steps`
+steps with the exploring policy, the transitions go into the replay buffer, and then
+`gradient_steps` gradient steps are taken on batches sampled from it. What is due when
+follows from the number of the round, one number that all vmapped agents share: the
+warm-up ends by a branch that stays a branch, and no agent waits for another.
+
+All that is random in an update is drawn before its rounds, in wide kernels.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import replay, rollout
+from purerl.collectives import after
+from purerl.config import (
+    NON_NEGATIVE,
+    POSITIVE,
+    ConfigError,
+    TrainConfig,
+    config_dataclass,
+    static,
+)
+from purerl.observe import to_features
+from purerl.types import Array, Metrics, PyTree
+
+
+@config_dataclass
+class OffPolicyConfig(TrainConfig):
+    """Fields that every algorithm with a replay buffer has."""
+
+    num_envs: int = static(
+        1, "Environments that one agent steps in parallel.", POSITIVE
+    )
+    num_steps: int = static(1, "Steps per environment and round.", POSITIVE)
+    gradient_steps: int = static(1, "Gradient steps per round.", POSITIVE)
+    rounds_per_update: int = static(
+        100, "Rounds of acting and learning in one row of the metrics.", POSITIVE
+    )
+    buffer_size: int = static(100_000, "Transitions that are kept.", POSITIVE)
+    batch_size: int = static(256, "Transitions of one gradient step.", POSITIVE)
+    learning_starts: int = static(
+        1_000,
+        "Environment steps with random actions, before which nothing is learned.",
+        NON_NEGATIVE,
+    )
+
+    @property
+    def steps_per_round(self) -> int:
+        """Environment steps of one round, `T * B`."""
+        return self.num_envs * self.num_steps
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of one update."""
+        return self.rounds_per_update * self.steps_per_round
+
+    @property
+    def sequential_steps(self) -> int:
+        """Dependent operations of one update: environment and gradient steps."""
+        return self.rounds_per_update * (self.num_steps + self.gradient_steps)
+
+    @property
+    def first_round(self) -> int:
+        """Number of the round that learns first: the one that ends the warm-up."""
+        return max(0, -(-self.learning_starts // self.steps_per_round) - 1)
+
+
+class Item(NamedTuple):
+    """What the buffer keeps of a step, in the dtypes of the environment.
+
+    Attributes:
+        obs: observation on which the action was chosen.
+        action: as the algorithm stores it.
+        reward: of the step.
+        next_obs: observation after the step and *before* any reset.
+        terminated: the episode ended in a state of value zero.
+        truncated: the episode was cut.
+    """
+
+    obs: Array
+    action: Array
+    reward: Array
+    next_obs: Array
+    terminated: Array
+    truncated: Array
+
+
+class Batch(NamedTuple):
+    """What a gradient step learns from, `[N, ...]` each.
+
+    The target of every algorithm is `reward + discount * V(next_obs)`. A time limit
+    leaves the discount as it is, and termination makes it zero.
+
+    Attributes:
+        obs: features of the observation.
+        action: as stored.
+        reward: of the step, or the discounted sum of n steps.
+        next_obs: features of the observation after the last of these steps.
+        discount: `gamma^n`, or 0 where the episode terminated.
+        weight: of the sample in the loss; 1 without priorities.
+    """
+
+    obs: Array
+    action: Array
+    reward: Array
+    next_obs: Array
+    discount: Array
+    weight: Array
+
+
+class Memory(NamedTuple):
+    """How batches are sampled: uniformly, or by priority.
+
+    Attributes:
+        init: `() -> priorities`, a pytree that `add` and `update` change.
+        add: `(priorities, added, num) -> priorities` after `num` items came.
+        draw: `(key) -> noise` of one batch.
+        sample: `(buffer, priorities, noise, added) -> (numbers, weights)`.
+        update: `(priorities, numbers, td_error) -> priorities`.
+        gather: `(buffer, numbers) -> (item, reward, next_obs, discount)`.
+    """
+
+    init: Callable[[], PyTree]
+    add: Callable[[PyTree, Array, int], PyTree]
+    draw: Callable[[Array], PyTree]
+    sample: Callable[[PyTree, PyTree, PyTree, Array], tuple[Array, Array]]
+    update: Callable[[PyTree, Array, Array], PyTree]
+    gather: Callable[[PyTree, Array], tuple[Item, Array, Array, Array]]
+
+
+class Wiring(NamedTuple):
+    """What an algorithm brings to the loop.
+
+    Attributes:
+        config: the numbers.
+        stepper: the environments.
+        obs_space: of the environment.
+        memory: how batches are sampled.
+        draw_action: `(key) -> noise` of one exploring action.
+        explore: `(learner, features [B, ...], noise [B, ...], env_step [B]) ->
+            action [B, ...]`, as it is stored.
+        random_action: `(key) -> action`, of the warm-up, as it is stored.
+        to_env: from the stored action to the environment's.
+        draw_learning: `(key) -> noise` of one gradient step; the key itself if None.
+        learn: `(learner, batch, noise, count) -> (learner, td_error [N], metrics)`,
+            one gradient step; `count` int32 `[]` gradient steps came before it.
+    """
+
+    config: OffPolicyConfig
+    stepper: rollout.Stepper
+    obs_space: Any
+    memory: Memory
+    draw_action: Callable[[Array], PyTree]
+    explore: Callable[[Any, Array, PyTree, Array], Array]
+    random_action: Callable[[Array], Array]
+    to_env: Callable[[Array], Array]
+    draw_learning: Callable[[Array], PyTree] | None
+    learn: Callable[[Any, Batch, PyTree, Array], tuple[Any, Array, Metrics]]
+
+
+class Experience(NamedTuple):
+    """What the loop carries beside the learner.
+
+    Attributes:
+        buffer: `Item` with leaves `[C, ...]`.
+        priorities: of the items, empty without them.
+        envs: the environments between two steps.
+    """
+
+    buffer: Item
+    priorities: PyTree
+    envs: rollout.EnvCarry
+
+
+def validate(config: OffPolicyConfig) -> None:
+    """Check what the sizes of an off-policy algorithm have to do with one another.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    if config.buffer_size < config.steps_per_round:
+        raise ConfigError(
+            f"buffer_size must hold the num_envs * num_steps = {config.steps_per_round}"
+            f" transitions of a round, got {config.buffer_size}."
+        )
+    if config.learning_starts >= config.total_timesteps:
+        raise ConfigError(
+            f"learning_starts must be less than total_timesteps "
+            f"({config.total_timesteps}), got {config.learning_starts}: nothing would "
+            "be learned."
+        )
+    n_step = getattr(config, "n_step", 1)
+    if config.buffer_size < n_step * config.num_envs:
+        raise ConfigError(
+            f"buffer_size must hold n_step ({n_step}) steps of {config.num_envs} "
+            f"environments, got {config.buffer_size}."
+        )
+
+
+def uniform(config: OffPolicyConfig, axis_name: str | None, n_step: int = 1) -> Memory:
+    """A memory from which every item is as likely as any other.
+
+    Args:
+        config: sizes and discount.
+        axis_name: mapped axis over which environments are spread, if any.
+        n_step: steps summed into one reward.
+    """
+    num_envs = rollout.per_device(config.num_envs, axis_name)
+    capacity = rollout.per_device(config.buffer_size, axis_name)
+    batch_size = rollout.per_device(config.batch_size, axis_name)
+
+    def sample(
+        buffer: PyTree, priorities: PyTree, noise: Array, added: Array
+    ) -> tuple[Array, Array]:
+        del buffer, priorities
+        margin = (n_step - 1) * num_envs
+        numbers = replay.sample(noise, added, capacity, margin)
+        return numbers, jnp.ones(numbers.shape)
+
+    return Memory(
+        init=lambda: (),
+        add=lambda priorities, added, num: priorities,
+        draw=lambda key: jax.random.bits(key, (batch_size,)),
+        sample=sample,
+        update=lambda priorities, numbers, td_error: priorities,
+        gather=partial(gather_steps, config, n_step, num_envs),
+    )
+
+
+def gather_steps(
+    config: OffPolicyConfig, n_step: int, num_envs: int, buffer: Item, numbers: Array
+) -> tuple[Item, Array, Array, Array]:
+    """Items and their targets' parts: reward, next observation, discount."""
+    item = replay.gather(buffer, numbers)
+    if n_step == 1:
+        discount = jnp.where(item.terminated, 0.0, config.gamma)
+        return item, item.reward, item.next_obs, discount
+    raise NotImplementedError
+
+
+def init(wiring: Wiring, key: Array) -> Experience:
+    """Environments at their start, and an empty buffer; the key is consumed."""
+    config, axis = wiring.config, wiring.stepper.axis_name
+    num_envs = rollout.per_device(config.num_envs, axis)
+    envs = rollout.init_envs(wiring.stepper, key, num_envs)
+    shapes = jax.eval_shape(partial(_example, wiring), envs)
+    capacity = rollout.per_device(config.buffer_size, axis)
+    return Experience(replay.init(shapes, capacity), wiring.memory.init(), envs)
+
+
+def _example(wiring: Wiring, envs: rollout.EnvCarry) -> Item:
+    obs = envs.obs[0]
+    action = wiring.random_action(jax.random.key(0))
+    flag = jnp.zeros((), bool)
+    return Item(obs, action, jnp.zeros(()), obs, flag, flag)
+
+
+def run(
+    wiring: Wiring, learner: Any, experience: Experience, key: Array, update: Array
+) -> tuple[Any, Experience, Metrics]:
+    """One update: rounds of acting, remembering, learning.
+
+    Args:
+        wiring: what the algorithm brings.
+        learner: what `wiring.learn` changes.
+        experience: before the update.
+        key: consumed.
+        update: int32 `[]`, updates done; the same number for all vmapped agents.
+
+    Returns:
+        Learner, experience, and metrics: losses are means over the update's gradient
+        steps, NaN where there was none.
+    """
+    config, axis = wiring.config, wiring.stepper.axis_name
+    rounds, num_steps = config.rounds_per_update, config.num_steps
+    key_script, key_memory, key_learn = jax.random.split(key, 3)
+    num_envs = experience.envs.episode_return.shape[0]
+
+    def draw(key: Array) -> tuple[PyTree, Array]:
+        key_action, key_warm_up = jax.random.split(key)
+        return wiring.draw_action(key_action), wiring.random_action(key_warm_up)
+
+    script = rollout.draw_script(
+        wiring.stepper, key_script, rounds * num_steps, num_envs, draw
+    )
+    inputs = jax.tree.map(
+        lambda x: x.reshape(rounds, num_steps, *x.shape[1:]), script.inputs
+    )
+    noise = _draw_learning(wiring, key_memory, key_learn)
+
+    def one_round(carry: tuple, xs: tuple) -> tuple[tuple, Any]:
+        learner, experience = carry
+        number, inputs, noise = xs
+        experience, episodes = _act(
+            wiring, learner, experience, number, inputs, script.restart
+        )
+        learner, priorities, metrics = _learn_if_due(
+            wiring, learner, experience, number, noise
+        )
+        experience = experience._replace(priorities=priorities)
+        return (learner, experience), (episodes, metrics)
+
+    numbers = update.astype(jnp.uint32) * jnp.uint32(rounds)
+    numbers = numbers + jnp.arange(rounds, dtype=jnp.uint32)
+    (learner, experience), (episodes, metrics) = jax.lax.scan(
+        one_round, (learner, experience), (numbers, inputs, noise)
+    )
+    metrics = {name: jnp.nanmean(values) for name, values in metrics.items()}
+    end = next(iter(metrics.values()))
+    steps = (update + 1).astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
+    learned = (update + 1) * rounds - config.first_round
+    return (
+        learner,
+        experience,
+        {
+            "env_steps": steps,
+            "gradient_steps": jnp.maximum(learned, 0) * config.gradient_steps,
+            **rollout.episode_metrics(after(episodes, end, axis), axis),
+            **metrics,
+        },
+    )
+
+
+def _draw_learning(wiring: Wiring, key_memory: Array, key_learn: Array) -> PyTree:
+    """What is random in the gradient steps of an update, `[R, G, ...]`."""
+    config = wiring.config
+    shape = (config.rounds_per_update, config.gradient_steps)
+    axis = wiring.stepper.axis_name
+    if axis is not None:
+        index = jax.lax.axis_index(axis)
+        key_memory, key_learn = (
+            jax.random.fold_in(key, index) for key in (key_memory, key_learn)
+        )
+    keys_memory = jax.random.split(key_memory, shape)
+    keys_learn = jax.random.split(key_learn, shape)
+    draw = wiring.draw_learning or (lambda key: key)
+    return (
+        jax.vmap(jax.vmap(wiring.memory.draw))(keys_memory),
+        jax.vmap(jax.vmap(draw))(keys_learn),
+    )
+
+
+def _act(
+    wiring: Wiring,
+    learner: Any,
+    experience: Experience,
+    number: Array,
+    inputs: PyTree,
+    restart: Callable,
+) -> tuple[Experience, rollout.Episodes]:
+    """Step every environment `num_steps` times and remember what happened."""
+    config, axis = wiring.config, wiring.stepper.axis_name
+    num_envs = experience.envs.episode_return.shape[0]
+    first = number * jnp.uint32(config.steps_per_round)
+    index = jnp.arange(num_envs, dtype=jnp.uint32)
+    if axis is not None:
+        index = index + jax.lax.axis_index(axis).astype(jnp.uint32) * num_envs
+    rows = jnp.arange(config.num_steps, dtype=jnp.uint32) * config.num_envs
+    env_steps = first + rows[:, None] + index[None]
+
+    def act(features: Array, noise: tuple) -> tuple[Array, PyTree, Array]:
+        (noise_action, random), step = noise
+        action = wiring.explore(learner, features, noise_action, step)
+        # To the step: some environments may still be in the warm-up, others not.
+        warming_up = step < config.learning_starts
+        extra = (1,) * (action.ndim - 1)
+        action = jnp.where(warming_up.reshape(-1, *extra), random, action)
+        return action, (), wiring.to_env(action)
+
+    envs, transitions, episodes = rollout.roll(
+        wiring.stepper,
+        experience.envs,
+        act,
+        partial(to_features, wiring.obs_space),
+        ((inputs[0], env_steps), inputs[1]),
+        restart,
+    )
+    items = Item(
+        transitions.obs,
+        transitions.action,
+        transitions.reward,
+        transitions.next_obs,
+        transitions.terminated,
+        transitions.truncated,
+    )
+    items = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), items)
+    added = rollout.per_device(first, axis)
+    buffer = replay.add(experience.buffer, items, added)
+    num = config.num_steps * num_envs
+    priorities = wiring.memory.add(experience.priorities, added, num)
+    return Experience(buffer, priorities, envs), episodes
+
+
+def _learn_if_due(
+    wiring: Wiring, learner: Any, experience: Experience, number: Array, noise: PyTree
+) -> tuple[Any, PyTree, Metrics]:
+    """The round's gradient steps, or nothing during the warm-up."""
+    config = wiring.config
+    due = number.astype(jnp.int32) - config.first_round
+    learn = partial(_learn, wiring, experience.buffer, number, noise)
+    args = (learner, experience.priorities)
+    _, _, shapes = jax.eval_shape(learn, *args)
+
+    def skip(learner: Any, priorities: PyTree) -> tuple[Any, PyTree, Metrics]:
+        blank = jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
+        return learner, priorities, blank
+
+    return jax.lax.cond(due >= 0, learn, skip, *args)
+
+
+def _learn(
+    wiring: Wiring,
+    buffer: Item,
+    number: Array,
+    noise: PyTree,
+    learner: Any,
+    priorities: PyTree,
+) -> tuple[Any, PyTree, Metrics]:
+    """`gradient_steps` gradient steps; metrics are their means."""
+    config, memory = wiring.config, wiring.memory
+    added = (number + 1) * jnp.uint32(config.steps_per_round)
+    added = rollout.per_device(added, wiring.stepper.axis_name)
+    before = (number.astype(jnp.int32) - config.first_round) * config.gradient_steps
+
+    def one_step(carry: tuple, xs: tuple) -> tuple[tuple, Metrics]:
+        learner, priorities = carry
+        index, (noise_memory, noise_learn) = xs
+        numbers, weight = memory.sample(buffer, priorities, noise_memory, added)
+        item, reward, next_obs, discount = memory.gather(buffer, numbers)
+        batch = Batch(
+            obs=to_features(wiring.obs_space, item.obs),
+            action=item.action,
+            reward=reward,
+            next_obs=to_features(wiring.obs_space, next_obs),
+            discount=discount,
+            weight=weight,
+        )
+        learner, td_error, metrics = wiring.learn(
+            learner, batch, noise_learn, before + index
+        )
+        priorities = memory.update(priorities, numbers, td_error)
+        return (learner, priorities), metrics
+
+    indices = jnp.arange(config.gradient_steps)
+    (learner, priorities), metrics = jax.lax.scan(
+        one_step, (learner, priorities), (indices, noise)
+    )
+    means = {name: jnp.nanmean(values) for name, values in metrics.items()}
+    return learner, priorities, means
