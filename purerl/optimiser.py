@@ -39,6 +39,25 @@ def adam(
     )
 
 
+def radam(
+    learning_rate: Array | float, *, max_grad_norm: Array | float, eps: float = 1e-8
+) -> optax.GradientTransformation:
+    """Rectified Adam (Liu et al. 2020) after clipping by the global norm.
+
+    Adam whose first steps are not divided by a second moment that few samples have
+    settled: momentum alone for five steps, then a rectified step size.
+
+    Args:
+        learning_rate: step size, may be traced.
+        max_grad_norm: largest Euclidean norm of the whole gradient, may be traced.
+        eps: added to the root of the second moment.
+    """
+    return optax.chain(
+        clip_by_global_norm(max_grad_norm),
+        optax.radam(learning_rate, eps=eps),  # type: ignore[arg-type]
+    )
+
+
 def flatten(params: PyTree) -> tuple[Array, Callable[[Array], PyTree]]:
     """Parameters as one vector, and the way back.
 
@@ -88,7 +107,7 @@ def clip_by_global_norm(max_norm: Array | float) -> optax.GradientTransformation
 
 
 def grad_norm(opt_state: Any) -> Array:
-    """Norm of the last gradient, before clipping, from the state of `adam`."""
+    """Norm of the last gradient, before clipping, from an optimiser's state."""
     return opt_state[0].grad_norm
 
 

@@ -46,14 +46,46 @@ def gae(
     bootstrap = jnp.where(terminated, 0.0, next_value)
     delta = reward + gamma * bootstrap - value
     carry_on = gamma * gae_lambda * (1.0 - (terminated | truncated))
+    return _recur_backwards(delta, carry_on)
 
-    def compose(later: tuple, earlier: tuple) -> tuple:
-        # Two affine maps A -> delta + carry * A, one after the other.
-        return later[0] * earlier[0], earlier[1] + earlier[0] * later[1]
 
-    # A linear recurrence is associative: log2(T) wide steps instead of T narrow ones.
-    _, advantage = jax.lax.associative_scan(compose, (carry_on, delta), reverse=True)
-    return advantage
+def q_lambda(
+    reward: Array,
+    next_value: Array,
+    terminated: Array,
+    truncated: Array,
+    *,
+    gamma: Array | float,
+    trace_decay: Array | float,
+) -> Array:
+    """Lambda-returns of the greedy policy: Peng's Q(lambda) (Peng & Williams 1996).
+
+        G_t = r_t + gamma * ((1 - lambda) * M_t + lambda * G_{t+1})   within an episode
+        G_t = r_t + gamma * M_t              where it is truncated, and at t = T - 1
+        G_t = r_t                            where it terminated
+
+    with `M_t = max_a Q(s'_t, a)` and `s'_t` the state after step t and before any
+    reset, so a time limit bootstraps. Exploring actions do not cut the trace.
+
+    Args:
+        reward: `[T, B]`.
+        next_value: `[T, B]` `M_t`.
+        terminated: `[T, B]` bool.
+        truncated: `[T, B]` bool.
+        gamma: discount.
+        trace_decay: lambda; 0 gives the one-step target of Q-learning, 1 the rewards
+            to the episode's or rollout's end and what lies beyond it.
+
+    Returns:
+        Targets of `Q(s_t, a_t)`, `[T, B]`.
+    """
+    chex.assert_rank(reward, 2)
+    chex.assert_equal_shape([reward, next_value, terminated, truncated])
+    # Nothing of G is known after the last step, as after an episode's end.
+    cut = (terminated | truncated).at[-1].set(True)
+    decay = jnp.where(cut, 0.0, trace_decay)
+    bootstrap = jnp.where(terminated, 0.0, next_value)
+    return _recur_backwards(reward + gamma * (1.0 - decay) * bootstrap, gamma * decay)
 
 
 def running_returns(
@@ -82,3 +114,15 @@ def running_returns(
         return jnp.where(done_t, 0.0, total), total
 
     return jax.lax.scan(forward, start, (reward, done), unroll=16)
+
+
+def _recur_backwards(offset: Array, factor: Array) -> Array:
+    """`x_t = offset_t + factor_t * x_{t+1}` with nothing after the last, `[T, ...]`."""
+
+    def compose(later: tuple, earlier: tuple) -> tuple:
+        # Two affine maps x -> offset + factor * x, one after the other.
+        return later[0] * earlier[0], earlier[1] + earlier[0] * later[1]
+
+    # A linear recurrence is associative: log2(T) wide steps instead of T narrow ones.
+    _, x = jax.lax.associative_scan(compose, (factor, offset), reverse=True)
+    return x

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.returns import gae, running_returns
+from purerl.returns import gae, q_lambda, running_returns
 
 
 def column(*values, dtype=jnp.float32):
@@ -105,6 +105,88 @@ def test_lambda_one_gives_the_discounted_return_minus_the_value():
 def test_gae_refuses_unbatched_arrays():
     with pytest.raises(AssertionError):
         gae(*(jnp.zeros(3),) * 3, *(jnp.zeros(3, bool),) * 2, gamma=1.0, gae_lambda=1.0)
+
+
+def test_q_lambda_of_five_steps_with_a_truncation_and_a_termination():
+    # gamma = lambda = 1/2. Step 1 is truncated, step 3 terminates; M = max Q(s').
+    #   G_4 = 4 + 6/2                   the rollout ends: bootstrap with M alone
+    #       = 7
+    #   G_3 = 8                         terminated: nothing beyond
+    #   G_2 = 2 + (6/2 + 8/2)/2 = 5.5   half of M_2 = 6, half of G_3
+    #   G_1 = 1 + 4/2 = 3               truncated: bootstrap, and nothing of G_2
+    #   G_0 = 1 + (2/2 + 3/2)/2 = 2.25
+    target = q_lambda(
+        reward=column(1, 1, 2, 8, 4),
+        next_value=column(2, 4, 6, 9, 6),
+        terminated=column(0, 0, 0, 1, 0, dtype=bool),
+        truncated=column(0, 1, 0, 0, 0, dtype=bool),
+        gamma=0.5,
+        trace_decay=0.5,
+    )
+    np.testing.assert_array_equal(target[:, 0], [2.25, 3.0, 5.5, 8.0, 7.0])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("trace_decay", [0.0, 0.6, 1.0])
+def test_q_lambda_equals_a_plain_loop_over_random_flags(seed, trace_decay):
+    reward, _, next_value, terminated, truncated = random_rollout(seed)
+    gamma = 0.9
+    steps, envs = reward.shape
+    expected = np.zeros((steps, envs))
+    for b in range(envs):
+        for t in reversed(range(steps)):
+            if terminated[t, b]:
+                beyond = 0.0
+            elif truncated[t, b] or t == steps - 1:
+                beyond = float(next_value[t, b])
+            else:
+                beyond = (1 - trace_decay) * float(next_value[t, b])
+                beyond += trace_decay * expected[t + 1, b]
+            expected[t, b] = float(reward[t, b]) + gamma * beyond
+    actual = q_lambda(
+        *map(jnp.asarray, (reward, next_value, terminated, truncated)),
+        gamma=gamma,
+        trace_decay=trace_decay,
+    )
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+def test_q_lambda_at_zero_is_the_one_step_target_of_q_learning():
+    reward, _, next_value, terminated, truncated = random_rollout(7)
+    assert (terminated & ~truncated).any() and (truncated & ~terminated).any()
+    actual = q_lambda(
+        *map(jnp.asarray, (reward, next_value, terminated, truncated)),
+        gamma=0.9,
+        trace_decay=0.0,
+    )
+    expected = reward + 0.9 * next_value * (1 - terminated)
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+def test_q_lambda_is_the_advantage_of_gae_plus_the_value_within_an_episode():
+    # With V(s) = max_a Q(s, a) everywhere, both are sum_k (gamma lambda)^k delta_k.
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(13, 2))
+    flags = np.zeros((12, 2), bool)
+    flags[-1, 0] = True  # one episode terminates, the other one goes on
+    reward, value, next_value = (
+        jnp.asarray(x, jnp.float32)
+        for x in (rng.normal(size=(12, 2)), values[:-1], values[1:])
+    )
+    ends = (jnp.asarray(flags), jnp.zeros((12, 2), bool))
+    target = q_lambda(reward, next_value, *ends, gamma=0.9, trace_decay=0.7)
+    advantage = gae(reward, value, next_value, *ends, gamma=0.9, gae_lambda=0.7)
+    np.testing.assert_allclose(target, advantage + value, rtol=1e-4, atol=1e-5)
+
+
+def test_q_lambda_refuses_unbatched_arrays():
+    with pytest.raises(AssertionError):
+        q_lambda(
+            *(jnp.zeros(3),) * 2,
+            *(jnp.zeros(3, bool),) * 2,
+            gamma=1.0,
+            trace_decay=1.0,
+        )
 
 
 def test_reward_normaliser_does_not_leak_across_episodes():
