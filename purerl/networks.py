@@ -156,6 +156,41 @@ class GaussianActor(nn.Module):
         return Gaussian(mean, jnp.broadcast_to(log_std, mean.shape))
 
 
+class StateGaussianActor(nn.Module):
+    """Torso, mean, and a log standard deviation that depends on the state.
+
+    The log standard deviation is clipped, as in the code of Haarnoja et al. (2018).
+    """
+
+    torso: nn.Module
+    num_outputs: int
+    log_std_min: float = -20.0
+    log_std_max: float = 2.0
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Gaussian:
+        """Mean and log standard deviation, `[..., A]` each."""
+        features = self.torso(obs)
+        mean = nn.Dense(self.num_outputs, kernel_init=orthogonal(0.01))(features)
+        log_std = nn.Dense(self.num_outputs, kernel_init=orthogonal(0.01))(features)
+        return Gaussian(mean, jnp.clip(log_std, self.log_std_min, self.log_std_max))
+
+
+class TanhActor(nn.Module):
+    """Torso and one action in [-1, 1]: a deterministic policy."""
+
+    torso: nn.Module
+    num_outputs: int
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Array:
+        """Actions `[..., A]`."""
+        features = self.torso(obs)
+        return nn.tanh(
+            nn.Dense(self.num_outputs, kernel_init=orthogonal(0.01))(features)
+        )
+
+
 class Critic(nn.Module):
     """Torso and one value."""
 
@@ -201,3 +236,21 @@ class ActionCritic(nn.Module):
         torso = MLP(self.hidden_sizes, self.activation, 1, self.layer_norm)
         features = torso(jnp.concatenate([obs, action], -1))
         return nn.Dense(1, kernel_init=orthogonal(1.0))(features)[..., 0]
+
+
+class Twin(nn.Module):
+    """Two networks of one kind with parameters of their own (Fujimoto et al. 2018).
+
+    Two, not one with a leading axis: where only one of them is used, the compiler drops
+    the other, and a CPU multiplies two plain matrices faster than a batch of two.
+
+    Attributes:
+        make: returns a network.
+    """
+
+    make: Callable[[], nn.Module]
+
+    @nn.compact
+    def __call__(self, *inputs: Array) -> tuple[Array, Array]:
+        """What each makes of the same inputs."""
+        return self.make()(*inputs), self.make()(*inputs)
