@@ -15,6 +15,7 @@ class _Episodes(NamedTuple):
     step: Array
     obs: Array
     state: PyTree
+    memory: PyTree
     running: Array
     episode_return: Array
     episode_length: Array
@@ -45,6 +46,45 @@ def evaluate(
     Returns:
         Undiscounted returns and lengths, `[E]` each.
     """
+
+    def forgetful(obs: Array, memory: PyTree) -> tuple[Array, PyTree]:
+        return act(obs), memory
+
+    return evaluate_recurrent(
+        env,
+        params,
+        forgetful,
+        (),
+        key,
+        num_episodes=num_episodes,
+        max_steps=max_steps,
+    )
+
+
+def evaluate_recurrent(
+    env: Environment,
+    params: PyTree,
+    act: Callable[[Array, PyTree], tuple[Array, PyTree]],
+    memory: PyTree,
+    key: Array,
+    *,
+    num_episodes: int,
+    max_steps: int,
+) -> Evaluation:
+    """`evaluate` of a policy that remembers the episode so far.
+
+    Args:
+        env: the environment.
+        params: its numbers.
+        act: `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
+        memory: of `E` episodes that are about to begin.
+        key: consumed.
+        num_episodes: E.
+        max_steps: longest episode.
+
+    Returns:
+        Undiscounted returns and lengths, `[E]` each.
+    """
     key_reset, key_step = jax.random.split(key)
     keys = jax.random.split(key_reset, num_episodes)
     obs, state = jax.vmap(env.reset, (0, None))(keys, params)
@@ -53,6 +93,7 @@ def evaluate(
         step=jnp.int32(0),
         obs=obs,
         state=state,
+        memory=memory,
         running=jnp.ones(num_episodes, bool),
         episode_return=zeros,
         episode_length=jnp.zeros(num_episodes, jnp.int32),
@@ -63,16 +104,18 @@ def evaluate(
 
     def play(carry: _Episodes) -> _Episodes:
         keys = jax.random.split(jax.random.fold_in(key_step, carry.step), num_episodes)
+        action, memory = act(carry.obs, carry.memory)
         # No episode is followed by another here, so nothing pays for resets.
         step = jax.vmap(step_without_reset, (None, None, 0, 0, 0))
         obs, state, reward, terminated, truncated = step(
-            env, params, keys, carry.state, act(carry.obs)
+            env, params, keys, carry.state, action
         )
         reward = jnp.where(carry.running, reward, 0.0)
         return _Episodes(
             step=carry.step + 1,
             obs=obs,
             state=state,
+            memory=memory,
             running=carry.running & ~(terminated | truncated),
             episode_return=carry.episode_return + reward,
             episode_length=carry.episode_length + carry.running,

@@ -17,6 +17,7 @@ from purerl.environment import (
     step_without_reset,
     steps_without_reset,
 )
+from purerl.memory import forget
 from purerl.types import Array, Metrics, PyTree, Transition
 
 # Fresh starts of a rollout are drawn before it if they take no more than this.
@@ -300,12 +301,51 @@ def roll(
 ) -> tuple[EnvCarry, Transition, Episodes]:
     """`collect` with its randomness drawn already: `inputs` may be part of a script."""
 
+    def forgetful(
+        obs: Array, memory: PyTree, noise: PyTree
+    ) -> tuple[tuple[Array, PyTree, Array], PyTree]:
+        return act(obs, noise), memory
+
+    carry, _, batch, _, episodes = roll_recurrent(
+        stepper, carry, (), forgetful, prepare, inputs, restart
+    )
+    return carry, batch, episodes
+
+
+def roll_recurrent(
+    stepper: Stepper,
+    carry: EnvCarry,
+    memory: PyTree,
+    act: Callable[[Array, PyTree, PyTree], tuple[tuple[Array, PyTree, Array], PyTree]],
+    prepare: Callable[[Array], Array],
+    inputs: tuple[PyTree, PyTree],
+    restart: Callable[[PyTree], tuple[Array, PyTree | None]],
+) -> tuple[EnvCarry, PyTree, Transition, PyTree, Episodes]:
+    """`roll` for a policy that remembers the episode so far.
+
+    Args:
+        stepper: environment, numbers, reset scheme.
+        carry: environments before the rollout.
+        memory: `[B, ...]` of the running episodes before `carry.obs`.
+        act: `(prepared obs, memory, noise) -> ((raw action, log_prob, env action),
+            memory)`, with `obs` in the memory that it returns.
+        prepare: what the policy sees of an observation.
+        inputs: `[T, B, ...]`, see `Script`.
+        restart: see `Script`.
+
+    Returns:
+        Environments after the rollout; the memory after it, zero where the last step
+        ended an episode; transitions; the memories `[T, B, ...]` on which each action
+        was chosen, never cleared by that step's end; where episodes ended.
+    """
+
     def step(
-        carry: EnvCarry, xs: tuple[PyTree, PyTree]
-    ) -> tuple[EnvCarry, tuple[Transition, Array, Array]]:
+        before: tuple[EnvCarry, PyTree], xs: tuple[PyTree, PyTree]
+    ) -> tuple[tuple[EnvCarry, PyTree], tuple[Transition, PyTree, Array, Array]]:
+        carry, memory = before
         noise_t, inputs_t = xs
         keys_t, starts = restart(inputs_t)
-        raw, log_prob, action = act(prepare(carry.obs), noise_t)
+        (raw, log_prob, action), memory = act(prepare(carry.obs), memory, noise_t)
         after, out = step_envs(stepper, carry, action, keys_t, starts)
         transition = Transition(
             obs=carry.obs,
@@ -316,11 +356,14 @@ def roll(
             terminated=out.terminated,
             truncated=out.truncated,
         )
-        return after, (transition, out.episode_return, out.episode_length)
+        kept = forget(memory, out.terminated | out.truncated)
+        outputs = (transition, memory, out.episode_return, out.episode_length)
+        return (after, kept), outputs
 
-    carry, (batch, returns, lengths) = jax.lax.scan(step, carry, inputs)
+    (carry, memory), outputs = jax.lax.scan(step, (carry, memory), inputs)
+    batch, memories, returns, lengths = outputs
     done = batch.terminated | batch.truncated
-    return carry, batch, Episodes(done, returns, lengths)
+    return carry, memory, batch, memories, Episodes(done, returns, lengths)
 
 
 def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:

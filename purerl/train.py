@@ -13,7 +13,8 @@ from purerl.algorithms import entry_of
 from purerl.collectives import vary_like
 from purerl.config import ConfigError, TrainConfig, apply_overrides, validate_fields
 from purerl.environment import Environment, bind_params, resolve_env, time_limit
-from purerl.evaluate import evaluate
+from purerl.evaluate import evaluate_recurrent
+from purerl.policy import RecurrentPolicy, recurrence_of
 from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree, TrainResult
 
 Train = Callable[..., TrainResult]
@@ -97,7 +98,9 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Array]:
 
     Returns:
         `policy(obs, key=None) -> action`, on one observation or a batch; without a
-        key the action is deterministic.
+        key the action is deterministic. Where the policy remembers the episode so
+        far, a `purerl.policy.RecurrentPolicy`: `memory = policy.init()`, then
+        `policy(obs, memory, key=None) -> (action, memory)`.
 
     Raises:
         ConfigError: the state holds several agents.
@@ -108,6 +111,8 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Array]:
             "jax.tree.map(lambda x: x[i], state), or vmap over states."
         )
     algorithm = make_algorithm(config)
+    if algorithm.recurrence is not None:
+        return RecurrentPolicy(algorithm.recurrence, state)
 
     def policy(obs: Array, key: Array | None = None) -> Array:
         return algorithm.act(state, jnp.asarray(obs), key)
@@ -169,14 +174,16 @@ def make_segment(
     plan = bound.plan
     is_due = np.isin(np.arange(plan.num_updates) + 1, plan.evaluate_after)
     env_params = bind_params(bound.env, config.env_params)
+    recurrence = recurrence_of(algorithm)
 
     def evaluation_of(state: PyTree) -> Metrics:
         # Another stream than the updates': folded twice.
         key = jax.random.fold_in(jax.random.fold_in(state.key, 2**32 - 2), state.update)
-        result = evaluate(
+        result = evaluate_recurrent(
             bound.env,
             env_params,
-            lambda obs: algorithm.act(state, obs),
+            partial(recurrence.act, state),
+            recurrence.init((config.eval_episodes,)),
             key,
             num_episodes=config.eval_episodes,
             max_steps=plan.eval_max_steps,

@@ -63,15 +63,33 @@ class TrainResult(NamedTuple):
     evaluation: Metrics
 
 
+class Recurrence(NamedTuple):
+    """How a policy acts that remembers the episode so far.
+
+    Attributes:
+        init: `(shape) -> memory` of `[*shape]` episodes that are about to begin: all
+            leaves `[*shape, ...]`, and zero.
+        act: `(state, obs, memory, key=None) -> (action, memory)`; deterministic
+            without a key. The memory holds the observations of this episode before
+            `obs`, and then `obs` too.
+    """
+
+    init: Callable[[tuple[int, ...]], PyTree]
+    act: Callable[..., tuple[Array, PyTree]]
+
+
 class Algorithm(NamedTuple):
     """An algorithm bound to its config and environment: three pure functions.
 
     Attributes:
         init: `(key) -> state`.
         step: `(state) -> (state, metrics)`, one update: a `lax.scan` body.
-        act: `(state, obs, key=None) -> action`; deterministic without a key.
+        act: `(state, obs, key=None) -> action`; deterministic without a key. Of a
+            policy that remembers it refuses to act.
+        recurrence: how to act with a memory, where the policy has one.
     """
 
     init: Callable[[Array], PyTree]
     step: Callable[[PyTree], tuple[PyTree, Metrics]]
     act: Callable[..., Array]
+    recurrence: Recurrence | None = None

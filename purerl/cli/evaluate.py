@@ -1,7 +1,7 @@
 """`purerl evaluate`: play the policies that a run saved."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,8 @@ from rich.console import Console
 from purerl.cli import flags, settings
 from purerl.config import ConfigError
 from purerl.environment import bind_params
-from purerl.evaluate import evaluate
+from purerl.evaluate import evaluate_recurrent
+from purerl.policy import recurrence_of
 from purerl.report import tables
 from purerl.runner.result import SavedRun, load_run
 from purerl.scale.host import to_device
@@ -79,16 +80,17 @@ def pick(saved: SavedRun, seed: int | None) -> SavedRun:
 def play_compiled(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
     """Returns `[S, E]` in the environment that the agents were trained in."""
     bound = bind(saved.config)
-    algorithm = make_algorithm(saved.config)
+    recurrence = recurrence_of(make_algorithm(saved.config))
     params = bind_params(bound.env, saved.config.env_params)
 
     @jax.jit
     @partial(jax.vmap, in_axes=(0, None))
     def play(state: PyTree, key: Any) -> Any:
-        return evaluate(
+        return evaluate_recurrent(
             bound.env,
             params,
-            lambda obs: algorithm.act(state, obs),
+            partial(recurrence.act, state),
+            recurrence.init((episodes,)),
             key,
             num_episodes=episodes,
             max_steps=bound.plan.eval_max_steps,
@@ -105,16 +107,17 @@ def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
     """
     from envs.adapters.gymnasium import play_in_gymnasium
 
-    algorithm = make_algorithm(saved.config)
-    act = jax.jit(algorithm.act)
+    recurrence = recurrence_of(make_algorithm(saved.config))
+    act = jax.jit(recurrence.act)
     states = to_device(saved.state)
     returns = []
     for member in range(len(saved.seeds)):
         state = jax.tree.map(lambda x, i=member: x[i], states)
+        policy = _remembering(partial(act, state), recurrence.init((episodes,)))
         try:
             played, _ = play_in_gymnasium(
                 str(saved.config.env),
-                lambda obs, s=state: np.asarray(act(s, jnp.asarray(obs))),
+                policy,
                 episodes=episodes,
                 seed=seed,
             )
@@ -122,3 +125,16 @@ def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
             raise ConfigError(str(error)) from None
         returns.append(played)
     return np.stack(returns)
+
+
+def _remembering(
+    act: Callable[..., tuple[Any, PyTree]], memory: PyTree
+) -> Callable[[np.ndarray], np.ndarray]:
+    """A function of observations alone, which keeps the memory between its calls."""
+
+    def policy(obs: np.ndarray) -> np.ndarray:
+        nonlocal memory
+        action, memory = act(jnp.asarray(obs), memory)
+        return np.asarray(action)
+
+    return policy

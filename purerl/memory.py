@@ -1,0 +1,118 @@
+"""What a policy remembers of an episode: a GRU, and forgetting where episodes end.
+
+A memory is a pytree of arrays with the environments' leading axes. It is zero before
+an episode's first observation, and holds nothing of the episode before.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from purerl.networks import orthogonal
+from purerl.types import Array, PyTree
+
+
+def forget(memory: PyTree, done: Array) -> PyTree:
+    """The memory with zeros where an episode ended.
+
+    Args:
+        memory: leaves `[*lead, ...]`.
+        done: `[*lead]` bool.
+    """
+
+    def one(x: Array) -> Array:
+        ended = done.reshape(*done.shape, *[1] * (x.ndim - done.ndim))
+        return jnp.where(ended, jnp.zeros_like(x), x)
+
+    return jax.tree.map(one, memory)
+
+
+class GRU(nn.Module):
+    """A torso of single observations, then a gated recurrent unit over time.
+
+    With `x` what the torso makes of the observation and `h` the memory before it
+    (Cho et al. 2014, in the form of cuDNN and of flax's `GRUCell`):
+
+        r  = sigmoid(W_r x + b_r + U_r h)
+        z  = sigmoid(W_z x + b_z + U_z h)
+        n  = tanh(W_n x + b_n + r * (U_n h + c))
+        h' = (1 - z) * n + z * h
+
+    The memory `h'` is also what heads see. All gates are one product; over a sequence
+    the inputs' product is taken before the loop, which is left with the recurrent one.
+
+    Attributes:
+        torso: features of one observation.
+        size: H, units of the memory.
+    """
+
+    torso: nn.Module
+    size: int
+
+    def setup(self) -> None:
+        """Parameters: `W` and `b` in `inputs`, `U` in `recurrent`, `c` in `bias`."""
+        self.inputs = nn.Dense(3 * self.size)
+        init = _each_gate(orthogonal())
+        self.recurrent = self.param("recurrent", init, (self.size, 3 * self.size))
+        self.bias = self.param("bias", nn.initializers.zeros, (self.size,))
+
+    def __call__(self, obs: Array, memory: Array) -> Array:
+        """The memory `[..., H]` with `obs` `[..., *obs_shape]` in it."""
+        inputs = self.inputs(self.torso(obs))
+        return gru(self.recurrent, self.bias, inputs, memory)
+
+    def unroll(self, obs: Array, memory: Array, first: Array) -> Array:
+        """The memories with each of a sequence's observations in them.
+
+        Args:
+            obs: `[T, B, *obs_shape]`.
+            memory: `[B, H]` before the first of them.
+            first: `[T, B]` bool, the observation begins an episode: the memory is
+                cleared *before* it. That is the flag of the step before it.
+
+        Returns:
+            Memories `[T, B, H]`.
+        """
+        inputs = self.inputs(self.torso(obs))
+        recurrent, bias = self.recurrent, self.bias
+
+        def step(memory: Array, xs: tuple[Array, Array]) -> tuple[Array, Array]:
+            inputs_t, first_t = xs
+            memory = gru(recurrent, bias, inputs_t, forget(memory, first_t))
+            return memory, memory
+
+        return jax.lax.scan(step, memory, (inputs, first))[1]
+
+
+def gru(recurrent: Array, bias: Array, inputs: Array, memory: Array) -> Array:
+    """One step of a gated recurrent unit; see `GRU`.
+
+    Args:
+        recurrent: `[H, 3H]`, `U_r`, `U_z`, `U_n` side by side.
+        bias: `[H]`, `c`.
+        inputs: `[..., 3H]`, `W x + b` in the same order.
+        memory: `[..., H]`.
+
+    Returns:
+        The next memory `[..., H]`.
+    """
+    input_r, input_z, input_n = jnp.split(inputs, 3, axis=-1)
+    memory_r, memory_z, memory_n = jnp.split(memory @ recurrent, 3, axis=-1)
+    reset = nn.sigmoid(input_r + memory_r)
+    update = nn.sigmoid(input_z + memory_z)
+    new = nn.tanh(input_n + reset * (memory_n + jnp.broadcast_to(bias, memory.shape)))
+    return (1.0 - update) * new + update * memory
+
+
+def _each_gate(init: Callable[..., Array]) -> Callable[..., Array]:
+    """An initialiser of `[rows, 3 * columns]` that draws three matrices."""
+
+    def three(key: Array, shape: Sequence[int], dtype: Any = jnp.float32) -> Array:
+        rows, columns = shape[0], shape[1] // 3
+        keys = jax.random.split(key, 3)
+        return jnp.concatenate([init(k, (rows, columns), dtype) for k in keys], axis=1)
+
+    return three

@@ -1,0 +1,84 @@
+"""Acting with a memory: one protocol for policies with one and without."""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+
+from purerl.config import ConfigError
+from purerl.memory import forget
+from purerl.types import Algorithm, Array, PyTree, Recurrence
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentPolicy:
+    """A trained agent that remembers the episode so far, with the memory in your hands.
+
+        memory = policy.init()
+        while not done:
+            action, memory = policy(obs, memory)
+
+    All three are pure functions that `jax.jit`, `jax.vmap` and `jax.lax.scan` take.
+
+    Attributes:
+        recurrence: of its algorithm.
+        state: of one agent.
+    """
+
+    recurrence: Recurrence
+    state: PyTree
+
+    def init(self, shape: tuple[int, ...] = ()) -> PyTree:
+        """The memory of `[*shape]` episodes that are about to begin."""
+        return self.recurrence.init(shape)
+
+    def __call__(
+        self, obs: Array, memory: PyTree, key: Array | None = None
+    ) -> tuple[Array, PyTree]:
+        """Act on the next observation of every episode.
+
+        Args:
+            obs: `[*shape, *obs_shape]`.
+            memory: `[*shape, ...]`, from `init` or the call before.
+            key: consumed; without one the action is the deterministic one.
+
+        Returns:
+            The action, and the memory with `obs` in it.
+        """
+        return self.recurrence.act(self.state, jnp.asarray(obs), memory, key)
+
+    def restart(self, memory: PyTree, done: Array) -> PyTree:
+        """The memory with nothing in it where an episode ended, `done` `[*shape]`.
+
+        For loops over environments that reset by themselves: call it between the step
+        that ended an episode and the next episode's first observation.
+        """
+        return forget(memory, jnp.asarray(done))
+
+
+def recurrence_of(algorithm: Algorithm) -> Recurrence:
+    """How an algorithm's policy acts; where it has no memory, with an empty one."""
+    if algorithm.recurrence is not None:
+        return algorithm.recurrence
+
+    def act(
+        state: PyTree, obs: Array, memory: PyTree, key: Array | None = None
+    ) -> tuple[Array, PyTree]:
+        return algorithm.act(state, obs, key), memory
+
+    return Recurrence(lambda shape: (), act)
+
+
+def refuse_to_forget(*args: Any, **kwargs: Any) -> Array:
+    """`Algorithm.act` of a policy that remembers.
+
+    Raises:
+        ConfigError: always: acting on single observations would be another policy.
+    """
+    del args, kwargs
+    raise ConfigError(
+        "this policy remembers the episode so far, so it does not act on an "
+        "observation alone: use `algorithm.recurrence`, or `policy = "
+        "purerl.make_policy(config, state)` with `memory = policy.init()` and "
+        "`action, memory = policy(obs, memory)`."
+    )
