@@ -1,0 +1,298 @@
+"""MPO's temperature against scipy, its divergences against distrax and by hand."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import integrate, optimize, stats
+
+from purerl.distributions import Gaussian, _distrax
+from purerl.losses import mpo
+
+SAMPLES, STATES = 20, 32
+SCALES = 10.0 ** np.arange(-5, 7)
+
+
+def dual(temperature, q, epsilon):
+    """g(eta) in double precision."""
+    q = np.asarray(q, np.float64)
+    best = q.max(0)
+    log_mean = np.log(np.exp((q - best) / temperature).mean(0))
+    return temperature * epsilon + (best + temperature * log_mean).mean()
+
+
+def minimum(q, epsilon):
+    """Where scipy finds the minimum of the dual, over log eta."""
+    spread = max(np.ptp(np.asarray(q, np.float64), axis=0).max(), 1e-6)
+    found = optimize.minimize_scalar(
+        lambda x: dual(np.exp(x), q, epsilon),
+        bounds=(np.log(mpo.MIN_TEMPERATURE), np.log(1e3 * spread)),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    return np.exp(found.x)
+
+
+def normal(rng):
+    return rng.standard_normal((SAMPLES, STATES))
+
+
+Q_VALUES = {
+    "normal": normal,
+    "heavy-tailed": lambda rng: rng.standard_cauchy((SAMPLES, STATES)),
+    "far-from-zero": lambda rng: normal(rng) + 100.0,
+    "states-of-many-scales": lambda rng: (
+        normal(rng) * 10.0 ** rng.uniform(-6, 0, STATES)
+    ),
+    "states-of-two-scales": lambda rng: (
+        normal(rng) * np.where(np.arange(STATES) < 25, 1e-4, 1.0)
+    ),
+    "one-good-action": lambda rng: -np.exp(3.0 * normal(rng)),
+    "two-samples": lambda rng: rng.standard_normal((2, STATES)),
+}
+
+
+@pytest.fixture(scope="module")
+def solve():
+    """Many Q-values at once: the vmapped solver is the one that agents run."""
+    return jax.jit(jax.vmap(mpo.solve_temperature, (0, None)))
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("kind", Q_VALUES)
+def test_the_solved_temperature_is_scipys_minimum_over_twelve_scales(
+    solve, kind, epsilon
+):
+    rng = np.random.default_rng(0)
+    q = np.stack([scale * Q_VALUES[kind](rng) for scale in SCALES]).astype(np.float32)
+    solved = np.asarray(solve(q, epsilon))
+    for values, temperature in zip(q, solved, strict=True):
+        expected = minimum(values, epsilon)
+        # Flat at its minimum, the dual fixes the argument to the root of the rounding.
+        np.testing.assert_allclose(temperature, expected, rtol=2e-3)
+        excess = dual(temperature, values, epsilon) - dual(expected, values, epsilon)
+        assert excess <= 1e-6 * temperature * epsilon
+
+
+def test_at_the_solved_temperature_the_weights_diverge_by_epsilon(solve):
+    # g'(eta) = epsilon - mean KL(w || uniform) = 0.
+    rng = np.random.default_rng(1)
+    q = np.stack([s * normal(rng) for s in SCALES]).astype(np.float32)
+    for epsilon in (1e-3, 0.1, 1.0, 2.0):
+        weights = jax.vmap(mpo.action_weights)(q, solve(q, epsilon))
+        kl = jax.vmap(mpo.weights_divergence)(weights).mean(1)
+        np.testing.assert_allclose(kl, np.full(len(q), epsilon), rtol=2e-3)
+
+
+def test_two_actions_by_hand():
+    # Q = (1, 0), weights (p, 1-p) with p = sigmoid(1/eta). KL to uniform is
+    # log 2 - H(p). For p = 3/4: 0.693147 - 0.562335 = 0.130812, and
+    # eta = 1 / log(p / (1-p)) = 1 / log 3 = 0.910239.
+    q = jnp.array([[1.0], [0.0]])
+    eta = mpo.solve_temperature(q, 0.130812)
+    np.testing.assert_allclose(eta, 0.910239, rtol=1e-4)
+    weights = mpo.action_weights(q, eta)
+    np.testing.assert_allclose(weights, [[0.75], [0.25]], atol=1e-4)
+    np.testing.assert_allclose(mpo.weights_divergence(weights), [0.130812], rtol=1e-3)
+    # g = eta * (0.130812 + log(mean(e^(1/eta), 1))) with e^(1/eta) = 3:
+    #   0.910239 * (0.130812 + log 2) = 0.750000
+    value = mpo.temperature_dual(0.910239, q, 0.130812)
+    np.testing.assert_allclose(value, 0.75, rtol=1e-5)
+
+
+def test_the_dual_is_that_of_scipys_double_precision():
+    q = np.random.default_rng(2).standard_normal((SAMPLES, STATES)).astype(np.float32)
+    for temperature in (0.01, 0.3, 10.0):
+        value = mpo.temperature_dual(temperature, jnp.asarray(q), 0.1)
+        np.testing.assert_allclose(value, dual(temperature, q, 0.1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("level", [0.0, -3.5, 1e6])
+def test_actions_of_equal_worth_are_weighted_equally(level):
+    q = jnp.full((SAMPLES, STATES), level)
+    eta = mpo.solve_temperature(q, 0.1)
+    np.testing.assert_allclose(eta, mpo.MIN_TEMPERATURE, rtol=1e-4)
+    np.testing.assert_allclose(
+        mpo.action_weights(q, eta), np.full(q.shape, 1 / SAMPLES), rtol=1e-6
+    )
+
+
+def test_a_bound_that_no_weights_reach_leaves_the_smallest_temperature():
+    # With S samples the divergence is at most log S = 3.0.
+    q = jax.random.normal(jax.random.key(0), (SAMPLES, STATES))
+    eta = mpo.solve_temperature(q, 3.1)
+    np.testing.assert_allclose(eta, mpo.MIN_TEMPERATURE, rtol=1e-4)
+    np.testing.assert_allclose(mpo.action_weights(q, eta).max(0), np.ones(STATES))
+
+
+def test_the_temperature_scales_with_the_values_and_ignores_their_level():
+    q = jax.random.normal(jax.random.key(0), (SAMPLES, STATES))
+    eta = mpo.solve_temperature(q, 0.1)
+    np.testing.assert_allclose(
+        mpo.solve_temperature(8.0 * q, 0.1), 8.0 * eta, rtol=1e-4
+    )
+    level = jnp.arange(STATES, dtype=jnp.float32)
+    np.testing.assert_allclose(
+        mpo.solve_temperature(q + level[None], 0.1), eta, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
+def test_descending_the_dual_by_gradient_finds_the_solved_temperature(scale):
+    q = scale * jax.random.normal(jax.random.key(0), (SAMPLES, STATES))
+    optimiser = optax.adam(0.05 * max(scale, 1.0))
+
+    def descend(carry, _):
+        param, opt_state = carry
+        slope = jax.grad(lambda p: mpo.temperature_dual(jax.nn.softplus(p), q, 0.1))(
+            param
+        )
+        updates, opt_state = optimiser.update(slope, opt_state)
+        return (optax.apply_updates(param, updates), opt_state), None
+
+    start = mpo.softplus_inverse(10.0)
+    (param, _), _ = jax.jit(partial(jax.lax.scan, descend, length=4_000))(
+        (start, optimiser.init(start))
+    )
+    eta = jax.nn.softplus(param)
+    np.testing.assert_allclose(eta, minimum(q, 0.1), rtol=5e-3)
+    np.testing.assert_allclose(eta, mpo.solve_temperature(q, 0.1), rtol=5e-3)
+
+
+def test_states_spread_over_devices_have_one_temperature():
+    q = jax.random.normal(jax.random.key(0), (SAMPLES, STATES))
+    q = q * jnp.where(jnp.arange(STATES) < STATES // 2, 1.0, 20.0)[None]
+    parts = jnp.stack(jnp.split(q, 2, axis=1))
+    solve = partial(mpo.solve_temperature, axis_name="d")
+    spread = jax.vmap(solve, (0, None), axis_name="d")(parts, 0.1)
+    np.testing.assert_allclose(
+        spread, np.full(2, mpo.solve_temperature(q, 0.1)), rtol=1e-5
+    )
+
+
+def gaussians(num, actions, seed=0):
+    keys = jax.random.split(jax.random.key(seed), 4)
+    draw = partial(jax.random.normal, shape=(num, actions))
+    target = Gaussian(draw(keys[0]), 0.5 * draw(keys[1]))
+    new = Gaussian(
+        target.mean + 0.3 * draw(keys[2]), target.log_std + 0.3 * draw(keys[3])
+    )
+    return target, new
+
+
+def test_divergences_are_distraxs_of_the_decoupled_policies():
+    target, new = gaussians(50, 3)
+    divergence = mpo.decoupled_divergence(target, new)
+    old = _distrax().Normal(target.mean, jnp.exp(target.log_std))
+    only_mean = _distrax().Normal(new.mean, jnp.exp(target.log_std))
+    only_std = _distrax().Normal(target.mean, jnp.exp(new.log_std))
+    np.testing.assert_allclose(
+        divergence.mean, old.kl_divergence(only_mean), rtol=1e-4, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        divergence.std, old.kl_divergence(only_std), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_divergences_are_the_integrals_of_their_definition():
+    # KL(p || q) = int p (log p - log q), with p = N(0.3, 0.5).
+    p = stats.norm(0.3, 0.5)
+
+    def kl(q):
+        return integrate.quad(
+            lambda x: p.pdf(x) * (p.logpdf(x) - q.logpdf(x)), -6.0, 6.0
+        )[0]
+
+    target = Gaussian(jnp.array([[0.3]]), jnp.log(jnp.array([[0.5]])))
+    new = Gaussian(jnp.array([[-0.4]]), jnp.log(jnp.array([[0.8]])))
+    divergence = mpo.decoupled_divergence(target, new)
+    expected = kl(stats.norm(-0.4, 0.5)), kl(stats.norm(0.3, 0.8))
+    np.testing.assert_allclose(divergence.mean[0, 0], expected[0], rtol=1e-5)
+    np.testing.assert_allclose(divergence.std[0, 0], expected[1], rtol=1e-5)
+
+
+def test_std_passed_as_variance():
+    # The known bug: a KL that expects variances was given standard deviations. Here
+    # sigma' = 2 and the means are 1 apart:
+    #   right  1^2 / (2 * 2^2) = 0.125        with sigma' as the variance 1/(2*2) = 0.25
+    # and for a std that halves, sigma' = 2, sigma = 1:
+    #   right  log(1/2) + 4/2 - 1/2 = 0.806853
+    #   with stds as variances  (log(1/2) + 2 - 1) / 2 = 0.153426
+    target = Gaussian(jnp.zeros((1, 1)), jnp.log(jnp.full((1, 1), 2.0)))
+    new = Gaussian(jnp.ones((1, 1)), jnp.zeros((1, 1)))
+    divergence = mpo.decoupled_divergence(target, new)
+    np.testing.assert_allclose(divergence.mean, [[0.125]], rtol=1e-6)
+    np.testing.assert_allclose(divergence.std, [[0.806853]], rtol=1e-5)
+
+
+def test_a_policy_does_not_diverge_from_itself_nor_start_to():
+    target, _ = gaussians(8, 2)
+
+    def total(new):
+        divergence = mpo.decoupled_divergence(target, new)
+        return divergence.mean.sum() + divergence.std.sum()
+
+    value, slope = jax.value_and_grad(total)(target)
+    assert value == 0.0
+    for part in slope:
+        np.testing.assert_allclose(part, np.zeros((8, 2)), atol=1e-6)
+
+
+def test_the_likelihood_is_scipys_with_one_new_parameter_at_a_time():
+    target, new = gaussians(4, 3)
+    raw = jax.random.normal(jax.random.key(9), (5, 4, 3))
+    target_std, new_std = np.exp(target.log_std), np.exp(new.log_std)
+    expected = stats.norm.logpdf(raw, new.mean, target_std).sum(-1)
+    expected += stats.norm.logpdf(raw, target.mean, new_std).sum(-1)
+    np.testing.assert_allclose(
+        mpo.decoupled_log_likelihood(target, new, raw), expected, rtol=1e-5
+    )
+
+
+def test_the_unconstrained_fit_is_the_weighted_mean_and_spread():
+    # For one state the maximum of the decoupled likelihood is mu = sum w a and
+    # sigma^2 = sum w (a - mu')^2: about the *target's* mean.
+    raw = jax.random.normal(jax.random.key(0), (SAMPLES, 1, 2))
+    weights = jax.nn.softmax(jax.random.normal(jax.random.key(1), (SAMPLES, 1)), 0)
+    target = Gaussian(jnp.full((1, 2), 0.2), jnp.zeros((1, 2)))
+
+    def loss(new):
+        fit = mpo.decoupled_log_likelihood(target, new, raw)
+        return -(weights * fit).sum()
+
+    best_mean = (weights[..., None] * raw).sum(0)
+    best_variance = (weights[..., None] * (raw - 0.2) ** 2).sum(0)
+    slope = jax.grad(loss)(Gaussian(best_mean, 0.5 * jnp.log(best_variance)))
+    for part in slope:
+        np.testing.assert_allclose(part, np.zeros((1, 2)), atol=1e-5)
+
+
+def test_a_multiplier_rises_outside_its_constraint_and_falls_inside():
+    def loss(multiplier):
+        return mpo.lagrangian(multiplier, jnp.array([0.3, 0.1]), 0.2)[1]
+
+    slope = jax.grad(loss)(jnp.array([1.0, 1.0]))
+    np.testing.assert_allclose(slope, [-0.1, 0.1], rtol=1e-5)  # descended
+
+
+def test_a_penalty_moves_the_policy_and_a_multipliers_loss_does_not():
+    multiplier, divergence = jnp.array([3.0, 5.0]), jnp.array([0.3, 0.1])
+    penalty, dual_loss = mpo.lagrangian(multiplier, divergence, 0.2)
+    np.testing.assert_allclose(penalty, 3 * 0.3 + 5 * 0.1, rtol=1e-6)
+    np.testing.assert_allclose(dual_loss, 3 * -0.1 + 5 * 0.1, rtol=1e-5)
+    jacobian = jax.jacobian(mpo.lagrangian, (0, 1))(multiplier, divergence, 0.2)
+    (by_multiplier, by_divergence), (dual_by_multiplier, dual_by_divergence) = jacobian
+    np.testing.assert_array_equal(by_multiplier, np.zeros(2))
+    np.testing.assert_array_equal(by_divergence, multiplier)
+    np.testing.assert_allclose(dual_by_multiplier, [-0.1, 0.1], rtol=1e-5)
+    np.testing.assert_array_equal(dual_by_divergence, np.zeros(2))
+
+
+@pytest.mark.parametrize("value", [1e-3, 1.0, 10.0, 1000.0])
+def test_softplus_inverse_is_undone_by_softplus(value):
+    np.testing.assert_allclose(
+        jax.nn.softplus(mpo.softplus_inverse(value)), value, rtol=1e-4
+    )
