@@ -16,16 +16,23 @@ import jax
 import numpy as np
 import yaml
 
-from purerl import losses
 from purerl.config import ConfigError, TrainConfig, _check_known, field_names
+from purerl.losses import registry
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
-    """The config as plain Python values, with `algorithm` naming its class."""
+    """The config as plain Python values, with `algorithm` naming its class.
+
+    A loss that is not registered is written with its class in angle brackets, which
+    tells it from others, and is read only where that class is registered.
+
+    Raises:
+        ConfigError: a function or a class among the values.
+    """
     from purerl.algorithms import name_of
 
     values = {
-        field.name: _plain(getattr(config, field.name))
+        field.name: _plain(getattr(config, field.name), field.name)
         for field in dataclasses.fields(config)
     }
     return {"algorithm": name_of(config), **values}
@@ -89,27 +96,44 @@ def write_atomic(path: str | Path, text: str) -> None:
         raise
 
 
-def _plain(value: Any) -> Any:
-    if type(value).__name__ in losses.LOSSES and dataclasses.is_dataclass(value):
-        names = field_names(value)
-        return {
-            "type": type(value).__name__,
-            **{name: _plain(getattr(value, name)) for name in names},
-        }
+def _plain(value: Any, where: str) -> Any:
+    """A config's value as plain Python; `where` it is, for messages."""
     if hasattr(value, "step") and hasattr(value, "reset"):
-        # An environment object: its name, for people; from_dict cannot rebuild it.
-        return f"<{type(value).__module__}.{type(value).__qualname__}>"
-    if dataclasses.is_dataclass(value):  # environment parameters
-        return {name: _plain(getattr(value, name)) for name in field_names(value)}
+        return _env_text(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = field_names(value)
+        fields = {
+            name: _plain(getattr(value, name), f"{where}.{name}") for name in names
+        }
+        # A loss says its class; parameters of an environment go by their names.
+        kind = {"type": registry.name_of(type(value))} if callable(value) else {}
+        return {**kind, **fields}
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+        return {str(n): _plain(inner, f"{where}.{n}") for n, inner in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(inner) for inner in value]
+        return [_plain(inner, where) for inner in value]
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         return np.asarray(value).tolist()
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if callable(value):
+        raise ConfigError(
+            f"{where} is {value!r}, a function or class, which no file can hold: "
+            "choose it by a string, or make it a flax.struct.dataclass with __call__ "
+            "and give that a name with purerl.losses.register."
+        )
     return repr(value)
+
+
+def _env_text(env: Any) -> str:
+    """An environment object for people and comparisons; no file can rebuild it."""
+    name = f"{type(env).__module__}.{type(env).__qualname__}"
+    if not dataclasses.is_dataclass(env):
+        return f"<{name}>"
+    values = {n: getattr(env, n) for n in field_names(env)}
+    simple = (bool, int, float, str, tuple)
+    inner = [f"{n}={v!r}" for n, v in values.items() if isinstance(v, simple)]
+    return f"<{name}({', '.join(inner)})>"
 
 
 def _parsed(field: dataclasses.Field, value: Any) -> Any:
@@ -131,16 +155,17 @@ def parse_loss(value: Any) -> Any:
         value = _loss_dict(value)
     if not isinstance(value, Mapping):
         return value
-    fields = dict(value)
-    name = fields.pop("type", None)
-    if name not in losses.LOSSES:
-        raise ConfigError(
-            f"there is no loss {name!r}. Losses: {', '.join(losses.LOSSES)}."
-        )
-    cls = losses.LOSSES[name]
-    for field in fields:
-        _check_known(field, field_names(cls), name)
-    return cls(**{field: _arrays(inner) for field, inner in fields.items()})
+    values = dict(value)
+    cls = registry.class_of(values.pop("type", None))
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    for name in values:
+        _check_known(name, list(fields), cls.__name__)
+    try:
+        return cls(**{name: _loss_field(fields[name], v) for name, v in values.items()})
+    except ConfigError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"cannot make the loss {cls.__name__}: {error}.") from None
 
 
 def _loss_dict(text: str) -> dict[str, Any]:
@@ -158,13 +183,28 @@ def _loss_dict(text: str) -> dict[str, Any]:
     return {"type": call.func.id, **values}
 
 
+def _loss_field(field: dataclasses.Field, value: Any) -> Any:
+    """A field of a loss: arrays where it is a leaf, tuples where it is structure."""
+    if not field.metadata.get("pytree_node", True):
+        return _tuples(value)
+    return _arrays(value)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
 def _arrays(value: Any) -> Any:
     """Nested lists of numbers back to arrays; layers of a network stay tuples."""
     if isinstance(value, str):
         return float(value)  # YAML 1.1 reads 2e-1 as a string.
+    if isinstance(value, Mapping):  # a loss inside a loss, or parameters by name
+        if "type" in value:
+            return parse_loss(value)
+        return {name: _arrays(inner) for name, inner in value.items()}
     if not isinstance(value, list | tuple):
         return value
     try:
         return np.asarray(value, dtype=np.float32)
-    except ValueError:  # ragged: a tuple of layers
+    except (TypeError, ValueError):  # ragged, or mappings: a tuple of layers
         return tuple(_arrays(inner) for inner in value)

@@ -9,6 +9,7 @@ import yaml
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
+from purerl.losses import registry
 
 _MAPPINGS = ("env_kwargs", "env_params")
 
@@ -88,11 +89,12 @@ def loss_text(loss: Any) -> str:
     """A loss as the command line writes it; networks only by their name."""
     if not dataclasses.is_dataclass(loss):
         return str(loss)
+    name = registry.name_of(type(loss))
     values = {f.name: getattr(loss, f.name) for f in dataclasses.fields(loss)}
     if not all(isinstance(v, int | float) for v in values.values()):
-        return type(loss).__name__
-    inner = ", ".join(f"{name}={value}" for name, value in values.items())
-    return f"{type(loss).__name__}({inner})"
+        return name
+    inner = ", ".join(f"{field}={value}" for field, value in values.items())
+    return f"{name}({inner})"
 
 
 def option_before_parsing(argv: Sequence[str], name: str) -> str | None:

@@ -5,13 +5,10 @@ from purerl.losses.learned import MLPValueLoss as MLPValueLoss
 from purerl.losses.policy import ClipDrift as ClipDrift
 from purerl.losses.policy import DPODrift as DPODrift
 from purerl.losses.policy import surrogate as surrogate
+from purerl.losses.registry import LOSSES as LOSSES
+from purerl.losses.registry import POLICY_LOSSES as POLICY_LOSSES
+from purerl.losses.registry import VALUE_LOSSES as VALUE_LOSSES
+from purerl.losses.registry import register as register
 from purerl.losses.value import ClippedSquaredError as ClippedSquaredError
 from purerl.losses.value import HuberError as HuberError
 from purerl.losses.value import SquaredError as SquaredError
-
-POLICY_LOSSES = {cls.__name__: cls for cls in (ClipDrift, DPODrift, MLPDrift)}
-VALUE_LOSSES = {
-    cls.__name__: cls
-    for cls in (SquaredError, ClippedSquaredError, HuberError, MLPValueLoss)
-}
-LOSSES = POLICY_LOSSES | VALUE_LOSSES

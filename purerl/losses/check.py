@@ -1,5 +1,6 @@
 """What a loss in a config must be, checked on shapes before anything is traced."""
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -18,8 +19,20 @@ def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
         example: of one that would do, for the message.
 
     Raises:
-        ConfigError: it cannot be called so, or does not return `[N]`.
+        ConfigError: it is no dataclass, cannot be called so, or does not return
+            `[N]`.
     """
+    if isinstance(loss, type):
+        raise ConfigError(
+            f"{name} must be a loss, got the class {loss.__name__}; call it to make "
+            f"one, such as {example}."
+        )
+    if callable(loss) and not _is_struct(loss):
+        raise ConfigError(
+            f"{name} must be an instance of a flax.struct.dataclass with __call__, "
+            f"such as {example}, got {loss!r}: a plain function cannot be vmapped, "
+            "written to a file or compared on resume. See docs/adding.md, A loss."
+        )
     sample = jax.ShapeDtypeStruct((3,), jnp.float32)
     try:
         result = jax.eval_shape(loss, *[sample] * num_inputs)
@@ -33,3 +46,9 @@ def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
             f"{name} must return one number per sample [N], such as {example} does; "
             f"{loss!r} returned {result!r} for N = 3."
         )
+
+
+def _is_struct(loss: Any) -> bool:
+    """Whether it is a dataclass that JAX knows as a pytree."""
+    # A loss without numbers has no leaves, so that its structure looks like one.
+    return dataclasses.is_dataclass(loss) and not jax.tree_util.all_leaves([loss])

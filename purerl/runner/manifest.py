@@ -18,6 +18,7 @@ import jax
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
+from purerl.losses import registry
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
 
@@ -138,7 +139,7 @@ def check_same(stored: dict[str, Any], config: TrainConfig, seeds: Any) -> None:
         ConfigError: naming what differs.
     """
     asked = json.loads(json.dumps(serialise.to_dict(config)))
-    before = stored["config"]
+    before = {name: _renamed(value) for name, value in stored["config"].items()}
     differences = [
         f"{name} is {before.get(name)!r} there and {asked.get(name)!r} here"
         for name in sorted({*before, *asked})
@@ -151,6 +152,16 @@ def check_same(stored: dict[str, Any], config: TrainConfig, seeds: Any) -> None:
             f"cannot resume, the run was started otherwise: {'; '.join(differences)}. "
             "Use its own config, or another folder."
         )
+
+
+def _renamed(value: Any) -> Any:
+    """A stored loss by the name that its class has now, where it had none then."""
+    if not isinstance(value, dict) or not str(value.get("type", "")).startswith("<"):
+        return value
+    try:
+        return {**value, "type": registry.name_of(registry.class_of(value["type"]))}
+    except ConfigError:
+        return value
 
 
 def warn_other_versions(stored: dict[str, Any]) -> str | None:

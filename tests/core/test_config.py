@@ -237,6 +237,14 @@ BAD_INPUT = {
         lambda _: make(policy_loss=0.2),
         ["policy_loss must be a loss", "ClipDrift(0.2)", "0.2"],
     ),
+    "a loss that is a function": (
+        lambda _: make(value_loss=lambda value, target, old: value - target),
+        ["value_loss", "flax.struct.dataclass", "SquaredError()", "plain function"],
+    ),
+    "a loss that is a class": (
+        lambda _: make(policy_loss=losses.ClipDrift),
+        ["policy_loss", "the class ClipDrift", "such as ClipDrift(0.2)"],
+    ),
     # Overrides
     "unknown override": (
         lambda _: override("learning_rte", 1e-3),

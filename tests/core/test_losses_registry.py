@@ -1,0 +1,173 @@
+"""A loss of one's own: written with its type, read back, and told from others."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from flax import struct
+
+import purerl
+from purerl import losses, serialise
+from purerl.config import ConfigError
+from purerl.runner import manifest
+
+HERE = __name__
+
+
+@struct.dataclass
+class Soft:
+    """`weight * log_ratio^2`, or its absolute value: a number, a kind and sizes."""
+
+    weight: float = 1.0
+    kind: str = struct.field(pytree_node=False, default="square")
+    sizes: tuple[int, ...] = struct.field(pytree_node=False, default=(1, 2))
+
+    def __call__(self, log_ratio, advantage):
+        del advantage
+        return self.weight * (log_ratio**2 if self.kind == "square" else abs(log_ratio))
+
+
+@struct.dataclass
+class Hard(Soft):
+    """Equal fields, another function."""
+
+    def __call__(self, log_ratio, advantage):
+        return 100.0 * super().__call__(log_ratio, advantage)
+
+
+@struct.dataclass
+class Sum:
+    """A loss made of losses, and of arrays by name."""
+
+    first: Any
+    second: Any
+    scales: dict
+
+    def __call__(self, log_ratio, advantage):
+        both = self.first(log_ratio, advantage) + self.second(log_ratio, advantage)
+        return both * self.scales["outer"][0]
+
+
+@pytest.fixture(autouse=True)
+def registry():
+    before = dict(losses.LOSSES)
+    yield losses.LOSSES
+    losses.LOSSES.clear()
+    losses.LOSSES.update(before)
+
+
+def through_yaml(config, tmp_path):
+    serialise.to_yaml(config, tmp_path / "config.yaml")
+    return serialise.from_yaml(tmp_path / "config.yaml")
+
+
+def test_a_registered_loss_comes_back_from_yaml_as_itself(tmp_path):
+    losses.register("Softly", Soft)
+    loss = Soft(0.25, "absolute", (3, 4))
+    config = purerl.PPOConfig(policy_loss=loss)
+    assert serialise.to_dict(config)["policy_loss"] == {
+        "type": "Softly",
+        "weight": 0.25,
+        "kind": "absolute",
+        "sizes": [3, 4],
+    }
+    back = through_yaml(config, tmp_path)
+    assert back.policy_loss == loss and type(back.policy_loss) is Soft
+    assert serialise.parse_loss("Softly(weight=2, kind='x')") == Soft(2, "x")
+    # The same structure: a program that took one takes the other.
+    assert jax.tree.structure(back) == jax.tree.structure(config)
+
+
+def test_losses_inside_a_loss_come_back_too(tmp_path):
+    losses.register("Soft", Soft)
+    losses.register("Sum", Sum)
+    loss = Sum(Soft(0.5), losses.ClipDrift(0.1), {"outer": np.array([2.0, 3.0])})
+    back = through_yaml(purerl.PPOConfig(policy_loss=loss), tmp_path).policy_loss
+    assert (back.first, back.second) == (loss.first, loss.second)
+    np.testing.assert_array_equal(back.scales["outer"], loss.scales["outer"])
+
+
+def test_an_unregistered_loss_is_written_with_its_class_and_read_once_it_has_a_name():
+    config = purerl.PPOConfig(policy_loss=Soft(0.25))
+    plain = serialise.to_dict(config)
+    assert plain["policy_loss"]["type"] == f"<{HERE}.Soft>"
+    with pytest.raises(ConfigError, match=r"was not registered.*losses\.register"):
+        serialise.from_dict(plain)
+    losses.register("Soft", Soft)
+    assert serialise.from_dict(plain) == config
+
+
+def stored(config):
+    return {"config": serialise.to_dict(config), "seeds": [0]}
+
+
+def test_equal_fields_of_another_class_are_another_config():
+    soft, hard = (purerl.PPOConfig(policy_loss=cls(0.5)) for cls in (Soft, Hard))
+    manifest.check_same(stored(soft), soft, [0])
+    with pytest.raises(ConfigError, match=r"policy_loss is .*\.Soft>.* and .*\.Hard>"):
+        manifest.check_same(stored(soft), hard, [0])
+    losses.register("Hard", Hard)
+    with pytest.raises(ConfigError, match=r"policy_loss is .*\.Soft>.* and .*'Hard'"):
+        manifest.check_same(stored(soft), hard, [0])
+
+
+def test_a_name_given_later_does_not_forbid_to_go_on():
+    soft = purerl.PPOConfig(policy_loss=Soft(0.5))
+    before = stored(soft)
+    losses.register("Soft", Soft)
+    manifest.check_same(before, soft, [0])
+
+
+def test_the_same_cell_may_run_twice(registry):
+    losses.register("Soft", Soft)
+    again = type("Soft", Soft.__bases__, dict(Soft.__dict__))
+    assert again is not Soft and again.__qualname__ == Soft.__qualname__
+    losses.register("Soft", again)
+    assert registry["Soft"] is again
+
+
+@pytest.mark.parametrize(
+    ("name", "cls", "fragments"),
+    [
+        ("ClipDrift", Soft, ["'ClipDrift' of", "Soft", "purerl.losses.policy.ClipDri"]),
+        ("Clip", losses.ClipDrift, ["'Clip' of", "'ClipDrift'", "another name"]),
+        ("Square", lambda r, a: r**2, ["'Square'", "flax.struct.dataclass"]),
+        ("Number", float, ["'Number'", "flax.struct.dataclass", "float"]),
+        ("my drift", Soft, ["'my drift'", "'Soft'"]),
+    ],
+)
+def test_what_cannot_be_registered_is_refused(name, cls, fragments, registry):
+    before = dict(registry)
+    with pytest.raises(ConfigError) as error:
+        losses.register(name, cls)
+    for fragment in fragments:
+        assert fragment in str(error.value)
+    assert registry == before
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        ("MLPDrift", ["cannot make the loss MLPDrift", "params"]),
+        ("ClipDrift(clip_eps='much')", ["cannot make the loss ClipDrift", "'much'"]),
+        ("ClipDrfit", ["'ClipDrfit'", "Did you mean 'ClipDrift'", "losses.register"]),
+        ({"type": ["ClipDrift"]}, ["['ClipDrift']", "Losses:"]),
+        ({"clip_eps": 0.2}, ["no loss None", "Losses:"]),
+    ],
+)
+def test_text_that_makes_no_loss_gets_a_sentence(text, fragments):
+    with pytest.raises(ConfigError) as error:
+        serialise.parse_loss(text)
+    for fragment in fragments:
+        assert fragment in str(error.value)
+
+
+def test_a_function_inside_a_loss_is_not_written():
+    @struct.dataclass
+    class Free(Soft):
+        shape: Any = struct.field(pytree_node=False, default=abs)
+
+    config = purerl.PPOConfig(policy_loss=Free())
+    with pytest.raises(ConfigError, match=r"policy_loss\.shape is <built-in .*string"):
+        serialise.to_dict(config)
