@@ -1,0 +1,367 @@
+"""What every on-policy actor-critic shares; the algorithm's own file is its objective.
+
+An update collects `T` steps in `B` environments with the current policy (`collect`),
+looks at them with the critic (`estimate`), learns, and reports (`report`, `observe`).
+What happens between `estimate` and `report` is the algorithm.
+
+Statistics of observations and rewards are frozen while a rollout is collected and
+learned from, and move on afterwards: see `normalise`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from purerl import diagnostics, networks, normalise, optimiser, rollout
+from purerl.collectives import after
+from purerl.config import (
+    FRACTION,
+    NON_NEGATIVE,
+    POSITIVE,
+    ConfigError,
+    TrainConfig,
+    config_dataclass,
+    dynamic,
+    one_of,
+    static,
+)
+from purerl.distributions import Head, make_head
+from purerl.environment import Environment
+from purerl.losses import SquaredError
+from purerl.losses.check import check_loss
+from purerl.observe import obs_shape, to_features
+from purerl.types import Array, Metrics, PyTree, Transition
+
+
+@config_dataclass
+class OnPolicyConfig(TrainConfig):
+    """Fields that every on-policy actor-critic has."""
+
+    num_steps: int = static(128, "Steps per environment and update.", POSITIVE)
+    gae_lambda: float = dynamic(0.95, "Trace decay of the advantage.", FRACTION)
+    value_loss: Any = dynamic(SquaredError(), "Loss of the critic.")
+    entropy_coef: float = dynamic(0.0, "Weight of the entropy bonus.", NON_NEGATIVE)
+    adam_eps: float = dynamic(1e-8, "Adam's epsilon.", POSITIVE)
+    anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
+    normalize_advantages: bool = static(True, "Standardise the advantages.")
+    normalize_observations: bool = static(False, "Standardise by running moments.")
+    normalize_rewards: bool = static(False, "Scale by the std of running returns.")
+    policy: str = static(
+        "auto",
+        "Distribution of actions; auto takes categorical or gaussian.",
+        one_of("auto", "categorical", "gaussian", "tanh_gaussian"),
+    )
+    log_std_init: float = static(0.0, "Initial log standard deviation.")
+    torso: str = static(
+        "auto", "auto takes cnn for images, else mlp.", one_of(*networks.TORSOS)
+    )
+    hidden_sizes: tuple[int, ...] = static((64, 64), "Units of each hidden layer.")
+    activation: str = static(
+        "tanh", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+    )
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of one update, `T * B`."""
+        return self.num_envs * self.num_steps
+
+
+ConfigT = TypeVar("ConfigT", bound=OnPolicyConfig)
+
+
+class Setup(NamedTuple, Generic[ConfigT]):
+    """What is bound once, in Python: structure, and the config's numbers."""
+
+    config: ConfigT
+    stepper: rollout.Stepper
+    obs_space: Any
+    head: Head
+    actor: nn.Module
+    critic: nn.Module
+    num_updates: int
+    axis_name: str | None
+
+
+class OnPolicyState(NamedTuple):
+    """Everything that training carries, arrays only.
+
+    Attributes:
+        params: of `actor` and `critic`.
+        opt_state: of the optimiser, or of several.
+        obs_moments: statistics of observations.
+        reward_scale: statistics of returns.
+        envs: the environments between two steps.
+        key: never changes; every update's key is folded from it.
+        update: int32 `[]`, updates done.
+    """
+
+    params: dict[str, PyTree]
+    opt_state: PyTree
+    obs_moments: normalise.Moments
+    reward_scale: normalise.RewardScale
+    envs: rollout.EnvCarry
+    key: Array
+    update: Array
+
+
+class Estimates(NamedTuple):
+    """What the critic makes of a rollout, `[T, B, ...]`.
+
+    Attributes:
+        obs: prepared observations.
+        reward: scaled, if the config says so.
+        value: `V(s_t)`.
+        next_value: `V(s'_t)`, of the observation before any reset.
+    """
+
+    obs: Array
+    reward: Array
+    value: Array
+    next_value: Array
+
+
+class Batch(NamedTuple):
+    """What a gradient step sees, `[N, ...]`; observations are prepared already."""
+
+    obs: Array
+    action: Array
+    log_prob: Array
+    value: Array
+    advantage: Array
+    target: Array
+
+
+def validate(config: OnPolicyConfig, env: Environment) -> None:
+    """Check the networks, the head and the value loss against the environment.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    sizes = config.hidden_sizes
+    is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
+    if not is_sizes or not sizes or min(sizes) < 1:
+        raise ConfigError(
+            f"hidden_sizes must be at least one positive whole number, got {sizes!r}; "
+            "for example (64, 64)."
+        )
+    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    params = env.default_params
+    try:
+        make_head(env.action_space(params), config.policy)
+        shape = obs_shape(env.observation_space(params))
+        networks.make_torso(config.torso, shape, (1,), config.activation)
+    except ValueError as error:
+        raise ConfigError(f"{env.name}: {error}") from None
+
+
+def bind(
+    config: ConfigT, env: Environment, axis_name: str | None = None
+) -> Setup[ConfigT]:
+    """Networks and environment of a config: what every function below works with.
+
+    Args:
+        config: its leaves may be traced.
+        env: from `resolve_env`.
+        axis_name: mapped axis over which this agent's environments are spread.
+    """
+    stepper = rollout.make_stepper(config, env, axis_name)
+    obs_space = env.observation_space(stepper.params)
+    head = make_head(env.action_space(stepper.params), config.policy)
+
+    def torso() -> nn.Module:
+        return networks.make_torso(
+            config.torso, obs_shape(obs_space), config.hidden_sizes, config.activation
+        )
+
+    actor = (
+        networks.CategoricalActor(torso(), head.num_outputs)
+        if head.is_discrete
+        else networks.GaussianActor(torso(), head.num_outputs, config.log_std_init)
+    )
+    return Setup(
+        config=config,
+        stepper=stepper,
+        obs_space=obs_space,
+        head=head,
+        actor=actor,
+        critic=networks.Critic(torso()),
+        num_updates=max(1, config.total_timesteps // config.steps_per_update),
+        axis_name=axis_name,
+    )
+
+
+def init(
+    setup: Setup, key: Array, init_optimiser: Callable[[dict[str, PyTree]], PyTree]
+) -> OnPolicyState:
+    """Fresh networks and environments; the key is kept in the state.
+
+    Args:
+        setup: bound structure.
+        key: kept.
+        init_optimiser: from the parameters of `actor` and `critic` to `opt_state`.
+    """
+    # Updates fold 0, 1, 2, ... into the key; initialisation takes the other end.
+    key_actor, key_critic, key_env = jax.random.split(
+        jax.random.fold_in(key, 2**32 - 1), 3
+    )
+    num_envs = rollout.per_device(setup.config.num_envs, setup.axis_name)
+    envs = rollout.init_envs(setup.stepper, key_env, num_envs)
+    shape = obs_shape(setup.obs_space)
+    example = jnp.zeros((1, *shape))
+    params = {
+        "actor": setup.actor.init(key_actor, example),
+        "critic": setup.critic.init(key_critic, example),
+    }
+    return OnPolicyState(
+        params=params,
+        opt_state=init_optimiser(params),
+        obs_moments=normalise.init_moments(shape),
+        reward_scale=normalise.RewardScale(
+            normalise.init_moments(), jnp.zeros(num_envs)
+        ),
+        envs=envs,
+        key=key,
+        update=jnp.int32(0),
+    )
+
+
+def act(
+    setup: Setup, state: OnPolicyState, obs: Array, key: Array | None = None
+) -> Array:
+    """The policy's action on observations `[..., *obs_shape]`.
+
+    Args:
+        setup: bound structure.
+        state: of one agent.
+        obs: as the environment gives them.
+        key: consumed; without one the action is the deterministic one.
+    """
+    prepared = prepare(setup, state.obs_moments, obs)
+    outputs = setup.actor.apply(state.params["actor"], prepared)
+    head = setup.head
+    raw = head.mode(outputs) if key is None else head.sample(outputs, key)
+    return head.to_env(raw)
+
+
+def prepare(setup: Setup, moments: normalise.Moments, obs: Array) -> Array:
+    """What the networks see: floats, normalised if the config says so."""
+    features = to_features(setup.obs_space, obs)
+    if setup.config.normalize_observations:
+        features = normalise.normalise(moments, features)
+    return features
+
+
+def collect(
+    setup: Setup, state: OnPolicyState, key: Array
+) -> tuple[rollout.EnvCarry, Transition, rollout.Episodes]:
+    """Run the policy for `num_steps` steps in every environment; the key is consumed.
+
+    Returns:
+        Environments after the rollout, transitions `[T, B, ...]` with observations as
+        the environment gave them, and where episodes ended.
+    """
+    return rollout.collect(
+        setup.stepper,
+        state.envs,
+        partial(_act_and_log, setup, state.params["actor"]),
+        partial(prepare, setup, state.obs_moments),
+        key,
+        setup.config.num_steps,
+        setup.head.noise,
+    )
+
+
+def _act_and_log(
+    setup: Setup, params: PyTree, obs: Array, noise: Array
+) -> tuple[Array, Array, Array]:
+    """Sample with one noise per environment: raw action, its log_prob, env action."""
+    outputs = setup.actor.apply(params, obs)
+    raw = setup.head.choose(outputs, noise)
+    return raw, setup.head.log_prob(outputs, raw), setup.head.to_env(raw)
+
+
+def estimate(
+    setup: Setup, state: OnPolicyState, transitions: Transition
+) -> tuple[Estimates, normalise.RewardScale]:
+    """Values and rewards of a rollout, from which advantages are made.
+
+    Returns:
+        Estimates `[T, B, ...]`, and the statistics of returns with this rollout in.
+    """
+    config = setup.config
+    critic = state.params["critic"]
+    obs = prepare(setup, state.obs_moments, transitions.obs)
+    value: Any = setup.critic.apply(critic, obs)
+    # The value of the observation before any reset: what a time limit bootstraps on.
+    next_obs = prepare(setup, state.obs_moments, transitions.next_obs)
+    next_value: Any = setup.critic.apply(critic, next_obs)
+
+    reward, scale = transitions.reward, state.reward_scale
+    if config.normalize_rewards:
+        done = transitions.terminated | transitions.truncated
+        scale, reward = normalise.scale_rewards(
+            scale, reward, done, gamma=config.gamma, axis_name=setup.axis_name
+        )
+    return Estimates(obs, reward, value, next_value), scale
+
+
+def flatten(batch: Batch) -> Batch:
+    """The samples of a rollout `[T, B, ...]` in one row `[N, ...]`."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+
+
+def annealed(setup: Setup, rate: Array | float, update: Array) -> Array | float:
+    """A step size at an update: as it is, or decayed linearly over the run."""
+    if not setup.config.anneal_learning_rate:
+        return rate
+    return optimiser.annealed(rate, update, setup.num_updates)
+
+
+def report(
+    setup: Setup,
+    update: Array,
+    episodes: rollout.Episodes,
+    batch: Batch,
+    losses: Metrics,
+) -> Metrics:
+    """The metrics of an update: episodes, losses, explained variance, `env_steps`.
+
+    Args:
+        setup: bound structure.
+        update: int32 `[]`, updates done before this one.
+        episodes: of the rollout.
+        batch: values and targets that the rollout led to.
+        losses: averages over devices already, `value_loss` after the others.
+    """
+    # One phase of averages over devices after another: see `collectives`.
+    episodes = after(episodes, losses["value_loss"], setup.axis_name)
+    metrics = rollout.episode_metrics(episodes, setup.axis_name) | losses
+    batch = after(batch, metrics["episode_return"], setup.axis_name)
+    metrics["explained_variance"] = diagnostics.explained_variance(
+        batch.value, batch.target, setup.axis_name
+    )
+    steps = (update + 1).astype(jnp.uint32)
+    metrics["env_steps"] = steps * jnp.uint32(setup.config.steps_per_update)
+    return metrics
+
+
+def observe(
+    setup: Setup, moments: normalise.Moments, obs: Array, metrics: Metrics
+) -> normalise.Moments:
+    """Statistics of observations with a rollout's in, if the config normalises.
+
+    Args:
+        setup: bound structure.
+        moments: before the rollout.
+        obs: `[T, B, ...]` as the environment gave them.
+        metrics: from `report`, whose averages come first.
+    """
+    if not setup.config.normalize_observations:
+        return moments
+    features = to_features(setup.obs_space, obs)
+    features = after(features, metrics["explained_variance"], setup.axis_name)
+    return normalise.merge(moments, features, setup.axis_name)
