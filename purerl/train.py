@@ -89,7 +89,7 @@ def make_algorithm(config: TrainConfig) -> Algorithm:
     return entry_of(config).make(config, env)
 
 
-def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Array]:
+def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
     """The policy of one trained agent.
 
     Args:
@@ -170,6 +170,7 @@ def make_segment(
 ) -> Segment:
     """The run of a config and its overrides, to be advanced in segments."""
     config = apply_overrides(bound.config, overrides)
+    check_time_limit(bound, config)
     algorithm = entry_of(config).make(config, bound.env, axis_name)
     plan = bound.plan
     is_due = np.isin(np.arange(plan.num_updates) + 1, plan.evaluate_after)
@@ -245,6 +246,27 @@ def make_segment(
         return state, metrics, buffer
 
     return Segment(algorithm.init, advance)
+
+
+def check_time_limit(bound: Bound, config: TrainConfig) -> None:
+    """Refuse overrides by which evaluation episodes outlast the plan.
+
+    The plan's longest episode is a Python number: it bounds a loop and the share of
+    evaluations. An override that makes the time limit longer would be cut there.
+
+    Raises:
+        ConfigError: naming both limits and what to set.
+    """
+    planned = bound.plan.eval_max_steps
+    if not bound.plan.evaluate_after:
+        return
+    limit = time_limit(config, bound.env)
+    if limit > planned:
+        raise ConfigError(
+            f"override 'env_params.max_steps_in_episode' allows episodes of {limit} "
+            f"steps, but evaluations are planned for {planned}. Set eval_max_steps to "
+            "the longest episode, or num_evaluations=0."
+        )
 
 
 def max_evaluations(is_due: np.ndarray, length: int) -> int:
