@@ -73,6 +73,7 @@ class DQNConfig(OffPolicyConfig):
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
     max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
     adam_eps: float = dynamic(1e-8, "Adam's epsilon.", POSITIVE)
+    anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     double: bool = static(True, "The online network chooses the target's action.")
     dueling: bool = static(False, "Split the network into value and advantages.")
     n_step: int = static(1, "Rewards summed before bootstrapping.", POSITIVE)
@@ -190,7 +191,7 @@ def init(setup: Setup, key: Array) -> DQNState:
     return DQNState(
         params=params,
         target_params=params,
-        opt_state=_optimiser(setup.config).init(flat),
+        opt_state=_optimiser(setup).init(flat),
         buffer=experience.buffer,
         priorities=experience.priorities,
         envs=experience.envs,
@@ -283,7 +284,7 @@ def learn(
     minimise = jax.grad(partial(loss, setup, restore), has_aux=True)
     grads, (td_error, metrics) = minimise(learner.params, batch, target)
     grads, metrics = pmean((grads, metrics), axis)
-    updates, opt_state = _optimiser(config).update(
+    updates, opt_state = _optimiser(setup, count).update(
         grads, learner.opt_state, learner.params
     )
     params: Any = optax.apply_updates(learner.params, updates)
@@ -320,7 +321,10 @@ def loss(
     return total, (target - value, metrics)
 
 
-def _optimiser(config: DQNConfig) -> optax.GradientTransformation:
-    return optimiser.adam(
-        config.learning_rate, max_grad_norm=config.max_grad_norm, eps=config.adam_eps
-    )
+def _optimiser(setup: Setup, count: Array | int = 0) -> optax.GradientTransformation:
+    """Adam at the step size of gradient step `count`."""
+    config = setup.config
+    rate: Any = config.learning_rate
+    if config.anneal_learning_rate:
+        rate = optimiser.annealed(rate, jnp.asarray(count), config.total_gradient_steps)
+    return optimiser.adam(rate, max_grad_norm=config.max_grad_norm, eps=config.adam_eps)

@@ -70,6 +70,12 @@ class OffPolicyConfig(TrainConfig):
         """Number of the round that learns first: the one that ends the warm-up."""
         return max(0, -(-self.learning_starts // self.steps_per_round) - 1)
 
+    @property
+    def total_gradient_steps(self) -> int:
+        """Gradient steps of the whole run."""
+        rounds = self.total_timesteps // self.steps_per_update * self.rounds_per_update
+        return max(1, rounds - self.first_round) * self.gradient_steps
+
 
 class Item(NamedTuple):
     """What the buffer keeps of a step, in the dtypes of the environment.
