@@ -11,7 +11,7 @@ import numpy as np
 from flax import struct
 
 from .base import Environment, EnvParams, EnvState, Info
-from .spaces import Box, Discrete
+from .spaces import Box, Discrete, Space
 
 
 @struct.dataclass
@@ -40,7 +40,7 @@ class ChainMDP(Environment[ChainState, ChainParams]):
 
     * observation: float32 `[length]`, one-hot position; all zeros past the end. Time
       is not observed.
-    * action: two, both walk right.
+    * action: two, or one number in -1 .. 1 where `continuous`; all walk right.
     * start: uniform over the positions.
     * terminated: past the end, with the reward. truncated: at the time limit.
 
@@ -50,9 +50,11 @@ class ChainMDP(Environment[ChainState, ChainParams]):
 
     Attributes:
         length: number of positions, at least 2.
+        continuous: actions are numbers, for algorithms that need such.
     """
 
     length: int = 5
+    continuous: bool = False
 
     stochastic_transitions: ClassVar[bool] = False
 
@@ -88,10 +90,10 @@ class ChainMDP(Environment[ChainState, ChainParams]):
         next_state = ChainState(state.time + 1, position)
         return self._observe(position), next_state, reward, terminated, {}
 
-    def action_space(self, params: ChainParams | None = None) -> Discrete:
-        """Two actions that do the same."""
+    def action_space(self, params: ChainParams | None = None) -> Space:
+        """Actions that all do the same: two, or those of an interval."""
         del params
-        return Discrete(2)
+        return Box(-1.0, 1.0, (1,)) if self.continuous else Discrete(2)
 
     def observation_space(self, params: ChainParams | None = None) -> Box:
         """A one-hot vector."""

@@ -16,6 +16,7 @@ OPTIONS = [
     ("Doors-v0", {"size": (7, 9)}),
     ("Doors-v0", {"observation": "coordinates"}),
     ("probe/chain", {"length": 9}),
+    ("probe/chain", {"continuous": True}),
 ]
 
 # Observations of these leave the bounds that gymnax 1.0.1 declares, now and then.

@@ -181,6 +181,21 @@ def test_chain_flags_and_observations():
     assert (starts.sum(axis=1) == 1).all() and (starts.sum(axis=0) > 0).all()
 
 
+@pytest.mark.parametrize("action", [-1.0, 0.0, 1.0])
+def test_a_chain_of_continuous_actions_is_the_same_chain(action):
+    env, twin = ChainMDP(5, continuous=True), ChainMDP(5)
+    assert env.action_space().contains(jnp.array([action]))
+    _, state = env.reset(KEY)
+    for _ in range(6):
+        step = env.step(KEY, state, jnp.array([action]))
+        same = twin.step(KEY, state, jnp.int32(0))
+        for one, other in zip(
+            jax.tree.leaves(step), jax.tree.leaves(same), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+        state = step[1]
+
+
 def test_chain_of_one_position_is_refused():
     with pytest.raises(ValueError, match="length must be at least 2, got 1"):
         ChainMDP(1)
