@@ -159,7 +159,13 @@ def validate(config: DQNConfig, env: Environment) -> None:
 def make(
     config: DQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """DQN bound to a config and an environment.
+    """DQN bound to a config and an environment; see `bind`."""
+    setup = bind(config, env, axis_name)
+    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
+
+
+def bind(config: DQNConfig, env: Environment, axis_name: str | None = None) -> Setup:
+    """Network and environment of a config: what `init`, `step` and `act` work with.
 
     Args:
         config: its leaves may be traced.
@@ -177,8 +183,7 @@ def make(
         config.layer_norm,
     )
     network = networks.DiscreteCritic(torso, num_actions, config.dueling)
-    setup = Setup(config, stepper, obs_space, num_actions, network)
-    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
+    return Setup(config, stepper, obs_space, num_actions, network)
 
 
 def init(setup: Setup, key: Array) -> DQNState:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import replay, rollout
-from purerl.collectives import after
+from purerl.collectives import after, vary_like
 from purerl.config import (
     NON_NEGATIVE,
     POSITIVE,
@@ -307,7 +307,7 @@ def run(
             wiring, learner, experience, number, inputs, script.restart
         )
         learner, priorities, metrics = _learn_if_due(
-            wiring, learner, experience, number, noise
+            wiring, learner, experience, number, noise, key
         )
         experience = experience._replace(priorities=priorities)
         return (learner, experience), (episodes, metrics)
@@ -404,7 +404,12 @@ def _act(
 
 
 def _learn_if_due(
-    wiring: Wiring, learner: Any, experience: Experience, number: Array, noise: PyTree
+    wiring: Wiring,
+    learner: Any,
+    experience: Experience,
+    number: Array,
+    noise: PyTree,
+    key: Array,
 ) -> tuple[Any, PyTree, Metrics]:
     """The round's gradient steps, or nothing during the warm-up."""
     config = wiring.config
@@ -415,7 +420,7 @@ def _learn_if_due(
 
     def skip(learner: Any, priorities: PyTree) -> tuple[Any, PyTree, Metrics]:
         blank = jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
-        return learner, priorities, blank
+        return learner, priorities, vary_like(blank, key)
 
     return jax.lax.cond(due >= 0, learn, skip, *args)
 

@@ -1,0 +1,201 @@
+"""DQN against the textbook, one gradient step at a time."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import purerl
+from purerl import exploration, optimiser
+from purerl.algorithms import dqn
+from purerl.algorithms.off_policy import Batch
+from purerl.environment import resolve_env
+from purerl.losses import HuberError, SquaredError
+
+N = 7
+CONFIG = purerl.DQNConfig(hidden_sizes=(5,), batch_size=N, learning_rate=1e-2)
+
+
+def make(**changes):
+    """A setup, the way back from flat parameters, and a learner with two networks."""
+    config = CONFIG.replace(**changes)
+    setup = dqn.bind(config, resolve_env(config))
+    keys = jax.random.split(jax.random.key(0))
+    online, target = (setup.network.init(key, jnp.zeros((1, 4))) for key in keys)
+    flat, restore = optimiser.flatten(online)
+    learner = dqn.Learner(
+        flat, optimiser.flatten(target)[0], dqn._optimiser(setup).init(flat)
+    )
+    return setup, restore, learner
+
+
+def make_batch():
+    keys = jax.random.split(jax.random.key(1), 5)
+    return Batch(
+        obs=jax.random.normal(keys[0], (N, 4)),
+        action=jnp.array([0, 1, 1, 0, 1, 0, 0]),
+        reward=jax.random.normal(keys[1], (N,)),
+        next_obs=jax.random.normal(keys[2], (N, 4)),
+        # Terminated, one step, two steps.
+        discount=jnp.array([0.0, 0.9, 0.81, 0.9, 0.0, 0.9, 0.81]),
+        weight=jax.random.uniform(keys[3], (N,)),
+    )
+
+
+def q_values(setup, restore, flat, obs):
+    return np.asarray(setup.network.apply(restore(flat), obs))
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_the_target_is_the_textbooks(double):
+    setup, restore, learner = make(double=double)
+    batch = make_batch()
+    target = dqn.td_target(setup, restore, learner, batch)
+    online = q_values(setup, restore, learner.params, batch.next_obs)
+    slow = q_values(setup, restore, learner.target_params, batch.next_obs)
+    expected = []
+    for i in range(N):
+        chooser = online if double else slow
+        value = slow[i, np.argmax(chooser[i])]
+        expected.append(float(batch.reward[i] + batch.discount[i] * value))
+    np.testing.assert_allclose(target, expected, rtol=1e-5)
+    # The two estimators do differ on this batch.
+    assert (online.argmax(1) != slow.argmax(1)).any()
+
+
+@pytest.mark.parametrize("error", [SquaredError(), HuberError(0.3)])
+def test_a_gradient_step_is_the_textbooks(error):
+    setup, restore, learner = make(value_loss=error, max_grad_norm=0.5)
+    batch = make_batch()
+    target = dqn.td_target(setup, restore, learner, batch)
+
+    def loss(params):
+        q = setup.network.apply(params, batch.obs)
+        total = 0.0
+        for i in range(N):
+            diff = q[i, int(batch.action[i])] - target[i]
+            one = 0.5 * diff**2
+            if isinstance(error, HuberError):
+                one = jnp.where(jnp.abs(diff) < 0.3, one, 0.3 * (jnp.abs(diff) - 0.15))
+            total = total + batch.weight[i] * one / N
+        return total
+
+    optim = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(1e-2))
+    params = restore(learner.params)
+    updates, _ = optim.update(jax.grad(loss)(params), optim.init(params), params)
+    expected = optax.apply_updates(params, updates)
+    new, td_error, metrics = dqn.learn(
+        setup, restore, learner, batch, None, jnp.int32(0)
+    )
+    for got, want in zip(
+        jax.tree.leaves(restore(new.params)), jax.tree.leaves(expected), strict=True
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+    q = q_values(setup, restore, learner.params, batch.obs)
+    chosen = q[np.arange(N), np.asarray(batch.action)]
+    np.testing.assert_allclose(td_error, np.asarray(target) - chosen, rtol=1e-4)
+    np.testing.assert_allclose(metrics["value_loss"], loss(params), rtol=1e-5)
+
+
+def test_the_target_network_follows_after_every_interval_and_only_then():
+    setup, restore, learner = make(target_update_interval=3, tau=0.25)
+    batch = make_batch()
+    for count in range(7):
+        new, *_ = dqn.learn(setup, restore, learner, batch, None, jnp.int32(count))
+        if count in (2, 5):
+            # A quarter of the online network, three quarters of the old target.
+            expected = 0.75 * learner.target_params + 0.25 * new.params
+            np.testing.assert_allclose(new.target_params, expected, rtol=1e-6)
+        else:
+            np.testing.assert_array_equal(new.target_params, learner.target_params)
+        learner = new
+
+
+def test_a_hard_target_is_an_exact_copy():
+    setup, restore, learner = make(target_update_interval=1, tau=1.0)
+    new, *_ = dqn.learn(setup, restore, learner, make_batch(), None, jnp.int32(0))
+    np.testing.assert_array_equal(new.target_params, new.params)
+
+
+def test_dueling_values_average_to_the_state_value():
+    setup, restore, learner = make(dueling=True)
+    obs = jax.random.normal(jax.random.key(5), (3, 4))
+    params = restore(learner.params)
+    q = setup.network.apply(params, obs)
+    features = setup.network.bind(params).torso(obs)
+    value = params["params"]["Dense_1"]
+    expected = features @ value["kernel"] + value["bias"][None]
+    # Q = V + A - mean A, so the mean over actions is V.
+    np.testing.assert_allclose(q.mean(1), expected[:, 0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        # From 0.9 to 0.1 in 100 steps.
+        ("linear", [0.9, 0.5, 0.1, 0.1]),
+        # 0.1 + 0.8 / (1 + t / 100)
+        ("inverse_time", [0.9, 0.1 + 0.8 / 1.5, 0.5, 0.1 + 0.8 / 11]),
+        ("constant", [0.1, 0.1, 0.1, 0.1]),
+    ],
+)
+def test_schedules_of_epsilon(schedule, expected):
+    steps = jnp.array([0, 50, 100, 1000], jnp.uint32)
+    epsilon = exploration.epsilon_at(schedule, steps, start=0.9, end=0.1, steps=100.0)
+    np.testing.assert_allclose(epsilon, expected, rtol=1e-6)
+
+
+def test_every_environment_tosses_its_own_coin():
+    # The known bug: one coin for the batch, so that all explore together or none.
+    coins = jax.vmap(lambda key: exploration.draw_coin(key, 4))(
+        jax.random.split(jax.random.key(0), 1000)
+    )
+    q = jnp.tile(jnp.array([0.0, 0.0, 1.0, 0.0]), (1000, 1))
+    actions = exploration.epsilon_greedy(q, coins, jnp.full(1000, 0.4))
+    # Greedy is action 2: 60% and a quarter of the rest; others 10% each.
+    shares = np.bincount(np.asarray(actions), minlength=4) / 1000
+    np.testing.assert_allclose(shares, [0.1, 0.1, 0.7, 0.1], atol=0.035)
+
+
+PROBE = purerl.DQNConfig(
+    num_envs=4,
+    total_timesteps=4000,
+    learning_starts=100,
+    buffer_size=1000,
+    batch_size=32,
+    epsilon_start=1.0,
+    epsilon_end=1.0,  # all actions: the values of all of them are known
+    gamma=0.7,  # far from 1, so that forgetting it shows
+    hidden_sizes=(16,),
+    learning_rate=1e-2,
+    target_update_interval=10,
+    num_evaluations=1,
+    eval_episodes=8,
+    eval_max_steps=3,
+)
+
+
+def learned(env, *observations, **changes):
+    config = PROBE.replace(env=env, **changes)
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    setup = dqn.bind(config, resolve_env(config))
+    obs = jnp.asarray(observations, jnp.float32)[:, None]
+    return result, np.asarray(setup.network.apply(result.state.params, obs))
+
+
+@pytest.mark.parametrize(
+    ("env", "observations", "expected"),
+    [
+        ("probe/constant-reward", [0.0], [[1, 1]]),
+        ("probe/observation-reward", [-1.0, 1.0], [[-1, -1], [1, 1]]),
+        ("probe/delayed-reward", [0.0, 1.0], [[0.7, 0.7], [1, 1]]),
+        ("probe/action-reward", [0.0], [[-1, 1]]),
+        ("probe/action-observation", [-1.0, 1.0], [[1, -1], [-1, 1]]),
+    ],
+)
+def test_action_values_of_the_probes(env, observations, expected):
+    result, q = learned(env, *observations)
+    np.testing.assert_allclose(q, expected, atol=0.08)
+    if "action" in env:
+        np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)
