@@ -167,14 +167,26 @@ def step_without_reset(
 
 
 def time_limit(config: TrainConfig, env: Environment) -> int:
-    """Longest evaluation episode in steps: a Python number, fixed before tracing."""
+    """Longest evaluation episode in steps: a Python number, fixed before tracing.
+
+    Raises:
+        ConfigError: there are evaluations, and the time limit that bounds them is
+            traced, so that nobody knows how long they may be.
+    """
     if config.eval_max_steps > 0:
         return config.eval_max_steps
-    params = bind_params(env, config.env_params)
+    # Inside a traced program too, a number that is not traced stays a number.
+    with jax.ensure_compile_time_eval():
+        params = bind_params(env, config.env_params)
     limit = getattr(params, "max_steps_in_episode", None)
     if isinstance(limit, Tracer):
-        # Vmapped time limits: the loop's bound is the default; set eval_max_steps.
-        limit = getattr(env.default_params, "max_steps_in_episode", None)
+        if config.num_evaluations > 0:
+            raise ConfigError(
+                "env_params.max_steps_in_episode is traced or vmapped, so the longest "
+                "evaluation episode is not known. Set eval_max_steps to the largest "
+                "limit, or num_evaluations=0."
+            )
+        return DEFAULT_EVAL_STEPS
     if limit is None or not 0 < int(limit) < 10_000_000:
         return DEFAULT_EVAL_STEPS
     return int(limit)

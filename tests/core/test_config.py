@@ -38,6 +38,12 @@ def override(name, value, **fields):
     return train(jax.random.key(0), {name: value}, **fields)
 
 
+def vmapped_limits(limits, **fields):
+    train = purerl.make_train(PPO(**fields))
+    overrides = {"env_params.max_steps_in_episode": jnp.array(limits)}
+    return jax.jit(jax.vmap(train, (None, 0)))(jax.random.key(0), overrides)
+
+
 def vmapped_policy():
     config = PPO(hidden_sizes=(2,))
     init = jax.vmap(purerl.make_algorithm(config).init)
@@ -278,6 +284,14 @@ BAD_INPUT = {
         lambda _: override("gamma", {"value": 1.0}),
         ["gamma", "must be a number", "dict"],
     ),
+    "a longer time limit than evaluations were planned for": (
+        lambda _: override("env_params.max_steps_in_episode", 501),
+        ["env_params.max_steps_in_episode", "501", "500", "Set eval_max_steps"],
+    ),
+    "vmapped time limits": (
+        lambda _: vmapped_limits([3, 4]),
+        ["env_params.max_steps_in_episode", "traced or vmapped", "eval_max_steps"],
+    ),
     # Keys and states
     "legacy key": (
         lambda _: train(jax.random.PRNGKey(0)),
@@ -513,3 +527,26 @@ def test_the_longest_evaluation_episode_is_the_time_limit():
     assert limit() == 500
     assert limit(env_params={"max_steps_in_episode": 77}) == 77
     assert limit(eval_max_steps=9) == 9
+
+
+def test_overridden_time_limits_are_those_of_evaluation():
+    small = {
+        "num_steps": 4,
+        "total_timesteps": 16,
+        "hidden_sizes": (2,),
+        "num_minibatches": 1,
+        "num_epochs": 1,
+        "eval_episodes": 2,
+    }
+    # No pole falls within four steps: the lengths are the limits.
+    result = vmapped_limits([3, 4], eval_max_steps=4, **small)
+    lengths = result.evaluation["episode_length"]
+    np.testing.assert_array_equal(lengths, [[[3, 3]], [[4, 4]]])
+    # A shorter one needs nothing: the environment itself ends the episode. Nor is a
+    # limit of any kind refused where nothing is evaluated.
+    name = "env_params.max_steps_in_episode"
+    short = jax.eval_shape(lambda: override(name, 100, **small))
+    assert short.evaluation["episode_length"].shape == (1, 2)
+    small["num_evaluations"] = 0
+    long = jax.eval_shape(lambda: override(name, 501, **small))
+    assert long.evaluation["episode_length"].shape == (0, 2)
