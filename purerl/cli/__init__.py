@@ -53,6 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(f"purerl {name}: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if error.filename is None:  # no file's fault: show where it came from
+            raise
+        print(
+            f"purerl {name}: cannot use {error.filename} ({error.strerror}).",
+            file=sys.stderr,
+        )
+        return 2
     except KeyboardInterrupt:
         print(f"purerl {name}: stopped", file=sys.stderr)
         return 130

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import tyro
 
-from purerl import serialise
 from purerl.cli import flags
-from purerl.config import ConfigError
+from purerl.config import ConfigError, TrainConfig
 from purerl.report import plots
 from purerl.runner import manifest
 from purerl.runner.loop import KINDS
@@ -31,13 +30,20 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; returns the exit status."""
     options = flags.parse(Plot, argv, "plot")
     path = options.out or options.run / "curve.png"
-    plots.learning_curve(read_result(options.run), path)
+    result = read_result(options.run)
+    try:
+        plots.learning_curve(result, path)
+    except (OSError, ValueError) as error:  # ValueError: a name without a stem
+        raise ConfigError(
+            f"out: cannot write the picture {path} ({error}). Give a PNG in a folder "
+            "that you may write to."
+        ) from None
     print(f"written to {path}")
     return 0
 
 
 def read_result(folder: Path) -> RunResult:
-    """A run's curves from its files, without its states.
+    """A run's curves from its files, without its states and most of its config.
 
     Raises:
         ConfigError: no run there, or nothing logged yet.
@@ -53,7 +59,9 @@ def read_result(folder: Path) -> RunResult:
     if not records["train"]:
         raise ConfigError(f"the run in {folder} has logged nothing yet.")
     return RunResult(
-        config=serialise.from_dict(stored["config"]),
+        # All that a picture needs: the rest may name losses and algorithms that only
+        # the program which trained them has registered.
+        config=TrainConfig(env=stored["config"]["env"]),
         seeds=tuple(stored["seeds"]),
         state=None,
         metrics=records["train"],

@@ -10,7 +10,7 @@ import tyro
 from rich.console import Console
 
 from purerl import presets, serialise
-from purerl.algorithms import ALGORITHMS, config_class
+from purerl.algorithms import ALGORITHMS, config_class, name_of
 from purerl.cli import flags, settings
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
@@ -52,17 +52,24 @@ def base_config(argv: Sequence[str]) -> TrainConfig:
     """The config whose values are the flags' defaults.
 
     Raises:
-        ConfigError: an unknown preset or algorithm, or a file that cannot be read.
+        ConfigError: an unknown preset or algorithm, a file that cannot be read, or an
+            algorithm that is not the one of the preset or file.
     """
     preset = flags.option_before_parsing(argv, "preset")
     path = flags.option_before_parsing(argv, "config")
+    algorithm = flags.option_before_parsing(argv, "algorithm")
     if preset and path:
         raise ConfigError("give --preset or --config, not both.")
-    if preset:
-        return presets.load(preset)
-    if path:
-        return serialise.from_yaml(path)
-    return config_class(flags.option_before_parsing(argv, "algorithm") or "ppo")()
+    if not preset and not path:
+        return config_class(algorithm or "ppo")()
+    source = f"--preset {preset}" if preset else f"--config {path}"
+    base = presets.load(preset) if preset else serialise.from_yaml(path or "")
+    if algorithm and algorithm != name_of(base):
+        raise ConfigError(
+            f"--algorithm {algorithm} contradicts {source}, whose algorithm is "
+            f"{name_of(base)}. Leave one of them out."
+        )
+    return base
 
 
 def main(argv: Sequence[str]) -> int:

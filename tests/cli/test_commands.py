@@ -1,10 +1,13 @@
+import errno
 import json
+import shutil
 
 import pytest
 import yaml
 
 from purerl import presets, serialise
 from purerl.cli import COMMANDS, main
+from purerl.config import ConfigError
 from tests.helpers import tiny_config
 
 RUN = ("--lanes", "2", "--segment-updates", "3", "--no-progress")
@@ -148,6 +151,10 @@ def test_help_of_every_command(command, capsys):
         (["plot", "missing"], "there is no run in missing"),
         (["envs", "Dors-v0"], "Doors-v0"),
         (["train", "--preset", "a", "--config", "b"], "not both"),
+        (
+            ["train", "--preset", "ppo-doors", "--algorithm", "dqn"],
+            "--algorithm dqn contradicts --preset ppo-doors, whose algorithm is ppo",
+        ),
     ],
 )
 def test_mistakes_print_one_sentence_and_exit_with_2(args, fragment, capsys):
@@ -156,6 +163,44 @@ def test_mistakes_print_one_sentence_and_exit_with_2(args, fragment, capsys):
     assert fragment in error
     assert "Traceback" not in error
     assert error.startswith("purerl")
+
+
+def test_an_algorithm_may_be_repeated_but_not_contradicted(config_file):
+    from purerl.cli.train import base_config
+
+    same = base_config(["--config", config_file, "--algorithm", "ppo"])
+    assert same == tiny_config()
+    with pytest.raises(ConfigError, match=r"dqn contradicts --config .*tiny\.yaml"):
+        base_config(["--algorithm=dqn", "--config", config_file])
+
+
+def test_a_picture_that_cannot_be_written_is_a_sentence(trained, capsys):
+    # A file and nothing where a folder should be: refused for root too.
+    for folder in (trained / "config.yaml", trained / "nowhere"):
+        assert main(["plot", str(trained), "--out", str(folder / "x.png")]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith(f"purerl plot: out: cannot write the picture {folder}")
+        assert "Give a PNG in a folder that you may write to." in error
+
+
+def test_a_plot_needs_nothing_that_only_the_run_had_registered(trained, folder):
+    copy = shutil.copytree(trained, folder / "of-another-program")
+    path = copy / "manifest.json"
+    stored = json.loads(path.read_text())
+    stored["config"] |= {"algorithm": "mine", "policy_loss": {"type": "Mine"}}
+    path.write_text(json.dumps(stored))
+    assert main(["plot", str(copy), "--out", str(folder / "theirs.png")]) == 0
+    assert main(["evaluate", str(copy)]) == 2  # a sentence: it cannot be rebuilt
+
+
+def test_a_file_that_cannot_be_used_is_a_sentence(monkeypatch, capsys):
+    def refuse(argv):
+        raise PermissionError(errno.EACCES, "Permission denied", "runs/x/metrics")
+
+    monkeypatch.setattr("purerl.cli.envs.main", refuse)
+    assert main(["envs"]) == 2
+    expected = "purerl envs: cannot use runs/x/metrics (Permission denied).\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_an_unknown_flag_is_refused(capsys):
