@@ -20,6 +20,12 @@ from .cartpole import CartPole
 from .chain import ChainMDP
 from .doors import Doors
 from .spaces import Space
+from .swingup import (
+    CartpoleBalance,
+    CartpoleBalanceSparse,
+    CartpoleSwingup,
+    CartpoleSwingupSparse,
+)
 
 Factory = Callable[..., Environment]
 
@@ -222,12 +228,17 @@ def _make_brax(brax_name: str, /, **options: Any) -> Environment:
 _ENTRIES: dict[str, _Entry] = {}
 _OWN: dict[str, Factory] = {
     "CartPole-v1": CartPole,
+    "CartpoleBalance-v0": CartpoleBalance,
+    "CartpoleBalanceSparse-v0": CartpoleBalanceSparse,
+    "CartpoleSwingup-v0": CartpoleSwingup,
+    "CartpoleSwingupSparse-v0": CartpoleSwingupSparse,
     "Doors-v0": Doors,
     "probe/constant-reward": probe.ConstantRewardProbe,
     "probe/observation-reward": probe.ObservationRewardProbe,
     "probe/delayed-reward": probe.DelayedRewardProbe,
     "probe/action-reward": probe.ActionRewardProbe,
     "probe/action-observation": probe.ActionObservationProbe,
+    "probe/memory": probe.MemoryProbe,
     "probe/continuous": probe.ContinuousProbe,
     "probe/chain": ChainMDP,
 }
