@@ -35,7 +35,7 @@ def draw_coin(key: Array, num_actions: int, shape: tuple[int, ...] = ()) -> Coin
     )
 
 
-def epsilon_greedy(q_values: Array, coin: Coin, epsilon: Array) -> Array:
+def epsilon_greedy(q_values: Array, coin: Coin, epsilon: Array | float) -> Array:
     """The greedy action, or with probability epsilon a uniform one.
 
     Args:

@@ -10,6 +10,8 @@ Items are added in rounds, every environment's step one after another, so item `
 is the next step of the environment of item `i`, whatever the capacity.
 """
 
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -41,7 +43,7 @@ def add(buffer: PyTree, items: PyTree, added: Array) -> PyTree:
     """
     capacity = capacity_of(buffer)
     num = jax.tree.leaves(items)[0].shape[0]
-    start = (added % jnp.uint32(capacity)).astype(jnp.int32)
+    start = slots_of(added, capacity)
     if capacity % num == 0:
         # Every addition starts at a multiple of N, so that none wraps around.
         return jax.tree.map(
@@ -75,10 +77,87 @@ def sample(bits: Array, added: Array, capacity: int, margin: int = 0) -> Array:
     return oldest + bits % (there - jnp.uint32(margin))
 
 
+def slots_of(numbers: Array, capacity: int) -> Array:
+    """Where items lie, int32, of the shape of `numbers` (uint32)."""
+    return (numbers % jnp.uint32(capacity)).astype(jnp.int32)
+
+
+def numbers_in(slots: Array, added: Array, capacity: int) -> Array:
+    """Which items lie in slots, uint32, of the shape of `slots` (int32).
+
+    Args:
+        slots: that are not empty.
+        added: uint32 `[]`, how many items were added.
+        capacity: C.
+    """
+    newest = added - 1
+    age = (slots_of(newest, capacity) - slots) % capacity
+    return newest - age.astype(jnp.uint32)
+
+
 def gather(buffer: PyTree, numbers: Array) -> PyTree:
     """Items by number, leaves `[*numbers.shape, ...]`; they must still be there."""
-    slots = (numbers % jnp.uint32(capacity_of(buffer))).astype(jnp.int32)
+    slots = slots_of(numbers, capacity_of(buffer))
     return jax.tree.map(lambda x: x.at[slots].get(mode="promise_in_bounds"), buffer)
+
+
+class Window(NamedTuple):
+    """The next steps of an environment as one, `[N, ...]` each.
+
+    There are `m <= n` of them: the last is the n-th or the end of the episode. A target
+    is `reward + (1 - terminated) * discount * V(next_obs)`.
+
+    Attributes:
+        first: the item itself.
+        reward: `r_0 + gamma r_1 + ... + gamma^(m-1) r_(m-1)`.
+        next_obs: after the last of these steps, before any reset.
+        discount: `gamma^m`.
+        terminated: of the last of these steps.
+    """
+
+    first: PyTree
+    reward: Array
+    next_obs: Array
+    discount: Array
+    terminated: Array
+
+
+def gather_n_step(
+    buffer: Any, numbers: Array, n: int, num_envs: int, gamma: Array | float
+) -> Window:
+    """Items by number, each with the steps that follow it (Sutton 1988).
+
+    Args:
+        buffer: a record with leaves `[C, ...]`; its fields `reward`, `next_obs`,
+            `terminated` and `truncated` are read by name.
+        numbers: uint32 `[N]`, none of the newest `(n - 1) * num_envs` items, whose
+            windows are not complete: see `margin` of `sample`.
+        n: the most steps, at least 1.
+        num_envs: B, environments whose steps were added in turn.
+        gamma: discount per step.
+    """
+    later = jnp.arange(n, dtype=jnp.uint32) * jnp.uint32(num_envs)
+    rewards, terminations, truncations = gather(
+        (buffer.reward, buffer.terminated, buffer.truncated),
+        numbers[None] + later[:, None],
+    )
+    reward, discount = jnp.zeros(numbers.shape), jnp.ones(numbers.shape)
+    terminated = jnp.zeros(numbers.shape, bool)
+    is_open = jnp.ones(numbers.shape, bool)
+    last = numbers
+    for k in range(n):
+        reward = reward + jnp.where(is_open, discount * rewards[k], 0.0)
+        discount = jnp.where(is_open, discount * gamma, discount)
+        terminated = terminated | (is_open & terminations[k])
+        last = jnp.where(is_open, numbers + later[k], last)
+        is_open = is_open & ~(terminations[k] | truncations[k])
+    return Window(
+        first=gather(buffer, numbers),
+        reward=reward,
+        next_obs=gather(buffer.next_obs, last),
+        discount=discount,
+        terminated=terminated,
+    )
 
 
 def num_bytes(example: PyTree, capacity: int) -> int:

@@ -4,7 +4,7 @@ Axes: `T` steps, `B` environments of one agent on this device.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from purerl.environment import (
 from purerl.memory import forget
 from purerl.types import Array, Metrics, PyTree, Transition
 
+Number = TypeVar("Number", int, Array)
 # Fresh starts of a rollout are drawn before it if they take no more than this.
 PRECOMPUTED_BYTES = 2**20
 
@@ -83,7 +84,7 @@ def make_stepper(
     return Stepper(env, params, config.reset_scheme, config.reset_pool_size, axis_name)
 
 
-def per_device(number: int, axis_name: str | None) -> int:
+def per_device(number: Number, axis_name: str | None) -> Number:
     """This device's share of a number of environments or samples of one agent."""
     if axis_name is None:
         return number

@@ -76,11 +76,10 @@ class DQNConfig(OffPolicyConfig):
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     double: bool = static(True, "The online network chooses the target's action.")
     dueling: bool = static(False, "Split the network into value and advantages.")
-    n_step: int = static(1, "Rewards summed before bootstrapping.", POSITIVE)
     prioritised: bool = static(False, "Sample in proportion to the TD error.")
     priority_exponent: float = dynamic(0.6, "Power of the TD error.", NON_NEGATIVE)
     importance_exponent: float = dynamic(
-        0.4, "Power of the importance weights.", NON_NEGATIVE
+        0.4, "Power of the importance weights at first; it grows to 1.", FRACTION
     )
     torso: str = static(
         "auto", "auto takes cnn for images, else mlp.", one_of(*networks.TORSOS)
@@ -174,7 +173,8 @@ def bind(config: DQNConfig, env: Environment, axis_name: str | None = None) -> S
     """
     stepper = rollout.make_stepper(config, env, axis_name)
     obs_space = env.observation_space(stepper.params)
-    num_actions = int(env.action_space(stepper.params).n)
+    action_space: Any = env.action_space(stepper.params)
+    num_actions = int(action_space.n)
     torso = networks.make_torso(
         config.torso,
         obs_shape(obs_space),
@@ -238,7 +238,7 @@ def act(setup: Setup, state: DQNState, obs: Array, key: Array | None = None) -> 
         obs: `[..., *obs_shape]`, as the environment gives them.
         key: consumed; without one the action is the deterministic one.
     """
-    q = setup.network.apply(state.params, to_features(setup.obs_space, obs))
+    q: Any = setup.network.apply(state.params, to_features(setup.obs_space, obs))
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32)
     coin = exploration.draw_coin(key, setup.num_actions, q.shape[:-1])
@@ -269,13 +269,25 @@ def wire(setup: Setup, restore: Any) -> off_policy.Wiring:
         config=config,
         stepper=setup.stepper,
         obs_space=setup.obs_space,
-        memory=off_policy.uniform(config, setup.stepper.axis_name, config.n_step),
+        memory=make_memory(config, setup.stepper.axis_name),
         draw_action=partial(exploration.draw_coin, num_actions=num_actions),
         explore=explore,
         random_action=lambda key: jax.random.randint(key, (), 0, num_actions),
         to_env=lambda action: action,
         draw_learning=None,
         learn=partial(learn, setup, restore),
+    )
+
+
+def make_memory(config: DQNConfig, axis_name: str | None) -> off_policy.Memory:
+    """Uniform or prioritised replay, with n-step returns."""
+    if not config.prioritised:
+        return off_policy.uniform(config, axis_name)
+    return off_policy.prioritised(
+        config,
+        axis_name,
+        priority_exponent=config.priority_exponent,
+        importance_exponent=config.importance_exponent,
     )
 
 

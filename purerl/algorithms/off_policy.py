@@ -17,6 +17,11 @@ import jax
 import jax.numpy as jnp
 
 from purerl import replay, rollout
+from purerl.algorithms.memory import Batch as Batch
+from purerl.algorithms.memory import Item as Item
+from purerl.algorithms.memory import Memory as Memory
+from purerl.algorithms.memory import prioritised as prioritised
+from purerl.algorithms.memory import uniform as uniform
 from purerl.collectives import after, vary_like
 from purerl.config import (
     NON_NEGATIVE,
@@ -44,6 +49,7 @@ class OffPolicyConfig(TrainConfig):
     )
     buffer_size: int = static(100_000, "Transitions that are kept.", POSITIVE)
     batch_size: int = static(256, "Transitions of one gradient step.", POSITIVE)
+    n_step: int = static(1, "Rewards summed before bootstrapping.", POSITIVE)
     learning_starts: int = static(
         1_000,
         "Environment steps with random actions, before which nothing is learned.",
@@ -75,69 +81,6 @@ class OffPolicyConfig(TrainConfig):
         """Gradient steps of the whole run."""
         rounds = self.total_timesteps // self.steps_per_update * self.rounds_per_update
         return max(1, rounds - self.first_round) * self.gradient_steps
-
-
-class Item(NamedTuple):
-    """What the buffer keeps of a step, in the dtypes of the environment.
-
-    Attributes:
-        obs: observation on which the action was chosen.
-        action: as the algorithm stores it.
-        reward: of the step.
-        next_obs: observation after the step and *before* any reset.
-        terminated: the episode ended in a state of value zero.
-        truncated: the episode was cut.
-    """
-
-    obs: Array
-    action: Array
-    reward: Array
-    next_obs: Array
-    terminated: Array
-    truncated: Array
-
-
-class Batch(NamedTuple):
-    """What a gradient step learns from, `[N, ...]` each.
-
-    The target of every algorithm is `reward + discount * V(next_obs)`. A time limit
-    leaves the discount as it is, and termination makes it zero.
-
-    Attributes:
-        obs: features of the observation.
-        action: as stored.
-        reward: of the step, or the discounted sum of n steps.
-        next_obs: features of the observation after the last of these steps.
-        discount: `gamma^n`, or 0 where the episode terminated.
-        weight: of the sample in the loss; 1 without priorities.
-    """
-
-    obs: Array
-    action: Array
-    reward: Array
-    next_obs: Array
-    discount: Array
-    weight: Array
-
-
-class Memory(NamedTuple):
-    """How batches are sampled: uniformly, or by priority.
-
-    Attributes:
-        init: `() -> priorities`, a pytree that `add` and `update` change.
-        add: `(priorities, added, num) -> priorities` after `num` items came.
-        draw: `(key) -> noise` of one batch.
-        sample: `(buffer, priorities, noise, added) -> (numbers, weights)`.
-        update: `(priorities, numbers, td_error) -> priorities`.
-        gather: `(buffer, numbers) -> (item, reward, next_obs, discount)`.
-    """
-
-    init: Callable[[], PyTree]
-    add: Callable[[PyTree, Array, int], PyTree]
-    draw: Callable[[Array], PyTree]
-    sample: Callable[[PyTree, PyTree, PyTree, Array], tuple[Array, Array]]
-    update: Callable[[PyTree, Array, Array], PyTree]
-    gather: Callable[[PyTree, Array], tuple[Item, Array, Array, Array]]
 
 
 class Wiring(NamedTuple):
@@ -201,53 +144,18 @@ def validate(config: OffPolicyConfig) -> None:
             f"({config.total_timesteps}), got {config.learning_starts}: nothing would "
             "be learned."
         )
-    n_step = getattr(config, "n_step", 1)
-    if config.buffer_size < n_step * config.num_envs:
+    window = config.n_step * config.num_envs
+    if config.buffer_size < window:
         raise ConfigError(
-            f"buffer_size must hold n_step ({n_step}) steps of {config.num_envs} "
-            f"environments, got {config.buffer_size}."
+            f"buffer_size must hold n_step * num_envs = {window} transitions, got "
+            f"{config.buffer_size}."
         )
-
-
-def uniform(config: OffPolicyConfig, axis_name: str | None, n_step: int = 1) -> Memory:
-    """A memory from which every item is as likely as any other.
-
-    Args:
-        config: sizes and discount.
-        axis_name: mapped axis over which environments are spread, if any.
-        n_step: steps summed into one reward.
-    """
-    num_envs = rollout.per_device(config.num_envs, axis_name)
-    capacity = rollout.per_device(config.buffer_size, axis_name)
-    batch_size = rollout.per_device(config.batch_size, axis_name)
-
-    def sample(
-        buffer: PyTree, priorities: PyTree, noise: Array, added: Array
-    ) -> tuple[Array, Array]:
-        del buffer, priorities
-        margin = (n_step - 1) * num_envs
-        numbers = replay.sample(noise, added, capacity, margin)
-        return numbers, jnp.ones(numbers.shape)
-
-    return Memory(
-        init=lambda: (),
-        add=lambda priorities, added, num: priorities,
-        draw=lambda key: jax.random.bits(key, (batch_size,)),
-        sample=sample,
-        update=lambda priorities, numbers, td_error: priorities,
-        gather=partial(gather_steps, config, n_step, num_envs),
-    )
-
-
-def gather_steps(
-    config: OffPolicyConfig, n_step: int, num_envs: int, buffer: Item, numbers: Array
-) -> tuple[Item, Array, Array, Array]:
-    """Items and their targets' parts: reward, next observation, discount."""
-    item = replay.gather(buffer, numbers)
-    if n_step == 1:
-        discount = jnp.where(item.terminated, 0.0, config.gamma)
-        return item, item.reward, item.next_obs, discount
-    raise NotImplementedError
+    first = max(config.learning_starts, config.steps_per_round)
+    if first < window:
+        raise ConfigError(
+            f"learning_starts must be at least n_step * num_envs = {window}, got "
+            f"{config.learning_starts}: before that no n-step return is complete."
+        )
 
 
 def init(wiring: Wiring, key: Array) -> Experience:
@@ -442,7 +350,7 @@ def _learn(
     def one_step(carry: tuple, xs: tuple) -> tuple[tuple, Metrics]:
         learner, priorities = carry
         index, (noise_memory, noise_learn) = xs
-        numbers, weight = memory.sample(buffer, priorities, noise_memory, added)
+        numbers, weight = memory.sample(priorities, noise_memory, added)
         item, reward, next_obs, discount = memory.gather(buffer, numbers)
         batch = Batch(
             obs=to_features(wiring.obs_space, item.obs),

@@ -199,3 +199,36 @@ def test_action_values_of_the_probes(env, observations, expected):
     np.testing.assert_allclose(q, expected, atol=0.08)
     if "action" in env:
         np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_step": 3},
+        {"prioritised": True},
+        {"n_step": 2, "prioritised": True, "dueling": True, "buffer_size": 999},
+    ],
+    ids=["n_step", "prioritised", "all"],
+)
+def test_the_options_leave_the_values_what_they_are(options):
+    # Windows end with their episode: one step late pays 0.7, not 0.7 and the next 1.
+    _, q = learned("probe/delayed-reward", 0.0, 1.0, **options)
+    np.testing.assert_allclose(q, [[0.7, 0.7], [1, 1]], atol=0.08)
+    result, q = learned("probe/action-observation", -1.0, 1.0, **options)
+    np.testing.assert_allclose(q, [[1, -1], [-1, 1]], atol=0.08)
+    np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)
+
+
+def test_priorities_are_those_of_the_last_td_errors():
+    config = PROBE.replace(
+        env="probe/action-observation", prioritised=True, total_timesteps=800
+    )
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    leaves = np.asarray(result.state.priorities.levels[0]).reshape(-1)
+    # 800 of 1000 slots are filled; nobody else can be drawn.
+    assert (leaves[:800] > 0).all() and (leaves[800:] == 0).all()
+    np.testing.assert_allclose(
+        np.asarray(result.state.priorities.levels[-1]).sum(), leaves.sum(), rtol=1e-4
+    )
+    # Errors shrank from about 1 where items were drawn.
+    assert np.median(leaves) < 0.8

@@ -1,0 +1,160 @@
+"""What an off-policy algorithm remembers, and how its batches are drawn.
+
+The only place that turns stored steps into targets' parts, so that a time limit is
+treated alike by every algorithm: it ends a window of steps and leaves the discount, and
+only termination makes the discount zero.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl import prioritised as sum_tree
+from purerl import replay, rollout
+from purerl.types import Array, PyTree
+
+
+class Item(NamedTuple):
+    """What the buffer keeps of a step, in the dtypes of the environment.
+
+    Attributes:
+        obs: observation on which the action was chosen.
+        action: as the algorithm stores it.
+        reward: of the step.
+        next_obs: observation after the step and *before* any reset.
+        terminated: the episode ended in a state of value zero.
+        truncated: the episode was cut.
+    """
+
+    obs: Array
+    action: Array
+    reward: Array
+    next_obs: Array
+    terminated: Array
+    truncated: Array
+
+
+class Batch(NamedTuple):
+    """What a gradient step learns from, `[N, ...]` each.
+
+    The target of every algorithm is `reward + discount * V(next_obs)`. A time limit
+    leaves the discount as it is, and termination makes it zero.
+
+    Attributes:
+        obs: features of the observation.
+        action: as stored.
+        reward: of the step, or the discounted sum of n steps.
+        next_obs: features of the observation after the last of these steps.
+        discount: `gamma^n`, or 0 where the episode terminated.
+        weight: of the sample in the loss; 1 without priorities.
+    """
+
+    obs: Array
+    action: Array
+    reward: Array
+    next_obs: Array
+    discount: Array
+    weight: Array
+
+
+class Memory(NamedTuple):
+    """How batches are sampled: uniformly, or by priority.
+
+    Attributes:
+        init: `() -> priorities`, a pytree that `add` and `update` change.
+        add: `(priorities, added, num) -> priorities` after `num` items came.
+        draw: `(key) -> noise` of one batch.
+        sample: `(priorities, noise, added) -> (numbers, weights)`.
+        update: `(priorities, numbers, td_error) -> priorities`.
+        gather: `(buffer, numbers) -> (item, reward, next_obs, discount)`.
+    """
+
+    init: Callable[[], PyTree]
+    add: Callable[[PyTree, Array, int], PyTree]
+    draw: Callable[[Array], PyTree]
+    sample: Callable[[PyTree, PyTree, Array], tuple[Array, Array]]
+    update: Callable[[PyTree, Array, Array], PyTree]
+    gather: Callable[[PyTree, Array], tuple[Item, Array, Array, Array]]
+
+
+def uniform(config: Any, axis_name: str | None) -> Memory:
+    """A memory from which every item is as likely as any other.
+
+    Args:
+        config: sizes, steps and discount, an `OffPolicyConfig`.
+        axis_name: mapped axis over which environments are spread, if any.
+    """
+    num_envs, capacity, batch_size = _local_sizes(config, axis_name)
+    margin = (config.n_step - 1) * num_envs
+
+    def sample(priorities: PyTree, bits: Array, added: Array) -> tuple[Array, Array]:
+        del priorities
+        numbers = replay.sample(bits, added, capacity, margin)
+        return numbers, jnp.ones(numbers.shape)
+
+    return Memory(
+        init=lambda: (),
+        add=lambda priorities, added, num: priorities,
+        draw=lambda key: jax.random.bits(key, (batch_size,)),
+        sample=sample,
+        update=lambda priorities, numbers, td_error: priorities,
+        gather=partial(gather, config.gamma, config.n_step, num_envs),
+    )
+
+
+def prioritised(
+    config: Any,
+    axis_name: str | None,
+    *,
+    priority_exponent: Array | float,
+    importance_exponent: Array | float,
+) -> Memory:
+    """A memory from which items come in proportion to their last TD error.
+
+    The importance exponent grows linearly to 1 over the run, as in Schaul et al. (2016,
+    section 3.4). On several devices each draws from its own items.
+
+    Args:
+        config: sizes, steps and discount, an `OffPolicyConfig`.
+        axis_name: mapped axis over which environments are spread, if any.
+        priority_exponent: alpha, of the TD error.
+        importance_exponent: beta at the start of the run.
+    """
+    num_envs, capacity, batch_size = _local_sizes(config, axis_name)
+    margin = (config.n_step - 1) * num_envs
+    total = rollout.per_device(config.total_timesteps, axis_name)
+
+    def sample(priorities: PyTree, bits: Array, added: Array) -> tuple[Array, Array]:
+        drawn = sum_tree.sample(priorities, bits, added, capacity)
+        progress = jnp.minimum(added.astype(jnp.float32) / total, 1.0)
+        beta = importance_exponent + (1.0 - importance_exponent) * progress
+        weight = sum_tree.importance_weights(drawn.probability, beta)
+        return drawn.numbers, weight
+
+    return Memory(
+        init=partial(sum_tree.init, capacity),
+        add=partial(sum_tree.add, capacity=capacity, margin=margin),
+        draw=lambda key: jax.random.bits(key, (batch_size,)),
+        sample=sample,
+        update=partial(sum_tree.update, capacity=capacity, exponent=priority_exponent),
+        gather=partial(gather, config.gamma, config.n_step, num_envs),
+    )
+
+
+def gather(
+    gamma: Array | float, n_step: int, num_envs: int, buffer: Item, numbers: Array
+) -> tuple[Item, Array, Array, Array]:
+    """Items and their targets' parts: reward, next observation, discount."""
+    window = replay.gather_n_step(buffer, numbers, n_step, num_envs, gamma)
+    discount = jnp.where(window.terminated, 0.0, window.discount)
+    return window.first, window.reward, window.next_obs, discount
+
+
+def _local_sizes(config: Any, axis_name: str | None) -> tuple[int, int, int]:
+    """This device's environments, capacity, and batch size."""
+    sizes = (config.num_envs, config.buffer_size, config.batch_size)
+    num_envs, capacity, batch = (rollout.per_device(n, axis_name) for n in sizes)
+    return num_envs, capacity, batch

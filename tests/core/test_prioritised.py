@@ -1,0 +1,347 @@
+"""Prioritised replay against a plain list of priorities."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from purerl import prioritised
+
+add = jax.jit(prioritised.add, static_argnames=("num", "capacity", "margin"))
+sample = jax.jit(prioritised.sample, static_argnames="capacity")
+update = jax.jit(prioritised.update, static_argnames="capacity")
+
+PLAIN = {"exponent": 1.0, "eps": 0.0}
+"""With which a priority is the absolute error itself."""
+
+
+def leaves(priorities, capacity):
+    return np.asarray(priorities.levels[0]).ravel()[:capacity]
+
+
+def check_sums(priorities, capacity):
+    """Every node is the sum of its children, and nothing lies beyond the capacity."""
+    assert not np.asarray(priorities.levels[0]).ravel()[capacity:].any()
+    for below, level in zip(priorities.levels, priorities.levels[1:], strict=False):
+        sums = np.asarray(below, np.float64).sum(-1)
+        level = np.asarray(level).ravel()
+        np.testing.assert_allclose(level[: len(sums)], sums, rtol=1e-6)
+        assert not level[len(sums) :].any()
+        # Not only close: positive where, and only where, a child is.
+        np.testing.assert_array_equal(level[: len(sums)] > 0, sums > 0)
+
+
+def with_values(values):
+    """Priorities of a full buffer whose item `i` has the `i`-th value."""
+    capacity = len(values)
+    priorities = prioritised.init(capacity)
+    priorities = add(priorities, jnp.uint32(0), capacity, capacity)
+    numbers = jnp.arange(capacity, dtype=jnp.uint32)
+    return update(priorities, numbers, jnp.asarray(values), capacity, **PLAIN)
+
+
+# The tree
+
+
+@pytest.mark.parametrize("capacity", [1, 7, 8, 9, 64, 65, 600])
+def test_the_tree_is_that_of_a_plain_list(capacity):
+    rng = np.random.default_rng(capacity)
+    num = min(3, capacity)
+    priorities, reference, largest = prioritised.init(capacity), {}, 1.0
+    for added in range(0, 30 * num, num):
+        priorities = add(priorities, jnp.uint32(added), num, capacity)
+        reference |= {number: largest for number in range(added, added + num)}
+        reference = {i: p for i, p in reference.items() if i >= added + num - capacity}
+        numbers = rng.choice(list(reference), size=4)
+        errors = rng.normal(size=4).astype(np.float32)
+        priorities = update(
+            priorities, jnp.asarray(numbers, jnp.uint32), errors, capacity, **PLAIN
+        )
+        for number in numbers:
+            reference[number] = np.abs(errors[numbers == number]).max()
+        largest = max(largest, np.abs(errors).max())
+        expected = np.zeros(capacity, np.float32)
+        for number, p in reference.items():
+            expected[number % capacity] = p
+        np.testing.assert_allclose(leaves(priorities, capacity), expected, rtol=1e-6)
+    check_sums(priorities, capacity)
+    assert float(priorities.largest) == pytest.approx(largest)
+
+
+def test_sums_do_not_remember_what_was_there_before():
+    # With accumulated differences the 1e8 would leave an error of about 8.
+    capacity = 1000
+    priorities = with_values(np.full(capacity, 1e-3, np.float32))
+    before = np.asarray(priorities.levels[-1])
+    numbers = jnp.arange(0, capacity, 7, dtype=jnp.uint32)
+    for error in (1e8, 1e-3):
+        errors = jnp.full(numbers.shape, error)
+        priorities = update(priorities, numbers, errors, capacity, **PLAIN)
+    np.testing.assert_array_equal(priorities.levels[-1], before)
+
+
+def test_duplicates_count_once():
+    # A published tree added the difference of every duplicate: 2 + 3 * (5 - 2) = 11.
+    priorities = with_values(np.array([2.0, 2.0, 2.0], np.float32))
+    numbers = jnp.array([1, 1, 1, 0, 1], jnp.uint32)
+    errors = jnp.array([5.0, 5.0, 5.0, 1.0, 5.0])
+    after = update(priorities, numbers, errors, 3, **PLAIN)
+    np.testing.assert_array_equal(leaves(after, 3), [1, 5, 2])
+    check_sums(after, 3)
+
+
+def test_of_different_errors_of_duplicates_the_largest_counts():
+    priorities = with_values(np.full(100, 9.0, np.float32))
+    numbers = jnp.array([70, 3, 70, 3, 70], jnp.uint32)
+    errors = jnp.array([1.0, 2.0, -4.0, 0.5, 3.0])
+    after = update(priorities, numbers, errors, 100, **PLAIN)
+    expected = np.full(100, 9.0)
+    expected[[3, 70]] = 2, 4
+    np.testing.assert_array_equal(leaves(after, 100), expected)
+    check_sums(after, 100)
+
+
+# Priorities
+
+
+def test_priority_is_the_power_of_the_error():
+    # (|-3| + 1)^0.5 = 2, (0 + 1)^0.5 = 1, (8 + 1)^0.5 = 3.
+    priorities = with_values(np.ones(3, np.float32))
+    after = update(
+        priorities,
+        jnp.arange(3, dtype=jnp.uint32),
+        jnp.array([-3.0, 0.0, 8.0]),
+        3,
+        exponent=0.5,
+        eps=1.0,
+    )
+    np.testing.assert_allclose(leaves(after, 3), [2, 1, 3], rtol=1e-6)
+
+
+def test_an_item_without_an_error_can_still_be_drawn():
+    priorities = with_values(np.ones(4, np.float32))
+    after = update(priorities, jnp.arange(4, dtype=jnp.uint32), jnp.zeros(4), 4)
+    np.testing.assert_allclose(leaves(after, 4), 1e-6**0.6, rtol=1e-4)
+
+
+def test_exponent_zero_is_uniform():
+    priorities = with_values(np.ones(5, np.float32))
+    errors = jnp.array([0.0, 1e-9, 1.0, -7.0, 1e6])
+    after = update(priorities, jnp.arange(5, dtype=jnp.uint32), errors, 5, exponent=0.0)
+    np.testing.assert_array_equal(leaves(after, 5), np.ones(5))
+
+
+def test_new_items_have_the_largest_priority_so_far():
+    capacity = 4
+    priorities = prioritised.init(capacity)
+    priorities = add(priorities, jnp.uint32(0), 2, capacity)
+    np.testing.assert_array_equal(leaves(priorities, 4), [1, 1, 0, 0])
+    for error in (6.0, 2.0):  # The largest was 6, although it is there no longer.
+        priorities = update(
+            priorities,
+            jnp.array([0], jnp.uint32),
+            jnp.array([error]),
+            capacity,
+            **PLAIN,
+        )
+    priorities = add(priorities, jnp.uint32(2), 1, capacity)
+    np.testing.assert_array_equal(leaves(priorities, 4), [2, 1, 6, 0])
+
+
+@pytest.mark.parametrize(
+    ("capacity", "num", "margin"),
+    [
+        (10, 2, 0),
+        (10, 2, 4),
+        (11, 2, 4),  # Not a multiple.
+        (11, 3, 6),
+        (16, 8, 4),  # Several steps a round: num > margin.
+        (9, 3, 6),
+        (7, 3, 6),  # Rounds replace items before they are complete.
+        (8, 8, 4),  # A round fills the buffer.
+        (5, 1, 4),
+    ],
+)
+def test_only_items_whose_window_is_complete_can_be_drawn(capacity, num, margin):
+    priorities = prioritised.init(capacity)
+    for added in range(0, 5 * capacity, num):
+        priorities = add(priorities, jnp.uint32(added), num, capacity, margin)
+        after = added + num
+        complete = np.arange(max(0, after - capacity), max(0, after - margin))
+        expected = np.zeros(capacity)
+        expected[complete % capacity] = 1
+        np.testing.assert_array_equal(leaves(priorities, capacity), expected)
+    check_sums(priorities, capacity)
+
+
+# Drawing
+
+
+def test_draws_are_the_shares_of_the_sum_by_hand():
+    # Shares 1, 0, 3, 4 of 8, and 4 draws, each in a quarter of the sum (2 wide):
+    #   lowest bits:  positions 0, 2, 4, 6        -> items 0, 2, 3, 3
+    #   highest bits: positions 2-, 4-, 6-, 8-    -> items 2, 2, 3, 3
+    priorities = with_values(np.array([1, 0, 3, 4], np.float32))
+    for bits, items in ((0, [0, 2, 3, 3]), (2**32 - 1, [2, 2, 3, 3])):
+        numbers, probability = sample(
+            priorities, jnp.full(4, bits, jnp.uint32), jnp.uint32(4), 4
+        )
+        np.testing.assert_array_equal(numbers, items)
+        np.testing.assert_array_equal(probability, np.array([1, 0, 3, 4])[items] / 8)
+
+
+@pytest.mark.parametrize("capacity", [5, 64, 501])
+def test_stratified_counts_are_within_one_of_the_shares(capacity):
+    # A share of x strata contains at least x - 2 and touches at most x + 2 of them.
+    rng = np.random.default_rng(capacity)
+    values = rng.exponential(size=capacity).astype(np.float32)
+    values[rng.random(capacity) < 0.2] = 0
+    num = 4096
+    bits = jax.random.bits(jax.random.key(2), (num,))
+    added = jnp.uint32(7 * capacity)
+    numbers, probability = sample(with_values(values), bits, added, capacity)
+    numbers = np.asarray(numbers)
+    assert numbers.min() >= 6 * capacity and numbers.max() < 7 * capacity
+    shares = values.astype(np.float64) / values.sum(dtype=np.float64)
+    counts = np.bincount(numbers % capacity, minlength=capacity)
+    assert np.abs(counts - num * shares).max() < 2
+    np.testing.assert_allclose(probability, shares[numbers % capacity], rtol=1e-5)
+
+
+def test_draws_are_proportional():
+    values = np.array([1, 2, 3, 4, 0, 6, 7, 8, 9, 10, 11], np.float32)
+    priorities = with_values(values)
+    bits = jax.random.bits(jax.random.key(3), (20_000, 1))  # One stratum: the sum.
+    draw = jax.vmap(lambda b: sample(priorities, b, jnp.uint32(11), 11))
+    counts = np.bincount(np.asarray(draw(bits).numbers)[:, 0], minlength=11)
+    assert counts[4] == 0
+    keep = values > 0
+    expected = values[keep] / values.sum() * 20_000
+    assert scipy.stats.chisquare(counts[keep], expected).pvalue > 0.01
+
+
+@pytest.mark.parametrize("added", [1, 2, 9, 63])
+def test_no_empty_slot_is_ever_drawn(added):
+    capacity = 1000
+    priorities = prioritised.init(capacity)
+    for number in range(added):
+        priorities = add(priorities, jnp.uint32(number), 1, capacity)
+    edges = jnp.array([0, 1, 255, 256, 2**31, 2**32 - 257, 2**32 - 1], jnp.uint32)
+    for bits in (edges, jnp.repeat(edges[-1], 64), jnp.repeat(edges[0], 64)):
+        drawn = sample(priorities, bits, jnp.uint32(added), capacity)
+        assert np.asarray(drawn.numbers).max() < added
+        np.testing.assert_allclose(drawn.probability, 1 / added, rtol=1e-6)
+
+
+def test_rounding_never_leads_to_an_item_of_zero_priority():
+    # Sums of numbers of very different sizes, and positions at the very end of shares.
+    rng = np.random.default_rng(0)
+    for seed in range(20):
+        values = np.exp(rng.normal(scale=6, size=300)).astype(np.float32)
+        values[rng.random(300) < 0.5] = 0
+        bits = jax.random.bits(jax.random.key(seed), (512,)) | jnp.uint32(0xFFFF0000)
+        drawn = sample(with_zeros(values), bits, jnp.uint32(300), 300)
+        assert (values[np.asarray(drawn.numbers)] > 0).all()
+
+
+def with_zeros(values):
+    """As `with_values`, which has no zeros: `update` keeps items that are there."""
+    priorities = with_values(values)
+    level = jnp.asarray(np.pad(values, (0, -len(values) % 8)).reshape(-1, 8))
+    levels = [level]
+    for above in priorities.levels[1:]:
+        sums = np.asarray(levels[-1]).astype(np.float32).sum(-1)
+        size = above.size
+        levels.append(jnp.asarray(np.pad(sums, (0, size - len(sums))).reshape(-1, 8)))
+    return priorities._replace(levels=tuple(levels))
+
+
+def test_numbers_that_are_none_stay_inside_the_buffer():
+    # A network that diverged must not make the program read other memory.
+    priorities = with_values(np.full(11, np.nan, np.float32))
+    bits = jax.random.bits(jax.random.key(0), (64,))
+    numbers = sample(priorities, bits, jnp.uint32(11), 11).numbers
+    assert np.asarray(numbers).max() < 11
+
+
+# Weights
+
+
+def test_per_exponent_sign():
+    # A published version computed (1 / (N p))^(-beta) = (N p)^beta with p not divided
+    # by the sum, so that what was drawn too often counted most. Here N = 4, beta = 1/2:
+    #   P = 1/16, 4/16, 9/16, 2/16;  N P = 1/4, 1, 9/4, 1/2
+    #   (N P)^-1/2 = 2, 1, 2/3, sqrt(2); divided by the largest: 1, 1/2, 1/3, 1/sqrt(2)
+    probability = jnp.array([1, 4, 9, 2]) / 16
+    weights = prioritised.importance_weights(probability, 0.5)
+    np.testing.assert_allclose(weights, [1, 1 / 2, 1 / 3, 2**-0.5], rtol=1e-6)
+
+
+def test_full_correction_makes_the_mean_that_of_uniform_replay():
+    # E_P[f w] = sum_i P_i f_i w_i with w proportional to 1 / P_i: proportional to the
+    # plain mean of f, with E_P[w] as the factor.
+    values = np.random.default_rng(0).exponential(size=50).astype(np.float32)
+    f = np.random.default_rng(1).normal(size=50)
+    shares = values / values.sum()
+    weights = prioritised.importance_weights(jnp.asarray(shares), 1.0)
+    np.testing.assert_allclose(
+        (shares * f * weights).sum() / (shares * weights).sum(), f.mean(), rtol=1e-4
+    )
+
+
+def test_exponent_zero_weighs_nothing():
+    weights = prioritised.importance_weights(jnp.array([0.1, 0.7]), 0.0)
+    np.testing.assert_array_equal(weights, [1, 1])
+
+
+# As part of a program
+
+
+def life(key, capacity=37, num=3, margin=6, rounds=25):
+    """Rounds of adding, drawing and updating; what was drawn and what remains."""
+
+    def one_round(priorities, xs):
+        added, key = xs
+        priorities = prioritised.add(priorities, added, num, capacity, margin)
+        key_bits, key_error = jax.random.split(key)
+        after = added + jnp.uint32(num)
+        numbers, probability = prioritised.sample(
+            priorities, jax.random.bits(key_bits, (8,)), after, capacity
+        )
+        errors = jax.random.normal(key_error, (8,))
+        new = prioritised.update(priorities, numbers, errors, capacity)
+        # Nothing can be drawn before the first window is complete.
+        ready = added >= margin
+        new = jax.tree.map(lambda a, b: jnp.where(ready, a, b), new, priorities)
+        return new, (numbers, probability)
+
+    counts = jnp.arange(rounds, dtype=jnp.uint32) * jnp.uint32(num)
+    start = prioritised.init(capacity)
+    return jax.lax.scan(one_round, start, (counts, jax.random.split(key, rounds)))
+
+
+def test_a_population_is_each_of_its_members_bit_for_bit():
+    keys = jax.random.split(jax.random.key(0), 3)
+    many = jax.jit(jax.vmap(life))(keys)
+    single = jax.jit(life)
+    for i, key in enumerate(keys):
+        member = jax.tree.map(lambda x, i=i: x[i], many)
+        jax.tree.map(np.testing.assert_array_equal, member, single(key))
+    numbers = np.asarray(many[1][0])
+    assert (numbers[0] != numbers[1]).any()
+
+
+def test_a_program_draws_only_complete_items():
+    priorities, (numbers, probability) = jax.jit(life)(jax.random.key(1))
+    for r in range(2, 25):
+        after = 3 * (r + 1)
+        drawn = np.asarray(numbers[r]).astype(int)
+        assert drawn.min() >= max(0, after - 37) and drawn.max() < after - 6, r
+    check_sums(priorities, 37)
+    assert np.asarray(probability[2:]).min() > 0
+
+
+def test_memory_is_what_the_arrays_take():
+    # 1000 items: 125, 16, 2, 1 rows of 8 numbers of 4 bytes, and the largest.
+    assert prioritised.num_bytes(1000) == 4 * (8 * (125 + 16 + 2 + 1) + 1)

@@ -1,0 +1,216 @@
+"""Uniform replay and n-step windows, against a queue and plain loops."""
+
+from collections import deque
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from purerl import replay
+
+add = jax.jit(replay.add)
+gather_n_step = jax.jit(replay.gather_n_step, static_argnums=(2, 3))
+
+# Capacity and items per addition: multiples and not, one round, one item.
+SIZES = [(1, 1), (5, 1), (6, 2), (7, 3), (8, 8), (9, 8), (10, 4), (23, 7)]
+
+
+class Step(NamedTuple):
+    obs: np.ndarray
+    action: np.ndarray
+    reward: np.ndarray
+    next_obs: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+
+
+def random_steps(seed, num, done_rate=0.3):
+    """Steps with observations as bytes; `next_obs` is like no other's `obs`."""
+    rng = np.random.default_rng(seed)
+    kind = rng.choice(3, p=[1 - done_rate, done_rate / 2, done_rate / 2], size=num)
+    return Step(
+        obs=rng.integers(256, size=(num, 2, 3), dtype=np.uint8),
+        action=rng.integers(5, size=num, dtype=np.int32),
+        reward=rng.normal(size=num).astype(np.float32),
+        next_obs=rng.integers(256, size=(num, 2, 3), dtype=np.uint8),
+        terminated=kind == 1,
+        truncated=kind == 2,
+    )
+
+
+def part(steps, start, num):
+    return jax.tree.map(lambda x: x[start : start + num], steps)
+
+
+def one_of(steps):
+    return jax.tree.map(lambda x: x[0], steps)
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def filled(steps, capacity, num):
+    """A buffer after rounds of `num` of the steps."""
+    rounds = len(steps.reward) // num
+    items = jax.tree.map(lambda x: x.reshape(rounds, num, *x.shape[1:]), steps)
+
+    def add(buffer, xs):
+        index, items = xs
+        return replay.add(buffer, items, index * jnp.uint32(num)), ()
+
+    buffer = replay.init(one_of(steps), capacity)
+    indices = jnp.arange(rounds, dtype=jnp.uint32)
+    return jax.lax.scan(add, buffer, (indices, items))[0]
+
+
+@pytest.mark.parametrize(("capacity", "num"), SIZES)
+def test_contents_are_those_of_a_queue_after_every_round(capacity, num):
+    rounds = 3 * capacity // num + 2
+    steps = random_steps(0, rounds * num)
+    buffer = replay.init(one_of(steps), capacity)
+    queue = deque(maxlen=capacity)
+    for added in range(0, rounds * num, num):
+        items = part(steps, added, num)
+        buffer = add(buffer, items, jnp.uint32(added))
+        queue.extend(zip(*items, strict=True))
+        after = added + num
+        there = int(replay.size(jnp.uint32(after), capacity))
+        assert there == len(queue)
+        numbers = np.arange(after - there, after, dtype=np.uint32)
+        found = replay.gather(buffer, jnp.asarray(numbers))
+        for name, got, want in zip(
+            Step._fields, found, zip(*queue, strict=True), strict=True
+        ):
+            want = np.stack(want)
+            assert got.dtype == want.dtype, name  # Bytes stay bytes, flags flags.
+            np.testing.assert_array_equal(got, want, err_msg=name)
+        slots = replay.slots_of(jnp.asarray(numbers), capacity)
+        again = replay.numbers_in(slots, jnp.uint32(after), capacity)
+        np.testing.assert_array_equal(again, numbers)
+
+
+def test_the_largest_counter_still_finds_its_slots():
+    # 2^32 - 6 = 7 * 613566755 + 5: the items before it lie in slots 3 and 4.
+    added = jnp.uint32(2**32 - 6)
+    buffer = replay.add(jnp.zeros(7), jnp.array([1.0, 2.0, 3.0]), added)
+    np.testing.assert_array_equal(buffer, [3, 0, 0, 0, 0, 1, 2])
+    numbers = np.array([2**32 - 6, 2**32 - 5, 2**32 - 4], np.uint32)
+    np.testing.assert_array_equal(replay.gather(buffer, numbers), [1, 2, 3])
+    found = replay.numbers_in(jnp.array([4, 5, 0]), added + 3, 7)
+    np.testing.assert_array_equal(found, np.array([2**32 - 7, *numbers[[0, 2]]]))
+
+
+def test_a_population_is_each_of_its_members():
+    capacity, num = 7, 3
+    many = [random_steps(seed, 12 * num) for seed in range(3)]
+    together = jax.tree.map(lambda *x: np.stack(x), *many)
+    buffers = jax.vmap(lambda steps: filled(steps, capacity, num))(together)
+    numbers = jnp.array([29, 30, 33, 35], jnp.uint32)
+    windows = jax.vmap(lambda b: gather_n_step(b, numbers[:2], 2, num, 0.9))(buffers)
+    for i, steps in enumerate(many):
+        single = filled(steps, capacity, num)
+        member = jax.tree.map(lambda x, i=i: x[i], (buffers, windows))
+        window = gather_n_step(single, numbers[:2], 2, num, 0.9)
+        jax.tree.map(np.testing.assert_array_equal, member, (single, window))
+
+
+# Sampling
+
+
+@pytest.mark.parametrize(("added", "capacity", "margin"), [(3, 9, 0), (50, 9, 2)])
+def test_sampling_reaches_all_that_is_there_and_nothing_else(added, capacity, margin):
+    # Every residue of the modulus occurs among a thousand consecutive bits.
+    bits = jnp.arange(1000, dtype=jnp.uint32)
+    numbers = replay.sample(bits, jnp.uint32(added), capacity, margin)
+    expected = range(max(0, added - capacity), added - margin)
+    assert sorted(set(np.asarray(numbers).tolist())) == list(expected)
+
+
+def test_newest_item_can_be_sampled():
+    # A published buffer drew from [0, i) where item i was the newest: never seen
+    # until the next came, and an empty range at i = 0.
+    bits = jax.random.bits(jax.random.key(0), (200,))
+    assert set(np.asarray(replay.sample(bits, jnp.uint32(1), 10))) == {0}
+    assert 14 in set(np.asarray(replay.sample(bits, jnp.uint32(15), 10)))
+
+
+def test_sampling_is_uniform():
+    bits = jax.random.bits(jax.random.key(1), (20_000,))
+    numbers = replay.sample(bits, jnp.uint32(1234), 37)
+    counts = np.bincount(np.asarray(numbers) - (1234 - 37), minlength=37)
+    assert len(counts) == 37
+    assert scipy.stats.chisquare(counts).pvalue > 0.01
+
+
+# Windows of n steps
+
+
+def test_a_window_of_three_steps_by_hand():
+    # One environment, gamma = 1/2. Truncated after item 1, terminated after item 4.
+    #   from 0: 1 + 2/2 = 2,           cut after 2 steps:  1/4, next_obs of item 1
+    #   from 1: 2,                     cut after 1 step:   1/2, next_obs of item 1
+    #   from 2: 4 + 8/2 + 16/4 = 12,   ended by item 4:    1/8, next_obs of item 4
+    #   from 3: 8 + 16/2 = 16,         ended by item 4:    1/4, next_obs of item 4
+    #   from 5: 32 + 64/2 + 128/4 = 96, still running:     1/8, next_obs of item 7
+    flag = np.arange(8)
+    steps = Step(
+        obs=10 * np.arange(8.0, dtype=np.float32),
+        action=np.arange(8, dtype=np.int32),
+        reward=np.float32([1, 2, 4, 8, 16, 32, 64, 128]),
+        next_obs=10 * np.arange(8.0, dtype=np.float32) + 1,
+        terminated=flag == 4,
+        truncated=flag == 1,
+    )
+    numbers = jnp.array([0, 1, 2, 3, 5], jnp.uint32)
+    window = gather_n_step(filled(steps, 8, 1), numbers, 3, 1, 0.5)
+    np.testing.assert_array_equal(window.first.obs, [0, 10, 20, 30, 50])
+    np.testing.assert_array_equal(window.reward, [2, 2, 12, 16, 96])
+    np.testing.assert_array_equal(window.discount, [1 / 4, 1 / 2, 1 / 8, 1 / 4, 1 / 8])
+    np.testing.assert_array_equal(window.next_obs, [11, 11, 41, 41, 71])
+    np.testing.assert_array_equal(window.terminated, [0, 0, 1, 1, 0])
+
+
+def slow_window(steps, number, n, num_envs, gamma):
+    """The same from the list of all steps ever taken."""
+    reward, discount = 0.0, 1.0
+    for index in range(number, number + n * num_envs, num_envs):
+        reward += discount * float(steps.reward[index])
+        discount *= gamma
+        if steps.terminated[index] or steps.truncated[index]:
+            break
+    return reward, discount, steps.next_obs[index], steps.terminated[index]
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("capacity", "num_envs"), [(6, 1), (12, 2), (13, 2), (17, 3), (24, 3), (30, 5)]
+)
+def test_windows_equal_a_plain_loop_over_everything_that_happened(
+    n, capacity, num_envs
+):
+    margin = (n - 1) * num_envs
+    total = num_envs * (2 * capacity // num_envs + 3)
+    steps = random_steps(capacity + n, total)
+    buffer = filled(steps, capacity, num_envs)
+    numbers = np.arange(total - capacity, total - margin, dtype=np.uint32)
+    window = gather_n_step(buffer, jnp.asarray(numbers), n, num_envs, 0.9)
+    np.testing.assert_array_equal(window.first.obs, steps.obs[numbers])
+    assert window.next_obs.dtype == np.uint8
+    for i, number in enumerate(numbers):
+        reward, discount, next_obs, terminated = slow_window(
+            steps, number, n, num_envs, 0.9
+        )
+        np.testing.assert_allclose(window.reward[i], reward, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(window.discount[i], discount, rtol=1e-6)
+        np.testing.assert_array_equal(window.next_obs[i], next_obs)
+        assert window.terminated[i] == terminated
+
+
+def test_memory_is_what_the_arrays_take():
+    # 2 * 3 bytes of observation twice, a 4-byte action, a 4-byte reward, two flags.
+    example = one_of(random_steps(0, 1))
+    assert replay.num_bytes(example, 1000) == 22_000
+    buffer = replay.init(example, 1000)
+    assert sum(x.nbytes for x in jax.tree.leaves(buffer)) == 22_000
