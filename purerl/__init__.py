@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from purerl import serialise as serialise
     from purerl.algorithms.dqn import DQNConfig as DQNConfig
     from purerl.algorithms.ppo import PPOConfig as PPOConfig
+    from purerl.algorithms.vpg import VPGConfig as VPGConfig
     from purerl.config import ConfigError as ConfigError
     from purerl.runner.loop import run as run
     from purerl.runner.result import RunResult as RunResult
@@ -42,6 +43,7 @@ _HOME = {
     "PPOConfig": "purerl.algorithms.ppo",
     "RunResult": "purerl.runner.result",
     "TrainResult": "purerl.types",
+    "VPGConfig": "purerl.algorithms.vpg",
     "data_parallel": "purerl.scale.parallel",
     "load_run": "purerl.runner.result",
     "make_algorithm": "purerl.train",

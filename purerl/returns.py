@@ -88,6 +88,40 @@ def q_lambda(
     return _recur_backwards(reward + gamma * (1.0 - decay) * bootstrap, gamma * decay)
 
 
+def rewards_to_go(
+    reward: Array,
+    next_value: Array,
+    terminated: Array,
+    truncated: Array,
+    *,
+    gamma: Array | float,
+) -> Array:
+    """Discounted rewards to the end of the path, completed by a value where it is cut.
+
+        R_t = r_t + gamma * R_{t+1}          within an episode
+        R_t = r_t + gamma * V(s'_t)          where it is truncated, and at t = T - 1
+        R_t = r_t                            where it terminated
+
+    `s'_t` is the state after step t and before any reset. It is `A + value` of `gae`
+    with lambda 1, without a value in between.
+
+    Args:
+        reward: `[T, B]`.
+        next_value: `[T, B]` `V(s'_t)`, read only where a path is cut.
+        terminated: `[T, B]` bool.
+        truncated: `[T, B]` bool.
+        gamma: discount.
+
+    Returns:
+        Rewards-to-go `[T, B]`.
+    """
+    chex.assert_rank(reward, 2)
+    chex.assert_equal_shape([reward, next_value, terminated, truncated])
+    is_last = (terminated | truncated).at[-1].set(True)
+    beyond = jnp.where(is_last & ~terminated, next_value, 0.0)
+    return _recur_backwards(reward + gamma * beyond, gamma * (1.0 - is_last))
+
+
 def running_returns(
     start: Array, reward: Array, done: Array, *, gamma: Array | float
 ) -> tuple[Array, Array]:

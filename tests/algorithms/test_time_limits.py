@@ -1,37 +1,79 @@
 """Time limits are no part of the task: values are right only with the flags apart.
 
 On the chain every episode that does not start near the end is cut by the limit. With
-truncation apart from termination the learned critic is the closed form
-`gamma^(steps to go)`; with the two flags merged the same PPO settles on other values,
-which are known too.
+truncation apart from termination what an algorithm learns is the closed form
+`gamma^(steps to go)`; with the two flags merged the same algorithm settles on other
+values, which are known too. An algorithm is a row of `CASES`.
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import purerl
 from envs.probe import ChainMDP
 from purerl import networks
+from purerl.config import TrainConfig
 
 GAMMA, LENGTH = 0.9, 5
 TOLERANCE = 0.03
 
-CONFIG = purerl.PPOConfig(
-    num_envs=16,
-    num_steps=16,
-    total_timesteps=16 * 16 * 200,
-    num_minibatches=1,
-    num_epochs=8,
-    hidden_sizes=(16,),
-    learning_rate=1e-2,
-    gamma=GAMMA,
-    gae_lambda=0.0,  # one-step targets, as `merged_values` derives
-    value_loss=purerl.losses.SquaredError(),
-    num_evaluations=0,
-)
+
+class Case(NamedTuple):
+    """How an algorithm learns the chain, and what it then takes for its values.
+
+    `values(config, state)` is the learned value of every position, `[LENGTH]`; where
+    there are values of actions, either action's, since both do the same.
+    `trace_decay` is that of its targets: 0 one step, 1 rewards to the path's end.
+    """
+
+    config: TrainConfig
+    values: Callable[[Any, Any], Any]
+    trace_decay: float = 0.0
+
+
+def critic_values(config, state):
+    """Of an actor-critic with a value function."""
+    torso = networks.make_torso("mlp", (LENGTH,), config.hidden_sizes, "tanh")
+    return networks.Critic(torso).apply(state.params["critic"], jnp.eye(LENGTH))
+
+
+CASES = {
+    "ppo": Case(
+        purerl.PPOConfig(
+            num_envs=16,
+            num_steps=16,
+            total_timesteps=16 * 16 * 200,
+            num_minibatches=1,
+            num_epochs=8,
+            hidden_sizes=(16,),
+            learning_rate=1e-2,
+            gae_lambda=0.0,
+            value_loss=purerl.losses.SquaredError(),
+        ),
+        critic_values,
+    ),
+    "vpg": Case(
+        purerl.VPGConfig(
+            num_envs=16,
+            # Long: the few paths that the rollout's end cuts are completed with values,
+            # and what merged flags lead to is derived without such paths.
+            num_steps=64,
+            total_timesteps=16 * 64 * 150,
+            value_iterations=10,
+            hidden_sizes=(16,),
+            value_learning_rate=1e-2,
+            anneal_learning_rate=True,  # returns are noisy: average over rollouts
+        ),
+        critic_values,
+        trace_decay=1.0,
+    ),
+}
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -46,30 +88,42 @@ class MergedChain(ChainMDP):
         return obs, state, reward, done, jnp.zeros_like(done), info
 
 
-def learned_values(env):
-    result = jax.jit(purerl.make_train(CONFIG.replace(env=env)))(jax.random.key(0))
-    torso = networks.make_torso("mlp", (LENGTH,), CONFIG.hidden_sizes, "tanh")
-    critic = networks.Critic(torso)
-    return np.asarray(critic.apply(result.state.params["critic"], jnp.eye(LENGTH)))
+def learned_values(case, env):
+    config = case.config.replace(env=env, gamma=GAMMA, num_evaluations=0)
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    return np.asarray(case.values(config, result.state))
 
 
-def test_with_the_flags_apart_values_are_the_closed_form():
+@pytest.mark.parametrize("name", CASES)
+def test_with_the_flags_apart_values_are_the_closed_form(name):
     chain = ChainMDP(LENGTH)
-    values = learned_values(chain)
+    values = learned_values(CASES[name], chain)
     np.testing.assert_allclose(values, chain.optimal_values(GAMMA), atol=TOLERANCE)
-    # The closed form by hand: 0.9^4, 0.9^3, 0.9^2, 0.9, 1.
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_with_the_flags_merged_values_are_others(name):
+    chain = MergedChain(LENGTH)
+    values = learned_values(CASES[name], chain)
+    merged = chain.merged_values(GAMMA, lam=CASES[name].trace_decay)
+    np.testing.assert_allclose(values, merged, atol=TOLERANCE)
+    assert np.abs(values - chain.optimal_values(GAMMA))[:4].min() > 8 * TOLERANCE
+
+
+def test_the_closed_forms_by_hand():
+    chain = ChainMDP(LENGTH)
+    # 0.9^4, 0.9^3, 0.9^2, 0.9, 1.
     np.testing.assert_allclose(
         chain.optimal_values(GAMMA), [0.6561, 0.729, 0.81, 0.9, 1.0]
     )
-
-
-def test_with_the_flags_merged_values_are_others():
-    chain = MergedChain(LENGTH)
-    values = learned_values(chain)
-    merged = chain.merged_values(GAMMA)
-    np.testing.assert_allclose(values, merged, atol=TOLERANCE)
-    # By hand, limit 3: V4 = 1; position 3 is seen at times 0, 1, 2 and cut at 2:
-    # V3 = 2/3 * 0.9 = 0.6; V2 = 2/3 * 0.54 = 0.36; V1 (times 0, 1) = 0.324;
+    # One-step targets, limit 3: V4 = 1; position 3 is seen at times 0, 1, 2 and cut at
+    # 2: V3 = 2/3 * 0.9 = 0.6; V2 = 2/3 * 0.54 = 0.36; V1 (times 0, 1) = 0.324;
     # V0 = 0.2916. The closed form is 0.36 away at the start.
-    np.testing.assert_allclose(merged, [0.2916, 0.324, 0.36, 0.6, 1.0], atol=1e-9)
-    assert np.abs(values - chain.optimal_values(GAMMA))[:4].min() > 8 * TOLERANCE
+    np.testing.assert_allclose(
+        chain.merged_values(GAMMA), [0.2916, 0.324, 0.36, 0.6, 1.0], atol=1e-9
+    )
+    # Rewards to the path's end: position 3 pays 0.9 at times 0 and 1, 0 at time 2;
+    # position 2 pays 0.81 at time 0 only, of three times; nobody else gets there.
+    np.testing.assert_allclose(
+        chain.merged_values(GAMMA, lam=1.0), [0.0, 0.0, 0.27, 0.6, 1.0], atol=1e-9
+    )

@@ -35,6 +35,13 @@ SMALL = {
         "hidden_sizes": (4,),
         "total_timesteps": UPDATES * 2 * 16,
     },
+    "vpg": {
+        "num_envs": 2,
+        "num_steps": 16,
+        "value_iterations": 2,
+        "hidden_sizes": (4,),
+        "total_timesteps": UPDATES * 2 * 16,
+    },
     "dqn": {
         **OFF_POLICY,
         "epsilon_end": 0.5,

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.returns import gae, q_lambda, running_returns
+from purerl.returns import gae, q_lambda, rewards_to_go, running_returns
 
 
 def column(*values, dtype=jnp.float32):
@@ -187,6 +187,62 @@ def test_q_lambda_refuses_unbatched_arrays():
             gamma=1.0,
             trace_decay=1.0,
         )
+
+
+def test_rewards_to_go_do_not_leak_over_the_end_of_an_episode():
+    # gamma = 1/2, V(s') = 100, 20, 100, 100, 6.
+    #   R_4 = 4 + 6/2 = 7      the rollout ends within a path: completed by V alone
+    #   R_3 = 8                terminated: nothing beyond, and nothing of R_4
+    #   R_2 = 2 + 8/2 = 6
+    #   R_1 = 1 + 20/2 = 11    truncated: completed by V, and nothing of R_2
+    #   R_0 = 1 + 11/2 = 6.5
+    # The known bug of an unfinished last path is R_4 = 4, or what was there before.
+    to_go = rewards_to_go(
+        reward=column(1, 1, 2, 8, 4),
+        next_value=column(100, 20, 100, 100, 6),
+        terminated=column(0, 0, 0, 1, 0, dtype=bool),
+        truncated=column(0, 1, 0, 0, 0, dtype=bool),
+        gamma=0.5,
+    )
+    np.testing.assert_array_equal(to_go[:, 0], [6.5, 11.0, 6.0, 8.0, 7.0])
+
+
+def test_a_path_that_terminates_with_the_rollout_is_not_completed():
+    to_go = rewards_to_go(
+        reward=jnp.ones((1, 2)),
+        next_value=jnp.full((1, 2), 10.0),
+        terminated=jnp.array([[True, False]]),
+        truncated=jnp.zeros((1, 2), bool),
+        gamma=0.5,
+    )
+    np.testing.assert_array_equal(to_go, [[1.0, 6.0]])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rewards_to_go_equal_sums_over_each_path(seed):
+    # Forwards and by definition, not by the recurrence: sum_k gamma^k r_{t+k}.
+    reward, _, next_value, terminated, truncated = random_rollout(seed)
+    gamma = 0.9
+    steps, envs = reward.shape
+    expected = np.zeros((steps, envs))
+    for b in range(envs):
+        for t in range(steps):
+            end = t
+            while not (terminated[end, b] or truncated[end, b] or end == steps - 1):
+                end += 1
+            length = end - t + 1
+            expected[t, b] = gamma ** np.arange(length) @ reward[t : end + 1, b]
+            if not terminated[end, b]:
+                expected[t, b] += gamma**length * next_value[end, b]
+    actual = rewards_to_go(
+        *map(jnp.asarray, (reward, next_value, terminated, truncated)), gamma=gamma
+    )
+    np.testing.assert_allclose(actual, expected, atol=1e-5)
+
+
+def test_rewards_to_go_refuse_unbatched_arrays():
+    with pytest.raises(AssertionError):
+        rewards_to_go(*(jnp.zeros(3),) * 2, *(jnp.zeros(3, bool),) * 2, gamma=1.0)
 
 
 def test_reward_normaliser_does_not_leak_across_episodes():

@@ -1,0 +1,257 @@
+"""Vanilla policy gradient: REINFORCE (Williams 1992) with a baseline, or without.
+
+Every update collects `T` steps in `B` environments with the current policy, takes *one*
+gradient step on the policy over all of them,
+
+    grad J = E[A grad log pi(a|s)]  (+ c_e grad E[entropy]),
+
+and then fits the value function to the rewards-to-go, by several steps over the whole
+batch with a step size of its own. The weight `A` of an action is
+
+    gae                            sum_k (gamma lambda)^k delta_{t+k}
+    rewards_to_go                  R_t - V(s_t)
+    rewards_to_go, no baseline     R_t
+
+with `R_t` the discounted rewards to the end of the path (`returns.rewards_to_go`), then
+standardised over the batch. No reward of the next episode counts, and a path that did
+not come to its end is not taken for one that did: where a time limit or the end of the
+rollout cuts it, `V` of the observation beyond the cut completes `R_t`. So the value
+function is fitted, and used there, even where it is no baseline.
+
+Form and defaults are those of Spinning Up's VPG (Achiam 2018), with its epoch of 4,000
+steps spread over 8 environments. Our networks start orthogonal, the policy's last layer
+near zero.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import optax
+
+from purerl import diagnostics, normalise, optimiser
+from purerl.algorithms import on_policy
+from purerl.algorithms.on_policy import (
+    Batch,
+    OnPolicyConfig,
+    OnPolicyState,
+    Setup,
+    bind,
+)
+from purerl.collectives import after, pmean
+from purerl.config import (
+    FRACTION,
+    POSITIVE,
+    ConfigError,
+    config_dataclass,
+    dynamic,
+    one_of,
+    static,
+)
+from purerl.environment import Environment
+from purerl.returns import gae, rewards_to_go
+from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
+
+
+@config_dataclass
+class VPGConfig(OnPolicyConfig):
+    """Vanilla policy gradient."""
+
+    num_envs: int = static(
+        8, "Environments that one agent steps in parallel.", POSITIVE
+    )
+    num_steps: int = static(500, "Steps per environment and update.", POSITIVE)
+    learning_rate: float = dynamic(3e-4, "Step size of the policy's Adam.", POSITIVE)
+    value_learning_rate: float = dynamic(
+        1e-3, "Step size of the value function's Adam.", POSITIVE
+    )
+    value_iterations: int = static(
+        80, "Gradient steps of the value function per update.", POSITIVE
+    )
+    advantage: str = static(
+        "gae", "What weighs an action.", one_of("gae", "rewards_to_go")
+    )
+    baseline: bool = static(True, "Subtract the value from the rewards-to-go.")
+    gae_lambda: float = dynamic(0.97, "Trace decay of the advantage.", FRACTION)
+    normalize_advantages: bool = static(True, "Standardise over the batch.")
+    log_std_init: float = static(-0.5, "Initial log standard deviation.")
+
+    @property
+    def sequential_steps(self) -> int:
+        """Dependent operations of one update: environment and gradient steps."""
+        return self.num_steps + 1 + self.value_iterations
+
+
+def validate(config: VPGConfig, env: Environment) -> None:
+    """Check what fields have to do with one another and with the environment.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    on_policy.validate(config, env)
+    if config.advantage == "gae" and not config.baseline:
+        raise ConfigError(
+            "baseline must be True where advantage is 'gae', which is made of values, "
+            "got False; use advantage='rewards_to_go'."
+        )
+
+
+def make(
+    config: VPGConfig, env: Environment, axis_name: str | None = None
+) -> Algorithm:
+    """VPG bound to a config and an environment; see `on_policy.bind`."""
+    setup = bind(config, env, axis_name)
+    return Algorithm(
+        partial(init, setup), partial(step, setup), partial(on_policy.act, setup)
+    )
+
+
+def init(setup: Setup[VPGConfig], key: Array) -> OnPolicyState:
+    """Fresh networks and environments; `actor` and `critic` have their own Adam."""
+    config = setup.config
+    rates = {"actor": config.learning_rate, "critic": config.value_learning_rate}
+
+    def init_optimisers(params: dict[str, PyTree]) -> PyTree:
+        return {
+            name: _adam(config, rate).init(optimiser.flatten(params[name])[0])
+            for name, rate in rates.items()
+        }
+
+    return on_policy.init(setup, key, init_optimisers)
+
+
+def step(
+    setup: Setup[VPGConfig], state: OnPolicyState
+) -> tuple[OnPolicyState, Metrics]:
+    """One update: collect, one step of the policy, many of the value function."""
+    key_roll = jax.random.fold_in(state.key, state.update)
+    envs, transitions, episodes = on_policy.collect(setup, state, key_roll)
+    batch, reward_scale = make_batch(setup, state, transitions)
+    actor, actor_opt, losses = improve_policy(setup, state, batch)
+    # One phase of averages over devices after another: see `collectives`.
+    last = after(batch, losses["approx_kl"], setup.axis_name)
+    critic, critic_opt, value_losses = fit_value(setup, state, last)
+    losses |= value_losses
+    metrics = on_policy.report(setup, state.update, episodes, batch, losses)
+    new = OnPolicyState(
+        params={"actor": actor, "critic": critic},
+        opt_state={"actor": actor_opt, "critic": critic_opt},
+        obs_moments=on_policy.observe(
+            setup, state.obs_moments, transitions.obs, metrics
+        ),
+        reward_scale=reward_scale,
+        envs=envs,
+        key=state.key,
+        update=state.update + 1,
+    )
+    return new, metrics
+
+
+def make_batch(
+    setup: Setup[VPGConfig], state: OnPolicyState, transitions: Transition
+) -> tuple[Batch, normalise.RewardScale]:
+    """Weights of actions and targets of values, flattened to `[N, ...]`."""
+    config = setup.config
+    seen, scale = on_policy.estimate(setup, state, transitions)
+    ends = transitions.terminated, transitions.truncated
+    to_go = rewards_to_go(seen.reward, seen.next_value, *ends, gamma=config.gamma)
+    if config.advantage == "gae":
+        advantage = gae(
+            seen.reward,
+            seen.value,
+            seen.next_value,
+            *ends,
+            gamma=config.gamma,
+            gae_lambda=config.gae_lambda,
+        )
+    else:
+        advantage = to_go - seen.value if config.baseline else to_go
+    batch = on_policy.flatten(
+        Batch(
+            obs=seen.obs,
+            action=transitions.action,
+            log_prob=transitions.log_prob,
+            value=seen.value,
+            advantage=advantage,
+            target=to_go,
+        )
+    )
+    if config.normalize_advantages:
+        advantage = normalise.standardise(batch.advantage, setup.axis_name)
+        batch = batch._replace(advantage=advantage)
+    return batch, scale
+
+
+def improve_policy(
+    setup: Setup[VPGConfig], state: OnPolicyState, batch: Batch
+) -> tuple[PyTree, PyTree, Metrics]:
+    """One gradient step; returns the actor, its optimiser's state, diagnostics."""
+    config = setup.config
+    rate = on_policy.annealed(setup, config.learning_rate, state.update)
+    flat, restore = optimiser.flatten(state.params["actor"])
+
+    def flat_loss(flat: Array) -> tuple[Array, Metrics]:
+        return policy_loss(setup, restore(flat), batch)
+
+    grads, metrics = jax.grad(flat_loss, has_aux=True)(flat)
+    grads, metrics = pmean((grads, metrics), setup.axis_name)
+    updates, opt_state = _adam(config, rate).update(grads, state.opt_state["actor"])
+    actor = restore(optax.apply_updates(flat, updates))  # type: ignore[arg-type]
+
+    outputs = setup.actor.apply(actor, batch.obs)
+    log_ratio = setup.head.log_prob(outputs, batch.action) - batch.log_prob
+    divergence = diagnostics.approx_kl(log_ratio)
+    metrics["grad_norm"] = optax.tree.norm(grads)
+    metrics["approx_kl"] = pmean(divergence, setup.axis_name)
+    return actor, opt_state, metrics
+
+
+def policy_loss(
+    setup: Setup[VPGConfig], actor: PyTree, batch: Batch
+) -> tuple[Array, Metrics]:
+    """The scalar whose gradient is the policy gradient, negated."""
+    head = setup.head
+    outputs = setup.actor.apply(actor, batch.obs)
+    loss = -(batch.advantage * head.log_prob(outputs, batch.action)).mean()
+    entropy = head.entropy(outputs).mean()
+    total = loss - setup.config.entropy_coef * entropy
+    return total, {"policy_loss": loss, "entropy": entropy}
+
+
+def fit_value(
+    setup: Setup[VPGConfig], state: OnPolicyState, batch: Batch
+) -> tuple[PyTree, PyTree, Metrics]:
+    """Regression on the targets; returns the critic, its optimiser's state, losses.
+
+    `value_loss` is that of the values the rollout was judged by, `value_loss_last` that
+    of the last gradient step.
+    """
+    config = setup.config
+    rate = on_policy.annealed(setup, config.value_learning_rate, state.update)
+    optim = _adam(config, rate)
+    flat, restore = optimiser.flatten(state.params["critic"])
+
+    def loss(flat: Array) -> Array:
+        value: Any = setup.critic.apply(restore(flat), batch.obs)
+        return config.value_loss(value, batch.target, batch.value).mean()
+
+    def minimise(carry: tuple, _: None) -> tuple[tuple, Array]:
+        flat, opt_state = carry
+        error, grads = pmean(jax.value_and_grad(loss)(flat), setup.axis_name)
+        updates, opt_state = optim.update(grads, opt_state)
+        return (flat + updates, opt_state), error
+
+    (flat, opt_state), errors = jax.lax.scan(
+        minimise,
+        (flat, state.opt_state["critic"]),
+        length=config.value_iterations,
+    )
+    return (
+        restore(flat),
+        opt_state,
+        {"value_loss": errors[0], "value_loss_last": errors[-1]},
+    )
+
+
+def _adam(config: VPGConfig, rate: Array | float) -> optax.GradientTransformation:
+    return optax.adam(rate, eps=config.adam_eps)  # type: ignore[arg-type]
