@@ -136,7 +136,9 @@ def solve_temperature(
     squared_range = pmean(jnp.square(centred.min(0)).mean(), axis_name)
     start = 0.5 * jnp.log(jnp.maximum(squared_range, _TINY) / (8.0 * epsilon))
     start = jnp.maximum(start, floor)
-    *_, solution = jax.lax.fori_loop(0, _ITERATIONS, iterate, (floor, start, start))
+    # The floor itself, but from the data, as what becomes of it in the loop is.
+    low = jnp.minimum(floor, start)
+    *_, solution = jax.lax.fori_loop(0, _ITERATIONS, iterate, (low, start, start))
     # Nothing binds: the dual grows with the temperature from the smallest one on.
     is_slack = divergence(floor)[0] <= epsilon
     return jnp.exp(jnp.where(is_slack, floor, jnp.maximum(solution, floor)))
