@@ -72,6 +72,22 @@ def test_continuous_interrupted_and_resumed_equals_uninterrupted(
     assert_same_bits(outcome(resumed), outcome(whole_continuous))
 
 
+@pytest.mark.parametrize("update", [SEGMENT, 2 * SEGMENT, 5 * SEGMENT])
+def test_replay_goes_on_with_the_same_bits_after_a_resume(
+    tiny_off_policy, tmp_path, update
+):
+    # In the warm-up, just after it, and when the buffer has been overwritten.
+    whole = run_tiny(tiny_off_policy, seeds=SEEDS)
+    out = tmp_path / "run"
+    run_tiny(tiny_off_policy, seeds=SEEDS, out=out, trackers=[StopAfter(update)])
+    resumed = run_tiny(tiny_off_policy, seeds=SEEDS, out=out, resume=True)
+    assert_same_bits(outcome(resumed), outcome(whole))
+    learned = whole.metrics["gradient_steps"][0, [0, 1, -1]]
+    assert learned[0] == 0 and 0 < learned[1] < learned[2]
+    for leaf in jax.tree.leaves(whole.state.buffer):
+        assert leaf.shape[:2] == (SEEDS, 301)
+
+
 def test_files_after_a_resume_equal_those_of_an_uninterrupted_run(tiny, tmp_path):
     run_tiny(tiny, seeds=SEEDS, out=tmp_path / "a")
     trackers = [StopAfter(2 * SEGMENT)]
