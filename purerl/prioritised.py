@@ -10,9 +10,8 @@ Item `i` of the replay buffer is drawn with probability
 
 The `p` are the leaves of a sum tree in which every node has eight children: three
 times fewer levels than with two, and a level costs a gather and a scatter whatever its
-width. A node is always summed anew from its children, in one fixed order. So rounding
-errors do not add up, an item drawn twice in a batch is written twice to the same
-effect, and the bits do not depend on how many agents are vmapped.
+width. A node is always summed anew from its children, so rounding errors do not add
+up, and an item drawn twice in a batch is written twice to the same effect.
 
 The tree knows slots, as `replay` does: item number `i` lies in slot `i % C`, and the
 caller says how many items were added.
