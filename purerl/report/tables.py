@@ -16,7 +16,7 @@ def run_table(result: RunResult) -> Table:
     table = Table(title=f"{name}: deterministic policy at the end of training")
     for header in ("seed", "evaluation", "worst episode", "best episode", "training"):
         table.add_column(header, justify="right")
-    training = result.metrics["episode_return"][:, -1]
+    training = last_known(result.metrics["episode_return"])
     final = result.evaluation.get("episode_return")
     for member, seed in enumerate(result.seeds):
         cells = ["-", "-", "-"]
@@ -61,6 +61,13 @@ def episodes_table(title: str, seeds: tuple[int, ...], returns: np.ndarray) -> T
             _number(returns.max()),
         )
     return table
+
+
+def last_known(values: np.ndarray) -> np.ndarray:
+    """The last number of each row `[S, U]` that is one, NaN where there is none."""
+    known = np.isfinite(values)
+    last = values.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)
+    return values[np.arange(len(values)), last]
 
 
 def _number(value: Any) -> str:

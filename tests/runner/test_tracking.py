@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from purerl.report.tables import last_known
 from purerl.runner.tracking import (
     JsonlTracker,
     evaluation_rows,
@@ -75,3 +76,23 @@ def test_rewind_drops_later_rows(tmp_path, update):
     tracker.rewind(["train"], [0], update)
     rows = read_rows(tracker.path("train", 0))
     assert [row["update"] for row in rows] == list(range(1, update + 1))
+
+
+def test_losses_of_a_warm_up_do_not_count_and_those_of_a_diverged_run_do():
+    # Three updates: a warm-up without gradient steps, then losses 2 and 4, or NaN.
+    metrics = {
+        "episodes": np.zeros((3, 3), int),
+        "gradient_steps": np.array([[0, 5, 10], [0, 5, 10], [0, 0, 0]]),
+        "value_loss": np.array(
+            [[np.nan, 2.0, 4.0], [np.nan, 2.0, np.nan], [np.nan, np.nan, np.nan]]
+        ),
+    }
+    learned, diverged, warming_up = segment_rows(metrics, update=3)
+    assert learned["value_loss"] == 3.0 and learned["gradient_steps"] == 10
+    assert np.isnan(diverged["value_loss"])
+    assert np.isnan(warming_up["value_loss"]) and warming_up["gradient_steps"] == 0
+
+
+def test_the_training_column_shows_the_last_return_that_is_known():
+    returns = np.array([[1.0, 2.0, np.nan], [3.0, 4.0, 5.0], [np.nan, np.nan, np.nan]])
+    np.testing.assert_array_equal(last_known(returns), [2.0, 5.0, np.nan])
