@@ -1,0 +1,297 @@
+"""VPG's arithmetic against closed forms, plain loops and an independent derivation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import purerl
+from purerl.algorithms import on_policy, vpg
+from purerl.config import ConfigError
+from purerl.environment import resolve_env
+from purerl.types import Transition
+
+
+def small(**fields):
+    defaults = {
+        "num_envs": 2,
+        "num_steps": 8,
+        "value_iterations": 3,
+        "hidden_sizes": (5,),
+        "total_timesteps": 2 * 8 * 4,
+        "num_evaluations": 0,
+    }
+    return purerl.VPGConfig(**{**defaults, **fields})
+
+
+def bound(config):
+    return on_policy.bind(config, resolve_env(config))
+
+
+def batch_of(obs, action, advantage, target=None):
+    zeros = jnp.zeros(len(advantage))
+    return vpg.Batch(
+        obs=jnp.asarray(obs, jnp.float32),
+        action=jnp.asarray(action),
+        log_prob=zeros,
+        value=zeros,
+        advantage=jnp.asarray(advantage, jnp.float32),
+        target=zeros if target is None else jnp.asarray(target, jnp.float32),
+    )
+
+
+# The policy gradient of a softmax bandit.
+
+
+def bandit(logits, **fields):
+    """A policy that ignores its input: zero weights, and the logits as last biases."""
+    setup = bound(small(**fields))
+    algorithm = purerl.make_algorithm(setup.config)
+    params = jax.eval_shape(algorithm.init, jax.random.key(0)).params["actor"]
+    params = jax.tree.map(lambda x: jnp.zeros(x.shape), params)
+    params["params"]["Dense_0"]["bias"] = jnp.asarray(logits, jnp.float32)
+    return setup, params
+
+
+def test_the_gradient_of_a_softmax_bandit_is_the_closed_form():
+    # pi = softmax(log 3, 0) = (3/4, 1/4). For an action a, d log pi(a) / d logits is
+    # onehot(a) - pi: (1/4, -1/4) for action 0, (-3/4, 3/4) for action 1.
+    # Over three samples, weights 2, -1, 4 on actions 0, 0, 1:
+    #   dJ = (2 (1/4, -1/4) - (1/4, -1/4) + 4 (-3/4, 3/4)) / 3 = (-11/12, 11/12)
+    setup, actor = bandit([np.log(3.0), 0.0])
+    batch = batch_of(np.zeros((3, 4)), [0, 0, 1], [2.0, -1.0, 4.0])
+    grads, metrics = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(
+        setup, actor, batch
+    )
+    np.testing.assert_allclose(
+        grads["params"]["Dense_0"]["bias"], [11 / 12, -11 / 12], rtol=1e-5
+    )
+    # loss = -(2 log(3/4) - log(3/4) + 4 log(1/4)) / 3
+    expected = -(np.log(0.75) + 4 * np.log(0.25)) / 3
+    np.testing.assert_allclose(metrics["policy_loss"], expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        metrics["entropy"], -(0.75 * np.log(0.75) + 0.25 * np.log(0.25)), rtol=1e-5
+    )
+
+
+def test_the_expected_gradient_of_a_bandit_is_that_of_its_expected_reward():
+    # With every action as often as the policy takes it, the policy gradient is the
+    # gradient of J = sum_a pi(a) r(a), pi(a) (r(a) - J), J = 3/4 * 1 + 1/4 * 5 = 2.
+    setup, actor = bandit([np.log(3.0), 0.0])
+    batch = batch_of(np.zeros((4, 4)), [0, 0, 0, 1], [1.0, 1.0, 1.0, 5.0])
+    grads, _ = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(setup, actor, batch)
+    np.testing.assert_allclose(
+        -grads["params"]["Dense_0"]["bias"],
+        [0.75 * (1 - 2), 0.25 * (5 - 2)],
+        rtol=1e-5,
+    )
+
+
+def test_the_entropy_bonus_flattens_the_policy():
+    # dH / d logits = -pi (log pi + H); without advantages nothing else acts.
+    setup, actor = bandit([np.log(3.0), 0.0], entropy_coef=0.5)
+    batch = batch_of(np.zeros((2, 4)), [0, 1], [0.0, 0.0])
+    grads, _ = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(setup, actor, batch)
+    pi = np.array([0.75, 0.25])
+    slope = -pi * (np.log(pi) - (pi * np.log(pi)).sum())
+    np.testing.assert_allclose(
+        grads["params"]["Dense_0"]["bias"], -0.5 * slope, rtol=1e-5
+    )
+
+
+def test_the_gradient_of_a_gaussian_is_the_closed_form():
+    # d log N(a; m, s) / dm = (a - m) / s^2 and / d log s = ((a - m) / s)^2 - 1, at
+    # m = 0 and s = exp(-1/2), the initial one: s^2 = 1/e.
+    config = small(env="probe/continuous")
+    setup = bound(config)
+    shapes = jax.eval_shape(
+        purerl.make_algorithm(config).init, jax.random.key(0)
+    ).params["actor"]
+    actor = jax.tree.map(lambda x: jnp.zeros(x.shape), shapes)
+    started = purerl.make_algorithm(config).init(jax.random.key(0)).params["actor"]
+    actor["params"]["log_std"] = started["params"]["log_std"]
+    action, weight = np.array([0.5, -1.0]), np.array([1.0, 3.0])
+    batch = batch_of(np.zeros((2, 1)), action[:, None], weight)
+    grads, metrics = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(
+        setup, actor, batch
+    )
+    mean_slope = (weight * action * np.e).mean()
+    std_slope = (weight * (action**2 * np.e - 1)).mean()
+    grads = grads["params"]
+    np.testing.assert_allclose(grads["Dense_0"]["bias"], [-mean_slope], rtol=1e-5)
+    np.testing.assert_allclose(grads["log_std"], [-std_slope], rtol=1e-5)
+    log_prob = stats.norm.logpdf(action, 0.0, np.exp(-0.5))
+    np.testing.assert_allclose(
+        metrics["policy_loss"], -(weight * log_prob).mean(), rtol=1e-5
+    )
+
+
+# The fit of the value function.
+
+
+def adam_loop(start, slope, rate, iterations):
+    """Adam (Kingma and Ba 2015, algorithm 1) in float64."""
+    x, m, v = start.copy(), np.zeros_like(start), np.zeros_like(start)
+    for k in range(1, iterations + 1):
+        g = slope(x)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        x = x - rate * (m / (1 - 0.9**k)) / (np.sqrt(v / (1 - 0.999**k)) + 1e-8)
+    return x
+
+
+def test_the_value_fit_is_so_many_steps_of_adam_on_the_squared_error():
+    # A critic whose last bias alone is free to move: V(s) = b, error (b - G)^2 / 2 has
+    # the slope b - mean(G). With zero kernels the other gradients vanish but for the
+    # last kernel's, which is h (b - mean G) with h = tanh(0) = 0.
+    iterations, rate = 7, 0.1
+    config = small(value_iterations=iterations, value_learning_rate=rate)
+    setup = bound(config)
+    algorithm = purerl.make_algorithm(config)
+    state = algorithm.init(jax.random.key(0))
+    critic = jax.tree.map(jnp.zeros_like, state.params["critic"])
+    state = state._replace(params={**state.params, "critic": critic})
+    target = np.array([1.0, 2.0, 6.0])
+    batch = batch_of(np.zeros((3, 4)), [0, 0, 0], np.zeros(3), target)
+    fitted, opt_state, losses = vpg.fit_value(setup, state, batch)
+
+    expected = adam_loop(np.zeros(1), lambda b: b - target.mean(), rate, iterations)
+    bias = fitted["params"].pop("Dense_0")["bias"]
+    np.testing.assert_allclose(bias, expected, rtol=1e-5)
+    for leaf in jax.tree.leaves(fitted):  # the torso stays as it was
+        np.testing.assert_array_equal(leaf, 0.0)
+    assert opt_state[0].count == iterations
+    # Errors before the first and the last step: (1 + 4 + 36) / 3 / 2 at b = 0.
+    np.testing.assert_allclose(losses["value_loss"], 41 / 6, rtol=1e-6)
+    before = adam_loop(np.zeros(1), lambda b: b - target.mean(), rate, iterations - 1)
+    np.testing.assert_allclose(
+        losses["value_loss_last"], 0.5 * ((before - target) ** 2).mean(), rtol=1e-5
+    )
+
+
+def test_an_update_moves_the_policy_by_one_step_and_the_critic_by_many():
+    # A first step of Adam moves a parameter by at most its step size, and by nearly
+    # that much where the gradient is far above epsilon; three go up to three times it.
+    config = small(learning_rate=1e-3, value_learning_rate=1e-2, adam_eps=1e-12)
+    algorithm = purerl.make_algorithm(config)
+    start = jax.jit(algorithm.init)(jax.random.key(0))
+    after, metrics = jax.jit(algorithm.step)(start)
+    moved = {
+        name: max(
+            float(jnp.abs(x - y).max())
+            for x, y in zip(
+                jax.tree.leaves(after.params[name]),
+                jax.tree.leaves(start.params[name]),
+                strict=True,
+            )
+        )
+        for name in ("actor", "critic")
+    }
+    np.testing.assert_allclose(moved["actor"], 1e-3, rtol=1e-2)
+    np.testing.assert_allclose(moved["critic"], 3e-2, rtol=0.05)
+    assert metrics["value_loss_last"] < metrics["value_loss"]
+    assert metrics["approx_kl"] > 0
+
+
+# Weights and targets of a rollout.
+
+
+@pytest.fixture(scope="module")
+def rollout():
+    """One environment, four steps: an end, a time limit, an unfinished last path."""
+    rng = np.random.default_rng(0)
+    obs, next_obs = jnp.asarray(rng.normal(size=(2, 4, 1, 4)), jnp.float32)
+    flag = lambda *x: jnp.asarray(x, bool)[:, None]  # noqa: E731
+    return Transition(
+        obs=obs,
+        action=jnp.zeros((4, 1), jnp.int32),
+        log_prob=jnp.zeros((4, 1)),
+        reward=jnp.array([[1.0], [2.0], [4.0], [8.0]]),
+        next_obs=next_obs,
+        terminated=flag(0, 1, 0, 0),
+        truncated=flag(0, 0, 1, 0),
+    )
+
+
+def judged(rollout, **fields):
+    """A rollout's batch, and the critic's values `V(s_t)`, `V(s'_t)` of it."""
+    config = small(num_envs=1, gamma=0.5, normalize_advantages=False, **fields)
+    setup = bound(config)
+    state = purerl.make_algorithm(config).init(jax.random.key(0))
+    batch, _ = vpg.make_batch(setup, state, rollout)
+    values = (
+        np.asarray(setup.critic.apply(state.params["critic"], x)[:, 0])
+        for x in (rollout.obs, rollout.next_obs)
+    )
+    return batch, *values
+
+
+def by_hand(next_value):
+    #   R_3 = 8 + V(s'_3)/2    the rollout ends: the unfinished path is completed
+    #   R_2 = 4 + V(s'_2)/2    a time limit, completed too; nothing of R_3
+    #   R_1 = 2                terminated; nothing of R_2
+    #   R_0 = 1 + R_1/2 = 2
+    return np.array([2.0, 2.0, 4 + next_value[2] / 2, 8 + next_value[3] / 2])
+
+
+def test_plain_rewards_to_go_end_with_their_path(rollout):
+    batch, _, next_value = judged(rollout, advantage="rewards_to_go", baseline=False)
+    np.testing.assert_allclose(batch.advantage, by_hand(next_value), rtol=1e-6)
+    np.testing.assert_allclose(batch.target, by_hand(next_value), rtol=1e-6)
+    assert np.abs(next_value).min() > 0.01  # V beyond the cuts does count
+
+
+def test_a_baseline_is_subtracted_from_the_weights_not_from_the_targets(rollout):
+    batch, value, next_value = judged(rollout, advantage="rewards_to_go")
+    np.testing.assert_allclose(batch.advantage, by_hand(next_value) - value, rtol=1e-5)
+    np.testing.assert_allclose(batch.target, by_hand(next_value), rtol=1e-6)
+
+
+def test_gae_weighs_actions_and_rewards_to_go_are_the_targets(rollout):
+    # gamma = lambda = 1/2. delta_0 = 1 + V'_0/2 - V_0, delta_1 = 2 - V_1, and A_0 =
+    # delta_0 + delta_1/4; the last two steps end their paths.
+    batch, value, next_value = judged(rollout, gae_lambda=0.5)
+    delta = np.array([1, 2, 4, 8]) + np.array([1, 0, 1, 1]) * next_value / 2 - value
+    expected = delta + np.array([delta[1] / 4, 0, 0, 0])
+    np.testing.assert_allclose(batch.advantage, expected, rtol=1e-5)
+    np.testing.assert_allclose(batch.target, by_hand(next_value), rtol=1e-6)
+
+
+def test_advantages_are_standardised_over_the_whole_batch(rollout):
+    config = small(num_envs=1, advantage="rewards_to_go", baseline=False)
+    setup = bound(config)
+    state = purerl.make_algorithm(config).init(jax.random.key(0))
+    batch, _ = vpg.make_batch(setup, state, rollout)
+    target = np.asarray(batch.target)  # not standardised
+    np.testing.assert_allclose(
+        batch.advantage, (target - target.mean()) / target.std(), rtol=1e-4
+    )
+
+
+def test_gae_without_a_baseline_is_refused():
+    with pytest.raises(ConfigError, match="use advantage='rewards_to_go'"):
+        purerl.make_train(small(baseline=False))
+
+
+# Over devices.
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "probe/continuous"])
+def test_an_agent_spread_over_two_devices_is_the_agent_on_one(env):
+    # Both average over the same samples, so only the order of sums differs.
+    config = small(
+        env=env,
+        learning_rate=1e-3,
+        normalize_observations=True,
+        normalize_rewards=True,
+    )
+    key = jax.random.key(0)
+    whole = jax.jit(purerl.make_train(config))(key)
+    spread = jax.jit(purerl.data_parallel(config))(key)
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4),
+        (whole.state.params, whole.state.obs_moments, whole.metrics),
+        (spread.state.params, spread.state.obs_moments, spread.metrics),
+    )
+    halves = [x.data.shape[0] for x in spread.state.envs.obs.addressable_shards]
+    assert halves == [1, 1]
