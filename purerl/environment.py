@@ -52,6 +52,14 @@ def resolve_env(config: TrainConfig) -> Environment:
     return env
 
 
+def is_built_in(env: Any) -> bool:
+    """Whether a config's `env` is a name that every process knows.
+
+    Not an object, nor what this program alone has registered.
+    """
+    return isinstance(env, str) and envs.source_of(env) != "registered"
+
+
 def bind_params(env: Environment, values: Any) -> PyTree:
     """The environment's parameters with `values` put in.
 

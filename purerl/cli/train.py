@@ -126,7 +126,7 @@ def _resume(parsed: Train) -> RunResult:
     if stored["data_parallel"]:
         use_all_cores()
     return run(
-        serialise.from_dict(stored["config"]),
+        manifest.read_config(folder, stored),
         seeds=stored["seeds"],
         out=folder,
         resume=True,

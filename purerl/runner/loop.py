@@ -226,7 +226,7 @@ class _Loop:
         for tracker in self.trackers:
             tracker.close()
         if not finished:
-            reporter.say(self._how_to_resume(update))
+            reporter.tell(self._how_to_resume(update))
         return RunResult(
             config=self.bound.config,
             seeds=self.seeds,
@@ -335,10 +335,22 @@ class _Loop:
             return f"stopped after update {update:,}; nothing was saved (no out folder)"
         if update == 0:
             return "stopped before the first update; nothing to save yet"
+        saved = f"stopped after update {update:,} and saved it. Go on with"
+        if manifest.is_rebuildable(self.bound.config):
+            return f"{saved}: purerl train --resume {self.folder}"
+        # The command line knows nothing of what this program brought along.
         return (
-            f"stopped after update {update:,} and saved it. Go on with: "
-            f"purerl train --resume {self.folder}"
+            f"{saved} the same config, from Python: purerl.run(config, "
+            f"seeds={_seeds_text(self.seeds)}, out={str(self.folder)!r}, resume=True)"
         )
+
+
+def _seeds_text(seeds: tuple[int, ...]) -> str:
+    """Seeds as a person would write them in a call."""
+    first, end = seeds[0], seeds[0] + len(seeds)
+    if seeds != tuple(range(first, end)):
+        return str(list(seeds))
+    return str(end) if first == 0 else f"range({first}, {end})"
 
 
 def _count(number: int, noun: str) -> str:

@@ -6,6 +6,7 @@ metrics/         train/seed=0.jsonl, evaluation/seed=0.jsonl, ...
 checkpoints/     the last few, by number of finished updates
 """
 
+import dataclasses
 import json
 import os
 import platform
@@ -18,6 +19,7 @@ import jax
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
+from purerl.environment import is_built_in
 from purerl.losses import registry
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
@@ -130,6 +132,37 @@ def load(folder: Path) -> dict[str, Any]:
         return json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:
         raise ConfigError(f"{path} is damaged ({error}). Start a new run.") from None
+
+
+def read_config(folder: Path, stored: dict[str, Any]) -> TrainConfig:
+    """The config of a run's manifest.
+
+    Raises:
+        ConfigError: it holds an environment object, or names what is not registered.
+    """
+    env = stored["config"]["env"]
+    if env.startswith("<"):
+        raise ConfigError(
+            f"the run in {folder} was trained in an environment object, {env}, which "
+            "no file can hold; pass config=, with that environment in it: "
+            "purerl.load_run(folder, config), or purerl.run(config, ..., resume=True)."
+        )
+    return serialise.from_dict(stored["config"])
+
+
+def is_rebuildable(config: TrainConfig) -> bool:
+    """Whether another program can make the config from its file.
+
+    Not where the environment is an object, or where the environment, a loss or the
+    algorithm is one that this program brought along.
+    """
+    brought = [type(config)] + [
+        type(value)
+        for field in dataclasses.fields(config)
+        if callable(value := getattr(config, field.name)) and field.name != "env"
+    ]
+    ours = all(cls.__module__.startswith("purerl.") for cls in brought)
+    return ours and is_built_in(config.env)
 
 
 def check_same(stored: dict[str, Any], config: TrainConfig, seeds: Any) -> None:

@@ -50,7 +50,11 @@ class Reporter:
     def say(self, text: str) -> None:
         """Print a line above the bar."""
         if self.enabled:
-            self.console.print(text, highlight=False)
+            self.tell(text)
+
+    def tell(self, text: str) -> None:
+        """Print a line whether progress is shown or not; not cut, to be copied."""
+        self.console.print(text, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
         self._began = time.perf_counter()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 
 from purerl import serialise
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import TrainConfig
 from purerl.runner import checkpoint, manifest
 from purerl.train import make_algorithm
 from purerl.types import HostMetrics, PyTree
@@ -70,13 +70,7 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
     """
     folder = Path(folder)
     stored = manifest.load(folder)
-    env = stored["config"]["env"]
-    if config is None and env.startswith("<"):
-        raise ConfigError(
-            f"the run in {folder} was trained in an environment object, {env}, which "
-            "no file can hold; pass config=, with that environment in it."
-        )
-    config = config or serialise.from_dict(stored["config"])
+    config = config or manifest.read_config(folder, stored)
     update, flat = checkpoint.restore(folder / "checkpoints")
     shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
     state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))

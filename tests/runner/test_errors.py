@@ -4,8 +4,12 @@ import shutil
 import pytest
 
 import purerl
+from envs.doors import Doors
 from purerl import ConfigError
+from purerl.cli import main as command_line
+from purerl.runner import manifest
 from purerl.runner.result import load_run
+from purerl.serialise import to_dict
 
 from .conftest import run_tiny
 
@@ -114,7 +118,7 @@ def test_nothing_is_pickled(finished):
     assert json.loads(text)["config"]["algorithm"] == "ppo"
 
 
-def test_an_environment_object_is_named_in_what_is_stored(tmp_path, tiny):
+def test_an_environment_object_is_named_in_what_is_stored(tmp_path, tiny, capsys):
     from envs import CartPole
 
     out = tmp_path / "run"
@@ -123,6 +127,10 @@ def test_an_environment_object_is_named_in_what_is_stored(tmp_path, tiny):
         load_run(out)
     saved = load_run(out, tiny.replace(env=CartPole()))
     assert saved.update == 20
+    # Another structure of it is another config.
+    assert manifest.load(out)["config"]["env"] == "<envs.cartpole.CartPole()>"
+    assert command_line(["train", "--resume", str(out)]) == 2
+    assert "purerl.run(config, ..., resume=True)" in capsys.readouterr().err
     assert purerl.make_policy  # the public name that reads such a state
 
 
@@ -141,3 +149,10 @@ def test_a_data_parallel_run_is_not_resumed_on_other_devices(tiny, copy):
     path.write_text(json.dumps(stored))
     with pytest.raises(ConfigError, match="spread over 7 devices, here are 2"):
         run_tiny(tiny, seeds=2, out=copy, resume=True)
+
+
+def test_a_run_in_an_environment_of_another_structure_is_not_resumed(tiny):
+    before = {"config": to_dict(tiny.replace(env=Doors(num_doors=2))), "seeds": [0]}
+    manifest.check_same(before, tiny.replace(env=Doors(num_doors=2)), [0])
+    with pytest.raises(ConfigError, match=r"env is '.*num_doors=2.* and .*num_doors=3"):
+        manifest.check_same(before, tiny.replace(env=Doors(num_doors=3)), [0])

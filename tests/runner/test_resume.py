@@ -8,8 +8,10 @@ import time
 import jax
 import numpy as np
 import pytest
+from flax import struct
 
 import purerl
+from envs import CartPole
 from purerl.runner.tracking import read_rows
 
 from .conftest import (
@@ -25,13 +27,13 @@ SEEDS = 3
 
 
 class StopAfter:
-    """Sends Ctrl-C when the given update has been logged."""
+    """Sends Ctrl-C when the given update of a seed has been logged."""
 
-    def __init__(self, update):
-        self.update = update
+    def __init__(self, update, seed=0):
+        self.update, self.seed = update, seed
 
     def log(self, kind, seed, row):
-        if kind == "train" and seed == 0 and row["update"] == self.update:
+        if kind == "train" and seed == self.seed and row["update"] == self.update:
             os.kill(os.getpid(), signal.SIGINT)
 
     def close(self):
@@ -212,3 +214,29 @@ def test_data_parallel_run_resumes_bitwise(tiny, tmp_path):
     run_tiny(tiny, out=out, trackers=[StopAfter(2 * SEGMENT)], **options)
     resumed = run_tiny(tiny, out=out, resume=True, **options)
     assert_same_bits(outcome(resumed), outcome(whole))
+
+
+@struct.dataclass
+class OwnDrift(purerl.losses.ClipDrift):
+    """A loss that the command line has never heard of."""
+
+
+@pytest.mark.parametrize(
+    ("change", "seeds", "remedy"),
+    [
+        ({}, 1, "Go on with: purerl train --resume {out}"),
+        ({"env": CartPole()}, 2, "purerl.run(config, seeds=2, out='{out}', resume"),
+        ({"env": CartPole()}, [4, 2], "purerl.run(config, seeds=[4, 2], out='{out}',"),
+        ({"policy_loss": OwnDrift()}, [3, 4], "seeds=range(3, 5), out='{out}', resume"),
+    ],
+)
+def test_an_interrupted_run_says_how_it_can_go_on(
+    tiny, tmp_path, capsys, change, seeds, remedy
+):
+    config, out = tiny.replace(**change), tmp_path / "run"
+    first = seeds[0] if isinstance(seeds, list) else 0
+    run_tiny(config, seeds=seeds, out=out, trackers=[StopAfter(SEGMENT, first)])
+    said = capsys.readouterr().err.replace("\n", "")
+    assert f"stopped after update {SEGMENT} and saved it" in said
+    assert remedy.format(out=out) in said
+    assert run_tiny(config, seeds=seeds, out=out, resume=True).finished
