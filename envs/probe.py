@@ -3,11 +3,12 @@
 Each isolates one thing a learner must do, so a learner that fails one of them names
 its own bug: the value head (constant reward), its input (reward follows the
 observation), discounting (delayed), the policy (reward follows the action), both
-(action must match the observation), scaling of continuous actions, and the time limit
-(`ChainMDP`). The idea is Andy Jones's (2021, "Debugging RL, without the agonizing
-pain"); rejax's tests use a similar set.
+(action must match the observation), memory (it must match the first observation),
+scaling of continuous actions, and the time limit (`ChainMDP`). The idea is Andy
+Jones's (2021, "Debugging RL, without the agonizing pain"); rejax's tests use a similar
+set.
 
-All one-step probes terminate; the time limit never acts in them.
+All of them but the chain terminate; the time limit never acts in them.
 """
 
 from __future__ import annotations
@@ -154,6 +155,56 @@ class ActionObservationProbe(Probe):
         del key
         agrees = (action == 1) == (state.sign > 0)
         return _end(state, state.sign[None], jnp.where(agrees, 1.0, -1.0), params)
+
+
+@struct.dataclass
+class MemoryProbeParams(ProbeParams):
+    """Numbers of the memory probe.
+
+    Attributes:
+        blanks: observations of 0 after the sign, at least 1; an episode has
+            `blanks + 1` steps.
+    """
+
+    blanks: int | jax.Array = 3
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class MemoryProbe(Probe):
+    """The sign is shown once, at the start; the action after the blanks must match it.
+
+    Right pays +1, wrong -1, and the actions before count for nothing. Best return 1,
+    `V = gamma^(blanks - time)`. The observation on which the last action is chosen is
+    0 for either sign, so whoever sees nothing else averages exactly 0.
+    """
+
+    @property
+    def default_params(self) -> MemoryProbeParams:
+        """Three blanks."""
+        return MemoryProbeParams()
+
+    def reset_env(
+        self, key: jax.Array, params: MemoryProbeParams
+    ) -> tuple[jax.Array, ProbeState]:
+        """Draw and show the sign."""
+        del params
+        return _show_sign(key)
+
+    def step_env(
+        self,
+        key: jax.Array,
+        state: ProbeState,
+        action: jax.Array,
+        params: MemoryProbeParams,
+    ) -> Step:
+        """Show nothing; after the last blank end the episode and pay for agreement."""
+        del key
+        is_last = state.time == params.blanks
+        agrees = (action == 1) == (state.sign > 0)
+        paid = jnp.where(agrees, params.reward, -params.reward)
+        reward = jnp.where(is_last, paid, 0.0).astype(jnp.float32)
+        next_state = ProbeState(state.time + 1, state.sign)
+        return jnp.zeros(1), next_state, reward, is_last, {}
 
 
 @struct.dataclass

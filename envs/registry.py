@@ -238,6 +238,7 @@ _OWN: dict[str, Factory] = {
     "probe/delayed-reward": probe.DelayedRewardProbe,
     "probe/action-reward": probe.ActionRewardProbe,
     "probe/action-observation": probe.ActionObservationProbe,
+    "probe/memory": probe.MemoryProbe,
     "probe/continuous": probe.ContinuousProbe,
     "probe/chain": ChainMDP,
 }

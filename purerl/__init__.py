@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from purerl import serialise as serialise
     from purerl.algorithms.dqn import DQNConfig as DQNConfig
     from purerl.algorithms.ppo import PPOConfig as PPOConfig
+    from purerl.algorithms.recurrent_ppo import RecurrentPPOConfig as RecurrentPPOConfig
     from purerl.algorithms.vpg import VPGConfig as VPGConfig
     from purerl.config import ConfigError as ConfigError
     from purerl.runner.loop import run as run
@@ -41,6 +42,7 @@ _HOME = {
     "ConfigError": "purerl.config",
     "DQNConfig": "purerl.algorithms.dqn",
     "PPOConfig": "purerl.algorithms.ppo",
+    "RecurrentPPOConfig": "purerl.algorithms.recurrent_ppo",
     "RunResult": "purerl.runner.result",
     "TrainResult": "purerl.types",
     "VPGConfig": "purerl.algorithms.vpg",

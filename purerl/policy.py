@@ -6,11 +6,11 @@ from typing import Any
 import jax.numpy as jnp
 
 from purerl.config import ConfigError
-from purerl.memory import forget
+from purerl.recurrent import forget
 from purerl.types import Algorithm, Array, PyTree, Recurrence
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity, for jax.jit
 class RecurrentPolicy:
     """A trained agent that remembers the episode so far, with the memory in your hands.
 

@@ -17,7 +17,7 @@ from purerl.environment import (
     step_without_reset,
     steps_without_reset,
 )
-from purerl.memory import forget
+from purerl.recurrent import forget
 from purerl.types import Array, Metrics, PyTree, Transition
 
 Number = TypeVar("Number", int, Array)

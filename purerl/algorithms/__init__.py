@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from purerl.algorithms import dqn, ppo, vpg
+from purerl.algorithms import dqn, ppo, recurrent_ppo, vpg
 from purerl.config import ConfigError, TrainConfig
 from purerl.environment import Environment
 from purerl.types import Algorithm
@@ -20,6 +20,9 @@ class Entry(NamedTuple):
 
 ALGORITHMS: dict[str, Entry] = {
     "ppo": Entry(ppo.PPOConfig, ppo.validate, ppo.make),
+    "recurrent_ppo": Entry(
+        recurrent_ppo.RecurrentPPOConfig, recurrent_ppo.validate, recurrent_ppo.make
+    ),
     "vpg": Entry(vpg.VPGConfig, vpg.validate, vpg.make),
     "dqn": Entry(dqn.DQNConfig, dqn.validate, dqn.make),
 }

@@ -121,10 +121,13 @@ def check_split(config: Any, num_devices: int) -> None:
             f"{config.num_envs}; nearest: {below or num_devices} or "
             f"{below + num_devices}."
         )
-    local = config.steps_per_update // num_devices
+    # Minibatches are drawn from all steps, or from sequences, one per environment.
+    samples = getattr(config, "samples_per_update", config.steps_per_update)
+    words = "num_envs" if samples == config.num_envs else "num_envs * num_steps"
+    local = samples // num_devices
     minibatches = getattr(config, "num_minibatches", 1)
     if local % minibatches:
         raise ConfigError(
-            f"num_envs * num_steps / devices ({local}) must be divisible by "
+            f"{words} / devices ({local}) must be divisible by "
             f"num_minibatches, got {minibatches}."
         )

@@ -11,6 +11,7 @@ import purerl
 from purerl import serialise
 from purerl.algorithms import ALGORITHMS
 from purerl.config import ConfigError, TrainConfig
+from purerl.policy import RecurrentPolicy, recurrence_of
 
 UPDATES, EPISODES, MAX_STEPS = 3, 2, 15
 
@@ -33,6 +34,16 @@ SMALL = {
         "num_epochs": 1,
         "num_minibatches": 2,
         "hidden_sizes": (4,),
+        "total_timesteps": UPDATES * 2 * 16,
+    },
+    "recurrent_ppo": {
+        "num_envs": 2,
+        "num_steps": 16,
+        "num_epochs": 1,
+        "num_minibatches": 2,
+        "hidden_sizes": (4,),
+        "memory_size": 4,
+        "head_sizes": (4,),
         "total_timesteps": UPDATES * 2 * 16,
     },
     "vpg": {
@@ -155,10 +166,15 @@ def test_env_steps_count_every_environments_steps(name, steps):
 
 def test_acting_without_a_key_is_deterministic_and_with_keys_is_not(name, steps):
     algorithm, states, _, _ = steps
-    obs = jnp.zeros(4)
-    assert algorithm.act(states[0], obs) == algorithm.act(states[0], obs)
+    recurrence = recurrence_of(algorithm)
+    memory = recurrence.init(())  # empty where the policy has none
+
+    def act(key=None):
+        return recurrence.act(states[0], jnp.zeros(4), memory, key)[0]
+
+    assert act() == act()
     keys = jax.random.split(jax.random.key(0), 64)
-    actions = jax.vmap(lambda k: algorithm.act(states[0], obs, k))(keys)
+    actions = jax.vmap(act)(keys)
     space = envs.make(small(name).env).action_space()
     assert all(space.contains(action) for action in actions)
     assert len(np.unique(actions)) > 1
@@ -167,9 +183,13 @@ def test_acting_without_a_key_is_deterministic_and_with_keys_is_not(name, steps)
 def test_a_policy_acts_on_one_observation_or_a_batch(name, result):
     policy = purerl.make_policy(small(name), result.state)
     batch = jax.random.normal(jax.random.key(0), (5, 4))
-    actions = policy(batch)
+    if isinstance(policy, RecurrentPolicy):
+        actions, _ = policy(batch, policy.init((5,)))
+        singly = [policy(np.asarray(obs), policy.init())[0] for obs in batch]
+    else:
+        actions = policy(batch)
+        singly = [policy(np.asarray(obs)) for obs in batch]
     assert actions.shape == (5,)
-    singly = [policy(np.asarray(obs)) for obs in batch]
     np.testing.assert_array_equal(actions, singly)
 
 

@@ -1,0 +1,426 @@
+"""Proximal policy optimisation with a memory, for environments that hide their state.
+
+A GRU (`recurrent.GRU`) carries `h_t = GRU(h_{t-1}, o_t)` along the episode, and actor
+and critic are heads on it: `pi(a | h_t)` and `V(h_t)`. The objective is PPO's (see
+`ppo`); what a memory adds is where it begins, and three rules follow from that:
+
+* `h_{-1} = 0` before an episode's first observation. It is cleared by the flag of the
+  step that *precedes* the observation, in acting and in learning alike. (Learning with
+  the flag that follows trains another network than the one that acted.)
+* A gradient step runs the GRU over whole rollouts again, from the memory with which
+  each began, so a minibatch is some environments with all their steps.
+* A time limit bootstraps on `V(GRU(h_t, o'_{t+1}))`: the observation before the reset,
+  seen by the memory of the episode that it belongs to.
+
+Gradients flow through the `T` steps of a rollout and stop at its start.
+
+Defaults are the sizes and numbers of PureJaxRL's `ppo_rnn.py` (Lu et al. 2022) for
+CartPole-v1: an embedding, a GRU and two heads of 128 units with relu. Its heads' hidden
+layers start at gain 2, ours at sqrt(2).
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl import networks, normalise, optimiser, rollout
+from purerl.algorithms import on_policy, ppo
+from purerl.algorithms.on_policy import Batch
+from purerl.algorithms.ppo import PPOConfig
+from purerl.collectives import pmean
+from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
+from purerl.environment import Environment
+from purerl.observe import obs_shape
+from purerl.policy import refuse_to_forget
+from purerl.recurrent import GRU
+from purerl.returns import gae
+from purerl.shuffle import shuffled_indices
+from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence, Transition
+
+
+@config_dataclass
+class RecurrentPPOConfig(PPOConfig):
+    """Proximal policy optimisation with a memory."""
+
+    num_minibatches: int = static(
+        4, "Gradient steps per pass; each takes whole environments.", POSITIVE
+    )
+    hidden_sizes: tuple[int, ...] = static(
+        (128,), "Units of each hidden layer before the memory."
+    )
+    memory_size: int = static(128, "Units of the memory.", POSITIVE)
+    head_sizes: tuple[int, ...] = static(
+        (128,), "Units of each hidden layer between the memory and actor or critic."
+    )
+    activation: str = static(
+        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+    )
+
+    @property
+    def samples_per_update(self) -> int:
+        """What minibatches are drawn from: sequences, one per environment."""
+        return self.num_envs
+
+    @property
+    def sequential_steps(self) -> int:
+        """Dependent operations of one update: a gradient step runs through time too."""
+        return self.num_steps * (1 + self.num_epochs * self.num_minibatches)
+
+
+class Setup(NamedTuple):
+    """What is bound once, in Python.
+
+    Attributes:
+        core: from observations to memories.
+        heads: everything of PPO, with an actor and a critic of memories.
+    """
+
+    core: GRU
+    heads: on_policy.Setup[Any]
+
+
+class RecurrentPPOState(NamedTuple):
+    """Everything that training carries, arrays only.
+
+    Attributes:
+        params: of `core`, `actor` and `critic`.
+        opt_state: of the optimiser.
+        obs_moments: statistics of observations.
+        reward_scale: statistics of returns.
+        envs: the environments between two steps.
+        memory: `[B, H]` of their running episodes before `envs.obs`; zero where that
+            is an episode's first.
+        key: never changes; every update's key is folded from it.
+        update: int32 `[]`, updates done.
+    """
+
+    params: dict[str, PyTree]
+    opt_state: PyTree
+    obs_moments: normalise.Moments
+    reward_scale: normalise.RewardScale
+    envs: rollout.EnvCarry
+    memory: Array
+    key: Array
+    update: Array
+
+
+class Sequences(NamedTuple):
+    """A rollout to learn from; environments are the second axis of every leaf.
+
+    Attributes:
+        memory: `[1, B, H]` before the first observation.
+        first: `[T, B]` bool, the observation is the first of an episode that began
+            within the rollout.
+        batch: `[T, B, ...]`.
+    """
+
+    memory: Array
+    first: Array
+    batch: Batch
+
+
+def validate(config: RecurrentPPOConfig, env: Environment) -> None:
+    """Check what fields have to do with one another and with the environment.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    num_envs, parts = config.num_envs, config.num_minibatches
+    if num_envs % parts:
+        fits = [p for p in range(1, num_envs + 1) if num_envs % p == 0]
+        below = max(p for p in fits if p < parts)
+        above = min((p for p in fits if p > parts), default=below)
+        nearest = " or ".join(str(p) for p in dict.fromkeys((below, above)))
+        raise ConfigError(
+            f"num_envs ({num_envs}) must be divisible by num_minibatches, got {parts}: "
+            f"a minibatch takes whole environments; nearest: {nearest}."
+        )
+    sizes = config.head_sizes
+    is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
+    if not is_sizes or min(sizes, default=1) < 1:
+        raise ConfigError(
+            f"head_sizes must be positive whole numbers, got {sizes!r}; "
+            "for example (128,), or () for none."
+        )
+    ppo.validate(config, env)
+
+
+def make(
+    config: RecurrentPPOConfig, env: Environment, axis_name: str | None = None
+) -> Algorithm:
+    """Recurrent PPO bound to a config and an environment; see `bind`."""
+    setup = bind(config, env, axis_name)
+    return Algorithm(
+        init=partial(init, setup),
+        step=partial(step, setup),
+        act=refuse_to_forget,
+        recurrence=Recurrence(partial(init_memory, setup), partial(act, setup)),
+    )
+
+
+def bind(
+    config: RecurrentPPOConfig, env: Environment, axis_name: str | None = None
+) -> Setup:
+    """Networks and environment of a config.
+
+    Args:
+        config: its leaves may be traced.
+        env: from `resolve_env`.
+        axis_name: mapped axis over which this agent's environments are spread.
+    """
+    whole = on_policy.bind(config, env, axis_name)
+    torso = networks.make_torso(
+        config.torso, obs_shape(whole.obs_space), config.hidden_sizes, config.activation
+    )
+    head = networks.MLP(config.head_sizes, config.activation)
+    heads = whole._replace(
+        actor=whole.actor.clone(torso=head), critic=whole.critic.clone(torso=head)
+    )
+    return Setup(GRU(torso, config.memory_size), heads)
+
+
+def init(setup: Setup, key: Array) -> RecurrentPPOState:
+    """Fresh networks, environments and memories; the key is kept in the state."""
+    config, heads = setup.heads.config, setup.heads
+    # Updates fold 0, 1, 2, ... into the key; initialisation takes the other end.
+    key_core, key_actor, key_critic, key_env = jax.random.split(
+        jax.random.fold_in(key, 2**32 - 1), 4
+    )
+    num_envs = rollout.per_device(config.num_envs, heads.axis_name)
+    shape = obs_shape(heads.obs_space)
+    memory = init_memory(setup, (num_envs,))
+    params = {
+        "core": setup.core.init(key_core, jnp.zeros((1, *shape)), memory[:1]),
+        "actor": heads.actor.init(key_actor, memory[:1]),
+        "critic": heads.critic.init(key_critic, memory[:1]),
+    }
+    optim = _optimiser(config, config.learning_rate)
+    return RecurrentPPOState(
+        params=params,
+        opt_state=optim.init(optimiser.flatten(params)[0]),
+        obs_moments=normalise.init_moments(shape),
+        reward_scale=normalise.RewardScale(
+            normalise.init_moments(), jnp.zeros(num_envs)
+        ),
+        envs=rollout.init_envs(heads.stepper, key_env, num_envs),
+        memory=memory,
+        key=key,
+        update=jnp.int32(0),
+    )
+
+
+def init_memory(setup: Setup, shape: tuple[int, ...]) -> Array:
+    """The memory `[*shape, H]` of episodes that are about to begin: zeros."""
+    return jnp.zeros((*shape, setup.heads.config.memory_size))
+
+
+def step(setup: Setup, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Metrics]:
+    """One update: collect, estimate advantages, minimise."""
+    heads = setup.heads
+    key_roll, key_fit = jax.random.split(jax.random.fold_in(state.key, state.update))
+    envs, memory, transitions, memories, episodes = collect(setup, state, key_roll)
+    sequences, reward_scale = make_sequences(setup, state, transitions, memories)
+    params, opt_state, losses = fit(setup, state, sequences, key_fit)
+    samples = on_policy.flatten(sequences.batch)
+    metrics = on_policy.report(heads, state.update, episodes, samples, losses)
+    new = RecurrentPPOState(
+        params=params,
+        opt_state=opt_state,
+        obs_moments=on_policy.observe(
+            heads, state.obs_moments, transitions.obs, metrics
+        ),
+        reward_scale=reward_scale,
+        envs=envs,
+        memory=memory,
+        key=state.key,
+        update=state.update + 1,
+    )
+    return new, metrics
+
+
+def act(
+    setup: Setup,
+    state: RecurrentPPOState,
+    obs: Array,
+    memory: Array,
+    key: Array | None = None,
+) -> tuple[Array, Array]:
+    """The policy's action on observations `[..., *obs_shape]`.
+
+    Args:
+        setup: bound structure.
+        state: of one agent.
+        obs: as the environment gives them.
+        memory: `[..., H]` of the episode before `obs`; `init_memory` at its start.
+        key: consumed; without one the action is the deterministic one.
+
+    Returns:
+        The action, and the memory with `obs` in it.
+    """
+    head = setup.heads.head
+    prepared = on_policy.prepare(setup.heads, state.obs_moments, obs)
+    memory = remember(setup, state.params, prepared, memory)
+    outputs = setup.heads.actor.apply(state.params["actor"], memory)
+    raw = head.mode(outputs) if key is None else head.sample(outputs, key)
+    return head.to_env(raw), memory
+
+
+def collect(
+    setup: Setup, state: RecurrentPPOState, key: Array
+) -> tuple[rollout.EnvCarry, Array, Transition, Array, rollout.Episodes]:
+    """Run the policy for `T` steps in every environment; the key is consumed.
+
+    Returns:
+        As `rollout.roll_recurrent`.
+    """
+    heads = setup.heads
+    num_envs = state.memory.shape[0]
+    script = rollout.draw_script(
+        heads.stepper, key, heads.config.num_steps, num_envs, heads.head.noise
+    )
+    return rollout.roll_recurrent(
+        heads.stepper,
+        state.envs,
+        state.memory,
+        partial(_act_and_log, setup, state.params),
+        partial(on_policy.prepare, heads, state.obs_moments),
+        script.inputs,
+        script.restart,
+    )
+
+
+def make_sequences(
+    setup: Setup, state: RecurrentPPOState, transitions: Transition, memories: Array
+) -> tuple[Sequences, normalise.RewardScale]:
+    """Values, advantages and targets of a rollout.
+
+    Args:
+        setup: bound structure.
+        state: before the rollout.
+        transitions: `[T, B, ...]`.
+        memories: `[T, B, H]` on which the actions were chosen.
+
+    Returns:
+        What to learn from, and the statistics of returns with this rollout in.
+    """
+    config, heads, params = setup.heads.config, setup.heads, state.params
+    prepare = partial(on_policy.prepare, heads, state.obs_moments)
+    value: Any = heads.critic.apply(params["critic"], memories)
+    # `memories` are those of the episode that `next_obs` ends or goes on with.
+    next_memories = remember(setup, params, prepare(transitions.next_obs), memories)
+    next_value: Any = heads.critic.apply(params["critic"], next_memories)
+
+    reward, scale = transitions.reward, state.reward_scale
+    done = transitions.terminated | transitions.truncated
+    if config.normalize_rewards:
+        scale, reward = normalise.scale_rewards(
+            scale, reward, done, gamma=config.gamma, axis_name=heads.axis_name
+        )
+    advantage = gae(
+        reward,
+        value,
+        next_value,
+        transitions.terminated,
+        transitions.truncated,
+        gamma=config.gamma,
+        gae_lambda=config.gae_lambda,
+    )
+    batch = Batch(
+        obs=prepare(transitions.obs),
+        action=transitions.action,
+        log_prob=transitions.log_prob,
+        value=value,
+        advantage=advantage,
+        target=advantage + value,
+    )
+    # The flag precedes the observation; that of the last rollout's last step has
+    # cleared `state.memory` already.
+    first = jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
+    return Sequences(state.memory[None], first, batch), scale
+
+
+def fit(
+    setup: Setup, state: RecurrentPPOState, sequences: Sequences, key: Array
+) -> tuple[PyTree, PyTree, Metrics]:
+    """Epochs of minibatch gradient steps; returns mean losses and diagnostics."""
+    config, heads = setup.heads.config, setup.heads
+    rate = on_policy.annealed(heads, config.learning_rate, state.update)
+    optim = _optimiser(config, rate)
+    flat_params, restore = optimiser.flatten(state.params)
+
+    def flat_loss(flat: Array, minibatch: Sequences) -> tuple[Array, Metrics]:
+        return loss(setup, restore(flat), minibatch)
+
+    def minimise(carry: tuple, minibatch: Sequences) -> tuple[tuple, Metrics]:
+        flat, opt_state = carry
+        grads, metrics = jax.grad(flat_loss, has_aux=True)(flat, minibatch)
+        grads, metrics = pmean((grads, metrics), heads.axis_name)
+        updates, opt_state = optim.update(grads, opt_state, flat)
+        metrics["grad_norm"] = optimiser.grad_norm(opt_state)
+        return (flat + updates, opt_state), metrics
+
+    def epoch(carry: tuple, key_epoch: Array) -> tuple[tuple, Metrics]:
+        order = shuffled_indices(key_epoch, state.memory.shape[0])
+        minibatches = split(sequences, order, config.num_minibatches)
+        return jax.lax.scan(minimise, carry, minibatches)
+
+    keys = jax.random.split(key, config.num_epochs)
+    start = (flat_params, state.opt_state)
+    (flat_params, opt_state), metrics = jax.lax.scan(epoch, start, keys)
+    means = {name: values.mean() for name, values in metrics.items()}
+    # The whole update's divergence: how far the last pass left the old policy.
+    means["approx_kl_last"] = metrics["approx_kl"][-1].mean()
+    return restore(flat_params), opt_state, means
+
+
+def split(sequences: Sequences, order: Array, parts: int) -> Sequences:
+    """Minibatches `[parts, ., B / parts, ...]` of whole environments.
+
+    Args:
+        sequences: leaves `[., B, ...]`.
+        order: `[B]` of the environments.
+        parts: number of minibatches.
+    """
+
+    def one(x: Array) -> Array:
+        x = x[:, order].reshape(x.shape[0], parts, -1, *x.shape[2:])
+        return jnp.moveaxis(x, 1, 0)
+
+    return jax.tree.map(one, sequences)
+
+
+def loss(setup: Setup, params: PyTree, sequences: Sequences) -> tuple[Array, Metrics]:
+    """PPO's loss, with what the GRU makes of the past in place of the observation."""
+    memory, first, batch = sequences
+    memories: Any = setup.core.apply(
+        params["core"], batch.obs, memory[0], first, method="unroll"
+    )
+    samples = on_policy.flatten(batch._replace(obs=memories))
+    return ppo.loss(setup.heads, params, samples)
+
+
+def remember(setup: Setup, params: PyTree, prepared: Array, memory: Array) -> Array:
+    """The memory `[..., H]` with a prepared observation `[..., *obs_shape]` in it."""
+    return setup.core.apply(params["core"], prepared, memory)  # type: ignore[return-value]
+
+
+def _act_and_log(
+    setup: Setup, params: PyTree, obs: Array, memory: Array, noise: Array
+) -> tuple[tuple[Array, Array, Array], Array]:
+    """Sample with one noise per environment: raw action, log_prob, env action."""
+    head = setup.heads.head
+    memory = remember(setup, params, obs, memory)
+    outputs = setup.heads.actor.apply(params["actor"], memory)
+    raw = head.choose(outputs, noise)
+    return (raw, head.log_prob(outputs, raw), head.to_env(raw)), memory
+
+
+def _optimiser(
+    config: RecurrentPPOConfig, learning_rate: Array | float
+) -> optax.GradientTransformation:
+    return optimiser.adam(
+        learning_rate, max_grad_norm=config.max_grad_norm, eps=config.adam_eps
+    )

@@ -1,0 +1,88 @@
+"""Commands on agents that remember: the memory is carried through their episodes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl.cli import evaluate, main
+from purerl.runner.result import load_run
+
+CONFIG = purerl.RecurrentPPOConfig(
+    total_timesteps=640,
+    num_envs=2,
+    num_steps=16,
+    num_epochs=2,
+    num_minibatches=2,
+    hidden_sizes=(8,),
+    memory_size=8,
+    head_sizes=(),
+    learning_rate=3e-2,
+    num_evaluations=1,
+    eval_episodes=2,
+    eval_max_steps=20,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_compile_cache_of_the_user(monkeypatch):
+    # The tests' own cache stays: the command line would switch to the user's.
+    folder = jax.config.jax_compilation_cache_dir
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("cli") / "run"
+    purerl.run(CONFIG, seeds=2, out=out, lanes=2, progress=False)
+    return out
+
+
+def test_evaluate_plays_them(folder, capsys):
+    assert main(["evaluate", str(folder), "--episodes", "2"]) == 0
+    assert "2 episodes" in capsys.readouterr().out
+    assert main(["evaluate", str(folder), "--episodes", "2", "--gymnasium"]) == 0
+    assert "Gymnasium's own CartPole-v1" in capsys.readouterr().out
+
+
+def with_random_networks(saved):
+    """Agents whose memories move a lot: after so short a training actions hardly vary.
+
+    Large matrices, and biases of 0, which would drown CartPole's small observations.
+    """
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda x: (x.ndim > 2) * rng.normal(0, 3, x.shape).astype(np.float32),
+        saved.state.params,
+    )
+    return saved._replace(state=saved.state._replace(params=params))
+
+
+def test_gymnasium_is_played_with_the_memory_of_each_episode(folder):
+    import gymnasium
+
+    saved = with_random_networks(load_run(folder))
+    returns = evaluate.play_gymnasium(saved, episodes=3, seed=5)
+    env = gymnasium.make("CartPole-v1")
+
+    def play(policy, seed, *, forgetful):
+        obs, _ = env.reset(seed=seed)
+        memory, done, total = policy.init(), False, 0.0
+        while not done:
+            action, memory = policy(jnp.asarray(obs), memory)
+            if forgetful:
+                memory = policy.init()
+            obs, reward, terminated, truncated, _ = env.step(int(action))
+            total, done = total + reward, terminated or truncated
+        return total
+
+    alone, forgetful = np.zeros((2, 3)), np.zeros((2, 3))
+    for member in range(2):
+        state = jax.tree.map(lambda x, i=member: jnp.asarray(x[i]), saved.state)
+        policy = purerl.make_policy(CONFIG, state)
+        for i in range(3):
+            alone[member, i] = play(policy, 5 + i, forgetful=False)
+            forgetful[member, i] = play(policy, 5 + i, forgetful=True)
+    np.testing.assert_array_equal(returns, alone)
+    assert (alone != forgetful).any()  # so a memory that is lost would show

@@ -1,0 +1,113 @@
+"""The GRU against flax's, its sequences against its steps, and forgetting."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl import networks
+from purerl.recurrent import GRU, forget
+
+STEPS, ENVS, OBS, EMBED, SIZE = 9, 3, 2, 5, 4
+
+
+@pytest.fixture(scope="module")
+def core():
+    """A GRU with random numbers in every parameter, biases included."""
+    module = GRU(networks.MLP((EMBED,), "relu"), SIZE)
+    shapes = module.init(jax.random.key(0), jnp.zeros((1, OBS)), jnp.zeros((1, SIZE)))
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(
+        lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), shapes
+    )
+    return module, params
+
+
+@pytest.fixture(scope="module")
+def sequence():
+    rng = np.random.default_rng(1)
+    obs = jnp.asarray(rng.normal(size=(STEPS, ENVS, OBS)), jnp.float32)
+    memory = jnp.asarray(rng.normal(size=(ENVS, SIZE)), jnp.float32)
+    first = np.zeros((STEPS, ENVS), bool)
+    first[0, 1] = first[3, 0] = first[4, 0] = first[STEPS - 1, 2] = True
+    return obs, memory, jnp.asarray(first)
+
+
+def flax_cell(params):
+    """The parameters as flax's cell names them: one matrix per gate and side."""
+    inputs = params["params"]["inputs"]
+    names = ("r", "z", "n")
+    cell = {}
+    for i, name in enumerate(names):
+        part = slice(i * SIZE, (i + 1) * SIZE)
+        cell[f"i{name}"] = {
+            "kernel": inputs["kernel"][:, part],
+            "bias": inputs["bias"][part],
+        }
+        cell[f"h{name}"] = {"kernel": params["params"]["recurrent"][:, part]}
+    cell["hn"]["bias"] = params["params"]["bias"]
+    return {"params": cell}
+
+
+def test_a_step_is_that_of_flaxs_cell(core, sequence):
+    module, params = core
+    obs, memory, _ = sequence
+    embedded = networks.MLP((EMBED,), "relu").apply(
+        {"params": params["params"]["torso"]}, obs[0]
+    )
+    expected, _ = nn.GRUCell(SIZE).apply(flax_cell(params), memory, embedded)
+    np.testing.assert_allclose(module.apply(params, obs[0], memory), expected, 1e-5)
+
+
+def test_a_sequence_is_its_steps_with_the_memory_cleared_before_the_flagged_ones(
+    core, sequence
+):
+    module, params = core
+    obs, memory, first = sequence
+    memories = module.apply(params, obs, memory, first, method="unroll")
+    for b in range(ENVS):
+        state = memory[b]
+        for t in range(STEPS):
+            if first[t, b]:
+                state = jnp.zeros(SIZE)
+            state = module.apply(params, obs[t, b], state)  # one episode, no batch
+            np.testing.assert_allclose(memories[t, b], state, rtol=1e-5, atol=1e-6)
+
+
+def test_what_follows_a_flag_does_not_know_what_preceded_it(core, sequence):
+    module, params = core
+    obs, memory, first = sequence
+    one = module.apply(params, obs, memory, first, method="unroll")
+    moved = obs.at[:3, 0].add(1.0)
+    other = module.apply(params, moved, memory + 1.0, first, method="unroll")
+    # The flags of environment 0 stand at 3 and 4, that of environment 1 at 0.
+    np.testing.assert_array_equal(one[3:, 0], other[3:, 0])
+    np.testing.assert_array_equal(one[:, 1], other[:, 1])
+    assert (one[:3, 0] != other[:3, 0]).all()
+    assert (one[: STEPS - 1, 2] != other[: STEPS - 1, 2]).all()
+    np.testing.assert_array_equal(one[STEPS - 1, 2], other[STEPS - 1, 2])
+
+
+def test_each_gate_starts_orthogonal():
+    module = GRU(networks.MLP((EMBED,), "relu"), 16)
+    params = module.init(jax.random.key(3), jnp.zeros((1, OBS)), jnp.zeros((1, 16)))
+    gates = np.split(np.asarray(params["params"]["recurrent"]), 3, axis=1)
+    for gate in gates:
+        np.testing.assert_allclose(gate.T @ gate, np.eye(16), atol=1e-5)
+    assert np.abs(gates[0] - gates[1]).max() > 0.1
+    assert np.abs(gates[1] - gates[2]).max() > 0.1
+
+
+def test_forgetting_clears_ended_episodes_and_keeps_the_others_bit_for_bit():
+    done = jnp.array([[True, False], [False, False], [False, True]])
+    memory = {
+        "vector": jax.random.normal(jax.random.key(0), (3, 2, 4)),
+        "image": jax.random.normal(jax.random.key(1), (3, 2, 2, 5)),
+        "count": jnp.arange(1, 7, dtype=jnp.int32).reshape(3, 2),
+    }
+    kept = forget(memory, done)
+    for name, before in memory.items():
+        assert kept[name].dtype == before.dtype
+        np.testing.assert_array_equal(kept[name][~done], before[~done])
+        np.testing.assert_array_equal(kept[name][done], jnp.zeros_like(before[done]))

@@ -1,0 +1,167 @@
+"""Rollouts and evaluations with a memory, by memories that are easy to predict."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from envs.probe import MemoryProbe
+from purerl import rollout
+from purerl.evaluate import evaluate, evaluate_recurrent
+from purerl.policy import RecurrentPolicy, recurrence_of
+from purerl.rollout import Stepper
+from purerl.types import Algorithm, Recurrence
+
+STEPS, ENVS, LIMIT = 23, 4, 5
+
+
+def count_and_act(obs, memory, noise):
+    """A memory that counts the episode's observations; any action."""
+    coin = jax.vmap(lambda k: jax.random.bernoulli(k).astype(jnp.int32))(noise)
+    return (coin, 0.5 * obs[:, 0], coin), {"seen": memory["seen"] + 1.0}
+
+
+@pytest.fixture(scope="module")
+def rolled():
+    """Two rollouts of 23 steps in CartPole with a time limit of 5."""
+    env = envs.make("CartPole-v1")
+    params = env.default_params.replace(
+        max_steps_in_episode=LIMIT, theta_threshold_radians=0.06
+    )
+    stepper = Stepper(env, params, "fresh", 1, None)
+
+    @jax.jit
+    def program(key):
+        key_init, *keys = jax.random.split(key, 3)
+        carry = rollout.init_envs(stepper, key_init, ENVS)
+        memory = {"seen": jnp.zeros((ENVS, 1))}
+        parts = []
+        for key_roll in keys:
+            script = rollout.draw_script(stepper, key_roll, STEPS, ENVS)
+            carry, memory, batch, memories, episodes = rollout.roll_recurrent(
+                stepper,
+                carry,
+                memory,
+                count_and_act,
+                lambda obs: obs,
+                script.inputs,
+                script.restart,
+            )
+            parts.append((carry, memory, batch, memories, episodes))
+        return parts
+
+    return program(jax.random.key(0))
+
+
+def test_the_memory_holds_this_episode_only_over_rollouts_too(rolled):
+    seen = np.zeros(ENVS)
+    ends_both_ways = np.zeros(2, bool)
+    for carry, memory, batch, memories, episodes in rolled:
+        done = np.asarray(batch.terminated | batch.truncated)
+        ends_both_ways |= [batch.terminated.any(), batch.truncated.any()]
+        for t in range(STEPS):
+            seen += 1
+            # On the last observation of an episode the memory is still its own.
+            np.testing.assert_array_equal(memories["seen"][t, :, 0], seen)
+            ended = done[t]
+            np.testing.assert_array_equal(episodes.lengths[t][ended], seen[ended])
+            seen[ended] = 0
+        np.testing.assert_array_equal(memory["seen"][:, 0], seen)
+        np.testing.assert_array_equal(carry.episode_length, seen)
+    assert ends_both_ways.all()
+
+
+def test_an_episode_that_ends_with_the_rollout_leaves_nothing(rolled):
+    ended = [
+        np.asarray(batch.terminated | batch.truncated)[-1]
+        for _, _, batch, _, _ in rolled
+    ]
+    assert np.concatenate(ended).any() and not np.concatenate(ended).all()
+    for (_, memory, *_), done in zip(rolled, ended, strict=True):
+        np.testing.assert_array_equal(memory["seen"][:, 0] == 0, done)
+
+
+def cue(obs, memory):
+    """The best policy of the memory probe: keep what was not 0."""
+    memory = jnp.where(obs[..., 0] != 0, obs[..., 0], memory)
+    return (memory > 0).astype(jnp.int32), memory
+
+
+def play(act, memory, episodes=64):
+    env = MemoryProbe()
+    return evaluate_recurrent(
+        env,
+        env.default_params,
+        act,
+        memory,
+        jax.random.key(0),
+        num_episodes=episodes,
+        max_steps=10,
+    )
+
+
+def test_an_evaluation_carries_the_memory_through_the_episode():
+    result = play(cue, jnp.zeros(64))
+    np.testing.assert_array_equal(result.episode_return, np.ones(64))
+    np.testing.assert_array_equal(result.episode_length, np.full(64, 4))
+
+
+def test_without_a_memory_the_same_evaluation_is_at_chance():
+    result = evaluate(
+        MemoryProbe(),
+        MemoryProbe().default_params,
+        lambda obs: cue(obs, jnp.zeros(64))[0],
+        jax.random.key(0),
+        num_episodes=64,
+        max_steps=10,
+    )
+    returns = np.asarray(result.episode_return)
+    assert set(returns) == {-1.0, 1.0}
+    assert abs(returns.mean()) < 0.5  # 4 standard errors of a fair coin
+
+
+def remembering():
+    """An algorithm that adds up what it saw; its state is a factor."""
+
+    def act(state, obs, memory, key=None):
+        del key
+        memory = memory + obs[..., 0]
+        return (state * memory > 0).astype(jnp.int32), memory
+
+    def refuse(*args):
+        raise AssertionError("acted without its memory")
+
+    recurrence = Recurrence(lambda shape: jnp.zeros(shape), act)
+    return Algorithm(lambda key: key, lambda state: (state, {}), refuse, recurrence)
+
+
+def test_a_policy_with_a_memory_goes_its_way_step_by_step():
+    algorithm = remembering()
+    assert recurrence_of(algorithm) is algorithm.recurrence
+    policy = RecurrentPolicy(algorithm.recurrence, 2.0)
+    memory = policy.init()
+    observations, expected = [1.0, -3.0, 1.0, 2.0], [1, 0, 0, 1]  # sums 1 -2 -1 1
+    for obs, action in zip(observations, expected, strict=True):
+        acted, memory = policy(np.array([obs]), memory)
+        assert acted == action
+    assert policy.restart(memory, True) == 0
+    assert policy.restart(memory, False) == memory == 1
+
+    batch = policy.init((3,))
+    _, batch = policy(np.array([[1.0], [2.0], [3.0]]), batch)
+    kept = policy.restart(batch, np.array([False, True, False]))
+    np.testing.assert_array_equal(kept, [1.0, 0.0, 3.0])
+
+
+def test_a_policy_without_a_memory_has_an_empty_one():
+    algorithm = Algorithm(
+        lambda key: key,
+        lambda state: (state, {}),
+        lambda state, obs, key=None: obs + state + (0 if key is None else key),
+    )
+    recurrence = recurrence_of(algorithm)
+    memory = recurrence.init((7,))
+    assert jax.tree.leaves(memory) == []
+    assert recurrence.act(10, 1, memory) == (11, memory)
+    assert recurrence.act(10, 1, memory, 100) == (111, memory)
