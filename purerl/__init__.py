@@ -13,9 +13,15 @@ if TYPE_CHECKING:
     from purerl import presets as presets
     from purerl import serialise as serialise
     from purerl.algorithms.dqn import DQNConfig as DQNConfig
+    from purerl.algorithms.mpo import MPOConfig as MPOConfig
     from purerl.algorithms.ppo import PPOConfig as PPOConfig
+    from purerl.algorithms.pqn import PQNConfig as PQNConfig
     from purerl.algorithms.recurrent_ppo import RecurrentPPOConfig as RecurrentPPOConfig
+    from purerl.algorithms.sac import SACConfig as SACConfig
+    from purerl.algorithms.td3 import TD3Config as TD3Config
     from purerl.algorithms.vpg import VPGConfig as VPGConfig
+    from purerl.algorithms.sac import SACConfig as SACConfig
+    from purerl.algorithms.td3 import TD3Config as TD3Config
     from purerl.config import ConfigError as ConfigError
     from purerl.runner.loop import run as run
     from purerl.runner.result import RunResult as RunResult
@@ -41,9 +47,15 @@ _HOME = {
     "Algorithm": "purerl.types",
     "ConfigError": "purerl.config",
     "DQNConfig": "purerl.algorithms.dqn",
+    "MPOConfig": "purerl.algorithms.mpo",
     "PPOConfig": "purerl.algorithms.ppo",
+    "PQNConfig": "purerl.algorithms.pqn",
     "RecurrentPPOConfig": "purerl.algorithms.recurrent_ppo",
     "RunResult": "purerl.runner.result",
+    "SACConfig": "purerl.algorithms.sac",
+    "TD3Config": "purerl.algorithms.td3",
+    "SACConfig": "purerl.algorithms.sac",
+    "TD3Config": "purerl.algorithms.td3",
     "TrainResult": "purerl.types",
     "VPGConfig": "purerl.algorithms.vpg",
     "data_parallel": "purerl.scale.parallel",

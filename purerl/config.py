@@ -117,6 +117,23 @@ class TrainConfig:
         64, "Resets drawn per rollout when reset_scheme is pool.", POSITIVE
     )
 
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of one update, over all environments of an agent."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must have a property steps_per_update: the "
+            "environment steps of one update, such as self.num_envs * self.num_steps."
+        )
+
+    @property
+    def sequential_steps(self) -> int:
+        """Operations of one update that wait for one another; weighs evaluations."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must have a property sequential_steps: environment "
+            "and gradient steps of one update that wait for one another, such as "
+            "self.num_steps + self.num_epochs * self.num_minibatches."
+        )
+
     def __post_init__(self) -> None:
         # Normalise what people write: 5e5 for an integer, lists, plain dicts.
         for field in static_fields(self):

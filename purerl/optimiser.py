@@ -21,7 +21,10 @@ class ClipState(NamedTuple):
 
 
 def adam(
-    learning_rate: Array | float, *, max_grad_norm: Array | float, eps: float = 1e-5
+    learning_rate: Array | float,
+    *,
+    max_grad_norm: Array | float | None = None,
+    eps: Array | float = 1e-5,
 ) -> optax.GradientTransformation:
     """Adam after clipping by the *global* norm (not elementwise, as `optax.clip` is).
 
@@ -30,7 +33,8 @@ def adam(
 
     Args:
         learning_rate: step size, may be traced.
-        max_grad_norm: largest Euclidean norm of the whole gradient, may be traced.
+        max_grad_norm: largest Euclidean norm of the whole gradient, may be traced;
+            without one nothing is clipped.
         eps: 1e-5 as in OpenAI Baselines' PPO2; Adam's own default is 1e-8.
     """
     return optax.chain(
@@ -86,7 +90,9 @@ def flatten(params: PyTree) -> tuple[Array, Callable[[Array], PyTree]]:
     return flat, restore
 
 
-def clip_by_global_norm(max_norm: Array | float) -> optax.GradientTransformation:
+def clip_by_global_norm(
+    max_norm: Array | float | None,
+) -> optax.GradientTransformation:
     """Scale a gradient longer than `max_norm` down to it, and remember its norm.
 
     `optax.clip_by_global_norm` that keeps the norm, which would else be computed twice.
@@ -99,6 +105,8 @@ def clip_by_global_norm(max_norm: Array | float) -> optax.GradientTransformation
     def update(updates: Any, state: Any, params: Any = None) -> Any:
         del state, params
         norm = optax.tree.norm(updates)
+        if max_norm is None:
+            return updates, ClipState(norm)
         # The larger of the two divides: no 0 / 0 where the gradient vanishes.
         scale = max_norm / jnp.maximum(norm, max_norm)
         return optax.tree.scale(scale, updates), ClipState(norm)
@@ -109,6 +117,15 @@ def clip_by_global_norm(max_norm: Array | float) -> optax.GradientTransformation
 def grad_norm(opt_state: Any) -> Array:
     """Norm of the last gradient, before clipping, from an optimiser's state."""
     return opt_state[0].grad_norm
+
+
+def flatten_each(
+    params: dict[str, PyTree],
+) -> tuple[dict[str, Array], dict[str, Callable[[Array], PyTree]]]:
+    """`flatten` for every entry: flat vectors by name, and the ways back."""
+    pairs = {name: flatten(tree) for name, tree in params.items()}
+    flat = {name: pair[0] for name, pair in pairs.items()}
+    return flat, {name: pair[1] for name, pair in pairs.items()}
 
 
 def polyak(target: PyTree, online: PyTree, tau: Array | float) -> PyTree:

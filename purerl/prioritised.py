@@ -124,10 +124,7 @@ def sample(priorities: Priorities, bits: Array, added: Array, capacity: int) -> 
         row = level.at[node].get(mode="promise_in_bounds")
         child, position, value = _descend(row, position)
         node = node * CHILDREN + child
-    # Only where the priorities are not numbers could a slot lie past the end.
-    slots = jnp.minimum(node, capacity - 1)
-    numbers = replay.numbers_in(slots, added, capacity)
-    return Sample(numbers, value / total)
+    return Sample(replay.numbers_in(node, added, capacity), value / total)
 
 
 def update(

@@ -14,6 +14,7 @@ from purerl.collectives import vary_like
 from purerl.config import ConfigError, TrainConfig, apply_overrides, validate_fields
 from purerl.environment import Environment, bind_params, resolve_env, time_limit
 from purerl.evaluate import evaluate_recurrent
+from purerl.keys import evaluation_key
 from purerl.policy import RecurrentPolicy, recurrence_of
 from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree, TrainResult
 
@@ -57,7 +58,7 @@ def bind(config: TrainConfig) -> Bound:
     return Bound(config, env, make_plan(config, env))
 
 
-def make_plan(config: Any, env: Environment) -> Plan:
+def make_plan(config: TrainConfig, env: Environment) -> Plan:
     """Updates and evaluations of a run.
 
     Evaluations are spread evenly and end with the run. Their number is the largest up
@@ -178,14 +179,12 @@ def make_segment(
     recurrence = recurrence_of(algorithm)
 
     def evaluation_of(state: PyTree) -> Metrics:
-        # Another stream than the updates': folded twice.
-        key = jax.random.fold_in(jax.random.fold_in(state.key, 2**32 - 2), state.update)
         result = evaluate_recurrent(
             bound.env,
             env_params,
             partial(recurrence.act, state),
             recurrence.init((config.eval_episodes,)),
-            key,
+            evaluation_key(state),
             num_episodes=config.eval_episodes,
             max_steps=plan.eval_max_steps,
         )

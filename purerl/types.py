@@ -5,7 +5,7 @@ Axes: `T` steps of a rollout, `B` parallel environments, `N = T * B` samples,
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import jax
 import numpy as np
@@ -63,6 +63,27 @@ class TrainResult(NamedTuple):
     evaluation: Metrics
 
 
+class AgentState(Protocol):
+    """What the training loop reads of an algorithm's state: a NamedTuple of arrays.
+
+    An algorithm adds its parameters, environments, replay; see `docs/adding.md`.
+    """
+
+    @property
+    def key(self) -> Array:
+        """The agent's key `[]`; it never changes, see `purerl.keys`."""
+        ...
+
+    @property
+    def update(self) -> Array:
+        """Updates done, int32 `[]`."""
+        ...
+
+    def _replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, as every NamedTuple has it."""
+        ...
+
+
 class Recurrence(NamedTuple):
     """How a policy acts that remembers the episode so far.
 
@@ -82,7 +103,7 @@ class Algorithm(NamedTuple):
     """An algorithm bound to its config and environment: three pure functions.
 
     Attributes:
-        init: `(key) -> state`.
+        init: `(key) -> state`, which has what `AgentState` lists.
         step: `(state) -> (state, metrics)`, one update: a `lax.scan` body.
         act: `(state, obs, key=None) -> action`; deterministic without a key. Of a
             policy that remembers it refuses to act.

@@ -1,9 +1,31 @@
 """What tests of several rooms share."""
 
+import dataclasses
+
 import jax
 import numpy as np
 
+import envs
 import purerl
+from envs.cartpole import CartPole
+
+CONTINUOUS_CARTPOLE = "test/continuous-cartpole"
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class ContinuousCartPole(CartPole):
+    """CartPole for algorithms that need numbers: the sign says where to push."""
+
+    def action_space(self, params=None):
+        del params
+        return envs.spaces.Box(-1.0, 1.0, (1,))
+
+    def step_env(self, key, state, action, params):
+        push = (action[0] > 0).astype(np.int32)
+        return super().step_env(key, state, push, params)
+
+
+envs.register(CONTINUOUS_CARTPOLE, ContinuousCartPole)
 
 
 def tiny_config(**changes) -> purerl.PPOConfig:

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from purerl.algorithms import dqn, ppo, recurrent_ppo, vpg
+from purerl.algorithms import dqn, ppo, pqn, recurrent_ppo, sac, td3, vpg
 from purerl.config import ConfigError, TrainConfig
 from purerl.environment import Environment
 from purerl.types import Algorithm
@@ -25,6 +25,9 @@ ALGORITHMS: dict[str, Entry] = {
     ),
     "vpg": Entry(vpg.VPGConfig, vpg.validate, vpg.make),
     "dqn": Entry(dqn.DQNConfig, dqn.validate, dqn.make),
+    "pqn": Entry(pqn.PQNConfig, pqn.validate, pqn.make),
+    "td3": Entry(td3.TD3Config, td3.validate, td3.make),
+    "sac": Entry(sac.SACConfig, sac.validate, sac.make),
 }
 
 

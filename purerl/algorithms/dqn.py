@@ -39,6 +39,7 @@ from purerl.config import (
     static,
 )
 from purerl.environment import Environment
+from purerl.keys import init_key, update_key
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
 from purerl.observe import obs_shape, to_features
@@ -188,7 +189,7 @@ def bind(config: DQNConfig, env: Environment, axis_name: str | None = None) -> S
 
 def init(setup: Setup, key: Array) -> DQNState:
     """A fresh network, its copy as the target, an empty buffer."""
-    key_network, key_env = jax.random.split(jax.random.fold_in(key, 2**32 - 1))
+    key_network, key_env = jax.random.split(init_key(key))
     example = jnp.zeros((1, *obs_shape(setup.obs_space)))
     params = setup.network.init(key_network, example)
     flat, restore = optimiser.flatten(params)
@@ -213,7 +214,7 @@ def step(setup: Setup, state: DQNState) -> tuple[DQNState, Metrics]:
         wire(setup, restore),
         Learner(params, target_params, state.opt_state),
         Experience(state.buffer, state.priorities, state.envs),
-        jax.random.fold_in(state.key, state.update),
+        update_key(state),
         state.update,
     )
     new = DQNState(

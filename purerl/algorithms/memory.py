@@ -155,6 +155,6 @@ def gather(
 
 def _local_sizes(config: Any, axis_name: str | None) -> tuple[int, int, int]:
     """This device's environments, capacity, and batch size."""
-    sizes = (config.num_envs, config.buffer_size, config.batch_size)
+    sizes = (config.num_envs, config.capacity, config.batch_size)
     num_envs, capacity, batch = (rollout.per_device(n, axis_name) for n in sizes)
     return num_envs, capacity, batch

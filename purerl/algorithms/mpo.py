@@ -26,10 +26,11 @@ buffer and environment see the squashed one, the deterministic `tanh(mean)` incl
 The minimum of two critics in both steps is Fujimoto et al.'s (2018); the papers have
 one critic.
 
-Defaults of the constraints and multipliers, the number of samples, the clipping of
-gradients and the interval of targets are those of Acme's MPO (Hoffman et al. 2020,
-arXiv:2006.00979; the JAX agent); network sizes, batch, buffer and learning rate are
-those of TD3 (Fujimoto et al. 2018), with Adam's usual 3e-4.
+Defaults of constraints and multipliers, of the samples, of `n_step`, of the clipping of
+gradients and of the interval of targets are those of Acme's MPO (Hoffman et al. 2020,
+arXiv:2006.00979; its JAX agent). Constraints that tight suit long runs: the presets for
+short ones (`mpo-pendulum`, `mpo-swingup`) are looser. Networks and batch are those of
+SAC (Haarnoja et al. 2018), and so is the step size.
 """
 
 from functools import partial
@@ -55,6 +56,7 @@ from purerl.config import (
 )
 from purerl.distributions import Gaussian, Head, make_head
 from purerl.environment import Environment
+from purerl.keys import init_key, update_key
 from purerl.losses import SquaredError
 from purerl.losses import mpo as mathematics
 from purerl.losses.check import check_loss
@@ -70,6 +72,7 @@ class MPOConfig(OffPolicyConfig):
     dual_learning_rate: float = dynamic(
         1e-2, "Step size of Adam for multipliers (and temperature).", POSITIVE
     )
+    n_step: int = static(5, "Rewards summed before bootstrapping.", POSITIVE)
     action_samples: int = static(
         20, "Actions per state whose weights improve the policy.", POSITIVE
     )
@@ -271,10 +274,7 @@ def bind(config: MPOConfig, env: Environment, axis_name: str | None = None) -> S
 
 def init(setup: Setup, key: Array) -> MPOState:
     """Fresh networks, their copies as targets, an empty buffer."""
-    # Updates fold 0, 1, 2, ... into the key; initialisation takes the other end.
-    key_actor, key_critics, key_env = jax.random.split(
-        jax.random.fold_in(key, 2**32 - 1), 3
-    )
+    key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
     obs = jnp.zeros((1, *obs_shape(setup.obs_space)))
     action = jnp.zeros((1, setup.head.num_outputs))
     networks_params = {
@@ -318,7 +318,7 @@ def step(setup: Setup, state: MPOState) -> tuple[MPOState, Metrics]:
         wire(setup, restore),
         Learner(params, target_params, state.opt_state),
         Experience(state.buffer, (), state.envs),
-        jax.random.fold_in(state.key, state.update),
+        update_key(state),
         state.update,
     )
     new = MPOState(

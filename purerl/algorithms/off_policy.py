@@ -72,6 +72,12 @@ class OffPolicyConfig(TrainConfig):
         return self.rounds_per_update * (self.num_steps + self.gradient_steps)
 
     @property
+    def capacity(self) -> int:
+        """Transitions that the buffer holds: no more than the run has steps."""
+        num_updates = max(1, self.total_timesteps // self.steps_per_update)
+        return min(self.buffer_size, num_updates * self.steps_per_update)
+
+    @property
     def first_round(self) -> int:
         """Number of the round that learns first: the one that ends the warm-up."""
         return max(0, -(-self.learning_starts // self.steps_per_round) - 1)
@@ -164,7 +170,7 @@ def init(wiring: Wiring, key: Array) -> Experience:
     num_envs = rollout.per_device(config.num_envs, axis)
     envs = rollout.init_envs(wiring.stepper, key, num_envs)
     shapes = jax.eval_shape(partial(_example, wiring), envs)
-    capacity = rollout.per_device(config.buffer_size, axis)
+    capacity = rollout.per_device(config.capacity, axis)
     return Experience(replay.init(shapes, capacity), wiring.memory.init(), envs)
 
 

@@ -31,6 +31,7 @@ from purerl.config import (
 )
 from purerl.distributions import Head, make_head
 from purerl.environment import Environment
+from purerl.keys import init_key
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
 from purerl.observe import obs_shape, to_features
@@ -204,10 +205,7 @@ def init(
         key: kept.
         init_optimiser: from the parameters of `actor` and `critic` to `opt_state`.
     """
-    # Updates fold 0, 1, 2, ... into the key; initialisation takes the other end.
-    key_actor, key_critic, key_env = jax.random.split(
-        jax.random.fold_in(key, 2**32 - 1), 3
-    )
+    key_actor, key_critic, key_env = jax.random.split(init_key(key), 3)
     num_envs = rollout.per_device(setup.config.num_envs, setup.axis_name)
     envs = rollout.init_envs(setup.stepper, key_env, num_envs)
     shape = obs_shape(setup.obs_space)

@@ -37,6 +37,7 @@ from purerl.config import (
     static,
 )
 from purerl.environment import Environment
+from purerl.keys import update_key
 from purerl.losses import ClipDrift, ClippedSquaredError, surrogate
 from purerl.losses.check import check_loss
 from purerl.returns import gae
@@ -109,7 +110,7 @@ def step(
     setup: Setup[PPOConfig], state: OnPolicyState
 ) -> tuple[OnPolicyState, Metrics]:
     """One update: collect, estimate advantages, minimise."""
-    key_roll, key_fit = jax.random.split(jax.random.fold_in(state.key, state.update))
+    key_roll, key_fit = jax.random.split(update_key(state))
     envs, transitions, episodes = on_policy.collect(setup, state, key_roll)
     batch, reward_scale = make_batch(setup, state, transitions)
     params, opt_state, losses = fit(setup, state, batch, key_fit)

@@ -49,6 +49,7 @@ from purerl.config import (
     static,
 )
 from purerl.environment import Environment
+from purerl.keys import update_key
 from purerl.returns import gae, rewards_to_go
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
@@ -124,7 +125,7 @@ def step(
     setup: Setup[VPGConfig], state: OnPolicyState
 ) -> tuple[OnPolicyState, Metrics]:
     """One update: collect, one step of the policy, many of the value function."""
-    key_roll = jax.random.fold_in(state.key, state.update)
+    key_roll = update_key(state)
     envs, transitions, episodes = on_policy.collect(setup, state, key_roll)
     batch, reward_scale = make_batch(setup, state, transitions)
     actor, actor_opt, losses = improve_policy(setup, state, batch)

@@ -43,6 +43,15 @@ def critic_values(config, state):
     return networks.Critic(torso).apply(state.params["critic"], jnp.eye(LENGTH))
 
 
+def q_network_values(config, state):
+    """Of a Q-network: the first action's."""
+    torso = networks.make_torso(
+        "mlp", (LENGTH,), config.hidden_sizes, config.activation, config.layer_norm
+    )
+    q = networks.DiscreteCritic(torso, 2).apply(state.params, jnp.eye(LENGTH))
+    return q[:, 0]
+
+
 CASES = {
     "ppo": Case(
         purerl.PPOConfig(
@@ -72,6 +81,19 @@ CASES = {
         ),
         critic_values,
         trace_decay=1.0,
+    ),
+    "pqn": Case(
+        purerl.PQNConfig(
+            num_envs=16,
+            num_steps=16,
+            total_timesteps=16 * 16 * 200,
+            num_minibatches=1,
+            num_epochs=8,
+            hidden_sizes=(16,),
+            learning_rate=1e-2,
+            trace_decay=0.0,
+        ),
+        q_network_values,
     ),
 }
 

@@ -1,0 +1,366 @@
+"""Soft actor-critic (Haarnoja et al. 2018b; Christodoulou 2019 for discrete actions).
+
+The policy `pi` is paid for its entropy too, at the price `alpha`. Every gradient step
+fits two critics to, with primes for target networks,
+
+    y = r + gamma (1 - terminated) V'(s'),
+    V'(s) = E_{a ~ pi(s)}[min_i Q'_i(s, a) - alpha log pi(a|s)],
+
+then moves the policy up `E_{a ~ pi(s)}[min_i Q_i(s, a) - alpha log pi(a|s)]`, the price
+down `log alpha (H(pi) - H*)`, which holds the entropy at its target `H*`, and the
+target networks by `tau (online - target)`. A time limit bootstraps: see `memory.Batch`.
+
+* **Continuous actions** are `a = tanh(u)`, `u ~ N(mu(s), sigma(s)^2)`. One is sampled
+  for each expectation, and differentiated through. They are in [-1, 1], where densities
+  (see `continuous.squash`), entropies and `H* = -dim(A)` are measured, whatever the
+  environment scales them to.
+* **Discrete actions** leave nothing to sample: the expectations are sums over all of
+  them, and `H*` is a share of the largest entropy, `log n`.
+
+Acting samples from the policy, evaluation takes `tanh(mu)` or the likeliest action, and
+the first `learning_starts` environment steps are uniformly random.
+
+Defaults are those of the paper's appendix D (256-256, batch 256, 3e-4, tau 0.005), and
+of Stable-Baselines3 where it is silent (initial price 1, `log sigma` in -20 .. 2). For
+discrete actions Christodoulou's share of the largest entropy is 0.98, for Atari with
+long training; on small tasks such a policy never stops to explore and its values run
+away with the price, so that the default is 0.5.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import networks, optimiser, rollout
+from purerl.algorithms import actor_critic, continuous, off_policy
+from purerl.algorithms.actor_critic import ActorCriticConfig, ActorCriticState, Learner
+from purerl.algorithms.off_policy import Batch
+from purerl.collectives import pmean
+from purerl.config import (
+    FRACTION,
+    POSITIVE,
+    ConfigError,
+    config_dataclass,
+    dynamic,
+    static,
+)
+from purerl.distributions import Head, make_head
+from purerl.environment import Environment
+from purerl.observe import obs_shape, to_features
+from purerl.types import Algorithm, Array, Metrics, PyTree
+
+
+@config_dataclass
+class SACConfig(ActorCriticConfig):
+    """Soft actor-critic, for continuous and for discrete actions."""
+
+    temperature_init: float = dynamic(1.0, "First price of the entropy.", POSITIVE)
+    learn_temperature: bool = static(True, "Learn the price, or leave it as it is.")
+    entropy_per_dimension: float = dynamic(
+        -1.0, "Target entropy per dimension, in nats, of actions in [-1, 1]."
+    )
+    entropy_share: float = dynamic(
+        0.5, "Target entropy of n discrete actions, as a share of log n.", FRACTION
+    )
+    policy_delay: int = static(
+        1, "Gradient steps of the critics per step of policy and price.", POSITIVE
+    )
+    target_update_interval: int = static(
+        1, "Gradient steps between updates of the target networks.", POSITIVE
+    )
+    log_std_min: float = static(-20.0, "Smallest log standard deviation.")
+    log_std_max: float = static(2.0, "Largest log standard deviation.")
+
+
+class Setup(NamedTuple):
+    """What is bound once, in Python: structure, and the config's numbers.
+
+    Attributes:
+        config: the numbers.
+        stepper: the environments.
+        obs_space: of the environment.
+        head: of discrete actions, or the range of continuous ones.
+        actor: network of logits, or of a Gaussian.
+        critics: networks of the values of all actions, or of a given one.
+        target_entropy: `H*`, in nats.
+    """
+
+    config: SACConfig
+    stepper: rollout.Stepper
+    obs_space: Any
+    head: Head
+    actor: nn.Module
+    critics: nn.Module
+    target_entropy: Array | float
+
+
+class Choices(NamedTuple):
+    """The actions over which an expectation under the policy runs, `[N, K]` each.
+
+    One that was sampled, of weight 1, or all of them by their probability.
+
+    Attributes:
+        value: the smaller of the two critics' values.
+        log_prob: of the policy.
+        weight: in the expectation.
+    """
+
+    value: Array
+    log_prob: Array
+    weight: Array
+
+
+def validate(config: SACConfig, env: Environment) -> None:
+    """Check what fields have to do with one another and with the environment.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    actor_critic.validate(config)
+    if config.log_std_min >= config.log_std_max:
+        raise ConfigError(
+            f"log_std_min must be less than log_std_max ({config.log_std_max}), got "
+            f"{config.log_std_min}."
+        )
+    if not hasattr(env.action_space(env.default_params), "n"):
+        continuous.check_bounded_actions(config, env)
+    continuous.check_vectors(config, env)
+
+
+def make(
+    config: SACConfig, env: Environment, axis_name: str | None = None
+) -> Algorithm:
+    """SAC bound to a config and an environment; see `bind`."""
+    setup = bind(config, env, axis_name)
+    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
+
+
+def bind(config: SACConfig, env: Environment, axis_name: str | None = None) -> Setup:
+    """Networks and environment of a config: what `init`, `step` and `act` work with.
+
+    Args:
+        config: its leaves may be traced.
+        env: from `resolve_env`.
+        axis_name: mapped axis over which this agent's environments are spread.
+    """
+    stepper = rollout.make_stepper(config, env, axis_name)
+    head = make_head(env.action_space(stepper.params), "auto")
+    num = head.num_outputs
+    torso = partial(
+        networks.MLP, activation=config.activation, layer_norm=config.layer_norm
+    )
+    actor: nn.Module
+    if head.is_discrete:
+        sizes = config.critic_hidden_sizes or config.hidden_sizes
+        actor = networks.CategoricalActor(torso(config.hidden_sizes), num)
+        critics = networks.Twin(lambda: networks.DiscreteCritic(torso(sizes), num))
+        target_entropy = config.entropy_share * np.log(num)
+    else:
+        actor = networks.StateGaussianActor(
+            torso(config.hidden_sizes), num, config.log_std_min, config.log_std_max
+        )
+        critics = continuous.twin_critics(config)
+        target_entropy = config.entropy_per_dimension * num
+    return Setup(
+        config=config,
+        stepper=stepper,
+        obs_space=env.observation_space(stepper.params),
+        head=head,
+        actor=actor,
+        critics=critics,
+        target_entropy=target_entropy,
+    )
+
+
+def init(setup: Setup, key: Array) -> ActorCriticState:
+    """Fresh networks, the critics' copies as targets, an empty buffer."""
+    # Updates fold 0, 1, 2, ... into the key; initialisation takes the other end.
+    key_actor, key_critics, key_env = jax.random.split(
+        jax.random.fold_in(key, 2**32 - 1), 3
+    )
+    inputs = [jnp.zeros((1, *obs_shape(setup.obs_space)))]
+    actor = setup.actor.init(key_actor, *inputs)
+    if not setup.head.is_discrete:
+        inputs.append(jnp.zeros((1, setup.head.num_outputs)))
+    temperature = jnp.asarray(setup.config.temperature_init, jnp.float32)
+    params = {
+        "actor": actor,
+        "critics": setup.critics.init(key_critics, *inputs),
+        "log_temperature": jnp.log(temperature),
+    }
+    return actor_critic.init(wire(setup), params, ("critics",), key, key_env)
+
+
+def step(setup: Setup, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
+    """One update: rounds of acting, remembering, learning."""
+    return actor_critic.step(wire(setup), state)
+
+
+def act(
+    setup: Setup, state: ActorCriticState, obs: Array, key: Array | None = None
+) -> Array:
+    """The policy's action on observations `[..., *obs_shape]`.
+
+    Args:
+        setup: bound structure.
+        state: of one agent.
+        obs: as the environment gives them.
+        key: consumed; without one the action is the deterministic one.
+    """
+    head = setup.head
+    features = to_features(setup.obs_space, obs)
+    outputs: Any = setup.actor.apply(state.params["actor"], features)
+    raw = head.mode(outputs) if key is None else head.sample(outputs, key)
+    return head.to_env(raw if head.is_discrete else jnp.tanh(raw))
+
+
+def wire(setup: Setup) -> off_policy.Wiring:
+    """SAC's part of the off-policy loop."""
+    config, head, axis = setup.config, setup.head, setup.stepper.axis_name
+    num = head.num_outputs
+    batch_size = rollout.per_device(config.batch_size, axis)
+
+    def explore(learner: Learner, features: Array, noise: Array, step: Array) -> Array:
+        del step
+        outputs: Any = setup.actor.apply(learner.params["actor"], features)
+        raw = head.choose(outputs, noise)
+        return raw if head.is_discrete else jnp.tanh(raw)
+
+    def random_action(key: Array) -> Array:
+        if head.is_discrete:
+            return jax.random.randint(key, (), 0, num)
+        return continuous.random_action(key, num)
+
+    def draw_learning(key: Array) -> Any:
+        # Of the actions at the next observations, and at these.
+        return () if head.is_discrete else head.noise(key, (2, batch_size))
+
+    return off_policy.Wiring(
+        config=config,
+        stepper=setup.stepper,
+        obs_space=setup.obs_space,
+        memory=off_policy.uniform(config, axis),
+        draw_action=head.noise,
+        explore=explore,
+        random_action=random_action,
+        to_env=head.to_env,
+        draw_learning=draw_learning,
+        learn=partial(learn, setup),
+    )
+
+
+def choices(
+    setup: Setup, actor: PyTree, critics: PyTree, obs: Array, noise: Any
+) -> Choices:
+    """What the policy may do at `obs` `[N, ...]`, and what that is worth.
+
+    Args:
+        setup: bound structure.
+        actor: parameters of the policy.
+        critics: parameters of the critics.
+        obs: features.
+        noise: standard normal `[N, A]`; None for discrete actions.
+    """
+    outputs: Any = setup.actor.apply(actor, obs)
+    if setup.head.is_discrete:
+        pair: Any = setup.critics.apply(critics, obs)
+        log_prob = jax.nn.log_softmax(outputs)
+        return Choices(jnp.minimum(*pair), log_prob, jnp.exp(log_prob))
+    action, log_prob = continuous.squash(outputs, noise)
+    pair = setup.critics.apply(critics, obs, action)
+    value = jnp.minimum(*pair)[:, None]
+    return Choices(value, log_prob[:, None], jnp.ones_like(value))
+
+
+def soft_value(found: Choices, temperature: Array) -> Array:
+    """`E_a[min_i Q_i(s, a) - alpha log pi(a|s)]`, `[N]`."""
+    return (found.weight * (found.value - temperature * found.log_prob)).sum(-1)
+
+
+def learn(
+    setup: Setup, learner: Learner, batch: Batch, noise: Any, count: Array
+) -> tuple[Learner, Array, Metrics]:
+    """A step of the critics and, where they are due, of policy, price and targets.
+
+    Args:
+        setup: bound structure.
+        learner: before the step.
+        batch: from the buffer.
+        noise: standard normal `[2, N, A]`; nothing for discrete actions.
+        count: int32 `[]`, gradient steps before this one.
+    """
+    config = setup.config
+    noise_next, noise_now = (None, None) if setup.head.is_discrete else noise
+    target = td_target(setup, learner, batch, noise_next)
+    learner, td_error, metrics = actor_critic.fit_critics(
+        config,
+        setup.stepper.axis_name,
+        lambda critics: taken_values(setup, critics, batch),
+        learner,
+        batch,
+        target,
+    )
+
+    def wait(learner: Learner) -> tuple[Learner, Metrics]:
+        blank = jnp.nan * metrics["value_loss"]  # no policy step, no numbers of it
+        return learner, {"policy_loss": blank, "entropy": blank}
+
+    move = partial(improve, setup, batch.obs, noise_now)
+    due = (count + 1) % config.policy_delay == 0
+    learner, more = jax.lax.cond(due, move, wait, learner)
+    due = (count + 1) % config.target_update_interval == 0
+    critics = optimiser.polyak(
+        learner.target_params["critics"],
+        learner.params["critics"],
+        jnp.where(due, config.tau, 0.0),
+    )
+    learner = learner._replace(target_params={"critics": critics})
+    temperature = jnp.exp(learner.params["log_temperature"])
+    return learner, td_error, {**metrics, **more, "temperature": temperature}
+
+
+def td_target(setup: Setup, learner: Learner, batch: Batch, noise: Any) -> Array:
+    """`y = r + discount * V'(s')`, `[N]`."""
+    actor, critics = learner.params["actor"], learner.target_params["critics"]
+    found = choices(setup, actor, critics, batch.next_obs, noise)
+    temperature = jnp.exp(learner.params["log_temperature"])
+    return batch.reward + batch.discount * soft_value(found, temperature)
+
+
+def taken_values(setup: Setup, critics: PyTree, batch: Batch) -> tuple[Array, Array]:
+    """Both critics' values of the batch's actions, `[N]` each."""
+    if not setup.head.is_discrete:
+        pair: Any = setup.critics.apply(critics, batch.obs, batch.action)
+        return pair
+    pair = setup.critics.apply(critics, batch.obs)
+    one, two = (
+        jnp.take_along_axis(values, batch.action[:, None], -1)[:, 0] for values in pair
+    )
+    return one, two
+
+
+def improve(
+    setup: Setup, obs: Array, noise: Any, learner: Learner
+) -> tuple[Learner, Metrics]:
+    """Move the policy up its soft value, and the price of entropy to its target."""
+    log_temperature = learner.params["log_temperature"]
+
+    def loss(actor: PyTree) -> tuple[Array, Array]:
+        found = choices(setup, actor, learner.params["critics"], obs, noise)
+        entropy = -(found.weight * found.log_prob).sum(-1).mean()
+        return -soft_value(found, jnp.exp(log_temperature)).mean(), entropy
+
+    minimise = jax.value_and_grad(loss, has_aux=True)
+    (total, entropy), grads = pmean(
+        minimise(learner.params["actor"]), setup.stepper.axis_name
+    )
+    gradients = {"actor": grads}
+    if setup.config.learn_temperature:
+        # Of log alpha (H - H*): more entropy than wanted makes it cheaper.
+        gradients["log_temperature"] = entropy - setup.target_entropy
+    learner = actor_critic.descend(setup.config, learner, gradients)
+    return learner, {"policy_loss": total, "entropy": entropy}

@@ -1,0 +1,261 @@
+"""Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018).
+
+A deterministic policy `mu(s)` climbs the value that critics learn from replayed steps,
+and three additions keep it from climbing their errors. With primes for target networks
+and actions in [-1, 1], every gradient step fits two critics to
+
+    y = r + gamma (1 - terminated) min_i Q'_i(s', a'),
+    a' = clip(mu'(s') + clip(e, -c, c), -1, 1),    e ~ N(0, policy_noise^2).
+
+1. **Twins**: both learn the same target, in which the smaller value counts.
+2. **Smoothing**: noise on the target's action, symmetric around zero, makes a sharp
+   peak of a critic worth little.
+3. **Delay**: every `policy_delay`-th step also improves the policy, by the gradient of
+   `E[Q_1(s, mu(s))]` through the action, and moves the target networks by
+   `tau (online - target)`.
+
+A time limit bootstraps: see `memory.Batch`. Acting adds `N(0, exploration_noise^2)` to
+the action of every environment by itself, evaluation does not, and the first
+`learning_starts` environment steps are uniformly random. All noise is in units of half
+the range of actions.
+
+Defaults are the paper's for the tasks in which it warms up for 1,000 steps, with the
+sizes and the step size of the authors' later code (256-256, batch 256, Adam 3e-4). The
+buffer of 10^6 transitions takes no more memory than the run has steps.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from purerl import networks, optimiser, rollout
+from purerl.algorithms import actor_critic, continuous, off_policy
+from purerl.algorithms.actor_critic import (
+    ActorCriticConfig,
+    ActorCriticState,
+    Learner,
+)
+from purerl.algorithms.off_policy import Batch
+from purerl.collectives import pmean
+from purerl.config import (
+    NON_NEGATIVE,
+    POSITIVE,
+    config_dataclass,
+    dynamic,
+    static,
+)
+from purerl.distributions import GaussianHead
+from purerl.environment import Environment
+from purerl.observe import obs_shape, to_features
+from purerl.types import Algorithm, Array, Metrics, PyTree
+
+
+@config_dataclass
+class TD3Config(ActorCriticConfig):
+    """Twin delayed deep deterministic policy gradient."""
+
+    exploration_noise: float = dynamic(
+        0.1, "Std of acting's noise on actions in [-1, 1].", NON_NEGATIVE
+    )
+    policy_noise: float = dynamic(
+        0.2, "Std of the noise that smooths the target's action.", NON_NEGATIVE
+    )
+    noise_clip: float = dynamic(
+        0.5, "Largest such noise, to either side.", NON_NEGATIVE
+    )
+    policy_delay: int = static(
+        2, "Gradient steps of the critics per step of policy and targets.", POSITIVE
+    )
+
+
+class Setup(NamedTuple):
+    """What is bound once, in Python: structure, and the config's numbers."""
+
+    config: TD3Config
+    stepper: rollout.Stepper
+    obs_space: Any
+    head: GaussianHead
+    actor: nn.Module
+    critics: nn.Module
+
+
+def validate(config: TD3Config, env: Environment) -> None:
+    """Check what fields have to do with one another and with the environment.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    actor_critic.validate(config)
+    continuous.validate(config, env, "DQNConfig or SACConfig")
+
+
+def make(
+    config: TD3Config, env: Environment, axis_name: str | None = None
+) -> Algorithm:
+    """TD3 bound to a config and an environment; see `bind`."""
+    setup = bind(config, env, axis_name)
+    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
+
+
+def bind(config: TD3Config, env: Environment, axis_name: str | None = None) -> Setup:
+    """Networks and environment of a config: what `init`, `step` and `act` work with.
+
+    Args:
+        config: its leaves may be traced.
+        env: from `resolve_env`.
+        axis_name: mapped axis over which this agent's environments are spread.
+    """
+    stepper = rollout.make_stepper(config, env, axis_name)
+    head = continuous.action_range(env.action_space(stepper.params))
+    torso = networks.MLP(
+        config.hidden_sizes, config.activation, layer_norm=config.layer_norm
+    )
+    return Setup(
+        config=config,
+        stepper=stepper,
+        obs_space=env.observation_space(stepper.params),
+        head=head,
+        actor=networks.TanhActor(torso, head.num_outputs),
+        critics=continuous.twin_critics(config),
+    )
+
+
+def init(setup: Setup, key: Array) -> ActorCriticState:
+    """Fresh networks, their copies as targets, an empty buffer."""
+    # Updates fold 0, 1, 2, ... into the key; initialisation takes the other end.
+    key_actor, key_critics, key_env = jax.random.split(
+        jax.random.fold_in(key, 2**32 - 1), 3
+    )
+    obs = jnp.zeros((1, *obs_shape(setup.obs_space)))
+    action = jnp.zeros((1, setup.head.num_outputs))
+    params = {
+        "actor": setup.actor.init(key_actor, obs),
+        "critics": setup.critics.init(key_critics, obs, action),
+    }
+    targets = ("actor", "critics")
+    return actor_critic.init(wire(setup), params, targets, key, key_env)
+
+
+def step(setup: Setup, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
+    """One update: rounds of acting, remembering, learning."""
+    return actor_critic.step(wire(setup), state)
+
+
+def act(
+    setup: Setup, state: ActorCriticState, obs: Array, key: Array | None = None
+) -> Array:
+    """The policy's action on observations `[..., *obs_shape]`.
+
+    Args:
+        setup: bound structure.
+        state: of one agent.
+        obs: as the environment gives them.
+        key: consumed; without one there is no noise on the action.
+    """
+    features = to_features(setup.obs_space, obs)
+    action: Any = setup.actor.apply(state.params["actor"], features)
+    if key is not None:
+        noise = setup.head.noise(key, action.shape[:-1])
+        action = perturb(action, noise, setup.config.exploration_noise)
+    return setup.head.to_env(action)
+
+
+def perturb(
+    action: Array, noise: Array, std: Array | float, limit: Array | float = jnp.inf
+) -> Array:
+    """`clip(action + clip(std * noise, -limit, limit), -1, 1)`.
+
+    Args:
+        action: `[..., A]` in [-1, 1].
+        noise: standard normal, of the same shape.
+        std: of what is added.
+        limit: the most that is added, to either side.
+    """
+    return jnp.clip(action + jnp.clip(std * noise, -limit, limit), -1.0, 1.0)
+
+
+def wire(setup: Setup) -> off_policy.Wiring:
+    """TD3's part of the off-policy loop."""
+    config, head, axis = setup.config, setup.head, setup.stepper.axis_name
+    batch_size = rollout.per_device(config.batch_size, axis)
+
+    def explore(learner: Learner, features: Array, noise: Array, step: Array) -> Array:
+        del step
+        action: Any = setup.actor.apply(learner.params["actor"], features)
+        return perturb(action, noise, config.exploration_noise)
+
+    return off_policy.Wiring(
+        config=config,
+        stepper=setup.stepper,
+        obs_space=setup.obs_space,
+        memory=off_policy.uniform(config, axis),
+        draw_action=head.noise,
+        explore=explore,
+        random_action=partial(continuous.random_action, num_actions=head.num_outputs),
+        to_env=head.to_env,
+        draw_learning=partial(head.noise, shape=(batch_size,)),
+        learn=partial(learn, setup),
+    )
+
+
+def learn(
+    setup: Setup, learner: Learner, batch: Batch, noise: Array, count: Array
+) -> tuple[Learner, Array, Metrics]:
+    """A step of the critics and, where it is due, of the policy and the targets.
+
+    Args:
+        setup: bound structure.
+        learner: before the step.
+        batch: from the buffer.
+        noise: standard normal `[N, A]`, of the target's actions.
+        count: int32 `[]`, gradient steps before this one.
+    """
+    target = td_target(setup, learner.target_params, batch, noise)
+
+    def values(params: PyTree) -> Any:
+        return setup.critics.apply(params, batch.obs, batch.action)
+
+    learner, td_error, metrics = actor_critic.fit_critics(
+        setup.config, setup.stepper.axis_name, values, learner, batch, target
+    )
+
+    def wait(learner: Learner) -> tuple[Learner, Array]:
+        return learner, jnp.nan * metrics["value_loss"]  # no policy step, no loss
+
+    due = (count + 1) % setup.config.policy_delay == 0
+    learner, metrics["policy_loss"] = jax.lax.cond(
+        due, partial(improve, setup, batch.obs), wait, learner
+    )
+    return learner, td_error, metrics
+
+
+def td_target(
+    setup: Setup, target_params: dict[str, PyTree], batch: Batch, noise: Array
+) -> Array:
+    """`y = r + discount * min_i Q'_i(s', a')` with the smoothed action, `[N]`."""
+    config = setup.config
+    action: Any = setup.actor.apply(target_params["actor"], batch.next_obs)
+    action = perturb(action, noise, config.policy_noise, config.noise_clip)
+    pair: Any = setup.critics.apply(target_params["critics"], batch.next_obs, action)
+    return batch.reward + batch.discount * jnp.minimum(*pair)
+
+
+def improve(setup: Setup, obs: Array, learner: Learner) -> tuple[Learner, Array]:
+    """Move the policy up the first critic, and the targets to the online networks."""
+
+    def loss(params: PyTree) -> Array:
+        action = setup.actor.apply(params, obs)
+        # Of the second critic nothing is used, so nothing is computed.
+        pair: Any = setup.critics.apply(learner.params["critics"], obs, action)
+        return -pair[0].mean()
+
+    minimise = jax.value_and_grad(loss)
+    total, grads = pmean(minimise(learner.params["actor"]), setup.stepper.axis_name)
+    learner = actor_critic.descend(setup.config, learner, {"actor": grads})
+    target_params = optimiser.polyak(
+        learner.target_params, learner.params, setup.config.tau
+    )
+    return learner._replace(target_params=target_params), total

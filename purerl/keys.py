@@ -1,0 +1,28 @@
+"""Where an agent's randomness comes from: one key, and the number of the update.
+
+Everything that update `u` draws comes from `fold_in(key, u)`, so that neither segments,
+nor saving, nor logging changes a number. Updates count from 0 in int32; initialisation
+and evaluations take the other end of `fold_in`'s 32 bits, which they never reach.
+"""
+
+import jax
+
+from purerl.types import AgentState, Array
+
+_INIT = 2**32 - 1
+_EVALUATION = 2**32 - 2
+
+
+def init_key(key: Array) -> Array:
+    """The key of networks and environments at the start, from the agent's key."""
+    return jax.random.fold_in(key, _INIT)
+
+
+def update_key(state: AgentState) -> Array:
+    """The key of everything that the next update draws."""
+    return jax.random.fold_in(state.key, state.update)
+
+
+def evaluation_key(state: AgentState) -> Array:
+    """The key of an evaluation after the state's last update: a stream of its own."""
+    return jax.random.fold_in(jax.random.fold_in(state.key, _EVALUATION), state.update)

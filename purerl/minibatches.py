@@ -1,0 +1,69 @@
+"""Epochs of minibatch gradient steps over one rollout."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import optax
+
+from purerl import optimiser
+from purerl.collectives import pmean
+from purerl.shuffle import shuffled_indices
+from purerl.types import Array, Metrics, PyTree
+
+
+def minimise(
+    loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
+    params: PyTree,
+    opt_state: PyTree,
+    batch: Any,
+    key: Array,
+    *,
+    optim: optax.GradientTransformation,
+    num_epochs: int,
+    num_minibatches: int,
+    axis_name: str | None = None,
+) -> tuple[PyTree, PyTree, Metrics]:
+    """Shuffle the samples anew in every pass, and step once per minibatch.
+
+    The optimiser works on one flat vector of all parameters: see `optimiser.flatten`.
+
+    Args:
+        loss: `(params, minibatch) -> (scalar, metrics)`.
+        params: float leaves.
+        opt_state: of `optim`, for the flat vector of `params`.
+        batch: a pytree of leaves `[N, ...]`, N divisible by `num_minibatches`.
+        key: consumed.
+        optim: from `optimiser`; it keeps the norm of its last gradient.
+        num_epochs: E, passes over the batch.
+        num_minibatches: M, gradient steps per pass.
+        axis_name: mapped axis over which the samples are spread, if any.
+
+    Returns:
+        Parameters, the optimiser's state, and the metrics of every gradient step with
+        `grad_norm`, `[E, M]` each.
+    """
+    flat_params, restore = optimiser.flatten(params)
+
+    def flat_loss(flat: Array, minibatch: Any) -> tuple[Array, Metrics]:
+        return loss(restore(flat), minibatch)
+
+    def gradient_step(carry: tuple, minibatch: Any) -> tuple[tuple, Metrics]:
+        flat, opt_state = carry
+        grads, metrics = jax.grad(flat_loss, has_aux=True)(flat, minibatch)
+        grads, metrics = pmean((grads, metrics), axis_name)
+        updates, opt_state = optim.update(grads, opt_state, flat)
+        metrics["grad_norm"] = optimiser.grad_norm(opt_state)
+        return (flat + updates, opt_state), metrics
+
+    def epoch(carry: tuple, key_epoch: Array) -> tuple[tuple, Metrics]:
+        order = shuffled_indices(key_epoch, jax.tree.leaves(batch)[0].shape[0])
+        minibatches = jax.tree.map(
+            lambda x: x[order].reshape(num_minibatches, -1, *x.shape[1:]), batch
+        )
+        return jax.lax.scan(gradient_step, carry, minibatches)
+
+    (flat_params, opt_state), metrics = jax.lax.scan(
+        epoch, (flat_params, opt_state), jax.random.split(key, num_epochs)
+    )
+    return restore(flat_params), opt_state, metrics

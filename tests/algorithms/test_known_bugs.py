@@ -1,0 +1,227 @@
+"""Bugs of earlier systems, one test each, named after what went wrong there."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import purerl
+from purerl import optimiser, prioritised
+from purerl.algorithms import off_policy, td3
+from purerl.algorithms.off_policy import Experience
+from purerl.distributions import Gaussian, TanhGaussianHead
+from purerl.environment import resolve_env
+from purerl.losses import mpo as mpo_losses
+
+CONFIG = purerl.TD3Config(
+    env="probe/continuous",
+    total_timesteps=3 * 3 * 20,
+    num_envs=3,
+    num_steps=1,
+    rounds_per_update=20,
+    learning_starts=7,
+    buffer_size=200,
+    batch_size=16,
+    hidden_sizes=(8,),
+    num_evaluations=0,
+)
+
+
+def wire(config):
+    return td3.wire(td3.bind(config, resolve_env(config)))
+
+
+def test_inverted_polyak():
+    # `tau * target + (1 - tau) * online` makes targets of 99.5% online networks.
+    target = optimiser.polyak(jnp.float32(0.0), jnp.float32(1.0), 0.005)
+    np.testing.assert_allclose(target, 0.005)
+    # And TD3's targets really stay behind: 13 policy steps of tau 0.005.
+    algorithm = purerl.make_algorithm(CONFIG.replace(learning_rate=1e-2))
+    start = algorithm.init(jax.random.key(0))
+    end, _ = jax.jit(algorithm.step)(start)
+
+    def distance(one, two):
+        pairs = zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+        return sum(float(jnp.abs(x - y).sum()) for x, y in pairs)
+
+    moved = distance(end.params, start.params)
+    assert 0 < distance(end.target_params, start.params) < 0.1 * moved
+
+
+def test_all_vmapped_seeds_equal():
+    # A key made anew in the middle of training: all seeds the same.
+    keys = jax.random.split(jax.random.key(0), 3)
+    result = jax.jit(jax.vmap(purerl.make_train(CONFIG)))(keys)
+    for values in (
+        result.metrics["value_loss"][:, -1],
+        result.state.buffer.reward.sum(1),
+        result.state.params["actor"]["params"]["Dense_0"]["kernel"][:, 0, 0],
+    ):
+        assert len(np.unique(values)) == 3
+
+
+def test_one_sided_smoothing_noise():
+    # Uniform numbers in [0, 1) as noise push the target's action up, on average.
+    draws = jax.vmap(wire(CONFIG).draw_learning)(
+        jax.random.split(jax.random.key(0), 500)
+    )
+    noise = td3.perturb(jnp.zeros_like(draws), draws, 0.2, 0.5).reshape(-1)
+    # Standard error of the mean 0.2 / sqrt(8000) = 0.0022.
+    assert abs(float(noise.mean())) < 0.01
+    np.testing.assert_allclose(noise.std(), 0.2, rtol=0.05)
+    # Clipped at 2.5 standard deviations, on both sides: 0.6% of the draws on each.
+    np.testing.assert_allclose([noise.min(), noise.max()], [-0.5, 0.5], rtol=1e-6)
+
+
+def test_reused_keys():
+    # One key for all updates of a block: the same noise again and again.
+    wiring = wire(CONFIG.replace(gradient_steps=2))
+    seen = []
+    for update in range(3):
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(0), update))
+        bits, noise = off_policy._draw_learning(wiring, *keys)
+        assert noise.shape[:2] == bits.shape[:2] == (20, 2)
+        seen.append(np.asarray(noise).reshape(40, -1))
+        seen.append(np.asarray(bits).reshape(40, -1).astype(np.float64))
+    for rows in (np.concatenate(seen[::2]), np.concatenate(seen[1::2])):
+        assert len(np.unique(rows[:, 0])) == len(rows)
+
+
+class Count(NamedTuple):
+    """A learner that only counts."""
+
+    calls: jax.Array
+    in_order: jax.Array
+    fired: jax.Array
+
+
+def counted(config, updates):
+    """How often a schedule of every fifth gradient step fires."""
+
+    def learn(learner, batch, noise, count):
+        learner = Count(
+            learner.calls + 1,
+            learner.in_order & (count == learner.calls),
+            learner.fired + ((count + 1) % 5 == 0),
+        )
+        return learner, jnp.zeros(batch.reward.shape), {"value_loss": jnp.float32(0)}
+
+    def explore(learner, features, noise, step):
+        return noise
+
+    wiring = wire(config)._replace(learn=learn, explore=explore)
+    key = jax.random.key(0)
+    experience = off_policy.init(wiring, key)
+    learner = Count(jnp.int32(0), jnp.bool_(True), jnp.int32(0))
+    run = jax.jit(partial(off_policy.run, wiring))
+    for update in range(updates):
+        learner, experience, metrics = run(
+            learner, experience, jax.random.fold_in(key, update), jnp.int32(update)
+        )
+        assert metrics["gradient_steps"] == learner.calls
+    return learner
+
+
+@pytest.mark.parametrize("num_envs", [1, 3, 4, 7])
+def test_schedules_that_never_fire(num_envs):
+    # "timesteps % interval == 0" with timesteps that advance by num_envs fires only
+    # where both are multiples. Here intervals count gradient steps, and none is lost.
+    config = CONFIG.replace(
+        num_envs=num_envs, gradient_steps=2, total_timesteps=60 * num_envs
+    )
+    learner = counted(config, 3)
+    rounds = 60 - config.first_round
+    assert learner.in_order
+    assert learner.calls == 2 * rounds
+    assert learner.fired == 2 * rounds // 5
+
+
+def test_unsummed_log_probability():
+    # The Gaussian's part per dimension and the correction summed: wrong for A > 1.
+    head = TanhGaussianHead(-1.0, 1.0, (3,))
+    mean, log_std = jnp.array([0.3, -1.0, 0.0]), jnp.array([-0.5, 0.2, -1.0])
+    raw = jnp.array([0.5, -0.7, 0.1])
+    normal = stats.norm.logpdf(raw, mean, np.exp(log_std))
+    expected = (normal - np.log(1 - np.tanh(raw) ** 2)).sum()
+    log_prob = head.log_prob(Gaussian(mean, log_std), raw)
+    assert log_prob.shape == ()
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
+
+
+def test_std_passed_as_variance():
+    # KL of means 1 apart at std 2: 1 / (2 * 4) = 0.125, and 0.25 with 2 as variance.
+    target = Gaussian(jnp.zeros((1, 1)), jnp.full((1, 1), jnp.log(2.0)))
+    new = Gaussian(jnp.ones((1, 1)), jnp.full((1, 1), jnp.log(2.0)))
+    divergence = mpo_losses.decoupled_divergence(target, new)
+    np.testing.assert_allclose(divergence.mean, 0.125, rtol=1e-6)
+    np.testing.assert_allclose(divergence.std, 0.0, atol=1e-7)
+
+
+def test_per_exponent_sign():
+    # `(1 / (N P))^-beta` weighs what is drawn often most.
+    weights = prioritised.importance_weights(jnp.array([0.1, 0.4]), 0.5)
+    # (0.1 / 0.1)^-0.5 = 1 and (0.4 / 0.1)^-0.5 = 1/2
+    np.testing.assert_allclose(weights, [1.0, 0.5], rtol=1e-6)
+
+
+def test_time_limit_stored_as_terminal():
+    # CartPole never falls within five steps, so a limit of five truncates them all.
+    config = purerl.DQNConfig(
+        env_params={"max_steps_in_episode": 5},
+        total_timesteps=200,
+        num_envs=2,
+        learning_starts=50,
+        buffer_size=200,
+        batch_size=8,
+        hidden_sizes=(4,),
+        num_evaluations=0,
+    )
+    buffer = jax.jit(purerl.make_train(config))(jax.random.key(0)).state.buffer
+    assert not buffer.terminated.any()
+    assert int(buffer.truncated.sum()) == 200 // 5
+    memory = off_policy.uniform(config, None)
+    item, _, next_obs, discount = memory.gather(buffer, jnp.arange(200, dtype="uint32"))
+    np.testing.assert_allclose(discount, config.gamma)
+    # What follows a truncated step is the state before the reset, not a fresh one:
+    # one step moves the cart by 0.02 times its speed.
+    drift = np.abs(next_obs[:, 0] - item.obs[:, 0] - 0.02 * item.obs[:, 1])
+    assert drift.max() < 1e-6
+
+
+def test_deterministic_acting_during_training():
+    # Acting with the mean: nothing is explored once the warm-up is over.
+    wiring = wire(CONFIG.replace(exploration_noise=0.1))
+    state = purerl.make_algorithm(CONFIG).init(jax.random.key(0))
+    learner = td3.Learner(state.params, state.target_params, state.opt_state)
+    noise = jax.vmap(wiring.draw_action)(jax.random.split(jax.random.key(1), 2000))
+    features = jnp.zeros((2000, 1))
+    actions = wiring.explore(learner, features, noise, jnp.zeros(2000))
+    still = wiring.explore(learner, features, 0 * noise, jnp.zeros(2000))
+    assert len(np.unique(still)) == 1
+    np.testing.assert_allclose((actions - still).std(), 0.1, rtol=0.05)
+    assert abs(float((actions - still).mean())) < 0.01
+
+
+@pytest.mark.parametrize("num_envs", [1, 3, 4])
+def test_warm_up_is_exact_in_steps(num_envs):
+    # Random actions lie within [-1, 1]; the "policy" here says 5.
+    config = CONFIG.replace(num_envs=num_envs, total_timesteps=20 * num_envs)
+    wiring = wire(config)._replace(
+        explore=lambda learner, features, noise, step: jnp.full_like(noise, 5.0),
+        learn=lambda learner, batch, noise, count: (
+            learner,
+            jnp.zeros(batch.reward.shape),
+            {"value_loss": jnp.float32(0)},
+        ),
+    )
+    key = jax.random.key(0)
+    experience = off_policy.init(wiring, key)
+    _, experience, _ = off_policy.run(wiring, (), experience, key, jnp.int32(0))
+    assert isinstance(experience, Experience)
+    actions = np.asarray(experience.buffer.action)[: 20 * num_envs, 0]
+    assert (np.abs(actions[:7]) <= 1).all() and len(np.unique(actions[:7])) == 7
+    np.testing.assert_array_equal(actions[7:], 5.0)

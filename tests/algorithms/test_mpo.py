@@ -1,0 +1,397 @@
+"""MPO: one gradient step against the textbook, known bugs, and tasks with answers."""
+
+import dataclasses
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+from scipy import optimize
+
+import envs
+import purerl
+from envs import spaces
+from envs.probe import ContinuousProbe
+from purerl.algorithms import mpo
+from purerl.algorithms.off_policy import Batch
+from purerl.config import ConfigError
+from purerl.distributions import _distrax
+
+# Best 0.5 and 2.5 in the range [-1, 3], shown -1 and 1.
+PROBE = purerl.MPOConfig(
+    env="probe/continuous",
+    total_timesteps=8_000,
+    num_envs=8,
+    num_steps=2,
+    gradient_steps=4,
+    rounds_per_update=10,
+    learning_starts=256,
+    buffer_size=4_096,
+    batch_size=32,
+    hidden_sizes=(16, 16),
+    learning_rate=5e-3,
+    epsilon_mean=0.02,
+    epsilon_std=1e-2,
+    multiplier_mean=1.0,
+    multiplier_std=1.0,
+    temperature_init=1.0,
+    target_update_interval=25,
+    num_evaluations=1,
+    eval_episodes=8,
+    eval_max_steps=3,
+)
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class TwoActions(ContinuousProbe):
+    """The probe with a second action that counts for nothing."""
+
+    def action_space(self, params=None):
+        params = self.default_params if params is None else params
+        return spaces.Box(params.low, params.high, (2,))
+
+
+@pytest.fixture(scope="module", params=["exact", "gradient"])
+def temperature(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def learned(temperature):
+    config = PROBE.replace(temperature=temperature)
+    return config, jax.jit(purerl.make_train(config))(jax.random.key(0))
+
+
+def test_the_policy_reaches_its_target_in_an_asymmetric_range(learned):
+    config, result = learned
+    policy = purerl.make_policy(config, result.state)
+    actions = policy(jnp.array([[-1.0], [1.0]]))
+    np.testing.assert_allclose(actions, [[0.5], [2.5]], atol=0.15)
+    assert result.evaluation["episode_return"].mean() > -0.02
+    # The sampled policy is sure of itself too: the best constant action averages -1.
+    assert result.metrics["episode_return"][-1] > -0.1
+
+
+def test_the_critics_know_what_an_action_is_worth(learned):
+    config, result = learned
+    setup = mpo.bind(config, envs.make(config.env))
+    # Near the best action for o = 1, which is 2.5, that is 0.75 in [-1, 1].
+    action = jnp.array([[0.75], [0.5]])
+    critics = result.state.params["critics"]
+    values = setup.critics.apply(critics, jnp.ones((2, 1)), action)
+    for value in values:
+        np.testing.assert_allclose(value, [0.0, -(0.5**2)], atol=0.12)
+
+
+def test_the_weights_diverge_by_epsilon_where_the_temperature_is_solved(learned):
+    config, result = learned
+    if config.temperature == "exact":
+        kl = np.asarray(result.metrics["kl_weights"])
+        kl = kl[np.isfinite(kl)]
+        assert len(kl) > 40
+        np.testing.assert_allclose(kl, np.full(len(kl), config.epsilon), rtol=1e-2)
+
+
+# One gradient step, of two action dimensions.
+
+SAMPLES, STATES, ACTIONS = 7, 5, 2
+SMALL = purerl.MPOConfig(
+    env=TwoActions(),
+    action_samples=SAMPLES,
+    bootstrap_samples=3,
+    batch_size=STATES,
+    hidden_sizes=(8,),
+    activation="tanh",
+    multiplier_mean=2.0,
+    multiplier_std=30.0,
+    max_grad_norm=0.5,  # so that it binds
+    target_update_interval=3,
+    learning_starts=10,
+    total_timesteps=1_000,
+)
+
+
+def scramble(params, seed, scale=0.3):
+    flat, restore = ravel_pytree(params)
+    return restore(flat + scale * jax.random.normal(jax.random.key(seed), flat.shape))
+
+
+@pytest.fixture(scope="module")
+def start():
+    """A learner whose targets are not its online networks, and a batch."""
+    setup = mpo.bind(SMALL, SMALL.env)
+    state = mpo.init(setup, jax.random.key(0))
+    state = state._replace(target_params=scramble(state.target_params, 1))
+    state.params["actor"] = scramble(state.target_params["actor"], 2, 0.1)
+    keys = jax.random.split(jax.random.key(3), 5)
+    batch = Batch(
+        obs=jax.random.normal(keys[0], (STATES, 1)),
+        action=jax.random.uniform(keys[1], (STATES, ACTIONS), minval=-1.0),
+        reward=jax.random.normal(keys[2], (STATES,)),
+        next_obs=jax.random.normal(keys[3], (STATES, 1)),
+        discount=jnp.array([0.99, 0.99, 0.0, 0.99, 0.99]),
+        weight=jnp.ones(STATES),
+    )
+    return setup, state, batch
+
+
+def act_with(setup, params, obs, num, key):
+    """Raw actions of a policy by distrax, from the noise that the learner draws."""
+    outputs = setup.actor.apply(params["actor"], obs)
+    noise = jax.random.normal(key, (num, len(obs), ACTIONS))
+    std = jnp.broadcast_to(jnp.exp(outputs.log_std), noise.shape)
+    return jnp.broadcast_to(outputs.mean, noise.shape) + std * noise
+
+
+def values_of(setup, params, obs, raw):
+    """The smaller of both critics, sample by sample."""
+    rows = [setup.critics.apply(params["critics"], obs, jnp.tanh(a)) for a in raw]
+    return jnp.stack([jnp.minimum(*row) for row in rows])
+
+
+def textbook(setup, state, batch, key):
+    """The three steps as in the papers: distrax for distributions, scipy for eta."""
+    config, targets = setup.config, state.target_params
+    key_evaluate, key_improve = jax.random.split(key)
+
+    num = config.bootstrap_samples
+    raw = act_with(setup, targets, batch.next_obs, num, key_evaluate)
+    v_next = values_of(setup, targets, batch.next_obs, raw).mean(0)
+    target = batch.reward + batch.discount * v_next
+
+    raw = act_with(setup, targets, batch.obs, config.action_samples, key_improve)
+    q = np.asarray(values_of(setup, targets, batch.obs, raw), np.float64)
+
+    def dual(log_eta):
+        eta = np.exp(log_eta)
+        return eta * (config.epsilon + np.log(np.exp(q / eta).mean(0)).mean())
+
+    found = optimize.minimize_scalar(
+        dual, bounds=(-8, 5), method="bounded", options={"xatol": 1e-10}
+    )
+    eta = np.exp(found.x)
+    weights = jnp.asarray(np.exp(q / eta) / np.exp(q / eta).sum(0), jnp.float32)
+
+    def normal(mean, log_std):
+        return _distrax().MultivariateNormalDiag(mean, jnp.exp(log_std))
+
+    old = setup.actor.apply(targets["actor"], batch.obs)
+
+    def loss(params):
+        new = setup.actor.apply(params["actor"], batch.obs)
+        critic = 0.0
+        for value in setup.critics.apply(params["critics"], batch.obs, batch.action):
+            critic += (0.5 * (value - target) ** 2).mean()
+        fit = 0.0
+        for one in (normal(new.mean, old.log_std), normal(old.mean, new.log_std)):
+            fit += (weights * jnp.stack([one.log_prob(a) for a in raw])).sum(0).mean()
+        total = critic - fit
+        duals = params["duals"]
+        for d in range(ACTIONS):
+            before = normal(old.mean[:, d:][:, :1], old.log_std[:, d:][:, :1])
+            moved = normal(new.mean[:, d:][:, :1], old.log_std[:, d:][:, :1])
+            spread = normal(old.mean[:, d:][:, :1], new.log_std[:, d:][:, :1])
+            for param, kl, epsilon in (
+                (duals.mean[d], before.kl_divergence(moved), config.epsilon_mean),
+                (duals.std[d], before.kl_divergence(spread), config.epsilon_std),
+            ):
+                multiplier, kl = jax.nn.softplus(param), kl.mean()
+                total += jax.lax.stop_gradient(multiplier) * kl
+                total += multiplier * (epsilon - jax.lax.stop_gradient(kl))
+        return total
+
+    return eta, target, jax.grad(loss)(state.params)
+
+
+def one_step(setup, state, batch, key, count=0):
+    params, restore = mpo._flatten(state.params)
+    targets, _ = mpo._flatten(state.target_params)
+    learner = mpo.Learner(params, targets, state.opt_state)
+    learn = jax.jit(partial(mpo.learn, setup, restore))
+    learner, td_error, metrics = learn(learner, batch, key, jnp.int32(count))
+    return learner, td_error, metrics, restore
+
+
+def test_one_gradient_step_is_the_textbooks(start):
+    setup, state, batch = start
+    config, key = setup.config, jax.random.key(7)
+    learner, td_error, metrics, restore = one_step(setup, state, batch, key)
+    eta, target, grads = textbook(setup, state, batch, key)
+
+    np.testing.assert_allclose(metrics["temperature"], eta, rtol=1e-3)
+    value = setup.critics.apply(state.params["critics"], batch.obs, batch.action)[0]
+    np.testing.assert_allclose(td_error, target - value, rtol=1e-4, atol=1e-5)
+    rates = {"actor": 3e-4, "critics": 3e-4, "duals": 1e-2}
+    for name, rate in rates.items():
+        norm = jnp.linalg.norm(ravel_pytree(grads[name])[0])
+        np.testing.assert_allclose(metrics[f"{name}_grad_norm"], norm, rtol=2e-3)
+        # Adam's first moment after one step is a tenth of the clipped gradient.
+        moment = restore[name](learner.opt_state[name][1][0].mu)
+        scale = 0.1 * min(1.0, config.max_grad_norm / norm)
+        for actual, grad in zip(
+            jax.tree.leaves(moment), jax.tree.leaves(grads[name]), strict=True
+        ):
+            np.testing.assert_allclose(actual, scale * grad, rtol=5e-3, atol=1e-5)
+        # And its first step is the step size, in the direction of each sign.
+        before = ravel_pytree(state.params[name])[0]
+        moved = np.abs(learner.params[name] - before)
+        np.testing.assert_allclose(moved.max(), rate, rtol=1e-2)
+
+
+def test_a_terminated_step_bootstraps_nothing_and_a_cut_one_does(start):
+    setup, state, batch = start
+    key = jax.random.key(7)
+    target = mpo.td_target(setup, state.target_params, batch, key)
+    np.testing.assert_allclose(target[2], batch.reward[2], rtol=1e-6)
+    others = np.array([0, 1, 3, 4])
+    assert np.abs(np.asarray(target - batch.reward)[others]).min() > 1e-4
+
+
+def test_the_targets_are_copied_exactly_when_they_are_due(start):
+    # Every third gradient step: number 2, 5, ... counted from 0. The known bugs are
+    # targets that are nearly the online networks (inverted Polyak) and never copied.
+    setup, state, batch = start
+    for count in range(6):
+        learner, *_ = one_step(setup, state, batch, jax.random.key(count), count)
+        for name, target in learner.target_params.items():
+            before = ravel_pytree(state.target_params[name])[0]
+            due = count in (2, 5)
+            expected = learner.params[name] if due else before
+            np.testing.assert_array_equal(target, expected)
+
+
+def test_polyak_moves_the_targets_by_the_small_share(start):
+    setup, state, batch = start
+    slow = setup._replace(config=SMALL.replace(tau=0.005, target_update_interval=1))
+    learner, *_ = one_step(slow, state, batch, jax.random.key(0))
+    for name, target in learner.target_params.items():
+        before = ravel_pytree(state.target_params[name])[0]
+        moved, way = target - before, learner.params[name] - before
+        np.testing.assert_allclose(moved, 0.005 * way, rtol=1e-2, atol=1e-6)
+
+
+def test_one_constraint_for_all_dimensions_is_on_their_sum(start):
+    setup, state, batch = start
+    joint_setup = setup._replace(config=SMALL.replace(per_dimension=False))
+    improvement = mpo.improve(
+        setup, state.target_params, state.params["duals"], batch.obs, jax.random.key(0)
+    )
+    outputs = setup.actor.apply(state.params["actor"], batch.obs)
+    each = mpo.fit_loss(setup, state.params["duals"], outputs, improvement)[1]
+    duals = mpo.init_duals(joint_setup)
+    assert duals.mean.shape == duals.std.shape == (1,)
+    joint = mpo.fit_loss(joint_setup, duals, outputs, improvement)[1]
+    for name in ("kl_mean", "kl_std"):
+        np.testing.assert_allclose(joint[name], ACTIONS * each[name], rtol=1e-5)
+
+
+# Acting.
+
+
+@pytest.fixture(scope="module")
+def acted():
+    """A short run that has only just started to learn, its buffer and its state."""
+    config = SMALL.replace(
+        num_envs=3,
+        rounds_per_update=20,
+        buffer_size=60,
+        learning_starts=31,  # between two rounds
+        total_timesteps=60,
+        num_evaluations=0,
+    )
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    return config, result
+
+
+def test_stored_actions_are_the_squashed_ones_that_the_environment_got(acted):
+    _, result = acted
+    buffer = result.state.buffer
+    assert np.abs(buffer.action).max() <= 1.0
+    # Reward -(a - (1.5 + o))^2 of a = 1 + 2 * stored, the middle and half the range.
+    taken = 1.0 + 2.0 * buffer.action[:, 0]
+    expected = -jnp.square(taken - (1.5 + buffer.obs[:, 0]))
+    np.testing.assert_allclose(buffer.reward, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_deterministic_acting_during_training(acted):
+    # The known bug: after the warm-up the deterministic action was taken. A policy of
+    # nearly mean 0 and std 1 gives distinct actions, with tanh(N(0, 1))'s spread 0.63.
+    config, result = acted
+    after = np.asarray(result.state.buffer.action)[config.learning_starts :]
+    assert len(np.unique(after)) == after.size
+    assert 0.4 < after.std() < 0.85
+
+
+def test_the_warm_up_is_uniform_and_ends_to_the_step(acted):
+    # A policy with mean 5 acts within tanh(5 +- 4 std) > 0.75; uniform actions do not.
+    config, _ = acted
+    setup = mpo.bind(config.replace(learning_rate=1e-9), config.env)
+    state = mpo.init(setup, jax.random.key(0))
+    mean_layer = state.params["actor"]["params"]["Dense_0"]
+    mean_layer["bias"] = jnp.full(ACTIONS, 5.0)
+    state = jax.jit(partial(mpo.step, setup))(state)[0]
+    actions = np.asarray(state.buffer.action)
+    outermost = (actions > 0.75).all(1)
+    assert outermost[config.learning_starts :].all()
+    assert not outermost[config.learning_starts - 1]
+    warm_up = actions[: config.learning_starts]
+    assert outermost[: config.learning_starts].mean() < 0.15  # 1/64 of uniform ones
+    np.testing.assert_allclose(warm_up.mean(), 0.0, atol=0.25)
+    np.testing.assert_allclose(warm_up.std(), 1 / np.sqrt(3), atol=0.12)
+
+
+def test_the_deterministic_action_is_the_squashed_mean_scaled(start):
+    # The known bug: the raw mean was clipped, while the critics had seen its tanh.
+    setup, state, batch = start
+    actor = scramble(state.params["actor"], 5, 1.0)
+    state = state._replace(params={**state.params, "actor": actor})
+    mean = setup.actor.apply(state.params["actor"], batch.obs).mean
+    assert np.abs(mean).max() > 0.5  # where tanh is far from the mean itself
+    action = mpo.act(setup, state, batch.obs)
+    np.testing.assert_allclose(action, 1.0 + 2.0 * np.tanh(mean), rtol=1e-5, atol=1e-5)
+
+
+def test_sampled_actions_have_the_policys_quantiles(start):
+    setup, state, batch = start
+    outputs = setup.actor.apply(state.params["actor"], batch.obs[:1])
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    actions = jax.jit(jax.vmap(lambda k: mpo.act(setup, state, batch.obs[0], k)))(keys)
+    # 15.87% of a normal lies below mean - std; tanh and scaling are monotone.
+    for z, share in ((-1.0, 0.1587), (0.0, 0.5), (1.0, 0.8413)):
+        bound = 1.0 + 2.0 * np.tanh(outputs.mean + z * np.exp(outputs.log_std))
+        np.testing.assert_allclose(
+            (actions < bound).mean(0), np.full(ACTIONS, share), atol=0.015
+        )
+
+
+# Configs.
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"env": "CartPole-v1"}, "needs continuous actions.*use DQNConfig"),
+        ({"temperature": "slsqp"}, "must be one of exact, gradient"),
+        ({"log_std_min": 3.0}, "log_std_min must be less than log_std_max"),
+        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
+        ({"learning_starts": 9_000}, "learning_starts must be less"),
+    ],
+)
+def test_bad_configs_are_refused(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(PROBE.replace(**changes))
+
+
+def test_unbounded_actions_are_refused():
+    env = TwoActions()
+    config = PROBE.replace(env=env)
+
+    @dataclasses.dataclass(unsafe_hash=True)
+    class Unbounded(ContinuousProbe):
+        def action_space(self, params=None):
+            return spaces.Box(-jnp.inf, jnp.inf, (1,))
+
+    with pytest.raises(ConfigError, match="needs a bounded action space"):
+        purerl.make_train(config.replace(env=Unbounded()))
