@@ -7,6 +7,9 @@ numbers that can be vmapped. See `base` for the contract, `registry` for the nam
 
 from . import spaces as spaces
 from .adapters.contract import adapt as adapt
+from .adapters.gymnasium import register_in_gymnasium as register_in_gymnasium
+from .adapters.gymnasium import to_gymnasium as to_gymnasium
+from .adapters.gymnasium import to_gymnasium_vector as to_gymnasium_vector
 from .base import Environment as Environment
 from .base import EnvParams as EnvParams
 from .base import EnvState as EnvState
@@ -37,7 +40,10 @@ __all__ = (
     "describe",
     "make",
     "register",
+    "register_in_gymnasium",
     "registered",
     "source_of",
     "spaces",
+    "to_gymnasium",
+    "to_gymnasium_vector",
 )

@@ -1,60 +1,106 @@
-"""The only door to Gymnasium: playing a policy in its own environments."""
+"""The door to Gymnasium, both ways; importing it does not import Gymnasium.
+
+Out: any environment of this package as a `gymnasium.Env`, as a
+`gymnasium.vector.VectorEnv`, or under a name of `gymnasium.make`. In: a policy plays in
+Gymnasium's own environments (`gymnasium_play`). They cannot be trained in here, because
+training is one compiled program and they are Python.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from .gymnasium_play import play_in_gymnasium as play_in_gymnasium
+from .gymnasium_play import play_in_vector as play_in_vector
+from .gymnasium_play import require_gymnasium
+
+if TYPE_CHECKING:
+    from ..base import Environment
+    from .gymnasium_env import GymnasiumEnv
+    from .gymnasium_vector import GymnasiumVectorEnv
 
 
-def play_in_gymnasium(
-    env_id: str,
-    policy: Callable[[np.ndarray], np.ndarray],
+def to_gymnasium(
+    env: str | Environment | Any,
     *,
-    episodes: int,
-    seed: int = 0,
+    params: Any = None,
+    render_mode: str | None = None,
+    seed: int | None = None,
     **options: Any,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Play whole episodes of a policy in the real Gymnasium environment.
+) -> GymnasiumEnv:
+    """An environment as a `gymnasium.Env`; see `GymnasiumEnv` for keys and options.
 
     Args:
-        env_id: Gymnasium's id.
-        policy: `observations [E, ...] -> actions [E, ...]`, called once per step with
-            the episodes side by side (those that ended are still in it).
-        episodes: E.
-        seed: the first episode's reset seed; the others follow.
-        **options: of `gymnasium.make`.
-
-    Returns:
-        Undiscounted returns and lengths, `[E]` each.
+        env: an id of `envs.make`, an `Environment`, or an object of the gymnax 1.0
+            contract.
+        params: its numbers: names and values, or the whole structure.
+        render_mode: `"rgb_array"` where it has a picture, or None.
+        seed: of the first `reset` that is given none.
+        **options: of `envs.make`, with an id only.
 
     Raises:
-        ValueError: Gymnasium is not installed, or has no such environment.
+        ValueError: Gymnasium is not installed; unknown id, option, number or mode.
+        TypeError: the object does not keep the contract.
     """
-    try:
-        import gymnasium
-    except ImportError:
-        raise ValueError(
-            "playing in Gymnasium needs the package gymnasium; install "
-            "purerl[gymnasium]."
-        ) from None
-    try:
-        envs = [gymnasium.make(env_id, **options) for _ in range(episodes)]
-    except gymnasium.error.Error as error:
-        raise ValueError(f"Gymnasium has no {env_id!r}: {error}") from None
+    require_gymnasium()
+    from .gymnasium_env import GymnasiumEnv
 
-    returns, lengths = np.zeros(episodes), np.zeros(episodes, int)
-    obs = np.stack([env.reset(seed=seed + i)[0] for i, env in enumerate(envs)])
-    running = np.ones(episodes, bool)
-    while running.any():
-        actions = np.asarray(policy(obs))
-        for i in np.flatnonzero(running):
-            action = actions[i].item() if actions[i].ndim == 0 else actions[i]
-            obs[i], reward, terminated, truncated, _ = envs[i].step(action)
-            returns[i] += float(reward)
-            lengths[i] += 1
-            running[i] = not (terminated or truncated)
-    for env in envs:
-        env.close()
-    return returns, lengths
+    return GymnasiumEnv(
+        env, params=params, render_mode=render_mode, seed=seed, **options
+    )
+
+
+def to_gymnasium_vector(
+    env: str | Environment | Any,
+    *,
+    num_envs: int,
+    params: Any = None,
+    render_mode: str | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> GymnasiumVectorEnv:
+    """An environment as a `gymnasium.vector.VectorEnv`; see `GymnasiumVectorEnv`.
+
+    Args:
+        env: as `to_gymnasium`.
+        num_envs: number of lanes N, stepped by one compiled program.
+        params: as `to_gymnasium`; shared by the lanes.
+        render_mode: as `to_gymnasium`.
+        seed: of the first `reset` that is given none; lane i gets `seed + i`.
+        **options: of `envs.make`, with an id only.
+
+    Raises:
+        ValueError: as `to_gymnasium`, or `num_envs` is not positive.
+        TypeError: the object does not keep the contract.
+    """
+    require_gymnasium()
+    from .gymnasium_vector import GymnasiumVectorEnv
+
+    return GymnasiumVectorEnv(
+        env,
+        num_envs=num_envs,
+        params=params,
+        render_mode=render_mode,
+        seed=seed,
+        **options,
+    )
+
+
+def register_in_gymnasium() -> Mapping[str, str]:
+    """Let `gymnasium.make` and `gymnasium.make_vec` find every id of `envs.make`.
+
+    The names are `purerl/` and the id, with `-` where the id has `/`:
+    `purerl/CartPole-v1`, `purerl/brax-halfcheetah`. Names that are there already stay,
+    so that it can be called again after `envs.register`.
+
+    Returns:
+        Gymnasium's name of each id.
+
+    Raises:
+        ValueError: Gymnasium is not installed.
+    """
+    require_gymnasium()
+    from .gymnasium_registration import register_all
+
+    return register_all()

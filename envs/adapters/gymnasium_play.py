@@ -1,0 +1,108 @@
+"""Playing a policy in Gymnasium's environments, one by one or as a vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Policy = Callable[[np.ndarray], np.ndarray]
+
+
+def require_gymnasium() -> None:
+    """Say what to install where Gymnasium is missing.
+
+    Raises:
+        ValueError: it is.
+    """
+    try:
+        import gymnasium as gymnasium
+    except ImportError:
+        raise ValueError(
+            "this needs the package gymnasium; install purerl[gymnasium]."
+        ) from None
+
+
+def play_in_gymnasium(
+    env_id: str, policy: Policy, *, episodes: int, seed: int = 0, **options: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Play whole episodes of a policy in the real Gymnasium environment.
+
+    Args:
+        env_id: Gymnasium's id.
+        policy: `observations [E, ...] -> actions [E, ...]`, called once per step with
+            the episodes side by side (those that ended are still in it).
+        episodes: E.
+        seed: the first episode's reset seed; the others follow.
+        **options: of `gymnasium.make`.
+
+    Returns:
+        Undiscounted returns and lengths, `[E]` each.
+
+    Raises:
+        ValueError: Gymnasium is not installed, or has no such environment.
+    """
+    require_gymnasium()
+    import gymnasium
+
+    try:
+        envs = [gymnasium.make(env_id, **options) for _ in range(episodes)]
+    except gymnasium.error.Error as error:
+        raise ValueError(f"Gymnasium has no {env_id!r}: {error}") from None
+
+    returns, lengths = np.zeros(episodes), np.zeros(episodes, int)
+    obs = np.stack([env.reset(seed=seed + i)[0] for i, env in enumerate(envs)])
+    running = np.ones(episodes, bool)
+    while running.any():
+        actions = np.asarray(policy(obs))
+        for i in np.flatnonzero(running):
+            action = actions[i].item() if actions[i].ndim == 0 else actions[i]
+            obs[i], reward, terminated, truncated, _ = envs[i].step(action)
+            returns[i] += float(reward)
+            lengths[i] += 1
+            running[i] = not (terminated or truncated)
+    for env in envs:
+        env.close()
+    return returns, lengths
+
+
+def play_in_vector(
+    envs: gymnasium.vector.VectorEnv, policy: Policy, *, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Play the first episode of every lane of a Gymnasium vector environment.
+
+    One episode per lane and no more: counting whatever ends first would favour short
+    episodes. A lane that has ended is stepped on, and nothing of it counts.
+
+    Args:
+        envs: any vector environment that resets its lanes by itself; left open.
+        policy: `observations [N, ...] -> actions [N, ...]`.
+        seed: of the reset.
+
+    Returns:
+        Undiscounted returns and lengths, `[N]` each.
+
+    Raises:
+        ValueError: the environment does not reset its lanes.
+    """
+    from gymnasium.vector import AutoresetMode
+
+    if envs.metadata.get("autoreset_mode") is AutoresetMode.DISABLED:
+        raise ValueError(
+            f"{envs} does not reset the lanes that end (AutoresetMode.DISABLED): make "
+            "it with AutoresetMode.SAME_STEP or NEXT_STEP."
+        )
+    returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, int)
+    running = np.ones(envs.num_envs, bool)
+    obs, _ = envs.reset(seed=seed)
+    while running.any():
+        actions = np.asarray(policy(obs))
+        obs, reward, terminated, truncated, _ = envs.step(actions)
+        returns += np.where(running, reward, 0.0)
+        lengths += running
+        running &= ~(terminated | truncated)
+    return returns, lengths

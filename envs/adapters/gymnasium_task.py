@@ -1,0 +1,152 @@
+"""What Gymnasium's two kinds of environment share: the task and its numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+
+from ..base import Environment
+from ..registry import make, source_of
+from .contract import adapt, as_arrays
+from .gymnasium_programs import Programs, programs_of
+from .gymnasium_spaces import to_gym_space
+
+RENDER_FPS = 30
+"""Frames per second of a video: a rate to watch, whatever time a step stands for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """An environment with its numbers, as Gymnasium sees it.
+
+    Attributes:
+        env: the environment.
+        params: its numbers, arrays all of them.
+        programs: compiled reset and step.
+        observation_space: Gymnasium's, of one observation.
+        action_space: Gymnasium's, of one action.
+    """
+
+    env: Environment
+    params: Any
+    programs: Programs
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
+
+    @property
+    def has_picture(self) -> bool:
+        """Whether `render` is written for it."""
+        return type(self.env).render is not Environment.render
+
+    def metadata(self) -> dict[str, Any]:
+        """Gymnasium's `metadata`: render modes, and frames per second if any."""
+        if not self.has_picture:
+            return {"render_modes": []}
+        return {"render_modes": ["rgb_array"], "render_fps": RENDER_FPS}
+
+    def check_render_mode(self, render_mode: str | None) -> None:
+        """Refuse a mode that the environment does not have.
+
+        Raises:
+            ValueError: it does not.
+        """
+        modes = [None, *self.metadata()["render_modes"]]
+        if render_mode not in modes:
+            raise ValueError(
+                f"render_mode of {self.env.name} must be one of {modes}, got "
+                f"{render_mode!r}."
+            )
+
+
+def make_task(env: Any, params: Any, options: Mapping[str, Any]) -> Task:
+    """Find an environment and put its numbers in.
+
+    Args:
+        env: an id, an `Environment`, or an object of the gymnax 1.0 contract.
+        params: names and values, a whole structure, or None for the defaults.
+        options: of `envs.make`, with an id only.
+
+    Raises:
+        ValueError: unknown id, option or number; options without an id.
+        TypeError: the object does not keep the contract.
+    """
+    if isinstance(env, str):
+        env = _make(env, options)
+    elif options:
+        raise ValueError(
+            f"options are {sorted(options)}, but env is an object: they go with an id."
+        )
+    else:
+        env = adapt(env)
+    params = _bind(env, env.default_params, params)
+    return Task(
+        env,
+        params,
+        programs_of(env),
+        to_gym_space(env.observation_space(params)),
+        to_gym_space(env.action_space(params)),
+    )
+
+
+def with_reset_options(task: Task, options: Mapping[str, Any] | None) -> Task:
+    """The task with the numbers under `options["params"]`; other options do nothing.
+
+    Raises:
+        ValueError: an unknown number, or one that changes a space.
+    """
+    values = (options or {}).get("params")
+    if values is None:
+        return task
+    params = _bind(task.env, task.params, values)
+    spaces = (task.env.observation_space(params), task.env.action_space(params))
+    if tuple(map(to_gym_space, spaces)) != (task.observation_space, task.action_space):
+        raise ValueError(
+            f"params {sorted(values)} change a space of {task.env.name}, which a reset "
+            "cannot: make another environment with them."
+        )
+    return dataclasses.replace(task, params=params)
+
+
+def _make(id: str, options: Mapping[str, Any]) -> Environment:
+    # Only environments that nobody can redefine are shared, with what is compiled.
+    if source_of(id) == "registered":
+        return make(id, **options)
+    try:
+        return _make_shared(id, **options)
+    except TypeError:  # An option cannot be hashed.
+        return make(id, **options)
+
+
+_make_shared = lru_cache(maxsize=64)(make)
+
+
+def _bind(env: Environment, params: Any, values: Any) -> Any:
+    """`params` with `values` put in, all of them arrays of a strong type."""
+    if isinstance(values, Mapping):
+        known = {field.name for field in dataclasses.fields(params)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ValueError(
+                f"params of {env.name} have no {', '.join(unknown)}; they have "
+                f"{', '.join(sorted(known))}."
+            )
+        fitted = {
+            name: _fit(getattr(params, name), value) for name, value in values.items()
+        }
+        params = dataclasses.replace(params, **fitted)
+    elif values is not None:
+        params = values
+    return as_arrays(params)
+
+
+def _fit(default: Any, value: Any) -> Any:
+    """The value with the dtype of the default, where that is one number or array."""
+    if not jax.tree_util.all_leaves([default]):
+        return value
+    return jnp.asarray(value, jax.dtypes.canonicalize_dtype(jnp.result_type(default)))

@@ -1,0 +1,458 @@
+"""Our environments in Gymnasium: its checker, its vectors, its wrappers, its names."""
+
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import envs
+import purerl
+from envs.adapters.gymnasium import play_in_gymnasium, play_in_vector
+from envs.adapters.gymnasium_spaces import to_gym_space
+from envs.registry import _OWN
+from envs.spaces import Box, Discrete
+from purerl.rollout import EnvCarry, Stepper, step_envs
+
+# The checker's opinions on the task itself; what it is, an adapter cannot change.
+UNAVOIDABLE = {
+    "unbounded": r"A Box observation space (minimum|maximum) value is -?infinity",
+    "scaled": "For Box action spaces, we recommend using a symmetric and normalized",
+}
+OPINIONS = {
+    "CartPole-v1": ["unbounded"],  # velocities
+    "CartpoleBalance-v0": ["unbounded"],
+    "CartpoleBalanceSparse-v0": ["unbounded"],
+    "CartpoleSwingup-v0": ["unbounded"],
+    "CartpoleSwingupSparse-v0": ["unbounded"],
+    "probe/continuous": ["scaled"],  # actions -3 .. 5 on purpose
+    "Pendulum-v1": ["scaled"],  # torque -2 .. 2
+    "brax/inverted_pendulum": ["unbounded", "scaled"],  # control -3 .. 3
+}
+GYMNAX = ("Pendulum-v1", "Breakout-MinAtar", "FrozenLake-misc")
+
+
+@pytest.fixture(autouse=True)
+def foreign_code_may_broadcast(request):
+    """gymnax and brax broadcast across ranks here and there; ours does not."""
+    id = getattr(request.node, "callspec", None) and request.node.callspec.params.get(
+        "id"
+    )
+    foreign = id in GYMNAX or str(id).startswith("brax/")
+    with jax.numpy_rank_promotion("allow" if foreign else "raise"):
+        yield
+
+
+def actions_of(env, num_steps, seed=0):
+    env.action_space.seed(seed)
+    return [env.action_space.sample() for _ in range(num_steps)]
+
+
+@pytest.mark.parametrize("id", [*_OWN, *GYMNAX, "brax/inverted_pendulum"])
+def test_gymnasiums_checker_has_nothing_to_say(id):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for opinion in OPINIONS.get(id, []):
+            warnings.filterwarnings("ignore", f".*{UNAVOIDABLE[opinion]}")
+        check_env(envs.to_gymnasium(id))
+
+
+def test_the_checkers_opinions_are_still_there():
+    for id, opinions in OPINIONS.items():
+        if id.startswith("brax/"):
+            continue  # a physics to load for nothing
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            check_env(envs.to_gymnasium(id), skip_render_check=True)
+        for opinion in opinions:
+            pattern = UNAVOIDABLE[opinion].partition("(")[0]
+            assert any(pattern in str(w.message) for w in seen), (id, opinion)
+
+
+@pytest.mark.parametrize("id", ["Doors-v0", "Pendulum-v1", "probe/memory"])
+def test_a_lane_is_the_stream_of_keys_that_it_says(id):
+    # By hand: key -> (key, key_reset), then (key, key_step) for every step.
+    env = envs.make(id)
+    params = env.default_params
+    gym_env = envs.to_gymnasium(id)
+    obs, info = gym_env.reset(seed=2**32 - 3)
+    key, now = jax.random.split(jax.random.key(2**32 - 3))
+    expected, state = env.reset(now, params)
+    np.testing.assert_allclose(obs, expected, rtol=1e-6)
+    assert info == {}
+    for action in actions_of(gym_env, 12):
+        key, now = jax.random.split(key)
+        _, state, reward, terminated, truncated, info = env.step(
+            now, state, jnp.asarray(action), params
+        )
+        ours = gym_env.step(action)
+        np.testing.assert_allclose(ours[0], info["final_observation"], atol=1e-5)
+        np.testing.assert_allclose(ours[1], reward, rtol=1e-5, atol=1e-6)
+        assert ours[2:4] == (bool(terminated), bool(truncated))
+        if terminated or truncated:
+            break
+
+
+@pytest.mark.parametrize(
+    ("id", "num_steps"),
+    [("CartPole-v1", 70), ("Doors-v0", 125), ("FrozenLake-misc", 40)],
+)
+def test_lanes_are_gymnasiums_own_vector_of_single_ones(id, num_steps):
+    ours = envs.to_gymnasium_vector(id, num_envs=3)
+    theirs = SyncVectorEnv(
+        [lambda: envs.to_gymnasium(id)] * 3, autoreset_mode=AutoresetMode.SAME_STEP
+    )
+    assert ours.observation_space == theirs.observation_space
+    assert ours.action_space == theirs.action_space
+    assert ours.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    _assert_same(ours.reset(seed=7), theirs.reset(seed=7))
+    ended = 0
+    for actions in actions_of(ours, num_steps):
+        mine, other = ours.step(actions), theirs.step(actions)
+        _assert_same(mine, other)
+        ended += int((mine[2] | mine[3]).sum())
+    assert ended >= 3  # every lane went through a reset, or the test says little
+    # Unseeded: every lane goes on in its stream.
+    _assert_same(ours.reset(), theirs.reset())
+    _assert_same(ours.reset(seed=[5, 1, 5]), theirs.reset(seed=[5, 1, 5]))
+
+
+def _assert_same(ours, theirs):
+    """Equal as Gymnasium's users see it: values, dtypes, masks and layout."""
+    *arrays, info = ours
+    *other_arrays, other_info = theirs
+    for a, b in zip(arrays, other_arrays, strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+    _assert_same_info(info, other_info)
+
+
+def _assert_same_info(ours, theirs):
+    assert set(ours) == set(theirs)
+    for name, value in theirs.items():
+        if isinstance(value, dict):
+            _assert_same_info(ours[name], value)
+        elif value.dtype == object:
+            for a, b in zip(ours[name], value, strict=True):
+                assert (a is None) == (b is None)
+                if b is not None:
+                    np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+        else:
+            np.testing.assert_allclose(ours[name], value, rtol=1e-6, atol=1e-6)
+
+
+def test_lanes_are_purerls_own_rollout():
+    env = envs.make("CartPole-v1")
+    params = env.default_params.replace(max_steps_in_episode=9)
+    vector = envs.to_gymnasium_vector(
+        "CartPole-v1", num_envs=4, params={"max_steps_in_episode": 9}
+    )
+    obs, _ = vector.reset(seed=[11, 12, 13, 14])
+    split = jax.vmap(jax.random.split)
+    pairs = split(jax.vmap(jax.random.key)(jnp.arange(11, 15)))
+    first, state = jax.vmap(env.reset, (0, None))(pairs[:, 1], params)
+    np.testing.assert_allclose(obs, first, rtol=1e-6)
+    carry = EnvCarry(state, first, jnp.zeros(4), jnp.zeros(4, jnp.int32))
+    stepper = Stepper(env, params, "fresh", 1, None)
+    step = jax.jit(lambda *args: step_envs(stepper, *args))
+    key = pairs[:, 0]
+    truncations = 0
+    for actions in actions_of(vector, 30):
+        pairs = split(key)
+        fresh = split(pairs[:, 0])
+        starts = jax.vmap(env.reset_env, (0, None))(fresh[:, 1], params)
+        carry, out = step(carry, jnp.asarray(actions), pairs[:, 1], starts)
+        done = out.terminated | out.truncated
+        key = jnp.where(done, fresh[:, 0], pairs[:, 0])
+        obs, reward, terminated, truncated, info = vector.step(actions)
+        np.testing.assert_allclose(obs, carry.obs, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(reward, out.reward)
+        np.testing.assert_array_equal(terminated, out.terminated)
+        np.testing.assert_array_equal(truncated, out.truncated)
+        for i in np.flatnonzero(done):
+            np.testing.assert_allclose(
+                info["final_obs"][i], out.next_obs[i], rtol=1e-5, atol=1e-6
+            )
+        truncations += int(truncated.sum())
+    assert truncations >= 8  # the limit of 9 was met in most episodes
+
+
+def test_seeds_and_the_generator():
+    env = envs.to_gymnasium("CartPole-v1", seed=3)
+    first, second = env.reset()[0], env.reset()[0]
+    assert env.np_random_seed == 3
+    assert not np.array_equal(first, second)  # unseeded resets go on
+    np.testing.assert_array_equal(env.reset(seed=3)[0], first)
+    np.testing.assert_array_equal(env.reset()[0], second)
+
+    # The generator decides where no seed does, the moment it is replaced.
+    env.np_random = np.random.default_rng(0)
+    third = env.reset()[0]
+    env.np_random = np.random.default_rng(0)
+    np.testing.assert_array_equal(env.reset()[0], third)
+    assert not np.array_equal(env.reset()[0], third)
+
+    # Without any seed two environments differ; beyond 32 bits seeds still do.
+    fresh = [envs.to_gymnasium("CartPole-v1").reset()[0] for _ in range(2)]
+    assert not np.array_equal(*fresh)
+    assert not np.array_equal(env.reset(seed=1)[0], env.reset(seed=2**32 + 1)[0])
+    with pytest.raises(gymnasium.error.Error):
+        env.reset(seed=-1)
+
+    lanes = envs.to_gymnasium_vector("CartPole-v1", num_envs=3, seed=3)
+    obs = lanes.reset()[0]
+    np.testing.assert_array_equal(obs[0], first)
+    assert len(np.unique(obs, axis=0)) == 3
+    unseeded = envs.to_gymnasium_vector("CartPole-v1", num_envs=3).reset()[0]
+    assert len(np.unique(unseeded, axis=0)) == 3
+
+
+def test_options_set_numbers_and_are_otherwise_ignored():
+    # One step from rest: theta_acc = -(F/m) cos / (l (4/3 - mp cos^2 / m)), so half
+    # the length doubles the pole's kick (up to the terms in l * theta_dot^2).
+    env = envs.to_gymnasium("CartPole-v1", params={"reset_range": 0.0})
+    env.reset(seed=0, options={"whatever": 1})
+    kick = env.step(1)[0][3]
+    env.reset(options={"params": {"length": 0.25}})
+    np.testing.assert_allclose(env.step(1)[0][3], 2 * kick, rtol=1e-5)
+    env.reset()  # they stay
+    np.testing.assert_allclose(env.step(1)[0][3], 2 * kick, rtol=1e-5)
+    with pytest.raises(ValueError, match="change a space of CartPole-v1"):
+        env.reset(options={"params": {"x_threshold": 5.0}})
+    with pytest.raises(ValueError, match=r"no lenght; they have .*length"):
+        env.reset(options={"params": {"lenght": 0.25}})
+    wide = envs.to_gymnasium("CartPole-v1", params={"x_threshold": 5.0})
+    assert wide.observation_space.high[0] == 10.0
+
+    params = envs.make("CartPole-v1").default_params.replace(max_steps_in_episode=1)
+    truncated = envs.to_gymnasium("CartPole-v1", params=params)
+    truncated.reset(seed=0)
+    assert truncated.step(0)[2:4] == (False, True)
+
+
+def test_a_mask_resets_some_lanes():
+    lanes = envs.to_gymnasium_vector("CartPole-v1", num_envs=3)
+    mask = np.array([False, True, False])
+    with pytest.raises(gymnasium.error.ResetNeeded, match="reset all of them first"):
+        lanes.reset(options={"reset_mask": mask})
+    lanes.reset(seed=0)
+    before = lanes.step(np.array([1, 1, 1]))[0]
+    after = lanes.reset(seed=[50, 60, 70], options={"reset_mask": mask})[0]
+    np.testing.assert_array_equal(after[[0, 2]], before[[0, 2]])
+    alone = envs.to_gymnasium("CartPole-v1").reset(seed=60)[0]
+    np.testing.assert_allclose(after[1], alone, rtol=1e-6)
+    # The others still run, in their own streams.
+    moved = lanes.step(np.array([1, 1, 1]))[0]
+    twin = envs.to_gymnasium("CartPole-v1")
+    twin.reset(seed=2)
+    twin.step(1)
+    np.testing.assert_allclose(moved[2], twin.step(1)[0], rtol=1e-6)
+    with pytest.raises(ValueError, match=r"bool of shape \(3,\), got int"):
+        lanes.reset(options={"reset_mask": np.array([0, 1, 0])})
+
+
+def test_misuse_is_named():
+    env = envs.to_gymnasium("Doors-v0", num_doors=2)
+    assert env.task.env.num_doors == 2
+    with pytest.raises(gymnasium.error.ResetNeeded, match="of Doors-v0 is running"):
+        env.step(0)
+    env.reset(seed=0)
+    for action in (5, -1, 0.5, [1]):
+        with pytest.raises(gymnasium.error.InvalidAction):
+            env.step(action)
+    short = envs.to_gymnasium("Doors-v0", params={"max_steps_in_episode": 1})
+    short.reset(seed=0)
+    assert short.step(np.int64(0))[3] is True
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        short.step(0)
+
+    lanes = envs.to_gymnasium_vector("Doors-v0", num_envs=2)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        lanes.step(np.zeros(2, int))
+    with pytest.raises(ValueError, match="3 numbers for 2 lanes"):
+        lanes.reset(seed=[1, 2, 3])
+    lanes.reset()
+    with pytest.raises(gymnasium.error.InvalidAction, match=r"expected \(2,\)"):
+        lanes.step(np.zeros(3, int))
+    with pytest.raises(gymnasium.error.InvalidAction, match=r"in 0 \.\. 4"):
+        lanes.step(np.array([0, 5]))
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        envs.to_gymnasium_vector("Doors-v0", num_envs=0)
+    with pytest.raises(ValueError, match="did you mean Doors-v0"):
+        envs.to_gymnasium("Door-v0")
+    with pytest.raises(ValueError, match="they go with an id"):
+        envs.to_gymnasium(envs.make("Doors-v0"), num_doors=2)
+    with pytest.raises(ValueError, match=r"of Doors-v0 must be one of .*'human'"):
+        envs.to_gymnasium("Doors-v0", render_mode="human")
+
+
+def test_what_is_handed_out_is_the_callers():
+    lanes = envs.to_gymnasium_vector("CartPole-v1", num_envs=2)
+    obs, _ = lanes.reset(seed=0)
+    kept = obs.copy()
+    obs[:] = 9.0
+    np.testing.assert_array_equal(lanes.reset(seed=0)[0], kept)
+    for array in lanes.step(np.zeros(2, int))[:4]:
+        array[:] = 1  # writeable
+
+
+def test_pictures():
+    env = envs.to_gymnasium("Doors-v0", render_mode="rgb_array")
+    assert env.metadata["render_modes"] == ["rgb_array"]
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.render()
+    obs, _ = env.reset(seed=0)
+    # By hand: 10 pixels a cell, so every tenth pixel is a cell; the agent is blue.
+    blue = np.argwhere((env.render()[::10, ::10] == (0, 0, 255)).all(-1))
+    assert blue.tolist() == [[14, int(np.argmax(obs.reshape(15, 15)[14] == 1))]]
+    lanes = envs.to_gymnasium_vector("Doors-v0", num_envs=2, render_mode="rgb_array")
+    lanes.reset(seed=0)
+    frames = lanes.render()
+    np.testing.assert_array_equal(frames[0], env.render())
+    assert len(frames) == 2
+    assert envs.to_gymnasium("probe/chain").metadata == {"render_modes": []}
+    assert envs.to_gymnasium("Doors-v0").render() is None
+
+
+def test_the_last_picture_is_that_of_the_end():
+    # A video whose last frame is the next episode's first one is wrong.
+    env = envs.to_gymnasium("CartPole-v1", render_mode="rgb_array")
+    env.reset(seed=0)
+    while not env.step(1)[2]:
+        pass
+    theta = float(env._lane.state.theta)
+    assert abs(theta) > env.task.params.theta_threshold_radians
+
+
+def test_gymnasiums_wrappers_work():
+    single = gymnasium.wrappers.RecordEpisodeStatistics(envs.to_gymnasium("Doors-v0"))
+    single.reset(seed=0)
+    done, steps, total = False, 0, 0.0
+    while not done:
+        _, reward, terminated, truncated, info = single.step(steps % 5)
+        done, steps, total = terminated or truncated, steps + 1, total + reward
+    assert info["episode"]["l"] == steps
+    np.testing.assert_allclose(info["episode"]["r"], total, rtol=1e-6)
+
+    def record(vector):
+        vector = gymnasium.wrappers.vector.RecordEpisodeStatistics(vector)
+        vector.reset(seed=0)
+        for actions in actions_of(vector, 130):
+            vector.step(actions)
+        return vector.return_queue, vector.length_queue
+
+    ours = record(envs.to_gymnasium_vector("Doors-v0", num_envs=3))
+    theirs = record(
+        SyncVectorEnv(
+            [lambda: envs.to_gymnasium("Doors-v0")] * 3,
+            autoreset_mode=AutoresetMode.SAME_STEP,
+        )
+    )
+    assert len(ours[0]) >= 6
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_names_in_gymnasium():
+    names = envs.register_in_gymnasium()
+    assert envs.register_in_gymnasium() == names  # again, without a warning
+    assert set(names) == set(envs.registered())
+    assert names["brax/halfcheetah"] == "purerl/brax-halfcheetah"
+    single = gymnasium.make(names["CartPole-v1"])
+    assert single.spec.id == "purerl/CartPole-v1"
+    obs, _ = single.reset(seed=5)
+    np.testing.assert_array_equal(
+        obs, envs.to_gymnasium("CartPole-v1").reset(seed=5)[0]
+    )
+    drawn = gymnasium.make("purerl/Doors-v0", num_doors=2, render_mode="rgb_array")
+    drawn.reset(seed=0)
+    assert drawn.render().shape == (150, 150, 3)
+    assert drawn.unwrapped.task.env.num_doors == 2
+
+    vector = gymnasium.make_vec("purerl/Doors-v0", num_envs=4)
+    assert type(vector).__name__ == "GymnasiumVectorEnv"
+    assert vector.reset(seed=0)[0].shape == (4, 225)
+    again = envs.to_gymnasium("Doors-v0", num_doors=2).spec.make()
+    assert again.unwrapped.task.env.num_doors == 2
+
+
+def test_equal_environments_share_what_is_compiled():
+    one, two = (envs.to_gymnasium("Pendulum-v1") for _ in range(2))
+    assert one.task.programs is two.task.programs
+    assert envs.to_gymnasium(envs.CartPole()).task.programs is (
+        envs.to_gymnasium("CartPole-v1").task.programs
+    )
+    two = envs.to_gymnasium("CartPole-v1", params={"length": 0.7})
+    step = two.task.programs.step
+    for env in (envs.to_gymnasium("CartPole-v1"), two):
+        env.reset(seed=0)
+        for action in (0, np.int64(1), np.int32(0)):
+            env.step(action)
+    assert step._cache_size() == 1  # neither numbers nor kinds of integers retrace
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (Discrete(3), gymnasium.spaces.Discrete(3)),
+        (Box(-1, 2, (2, 3)), gymnasium.spaces.Box(-1, 2, (2, 3), np.float32)),
+        (Box(0, 255, (2,), np.uint8), gymnasium.spaces.Box(0, 255, (2,), np.uint8)),
+        (
+            Box([0.0, -np.inf], [1.0, 1.0]),
+            gymnasium.spaces.Box(
+                np.array([0, -np.inf], np.float32), np.ones(2, np.float32)
+            ),
+        ),
+    ],
+)
+def test_spaces(space, expected):
+    assert to_gym_space(space) == expected
+
+
+@pytest.fixture(scope="module")
+def policy():
+    config = purerl.PPOConfig(env="CartPole-v1", hidden_sizes=(4,))
+    state = purerl.make_algorithm(config).init(jax.random.key(0))
+    return jax.jit(purerl.make_policy(config, state))
+
+
+def test_a_policy_plays_everywhere(policy):
+    envs.register_in_gymnasium()
+    one_by_one = play_in_gymnasium("purerl/CartPole-v1", policy, episodes=4, seed=9)
+    ours = envs.to_gymnasium_vector("CartPole-v1", num_envs=4)
+    same = play_in_vector(ours, policy, seed=9)
+    np.testing.assert_array_equal(one_by_one, same)
+    np.testing.assert_array_equal(same[0], same[1])  # CartPole pays 1 a step
+    assert len(set(same[1])) > 1
+
+    # Gymnasium's own environment, one by one, and as a vector of either kind of reset.
+    real = play_in_gymnasium("CartPole-v1", policy, episodes=4, seed=9)
+    for mode in (AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP):
+        vector = gymnasium.make_vec(
+            "CartPole-v1",
+            num_envs=4,
+            vectorization_mode="sync",
+            vector_kwargs={"autoreset_mode": mode},
+        )
+        np.testing.assert_array_equal(play_in_vector(vector, policy, seed=9), real)
+    stuck = SyncVectorEnv(
+        [lambda: gymnasium.make("CartPole-v1")], autoreset_mode=AutoresetMode.DISABLED
+    )
+    with pytest.raises(ValueError, match="does not reset the lanes"):
+        play_in_vector(stuck, policy)
+
+
+def test_without_gymnasium_the_door_says_what_to_install():
+    code = (
+        "import sys; sys.modules['gymnasium'] = None\n"
+        "import envs\n"
+        "try:\n    envs.to_gymnasium('CartPole-v1')\n"
+        "except ValueError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "install purerl[gymnasium]" in done.stdout, done.stderr
