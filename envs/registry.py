@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from . import probe
+from .adapters.gymnasium import refusal
 from .base import Environment, EnvParams
 from .cartpole import CartPole
 from .chain import ChainMDP
@@ -190,6 +191,8 @@ def _add(id: str, factory: Factory, source: str) -> None:
 
 
 def _unknown_id(id: str) -> str:
+    if str(id).partition("/")[0].casefold() in ("gym", "gymnasium"):
+        return refusal(repr(id))
     folded = {known.casefold(): known for known in _ENTRIES}
     near = difflib.get_close_matches(str(id).casefold(), list(folded), n=3, cutoff=0.5)
     # `halfcheetah` alone is a likely slip for `brax/halfcheetah`.

@@ -12,6 +12,7 @@ from jax.core import Tracer
 
 from ..base import Environment, Info, Obs
 from ..spaces import Box, Discrete, Space
+from .gymnasium import is_of_gymnasium, refusal
 
 
 class ContractEnvironment(Environment[Any, Any]):
@@ -109,10 +110,12 @@ def adapt(env: Any) -> Environment:
     used through its `reset` and `step`.
 
     Raises:
-        TypeError: it does not keep the contract.
+        TypeError: it does not keep the contract, or it is one of Gymnasium.
     """
     if isinstance(env, Environment):
         return env
+    if is_of_gymnasium(env):
+        raise TypeError(refusal(f"({type(env).__name__})"))
     # An object of gymnax can only exist where gymnax is imported already.
     if "gymnax" in sys.modules:
         from .gymnax import GymnaxEnvironment, is_plain_gymnax

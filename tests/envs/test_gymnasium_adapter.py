@@ -447,6 +447,26 @@ def test_a_policy_plays_everywhere(policy):
         play_in_vector(stuck, policy)
 
 
+@pytest.mark.parametrize("env", ["gymnasium/CartPole-v1", "gym/Ant-v5"])
+def test_training_in_gymnasium_is_refused_by_name(env):
+    sentence = f"env '{env}' is a Python environment .*`purerl evaluate RUN --gymn"
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        purerl.make_train(purerl.PPOConfig(env=env))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gymnasium.make("CartPole-v1"),
+        lambda: envs.to_gymnasium("CartPole-v1"),
+        lambda: envs.to_gymnasium_vector("CartPole-v1", num_envs=2),
+    ],
+)
+def test_training_in_gymnasium_is_refused_by_kind(make):
+    with pytest.raises(purerl.ConfigError, match="is a Python environment of Gymnas"):
+        purerl.make_train(purerl.PPOConfig(env=make()))
+
+
 def test_without_gymnasium_the_door_says_what_to_install():
     code = (
         "import sys; sys.modules['gymnasium'] = None\n"
