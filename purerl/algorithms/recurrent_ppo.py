@@ -30,14 +30,14 @@ from purerl import networks, normalise, optimiser, rollout
 from purerl.algorithms import on_policy, ppo
 from purerl.algorithms.on_policy import Batch
 from purerl.algorithms.ppo import PPOConfig
-from purerl.collectives import pmean
 from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
 from purerl.environment import Environment
+from purerl.keys import init_key, update_key
+from purerl.minibatches import minimise
 from purerl.observe import obs_shape
 from purerl.policy import refuse_to_forget
 from purerl.recurrent import GRU
 from purerl.returns import gae
-from purerl.shuffle import shuffled_indices
 from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence, Transition
 
 
@@ -108,13 +108,13 @@ class RecurrentPPOState(NamedTuple):
 
 
 class Sequences(NamedTuple):
-    """A rollout to learn from; environments are the second axis of every leaf.
+    """A rollout to learn from, one row per environment.
 
     Attributes:
-        memory: `[1, B, H]` before the first observation.
-        first: `[T, B]` bool, the observation is the first of an episode that began
+        memory: `[B, H]` before the first observation.
+        first: `[B, T]` bool, the observation is the first of an episode that began
             within the rollout.
-        batch: `[T, B, ...]`.
+        batch: `[B, T, ...]`.
     """
 
     memory: Array
@@ -185,10 +185,7 @@ def bind(
 def init(setup: Setup, key: Array) -> RecurrentPPOState:
     """Fresh networks, environments and memories; the key is kept in the state."""
     config, heads = setup.heads.config, setup.heads
-    # Updates fold 0, 1, 2, ... into the key; initialisation takes the other end.
-    key_core, key_actor, key_critic, key_env = jax.random.split(
-        jax.random.fold_in(key, 2**32 - 1), 4
-    )
+    key_core, key_actor, key_critic, key_env = jax.random.split(init_key(key), 4)
     num_envs = rollout.per_device(config.num_envs, heads.axis_name)
     shape = obs_shape(heads.obs_space)
     memory = init_memory(setup, (num_envs,))
@@ -220,7 +217,7 @@ def init_memory(setup: Setup, shape: tuple[int, ...]) -> Array:
 def step(setup: Setup, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Metrics]:
     """One update: collect, estimate advantages, minimise."""
     heads = setup.heads
-    key_roll, key_fit = jax.random.split(jax.random.fold_in(state.key, state.update))
+    key_roll, key_fit = jax.random.split(update_key(state))
     envs, memory, transitions, memories, episodes = collect(setup, state, key_roll)
     sequences, reward_scale = make_sequences(setup, state, transitions, memories)
     params, opt_state, losses = fit(setup, state, sequences, key_fit)
@@ -339,7 +336,8 @@ def make_sequences(
     # The flag precedes the observation; that of the last rollout's last step has
     # cleared `state.memory` already.
     first = jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
-    return Sequences(state.memory[None], first, batch), scale
+    rows = jax.tree.map(_swap, (first, batch))
+    return Sequences(state.memory, *rows), scale
 
 
 def fit(
@@ -348,57 +346,30 @@ def fit(
     """Epochs of minibatch gradient steps; returns mean losses and diagnostics."""
     config, heads = setup.heads.config, setup.heads
     rate = on_policy.annealed(heads, config.learning_rate, state.update)
-    optim = _optimiser(config, rate)
-    flat_params, restore = optimiser.flatten(state.params)
-
-    def flat_loss(flat: Array, minibatch: Sequences) -> tuple[Array, Metrics]:
-        return loss(setup, restore(flat), minibatch)
-
-    def minimise(carry: tuple, minibatch: Sequences) -> tuple[tuple, Metrics]:
-        flat, opt_state = carry
-        grads, metrics = jax.grad(flat_loss, has_aux=True)(flat, minibatch)
-        grads, metrics = pmean((grads, metrics), heads.axis_name)
-        updates, opt_state = optim.update(grads, opt_state, flat)
-        metrics["grad_norm"] = optimiser.grad_norm(opt_state)
-        return (flat + updates, opt_state), metrics
-
-    def epoch(carry: tuple, key_epoch: Array) -> tuple[tuple, Metrics]:
-        order = shuffled_indices(key_epoch, state.memory.shape[0])
-        minibatches = split(sequences, order, config.num_minibatches)
-        return jax.lax.scan(minimise, carry, minibatches)
-
-    keys = jax.random.split(key, config.num_epochs)
-    start = (flat_params, state.opt_state)
-    (flat_params, opt_state), metrics = jax.lax.scan(epoch, start, keys)
+    params, opt_state, metrics = minimise(
+        partial(loss, setup),
+        state.params,
+        state.opt_state,
+        sequences,
+        key,
+        optim=_optimiser(config, rate),
+        num_epochs=config.num_epochs,
+        num_minibatches=config.num_minibatches,
+        axis_name=heads.axis_name,
+    )
     means = {name: values.mean() for name, values in metrics.items()}
     # The whole update's divergence: how far the last pass left the old policy.
     means["approx_kl_last"] = metrics["approx_kl"][-1].mean()
-    return restore(flat_params), opt_state, means
-
-
-def split(sequences: Sequences, order: Array, parts: int) -> Sequences:
-    """Minibatches `[parts, ., B / parts, ...]` of whole environments.
-
-    Args:
-        sequences: leaves `[., B, ...]`.
-        order: `[B]` of the environments.
-        parts: number of minibatches.
-    """
-
-    def one(x: Array) -> Array:
-        x = x[:, order].reshape(x.shape[0], parts, -1, *x.shape[2:])
-        return jnp.moveaxis(x, 1, 0)
-
-    return jax.tree.map(one, sequences)
+    return params, opt_state, means
 
 
 def loss(setup: Setup, params: PyTree, sequences: Sequences) -> tuple[Array, Metrics]:
     """PPO's loss, with what the GRU makes of the past in place of the observation."""
-    memory, first, batch = sequences
+    obs, first = jax.tree.map(_swap, (sequences.batch.obs, sequences.first))
     memories: Any = setup.core.apply(
-        params["core"], batch.obs, memory[0], first, method="unroll"
+        params["core"], obs, sequences.memory, first, method="unroll"
     )
-    samples = on_policy.flatten(batch._replace(obs=memories))
+    samples = on_policy.flatten(sequences.batch._replace(obs=_swap(memories)))
     return ppo.loss(setup.heads, params, samples)
 
 
@@ -416,6 +387,11 @@ def _act_and_log(
     outputs = setup.heads.actor.apply(params["actor"], memory)
     raw = head.choose(outputs, noise)
     return (raw, head.log_prob(outputs, raw), head.to_env(raw)), memory
+
+
+def _swap(x: Array) -> Array:
+    """`[T, B, ...]` as `[B, T, ...]`, and back."""
+    return jnp.swapaxes(x, 0, 1)
 
 
 def _optimiser(

@@ -18,7 +18,6 @@ from envs.chain import ChainMDP
 from purerl import ConfigError, recurrent, rollout
 from purerl.algorithms import on_policy, recurrent_ppo
 from purerl.environment import resolve_env
-from tests.helpers import assert_same_bits
 
 CONFIG = purerl.RecurrentPPOConfig(
     env="probe/memory",
@@ -252,7 +251,7 @@ def test_a_rollout_and_its_advantages_equal_a_plain_loop(rolled):
             log_prob = reference.log_prob(h, step.action)
             np.testing.assert_allclose(step.log_prob, log_prob, atol=1e-5)
             value = reference.value(h)
-            np.testing.assert_allclose(sequences.batch.value[t, b], value, atol=1e-5)
+            np.testing.assert_allclose(sequences.batch.value[b, t], value, atol=1e-5)
             # The memory of this episode sees the observation before any reset.
             next_value = reference.value(reference.remember(step.next_obs, h))
             if step.truncated:
@@ -267,7 +266,7 @@ def test_a_rollout_and_its_advantages_equal_a_plain_loop(rolled):
         advantage = 0.0
         for t in reversed(range(steps)):
             advantage = delta[t] + 0.9 * 0.8 * (not done[t]) * advantage
-            actual = sequences.batch.advantage[t, b]
+            actual = sequences.batch.advantage[b, t]
             np.testing.assert_allclose(actual, advantage, atol=1e-5)
     # The tolerance tells the two memories apart.
     assert len(truncated_bootstraps) > 3 and min(truncated_bootstraps) > 1e-3
@@ -277,9 +276,9 @@ def test_learning_runs_the_very_network_that_acted(rolled):
     setup, start, (_, _, transitions, memories, _), sequences = rolled
     again = setup.core.apply(
         start.params["core"],
-        sequences.batch.obs,
-        sequences.memory[0],
-        sequences.first,
+        jnp.swapaxes(sequences.batch.obs, 0, 1),
+        sequences.memory,
+        sequences.first.T,
         method="unroll",
     )
     np.testing.assert_allclose(again, memories, rtol=1e-5, atol=1e-6)
@@ -289,8 +288,8 @@ def test_learning_runs_the_very_network_that_acted(rolled):
     # The flag precedes the observation: never at 0, where the memory is cleared
     # already, else where the step before ended an episode.
     done = transitions.terminated | transitions.truncated
-    np.testing.assert_array_equal(sequences.first[1:], done[:-1])
-    assert not sequences.first[0].any() and sequences.first[1:].any()
+    np.testing.assert_array_equal(sequences.first[:, 1:], done[:-1].T)
+    assert not sequences.first[:, 0].any() and sequences.first[:, 1:].any()
 
 
 def test_the_memory_after_an_episodes_end_is_the_fresh_one_bit_for_bit(rolled):
@@ -328,7 +327,7 @@ def test_known_bug_learning_with_the_flag_that_follows_the_observation(monkeypat
     def wrong(setup, state, transitions, memories):
         sequences, scale = right(setup, state, transitions, memories)
         done = transitions.terminated | transitions.truncated
-        return sequences._replace(first=done), scale
+        return sequences._replace(first=done.T), scale
 
     monkeypatch.setattr(recurrent_ppo, "make_sequences", wrong)
     assert first_divergence(ONE_PASS)[10:].min() > 1e-6  # not 1e-10 as above
@@ -353,33 +352,26 @@ def test_known_bug_forgetting_the_flag_of_a_rollouts_last_step(monkeypatch):
 # Minibatches
 
 
-def test_minibatches_are_whole_environments(rolled):
-    *_, sequences = rolled
-    order = jnp.array([4, 1, 0, 5, 2, 3])
-    parts = recurrent_ppo.split(sequences, order, 3)
-    assert parts.memory.shape == (3, 1, 2, 8) and parts.first.shape == (3, 8, 2)
-    for k in range(3):
-        for n in range(2):
-            env = order[2 * k + n]
-            one = jax.tree.map(lambda x, k=k, n=n: x[k, :, n], parts)
-            other = jax.tree.map(lambda x, env=env: x[:, env], sequences)
-            assert_same_bits(one, other)
-
-
-def test_the_loss_of_all_is_the_mean_over_minibatches(rolled):
-    # Without standardised advantages the loss is a mean over samples.
-    setup, start, _, sequences = rolled
+def test_a_minibatch_is_whole_environments(rolled):
+    setup, start, (_, _, transitions, *_), sequences = rolled
+    for leaf in jax.tree.leaves(sequences):
+        assert leaf.shape[0] == 6  # what is shuffled and split
+    # Without standardised advantages the loss is a mean over samples: that of some
+    # environments is that of their rows, whoever else is in the minibatch.
     config = CHAIN.replace(normalize_advantages=False)
     setup = setup._replace(heads=setup.heads._replace(config=config))
-    total, _ = recurrent_ppo.loss(setup, start.params, sequences)
-    parts = recurrent_ppo.split(sequences, jnp.array([4, 1, 0, 5, 2, 3]), 3)
-    losses = [
-        recurrent_ppo.loss(
-            setup, start.params, jax.tree.map(lambda x, k=k: x[k], parts)
-        )[0]
-        for k in range(3)
+    loss = jax.jit(lambda part: recurrent_ppo.loss(setup, start.params, part)[0])
+    total = loss(sequences)
+    parts = [
+        jax.tree.map(lambda x, rows=rows: x[jnp.array(rows)], sequences)
+        for rows in ([4, 1], [0, 5], [2, 3])
     ]
+    losses = [loss(part) for part in parts]
+    assert np.std(losses) > 1e-3
     np.testing.assert_allclose(total, np.mean(losses), rtol=1e-5)
+    for name in ("obs", "action", "log_prob"):
+        rows, steps = getattr(sequences.batch, name), getattr(transitions, name)
+        np.testing.assert_array_equal(rows[2], steps[:, 2])
 
 
 def test_gradients_flow_through_time(rolled):
