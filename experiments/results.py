@@ -105,14 +105,28 @@ ROWS = {
         None,
         changes={"env": "Breakout-MinAtar", "total_timesteps": 2_000_000},
     ),
+    "pqn-minatar": Row(
+        "PQN, Breakout-MinAtar",
+        "pqn-minatar",
+        2,
+        None,
+        "128-128 units instead of the CNN",
+        changes={
+            "env": "Breakout-MinAtar",
+            "total_timesteps": 2_000_000,
+            "epsilon_steps": 200_000.0,
+            "torso": "mlp",
+            "hidden_sizes": (128, 128),
+        },
+    ),
     "ppo-halfcheetah": Row(
         "PPO, HalfCheetah (brax, spring)", "ppo-halfcheetah", 2, None
     ),
-    "td3-halfcheetah": Row(
-        "TD3, HalfCheetah (brax, spring)", "td3-halfcheetah", 2, None
+    "td3-halfcheetah-cpu": Row(
+        "TD3, HalfCheetah (brax, spring)", "td3-halfcheetah-cpu", 2, None
     ),
-    "sac-halfcheetah": Row(
-        "SAC, HalfCheetah (brax, spring)", "sac-halfcheetah", 2, None
+    "sac-halfcheetah-cpu": Row(
+        "SAC, HalfCheetah (brax, spring)", "sac-halfcheetah-cpu", 2, None
     ),
 }
 

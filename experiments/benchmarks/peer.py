@@ -1,4 +1,4 @@
-"""The other side of `peer_rejax.py`: a process that sleeps until it is asked."""
+"""The other side of `peer_*.py`: a process that sleeps until it is asked."""
 
 import json
 import subprocess
@@ -18,19 +18,20 @@ class Peer:
 
     Args:
         python: the peer's own interpreter.
+        script: what it runs.
 
     Raises:
         PeerError: there is no such interpreter.
     """
 
-    def __init__(self, python: Path) -> None:
+    def __init__(self, python: Path, script: str = "peer_rejax.py") -> None:
         if not python.exists():
             raise PeerError(
                 "the peers' environment is missing; make it with "
                 "experiments/benchmarks/setup_peers.sh."
             )
         self._process = subprocess.Popen(
-            [str(python), str(HERE / "peer_rejax.py")],
+            [str(python), "-W", "ignore", str(HERE / script)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -48,7 +49,7 @@ class Peer:
         stdin.flush()
         line = stdout.readline()
         if not line:
-            raise PeerError(f"rejax's process died on {do!r}.")
+            raise PeerError(f"the peer's process died on {do!r}.")
         reply = json.loads(line)
         if "error" in reply:
             raise PeerError(reply["error"])

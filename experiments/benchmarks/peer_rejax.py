@@ -1,4 +1,4 @@
-"""rejax's PPO, driven by `speed.py` over stdin and stdout.
+"""rejax's PPO and DQN, driven by the benchmarks over stdin and stdout.
 
 Runs in the interpreter of `.venv-peers` (see `setup_peers.sh`). One JSON request per
 line, one JSON answer per line; between requests the process sleeps, so that the other
@@ -6,6 +6,7 @@ contender has the machine for itself.
 
     {"do": "versions"}
     {"do": "prepare", "agents": 64, "devices": 1, "ppo": {...}} -> compile seconds
+    {"do": "prepare", "agents": 1, "devices": 1, "dqn": {...}} -> compile seconds
     {"do": "run", "seed": 0} -> seconds, cpu_seconds, mean final return
 """
 
@@ -56,6 +57,45 @@ def make_ppo(ppo: dict[str, Any]) -> Any:
     return algo.replace(eval_callback=lambda algo, state, key: ())
 
 
+def make_dqn(dqn: dict[str, Any]) -> Any:
+    """Rejax's DQN (64-64, which it fixes) with our numbers, evaluating nothing."""
+    from rejax import DQN
+
+    algo = DQN.create(
+        env="CartPole-v1",
+        agent_kwargs={"activation": dqn["activation"]},
+        num_envs=dqn["num_envs"],
+        buffer_size=dqn["buffer_size"],
+        fill_buffer=dqn["learning_starts"],
+        batch_size=dqn["batch_size"],
+        learning_rate=dqn["learning_rate"],
+        gamma=dqn["gamma"],
+        max_grad_norm=dqn["max_grad_norm"],
+        eps_start=dqn["epsilon_start"],
+        eps_end=dqn["epsilon_end"],
+        exploration_fraction=dqn["epsilon_steps"] / dqn["total_timesteps"],
+        target_update_freq=dqn["target_update_interval"],
+        polyak=1.0 - dqn["tau"],
+        ddqn=dqn["double"],
+        total_timesteps=dqn["total_timesteps"],
+        eval_freq=dqn["total_timesteps"],
+        skip_initial_evaluation=True,
+    )
+    return algo.replace(eval_callback=lambda algo, state, key: ())
+
+
+def make_dqn_score(algo: Any) -> Callable[[Any, jax.Array], jax.Array]:
+    """Mean return of one agent's nearly greedy actions over fresh episodes."""
+    from rejax.evaluate import evaluate
+
+    def score(state: Any, key: jax.Array) -> jax.Array:
+        act = algo.make_act(state)
+        _, returns = evaluate(act, key, algo.env, algo.env_params, EVAL_EPISODES, 500)
+        return returns.mean()
+
+    return score
+
+
 def make_score(algo: Any) -> Callable[[Any, jax.Array], jax.Array]:
     """Mean return of one agent's most likely actions over fresh episodes."""
     from rejax.evaluate import evaluate
@@ -80,10 +120,17 @@ def make_score(algo: Any) -> Callable[[Any, jax.Array], jax.Array]:
 class Case:
     """One compiled training program: `agents` of them on `devices` host devices."""
 
-    def __init__(self, agents: int, devices: int, ppo: dict[str, Any]) -> None:
-        algo = make_ppo(ppo)
+    def __init__(
+        self,
+        agents: int,
+        devices: int,
+        ppo: dict[str, Any] | None = None,
+        dqn: dict[str, Any] | None = None,
+    ) -> None:
+        algo = make_dqn(dqn) if dqn else make_ppo(ppo or {})
+        make = make_dqn_score if dqn else make_score
         self.agents, self.devices = agents, devices
-        train, score = algo.train, jax.jit(jax.vmap(make_score(algo)))
+        train, score = algo.train, jax.jit(jax.vmap(make(algo)))
         if agents == 1:
             program = jax.jit(train)
         elif devices == 1:
@@ -115,7 +162,8 @@ class Case:
         lead = keys.ndim - 1  # An old-style key is two numbers.
         # Through numpy: what pmap leaves on several devices is scored on one.
         states = jax.tree.map(
-            lambda x: jnp.asarray(jax.device_get(x)).reshape(-1, *x.shape[lead:]), state
+            lambda x: jnp.asarray(jax.device_get(x)).reshape(-1, *jnp.shape(x)[lead:]),
+            state,
         )
         scores = self.score(
             states, jax.random.split(jax.random.PRNGKey(7), self.agents)

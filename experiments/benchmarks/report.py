@@ -129,7 +129,10 @@ def cpu_seconds(runs: dict[str, list[Run]]) -> str:
     return "CPU time of a run: " + ", ".join(parts)
 
 
-def hardware() -> dict[str, Any]:
+PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy", "gymnax")
+
+
+def hardware(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
     """What the numbers were measured on and with."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
@@ -138,7 +141,6 @@ def hardware() -> dict[str, Any]:
         model = found.group(1) if found else model
     has_affinity = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count()
-    packages = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy", "gymnax")
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "cpu": model,

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from purerl.algorithms import dqn, ppo, pqn, recurrent_ppo, sac, td3, vpg
+from purerl.algorithms import dqn, mpo, ppo, pqn, recurrent_ppo, sac, td3, vpg
 from purerl.config import ConfigError, TrainConfig
 from purerl.environment import Environment
 from purerl.types import Algorithm
@@ -28,6 +28,7 @@ ALGORITHMS: dict[str, Entry] = {
     "pqn": Entry(pqn.PQNConfig, pqn.validate, pqn.make),
     "td3": Entry(td3.TD3Config, td3.validate, td3.make),
     "sac": Entry(sac.SACConfig, sac.validate, sac.make),
+    "mpo": Entry(mpo.MPOConfig, mpo.validate, mpo.make),
 }
 
 

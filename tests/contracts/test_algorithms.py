@@ -62,6 +62,12 @@ SMALL = {
     "td3": {**OFF_POLICY, "env": CONTINUOUS_CARTPOLE},
     "sac": {**OFF_POLICY, "env": CONTINUOUS_CARTPOLE},
     "sac/discrete": {**OFF_POLICY, "env": "CartPole-v1"},
+    "mpo": {
+        **OFF_POLICY,
+        "env": CONTINUOUS_CARTPOLE,
+        "action_samples": 3,
+        "bootstrap_samples": 2,
+    },
     "pqn": {
         "num_envs": 2,
         "num_steps": 16,
