@@ -147,6 +147,38 @@ def _assert_same_info(ours, theirs):
             np.testing.assert_allclose(ours[name], value, rtol=1e-6, atol=1e-6)
 
 
+def test_an_object_that_resets_by_itself():
+    # gymnax's wrapper sees nothing of `step_env`; its `step` resets, and adds to info.
+    import gymnax
+    from gymnax.wrappers import LogWrapper
+
+    with jax.numpy_rank_promotion("allow"):
+        bare, params = gymnax.make("Catch-bsuite")
+        params = params.replace(max_steps_in_episode=4)
+        env = LogWrapper(bare)
+        lanes = envs.to_gymnasium_vector(env, num_envs=2, params=params)
+        assert lanes.spec is None
+        single = envs.to_gymnasium(env, params=params)
+        lanes.reset(seed=0)
+        single.reset(seed=1)
+        for actions in actions_of(lanes, 4):
+            obs, _, _, truncated, info = lanes.step(actions)
+            mine = single.step(actions[1])
+        assert mine[2:4] == (False, True) and bool(truncated[1])
+        np.testing.assert_array_equal(info["final_obs"][1], mine[0])
+        assert mine[4]["returned_episode_lengths"] == 4
+        assert info["final_info"]["returned_episode_lengths"][1] == 4
+        np.testing.assert_array_equal(obs[1], single.reset()[0])
+
+
+def test_an_end_on_the_last_step_is_an_end():
+    # The probe ends with its first step, which is also the last one that is allowed.
+    params = {"max_steps_in_episode": 1}
+    env = envs.to_gymnasium("probe/constant-reward", params=params)
+    env.reset(seed=0)
+    assert env.step(0)[2:4] == (True, False)
+
+
 def test_lanes_are_purerls_own_rollout():
     env = envs.make("CartPole-v1")
     params = env.default_params.replace(max_steps_in_episode=9)
@@ -387,13 +419,23 @@ def test_equal_environments_share_what_is_compiled():
     assert envs.to_gymnasium(envs.CartPole()).task.programs is (
         envs.to_gymnasium("CartPole-v1").task.programs
     )
+
+
+def test_numbers_and_kinds_of_integers_do_not_retrace():
     two = envs.to_gymnasium("CartPole-v1", params={"length": 0.7})
     step = two.task.programs.step
     for env in (envs.to_gymnasium("CartPole-v1"), two):
         env.reset(seed=0)
         for action in (0, np.int64(1), np.int32(0)):
             env.step(action)
-    assert step._cache_size() == 1  # neither numbers nor kinds of integers retrace
+    assert step._cache_size() == 1
+
+    class Unhashable(envs.CartPole):
+        __hash__ = None  # a plain dataclass with fields is so
+
+    mine = envs.to_gymnasium(Unhashable())
+    obs, _ = mine.reset(seed=0)
+    np.testing.assert_array_equal(obs, two.reset(seed=0)[0])
 
 
 @pytest.mark.parametrize(
