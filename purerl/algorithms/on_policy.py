@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import diagnostics, networks, normalise, optimiser, rollout
+from purerl.algorithms.checks import check_hidden_sizes
 from purerl.collectives import after
 from purerl.config import (
     FRACTION,
@@ -142,13 +143,7 @@ def validate(config: OnPolicyConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    sizes = config.hidden_sizes
-    is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
-    if not is_sizes or not sizes or min(sizes) < 1:
-        raise ConfigError(
-            f"hidden_sizes must be at least one positive whole number, got {sizes!r}; "
-            "for example (64, 64)."
-        )
+    check_hidden_sizes(config.hidden_sizes)
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")
     params = env.default_params
     try:

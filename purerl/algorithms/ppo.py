@@ -20,6 +20,7 @@ import optax
 
 from purerl import diagnostics, normalise, optimiser
 from purerl.algorithms import on_policy
+from purerl.algorithms.checks import check_minibatches
 from purerl.algorithms.on_policy import (
     Batch,
     OnPolicyConfig,
@@ -27,11 +28,9 @@ from purerl.algorithms.on_policy import (
     Setup,
     bind,
 )
-from purerl.collectives import pmean
 from purerl.config import (
     NON_NEGATIVE,
     POSITIVE,
-    ConfigError,
     config_dataclass,
     dynamic,
     static,
@@ -40,8 +39,8 @@ from purerl.environment import Environment
 from purerl.keys import update_key
 from purerl.losses import ClipDrift, ClippedSquaredError, surrogate
 from purerl.losses.check import check_loss
+from purerl.minibatches import minimise
 from purerl.returns import gae
-from purerl.shuffle import shuffled_indices
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
 
@@ -72,16 +71,7 @@ def validate(config: PPOConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    size, parts = config.steps_per_update, config.num_minibatches
-    if size % parts:
-        fits = [p for p in range(1, size + 1) if size % p == 0]
-        below = max(p for p in fits if p < parts)
-        above = min((p for p in fits if p > parts), default=below)
-        raise ConfigError(
-            f"num_envs * num_steps ({config.num_envs} * {config.num_steps} = {size}) "
-            f"must be divisible by num_minibatches, got {parts}; "
-            f"nearest: {below} or {above}."
-        )
+    check_minibatches(config)
     on_policy.validate(config, env)
     check_loss("policy_loss", config.policy_loss, 2, "ClipDrift(0.2)")
 
@@ -161,35 +151,21 @@ def fit(
     """Epochs of minibatch gradient steps; returns mean losses and diagnostics."""
     config = setup.config
     rate = on_policy.annealed(setup, config.learning_rate, state.update)
-    optim = _optimiser(config, rate)
-    flat_params, restore = optimiser.flatten(state.params)
-
-    def flat_loss(flat: Array, minibatch: Batch) -> tuple[Array, Metrics]:
-        return loss(setup, restore(flat), minibatch)
-
-    def minimise(carry: tuple, minibatch: Batch) -> tuple[tuple, Metrics]:
-        flat, opt_state = carry
-        grads, metrics = jax.grad(flat_loss, has_aux=True)(flat, minibatch)
-        grads, metrics = pmean((grads, metrics), setup.axis_name)
-        updates, opt_state = optim.update(grads, opt_state, flat)
-        metrics["grad_norm"] = optimiser.grad_norm(opt_state)
-        return (flat + updates, opt_state), metrics
-
-    def epoch(carry: tuple, key_epoch: Array) -> tuple[tuple, Metrics]:
-        order = shuffled_indices(key_epoch, batch.value.shape[0])
-        parts = config.num_minibatches
-        minibatches = jax.tree.map(
-            lambda x: x[order].reshape(parts, -1, *x.shape[1:]), batch
-        )
-        return jax.lax.scan(minimise, carry, minibatches)
-
-    keys = jax.random.split(key, config.num_epochs)
-    start = (flat_params, state.opt_state)
-    (flat_params, opt_state), metrics = jax.lax.scan(epoch, start, keys)
+    params, opt_state, metrics = minimise(
+        partial(loss, setup),
+        state.params,
+        state.opt_state,
+        batch,
+        key,
+        optim=_optimiser(config, rate),
+        num_epochs=config.num_epochs,
+        num_minibatches=config.num_minibatches,
+        axis_name=setup.axis_name,
+    )
     means = {name: values.mean() for name, values in metrics.items()}
     # The whole update's divergence: how far the last pass left the old policy.
     means["approx_kl_last"] = metrics["approx_kl"][-1].mean()
-    return restore(flat_params), opt_state, means
+    return params, opt_state, means
 
 
 def loss(
