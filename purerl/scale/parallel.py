@@ -121,6 +121,14 @@ def check_split(config: Any, num_devices: int) -> None:
             f"{config.num_envs}; nearest: {below or num_devices} or "
             f"{below + num_devices}."
         )
+    for name in ("batch_size", "buffer_size"):
+        size = getattr(config, name, num_devices)
+        if size % num_devices:
+            below = size // num_devices * num_devices
+            raise ConfigError(
+                f"{name} must be divisible by the {num_devices} devices, got {size}; "
+                f"nearest: {below or num_devices} or {below + num_devices}."
+            )
     # Minibatches are drawn from all steps, or from sequences, one per environment.
     samples = getattr(config, "samples_per_update", config.steps_per_update)
     words = "num_envs" if samples == config.num_envs else "num_envs * num_steps"

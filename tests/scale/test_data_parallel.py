@@ -84,3 +84,37 @@ def test_minibatches_take_samples_of_both_devices():
 def test_sizes_that_do_not_split_are_refused(changes, fragment):
     with pytest.raises(ConfigError, match=fragment):
         purerl.data_parallel(tiny_config(**changes))
+
+
+@pytest.mark.parametrize("name", ["batch_size", "buffer_size"])
+def test_replay_that_does_not_split_is_refused(name):
+    config = purerl.DQNConfig(num_envs=2).replace(**{name: 1025})
+    with pytest.raises(ConfigError, match=f"{name} must be .* got 1025; nearest: 1024"):
+        purerl.data_parallel(config)
+
+
+def test_an_agent_with_replay_is_one_agent_on_two_devices():
+    config = purerl.DQNConfig(
+        num_envs=4,
+        total_timesteps=640,
+        rounds_per_update=16,
+        learning_starts=101,
+        buffer_size=200,
+        batch_size=8,
+        hidden_sizes=(8,),
+        num_evaluations=0,
+    )
+    single, spread = compare(config)
+    # The warm-up is the same, environment by environment; batches then differ.
+    first = single.metrics["episodes"][0]
+    assert spread.metrics["episodes"][0] == first
+    np.testing.assert_array_equal(
+        spread.metrics["gradient_steps"], single.metrics["gradient_steps"]
+    )
+    assert np.isfinite(spread.metrics["value_loss"][-1])
+    for leaf in jax.tree.leaves(spread.state.params):
+        copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
+        np.testing.assert_array_equal(copies[0], copies[1])
+    shards = spread.state.buffer.obs.addressable_shards
+    assert [shard.data.shape[0] for shard in shards] == [100, 100]
+    assert not np.array_equal(shards[0].data, shards[1].data)
