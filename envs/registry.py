@@ -129,6 +129,9 @@ def make(id: str, **options: Any) -> Environment:
 def register(id: str, factory: Factory) -> None:
     """Let `make(id)` call `factory`.
 
+    The class or function of one name may be registered again under its id, as when a
+    notebook's cell runs twice: the new one takes the old one's place.
+
     Args:
         id: a new name.
         factory: called with `make`'s keywords; returns an `Environment`.
@@ -183,11 +186,24 @@ def _add(id: str, factory: Factory, source: str) -> None:
             f"factory of {id!r} must be callable, got {factory!r}: give the class or "
             "a function that returns the environment."
         )
-    if id in _ENTRIES:
+    if id in _ENTRIES and not _is_rerun(factory, _ENTRIES[id]):
         raise ValueError(
             f"id {id!r} is already registered ({_ENTRIES[id].source}): choose another."
         )
     _ENTRIES[id] = _Entry(factory, source)
+
+
+def _is_rerun(factory: Factory, entry: _Entry) -> bool:
+    """Whether a user's factory is what is registered, its code run once more."""
+    module, name = (getattr(factory, k, "") for k in ("__module__", "__qualname__"))
+    before = entry.factory
+    return (
+        entry.source == "registered"
+        and bool(name)
+        and not name.endswith("<lambda>")  # another one would look the same
+        and module == getattr(before, "__module__", "")
+        and name == getattr(before, "__qualname__", "")
+    )
 
 
 def _unknown_id(id: str) -> str:

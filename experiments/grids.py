@@ -43,6 +43,7 @@ def cell(returns: np.ndarray) -> str:
 
 
 def main() -> None:
+    """Train both grids and print a table of each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=100_000)
     config = purerl.PPOConfig(total_timesteps=parser.parse_args().steps)

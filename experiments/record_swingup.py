@@ -221,6 +221,7 @@ def play_an_episode() -> tuple[int, float]:
 
 
 def main() -> None:
+    """Play every task and write the observations, rewards and actions to one file."""
     arrays: dict[str, np.ndarray] = {}
     for seed, (name, sequence) in enumerate(SEQUENCES.items()):
         for part, array in record(make_env(name, seed), *sequence, seed).items():

@@ -73,6 +73,7 @@ def learned_values(env: envs.Environment, length: int) -> np.ndarray:
 
 
 def main() -> None:
+    """Solve the chain, train both kinds of PPO in it, and print the values."""
     env = ChainMDP()
     params = env.default_params
     length = env.observation_space(params).shape[0]

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from purerl.algorithms.sac import SACConfig as SACConfig
     from purerl.algorithms.td3 import TD3Config as TD3Config
     from purerl.algorithms.vpg import VPGConfig as VPGConfig
-    from purerl.algorithms.sac import SACConfig as SACConfig
-    from purerl.algorithms.td3 import TD3Config as TD3Config
+    from purerl.checker import check as check
     from purerl.config import ConfigError as ConfigError
     from purerl.runner.loop import run as run
     from purerl.runner.result import RunResult as RunResult
@@ -54,10 +53,9 @@ _HOME = {
     "RunResult": "purerl.runner.result",
     "SACConfig": "purerl.algorithms.sac",
     "TD3Config": "purerl.algorithms.td3",
-    "SACConfig": "purerl.algorithms.sac",
-    "TD3Config": "purerl.algorithms.td3",
     "TrainResult": "purerl.types",
     "VPGConfig": "purerl.algorithms.vpg",
+    "check": "purerl.checker",
     "data_parallel": "purerl.scale.parallel",
     "load_run": "purerl.runner.result",
     "make_algorithm": "purerl.train",

@@ -193,6 +193,7 @@ def answer(request: dict[str, Any], cases: list[Case]) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Answer line by line until the input ends."""
     # Whatever a library prints must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

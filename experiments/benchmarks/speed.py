@@ -271,6 +271,7 @@ def parse(arguments: list[str] | None = None) -> Options:
 
 
 def main() -> None:
+    """Measure the sections that were asked for and print one table."""
     options = parse()
     facts = hardware() | {"rounds": options.rounds}
     if {"many", "one"} & set(options.only):

@@ -35,6 +35,9 @@ ALGORITHMS: dict[str, Entry] = {
 def register(name: str, entry: Entry) -> None:
     """Let configs of `entry.config` train, under a name for files and commands.
 
+    The same class under the same name may be registered again, as when a notebook's
+    cell runs twice: the new one takes the old one's place.
+
     Args:
         name: a new name, such as `"a2c"`.
         entry: config class, `validate(config, env)`, `make(config, env, axis_name)`.
@@ -43,7 +46,9 @@ def register(name: str, entry: Entry) -> None:
         ConfigError: the name or the config class is registered already.
     """
     for known, other in ALGORITHMS.items():
-        if name == known or entry.config is other.config:
+        is_rerun = _qualified(entry.config) == _qualified(other.config)
+        is_taken = name == known and not is_rerun
+        if is_taken or (name != known and entry.config is other.config):
             raise ConfigError(
                 f"algorithm {name!r} with {entry.config.__name__}: {known!r} with "
                 f"{other.config.__name__} is registered already; choose another name "
@@ -66,8 +71,15 @@ def name_of(config: TrainConfig) -> str:
     for name, entry in ALGORITHMS.items():
         if type(config) is entry.config:
             return name
-    known = ", ".join(entry.config.__name__ for entry in ALGORITHMS.values())
-    raise ConfigError(f"config must be one of {known}, got {type(config).__name__}.")
+    classes = [entry.config for entry in ALGORITHMS.values()]
+    name = type(config).__name__
+    if _qualified(type(config)) in map(_qualified, classes):
+        raise ConfigError(
+            f"this {name} was made before its class was defined and registered again; "
+            "make the config again too."
+        )
+    known = ", ".join(cls.__name__ for cls in classes)
+    raise ConfigError(f"config must be one of {known}, got {name}.")
 
 
 def config_class(name: str) -> type[TrainConfig]:
@@ -84,3 +96,7 @@ def config_class(name: str) -> type[TrainConfig]:
             f"Algorithms: {', '.join(ALGORITHMS)}."
         )
     return ALGORITHMS[name].config
+
+
+def _qualified(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

@@ -31,6 +31,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.keys import update_key
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
 from purerl.types import Array, Metrics, PyTree
@@ -142,7 +143,7 @@ def step(wiring: Wiring, state: ActorCriticState) -> tuple[ActorCriticState, Met
         wiring,
         Learner(state.params, state.target_params, state.opt_state),
         Experience(state.buffer, (), state.envs),
-        jax.random.fold_in(state.key, state.update),
+        update_key(state),
         state.update,
     )
     new = ActorCriticState(

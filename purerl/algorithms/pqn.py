@@ -40,6 +40,7 @@ from purerl.config import (
     static,
 )
 from purerl.environment import Environment
+from purerl.keys import init_key, update_key
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
 from purerl.minibatches import minimise
@@ -193,8 +194,7 @@ def bind(config: PQNConfig, env: Environment, axis_name: str | None = None) -> S
 def init(setup: Setup, key: Array) -> PQNState:
     """A fresh network and fresh environments; the key is kept in the state."""
     config = setup.config
-    # Updates fold 0, 1, 2, ... into the key; initialisation takes the other end.
-    key_network, key_env = jax.random.split(jax.random.fold_in(key, 2**32 - 1))
+    key_network, key_env = jax.random.split(init_key(key))
     num_envs = rollout.per_device(config.num_envs, setup.axis_name)
     shape = obs_shape(setup.obs_space)
     params = setup.network.init(key_network, jnp.zeros((1, *shape)))
@@ -212,7 +212,7 @@ def init(setup: Setup, key: Array) -> PQNState:
 def step(setup: Setup, state: PQNState) -> tuple[PQNState, Metrics]:
     """One update: collect, compute lambda-returns, regress on them."""
     config, axis = setup.config, setup.axis_name
-    key_roll, key_fit = jax.random.split(jax.random.fold_in(state.key, state.update))
+    key_roll, key_fit = jax.random.split(update_key(state))
 
     envs, transitions, episodes = collect(setup, state, key_roll)
     batch = make_batch(setup, state, transitions)

@@ -50,6 +50,7 @@ from purerl.config import (
 )
 from purerl.distributions import Head, make_head
 from purerl.environment import Environment
+from purerl.keys import init_key
 from purerl.observe import obs_shape, to_features
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
@@ -178,10 +179,7 @@ def bind(config: SACConfig, env: Environment, axis_name: str | None = None) -> S
 
 def init(setup: Setup, key: Array) -> ActorCriticState:
     """Fresh networks, the critics' copies as targets, an empty buffer."""
-    # Updates fold 0, 1, 2, ... into the key; initialisation takes the other end.
-    key_actor, key_critics, key_env = jax.random.split(
-        jax.random.fold_in(key, 2**32 - 1), 3
-    )
+    key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
     inputs = [jnp.zeros((1, *obs_shape(setup.obs_space)))]
     actor = setup.actor.init(key_actor, *inputs)
     if not setup.head.is_discrete:

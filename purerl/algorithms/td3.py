@@ -49,6 +49,7 @@ from purerl.config import (
 )
 from purerl.distributions import GaussianHead
 from purerl.environment import Environment
+from purerl.keys import init_key
 from purerl.observe import obs_shape, to_features
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
@@ -125,10 +126,7 @@ def bind(config: TD3Config, env: Environment, axis_name: str | None = None) -> S
 
 def init(setup: Setup, key: Array) -> ActorCriticState:
     """Fresh networks, their copies as targets, an empty buffer."""
-    # Updates fold 0, 1, 2, ... into the key; initialisation takes the other end.
-    key_actor, key_critics, key_env = jax.random.split(
-        jax.random.fold_in(key, 2**32 - 1), 3
-    )
+    key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
     obs = jnp.zeros((1, *obs_shape(setup.obs_space)))
     action = jnp.zeros((1, setup.head.num_outputs))
     params = {

@@ -1,32 +1,16 @@
-"""The mathematics of maximum a posteriori policy optimisation (MPO).
+"""The M-step of MPO: a Gaussian fitted to weighted actions, held by two constraints.
 
-MPO (Abdolmaleki et al. 2018a, arXiv:1806.06920; 2018b, arXiv:1812.02256) improves a
-policy in two steps.
+Maximum a posteriori policy optimisation (Abdolmaleki et al. 2018b, arXiv:1812.02256,
+section 4.2.1) fits the policy by maximum likelihood while its mean and its standard
+deviation each stay near the target policy's: each is fitted with the other held at the
+target's, and each has a constraint of its own,
 
-**E-step.** For `N` states, `S` actions each are sampled from the target policy and
-weighted without any parametric form,
-
-    w_sa = softmax_a(Q(s, a) / eta),
-
-which is the best reweighting whose divergence from the samples is at most `epsilon`
-when the temperature `eta` minimises the convex dual (2018b, eq. 4)
-
-    g(eta) = eta epsilon + eta mean_s log mean_a exp(Q(s, a) / eta).
-
-Its slope is `g'(eta) = epsilon - mean_s KL(w_s || uniform)`, and that divergence falls
-monotonically from at most `log S` to 0 as `eta` grows. So the minimum is where the
-divergence *is* `epsilon`, or, where it never reaches `epsilon`, the smallest
-temperature that is allowed.
-
-**M-step.** A Gaussian policy is fitted to the weighted samples while its mean and its
-standard deviation each stay near the target policy's (2018b, section 4.2.1): each is
-fitted with the other held at the target's, and each has a constraint of its own,
-
-    KL_mean = sum_d (mu - mu')^2 / (2 sigma'^2)               <= epsilon_mean
+    KL_mean = sum_d (mu - mu')^2 / (2 sigma'^2)                          <= epsilon_mean
     KL_std  = sum_d [log(sigma / sigma') + sigma'^2 / (2 sigma^2) - 1/2]  <= epsilon_std
 
-with primes for the target policy: KL(target || new), the other parameter shared. The
-multipliers of the constraints are learned by gradient, as softplus of a parameter.
+with primes for the target policy: KL(target || new), the other parameter shared. They
+may bound each dimension `d` instead of the sum. The multipliers of the constraints are
+learned by gradient, as softplus of a parameter. The weights are those of `temperature`.
 
 Axes: `S` sampled actions, `N` states, `A` action dimensions.
 """
@@ -37,23 +21,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.collectives import pmean
 from purerl.distributions import Gaussian
-from purerl.types import Array
+from purerl.losses import temperature as e_step
+from purerl.types import Array, Metrics
 
-MIN_TEMPERATURE = 1e-6
-"""Smallest temperature, in units of Q: where all sampled actions are worth the same,
-any temperature gives the same weights."""
-
-# From the side of the root where Newton's method cannot overshoot, six iterations
-# reach the rounding of a float for usual Q-values, twelve for states whose Q-values
-# differ by seven orders of magnitude in scale.
-_ITERATIONS = 16
-# A step of log(eta) this small is one of a converged iteration, whatever rounding
-# says about the bracket.
-_CONVERGED = 1e-3
-_TINY = 1e-30
 _HALF_LOG_2PI = float(0.5 * np.log(2.0 * np.pi))
+_SMALLEST = 1e-6
+"""Of the dual variables: something is divided by them."""
 
 
 class Divergence(NamedTuple):
@@ -68,105 +42,104 @@ class Divergence(NamedTuple):
     std: Array
 
 
-def temperature_dual(
-    temperature: Array | float, q_values: Array, epsilon: Array | float
-) -> Array:
-    """The dual `g(eta)` of the E-step, a convex function of the temperature.
+class Duals(NamedTuple):
+    """Parameters whose softplus are the dual variables.
+
+    Attributes:
+        mean: `[D]`, multipliers of the mean's constraints: one for each dimension of
+            the action, or one.
+        std: `[D]`, multipliers of the std's constraints.
+        temperature: `[]`, where it is learned by gradient, else None.
+    """
+
+    mean: Array
+    std: Array
+    temperature: Array | None
+
+
+class Improvement(NamedTuple):
+    """The E-step's better policy, as weighted actions.
+
+    Attributes:
+        policy: the target policy at the observations, `[N, A]` each.
+        raw: `[S, N, A]` actions sampled from it, before tanh.
+        q_values: `[S, N]` of these actions.
+        weights: `[S, N]`; those of a state sum to 1.
+        temperature: `[]`, that the weights were made with.
+    """
+
+    policy: Gaussian
+    raw: Array
+    q_values: Array
+    weights: Array
+    temperature: Array
+
+
+class Bounds(NamedTuple):
+    """The largest divergences, in nats.
+
+    Attributes:
+        weights: of the weights from the samples, mean over states.
+        mean: by the policy's mean.
+        std: by its standard deviation.
+    """
+
+    weights: Array | float
+    mean: Array | float
+    std: Array | float
+
+
+def fit_loss(
+    duals: Duals, new: Gaussian, improvement: Improvement, bounds: Bounds
+) -> tuple[Array, Metrics]:
+    """The M-step: likelihood of the weighted actions, penalties, losses of the duals.
 
     Args:
-        temperature: `[]`, eta > 0, in units of Q.
-        q_values: `[S, N]` of actions sampled from the target policy.
-        epsilon: bound on the weights' divergence from the samples, in nats.
+        duals: the dual variables' parameters; one multiplier of each kind bounds the
+            sum over dimensions, one for each dimension bounds each.
+        new: outputs of the policy that is fitted, `[N, A]` each.
+        improvement: of the E-step.
+        bounds: of the constraints.
 
     Returns:
-        float `[]`.
+        Loss `[]`, and what there is to say about it.
     """
-    best = q_values.max(0, keepdims=True)
-    scaled = (q_values - best) / temperature
-    log_mean = jnp.log(jnp.exp(scaled).mean(0))
-    return best.mean() + temperature * (epsilon + log_mean.mean())
+    policy = improvement.policy
+    likelihood = decoupled_log_likelihood(policy, new, improvement.raw)
+    policy_loss = -(improvement.weights * likelihood).sum(0).mean()
+
+    divergence = decoupled_divergence(policy, new)
+    kl_mean = _bounded(divergence.mean, duals.mean)
+    kl_std = _bounded(divergence.std, duals.std)
+    multiplier_mean, multiplier_std = positive(duals.mean), positive(duals.std)
+    penalty_mean, dual_mean = lagrangian(multiplier_mean, kl_mean, bounds.mean)
+    penalty_std, dual_std = lagrangian(multiplier_std, kl_std, bounds.std)
+    total = policy_loss + penalty_mean + penalty_std + dual_mean + dual_std
+    if duals.temperature is not None:
+        total = total + e_step.temperature_dual(
+            positive(duals.temperature), improvement.q_values, bounds.weights
+        )
+    return total, {
+        "policy_loss": policy_loss,
+        "kl_weights": e_step.weights_divergence(improvement.weights).mean(),
+        "kl_mean": kl_mean.mean(),
+        "kl_std": kl_std.mean(),
+        "multiplier_mean": multiplier_mean.mean(),
+        "multiplier_std": multiplier_std.mean(),
+        "temperature": improvement.temperature,
+        "policy_std": jnp.exp(new.log_std).mean(),
+    }
 
 
-def solve_temperature(
-    q_values: Array, epsilon: Array | float, axis_name: str | None = None
-) -> Array:
-    """The temperature that minimises `temperature_dual`, at least `MIN_TEMPERATURE`.
-
-    Newton's method on `log KL(log eta) = log epsilon`, which is nearly linear (slope
-    -2) for large temperatures and levels off for small ones. It starts where the
-    divergence is at most `epsilon` by Hoeffding's lemma, `KL <= range^2 / (8 eta^2)`,
-    from where its steps do not pass the root; should one leave the bracket (the mean
-    over states of very different scales need not be concave), bisection takes its
-    place. A fixed number of iterations, so vmapped agents do not wait for each other.
-
-    Args:
-        q_values: `[S, N]`, of any scale.
-        epsilon: bound on the weights' divergence from the samples, in nats; more than
-            `log S` is never reached.
-        axis_name: mapped axis over which the states are spread, if any.
-
-    Returns:
-        float32 `[]`, in units of Q; correct to about 1e-5 of itself.
-    """
-    centred = q_values - q_values.max(0, keepdims=True)
-    floor = jnp.log(jnp.float32(MIN_TEMPERATURE))
-
-    def divergence(log_temperature: Array) -> tuple[Array, Array]:
-        """Mean over states of KL(w || uniform), and its slope in -log eta."""
-        scaled = centred * jnp.exp(-log_temperature)
-        factors = jnp.exp(scaled)  # the largest is 1
-        weights = factors / factors.sum(0, keepdims=True)
-        mean = (weights * scaled).sum(0, keepdims=True)
-        log_mean = jnp.log(factors.mean(0, keepdims=True))
-        variance = (weights * jnp.square(scaled - mean)).sum(0)
-        return pmean(((mean - log_mean).mean(), variance.mean()), axis_name)
-
-    def iterate(_: int, carry: tuple[Array, Array, Array]) -> tuple:
-        low, high, x = carry
-        kl, slope = divergence(x)
-        is_left = kl > epsilon
-        low, high = jnp.where(is_left, x, low), jnp.where(is_left, high, x)
-        move = jnp.log(jnp.maximum(kl, _TINY) / epsilon)
-        move = move * kl / jnp.maximum(slope, _TINY)
-        newton = x + move
-        is_inside = (newton > low) & (newton < high)
-        is_inside = is_inside | (jnp.abs(move) < _CONVERGED)
-        return low, high, jnp.where(is_inside, newton, 0.5 * (low + high))
-
-    squared_range = pmean(jnp.square(centred.min(0)).mean(), axis_name)
-    start = 0.5 * jnp.log(jnp.maximum(squared_range, _TINY) / (8.0 * epsilon))
-    start = jnp.maximum(start, floor)
-    # The floor itself, but from the data, as what becomes of it in the loop is.
-    low = jnp.minimum(floor, start)
-    *_, solution = jax.lax.fori_loop(0, _ITERATIONS, iterate, (low, start, start))
-    # Nothing binds: the dual grows with the temperature from the smallest one on.
-    is_slack = divergence(floor)[0] <= epsilon
-    return jnp.exp(jnp.where(is_slack, floor, jnp.maximum(solution, floor)))
+def _bounded(divergence: Array, multiplier: Array) -> Array:
+    """Mean over states of `[N, A]`, as `[D]`: each dimension's, or their sum."""
+    each = divergence.mean(0)
+    return each if each.shape == multiplier.shape else each.sum(keepdims=True)
 
 
-def action_weights(q_values: Array, temperature: Array | float) -> Array:
-    """The E-step's weights `softmax_a(Q / eta)`.
-
-    Args:
-        q_values: `[S, N]` of actions sampled from the target policy.
-        temperature: `[]`, eta.
-
-    Returns:
-        `[S, N]`; the weights of a state sum to 1.
-    """
-    return jax.nn.softmax(q_values / temperature, axis=0)
-
-
-def weights_divergence(weights: Array) -> Array:
-    """KL of the weights from uniform ones, in nats.
-
-    Args:
-        weights: `[S, N]`, those of a state sum to 1.
-
-    Returns:
-        `[N]`, between 0 and `log S`.
-    """
-    return jax.scipy.special.xlogy(weights, weights * weights.shape[0]).sum(0)
+def positive(param: Array) -> Array:
+    """A dual variable from its parameter, at least 1e-6."""
+    return jax.nn.softplus(param) + _SMALLEST
 
 
 def decoupled_divergence(target: Gaussian, new: Gaussian) -> Divergence:

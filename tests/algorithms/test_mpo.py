@@ -15,9 +15,11 @@ import purerl
 from envs import spaces
 from envs.probe import ContinuousProbe
 from purerl.algorithms import mpo
+from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.distributions import _distrax
+from purerl.losses.mpo import Bounds, fit_loss
 
 # Best 0.5 and 2.5 in the range [-1, 3], shown -1 and 1.
 PROBE = purerl.MPOConfig(
@@ -113,9 +115,14 @@ SMALL = purerl.MPOConfig(
 )
 
 
+def flat(params):
+    return ravel_pytree(params)[0]
+
+
 def scramble(params, seed, scale=0.3):
-    flat, restore = ravel_pytree(params)
-    return restore(flat + scale * jax.random.normal(jax.random.key(seed), flat.shape))
+    vector, restore = ravel_pytree(params)
+    noise = jax.random.normal(jax.random.key(seed), vector.shape)
+    return restore(vector + scale * noise)
 
 
 @pytest.fixture(scope="module")
@@ -206,18 +213,15 @@ def textbook(setup, state, batch, key):
 
 
 def one_step(setup, state, batch, key, count=0):
-    params, restore = mpo._flatten(state.params)
-    targets, _ = mpo._flatten(state.target_params)
-    learner = mpo.Learner(params, targets, state.opt_state)
-    learn = jax.jit(partial(mpo.learn, setup, restore))
-    learner, td_error, metrics = learn(learner, batch, key, jnp.int32(count))
-    return learner, td_error, metrics, restore
+    learner = Learner(state.params, state.target_params, state.opt_state)
+    learn = jax.jit(partial(mpo.learn, setup))
+    return learn(learner, batch, key, jnp.int32(count))
 
 
 def test_one_gradient_step_is_the_textbooks(start):
     setup, state, batch = start
     config, key = setup.config, jax.random.key(7)
-    learner, td_error, metrics, restore = one_step(setup, state, batch, key)
+    learner, td_error, metrics = one_step(setup, state, batch, key)
     eta, target, grads = textbook(setup, state, batch, key)
 
     np.testing.assert_allclose(metrics["temperature"], eta, rtol=1e-3)
@@ -225,18 +229,17 @@ def test_one_gradient_step_is_the_textbooks(start):
     np.testing.assert_allclose(td_error, target - value, rtol=1e-4, atol=1e-5)
     rates = {"actor": 3e-4, "critics": 3e-4, "duals": 1e-2}
     for name, rate in rates.items():
-        norm = jnp.linalg.norm(ravel_pytree(grads[name])[0])
+        norm = jnp.linalg.norm(flat(grads[name]))
         np.testing.assert_allclose(metrics[f"{name}_grad_norm"], norm, rtol=2e-3)
         # Adam's first moment after one step is a tenth of the clipped gradient.
-        moment = restore[name](learner.opt_state[name][1][0].mu)
+        moment = learner.opt_state[name][1][0].mu
         scale = 0.1 * min(1.0, config.max_grad_norm / norm)
         for actual, grad in zip(
             jax.tree.leaves(moment), jax.tree.leaves(grads[name]), strict=True
         ):
             np.testing.assert_allclose(actual, scale * grad, rtol=5e-3, atol=1e-5)
         # And its first step is the step size, in the direction of each sign.
-        before = ravel_pytree(state.params[name])[0]
-        moved = np.abs(learner.params[name] - before)
+        moved = np.abs(flat(learner.params[name]) - flat(state.params[name]))
         np.testing.assert_allclose(moved.max(), rate, rtol=1e-2)
 
 
@@ -256,10 +259,9 @@ def test_the_targets_are_copied_exactly_when_they_are_due(start):
     for count in range(6):
         learner, *_ = one_step(setup, state, batch, jax.random.key(count), count)
         for name, target in learner.target_params.items():
-            before = ravel_pytree(state.target_params[name])[0]
-            due = count in (2, 5)
-            expected = learner.params[name] if due else before
-            np.testing.assert_array_equal(target, expected)
+            before = state.target_params[name]
+            expected = learner.params[name] if count in (2, 5) else before
+            np.testing.assert_array_equal(flat(target), flat(expected))
 
 
 def test_polyak_moves_the_targets_by_the_small_share(start):
@@ -267,22 +269,24 @@ def test_polyak_moves_the_targets_by_the_small_share(start):
     slow = setup._replace(config=SMALL.replace(tau=0.005, target_update_interval=1))
     learner, *_ = one_step(slow, state, batch, jax.random.key(0))
     for name, target in learner.target_params.items():
-        before = ravel_pytree(state.target_params[name])[0]
-        moved, way = target - before, learner.params[name] - before
+        before = flat(state.target_params[name])
+        moved, way = flat(target) - before, flat(learner.params[name]) - before
         np.testing.assert_allclose(moved, 0.005 * way, rtol=1e-2, atol=1e-6)
 
 
 def test_one_constraint_for_all_dimensions_is_on_their_sum(start):
     setup, state, batch = start
     joint_setup = setup._replace(config=SMALL.replace(per_dimension=False))
+    duals, joint_duals = mpo.init_duals(setup), mpo.init_duals(joint_setup)
+    assert duals.mean.shape == duals.std.shape == (ACTIONS,)
+    assert joint_duals.mean.shape == joint_duals.std.shape == (1,)
     improvement = mpo.improve(
-        setup, state.target_params, state.params["duals"], batch.obs, jax.random.key(0)
+        setup, state.target_params, duals, batch.obs, jax.random.key(0)
     )
     outputs = setup.actor.apply(state.params["actor"], batch.obs)
-    each = mpo.fit_loss(setup, state.params["duals"], outputs, improvement)[1]
-    duals = mpo.init_duals(joint_setup)
-    assert duals.mean.shape == duals.std.shape == (1,)
-    joint = mpo.fit_loss(joint_setup, duals, outputs, improvement)[1]
+    fit = partial(fit_loss, new=outputs, improvement=improvement)
+    _, each = fit(duals, bounds=Bounds(0.1, 1e-3, 1e-5))
+    _, joint = fit(joint_duals, bounds=Bounds(0.1, 1e-3, 1e-5))
     for name in ("kl_mean", "kl_std"):
         np.testing.assert_allclose(joint[name], ACTIONS * each[name], rtol=1e-5)
 
@@ -393,5 +397,5 @@ def test_unbounded_actions_are_refused():
         def action_space(self, params=None):
             return spaces.Box(-jnp.inf, jnp.inf, (1,))
 
-    with pytest.raises(ConfigError, match="needs a bounded action space"):
+    with pytest.raises(ConfigError, match="needs bounded actions"):
         purerl.make_train(config.replace(env=Unbounded()))

@@ -222,6 +222,21 @@ def test_a_name_or_a_config_is_registered_once(name, config):
     assert before == ALGORITHMS
 
 
+def test_the_same_cell_may_run_twice():
+    def cell():
+        @purerl.config.config_dataclass
+        class MineConfig(purerl.PPOConfig):
+            """A config of a notebook."""
+
+        register("mine", Entry(MineConfig, *ALGORITHMS["ppo"][1:]))
+        return MineConfig()
+
+    first, second = cell(), cell()
+    assert serialise.from_dict(serialise.to_dict(second)) == second
+    with pytest.raises(ConfigError, match=r"MineConfig was made before .* make the co"):
+        purerl.make_train(first)
+
+
 # The page itself
 
 

@@ -82,6 +82,26 @@ def test_register_adds_a_name():
 
 
 @pytest.mark.usefixtures("clean_registry")
+def test_the_same_cell_may_run_twice_but_nothing_else_takes_the_id():
+    def cell():
+        class Mine(CartPole):
+            """A pole of a notebook."""
+
+        return Mine
+
+    first, second = cell(), cell()
+    envs.register("Mine-v0", first)
+    envs.register("Mine-v0", second)
+    assert type(envs.make("Mine-v0")) is second
+
+    envs.register("Lambda-v0", lambda: first())
+    for id, other in (("Mine-v0", CartPole), ("Lambda-v0", lambda: second())):
+        with pytest.raises(ValueError, match=r"already registered \(registered\)"):
+            envs.register(id, other)
+    assert type(envs.make("Lambda-v0")) is first
+
+
+@pytest.mark.usefixtures("clean_registry")
 @pytest.mark.parametrize(
     ("id", "factory", "error", "sentence"),
     [

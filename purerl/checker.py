@@ -1,0 +1,377 @@
+"""`check`: does an algorithm keep the contract that the training loop relies on?
+
+Made for authors of algorithms: it runs a few updates of a config and stops at the first
+broken rule, with a sentence that names the rule, what was seen and what was expected.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import serialise
+from purerl.algorithms import entry_of
+from purerl.config import TrainConfig
+from purerl.environment import bind_params
+from purerl.policy import recurrence_of
+from purerl.train import Bound, bind, make_segment, make_train
+from purerl.types import AgentState, Algorithm, Array, Metrics, PyTree
+
+REQUIRED_METRICS = ("env_steps", "episodes", "episode_return", "episode_length")
+# NaN where no episode ended.
+EPISODE_MEANS = ("episode_return", "episode_length")
+# Two widths of a program round differently; a few updates do not part the curves.
+TOLERANCE = 1e-2
+
+
+class AlgorithmCheckError(AssertionError):
+    """An algorithm breaks a rule of the contract."""
+
+
+def check(
+    config: TrainConfig, key: Array | None = None, *, num_updates: int = 3
+) -> None:
+    """Run a few updates and check every rule that the training loop relies on.
+
+    The rules: the config's numbers may be traced and it survives its dict; the state is
+    arrays of fixed shapes and dtypes; the step is traced once; the key stays and the
+    counter counts; metrics are finite scalars under the required names; randomness
+    comes from the key and the counter, and from nothing else; the policy acts inside
+    the action space, on one observation or a batch, and without a key always alike;
+    vmapped agents differ from one another, and each is what it is alone.
+
+    Compiles about eight programs of the size of an update. What an algorithm learns is
+    not looked at: that is what the probe environments are for (`envs/probe.py`).
+
+    Args:
+        config: the smallest sensible one, of a registered algorithm. Where there is a
+            warm-up it must end within `num_updates`.
+        key: of the agent; a fixed one where not given.
+        num_updates: updates to run.
+
+    Raises:
+        AlgorithmCheckError: a rule is broken.
+        ConfigError: the config cannot be trained.
+    """
+    bound = bind(config.replace(num_evaluations=0))
+    num_updates = min(num_updates, bound.plan.num_updates)
+    key = jax.random.key(0) if key is None else key
+    other = jax.random.fold_in(key, 1)
+    _check_config(config)
+    algorithm = entry_of(config).make(bound.config, bound.env)
+
+    init, step = _Counted(algorithm.init), _Counted(algorithm.step)
+    start = _run(config, "init", init, key)
+    _check_start(config, start)
+    states, metrics = [start], []
+    for update in range(num_updates):
+        state, metric = _run(config, "step", step, states[-1])
+        _check_state(config, states[-1], state, update)
+        _check_metrics(config, metric, (metrics or [metric])[0], update)
+        states, metrics = [*states, state], [*metrics, metric]
+    _require(
+        config,
+        step.traces == 1,
+        f"step was traced {step.traces} times for equal states, expected once.",
+    )
+    _check_learns(config, metrics[-1])
+    _check_randomness(config, step, start, states[1], other)
+    _check_act(config, bound, algorithm, states[-1])
+    _check_tracing(bound, key)
+    _check_vmap(config, bound, key, other, metrics)
+
+
+def _check_config(config: TrainConfig) -> None:
+    """Help for every field, our `replace`, its arithmetic, a dict and back."""
+    for field in dataclasses.fields(config):
+        _require(
+            config,
+            field.metadata.get("help"),
+            f"the field {field.name!r} has no help: declare it with static(...) or "
+            "dynamic(...) of purerl.config.",
+        )
+    _require(
+        config,
+        type(config).replace is TrainConfig.replace,
+        "`replace` is not TrainConfig's, which guesses at typos: decorate the class "
+        "with purerl.config.config_dataclass.",
+    )
+    for name in ("steps_per_update", "sequential_steps"):
+        value = getattr(config, name)
+        _require(
+            config,
+            isinstance(value, int) and value > 0,
+            f"{name} is {value!r}, expected a positive whole number.",
+        )
+    if isinstance(config.env, str):
+        plain = serialise.to_dict(config)
+        again = serialise.to_dict(serialise.from_dict(plain))
+        odd = [name for name in plain if plain[name] != again[name]]
+        _require(
+            config,
+            not odd,
+            f"the fields {odd} do not survive to_dict and from_dict.",
+        )
+
+
+def _check_start(config: TrainConfig, state: Any) -> None:
+    """A NamedTuple of strongly typed arrays with `key` and `update`."""
+    _require(
+        config,
+        isinstance(state, tuple) and hasattr(state, "_replace"),
+        f"init returned a {type(state).__name__}, expected a NamedTuple.",
+    )
+    for name in ("key", "update"):
+        _require(
+            config,
+            hasattr(state, name),
+            f"the state has {list(state._fields)}, expected {name!r} too.",
+        )
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state):
+        _require(
+            config,
+            not getattr(jax.typeof(leaf), "weak_type", False),
+            f"state{jax.tree_util.keystr(path)} is weakly typed, which compiles the "
+            "step a second time: write jnp.int32(0) or jnp.float32(0), not 0.",
+        )
+    state = cast(AgentState, state)
+    is_key = jax.dtypes.issubdtype(state.key.dtype, jax.dtypes.prng_key)
+    _require(
+        config,
+        is_key and state.key.shape == (),
+        f"state.key is {_signature(state.key)}, expected the key that init was given.",
+    )
+    _require(
+        config,
+        _signature(state.update) == "int32[]" and int(state.update) == 0,
+        f"state.update is {state.update!r} at the start, expected jnp.int32(0).",
+    )
+
+
+def _check_state(
+    config: TrainConfig, before: AgentState, after: AgentState, update: int
+) -> None:
+    """Fixed types, the same key, one more update."""
+    types = [jax.tree.map(_signature, state) for state in (before, after)]
+    _require(
+        config,
+        types[0] == types[1],
+        f"step changed the types of the state from {types[0]} to {types[1]}, expected "
+        "the same: a scan carries it.",
+    )
+    _require(
+        config,
+        _equal(before.key, after.key),
+        "step changed state.key, expected it to stay: an update's key is "
+        "purerl.keys.update_key(state).",
+    )
+    _require(
+        config,
+        int(after.update) == update + 1,
+        f"state.update is {int(after.update)} after {update + 1} updates, expected "
+        f"{update + 1}.",
+    )
+
+
+def _check_metrics(
+    config: TrainConfig, metrics: Metrics, first: Metrics, update: int
+) -> None:
+    """Finite scalars, the required names among them, the same in every update."""
+    missing = [name for name in REQUIRED_METRICS if name not in metrics]
+    _require(
+        config,
+        not missing,
+        f"metrics have no {', '.join(missing)}: see rollout.episode_metrics, and count "
+        "env_steps from state.update.",
+    )
+    _require(config, set(metrics) == set(first), "metrics change their names.")
+    # Losses of a warm-up are undefined.
+    warming_up = int(metrics.get("gradient_steps", 1)) == 0
+    for name, value in metrics.items():
+        _require(
+            config,
+            jnp.shape(value) == (),
+            f"the metric {name!r} has shape {jnp.shape(value)}, expected a scalar: "
+            "reduce it inside the step.",
+        )
+        is_odd = name in EPISODE_MEANS and int(metrics["episodes"]) == 0
+        is_odd = is_odd or (warming_up and name not in REQUIRED_METRICS)
+        _require(
+            config,
+            is_odd or np.isfinite(value),
+            f"the metric {name!r} is {float(value)} in update {update}, expected a "
+            "finite number.",
+        )
+    expected = (update + 1) * config.steps_per_update
+    _require(
+        config,
+        int(metrics["env_steps"]) == expected,
+        f"env_steps is {int(metrics['env_steps'])} after {update + 1} updates of "
+        f"{config.steps_per_update} steps, expected {expected}.",
+    )
+
+
+def _check_learns(config: TrainConfig, metrics: Metrics) -> None:
+    _require(
+        config,
+        int(metrics.get("gradient_steps", 1)) > 0,
+        "no gradient step was taken in the updates that were run: give a config whose "
+        "warm-up is shorter, or more num_updates.",
+    )
+
+
+def _check_randomness(
+    config: TrainConfig,
+    step: Callable,
+    start: AgentState,
+    after: AgentState,
+    other: Array,
+) -> None:
+    """An update is a function of the state, and of its key and counter too."""
+
+    def again(**changes: Any) -> AgentState:
+        state, _ = step(start._replace(**changes))
+        return state._replace(key=after.key, update=after.update)
+
+    _require(
+        config,
+        _all_equal(again(), after),
+        "the same state gave two different updates, expected equal ones: all chance "
+        "comes from the key.",
+    )
+    for change, what in (
+        ({"key": other}, "another key"),
+        ({"update": jnp.int32(1)}, "another number of the update"),
+    ):
+        _require(
+            config,
+            not _all_equal(again(**change), after),
+            f"{what} gave the same update, expected another: draw from "
+            "purerl.keys.update_key(state).",
+        )
+
+
+def _check_act(
+    config: TrainConfig, bound: Bound, algorithm: Algorithm, state: PyTree
+) -> None:
+    """Inside the action space, alone or in a batch; without a key always alike."""
+    recurrence = recurrence_of(algorithm)
+    params = bind_params(bound.env, config.env_params)
+    space = bound.env.action_space(params)
+    keys = jax.random.split(jax.random.key(0), 3)
+    batch, _ = jax.vmap(bound.env.reset, (0, None))(keys, params)
+
+    def act(obs: Array, shape: tuple[int, ...], key: Array | None = None) -> Array:
+        memory = recurrence.init(shape)
+        return _run(config, "act", recurrence.act, state, obs, memory, key)[0]
+
+    actions, one = act(batch, (3,)), act(batch[0], ())
+    _require(
+        config,
+        jnp.shape(actions) == (3, *space.shape),
+        f"act on three observations returned shape {jnp.shape(actions)}, expected "
+        f"{(3, *space.shape)}.",
+    )
+    _require(
+        config,
+        _all_equal((act(batch, (3,)), act(batch[0], ())), (actions, one)),
+        "act without a key gave two different actions, expected the deterministic one.",
+    )
+    drawn = [act(batch[0], (), key) for key in keys]
+    for action in (*actions, one, *drawn):
+        _require(
+            config,
+            jnp.shape(action) == tuple(space.shape) and bool(space.contains(action)),
+            f"act returned {action}, which is not in {space}.",
+        )
+
+
+def _check_tracing(bound: Bound, key: Array) -> None:
+    """Every number of the config may be a tracer."""
+
+    def program(config: TrainConfig, key: Array) -> PyTree:
+        return make_train(config)(key)
+
+    trace = partial(jax.eval_shape, program)
+    what = "training with every number of the config traced"
+    _run(bound.config, what, trace, bound.config, key)
+
+
+def _check_vmap(
+    config: TrainConfig, bound: Bound, key: Array, other: Array, alone: list[Metrics]
+) -> None:
+    """Two vmapped agents differ, and the first is the one that ran alone."""
+    segment = make_segment(bound)
+
+    def train(key: Array) -> tuple[PyTree, Metrics]:
+        return segment.advance(segment.init(key), 0, len(alone))[:2]
+
+    keys = jnp.stack([key, other])
+    state, metrics = _run(config, "vmap", jax.jit(jax.vmap(train)), keys)
+    lanes = [jax.tree.map(lambda x, i=i: x[i], state) for i in range(2)]
+    _require(
+        config,
+        not _all_equal(lanes[0]._replace(key=key), lanes[1]._replace(key=key)),
+        "two vmapped agents with different keys are equal, expected different ones: "
+        "draw from init_key(key) and update_key(state), not from a key of your own.",
+    )
+    for name, values in metrics.items():
+        single = np.array([float(metric[name]) for metric in alone])
+        lane = np.asarray(values[0], float)
+        _require(
+            config,
+            np.allclose(lane, single, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True),
+            f"the metric {name!r} of an agent is {lane} over the first updates in a "
+            f"vmap and {single} alone, expected the same to rounding.",
+        )
+
+
+class _Counted:
+    """A jitted function that counts how often it is traced."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.traces = 0
+
+        def counted(*args: Any) -> Any:
+            self.traces += 1
+            return fn(*args)
+
+        self._jitted = jax.jit(counted)
+
+    def __call__(self, *args: Any) -> Any:
+        return self._jitted(*args)
+
+
+def _run(config: TrainConfig, what: str, fn: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return fn(*args)
+    except (TypeError, jax.errors.JAXIndexError) as error:
+        reason = (str(error).splitlines() or [repr(error)])[0]
+        raise AlgorithmCheckError(
+            f"{type(config).__name__}: {what} cannot be traced ({reason}): expected "
+            "pure JAX, arrays in the state, no Python decision on a dynamic field."
+        ) from error
+
+
+def _require(config: TrainConfig, holds: Any, message: str) -> None:
+    if not bool(holds):
+        raise AlgorithmCheckError(f"{type(config).__name__}: {message}")
+
+
+def _signature(leaf: Array) -> str:
+    return f"{leaf.dtype}{list(leaf.shape)}"
+
+
+def _all_equal(one: PyTree, two: PyTree) -> bool:
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+    return all(_equal(a, b) for a, b in pairs)
+
+
+def _equal(a: Array, b: Array) -> bool:
+    if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
+        a, b = jax.random.key_data(a), jax.random.key_data(b)
+    return bool(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True))

@@ -1,0 +1,140 @@
+"""The E-step of MPO: sampled actions weighted without a parametric form.
+
+Maximum a posteriori policy optimisation (Abdolmaleki et al. 2018a, arXiv:1806.06920;
+2018b, arXiv:1812.02256) samples `S` actions of the target policy for each of `N` states
+and weighs them by
+
+    w_sa = softmax_a(Q(s, a) / eta),
+
+which is the best reweighting whose divergence from the samples is at most `epsilon`
+when the temperature `eta` minimises the convex dual (2018b, eq. 4)
+
+    g(eta) = eta epsilon + eta mean_s log mean_a exp(Q(s, a) / eta).
+
+Its slope is `g'(eta) = epsilon - mean_s KL(w_s || uniform)`, and that divergence falls
+monotonically from at most `log S` to 0 as `eta` grows. So the minimum is where the
+divergence *is* `epsilon`, or, where it never reaches `epsilon`, the smallest
+temperature that is allowed.
+
+Axes: `S` sampled actions, `N` states.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from purerl.collectives import pmean
+from purerl.types import Array
+
+MIN_TEMPERATURE = 1e-6
+"""Smallest temperature, in units of Q: where all sampled actions are worth the same,
+any temperature gives the same weights."""
+
+# From the side of the root where Newton's method cannot overshoot, six iterations
+# reach the rounding of a float for usual Q-values, twelve for states whose Q-values
+# differ by seven orders of magnitude in scale.
+_ITERATIONS = 16
+# A step of log(eta) this small is one of a converged iteration, whatever rounding
+# says about the bracket.
+_CONVERGED = 1e-3
+_TINY = 1e-30
+
+
+def temperature_dual(
+    temperature: Array | float, q_values: Array, epsilon: Array | float
+) -> Array:
+    """The dual `g(eta)` of the E-step, a convex function of the temperature.
+
+    Args:
+        temperature: `[]`, eta > 0, in units of Q.
+        q_values: `[S, N]` of actions sampled from the target policy.
+        epsilon: bound on the weights' divergence from the samples, in nats.
+
+    Returns:
+        float `[]`.
+    """
+    best = q_values.max(0, keepdims=True)
+    scaled = (q_values - best) / temperature
+    log_mean = jnp.log(jnp.exp(scaled).mean(0))
+    return best.mean() + temperature * (epsilon + log_mean.mean())
+
+
+def solve_temperature(
+    q_values: Array, epsilon: Array | float, axis_name: str | None = None
+) -> Array:
+    """The temperature that minimises `temperature_dual`, at least `MIN_TEMPERATURE`.
+
+    Newton's method on `log KL(log eta) = log epsilon`, which is nearly linear (slope
+    -2) for large temperatures and levels off for small ones. It starts where the
+    divergence is at most `epsilon` by Hoeffding's lemma, `KL <= range^2 / (8 eta^2)`,
+    from where its steps do not pass the root; should one leave the bracket (the mean
+    over states of very different scales need not be concave), bisection takes its
+    place. A fixed number of iterations, so vmapped agents do not wait for each other.
+
+    Args:
+        q_values: `[S, N]`, of any scale.
+        epsilon: bound on the weights' divergence from the samples, in nats; more than
+            `log S` is never reached.
+        axis_name: mapped axis over which the states are spread, if any.
+
+    Returns:
+        float32 `[]`, in units of Q; correct to about 1e-5 of itself.
+    """
+    centred = q_values - q_values.max(0, keepdims=True)
+    floor = jnp.log(jnp.float32(MIN_TEMPERATURE))
+
+    def divergence(log_temperature: Array) -> tuple[Array, Array]:
+        """Mean over states of KL(w || uniform), and its slope in -log eta."""
+        scaled = centred * jnp.exp(-log_temperature)
+        factors = jnp.exp(scaled)  # the largest is 1
+        weights = factors / factors.sum(0, keepdims=True)
+        mean = (weights * scaled).sum(0, keepdims=True)
+        log_mean = jnp.log(factors.mean(0, keepdims=True))
+        variance = (weights * jnp.square(scaled - mean)).sum(0)
+        return pmean(((mean - log_mean).mean(), variance.mean()), axis_name)
+
+    def iterate(_: int, carry: tuple[Array, Array, Array]) -> tuple:
+        low, high, x = carry
+        kl, slope = divergence(x)
+        is_left = kl > epsilon
+        low, high = jnp.where(is_left, x, low), jnp.where(is_left, high, x)
+        move = jnp.log(jnp.maximum(kl, _TINY) / epsilon)
+        move = move * kl / jnp.maximum(slope, _TINY)
+        newton = x + move
+        is_inside = (newton > low) & (newton < high)
+        is_inside = is_inside | (jnp.abs(move) < _CONVERGED)
+        return low, high, jnp.where(is_inside, newton, 0.5 * (low + high))
+
+    squared_range = pmean(jnp.square(centred.min(0)).mean(), axis_name)
+    start = 0.5 * jnp.log(jnp.maximum(squared_range, _TINY) / (8.0 * epsilon))
+    start = jnp.maximum(start, floor)
+    # The floor itself, but from the data, as what becomes of it in the loop is.
+    low = jnp.minimum(floor, start)
+    *_, solution = jax.lax.fori_loop(0, _ITERATIONS, iterate, (low, start, start))
+    # Nothing binds: the dual grows with the temperature from the smallest one on.
+    is_slack = divergence(floor)[0] <= epsilon
+    return jnp.exp(jnp.where(is_slack, floor, jnp.maximum(solution, floor)))
+
+
+def action_weights(q_values: Array, temperature: Array | float) -> Array:
+    """The E-step's weights `softmax_a(Q / eta)`.
+
+    Args:
+        q_values: `[S, N]` of actions sampled from the target policy.
+        temperature: `[]`, eta.
+
+    Returns:
+        `[S, N]`; the weights of a state sum to 1.
+    """
+    return jax.nn.softmax(q_values / temperature, axis=0)
+
+
+def weights_divergence(weights: Array) -> Array:
+    """KL of the weights from uniform ones, in nats.
+
+    Args:
+        weights: `[S, N]`, those of a state sum to 1.
+
+    Returns:
+        `[N]`, between 0 and `log S`.
+    """
+    return jax.scipy.special.xlogy(weights, weights * weights.shape[0]).sum(0)
