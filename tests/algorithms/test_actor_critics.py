@@ -1,0 +1,487 @@
+"""TD3 and SAC: one gradient step against the textbook, and tasks with known answers."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy import integrate, stats
+
+import purerl
+from envs import spaces
+from envs.probe import ContinuousProbe
+from purerl.algorithms import continuous, sac, td3
+from purerl.algorithms.actor_critic import Learner
+from purerl.algorithms.off_policy import Batch
+from purerl.config import ConfigError
+from purerl.distributions import Gaussian
+from purerl.environment import resolve_env
+
+N, OBS, ACTIONS, RATE = 4, 1, 2, 1e-2
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class TwoActions(ContinuousProbe):
+    """The probe with a second action that counts for nothing."""
+
+    def action_space(self, params=None):
+        params = self.default_params if params is None else params
+        return spaces.Box(params.low, params.high, (ACTIONS,))
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class ThreeChoices(ContinuousProbe):
+    """Of the probe nothing but its observation: three actions."""
+
+    def action_space(self, params=None):
+        return spaces.Discrete(3)
+
+
+def make(algorithm, config):
+    """A setup, and a learner whose targets and networks differ and are not small."""
+    setup = algorithm.bind(config, resolve_env(config))
+    state = algorithm.init(setup, jax.random.key(0))
+
+    def scramble(tree, seed):
+        leaves, structure = jax.tree.flatten(tree)
+        keys = jax.random.split(jax.random.key(seed), len(leaves))
+        moved = [
+            x + 0.5 * jax.random.normal(k, x.shape)
+            for x, k in zip(leaves, keys, strict=True)
+        ]
+        return jax.tree.unflatten(structure, moved)
+
+    params = scramble(state.params, 1)
+    return setup, Learner(params, scramble(state.target_params, 2), state.opt_state)
+
+
+def make_batch(discrete=False):
+    keys = jax.random.split(jax.random.key(1), 5)
+    action = jax.random.uniform(keys[4], (N, ACTIONS), minval=-1.0)
+    return Batch(
+        obs=jax.random.normal(keys[0], (N, OBS)),
+        action=jnp.array([0, 1, 2, 0]) if discrete else action,
+        reward=jax.random.normal(keys[1], (N,)),
+        next_obs=jax.random.normal(keys[2], (N, OBS)),
+        discount=jnp.array([0.0, 0.9, 0.81, 0.9]),  # 0: terminated
+        weight=jax.random.uniform(keys[3], (N,)),
+    )
+
+
+def mlp(params, x):
+    """Two layers of the networks here, without flax."""
+    torso = params.get("torso", params.get("MLP_0"))["Dense_0"]
+    x = jax.nn.relu(x @ torso["kernel"] + torso["bias"])
+    return [
+        x @ params[k]["kernel"] + params[k]["bias"] for k in sorted(params) if "D" in k
+    ]
+
+
+def critic(params, index, obs, action=None):
+    """The value of an action `[]`, or of all `[n]`."""
+    if action is None:
+        last = params["params"][f"DiscreteCritic_{index}"]
+        return mlp({"torso": params["params"][f"MLP_{index}"], **last}, obs)[0]
+    twin = params["params"][f"ActionCritic_{index}"]
+    return mlp(twin, jnp.concatenate([obs, action]))[0][0]
+
+
+def descended(params, grads):
+    """Adam's first step."""
+    optim = optax.adam(RATE)
+    return optax.apply_updates(params, optim.update(grads, optim.init(params))[0])
+
+
+def assert_trees_close(got, want):
+    for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(x, y, rtol=2e-4, atol=2e-6)
+
+
+def assert_same(got, want):
+    jax.tree.map(np.testing.assert_array_equal, got, want)
+
+
+def critics_loss(params, batch, target):
+    """`1/N sum_n w_n sum_i (Q_i(s_n, a_n) - y_n)^2 / 2`."""
+    total = 0.0
+    for n in range(N):
+        for i in (0, 1):
+            if batch.action.ndim == 1:
+                q = critic(params, i, batch.obs[n])[batch.action[n]]
+            else:
+                q = critic(params, i, batch.obs[n], batch.action[n])
+            total += batch.weight[n] * 0.5 * (q - target[n]) ** 2 / N
+    return total
+
+
+# TD3.
+
+TD3 = purerl.TD3Config(
+    env=TwoActions(), hidden_sizes=(5,), batch_size=N, learning_rate=RATE, tau=0.25
+)
+
+
+def td3_policy(params, obs):
+    return jnp.tanh(mlp(params["params"], obs)[0])
+
+
+def test_the_target_of_td3_is_the_textbooks():
+    setup, learner = make(td3, TD3)
+    batch, noise = make_batch(), 3 * jax.random.normal(jax.random.key(3), (N, ACTIONS))
+    batch = batch._replace(next_obs=5 * batch.next_obs)
+    target = td3.td_target(setup, learner.target_params, batch, noise)
+    slow, clipped = learner.target_params, 0
+    for n in range(N):
+        added = np.clip(0.2 * noise[n], -0.5, 0.5)
+        action = td3_policy(slow["actor"], batch.next_obs[n]) + added
+        clipped += int((np.abs(action) > 1).sum())
+        values = [
+            critic(slow["critics"], i, batch.next_obs[n], jnp.clip(action, -1, 1))
+            for i in (0, 1)
+        ]
+        expected = batch.reward[n] + batch.discount[n] * min(values)
+        np.testing.assert_allclose(target[n], expected, rtol=1e-4, atol=1e-5)
+    assert clipped  # the bounds of the action did count
+
+
+def test_the_smoothing_noise_is_clipped_to_both_sides():
+    noise = jnp.array([-9.0, -1.0, 0.0, 1.0, 9.0])
+    got = td3.perturb(jnp.full(5, 0.25), noise, 0.2, 0.5)
+    np.testing.assert_allclose(got, [-0.25, 0.05, 0.25, 0.45, 0.75], rtol=1e-6)
+    # And the action with its noise to its own bounds.
+    np.testing.assert_allclose(td3.perturb(jnp.full(5, 0.25), noise, 0.2)[-1], 1.0)
+
+
+def test_a_step_of_td3_is_the_textbooks_and_policy_and_targets_wait():
+    setup, learner = make(td3, TD3)
+    batch, noise = make_batch(), jax.random.normal(jax.random.key(3), (N, ACTIONS))
+    target = td3.td_target(setup, learner.target_params, batch, noise)
+    loss, grads = jax.value_and_grad(critics_loss)(
+        learner.params["critics"], batch, target
+    )
+    critics = descended(learner.params["critics"], grads)
+
+    # The first of two steps moves the critics alone.
+    new, td_error, metrics = td3.learn(setup, learner, batch, noise, jnp.int32(0))
+    assert_trees_close(new.params["critics"], critics)
+    assert_same(new.params["actor"], learner.params["actor"])
+    assert_same(new.target_params, learner.target_params)
+    np.testing.assert_allclose(metrics["value_loss"], loss, rtol=1e-4)
+    assert np.isnan(metrics["policy_loss"])
+    first = [
+        critic(learner.params["critics"], 0, batch.obs[n], batch.action[n])
+        for n in range(N)
+    ]
+    np.testing.assert_allclose(td_error, target - jnp.stack(first), rtol=1e-3)
+
+    # The second moves policy and targets too, by the critics after their step.
+    def policy_loss(actor):
+        return (
+            -sum(critic(critics, 0, obs, td3_policy(actor, obs)) for obs in batch.obs)
+            / N
+        )
+
+    loss, grads = jax.value_and_grad(policy_loss)(learner.params["actor"])
+    actor = descended(learner.params["actor"], grads)
+    new, _, metrics = td3.learn(setup, learner, batch, noise, jnp.int32(1))
+    assert_trees_close(new.params, {"actor": actor, "critics": critics})
+    np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-4)
+    expected = jax.tree.map(
+        lambda slow, fast: 0.75 * slow + 0.25 * fast,
+        learner.target_params,
+        {"actor": actor, "critics": critics},
+    )
+    assert_trees_close(new.target_params, expected)
+
+
+# SAC.
+
+SAC = purerl.SACConfig(
+    env=TwoActions(), hidden_sizes=(5,), batch_size=N, learning_rate=RATE, tau=0.25
+)
+
+
+def sac_choices(params, obs, noise):
+    """What an expectation runs over: actions, log-probabilities, probabilities."""
+    if noise is None:
+        head = mlp(params["params"], obs)[0]
+        probability = jnp.exp(head) / jnp.exp(head).sum()
+        return [(a, jnp.log(probability[a]), probability[a]) for a in range(3)]
+    mean, log_std = mlp(params["params"], obs)
+    raw = mean + jnp.exp(log_std) * noise
+    density = jnp.exp(-0.5 * ((raw - mean) / jnp.exp(log_std)) ** 2)
+    density = density / (jnp.exp(log_std) * jnp.sqrt(2 * jnp.pi))
+    density = density / (1 - jnp.tanh(raw) ** 2)
+    return [(jnp.tanh(raw), jnp.log(density.prod()), 1.0)]
+
+
+def sac_value(actor, critics, temperature, obs, noise):
+    """`E[min_i Q_i - alpha log pi]` of one observation, and the entropy."""
+    value, entropy = 0.0, 0.0
+    for action, log_prob, probability in sac_choices(actor, obs, noise):
+        if noise is None:
+            values = [critic(critics, i, obs)[action] for i in (0, 1)]
+        else:
+            values = [critic(critics, i, obs, action) for i in (0, 1)]
+        value += probability * (jnp.minimum(*values) - temperature * log_prob)
+        entropy -= probability * log_prob
+    return value, entropy
+
+
+@pytest.fixture(params=["continuous", "discrete"])
+def case(request):
+    if request.param == "discrete":
+        setup, learner = make(sac, SAC.replace(env=ThreeChoices(), entropy_share=0.25))
+        # A quarter of log 3.
+        return setup, learner, make_batch(discrete=True), (), 0.25 * np.log(3)
+    setup, learner = make(sac, SAC)
+    noise = 0.7 * jax.random.normal(jax.random.key(3), (2, N, ACTIONS))
+    return setup, learner, make_batch(), noise, -2.0
+
+
+def rows(noise, which):
+    return [None] * N if isinstance(noise, tuple) else list(noise[which])
+
+
+def test_the_target_of_sac_is_the_textbooks(case):
+    setup, learner, batch, noise, _ = case
+    next_noise = None if isinstance(noise, tuple) else noise[0]
+    target = sac.td_target(setup, learner, batch, next_noise)
+    temperature = np.exp(learner.params["log_temperature"])
+    actor, critics = learner.params["actor"], learner.target_params["critics"]
+    for n, drawn in enumerate(rows(noise, 0)):
+        value, _ = sac_value(actor, critics, temperature, batch.next_obs[n], drawn)
+        expected = batch.reward[n] + batch.discount[n] * value
+        np.testing.assert_allclose(target[n], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_step_of_sac_is_the_textbooks(case):
+    setup, learner, batch, noise, target_entropy = case
+    next_noise = None if isinstance(noise, tuple) else noise[0]
+    target = sac.td_target(setup, learner, batch, next_noise)
+    params = learner.params
+    grads = jax.grad(critics_loss)(params["critics"], batch, target)
+    critics = descended(params["critics"], grads)
+    temperature = jnp.exp(params["log_temperature"])
+
+    def policy_loss(actor):
+        found = [
+            sac_value(actor, critics, temperature, batch.obs[n], drawn)
+            for n, drawn in enumerate(rows(noise, 1))
+        ]
+        value, entropy = (sum(x) / N for x in zip(*found, strict=True))
+        return -value, entropy
+
+    (loss, entropy), grads = jax.value_and_grad(policy_loss, has_aux=True)(
+        params["actor"]
+    )
+    new, _, metrics = sac.learn(setup, learner, batch, noise, jnp.int32(0))
+    np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-4)
+    np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-4)
+    expected = {
+        "actor": descended(params["actor"], grads),
+        "critics": critics,
+        # d/d(log alpha) of log alpha (H - H*).
+        "log_temperature": descended(
+            params["log_temperature"], entropy - target_entropy
+        ),
+    }
+    assert_trees_close(new.params, expected)
+    assert_trees_close(
+        new.target_params["critics"],
+        jax.tree.map(
+            lambda slow, fast: 0.75 * slow + 0.25 * fast,
+            learner.target_params["critics"],
+            critics,
+        ),
+    )
+
+
+def test_a_fixed_temperature_and_delays():
+    config = SAC.replace(
+        learn_temperature=False, policy_delay=3, target_update_interval=2
+    )
+    setup, learner = make(sac, config)
+    batch, noise = make_batch(), jnp.zeros((2, N, ACTIONS))
+    for count in range(6):
+        new, _, metrics = sac.learn(setup, learner, batch, noise, jnp.int32(count))
+        kept = jax.tree.map(
+            lambda x, y: bool((x == y).all()),
+            (new.params["actor"], new.target_params),
+            (learner.params["actor"], learner.target_params),
+        )
+        actor, targets = ({*jax.tree.leaves(part)} for part in kept)
+        assert actor == {count not in (2, 5)}
+        assert targets == {count not in (1, 3, 5)}
+        assert np.isnan(metrics["policy_loss"]) == (count not in (2, 5))
+        assert new.params["log_temperature"] == learner.params["log_temperature"]
+
+
+# The squashed Gaussian.
+
+
+def test_unsummed_log_probability_of_the_squashed_policy():
+    # The known bug: the Gaussian's part per dimension, the correction summed.
+    mean, log_std = jnp.array([0.3, -1.0, 0.0]), jnp.array([-0.5, 0.2, -1.0])
+    noise = jnp.array([[0.4, 0.3, -0.6], [0.0, 2.0, 1.0]])
+    outputs = jax.tree.map(lambda x: jnp.stack([x, x]), Gaussian(mean, log_std))
+    action, log_prob = continuous.squash(outputs, noise)
+    assert action.shape == (2, 3) and log_prob.shape == (2,)
+    raw = np.arctanh(np.asarray(action, np.float64))
+    normal = stats.norm.logpdf(raw, mean, np.exp(log_std))
+    expected = (normal - np.log(1 - np.asarray(action, np.float64) ** 2)).sum(-1)
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-4)
+
+
+def test_densities_of_the_squashed_policy_integrate_to_one():
+    outputs = Gaussian(jnp.array([0.4]), jnp.array([-0.3]))
+
+    def density(action):
+        noise = (np.arctanh(action) - 0.4) / np.exp(-0.3)
+        return float(jnp.exp(continuous.squash(outputs, jnp.array([noise]))[1]))
+
+    total, _ = integrate.quad(density, -1, 1, epsabs=1e-4)
+    np.testing.assert_allclose(total, 1.0, atol=1e-3)
+
+
+def test_densities_stay_exact_where_rounding_swallows_the_standard_deviation():
+    # With std e^-20, mean + std * noise is the mean: (raw - mean) / std says noise 0.
+    outputs = Gaussian(jnp.array([1.0]), jnp.array([-20.0]))
+    _, log_prob = continuous.squash(outputs, jnp.array([2.0]))
+    expected = stats.norm.logpdf(2.0) + 20 - np.log(1 - np.tanh(1.0) ** 2)
+    np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
+
+
+# Tasks with known answers.
+
+PROBE = {
+    "env": "probe/continuous",
+    "total_timesteps": 6_000,
+    "num_envs": 8,
+    "num_steps": 2,
+    "gradient_steps": 4,
+    "rounds_per_update": 25,
+    "learning_starts": 256,
+    "batch_size": 64,
+    "hidden_sizes": (16, 16),
+    "learning_rate": 5e-3,
+    "tau": 0.05,
+    "num_evaluations": 1,
+    "eval_episodes": 8,
+    "eval_max_steps": 3,
+}
+
+
+@pytest.fixture(scope="module", params=["td3", "sac"])
+def learned(request):
+    if request.param == "td3":
+        config = purerl.TD3Config(**PROBE)
+    else:
+        config = purerl.SACConfig(
+            **PROBE, entropy_per_dimension=-1.5, temperature_init=0.1
+        )
+    return config, jax.jit(purerl.make_train(config))(jax.random.key(0))
+
+
+def test_the_policy_reaches_its_target_in_an_asymmetric_range(learned):
+    # Best 0.5 and 2.5 of -1 .. 3, shown -1 and 1.
+    config, result = learned
+    policy = purerl.make_policy(config, result.state)
+    actions = policy(jnp.array([[-1.0], [1.0]]))
+    np.testing.assert_allclose(actions, [[0.5], [2.5]], atol=0.2)
+    assert result.evaluation["episode_return"].mean() > -0.04
+    # Half the range away is 4, and what the exploring policy pays: std 0.1 of half the
+    # range, 2, squared; no constant action averages more than -1.
+    assert result.metrics["episode_return"][-1] > -0.2
+
+
+def test_both_critics_know_what_actions_are_worth(learned):
+    config, result = learned
+    critics = continuous.twin_critics(config)
+    obs = jnp.array([[-1.0], [-1.0], [1.0], [1.0]])
+    stored = jnp.array([[-0.25], [0.25], [0.75], [0.25]])  # 0.5, 1.5, 2.5, 1.5
+    for values in critics.apply(result.state.params["critics"], obs, stored):
+        np.testing.assert_allclose(values, [0, -1, 0, -1], atol=0.25)
+
+
+def test_what_is_stored_is_what_the_environment_was_paid_for(learned):
+    _, result = learned
+    item = jax.tree.map(lambda x: x[:6_000], result.state.buffer)
+    assert np.abs(item.action).max() <= 1.0
+    taken = 1.0 + 2.0 * item.action[:, 0]  # the middle and half the range
+    expected = -jnp.square(taken - (1.5 + item.obs[:, 0]))
+    np.testing.assert_allclose(item.reward, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_temperature_holds_the_entropy_at_its_target(learned):
+    config, result = learned
+    if isinstance(config, purerl.TD3Config):
+        pytest.skip("it has no entropy")
+    np.testing.assert_allclose(result.metrics["entropy"][-4:].mean(), -1.5, atol=0.3)
+
+
+@pytest.mark.parametrize(
+    ("env", "observations", "best"),
+    [
+        ("probe/action-reward", [0.0], [1]),
+        ("probe/action-observation", [-1, 1], [0, 1]),
+    ],
+)
+def test_discrete_sac_finds_the_best_actions(env, observations, best):
+    # V = E[r] + alpha H after one step; a fixed price of 0.1 leaves the best action
+    # with probability 1 / (1 + exp(-2 / 0.1)): next to 1.
+    config = purerl.SACConfig(**{**PROBE, "env": env, "total_timesteps": 3_000})
+    config = config.replace(temperature_init=0.1, learn_temperature=False)
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    policy = purerl.make_policy(config, result.state)
+    obs = jnp.asarray(observations, jnp.float32)[:, None]
+    np.testing.assert_array_equal(policy(obs), best)
+    assert result.evaluation["episode_return"].mean() == 1.0
+
+
+# Configs.
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Unbounded(ContinuousProbe):
+    def action_space(self, params=None):
+        return spaces.Box(-jnp.inf, jnp.inf, (1,))
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Pictures(ContinuousProbe):
+    def observation_space(self, params=None):
+        return spaces.Box(0.0, 1.0, (4, 4, 3))
+
+
+@pytest.mark.parametrize("config", [TD3, SAC])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"env": Unbounded()}, "needs bounded actions"),
+        ({"env": Pictures()}, r"observations that are vectors, got \(4, 4, 3\)"),
+        ({"hidden_sizes": (0,)}, "hidden_sizes must be positive whole numbers"),
+        ({"policy_delay": 0}, "policy_delay must be greater than 0"),
+        ({"tau": 1.5}, "tau must lie between 0 and 1"),
+        ({"value_loss": abs}, "value_loss must be an instance"),
+    ],
+)
+def test_bad_configs_are_refused(config, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(config.replace(**changes))
+
+
+def test_td3_refuses_discrete_actions_and_names_dqn():
+    with pytest.raises(ConfigError, match=r"needs continuous actions.*use DQNConfig"):
+        purerl.make_train(TD3.replace(env="CartPole-v1"))
+
+
+def test_a_buffer_is_no_longer_than_its_run():
+    config = SAC.replace(total_timesteps=5_000, learning_starts=100)
+    assert config.buffer_size == 1_000_000 and config.capacity == 5_000
+    state = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
+    assert state.buffer.reward.shape == (5_000,)
+    # Whole updates of 4 * 100 steps.
+    assert config.replace(num_envs=4, total_timesteps=4_999).capacity == 4_800
