@@ -9,6 +9,7 @@ CartPole is two observations of four floats, an action, a reward and two flags.
 import resource
 import sys
 import time
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,7 +22,8 @@ AGENTS = 64
 
 def main() -> None:
     """Compile, read the program's memory analysis, train, and print all of it."""
-    config = purerl.presets.load("dqn-cartpole").replace(total_timesteps=50_000)
+    preset = purerl.presets.load("dqn-cartpole")
+    config: Any = preset.replace(total_timesteps=50_000)
     train = jax.jit(jax.vmap(purerl.make_train(config)))
     keys = jax.random.split(jax.random.key(0), AGENTS)
     compiled = train.lower(keys).compile()

@@ -129,7 +129,7 @@ def _check_start(config: TrainConfig, state: Any) -> None:
         _require(
             config,
             hasattr(state, name),
-            f"the state has {list(state._fields)}, expected {name!r} too.",
+            f"the state has {list(getattr(state, '_fields', ()))}, expected {name!r} too.",
         )
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         _require(
