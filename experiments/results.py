@@ -180,7 +180,7 @@ def hardware() -> dict[str, Any]:
 
 def render() -> str:
     """The page, from the numbers that are there."""
-    lines: list[str] = INTRODUCTION.splitlines()
+    lines = [str(line) for line in INTRODUCTION.splitlines()]
     found = {path.stem: json.loads(path.read_text()) for path in STORE.glob("*.json")}
     notes = []
     for name, row in ROWS.items():

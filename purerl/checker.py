@@ -125,11 +125,12 @@ def _check_start(config: TrainConfig, state: Any) -> None:
         isinstance(state, tuple) and hasattr(state, "_replace"),
         f"init returned a {type(state).__name__}, expected a NamedTuple.",
     )
+    fields = getattr(state, "_fields", ())
     for name in ("key", "update"):
         _require(
             config,
             hasattr(state, name),
-            f"the state has {list(getattr(state, '_fields', ()))}, expected {name!r} too.",
+            f"the state has {list(fields)}, expected {name!r} too.",
         )
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         _require(
