@@ -485,3 +485,28 @@ def test_a_buffer_is_no_longer_than_its_run():
     assert state.buffer.reward.shape == (5_000,)
     # Whole updates of 4 * 100 steps.
     assert config.replace(num_envs=4, total_timesteps=4_999).capacity == 4_800
+
+
+# One agent over several devices.
+
+
+@pytest.mark.parametrize("config", [TD3, SAC])
+def test_an_agent_spread_over_a_named_axis_is_one_agent(config):
+    # Each lane has its environments, its items and its noise; gradients are averaged.
+    config = config.replace(
+        num_envs=4,
+        total_timesteps=3 * 80,
+        rounds_per_update=20,
+        learning_starts=50,
+        batch_size=8,
+        num_evaluations=0,
+    )
+    train = purerl.make_train(config, axis_name="devices")
+    spread = jax.jit(jax.vmap(train, in_axes=None, axis_size=2, axis_name="devices"))
+    result = spread(jax.random.key(0))
+    items = result.state.buffer.obs
+    assert items.shape == (2, 120, 1) and (items[0] != items[1]).any()
+    shared = (result.state.params, result.state.target_params, result.metrics)
+    for leaf in jax.tree.leaves(shared):
+        np.testing.assert_array_equal(leaf[0], leaf[1])
+    assert np.isfinite(result.metrics["value_loss"][:, -1]).all()
