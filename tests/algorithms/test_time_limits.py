@@ -137,6 +137,17 @@ CASES = {
         twin_critic_values,
         continuous=True,
     ),
+    "mpo": Case(
+        purerl.MPOConfig(
+            **{**OFF_POLICY, "learning_rate": 2e-3},
+            n_step=1,
+            action_samples=2,
+            bootstrap_samples=2,
+            target_update_interval=20,
+        ),
+        twin_critic_values,
+        continuous=True,
+    ),
 }
 
 
