@@ -19,7 +19,7 @@ import numpy as np
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import checkpoint, manifest
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.programs import Programs
+from purerl.runner.programs import Members, Programs
 from purerl.runner.result import RunResult
 from purerl.runner.tracking import (
     JsonlTracker,
@@ -203,7 +203,11 @@ class _Loop:
             reporter.say(self._banner())
             keys = jax.vmap(jax.random.key)(jnp.asarray(self.seeds, jnp.uint32))
             programs = Programs(
-                self.bound, keys, options.lanes, options.length, options.spread
+                self.bound,
+                Members(keys, {}),
+                options.lanes,
+                options.length,
+                options.spread,
             )
             reporter.say(f"compiled in {programs.compile_seconds:.1f} s")
             began = time.perf_counter()

@@ -6,6 +6,7 @@ one.
 """
 
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,137 @@ from purerl.scale import parallel
 from purerl.scale.devices import Worker, compile_for, make_workers, run_blocks
 from purerl.scale.host import to_device, to_host
 from purerl.train import Bound, make_segment
-from purerl.types import Array, HostMetrics, PyTree
+from purerl.types import Array, HostMetrics, Overrides, PyTree
+
+
+class Members(NamedTuple):
+    """Agents that one program trains.
+
+    Attributes:
+        keys: `[N]`, one per agent.
+        overrides: name of a dynamic field -> values, leaves `[N, ...]`.
+    """
+
+    keys: Array
+    overrides: Overrides
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return self.keys.shape[0]
+
+    def block(self, start: int, lanes: int) -> "Members":
+        """`lanes` of them from number `start` on; past the end the last one again."""
+        index = np.minimum(np.arange(start, start + lanes), self.size - 1)
+        return jax.tree.map(lambda x: jnp.asarray(x)[index], self)
+
+
+class Executables:
+    """Compiled `init` and `advance` for blocks of W lanes, on the workers' devices.
+
+    Attributes:
+        lanes: W.
+        length: updates of one call of `advance`.
+        compile_seconds: time spent tracing and compiling.
+    """
+
+    def __init__(
+        self,
+        bound: Bound,
+        example: Members,
+        length: int,
+        workers: Sequence[Worker],
+        data_parallel: bool = False,
+    ) -> None:
+        self.lanes, self.length = example.size, length
+        started = time.perf_counter()
+        init, advance = _functions(bound, example, length, data_parallel)
+        self._init_function = init
+        self._example, self._data_parallel = example, data_parallel
+
+        def members_on(device: Any) -> Members:
+            return example if data_parallel else jax.device_put(example, device)
+
+        self._init = compile_for(jax.jit(init), workers, members_on)
+
+        def state_on(device: Any) -> tuple:
+            # Shapes with the placement that `init` gives, so that no call moves data.
+            members = members_on(device)
+            shapes = jax.eval_shape(init, *members)
+            places = self._init[device].output_shardings
+            placed = jax.tree.map(
+                lambda s, p: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=p),
+                shapes,
+                places,
+            )
+            first = jax.ShapeDtypeStruct((), jnp.int32)
+            return placed, members.overrides, first
+
+        # The old state's memory is the new one's.
+        jitted = jax.jit(advance, donate_argnums=0)
+        self._advance = compile_for(jitted, workers, state_on)
+        self.compile_seconds = time.perf_counter() - started
+
+    def init(self, device: Any, members: Members) -> PyTree:
+        """Initial states of a block on a device, `[W, ...]`."""
+        if not self._data_parallel:
+            members = jax.device_put(members, device)
+        return self._init[device](*members)
+
+    def advance(
+        self, device: Any, state: PyTree, overrides: Overrides, first_update: int
+    ) -> tuple[PyTree, Any]:
+        """New states, and on the host (which waits) the metrics and evaluations.
+
+        The old state is consumed.
+        """
+        overrides = jax.device_put(overrides, device)
+        first = jnp.int32(first_update)
+        state, *records = self._advance[device](state, overrides, first)
+        return state, to_host(records)
+
+    def placed(self, device: Any, state: PyTree) -> PyTree:
+        """A block's states where `advance` wants them."""
+        return jax.device_put(state, self._advance[device].input_shardings[0][0])
+
+    def member_shapes(self) -> PyTree:
+        """Shapes of one member's state."""
+        shapes = jax.eval_shape(self._init_function, *self._example)
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes
+        )
+
+    def memory(self) -> "BlockMemory":
+        """Bytes of one block, as the compiler counts them."""
+        shapes = jax.eval_shape(self._init_function, *self._example)
+        state = sum(_bytes(leaf) for leaf in jax.tree.leaves(shapes))
+        found = [program.memory_analysis() for program in self._advance.values()][0]
+        if found is None:  # a backend that does not count
+            return BlockMemory(state, state, 0)
+        records = found.output_size_in_bytes - found.alias_size_in_bytes
+        code = found.generated_code_size_in_bytes
+        return BlockMemory(state, found.temp_size_in_bytes + max(records, 0), code)
+
+
+class BlockMemory(NamedTuple):
+    """Bytes on the device.
+
+    Attributes:
+        state: of a block's states, held from its first update to its last.
+        working: beside them while the block is advanced: temporaries and records.
+        code: of the program.
+    """
+
+    state: int
+    working: int
+    code: int
+
+
+def _bytes(leaf: Any) -> int:
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        data = jax.eval_shape(jax.random.key_data, leaf)
+        return data.size * data.dtype.itemsize
+    return leaf.size * leaf.dtype.itemsize
 
 
 class Block(NamedTuple):
@@ -34,9 +165,10 @@ class Block(NamedTuple):
 
 
 class Programs:
-    """Compiled `init` and `advance` of a run, and the blocks they work on.
+    """A population in blocks over all workers, advanced in step.
 
     Attributes:
+        members: the agents; `overrides` may be replaced by others of the same shapes.
         blocks: of `lanes` lanes each.
         compile_seconds: time spent tracing and compiling.
         num_devices: devices used.
@@ -45,68 +177,39 @@ class Programs:
     def __init__(
         self,
         bound: Bound,
-        keys: Array,
+        members: Members,
         lanes: int,
         length: int,
         data_parallel: bool = False,
     ) -> None:
-        self.keys, self.lanes, self.length = keys, lanes, length
+        self.members, self.lanes, self.length = members, lanes, length
         devices = jax.local_devices()
         # One program over all devices needs one caller; else see `make_workers`.
         self._workers = [Worker(devices[0], 0)] if data_parallel else make_workers()
         self.num_devices = (
             len(devices) if data_parallel else len({w.device for w in self._workers})
         )
-        num = keys.shape[0]
+        num = members.size
         self.blocks = [
             Block(start, min(lanes, num - start), self._workers[i % len(self._workers)])
             for i, start in enumerate(range(0, num, lanes))
         ]
-        started = time.perf_counter()
-        init, advance = _functions(bound, lanes, length, data_parallel)
-        self._init_function = init
-        self._compile(init, advance, data_parallel)
-        self.compile_seconds = time.perf_counter() - started
-
-    def _compile(self, init: Any, advance: Any, data_parallel: bool) -> None:
         used = [block.worker for block in self.blocks]
+        example = members.block(0, lanes)
+        self.executables = Executables(bound, example, length, used, data_parallel)
+        self.compile_seconds = self.executables.compile_seconds
 
-        def keys_on(device: Any) -> tuple:
-            keys = self._block_keys(self.blocks[0])
-            return (keys if data_parallel else jax.device_put(keys, device),)
-
-        self._init = compile_for(jax.jit(init), used, keys_on)
-
-        def state_on(device: Any) -> tuple:
-            # Shapes with the placement that `init` gives, so that no call moves data.
-            shapes = jax.eval_shape(init, *keys_on(device))
-            places = self._init[device].output_shardings
-            placed = jax.tree.map(
-                lambda s, p: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=p),
-                shapes,
-                places,
-            )
-            return placed, jax.ShapeDtypeStruct((), jnp.int32)
-
-        # The old state's memory is the new one's.
-        jitted = jax.jit(advance, donate_argnums=0)
-        self._advance = compile_for(jitted, used, state_on)
-
-    def _block_keys(self, block: Block) -> Array:
-        index = np.arange(block.start, block.start + self.lanes)
-        return self.keys[np.minimum(index, self.keys.shape[0] - 1)]
+    def _block_members(self, block: Block) -> Members:
+        return self.members.block(block.start, self.lanes)
 
     def init(self) -> list[PyTree]:
         """Initial state of every block."""
 
         def one(worker: Worker, block: Block) -> PyTree:
             del worker
-            device = block.worker.device
-            return jax.block_until_ready(
-                self._init[device](
-                    self._placed(self._block_keys(block), "init", device)
-                )
-            )
+            members = self._block_members(block)
+            state = self.executables.init(block.worker.device, members)
+            return jax.block_until_ready(state)
 
         return run_blocks(self._workers, self.blocks, one)
 
@@ -123,10 +226,10 @@ class Programs:
         def one(worker: Worker, item: tuple[Block, PyTree]) -> Any:
             del worker
             block, state = item
-            state, *records = self._advance[block.worker.device](
-                state, jnp.int32(first_update)
+            overrides = self._block_members(block).overrides
+            state, host = self.executables.advance(
+                block.worker.device, state, overrides, first_update
             )
-            host = to_host(records)  # waits for the block
             return state, jax.tree.map(lambda x: x[: block.size], host)
 
         items = list(zip(self.blocks, states, strict=True))
@@ -137,10 +240,7 @@ class Programs:
 
     def member_shapes(self) -> PyTree:
         """Shapes of one member's state."""
-        shapes = jax.eval_shape(self._init_function, self._block_keys(self.blocks[0]))
-        return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes
-        )
+        return self.executables.member_shapes()
 
     def gather(self, states: list[PyTree]) -> PyTree:
         """All members' states on the host, leaves `[S, ...]` (keys as `HostKey`)."""
@@ -157,43 +257,43 @@ class Programs:
     def scatter(self, members: PyTree) -> list[PyTree]:
         """The inverse of `gather`: states of the blocks on their devices."""
         states = []
-        num = self.keys.shape[0]
+        num = self.members.size
         for block in self.blocks:
             index = np.arange(block.start, block.start + self.lanes)
             index = np.minimum(index, num - 1)
             host = jax.tree.map(lambda x, i=index: x[i], members)
-            state = to_device(host)
-            states.append(self._placed(state, "advance", block.worker.device))
+            device = block.worker.device
+            states.append(self.executables.placed(device, to_device(host)))
         return states
-
-    def _placed(self, tree: PyTree, program: str, device: Any) -> PyTree:
-        """`tree` where the program for `device` wants its first argument."""
-        compiled = (self._init if program == "init" else self._advance)[device]
-        return jax.device_put(tree, compiled.input_shardings[0][0])
 
 
 def _functions(
-    bound: Bound, lanes: int, length: int, data_parallel: bool
+    bound: Bound, example: Members, length: int, data_parallel: bool
 ) -> tuple[Any, Any]:
-    """`init(keys [W])` and `advance(states [W], first_update)`."""
-    whole = _batched(make_segment(bound), length)
+    """`init(keys, overrides)` and `advance(states, overrides, first_update)`, `[W]`."""
+    whole = _batched(bound, length, None)
     if not data_parallel:
         return whole
     devices = jax.local_devices()
     parallel.check_split(bound.config, len(devices))
-    part = _batched(make_segment(bound, axis_name=parallel.AXIS), length)
-    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), lanes))
-    local_state = parallel.part_shapes(part[0], (keys,), len(devices))
+    part = _batched(bound, length, parallel.AXIS)
+    local_state = parallel.part_shapes(part[0], tuple(example), len(devices))
     first = jax.ShapeDtypeStruct((), jnp.int32)
     return (
         parallel.spread(whole[0], part[0], devices),
-        parallel.spread(whole[1], part[1], devices, (local_state, first)),
+        parallel.spread(
+            whole[1], part[1], devices, (local_state, example.overrides, first)
+        ),
     )
 
 
-def _batched(segment: Any, length: int) -> tuple[Any, Any]:
-    def advance(state: PyTree, first_update: Array) -> Any:
+def _batched(bound: Bound, length: int, axis_name: str | None) -> tuple[Any, Any]:
+    def init(key: Array, overrides: Overrides) -> PyTree:
+        return make_segment(bound, overrides, axis_name).init(key)
+
+    def advance(state: PyTree, overrides: Overrides, first_update: Array) -> Any:
+        segment = make_segment(bound, overrides, axis_name)
         return segment.advance(state, first_update, length)
 
     # `first_update` is shared, so the branch "evaluate now?" stays one branch.
-    return jax.vmap(segment.init), jax.vmap(advance, in_axes=(0, None))
+    return jax.vmap(init), jax.vmap(advance, in_axes=(0, 0, None))
