@@ -151,7 +151,7 @@ class TrainConfig:
     def replace(self, **changes: Any) -> Self:
         """A copy with `changes`; an unknown field name is refused with a guess."""
         for name in changes:
-            _check_known(name, field_names(self), f"{type(self).__name__}")
+            check_known(name, field_names(self), f"{type(self).__name__}")
         return dataclasses.replace(self, **changes)
 
 
@@ -169,7 +169,7 @@ def field_names(config: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(config)]
 
 
-def _check_known(name: str, known: list[str], owner: str) -> None:
+def check_known(name: str, known: list[str], owner: str) -> None:
     if name in known:
         return
     guess = difflib.get_close_matches(name, known, n=1)
@@ -261,7 +261,7 @@ def _replace_at(node: Any, keys: list[str], value: Any, path: str) -> Any:
     if not dataclasses.is_dataclass(node):
         raise ConfigError(f"override {path!r}: {name!r} is not inside a structure.")
     owner = f"override {path!r}: {type(node).__name__}"
-    _check_known(name, field_names(node), owner)
+    check_known(name, field_names(node), owner)
     field = next(f for f in dataclasses.fields(node) if f.name == name)
     if not field.metadata.get("pytree_node", True):
         raise ConfigError(

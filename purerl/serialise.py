@@ -16,7 +16,7 @@ import jax
 import numpy as np
 import yaml
 
-from purerl.config import ConfigError, TrainConfig, _check_known, field_names
+from purerl.config import ConfigError, TrainConfig, check_known, field_names
 from purerl.losses import registry
 
 
@@ -32,7 +32,7 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
     from purerl.algorithms import name_of
 
     values = {
-        field.name: _plain(getattr(config, field.name), field.name)
+        field.name: plain(getattr(config, field.name), field.name)
         for field in dataclasses.fields(config)
     }
     return {"algorithm": name_of(config), **values}
@@ -50,7 +50,7 @@ def from_dict(values: Mapping[str, Any]) -> TrainConfig:
     cls = config_class(values.pop("algorithm", "ppo"))
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for name in values:
-        _check_known(name, list(fields), cls.__name__)
+        check_known(name, list(fields), cls.__name__)
     return cls(**{name: _parsed(fields[name], v) for name, v in values.items()})
 
 
@@ -77,13 +77,14 @@ def from_yaml(path: str | Path) -> TrainConfig:
     return from_dict(values)
 
 
-def write_atomic(path: str | Path, text: str) -> None:
-    """Write `text` so that a reader sees the old file or the new one, never half."""
+def write_atomic(path: str | Path, content: str | bytes) -> None:
+    """Write so that a reader sees the old file or the new one, never half."""
     path = Path(path)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
+        data = content.encode() if isinstance(content, str) else content
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         # mkstemp's files are for their owner only; these are ordinary ones.
@@ -96,22 +97,22 @@ def write_atomic(path: str | Path, text: str) -> None:
         raise
 
 
-def _plain(value: Any, where: str) -> Any:
+def plain(value: Any, where: str) -> Any:
     """A config's value as plain Python; `where` it is, for messages."""
     if hasattr(value, "step") and hasattr(value, "reset"):
         return _env_text(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = field_names(value)
         fields = {
-            name: _plain(getattr(value, name), f"{where}.{name}") for name in names
+            name: plain(getattr(value, name), f"{where}.{name}") for name in names
         }
         # A loss says its class; parameters of an environment go by their names.
         kind = {"type": registry.name_of(type(value))} if callable(value) else {}
         return {**kind, **fields}
     if isinstance(value, Mapping):
-        return {str(n): _plain(inner, f"{where}.{n}") for n, inner in value.items()}
+        return {str(n): plain(inner, f"{where}.{n}") for n, inner in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(inner, where) for inner in value]
+        return [plain(inner, where) for inner in value]
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         return np.asarray(value).tolist()
     if value is None or isinstance(value, bool | int | float | str):
@@ -159,13 +160,25 @@ def parse_loss(value: Any) -> Any:
     cls = registry.class_of(values.pop("type", None))
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for name in values:
-        _check_known(name, list(fields), cls.__name__)
+        check_known(name, list(fields), cls.__name__)
     try:
         return cls(**{name: _loss_field(fields[name], v) for name, v in values.items()})
     except ConfigError:
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"cannot make the loss {cls.__name__}: {error}.") from None
+
+
+def loss_text(loss: Any) -> str:
+    """A loss as the command line writes it; networks only by their name."""
+    if not dataclasses.is_dataclass(loss):
+        return str(loss)
+    name = registry.name_of(type(loss))
+    values = {f.name: getattr(loss, f.name) for f in dataclasses.fields(loss)}
+    if not all(isinstance(v, int | float) for v in values.values()):
+        return name
+    inner = ", ".join(f"{field}={value}" for field, value in values.items())
+    return f"{name}({inner})"
 
 
 def _loss_dict(text: str) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import yaml
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.losses import registry
 
 _MAPPINGS = ("env_kwargs", "env_params")
 
@@ -43,7 +42,7 @@ def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
     if field.name in _MAPPINGS:
         return tuple[str, ...], tuple(f"{k}={v}" for k, v in dict(value or {}).items())
     if field.name.endswith("_loss"):
-        return str, loss_text(value)
+        return str, serialise.loss_text(value)
     if field.name == "env":
         return str, value
     kinds = {"int": int, "float": float, "bool": bool, "str": str}
@@ -65,7 +64,7 @@ def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:
             value = _mapping(field.name, value)
             value = value or (None if field.name == "env_params" else {})
         elif field.name.endswith("_loss"):
-            same = value == loss_text(before)
+            same = value == serialise.loss_text(before)
             value = before if same else serialise.parse_loss(value)
         changes[field.name] = value
     return base.replace(**changes)
@@ -83,18 +82,6 @@ def _mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
         except yaml.YAMLError:
             raise ConfigError(f"cannot read the value of {pair!r}.") from None
     return values
-
-
-def loss_text(loss: Any) -> str:
-    """A loss as the command line writes it; networks only by their name."""
-    if not dataclasses.is_dataclass(loss):
-        return str(loss)
-    name = registry.name_of(type(loss))
-    values = {f.name: getattr(loss, f.name) for f in dataclasses.fields(loss)}
-    if not all(isinstance(v, int | float) for v in values.values()):
-        return name
-    inner = ", ".join(f"{field}={value}" for field, value in values.items())
-    return f"{name}({inner})"
 
 
 def option_before_parsing(argv: Sequence[str], name: str) -> str | None:

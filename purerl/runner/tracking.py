@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from purerl.runner.reduce import reduce_segment
 from purerl.serialise import write_atomic
 from purerl.types import HostMetrics
 
@@ -37,20 +38,8 @@ def segment_rows(metrics: HostMetrics, update: int) -> list[Row]:
         metrics: of the updates that ran, on the host.
         update: finished updates at the segment's end.
     """
-    episodes = np.asarray(metrics["episodes"])
-    learned = np.asarray(metrics.get("gradient_steps", np.ones_like(episodes))) > 0
-    columns: dict[str, np.ndarray] = {}
-    for name, values in metrics.items():
-        values = np.asarray(values)
-        if name in ("env_steps", "gradient_steps"):
-            columns[name] = values[:, -1]
-        elif name == "episodes":
-            columns[name] = values.sum(1)
-        elif name in ("episode_return", "episode_length"):
-            columns[name] = _weighted(values, episodes)
-        else:
-            columns[name] = _mean(values, learned)
-    num = episodes.shape[0]
+    columns = reduce_segment(metrics)
+    num = np.shape(columns["episodes"])[0]
     return [
         {
             "update": update,
@@ -58,23 +47,6 @@ def segment_rows(metrics: HostMetrics, update: int) -> list[Row]:
         }
         for i in range(num)
     ]
-
-
-def _mean(values: np.ndarray, learned: np.ndarray) -> np.ndarray:
-    """Means over the updates that learned: losses are undefined in a warm-up.
-
-    A NaN of an update that learned stays one: the run diverged.
-    """
-    count = learned.sum(1)
-    sums = np.where(learned, values.astype(np.float64), 0.0).sum(1)
-    return np.where(count > 0, sums / np.maximum(count, 1), np.nan)
-
-
-def _weighted(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    total = weights.sum(1)
-    known = np.where(weights > 0, values.astype(np.float64), 0.0)
-    sums = (known * weights).sum(1)
-    return np.where(total > 0, sums / np.maximum(total, 1), np.nan)
 
 
 def evaluation_rows(evaluation: HostMetrics, slot: int, update: int) -> list[Row]:
