@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from purerl.scale.devices import pmap as pmap
     from purerl.scale.devices import use_all_cores as use_all_cores
     from purerl.scale.parallel import data_parallel as data_parallel
+    from purerl.sweeps.api import sweep as sweep
+    from purerl.sweeps.axes import choice as choice
+    from purerl.sweeps.axes import loguniform as loguniform
+    from purerl.sweeps.axes import uniform as uniform
+    from purerl.sweeps.lanes import find_lanes as find_lanes
+    from purerl.sweeps.plan import plan as plan
+    from purerl.sweeps.result import SweepResult as SweepResult
+    from purerl.sweeps.result import load_sweep as load_sweep
     from purerl.train import make_algorithm as make_algorithm
     from purerl.train import make_policy as make_policy
     from purerl.train import make_train as make_train
@@ -52,17 +60,25 @@ _HOME = {
     "RecurrentPPOConfig": "purerl.algorithms.recurrent_ppo",
     "RunResult": "purerl.runner.result",
     "SACConfig": "purerl.algorithms.sac",
+    "SweepResult": "purerl.sweeps.result",
     "TD3Config": "purerl.algorithms.td3",
     "TrainResult": "purerl.types",
     "VPGConfig": "purerl.algorithms.vpg",
     "check": "purerl.checker",
+    "choice": "purerl.sweeps.axes",
     "data_parallel": "purerl.scale.parallel",
+    "find_lanes": "purerl.sweeps.lanes",
     "load_run": "purerl.runner.result",
+    "load_sweep": "purerl.sweeps.result",
+    "loguniform": "purerl.sweeps.axes",
     "make_algorithm": "purerl.train",
     "make_policy": "purerl.train",
     "make_train": "purerl.train",
+    "plan": "purerl.sweeps.plan",
     "pmap": "purerl.scale.devices",
     "run": "purerl.runner.loop",
+    "sweep": "purerl.sweeps.api",
+    "uniform": "purerl.sweeps.axes",
     "use_all_cores": "purerl.scale.devices",
 }
 

@@ -170,6 +170,11 @@ def field_names(config: Any) -> list[str]:
 
 
 def check_known(name: str, known: list[str], owner: str) -> None:
+    """Refuse a name that is not among the known ones.
+
+    Raises:
+        ConfigError: with a guess at what was meant.
+    """
     if name in known:
         return
     guess = difflib.get_close_matches(name, known, n=1)

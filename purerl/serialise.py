@@ -56,8 +56,12 @@ def from_dict(values: Mapping[str, Any]) -> TrainConfig:
 
 def to_yaml(config: TrainConfig, path: str | Path) -> None:
     """Write the config as YAML, atomically."""
-    text = yaml.safe_dump(to_dict(config), sort_keys=False)
-    write_atomic(path, text)
+    write_atomic(path, yaml_text(to_dict(config)))
+
+
+def yaml_text(values: Mapping[str, Any]) -> str:
+    """Plain values as YAML, in their order."""
+    return yaml.safe_dump(dict(values), sort_keys=False)
 
 
 def from_yaml(path: str | Path) -> TrainConfig:

@@ -121,7 +121,8 @@ class Executables:
         """Bytes of one block, as the compiler counts them."""
         shapes = jax.eval_shape(self._init_function, *self._example)
         state = sum(_bytes(leaf) for leaf in jax.tree.leaves(shapes))
-        found = [program.memory_analysis() for program in self._advance.values()][0]
+        program = next(iter(self._advance.values()))
+        found = program.memory_analysis()
         if found is None:  # a backend that does not count
             return BlockMemory(state, state, 0)
         records = found.output_size_in_bytes - found.alias_size_in_bytes

@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
@@ -51,6 +51,11 @@ class Reporter:
         """Print a line above the bar."""
         if self.enabled:
             self.tell(text)
+
+    def show(self, renderable: RenderableType) -> None:
+        """Print a table."""
+        if self.enabled:
+            self.console.print(renderable)
 
     def tell(self, text: str) -> None:
         """Print a line whether progress is shown or not; not cut, to be copied."""

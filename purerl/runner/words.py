@@ -18,3 +18,11 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def size(number: float) -> str:
+    """Bytes with KiB, MiB or GiB."""
+    for limit, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if number >= limit:
+            return f"{number / limit:,.3g} {unit}"
+    return f"{number:.0f} B"

@@ -1,0 +1,99 @@
+"""Several processes, each with its own devices: the door to `jax.distributed`.
+
+Every process runs the same command. Each trains its own members and writes its own
+files; what is sent between them is a few small arrays on which all must agree.
+"""
+
+import os
+from typing import Any
+
+import jax
+import numpy as np
+
+from purerl.config import ConfigError
+
+# What SLURM and Open MPI set for each process they start.
+_LAUNCHERS = (
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
+
+
+def join(
+    coordinator: str | None = None,
+    num_processes: int | None = None,
+    process: int | None = None,
+) -> None:
+    """Join the other processes of this job, before the first computation.
+
+    Args:
+        coordinator: `host:port` of process 0; not needed under SLURM or Open MPI.
+        num_processes: in all; likewise.
+        process: number of this one; likewise.
+
+    Raises:
+        ConfigError: only some of the three are given, or JAX has computed already.
+    """
+    given = [x is not None for x in (coordinator, num_processes, process)]
+    if not any(given) and not launched():
+        return
+    if any(given) and not all(given):
+        raise ConfigError(
+            "coordinator, num_processes and process go together, got "
+            f"{coordinator!r}, {num_processes!r} and {process!r}; under SLURM or Open "
+            "MPI leave all three out."
+        )
+    if jax.distributed.is_initialized():
+        return
+    # Collectives between CPU processes; ignored where there are accelerators.
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    try:
+        jax.distributed.initialize(coordinator, num_processes, process)
+    except RuntimeError as error:
+        raise ConfigError(f"cannot join the other processes: {error}.") from None
+
+
+def launched() -> bool:
+    """Whether SLURM or Open MPI started more than one process of this job."""
+    for rank, size in _LAUNCHERS:
+        if rank in os.environ and int(os.environ.get(size, "1")) > 1:
+            return True
+    return False
+
+
+def count() -> int:
+    """Processes of this job."""
+    return jax.process_count()
+
+
+def index() -> int:
+    """The number of this process."""
+    return jax.process_index()
+
+
+def from_first(numbers: Any) -> np.ndarray:
+    """What process 0 has of some numbers, in every process."""
+    numbers = np.asarray(numbers)
+    if count() == 1:
+        return numbers
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.broadcast_one_to_all(numbers))
+
+
+def any_of(flags: np.ndarray) -> np.ndarray:
+    """For every flag `[N]`, whether any process has it set."""
+    if count() == 1:
+        return flags
+    from jax.experimental import multihost_utils
+
+    everywhere = multihost_utils.process_allgather(np.asarray(flags, np.int32))
+    return np.asarray(everywhere).any(0)
+
+
+def wait(name: str) -> None:
+    """Until every process is here."""
+    if count() > 1:
+        from jax.experimental import multihost_utils
+
+        multihost_utils.sync_global_devices(name)

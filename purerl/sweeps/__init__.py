@@ -1,0 +1,1 @@
+"""Many runs in one call: axes, groups, plan, store, execution, labelled results."""

@@ -1,0 +1,344 @@
+"""purerl.sweep: axes and seeds in, labelled results out."""
+
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig
+from purerl.runner import manifest
+from purerl.runner.interrupt import Interrupt
+from purerl.runner.programs import Executables, Members
+from purerl.scale import hosts
+from purerl.scale.devices import Worker, check_count, make_workers, run_blocks
+from purerl.sweeps import planner, store
+from purerl.sweeps.execute import cut, train_chunk
+from purerl.sweeps.plan import (
+    GroupPlan,
+    SweepPlan,
+    choose_lanes,
+    fit,
+    make_outline,
+    without,
+    worker_limit,
+)
+from purerl.sweeps.result import Kept, SweepResult
+
+
+def sweep(
+    config: TrainConfig,
+    axes: Mapping[str, Any] | None = None,
+    *,
+    seeds: int | Sequence[int] = 1,
+    out: str | Path | None = None,
+    design: str = "grid",
+    num_points: int | None = None,
+    design_seed: int = 0,
+    extend: bool = False,
+    lanes: int | str | None = None,
+    segment_updates: int | None = None,
+    chunk_blocks: int | None = None,
+    memory_limit: str | float | None = None,
+    keep_states: bool = False,
+    progress: bool = True,
+) -> SweepResult:
+    """Train every point of some axes with every seed, in as few programs as possible.
+
+    Points that differ in dynamic fields only are one program, and run in blocks of
+    lanes over all devices; static fields (layer sizes, `num_envs`, `env`,
+    `algorithm`) make a group each. With `out`, every finished chunk is a file: the
+    same call after a kill trains what is missing, and the result is bitwise that of an
+    uninterrupted one. Under `jax.distributed` every process trains its part.
+
+    Args:
+        config: of every point, where no axis says otherwise.
+        axes: (dotted) name of a field -> values, or in a random design a distribution
+            (`purerl.uniform`, `purerl.loguniform`, `purerl.choice`). `algorithm` is a
+            field too: what the other algorithm has in common is carried over.
+        seeds: per point: how many (0, 1, ...), or which.
+        out: folder to write; results stay in memory without one.
+        design: `grid`, `zip` or `random`.
+        num_points: of a random design.
+        design_seed: of its draws.
+        extend: `out` may hold a sweep of fewer points or seeds; the missing ones are
+            trained.
+        lanes: width of a block, part of what fixes the bits: a number, `"auto"` to
+            measure it (see `purerl.find_lanes`), or a default by the population's size.
+        segment_updates: updates per compiled call; likewise. About a hundredth of the
+            run where not given.
+        chunk_blocks: blocks that a worker holds, and a file keeps; what fits the
+            memory where not given. It changes no bit.
+        memory_limit: bytes for training, such as `"2GB"`; most of what is free where
+            not given.
+        keep_states: also keep the final states, to act with them or go on.
+        progress: print the plan and show a progress bar.
+
+    Raises:
+        ConfigError: an axis or value that cannot be, a folder of another sweep (with
+            what differs), memory that does not suffice; before anything is trained.
+    """
+    check_count("chunk_blocks", chunk_blocks)
+    if isinstance(lanes, str) and lanes != "auto":
+        raise ConfigError(f"lanes must be a number or 'auto', got {lanes!r}.")
+    outline = make_outline(
+        config, axes or {}, seeds, design, num_points, design_seed, segment_updates
+    )
+    workers = make_workers()
+    limit = worker_limit(memory_limit, workers)
+    groups = tuple(choose_lanes(g, lanes, workers, limit) for g in outline.groups)
+    outline = outline._replace(groups=_agreed(groups), memory_limit=limit)
+    folder = Path(out) if out is not None else None
+    options = _Options(
+        folder, lanes, segment_updates, chunk_blocks, keep_states, extend
+    )
+    return _Sweep(outline, workers, options, progress).run()
+
+
+class _Options(NamedTuple):
+    folder: Path | None
+    lanes: int | str | None
+    segment_updates: int | None
+    chunk_blocks: int | None
+    keep_states: bool
+    extend: bool
+
+
+def _agreed(groups: tuple[GroupPlan, ...]) -> tuple[GroupPlan, ...]:
+    """The groups with the widths of process 0: a measured one may differ elsewhere."""
+    widths = hosts.from_first([group.lanes for group in groups])
+    return tuple(
+        group._replace(lanes=int(width))
+        for group, width in zip(groups, widths, strict=True)
+    )
+
+
+class _Task(NamedTuple):
+    """A chunk that is to be trained."""
+
+    group: GroupPlan
+    ids: tuple[str, ...]
+    members: Members
+
+
+class _Sweep:
+    """One call of `sweep`: the pieces that its phases share."""
+
+    def __init__(
+        self,
+        outline: SweepPlan,
+        workers: list[Worker],
+        options: _Options,
+        progress: bool,
+    ) -> None:
+        self.outline, self.workers, self.options = outline, workers, options
+        self.folder = options.folder
+        self.progress = progress and hosts.index() == 0
+        self.source: store.Index | Kept = Kept()
+        self.lock = threading.Lock()
+        self.done_steps = 0
+        self.compile_seconds = 0.0
+
+    def run(self) -> SweepResult:
+        from purerl.runner.progress import Reporter  # rich: only those who run pay it
+        from purerl.sweeps import words
+
+        finished = self._open()
+        plan, tasks = self._prepare(finished)
+        total = self.outline.steps
+        self.done_steps = total - plan.steps
+        reporter = Reporter(total, self.done_steps, enabled=self.progress)
+        reporter.show(words.plan_table(plan, self.outline))
+        reporter.say(words.plan_lines(plan, self.compile_seconds, self._mine(tasks)))
+        before = planner.memory_in_use(self.workers)
+        began = time.perf_counter()
+        with Interrupt() as interrupt, planner.PeakMemory(self.workers) as peak:
+            with reporter:
+                self._train(tasks, reporter, interrupt)
+        seconds = time.perf_counter() - began
+        hosts.wait("purerl sweep")
+        result = self._result(plan, seconds, before, peak.bytes)
+        if not interrupt.asked:
+            reporter.say(words.end_line(result.summary))
+        elif self.folder is not None:
+            reporter.tell(
+                f"stopped; finished chunks are in {self.folder}. Run the same sweep "
+                "again to train what is missing."
+            )
+        else:
+            reporter.tell("stopped; finished chunks are in the result (no out folder)")
+        return result
+
+    def _open(self) -> set[str]:
+        """Open the folder; the members that any process has finished."""
+        if self.folder is None:
+            return set()
+        if hosts.index() == 0 or not (self.folder / "manifest.json").exists():
+            self._take_over(
+                store.open_folder(self.folder, self._spec(), extend=self.options.extend)
+            )
+        hosts.wait("purerl sweep folder")
+        if hosts.count() > 1:
+            self._take_over(store.load(self.folder))
+        index = store.Index(self.folder)
+        hosts.wait("purerl sweep index")
+        for path in index.damaged:
+            print(f"{path} is damaged: trained again", file=sys.stderr)
+        if hosts.index() == 0:
+            index.set_damaged_aside()
+        ids = [id for group in self.outline.groups for id in group.ids]
+        known = hosts.any_of(np.array([id in index for id in ids]))
+        return {id for id, is_known in zip(ids, known, strict=True) if is_known}
+
+    def _spec(self) -> dict[str, Any]:
+        """What the manifest says of this sweep."""
+        outline, options = self.outline, self.options
+        device = jax.local_devices()[0]
+        asked = options.lanes if isinstance(options.lanes, int) else None
+        return {
+            "kind": "sweep",
+            "format": store.FORMAT,
+            "config": serialise.to_dict(outline.config),
+            "design": outline.design.kind,
+            "axes": list(outline.design.names),
+            "shape": list(outline.design.shape),
+            "points": [
+                {name: serialise.plain(value, name) for name, value in point.items()}
+                for point in outline.design.points
+            ],
+            "seeds": list(outline.seeds),
+            "groups": {
+                group.group.name: {
+                    "lanes": group.lanes,
+                    "lanes_asked": asked,
+                    "segment_updates": group.length,
+                    "segment_updates_asked": options.segment_updates,
+                }
+                for group in outline.groups
+            },
+            "device": f"{device.platform} {device.device_kind}",
+            "versions": manifest.versions(),
+        }
+
+    def _take_over(self, stored: dict[str, Any]) -> None:
+        """Go on with the folder's lanes and segments: they fix the bits."""
+        groups = []
+        for group in self.outline.groups:
+            known = stored["groups"][group.group.name]
+            groups.append(
+                group._replace(lanes=known["lanes"], length=known["segment_updates"])
+            )
+        self.outline = self.outline._replace(groups=tuple(groups))
+        note = manifest.warn_other_versions(stored)
+        if note and self.progress:
+            print(note, file=sys.stderr)
+
+    def _prepare(self, finished: set[str]) -> tuple[SweepPlan, list[_Task]]:
+        """Compile a program per group with missing members, and cut the chunks."""
+        groups, tasks = [], []
+        # A width that a folder or a person fixed is not narrowed to fit the memory.
+        is_fixed = self.options.lanes is not None or bool(finished)
+        for group in self.outline.groups:
+            left = without(group, finished)
+            if not left.num_members:
+                continue
+            left = self._compiled(left, is_fixed)
+            if self.folder is not None and left.lanes != group.lanes:
+                self._record_lanes(left)
+            groups.append(left)
+            cuts = cut(left.members, left.ids, left.chunk_members)
+            tasks += [_Task(left, ids, members) for ids, members in cuts]
+        return self.outline._replace(groups=tuple(groups)), tasks
+
+    def _compiled(self, group: GroupPlan, is_fixed: bool) -> GroupPlan:
+        bound, limit = group.group.bound, self.outline.memory_limit
+        while True:
+            block = group.members.block(0, group.lanes)
+            programs = Executables(bound, block, group.length, self.workers)
+            self.compile_seconds += programs.compile_seconds
+            memory = planner.model_of(programs.memory(), group.lanes)
+            fitted = fit(
+                group,
+                memory,
+                limit,
+                len(self.workers) * hosts.count(),
+                is_fixed=is_fixed,
+                chunk_blocks=self.options.chunk_blocks,
+            )
+            if fitted.lanes == group.lanes:
+                return fitted._replace(executables=programs)
+            group = fitted
+
+    def _record_lanes(self, group: GroupPlan) -> None:
+        """The memory asked for narrower lanes than the manifest says."""
+        assert self.folder is not None
+        if hosts.index() == 0:
+            store.set_lanes(self.folder, group.group.name, group.lanes)
+
+    def _mine(self, tasks: list[_Task]) -> list[_Task]:
+        """The chunks of this process."""
+        return tasks[hosts.index() :: hosts.count()]
+
+    def _train(self, tasks: list[_Task], reporter: Any, interrupt: Interrupt) -> None:
+        def one(worker: Worker, task: _Task) -> None:
+            if interrupt.asked:
+                return
+            group = task.group
+            assert group.executables is not None
+            plan = group.group.bound.plan
+
+            def on_segment(members: int, updates: int, mean_return: float) -> None:
+                with self.lock:
+                    self.done_steps += members * updates * plan.steps_per_update
+                    reporter.update(self.done_steps, mean_return)
+
+            arrays = train_chunk(
+                group.executables,
+                worker.device,
+                task.members,
+                plan,
+                on_segment,
+                keep_states=self.options.keep_states,
+            )
+            chunk = store.Chunk(task.ids, arrays)
+            if self.folder is not None:
+                store.save(self.folder, group.group.name, chunk)
+            else:
+                assert isinstance(self.source, Kept)
+                with self.lock:
+                    self.source.chunks.append(chunk)
+
+        run_blocks(self.workers, self._mine(tasks), one)
+
+    def _result(
+        self, plan: SweepPlan, seconds: float, before: float, peak: float
+    ) -> SweepResult:
+        trained = self.done_steps - (self.outline.steps - plan.steps)
+        numbers = {
+            "members": self.outline.num_members,
+            "trained_members": plan.num_members,
+            "groups": len(self.outline.groups),
+            "compilations": len(plan.groups),
+            "compile_seconds": round(self.compile_seconds, 2),
+            "train_seconds": round(seconds, 2),
+            "env_steps": trained,
+            "steps_per_second": round(trained / max(seconds, 1e-9)),
+            "memory_planned": round(before + plan.device_bytes() + plan.result_bytes()),
+            "memory_used": round(peak),
+            "memory_before": round(before),
+            "lanes": sorted({group.lanes for group in plan.groups}),
+        }
+        source = store.Index(self.folder) if self.folder is not None else self.source
+        return SweepResult(
+            self.outline.config,
+            self.outline.design,
+            self.outline.seeds,
+            source,
+            self.folder,
+            numbers,
+        )

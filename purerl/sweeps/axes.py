@@ -1,0 +1,316 @@
+"""Axes of a sweep, and the points of its design: pure arithmetic on the host.
+
+An axis is a field's (dotted) name and its values: a list, an array, or a distribution
+to draw from. A design makes points of them: every combination (grid), the n-th values
+together (zip), or independent draws (random).
+"""
+
+import ast
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from purerl import serialise
+from purerl.config import ConfigError
+
+DESIGNS = ("grid", "zip", "random")
+
+
+class Distribution(Protocol):
+    """Something to draw an axis's values from."""
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """One value."""
+        ...
+
+
+class Uniform(NamedTuple):
+    """Numbers between two ends; whole ones where both ends are whole numbers."""
+
+    low: float
+    high: float
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """One value; whole numbers include the upper end."""
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return int(rng.integers(self.low, self.high + 1))
+        return float(rng.uniform(self.low, self.high))
+
+
+class LogUniform(NamedTuple):
+    """Positive numbers whose logarithm is uniform; whole ones as in `Uniform`."""
+
+    low: float
+    high: float
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """One value."""
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            # Every whole number gets the share of its interval [k - 1/2, k + 1/2].
+            ends = math.log(self.low - 0.5), math.log(self.high + 0.5)
+            return int(np.clip(round(math.exp(rng.uniform(*ends))), *self))
+        ends = math.log(self.low), math.log(self.high)
+        return float(np.clip(math.exp(rng.uniform(*ends)), *self))
+
+
+class Choice(NamedTuple):
+    """One of some values."""
+
+    values: tuple[Any, ...]
+
+    def draw(self, rng: np.random.Generator) -> Any:
+        """One value."""
+        return self.values[int(rng.integers(len(self.values)))]
+
+
+def uniform(low: float, high: float) -> Uniform:
+    """Draw an axis's values evenly between two ends.
+
+    Raises:
+        ConfigError: ends that are not finite and ascending.
+    """
+    _check_ends("uniform", low, high)
+    return Uniform(low, high)
+
+
+def loguniform(low: float, high: float) -> LogUniform:
+    """Draw an axis's values evenly on a logarithmic scale.
+
+    Raises:
+        ConfigError: ends that are not positive, finite and ascending.
+    """
+    _check_ends("loguniform", low, high)
+    if low <= 0:
+        raise ConfigError(f"loguniform needs positive ends, got {low}; use uniform.")
+    return LogUniform(low, high)
+
+
+def choice(values: Sequence[Any]) -> Choice:
+    """Draw an axis's values from some.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    if not values:
+        raise ConfigError("choice needs at least one value, got none.")
+    return Choice(tuple(values))
+
+
+def _check_ends(name: str, low: float, high: float) -> None:
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ConfigError(
+            f"{name} needs two finite ends, the lower one first, got {low} and {high}."
+        )
+
+
+class Design(NamedTuple):
+    """The points of a sweep.
+
+    Attributes:
+        kind: `grid`, `zip` or `random`.
+        names: of the axes.
+        shape: points along each dimension: one per axis in a grid, else one.
+        points: in the order of the dimensions, the last one fastest; each maps the
+            axes' names to values.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    points: tuple[dict[str, Any], ...]
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions."""
+        if self.kind == "grid":
+            return self.names
+        return ("point",)
+
+
+def expand(
+    axes: Mapping[str, Any],
+    design: str = "grid",
+    num_points: int | None = None,
+    seed: int = 0,
+) -> Design:
+    """The points of some axes.
+
+    Args:
+        axes: name of a field -> values; a distribution in a random design.
+        design: `grid`, `zip` or `random`.
+        num_points: of a random design.
+        seed: of its draws. Every axis and point has a stream of its own: more points,
+            or another axis, leave the others as they are.
+
+    Raises:
+        ConfigError: an unknown design, an empty axis, the same value twice, axes of
+            different lengths in a zip, a distribution in a grid.
+    """
+    if design not in DESIGNS:
+        raise ConfigError(
+            f"design must be one of {', '.join(DESIGNS)}, got {design!r}."
+        )
+    if design == "random":
+        return _random(axes, num_points, seed)
+    if num_points is not None:
+        raise ConfigError(
+            f"num_points belongs to a random design, got {num_points} with {design}; "
+            "leave it out, or set design='random'."
+        )
+    values = {name: _listed(name, axis, design) for name, axis in axes.items()}
+    lengths = {name: len(axis) for name, axis in values.items()}
+    if design == "grid":
+        shape = tuple(lengths.values())
+        points = [
+            {name: values[name][i] for name, i in zip(values, index, strict=True)}
+            for index in np.ndindex(*shape)
+        ]
+        return Design("grid", tuple(values), shape, tuple(points))
+    if len(set(lengths.values())) > 1:
+        raise ConfigError(
+            f"axes of a zip must have equal lengths, got {lengths}; use design='grid' "
+            "for all combinations."
+        )
+    num = max(lengths.values(), default=1)
+    points = [{name: values[name][i] for name in values} for i in range(num)]
+    return Design("zip", tuple(values), (num,), tuple(points))
+
+
+def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Design:
+    if (
+        isinstance(num_points, bool)
+        or not isinstance(num_points, int)
+        or num_points < 1
+    ):
+        raise ConfigError(
+            f"num_points of a random design must be a positive whole number, got "
+            f"{num_points!r}; for example 40."
+        )
+    if not axes:
+        raise ConfigError("a random design needs at least one axis, got none.")
+    sources = {
+        name: axis if hasattr(axis, "draw") else Choice(tuple(_listed(name, axis, "")))
+        for name, axis in axes.items()
+    }
+    points = [
+        {
+            name: source.draw(
+                np.random.default_rng([seed, zlib.crc32(name.encode()), i])
+            )
+            for name, source in sources.items()
+        }
+        for i in range(num_points)
+    ]
+    return Design("random", tuple(axes), (num_points,), tuple(points))
+
+
+def _listed(name: str, axis: Any, design: str) -> list[Any]:
+    """The values of an axis as plain Python numbers, strings, tuples, or losses."""
+    if hasattr(axis, "draw"):
+        raise ConfigError(
+            f"the axis {name!r} is a distribution, which a {design} cannot list; give "
+            "values, or design='random' and num_points."
+        )
+    if isinstance(axis, str) or not hasattr(axis, "__iter__"):
+        raise ConfigError(
+            f"the axis {name!r} must be a list of values, got {axis!r}; for example "
+            f"[{axis!r}]."
+        )
+    values = [plain(value) for value in axis]
+    names = labels(values)
+    if not values:
+        raise ConfigError(f"the axis {name!r} has no values.")
+    twice = sorted({str(x) for x in names if names.count(x) > 1})
+    if twice:
+        raise ConfigError(
+            f"the axis {name!r} has {', '.join(twice)} more than once; give each value "
+            "once, and more seeds for repetitions."
+        )
+    return values
+
+
+def plain(value: Any) -> Any:
+    """A value as people write it: Python numbers for scalars, tuples for lists."""
+    if isinstance(value, np.generic | np.ndarray | jax.Array) and np.ndim(value) == 0:
+        return np.asarray(value).item()
+    if isinstance(value, list):
+        return tuple(map(plain, value))
+    return value
+
+
+def label(value: Any) -> Any:
+    """How results name a value: numbers and strings as they are, else as text."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple):
+        return "-".join(str(label(inner)) for inner in value)
+    return serialise.loss_text(value)
+
+
+def labels(values: Sequence[Any]) -> list[Any]:
+    """A name per value; losses that are written alike, as networks are, get numbers."""
+    names = [label(value) for value in values]
+    if len(set(names)) == len(names) or not any(map(callable, values)):
+        return names
+    return [f"{name}#{number}" for number, name in enumerate(names)]
+
+
+FUNCTIONS = {
+    "linspace": lambda a, b, n: np.linspace(a, b, n).tolist(),
+    "geomspace": lambda a, b, n: np.geomspace(a, b, n).tolist(),
+    "range": lambda *ends: list(range(*ends)),
+    "uniform": uniform,
+    "loguniform": loguniform,
+    "choice": lambda *values: choice(values),
+}
+
+
+def parse(text: str) -> tuple[str, Any]:
+    """An axis from `NAME=VALUES`, as the command line writes it.
+
+    VALUES is a list such as `1e-4,3e-4` or `(64,64),(256,256)`, or a call such as
+    `geomspace(1e-4, 1e-2, 8)`, `linspace`, `range`, `uniform`, `loguniform`, `choice`.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    name, equals, values = text.partition("=")
+    name, values = name.strip().replace("-", "_"), values.strip()
+    if not (name and equals and values):
+        raise ConfigError(
+            f"--axis takes NAME=VALUES, got {text!r}; for example "
+            "learning_rate=1e-4,3e-4 or learning_rate=geomspace(1e-4,1e-2,8)."
+        )
+    function, bracket, inside = values.partition("(")
+    if bracket and function.strip() in FUNCTIONS and values.endswith(")"):
+        try:
+            return name, FUNCTIONS[function.strip()](*_literals(inside[:-1]))
+        except (TypeError, ValueError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(f"cannot read the axis {text!r}: {error}.") from None
+    return name, _literals(values)
+
+
+def _literals(text: str) -> list[Any]:
+    """Comma-separated numbers, tuples, words; commas in brackets do not separate."""
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    return [_literal(part.strip()) for part in [*parts, current] if part.strip()]
+
+
+def _literal(text: str) -> Any:
+    try:
+        return plain(ast.literal_eval(text))
+    except (ValueError, SyntaxError):
+        return text  # an environment, an algorithm, a loss

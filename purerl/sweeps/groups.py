@@ -1,0 +1,240 @@
+"""Points of a design by what they compile to: one group per setting of static fields.
+
+In a group only numbers differ, so one program trains all of it: those numbers are
+overrides with a leading axis.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl import serialise
+from purerl.algorithms import config_class, name_of
+from purerl.config import (
+    ConfigError,
+    TrainConfig,
+    apply_overrides,
+    check_known,
+    field_names,
+)
+from purerl.environment import bind_params
+from purerl.sweeps.axes import Design
+from purerl.train import Bound, bind, check_time_limit
+from purerl.types import Overrides
+
+# Segments of a member's training where their length is not given: rows of its curve.
+SEGMENTS = 100
+
+
+class Group(NamedTuple):
+    """Points that one program trains.
+
+    Attributes:
+        name: a hash of what is compiled: static fields, and names of the overrides.
+        bound: config, environment and plan.
+        points: numbers of the design's points, ascending.
+        overrides: name of a dynamic field -> values on the host, leaves `[P, ...]`,
+            one per point of `points`.
+        static: what its points fix, by name of the axis.
+    """
+
+    name: str
+    bound: Bound
+    points: tuple[int, ...]
+    overrides: Overrides
+    static: dict[str, Any]
+
+    @property
+    def steps_each(self) -> int:
+        """Environment steps of one member."""
+        plan = self.bound.plan
+        return plan.num_updates * plan.steps_per_update
+
+    def default_length(self) -> int:
+        """Updates per segment, for about a hundred segments."""
+        return max(1, math.ceil(self.bound.plan.num_updates / SEGMENTS))
+
+
+def group_points(config: TrainConfig, design: Design) -> list[Group]:
+    """Groups of a design's points, in the order in which they first appear.
+
+    Everything is checked here, before anything is traced.
+
+    Raises:
+        ConfigError: an axis that is no field, a value that its field refuses, a config
+            that cannot be trained.
+    """
+    found: dict[str, _Draft] = {}
+    for number, point in enumerate(design.points):
+        try:
+            draft = _draft(config, point, found)
+        except ConfigError as error:
+            where = ", ".join(f"{name}={value!r}" for name, value in point.items())
+            if not point:
+                raise
+            raise ConfigError(f"at {where}: {error}") from None
+        draft.numbers.append(number)
+        draft.values.append(_numbers(draft.bound.config, point, draft.dynamic))
+    return [_finish(name, draft) for name, draft in found.items()]
+
+
+class _Draft(NamedTuple):
+    bound: Bound
+    static: dict[str, Any]
+    dynamic: tuple[str, ...]
+    numbers: list[int]
+    values: list[Overrides]
+
+
+def _draft(
+    config: TrainConfig, point: Mapping[str, Any], found: dict[str, _Draft]
+) -> _Draft:
+    """The group of a point: a known one, or a new one with a checked config."""
+    base = with_algorithm(config, point.get("algorithm", name_of(config)))
+    static, dynamic = split(base, point)
+    name = _hash([name_of(base), _canonical(static), _structures(base, dynamic)])
+    if name not in found:
+        bound = bind(_with_static(base, static))
+        found[name] = _Draft(bound, static, tuple(dynamic), [], [])
+    draft = found[name]
+    checked = apply_overrides(draft.bound.config, dynamic)
+    if any(field.startswith("env_params") for field in dynamic):
+        bind_params(draft.bound.env, checked.env_params)
+    check_time_limit(draft.bound, checked)
+    return draft
+
+
+def _finish(name: str, draft: _Draft) -> Group:
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *draft.values)
+    return Group(name, draft.bound, tuple(draft.numbers), stacked, draft.static)
+
+
+def split(
+    config: TrainConfig, point: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a point sets of static and of dynamic fields, losses parsed.
+
+    Raises:
+        ConfigError: a name that is no field.
+    """
+    fields = {field.name: field for field in dataclasses.fields(config)}
+    static, dynamic = {}, {}
+    for name, value in point.items():
+        first = name.split(".")[0]
+        if name == "algorithm":
+            static[name] = value
+            continue
+        check_known(first, list(fields), type(config).__name__)
+        if not fields[first].metadata.get("pytree_node", True):
+            static[name] = value
+        elif first.endswith("_loss") and isinstance(value, str):
+            dynamic[name] = serialise.parse_loss(value)
+        else:
+            dynamic[name] = value
+    return static, dynamic
+
+
+def _with_static(config: TrainConfig, static: Mapping[str, Any]) -> TrainConfig:
+    """`config` with static fields set; one dot reaches into a mapping."""
+    for name, value in static.items():
+        if name == "algorithm":
+            continue
+        first, dot, inner = name.partition(".")
+        if dot:
+            mapping = getattr(config, first)
+            if not isinstance(mapping, Mapping):
+                raise ConfigError(
+                    f"the axis {name!r}: {first} has nothing inside; sweep {first}."
+                )
+            value = {**mapping, inner: value}
+        config = config.replace(**{first: value})
+    return config
+
+
+def resolve_point(
+    config: TrainConfig, point: Mapping[str, Any]
+) -> tuple[TrainConfig, Overrides]:
+    """The config of a point's group, and the point's overrides of it."""
+    base = with_algorithm(config, point.get("algorithm", name_of(config)))
+    static, dynamic = split(base, point)
+    return _with_static(base, static), dynamic
+
+
+def with_algorithm(config: TrainConfig, name: str) -> TrainConfig:
+    """The config of another algorithm: what `config` sets and the other has too.
+
+    A field that has its class's default takes the other class's default.
+
+    Raises:
+        ConfigError: no such algorithm.
+    """
+    if name == name_of(config):
+        return config
+    cls = config_class(name)
+    shared = {
+        field: getattr(config, field)
+        for field in field_names(cls)
+        if field in field_names(config) and not _is_default(config, field)
+    }
+    return cls(**shared)
+
+
+def _is_default(config: TrainConfig, name: str) -> bool:
+    default = serialise.plain(getattr(type(config)(), name), name)
+    return serialise.plain(getattr(config, name), name) == default
+
+
+def _numbers(
+    config: TrainConfig, point: Mapping[str, Any], names: tuple[str, ...]
+) -> Overrides:
+    """A point's dynamic values as arrays of the types that the program takes."""
+    _, dynamic = split(config, point)
+    return {name: jax.tree.map(_as_array, dynamic[name]) for name in names}
+
+
+def _as_array(value: Any) -> np.ndarray:
+    if isinstance(value, jax.Array | np.ndarray):
+        return np.asarray(value)
+    # Every number of a config is a float; parameters are cast to their own type.
+    return np.asarray(value, np.float32)
+
+
+def _structures(config: TrainConfig, dynamic: Mapping[str, Any]) -> list[Any]:
+    """Names of the overrides, and the structure and shapes of each."""
+    found = []
+    for name, value in dynamic.items():
+        leaves, structure = jax.tree.flatten(value)
+        for leaf in leaves:
+            if np.asarray(leaf).dtype.kind not in "biuf":
+                raise ConfigError(
+                    f"{name} must be a number, got {value!r}: it is a dynamic field of "
+                    f"{type(config).__name__}."
+                )
+        shapes = [np.shape(leaf) for leaf in leaves]
+        found.append([name, _structure_text(value, structure), shapes])
+    return found
+
+
+def _structure_text(value: Any, structure: Any) -> str:
+    # A loss's class and static fields are in its structure's text.
+    return f"{type(value).__qualname__} {structure}" if callable(value) else "number"
+
+
+def member_id(point: Mapping[str, Any], seed: int) -> str:
+    """What identifies a member of a sweep: the values of its point, and its seed."""
+    return _hash([_canonical(point), seed])
+
+
+def _canonical(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: serialise.plain(values[name], name) for name in sorted(values)}
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

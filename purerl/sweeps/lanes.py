@@ -1,0 +1,143 @@
+"""The lane finder: the width with the highest throughput, measured and remembered.
+
+On a CPU narrow lanes win, on a GPU wide ones, and past saturation throughput falls. The
+width is part of a result's identity, so nothing chooses it behind one's back: it is
+measured where it is asked for (`lanes="auto"`, `purerl.find_lanes`).
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+
+from purerl import serialise
+from purerl.config import TrainConfig
+from purerl.runner.manifest import versions
+from purerl.runner.programs import Members
+from purerl.scale.devices import Worker, make_workers
+from purerl.sweeps import planner
+from purerl.sweeps.groups import SEGMENTS
+from purerl.train import Bound, bind
+
+MOST_CPU_LANES = 64
+MOST_ACCELERATOR_LANES = 16_384
+
+
+def find_lanes(
+    config: TrainConfig,
+    *,
+    widths: Sequence[int] | None = None,
+    memory_limit: str | float | None = None,
+    seconds: float = 2.0,
+    remember: bool = True,
+) -> list[planner.LaneRate]:
+    """Measure training throughput over lane widths, every worker busy.
+
+    The best one is remembered for this device and config, and is what `lanes="auto"`
+    of `purerl.sweep` takes from then on.
+
+    Args:
+        config: to train; only what shapes the program matters.
+        widths: to try, ascending; powers of two where not given.
+        memory_limit: as in `purerl.sweep`.
+        seconds: of measurement per width.
+        remember: write the best one down.
+
+    Returns:
+        An entry per width: lanes, environment steps per second over all workers,
+        seconds of compilation, bytes of a worker.
+
+    Raises:
+        ConfigError: a config that cannot be trained, or no width fits the memory.
+    """
+    bound = bind(config)
+    workers = make_workers()
+    asked = planner.parse_bytes(memory_limit)
+    limit = (
+        planner.device_memory(workers[0], workers)
+        if asked is None
+        else asked / len(workers)
+    )
+    length = max(1, -(-bound.plan.num_updates // SEGMENTS))
+    members = Members(jax.random.split(jax.random.key(0), 1), {})
+    found = planner.measure_lanes(
+        bound, members, length, workers, widths or _widths(workers), limit, seconds
+    )
+    if remember:
+        _remember(_identity(bound, members, workers), best_of(found))
+    return found
+
+
+def find(
+    bound: Bound,
+    members: Members,
+    length: int,
+    workers: Sequence[Worker],
+    limit: float,
+) -> int:
+    """The best width for a program: the remembered one, or measured now."""
+    identity = _identity(bound, members, workers)
+    known = _remembered().get(identity)
+    if isinstance(known, int) and known >= 1:
+        return known
+    found = planner.measure_lanes(
+        bound, members, length, workers, _widths(workers), limit
+    )
+    _remember(identity, best_of(found))
+    return best_of(found)
+
+
+def best_of(rates: Sequence[planner.LaneRate]) -> int:
+    """The width with the highest throughput."""
+    return max(rates, key=lambda rate: rate.steps_per_second).lanes
+
+
+def _widths(workers: Sequence[Worker]) -> list[int]:
+    is_cpu = workers[0].device.platform == "cpu"
+    return planner.widths_up_to(MOST_CPU_LANES if is_cpu else MOST_ACCELERATOR_LANES)
+
+
+def cache_file() -> Path:
+    """Where widths are remembered."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return base / "purerl" / "lanes.json"
+
+
+def _identity(bound: Bound, members: Members, workers: Sequence[Worker]) -> str:
+    """A name for a program on a device: static fields, not numbers or budgets."""
+    config = serialise.to_dict(bound.config)
+    static = {
+        name: value
+        for name, value in config.items()
+        if not isinstance(value, float) and name != "total_timesteps"
+    }
+    device = workers[0].device
+    about = [
+        static,
+        sorted(members.overrides),
+        f"{device.platform} {device.device_kind} x{len(workers)}",
+        versions()["jaxlib"],
+    ]
+    text = json.dumps(about, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _remembered() -> dict[str, int]:
+    try:
+        found = json.loads(cache_file().read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _remember(identity: str, lanes: int) -> None:
+    path = cache_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({**_remembered(), identity: lanes}, indent=1)
+        serialise.write_atomic(path, text)
+    except OSError:
+        return  # A home that cannot be written: it is measured again next time.

@@ -1,0 +1,263 @@
+"""A sweep's plan: groups, members, steps, lanes, chunks, memory, time; before it runs.
+
+What a plan decides (lanes, updates per segment) fixes the results' bits, so a folder
+keeps it; what it estimates (memory, time) is printed and compared with what was used.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.config import TrainConfig
+from purerl.runner.loop import check_seeds
+from purerl.runner.programs import Executables, Members
+from purerl.scale.devices import Worker, check_count, default_lanes, make_workers
+from purerl.sweeps import lanes as lane_finder
+from purerl.sweeps import planner
+from purerl.sweeps.axes import Design, expand
+from purerl.sweeps.groups import Group, group_points, member_id
+from purerl.types import PyTree
+
+# Bytes of a number in the results on the host.
+RESULT_BYTES = 4
+
+
+class GroupPlan(NamedTuple):
+    """How one group is trained.
+
+    Attributes:
+        group: its points.
+        ids: of the members that are to be trained.
+        members: their keys and overrides, `[M]`.
+        lanes: W.
+        length: updates per segment, K.
+        chunk_blocks: blocks that a worker holds at a time.
+        memory: model of a worker's bytes, if a program was compiled.
+        steps_per_second: of all workers, if it was measured.
+        executables: the compiled program, if it was compiled at this width.
+    """
+
+    group: Group
+    ids: tuple[str, ...]
+    members: Members
+    lanes: int
+    length: int
+    chunk_blocks: int = 1
+    memory: planner.MemoryModel | None = None
+    steps_per_second: float | None = None
+    executables: Executables | None = None
+
+    @property
+    def num_members(self) -> int:
+        """Members that are to be trained."""
+        return len(self.ids)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of all of them."""
+        return self.num_members * self.group.steps_each
+
+    @property
+    def chunk_members(self) -> int:
+        """Members of a full chunk."""
+        return self.lanes * self.chunk_blocks
+
+    def chunk_bytes(self) -> float:
+        """Bytes on the device of a worker while it trains a chunk."""
+        return self.memory.chunk(self.lanes, self.chunk_blocks) if self.memory else 0.0
+
+    def seconds(self) -> float | None:
+        """Estimated time of training, compilation apart."""
+        return self.steps / self.steps_per_second if self.steps_per_second else None
+
+
+class SweepPlan(NamedTuple):
+    """The whole sweep.
+
+    Attributes:
+        config: the base.
+        design: axes and points.
+        seeds: of every point.
+        groups: with members that are to be trained, one program each.
+        num_workers: blocks that are trained side by side.
+        memory_limit: bytes that a worker may use.
+    """
+
+    config: TrainConfig
+    design: Design
+    seeds: tuple[int, ...]
+    groups: tuple[GroupPlan, ...]
+    num_workers: int
+    memory_limit: float
+
+    @property
+    def num_members(self) -> int:
+        """Members that are to be trained."""
+        return sum(group.num_members for group in self.groups)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of all of them."""
+        return sum(group.steps for group in self.groups)
+
+    def device_bytes(self) -> float:
+        """Bytes for training on all workers of this process: of the largest group."""
+        workers = self.num_workers
+        return max((g.chunk_bytes() * workers for g in self.groups), default=0.0)
+
+    def result_bytes(self) -> float:
+        """Bytes of the results, where they are kept in memory."""
+        return float(sum(g.num_members * _row_bytes(g.group) for g in self.groups))
+
+    def seconds(self) -> float | None:
+        """Estimated time of training, compilation apart; None if nothing was timed."""
+        times = [group.seconds() for group in self.groups]
+        return None if None in times else float(sum(t for t in times if t is not None))
+
+
+def plan(
+    config: TrainConfig,
+    axes: Mapping[str, Any] | None = None,
+    *,
+    seeds: int | Sequence[int] = 1,
+    design: str = "grid",
+    num_points: int | None = None,
+    design_seed: int = 0,
+    lanes: int | str | None = None,
+    segment_updates: int | None = None,
+    memory_limit: str | float | None = None,
+) -> SweepPlan:
+    """What a sweep would do, without training: `purerl.sweep` takes the same arguments.
+
+    For every group two narrow programs are compiled; their memory, as the compiler
+    counts it, gives the bytes per member, and so how many blocks of lanes a worker can
+    hold. A segment of the wider one is timed.
+
+    Raises:
+        ConfigError: see `purerl.sweep`.
+    """
+    outline = make_outline(
+        config, axes or {}, seeds, design, num_points, design_seed, segment_updates
+    )
+    workers = make_workers()
+    limit = worker_limit(memory_limit, workers)
+    sized = []
+    for group in outline.groups:
+        group = choose_lanes(group, lanes, workers, limit)
+        found = planner.probe(
+            group.group.bound, group.members, group.length, workers[0]
+        )
+        rate = found.steps_per_second * len(workers)
+        sized.append(
+            fit(
+                group, found.memory, limit, len(workers), is_fixed=lanes is not None
+            )._replace(steps_per_second=rate)
+        )
+    return outline._replace(groups=tuple(sized), memory_limit=limit)
+
+
+def make_outline(
+    config: TrainConfig,
+    axes: Mapping[str, Any],
+    seeds: int | Sequence[int],
+    design: str,
+    num_points: int | None,
+    design_seed: int,
+    segment_updates: int | None,
+) -> SweepPlan:
+    """Points, groups and members: all that needs no compilation."""
+    check_count("segment_updates", segment_updates)
+    points = expand(axes, design, num_points, design_seed)
+    members = check_seeds(seeds)
+    groups = []
+    for group in group_points(config, points):
+        ids = [
+            member_id(points.points[number], seed)
+            for number in group.points
+            for seed in members
+        ]
+        length = min(
+            segment_updates or group.default_length(), group.bound.plan.num_updates
+        )
+        trained = _members(group, members)
+        groups.append(GroupPlan(group, tuple(ids), trained, 1, length))
+    workers = len(make_workers())
+    return SweepPlan(config, points, members, tuple(groups), workers, 0.0)
+
+
+def _members(group: Group, seeds: tuple[int, ...]) -> Members:
+    """Every point of a group with every seed, the seeds fastest, on the host's CPU."""
+    keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
+    points, num = len(group.points), len(seeds)
+    overrides = jax.tree.map(lambda x: np.repeat(x, num, axis=0), group.overrides)
+    return Members(keys[np.tile(np.arange(num), points)], overrides)
+
+
+def without(group: GroupPlan, finished: set[str]) -> GroupPlan:
+    """The group without members that have been trained already."""
+    left = [i for i, id in enumerate(group.ids) if id not in finished]
+    members = take(group.members, np.asarray(left, int))
+    return group._replace(ids=tuple(group.ids[i] for i in left), members=members)
+
+
+def take(members: Members, index: np.ndarray) -> Members:
+    """Some of the members."""
+
+    def one(leaf: PyTree) -> PyTree:
+        return leaf[index]
+
+    return jax.tree.map(one, members)
+
+
+def worker_limit(memory_limit: str | float | None, workers: Sequence[Worker]) -> float:
+    """Bytes that a worker may use; what is asked for is of the whole process."""
+    asked = planner.parse_bytes(memory_limit)
+    if asked is not None:
+        return asked / len(workers)
+    return planner.device_memory(workers[0], workers)
+
+
+def choose_lanes(
+    group: GroupPlan, lanes: int | str | None, workers: Sequence[Worker], limit: float
+) -> GroupPlan:
+    """The group with its width: as asked, measured (`"auto"`), or the default."""
+    if lanes == "auto":
+        width = lane_finder.find(
+            group.group.bound, group.members, group.length, workers, limit
+        )
+    else:
+        check_count("lanes", lanes)  # type: ignore[arg-type]
+        width = int(lanes or default_lanes(group.num_members, workers))
+    return group._replace(lanes=width)
+
+
+def fit(
+    group: GroupPlan,
+    memory: planner.MemoryModel,
+    limit: float,
+    num_workers: int,
+    *,
+    is_fixed: bool,
+    chunk_blocks: int | None = None,
+) -> GroupPlan:
+    """The group with lanes and chunks that fit the memory.
+
+    Raises:
+        ConfigError: they do not fit.
+    """
+    width = planner.fit_lanes(memory, group.lanes, limit, is_fixed)
+    blocks = chunk_blocks or planner.fit_blocks(
+        memory, width, group.num_members, num_workers, limit
+    )
+    return group._replace(lanes=width, chunk_blocks=blocks, memory=memory)
+
+
+def _row_bytes(group: Group) -> int:
+    """Bytes of a member's results: rows of about a dozen metrics, and evaluations."""
+    plan, config = group.bound.plan, group.bound.config
+    rows = -(-plan.num_updates // group.default_length())
+    evaluations = len(plan.evaluate_after) * (2 * config.eval_episodes + 1)
+    return RESULT_BYTES * (rows * 12 + evaluations)

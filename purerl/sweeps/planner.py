@@ -1,0 +1,316 @@
+"""How a sweep fits the machine: bytes per member, blocks at a time, time, lanes.
+
+The compiler says how much memory a block of W lanes needs. Two small widths give the
+bytes of one member and of what does not grow with members, from which any width
+follows.
+"""
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+
+from purerl.config import ConfigError
+from purerl.runner.programs import BlockMemory, Executables, Members
+from purerl.scale.devices import Worker, run_blocks
+from purerl.train import Bound
+
+# Of the memory that is free; the rest is for what the compiler does not see.
+SHARE = 0.8
+PROBE_WIDTHS = (1, 2)
+# Chunks per worker: few files, yet little to do again after a kill.
+CHUNKS_PER_WORKER = 8
+
+
+class MemoryModel(NamedTuple):
+    """Bytes on a device as a function of the width of a block.
+
+    Attributes:
+        state: of one member's state.
+        working: of one member beside it, while its block is advanced.
+        fixed: that do not grow with members.
+    """
+
+    state: float
+    working: float
+    fixed: float
+
+    def block(self, lanes: int) -> float:
+        """Bytes while one block is trained alone."""
+        return self.chunk(lanes, 1)
+
+    def chunk(self, lanes: int, blocks: int) -> float:
+        """Bytes while some blocks are held, of which one is being advanced."""
+        return self.fixed + lanes * (blocks * self.state + self.working)
+
+
+def model_of(memory: BlockMemory, lanes: int) -> MemoryModel:
+    """The model that one compiled width gives: all of it is taken to grow."""
+    return MemoryModel(memory.state / lanes, memory.working / lanes, memory.code)
+
+
+def extrapolate(memories: Sequence[BlockMemory], widths: Sequence[int]) -> MemoryModel:
+    """The model through two widths.
+
+    Args:
+        memories: of blocks.
+        widths: their lanes, ascending.
+    """
+    (a, b), (first, second) = memories, widths
+    working = max(0.0, (b.working - a.working) / (second - first))
+    fixed = max(0.0, a.working - working * first) + max(a.code, b.code)
+    return MemoryModel(a.state / first, working, fixed)
+
+
+class Probe(NamedTuple):
+    """What two small widths tell of a program.
+
+    Attributes:
+        memory: bytes.
+        steps_per_second: environment steps of one worker at the wider width.
+        compile_seconds: of both widths.
+    """
+
+    memory: MemoryModel
+    steps_per_second: float
+    compile_seconds: float
+
+
+def probe(bound: Bound, members: Members, length: int, worker: Worker) -> Probe:
+    """Compile two small widths, read their memory, and time a segment of the wider."""
+    blocks = [members.block(0, width) for width in PROBE_WIDTHS]
+    programs = [Executables(bound, block, length, [worker]) for block in blocks]
+    memory = extrapolate([p.memory() for p in programs], PROBE_WIDTHS)
+    rate = _rate(bound, programs[-1], blocks[-1], [worker], least_seconds=0.2)
+    return Probe(memory, rate, sum(p.compile_seconds for p in programs))
+
+
+def _rate(
+    bound: Bound,
+    program: Executables,
+    block: Members,
+    workers: Sequence[Worker],
+    least_seconds: float,
+) -> float:
+    """Environment steps per second with one block on every worker.
+
+    The second half of the run is timed where there is one: a warm-up is cheap.
+    """
+    length, total = program.length, bound.plan.num_updates
+    steps = length * bound.plan.steps_per_update * program.lanes
+
+    def work(worker: Worker, _: int) -> float:
+        state = jax.block_until_ready(program.init(worker.device, block))
+        first = max(0, (total // 2) // length * length)
+        state, _records = program.advance(worker.device, state, block.overrides, first)
+        began, segments = time.perf_counter(), 0
+        while segments == 0 or time.perf_counter() - began < least_seconds:
+            state, _records = program.advance(
+                worker.device, state, block.overrides, first
+            )
+            segments += 1
+        return segments * steps / (time.perf_counter() - began)
+
+    return float(sum(run_blocks(workers, range(len(workers)), work)))
+
+
+def device_memory(worker: Worker, workers: Sequence[Worker]) -> float:
+    """Bytes that one worker may use: its device's, or its share of the machine's."""
+    stats = worker.device.memory_stats() or {}
+    if "bytes_limit" in stats:
+        free = stats["bytes_limit"] - stats.get("bytes_in_use", 0)
+        sharing = sum(other.device == worker.device for other in workers)
+        return SHARE * free / sharing
+    return SHARE * available_memory() / len(workers)
+
+
+def available_memory() -> float:
+    """Bytes of main memory that are free for this process."""
+    found = []
+    try:
+        with open("/proc/meminfo") as file:
+            values = dict(line.split(":", 1) for line in file)
+        found.append(1024.0 * int(values["MemAvailable"].split()[0]))
+    except (OSError, KeyError, ValueError):
+        found.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        try:
+            with open(limit) as most, open(used) as now:
+                found.append(float(most.read()) - float(now.read()))
+        except (OSError, ValueError):  # no such group, or "max"
+            continue
+    return max(0.0, min(found))
+
+
+def memory_in_use(workers: Sequence[Worker]) -> float:
+    """Bytes in use: of the devices where they say so, else of this process."""
+    stats = _device_stats(workers)
+    if stats is not None:
+        return float(sum(s["bytes_in_use"] for s in stats))
+    return _status("VmRSS")
+
+
+class PeakMemory:
+    """The most bytes that were in use inside a `with`; see `memory_in_use`.
+
+    Attributes:
+        bytes: the peak; before the end, zero.
+    """
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self.workers = workers
+        self.bytes = 0.0
+
+    def __enter__(self) -> Self:
+        # A device's peak cannot be reset: what was before counts too.
+        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # the process's peak starts anew
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        stats = _device_stats(self.workers)
+        if stats is not None:
+            self.bytes = float(sum(s["peak_bytes_in_use"] for s in stats))
+        else:
+            self.bytes = _status("VmHWM")
+
+
+def _device_stats(workers: Sequence[Worker]) -> list[dict[str, int]] | None:
+    devices = dict.fromkeys(worker.device for worker in workers)
+    stats = [device.memory_stats() for device in devices]
+    return None if None in stats else stats
+
+
+def _status(name: str) -> float:
+    """A line of this process's status, in bytes; NaN where there is none."""
+    try:
+        with open("/proc/self/status") as file:
+            values = dict(line.split(":", 1) for line in file)
+        return 1024.0 * int(values[name].split()[0])
+    except (OSError, KeyError, ValueError):
+        return math.nan
+
+
+def parse_bytes(text: str | float | None) -> float | None:
+    """Bytes from a number or from words such as `2GB`, `512MiB`.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    if text is None:
+        return None
+    units = {"": 1, "b": 1, "k": 1e3, "kb": 1e3, "kib": 2**10, "m": 1e6, "mb": 1e6}
+    units |= {"mib": 2**20, "g": 1e9, "gb": 1e9, "gib": 2**30, "tb": 1e12}
+    word = str(text).strip()
+    number = word.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+    unit = word[len(number) :].strip().lower()
+    try:
+        size = float(number) * units[unit]
+    except (ValueError, KeyError):
+        size = -1.0
+    if not size > 0:
+        raise ConfigError(
+            f"memory_limit must be a positive number of bytes, got {text!r}; for "
+            "example 2GB or 512MiB."
+        )
+    return size
+
+
+def fit_lanes(model: MemoryModel, lanes: int, limit: float, asked: bool) -> int:
+    """The width, halved until one block fits the memory.
+
+    Raises:
+        ConfigError: not even one lane fits, or a width that was asked for does not.
+    """
+    width = lanes
+    while model.block(width) > limit and width > 1:
+        width //= 2
+    if model.block(width) > limit or (asked and width != lanes):
+        need = model.block(lanes if asked else 1)
+        raise ConfigError(
+            f"memory: a block of {lanes if asked else 1} lanes needs "
+            f"{need / 2**20:,.0f} MiB, and a worker has {limit / 2**20:,.0f} MiB; use "
+            "fewer lanes, a smaller replay buffer or network, or a higher "
+            "memory_limit."
+        )
+    return width
+
+
+def fit_blocks(
+    model: MemoryModel, lanes: int, num_members: int, num_workers: int, limit: float
+) -> int:
+    """Blocks that a chunk holds: what fits, and no more than spreads the work."""
+    num_blocks = -(-num_members // lanes)
+    fits = int((limit - model.block(lanes)) // max(lanes * model.state, 1.0)) + 1
+    spread = -(-num_blocks // (num_workers * CHUNKS_PER_WORKER))
+    return max(1, min(fits, spread))
+
+
+class LaneRate(NamedTuple):
+    """Throughput at one width, all workers busy."""
+
+    lanes: int
+    steps_per_second: float
+    compile_seconds: float
+    memory: float
+
+
+def measure_lanes(
+    bound: Bound,
+    members: Members,
+    length: int,
+    workers: Sequence[Worker],
+    widths: Sequence[int],
+    limit: float,
+    least_seconds: float = 2.0,
+) -> list[LaneRate]:
+    """Environment steps per second over lane widths, until memory ends or it falls.
+
+    Args:
+        bound: config, environment and plan.
+        members: at least one; repeated to fill the lanes.
+        length: updates per call.
+        workers: all of them are kept busy with a block each.
+        widths: ascending.
+        limit: bytes per worker.
+        least_seconds: of measurement per width.
+    """
+    found: list[LaneRate] = []
+    for width in widths:
+        block = members.block(0, width)
+        program = Executables(bound, block, length, workers)
+        memory = model_of(program.memory(), width).block(width)
+        if memory > limit:
+            break
+        rate = _rate(bound, program, block, workers, least_seconds)
+        found.append(LaneRate(width, rate, program.compile_seconds, memory))
+        best = max(entry.steps_per_second for entry in found)
+        if len(found) >= 3 and found[-2].steps_per_second < 0.7 * best > 0:
+            if rate < 0.7 * best:
+                break  # Two widths far below the best one: it is past saturation.
+    if not found:
+        raise ConfigError(
+            f"memory: not even {widths[0]} lanes fit {limit / 2**20:,.0f} MiB."
+        )
+    return found
+
+
+def widths_up_to(most: int) -> list[int]:
+    """Powers of two up to `most`."""
+    return [1 << i for i in range(max(1, most).bit_length())]
+
+
+def shapes_of(members: Members) -> Any:
+    """What of the members shapes a program: for messages and caches."""
+    return jax.tree.map(lambda x: (jnp.shape(x)[1:], str(x.dtype)), members.overrides)

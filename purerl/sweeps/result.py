@@ -1,0 +1,370 @@
+"""What a sweep leaves behind: labelled arrays over its axes and seeds."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig, apply_overrides, check_known
+from purerl.runner import checkpoint, manifest
+from purerl.sweeps import store
+from purerl.sweeps.axes import Design, label, labels, plain
+from purerl.sweeps.groups import member_id, resolve_point
+from purerl.train import make_algorithm, make_policy
+from purerl.types import PyTree
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+# Names of arrays in chunk files -> names of variables.
+_RENAMED = {"episode_return": "return", "episode_length": "length"}
+
+
+class Source(Protocol):
+    """Where members' arrays are: a folder's `store.Index`, or memory."""
+
+    def __contains__(self, id: str) -> bool:
+        """Whether a member has finished."""
+        ...
+
+    def names(self) -> list[str]:
+        """Names of all arrays."""
+        ...
+
+    def read(self, name: str) -> dict[str, np.ndarray]:
+        """One array's rows, by member."""
+        ...
+
+
+class Kept:
+    """Finished chunks in memory, where no folder was given."""
+
+    def __init__(self) -> None:
+        self.chunks: list[store.Chunk] = []
+
+    def __contains__(self, id: str) -> bool:
+        return any(id in chunk.ids for chunk in self.chunks)
+
+    def names(self) -> list[str]:
+        """Names of all arrays."""
+        return list(dict.fromkeys(name for c in self.chunks for name in c.arrays))
+
+    def read(self, name: str) -> dict[str, np.ndarray]:
+        """One array's rows, by member."""
+        return {
+            id: chunk.arrays[name][row]
+            for chunk in self.chunks
+            if name in chunk.arrays
+            for row, id in enumerate(chunk.ids)
+        }
+
+
+class Best(NamedTuple):
+    """The best point of a sweep.
+
+    Attributes:
+        point: name of the axis -> value.
+        score: mean over its seeds.
+        config: that trains it.
+    """
+
+    point: dict[str, Any]
+    score: float
+    config: TrainConfig
+
+
+class SweepResult:
+    """A sweep's results, labelled by its axes; arrays are read when asked for.
+
+    Attributes:
+        config: the base of every point.
+        design: axes and points.
+        seeds: of every point.
+        finished: whether every member has been trained.
+        out: the folder, if any.
+        summary: numbers about how it was run (compilations, steps per second, memory).
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        design: Design,
+        seeds: Sequence[int],
+        source: Source,
+        out: Path | None = None,
+        summary: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.config, self.design, self.seeds = config, design, tuple(seeds)
+        self.out, self.summary = out, dict(summary or {})
+        self._source = source
+        self._ids = [
+            [member_id(point, seed) for seed in self.seeds] for point in design.points
+        ]
+        self._read: dict[str, xr.DataArray] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether every member has been trained."""
+        return all(id in self._source for row in self._ids for id in row)
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """Name of a variable -> name of its array on disk."""
+        found = {}
+        for name in self._source.names():
+            kind, _, metric = name.partition("/")
+            if kind == "train":
+                found[metric] = name
+            elif kind == "evaluation":
+                found[f"evaluation_{_RENAMED.get(metric, metric)}"] = name
+            elif kind == "diverged_at":
+                found[kind] = name
+        return found
+
+    def __getitem__(self, name: str) -> "xr.DataArray":
+        """One variable over all points and seeds; NaN where there is nothing.
+
+        Raises:
+            ConfigError: no such variable.
+        """
+        if name not in self._read:
+            check_known(name, list(self.names), "the sweep")
+            self._read[name] = self._variable(name)
+        return self._read[name]
+
+    @cached_property
+    def dataset(self) -> "xr.Dataset":
+        """All variables: `(*axes, seed, segment)`, `(*axes, seed, evaluation, ...)`."""
+        import xarray as xr
+
+        dataset = xr.Dataset({name: self[name] for name in self.names})
+        dataset.attrs = {
+            "config": json.dumps(serialise.to_dict(self.config)),
+            "design": self.design.kind,
+            "axes": json.dumps(list(self.design.names)),
+        }
+        return dataset
+
+    def sel(self, point: Mapping[str, Any] | None = None, **axes: Any) -> "xr.Dataset":
+        """The results at some values: `sel(learning_rate=3e-4, seed=7)`.
+
+        A number selects the value nearest to it, if it is the same but for rounding. In
+        a zip or random design the points that match stay along `point`.
+
+        Args:
+            point: values by name, for names with dots.
+            axes: values by name.
+
+        Raises:
+            ConfigError: no such axis or value.
+        """
+        dataset = self.dataset
+        for name, value in {**(point or {}), **axes}.items():
+            check_known(name, [*self.design.names, "seed"], "the sweep")
+            index = self._where(dataset[name].values, name, value)
+            dim = dataset[name].dims[0]
+            keep_dim = dim == "point"
+            dataset = dataset.isel({dim: index if keep_dim else index[0]})
+        return dataset
+
+    def scores(self, metric: str = "episode_return") -> "xr.DataArray":
+        """A number per member `(*axes, seed)`; NaN where it diverged or is missing.
+
+        Args:
+            metric: `episode_return` and `episode_length` are means of the last
+                evaluation's episodes, of the last training row where nothing was
+                evaluated; another metric is its last training row.
+        """
+        diverged = np.isfinite(self["diverged_at"])
+        evaluated = f"evaluation_{_RENAMED.get(metric, metric)}"
+        if metric in _RENAMED and evaluated in self.names:
+            final = _last(self[evaluated].mean("episode", skipna=True), "evaluation")
+        else:
+            final = _last(self[metric], "segment")
+        return final.where(~diverged).rename(metric)
+
+    def best(self, metric: str = "episode_return", mode: str = "max") -> Best:
+        """The point with the best mean score over its seeds.
+
+        A member that diverged or is missing counts as the worst score of the sweep.
+
+        Args:
+            metric: see `scores`.
+            mode: `max` or `min`.
+
+        Raises:
+            ConfigError: no member has a score, or another mode.
+        """
+        if mode not in ("max", "min"):
+            raise ConfigError(f"mode must be max or min, got {mode!r}.")
+        scores = self.scores(metric).values.reshape(len(self.design.points), -1)
+        sign = 1.0 if mode == "max" else -1.0
+        if not np.isfinite(scores).any():
+            raise ConfigError(f"no member of the sweep has a final {metric}.")
+        worst = np.nanmin(sign * scores)
+        means = np.where(np.isfinite(scores), sign * scores, worst).mean(1)
+        number = int(means.argmax())
+        point = self.design.points[number]
+        return Best(point, float(sign * means[number]), self.config_at(point))
+
+    def config_at(self, point: Mapping[str, Any]) -> TrainConfig:
+        """The config that trains a point: `purerl.run(result.config_at(point))`."""
+        bound, dynamic = resolve_point(self.config, point)
+        return apply_overrides(bound, dynamic)
+
+    def state(self, point: Mapping[str, Any], seed: int) -> PyTree:
+        """The final state of one member, on the host.
+
+        Raises:
+            ConfigError: the sweep kept no states, or has no such member.
+        """
+        paths = [name for name in self._source.names() if name.startswith("state/")]
+        if not paths:
+            raise ConfigError(
+                "the sweep kept no states; run it with keep_states=True, or train the "
+                "member again: purerl.run(result.config_at(point), seeds=[seed])."
+            )
+        id = member_id(point, seed)
+        flat = {
+            name[6:]: rows[id] for name in paths if id in (rows := self._rows(name))
+        }
+        if not flat:
+            raise ConfigError(
+                f"the sweep has no finished member {dict(point)}, {seed}."
+            )
+        algorithm = make_algorithm(self.config_at(point))
+        shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
+        stacked = {name: value[None] for name, value in flat.items()}
+        whole = checkpoint.unflatten(stacked, shapes, self.out or Path("memory"))
+        return jax.tree.map(lambda x: x[0], whole)
+
+    def policy(self, point: Mapping[str, Any], seed: int) -> Callable[..., Any]:
+        """The trained policy of one member (see `purerl.make_policy`)."""
+        from purerl.scale.host import to_device
+
+        state = jax.tree.map(lambda x: x[None], self.state(point, seed))
+        state = jax.tree.map(lambda x: x[0], to_device(state))
+        return make_policy(self.config_at(point), state)
+
+    def to_dataframe(self) -> "pd.DataFrame":
+        """A row per member: its axes, seed, final scores, and where it diverged."""
+        import pandas as pd
+
+        num_seeds = len(self.seeds)
+        columns: dict[str, Any] = {
+            name: np.repeat(
+                np.asarray([label(p[name]) for p in self.design.points], object),
+                num_seeds,
+            )
+            for name in self.design.names
+        }
+        columns["seed"] = np.tile(self.seeds, len(self.design.points))
+        for metric in ("episode_return", "episode_length"):
+            columns[metric] = self.scores(metric).values.reshape(-1)
+        columns["diverged_at"] = self["diverged_at"].values.reshape(-1)
+        return pd.DataFrame(columns).infer_objects()
+
+    def _rows(self, name: str) -> dict[str, np.ndarray]:
+        return self._source.read(name)
+
+    def _variable(self, name: str) -> "xr.DataArray":
+        """All members' rows of one array, filled up with NaN to the longest."""
+        import xarray as xr
+
+        rows = self._rows(self.names[name])
+        shapes = [row.shape for row in rows.values()]
+        shape = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
+        is_counter = name.endswith("env_steps")
+        kind = np.float64 if is_counter else np.float32
+        values = np.full((len(self._ids), len(self.seeds), *shape), np.nan, kind)
+        for i, ids in enumerate(self._ids):
+            for j, id in enumerate(ids):
+                if id in rows:
+                    row = rows[id]
+                    values[(i, j, *map(slice, row.shape))] = row
+        if name == "diverged_at":
+            values[values < 0] = np.nan
+        dims = _DIMS[len(shape)] if name.startswith("evaluation_") else ("segment",)
+        dims = dims[: len(shape)]
+        whole = values.reshape(*self.design.shape, *values.shape[1:])
+        dims = (*self.design.dims, "seed", *dims)
+        return xr.DataArray(whole, dims=dims, coords=self._coords(), name=name)
+
+    def _coords(self) -> dict[str, Any]:
+        coords: dict[str, Any] = {"seed": list(self.seeds)}
+        if self.design.kind == "grid":
+            for axis, name in enumerate(self.design.names):
+                first = [0] * len(self.design.shape)
+                values = []
+                for place in range(self.design.shape[axis]):
+                    index = (*first[:axis], place, *first[axis + 1 :])
+                    number = int(np.ravel_multi_index(index, self.design.shape))
+                    values.append(self.design.points[number][name])
+                coords[name] = labels(values)
+            return coords
+        for name in self.design.names:
+            values = [label(point[name]) for point in self.design.points]
+            coords[name] = ("point", values)
+        return coords
+
+    def _where(self, values: np.ndarray, name: str, value: Any) -> np.ndarray:
+        wanted = label(plain(value))
+        if np.issubdtype(values.dtype, np.number) and isinstance(wanted, int | float):
+            found = np.isclose(values, wanted, rtol=1e-6, atol=0.0)
+        else:
+            found = values == wanted
+        if not np.any(found):
+            listed = ", ".join(map(str, values[:12]))
+            raise ConfigError(
+                f"the sweep has no {name}={value!r}; it has {listed}"
+                f"{', ...' if len(values) > 12 else ''}."
+            )
+        return np.flatnonzero(found)
+
+
+_DIMS = {1: ("evaluation",), 2: ("evaluation", "episode")}
+
+
+def _last(array: "xr.DataArray", dim: str) -> "xr.DataArray":
+    """The last number along `dim` that is one; NaN where there is none."""
+    values = np.moveaxis(array.values, array.get_axis_num(dim), -1)
+    places = np.where(np.isfinite(values), np.arange(values.shape[-1]), 0).max(-1)
+    last = np.take_along_axis(values, places[..., None], -1)[..., 0]
+    return array.isel({dim: 0}, drop=True).copy(data=last)
+
+
+def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepResult:
+    """Read a sweep's folder, also while it runs.
+
+    Args:
+        folder: of the sweep, or where several processes' files were put together.
+        config: in place of the stored one, where that names an environment object.
+
+    Raises:
+        ConfigError: no sweep there.
+    """
+    folder = Path(folder)
+    stored = store.load(folder)
+    config = config or manifest.read_config(folder, stored)
+    points = tuple(map(read_point, stored["points"]))
+    names, kind = tuple(stored["axes"]), stored["design"]
+    shape = tuple(stored["shape"])
+    design = Design(kind, names, shape, points)
+    index = store.Index(folder)
+    return SweepResult(config, design, stored["seeds"], index, folder)
+
+
+def read_point(point: Mapping[str, Any]) -> dict[str, Any]:
+    """A point as the manifest holds it: losses from their dicts, tuples from lists."""
+    return {
+        name: serialise.parse_loss(value)
+        if isinstance(value, Mapping)
+        else (tuple(value) if isinstance(value, list) else value)
+        for name, value in point.items()
+    }

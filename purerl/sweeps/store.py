@@ -1,0 +1,247 @@
+"""A sweep's folder: a manifest, and one atomic file per finished chunk.
+
+config.yaml      the base config, for people
+manifest.json    axes, points, seeds, lanes and segments of each group, versions, device
+chunks/          <group>-<members>.npz: metrics, evaluations, and who they belong to
+
+A chunk file names its members by hashes of their values, so a folder may be extended,
+and chunks may be cut otherwise, without touching what is there. Nothing is pickled.
+"""
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from purerl import serialise
+from purerl.config import ConfigError
+from purerl.runner import manifest
+
+MEMBERS = "members"
+# Files written by a program that lays them out otherwise are not read.
+FORMAT = 1
+
+
+class Chunk(NamedTuple):
+    """Finished members of one group.
+
+    Attributes:
+        ids: of the members.
+        arrays: `train/<metric>` `[M, R]`, `evaluation/<name>` `[M, K, ...]`,
+            `diverged_at` `[M]` (-1: never), perhaps `state/<path>` `[M, ...]`.
+    """
+
+    ids: tuple[str, ...]
+    arrays: Mapping[str, np.ndarray]
+
+
+def open_folder(folder: Path, spec: dict[str, Any], *, extend: bool) -> dict[str, Any]:
+    """Start a sweep's folder, or go on with it.
+
+    Args:
+        folder: of the sweep.
+        spec: what the sweep is (`describe` in `purerl.sweeps.api`): `config`, `axes`,
+            `design`, `points`, `seeds`; and how it runs: `groups`, `versions`,
+            `device`.
+        extend: more points or seeds than there are may be asked for.
+
+    Returns:
+        The manifest that holds: the stored one's `groups` win over the new ones.
+
+    Raises:
+        ConfigError: another sweep's folder (with what differs), or one that cannot be
+            written.
+    """
+    path = folder / "manifest.json"
+    if not path.exists():
+        if (folder / "checkpoints").exists():
+            raise ConfigError(f"out: {folder} holds a run; give another folder.")
+        _write(folder, spec)
+        return spec
+    stored = load(folder)
+    new = json.loads(json.dumps(spec))
+    differences = compare(stored, new)
+    if differences and not (extend and is_extension(stored, new)):
+        remedy = (
+            "It asks for more than there is: add --extend (extend=True) to train what "
+            "is missing."
+            if is_extension(stored, new)
+            else "Give another folder, or the stored settings."
+        )
+        raise ConfigError(
+            f"out: {folder} holds another sweep: {'; '.join(differences)}. {remedy}"
+        )
+    merged = {**stored, **{name: new[name] for name in ("points", "seeds")}}
+    merged["groups"] = {**new["groups"], **stored["groups"]}
+    if merged != stored:
+        _write(folder, merged)
+    else:
+        manifest.require_writable(folder)
+    return merged
+
+
+def _write(folder: Path, spec: dict[str, Any]) -> None:
+    try:
+        (folder / "chunks").mkdir(parents=True, exist_ok=True)
+        manifest.check_writable(folder / "chunks")
+        serialise.write_atomic(
+            folder / "config.yaml", serialise.yaml_text(spec["config"])
+        )
+        serialise.write_atomic(folder / "manifest.json", json.dumps(spec, indent=1))
+    except OSError as error:
+        raise ConfigError(
+            f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
+            "that you may write to."
+        ) from None
+
+
+def set_lanes(folder: Path, group: str, lanes: int) -> None:
+    """Narrow the lanes of a group of which nothing has been trained yet."""
+    stored = load(folder)
+    stored["groups"][group]["lanes"] = lanes
+    _write(folder, stored)
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """A sweep's manifest.
+
+    Raises:
+        ConfigError: there is none, or it cannot be read, or it is of another kind.
+    """
+    stored = manifest.load(folder)
+    if stored.get("kind") != "sweep":
+        raise ConfigError(f"{folder} holds no sweep; give the folder of one.")
+    if stored.get("format") != FORMAT:
+        raise ConfigError(
+            f"{folder} was written in format {stored.get('format')}, this version "
+            f"reads {FORMAT}; read it with the version in its manifest.json."
+        )
+    return stored
+
+
+def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What differs between two sweeps, in words."""
+    found = []
+    for name in sorted({*stored["config"], *new["config"]}):
+        before, now = stored["config"].get(name), new["config"].get(name)
+        if before != now:
+            found.append(f"{name} is {before!r} there and {now!r} here")
+    for name in ("axes", "design"):
+        if stored[name] != new[name]:
+            found.append(f"{name}: {stored[name]!r} there and {new[name]!r} here")
+    if not found and _texts(stored["points"]) != _texts(new["points"]):
+        missing = len(set(_texts(new["points"])) - set(_texts(stored["points"])))
+        gone = len(set(_texts(stored["points"])) - set(_texts(new["points"])))
+        found.append(
+            f"{len(stored['points'])} points there and {len(new['points'])} here "
+            f"({missing} new, {gone} left out)"
+        )
+    if stored["seeds"] != new["seeds"]:
+        found.append(
+            f"seeds: {_brief(stored['seeds'])} there, {_brief(new['seeds'])} here"
+        )
+    for name, group in new["groups"].items():
+        known = stored["groups"].get(name, group)
+        for field in ("lanes", "segment_updates"):
+            asked = group.get(f"{field}_asked")
+            if asked and known[field] != asked:
+                found.append(f"{field} is {known[field]} there and {asked} here")
+    return sorted(set(found), key=found.index)
+
+
+def is_extension(stored: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether `new` has everything that `stored` has, trained alike."""
+    same = all(stored[name] == new[name] for name in ("config", "axes", "design"))
+    kept = set(_texts(stored["points"])) <= set(_texts(new["points"]))
+    widths = [d for d in compare(stored, new) if d.startswith(("lanes", "segment_"))]
+    return same and kept and set(stored["seeds"]) <= set(new["seeds"]) and not widths
+
+
+def _texts(points: Sequence[Any]) -> list[str]:
+    return [json.dumps(point, sort_keys=True) for point in points]
+
+
+def _brief(seeds: Sequence[int]) -> str:
+    return f"{seeds[0]}..{seeds[-1]} ({len(seeds)})"
+
+
+def save(folder: Path, group: str, chunk: Chunk) -> Path:
+    """Write a finished chunk; a reader sees all of it or nothing."""
+    text = json.dumps({"ids": list(chunk.ids), "group": group})
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    path = folder / "chunks" / f"{group}-{digest}.npz"
+    buffer = io.BytesIO()
+    arrays = {name: np.asarray(array) for name, array in chunk.arrays.items()}
+    np.savez(buffer, **{MEMBERS: np.frombuffer(text.encode(), np.uint8)}, **arrays)
+    serialise.write_atomic(path, buffer.getvalue())
+    return path
+
+
+class Index:
+    """Which members are in which file of a folder; arrays are read when asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.places: dict[str, tuple[Path, int]] = {}
+        self.damaged: list[Path] = []
+        for path in sorted((folder / "chunks").glob("*.npz")):
+            try:
+                ids = _read_ids(path)
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+                self.damaged.append(path)
+                continue
+            self.places.update({id: (path, row) for row, id in enumerate(ids)})
+
+    def __contains__(self, id: str) -> bool:
+        return id in self.places
+
+    def set_damaged_aside(self) -> None:
+        """Rename what cannot be read, so that it is trained again."""
+        for path in self.damaged:
+            path.rename(path.with_suffix(".damaged"))
+
+    def names(self) -> list[str]:
+        """Names of all arrays in any file."""
+        found: dict[str, None] = {}
+        for path in sorted({path for path, _ in self.places.values()}):
+            with np.load(path, allow_pickle=False) as file:
+                found.update(dict.fromkeys(file.files))
+        found.pop(MEMBERS, None)
+        return list(found)
+
+    def read(self, name: str) -> dict[str, np.ndarray]:
+        """One array's rows, by member; members whose chunk has no such array lack.
+
+        Raises:
+            ConfigError: a damaged file.
+        """
+        rows: dict[str, np.ndarray] = {}
+        by_path: dict[Path, list[tuple[str, int]]] = {}
+        for id, (path, row) in self.places.items():
+            by_path.setdefault(path, []).append((id, row))
+        for path, members in by_path.items():
+            try:
+                with np.load(path, allow_pickle=False) as file:
+                    array = file[name] if name in file.files else None
+            except (OSError, ValueError, zipfile.BadZipFile) as error:
+                raise ConfigError(
+                    f"{path} is damaged ({error}). Delete it and run the sweep again: "
+                    "only its members are trained anew."
+                ) from None
+            if array is not None:
+                rows.update({id: array[row] for id, row in members})
+        return rows
+
+
+def _read_ids(path: Path) -> list[str]:
+    """The members of a file; every array's checksum is verified on the way."""
+    with zipfile.ZipFile(path) as archive:
+        if archive.testzip() is not None:
+            raise zipfile.BadZipFile
+    with np.load(path, allow_pickle=False) as file:
+        return json.loads(file[MEMBERS].tobytes())["ids"]

@@ -1,0 +1,96 @@
+"""What a sweep says on the terminal: its plan first, then how it went."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from purerl.runner.words import clock, si, size
+from purerl.sweeps.plan import GroupPlan, SweepPlan
+
+ROWS = 40  # of groups that are listed
+
+
+def plan_table(plan: SweepPlan, whole: SweepPlan | None = None) -> Table:
+    """A row per group that is to be trained.
+
+    Args:
+        plan: what is left to do.
+        whole: the sweep with what has been done before, if any.
+    """
+    outline = whole or plan
+    done = outline.num_members - plan.num_members
+    title = (
+        f"{len(outline.design.points):,} points x {len(outline.seeds):,} seeds = "
+        f"{outline.num_members:,} members"
+    )
+    if done:
+        title += f", {done:,} of them finished before"
+    table = Table(title=title)
+    table.add_column("group", overflow="fold")
+    for header in (
+        "members",
+        "steps each",
+        "steps",
+        "lanes",
+        "chunk",
+        "memory",
+        "time",
+    ):
+        table.add_column(header, justify="right")
+    for group in plan.groups[:ROWS]:
+        table.add_row(*_row(group, plan.num_workers))
+    if len(plan.groups) > ROWS:
+        table.add_row(f"and {len(plan.groups) - ROWS} more groups", *[""] * 7)
+    return table
+
+
+def _row(group: GroupPlan, num_workers: int) -> tuple[str, ...]:
+    static = ", ".join(f"{name}={value}" for name, value in group.group.static.items())
+    seconds = group.seconds()
+    return (
+        static or "all points",
+        f"{group.num_members:,}",
+        f"{group.group.steps_each:,}",
+        si(group.steps),
+        str(group.lanes),
+        f"{min(group.chunk_members, group.num_members):,}",
+        size(group.chunk_bytes() * num_workers),
+        "-" if seconds is None else clock(seconds),
+    )
+
+
+def plan_lines(
+    plan: SweepPlan, compile_seconds: float | None = None, mine: Sequence[Any] = ()
+) -> str:
+    """Totals of a plan."""
+    seconds = plan.seconds()
+    parts = [
+        f"{len(plan.groups)} groups, a program each"
+        if len(plan.groups) != 1
+        else "one program",
+        f"{si(plan.steps)} environment steps",
+        f"{plan.num_workers} workers",
+        f"memory for training {size(plan.device_bytes())} of "
+        f"{size(plan.memory_limit * plan.num_workers)}, for results "
+        f"{size(plan.result_bytes())}",
+    ]
+    if seconds is not None:
+        parts.append(f"about {clock(seconds)} of training")
+    if compile_seconds is not None:
+        parts.append(f"compiled in {compile_seconds:.1f} s")
+    if mine:
+        parts.append(f"{len(mine)} chunks to train here")
+    return "; ".join(parts)
+
+
+def end_line(summary: Mapping[str, Any]) -> str:
+    """How a sweep went."""
+    return (
+        f"{summary['trained_members']:,} members, {si(summary['env_steps'])} steps in "
+        f"{clock(summary['train_seconds'])} ({summary['steps_per_second']:,} steps/s), "
+        f"compiled {summary['compilations']} programs in "
+        f"{summary['compile_seconds']:.1f} s; memory of the process: planned "
+        f"{size(summary['memory_planned'])}, used {size(summary['memory_used'])} "
+        f"({size(summary['memory_before'])} of it before training)"
+    )
