@@ -175,6 +175,11 @@ def check_known(name: str, known: list[str], owner: str) -> None:
     Raises:
         ConfigError: with a guess at what was meant.
     """
+    """Refuse a name that is not among the known ones.
+
+    Raises:
+        ConfigError: with a guess at what was meant.
+    """
     if name in known:
         return
     guess = difflib.get_close_matches(name, known, n=1)

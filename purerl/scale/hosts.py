@@ -88,7 +88,7 @@ def any_of(flags: np.ndarray) -> np.ndarray:
     from jax.experimental import multihost_utils
 
     everywhere = multihost_utils.process_allgather(np.asarray(flags, np.int32))
-    return np.asarray(everywhere).any(0)
+    return np.asarray(np.asarray(everywhere).any(0))
 
 
 def wait(name: str) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError
+from purerl.scale.devices import check_count
 
 DESIGNS = ("grid", "zip", "random")
 
@@ -181,15 +182,9 @@ def expand(
 
 
 def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Design:
-    if (
-        isinstance(num_points, bool)
-        or not isinstance(num_points, int)
-        or num_points < 1
-    ):
-        raise ConfigError(
-            f"num_points of a random design must be a positive whole number, got "
-            f"{num_points!r}; for example 40."
-        )
+    if num_points is None:
+        raise ConfigError("a random design needs num_points; for example 40.")
+    check_count("num_points", num_points)
     if not axes:
         raise ConfigError("a random design needs at least one axis, got none.")
     sources = {
@@ -197,15 +192,14 @@ def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Desig
         for name, axis in axes.items()
     }
     points = [
-        {
-            name: source.draw(
-                np.random.default_rng([seed, zlib.crc32(name.encode()), i])
-            )
-            for name, source in sources.items()
-        }
+        {name: source.draw(_stream(seed, name, i)) for name, source in sources.items()}
         for i in range(num_points)
     ]
     return Design("random", tuple(axes), (num_points,), tuple(points))
+
+
+def _stream(seed: int, name: str, point: int) -> np.random.Generator:
+    return np.random.default_rng([seed, zlib.crc32(name.encode()), point])
 
 
 def _listed(name: str, axis: Any, design: str) -> list[Any]:

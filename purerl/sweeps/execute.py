@@ -148,5 +148,5 @@ def cut(
     for start in range(0, members.size, size):
         index = np.arange(start, min(start + size, members.size))
         part = jax.tree.map(lambda x, i=index: x[i], members)
-        chunks.append((tuple(ids[i] for i in index), part))
+        chunks.append((tuple(ids[start : start + len(index)]), part))
     return chunks

@@ -231,9 +231,8 @@ class SweepResult:
                 "member again: purerl.run(result.config_at(point), seeds=[seed])."
             )
         id = member_id(point, seed)
-        flat = {
-            name[6:]: rows[id] for name in paths if id in (rows := self._rows(name))
-        }
+        found = {name[6:]: self._source.read(name) for name in paths}
+        flat = {name: rows[id] for name, rows in found.items() if id in rows}
         if not flat:
             raise ConfigError(
                 f"the sweep has no finished member {dict(point)}, {seed}."
@@ -270,14 +269,11 @@ class SweepResult:
         columns["diverged_at"] = self["diverged_at"].values.reshape(-1)
         return pd.DataFrame(columns).infer_objects()
 
-    def _rows(self, name: str) -> dict[str, np.ndarray]:
-        return self._source.read(name)
-
     def _variable(self, name: str) -> "xr.DataArray":
         """All members' rows of one array, filled up with NaN to the longest."""
         import xarray as xr
 
-        rows = self._rows(self.names[name])
+        rows = self._source.read(self.names[name])
         shapes = [row.shape for row in rows.values()]
         shape = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
         is_counter = name.endswith("env_steps")

@@ -177,7 +177,8 @@ def save(folder: Path, group: str, chunk: Chunk) -> Path:
     path = folder / "chunks" / f"{group}-{digest}.npz"
     buffer = io.BytesIO()
     arrays = {name: np.asarray(array) for name, array in chunk.arrays.items()}
-    np.savez(buffer, **{MEMBERS: np.frombuffer(text.encode(), np.uint8)}, **arrays)
+    arrays[MEMBERS] = np.frombuffer(text.encode(), np.uint8)
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # (of allow_pickle)
     serialise.write_atomic(path, buffer.getvalue())
     return path
 
