@@ -153,8 +153,11 @@ class _Sweep:
         total = self.outline.steps
         self.done_steps = total - plan.steps
         reporter = Reporter(total, self.done_steps, enabled=self.progress)
-        reporter.show(words.plan_table(plan, self.outline))
-        reporter.say(words.plan_lines(plan, self.compile_seconds, self._mine(tasks)))
+        if tasks:
+            reporter.show(words.plan_table(plan, self.outline))
+            reporter.say(words.plan_lines(plan, self.compile_seconds))
+        else:
+            reporter.say(f"all {self.outline.num_members:,} members had finished")
         before = planner.memory_in_use(self.workers)
         began = time.perf_counter()
         with Interrupt() as interrupt, planner.PeakMemory(self.workers) as peak:
@@ -164,7 +167,8 @@ class _Sweep:
         hosts.wait("purerl sweep")
         result = self._result(plan, seconds, before, peak.bytes)
         if not interrupt.asked:
-            reporter.say(words.end_line(result.summary))
+            if tasks:
+                reporter.say(words.end_line(result.summary))
         elif self.folder is not None:
             reporter.tell(
                 f"stopped; finished chunks are in {self.folder}. Run the same sweep "
@@ -271,7 +275,11 @@ class _Sweep:
                 chunk_blocks=self.options.chunk_blocks,
             )
             if fitted.lanes == group.lanes:
-                return fitted._replace(executables=programs)
+                rate = planner.rate(bound, programs, block, self.workers[:1], 0.0)
+                return fitted._replace(
+                    executables=programs,
+                    steps_per_second=rate * len(self.workers) * hosts.count(),
+                )
             group = fitted
 
     def _record_lanes(self, group: GroupPlan) -> None:

@@ -86,11 +86,11 @@ def probe(bound: Bound, members: Members, length: int, worker: Worker) -> Probe:
     blocks = [members.block(0, width) for width in PROBE_WIDTHS]
     programs = [Executables(bound, block, length, [worker]) for block in blocks]
     memory = extrapolate([p.memory() for p in programs], PROBE_WIDTHS)
-    rate = _rate(bound, programs[-1], blocks[-1], [worker], least_seconds=0.2)
-    return Probe(memory, rate, sum(p.compile_seconds for p in programs))
+    speed = rate(bound, programs[-1], blocks[-1], [worker], least_seconds=0.2)
+    return Probe(memory, speed, sum(p.compile_seconds for p in programs))
 
 
-def _rate(
+def rate(
     bound: Bound,
     program: Executables,
     block: Members,
@@ -293,11 +293,11 @@ def measure_lanes(
         memory = model_of(program.memory(), width).block(width)
         if memory > limit:
             break
-        rate = _rate(bound, program, block, workers, least_seconds)
-        found.append(LaneRate(width, rate, program.compile_seconds, memory))
+        speed = rate(bound, program, block, workers, least_seconds)
+        found.append(LaneRate(width, speed, program.compile_seconds, memory))
         best = max(entry.steps_per_second for entry in found)
         if len(found) >= 3 and found[-2].steps_per_second < 0.7 * best > 0:
-            if rate < 0.7 * best:
+            if speed < 0.7 * best:
                 break  # Two widths far below the best one: it is past saturation.
     if not found:
         raise ConfigError(

@@ -1,12 +1,16 @@
 """What a sweep says on the terminal: its plan first, then how it went."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
+from purerl.report.statistics import bootstrap_mean, nanmean
 from purerl.runner.words import clock, si, size
+from purerl.sweeps.axes import label
 from purerl.sweeps.plan import GroupPlan, SweepPlan
+from purerl.sweeps.result import SweepResult
 
 ROWS = 40  # of groups that are listed
 
@@ -60,9 +64,7 @@ def _row(group: GroupPlan, num_workers: int) -> tuple[str, ...]:
     )
 
 
-def plan_lines(
-    plan: SweepPlan, compile_seconds: float | None = None, mine: Sequence[Any] = ()
-) -> str:
+def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
     """Totals of a plan."""
     seconds = plan.seconds()
     parts = [
@@ -79,9 +81,40 @@ def plan_lines(
         parts.append(f"about {clock(seconds)} of training")
     if compile_seconds is not None:
         parts.append(f"compiled in {compile_seconds:.1f} s")
-    if mine:
-        parts.append(f"{len(mine)} chunks to train here")
     return "; ".join(parts)
+
+
+def best_table(result: SweepResult, rows: int = 10) -> Table:
+    """The best points by their mean final return, with a 95% interval over seeds."""
+    scores = result.scores().values.reshape(len(result.design.points), -1)
+    known = np.isfinite(scores)
+    order = np.argsort(np.where(known.any(1), -nanmean(scores, 1), np.inf))
+    table = Table(title=f"best of {len(order):,} points by final episode return")
+    for name in result.design.names:
+        table.add_column(name, justify="right")
+    for header in ("mean", "95% interval", "worst", "best", "seeds", "diverged"):
+        table.add_column(header, justify="right")
+    diverged = np.isfinite(result["diverged_at"].values).reshape(scores.shape)
+    for number in order[:rows]:
+        point, values = result.design.points[number], scores[number]
+        cells = [_value(point[name]) for name in result.design.names]
+        table.add_row(*cells, *_statistics(values), str(int(diverged[number].sum())))
+    return table
+
+
+def _statistics(values: np.ndarray) -> tuple[str, ...]:
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return ("-", "-", "-", "-", "0")
+    low, high = bootstrap_mean(known)
+    interval = f"{low:,.1f} to {high:,.1f}" if known.size > 1 else "-"
+    ends = (f"{known.min():,.1f}", f"{known.max():,.1f}")
+    return (f"{known.mean():,.1f}", interval, *ends, str(known.size))
+
+
+def _value(value: Any) -> str:
+    name = label(value)
+    return f"{name:.4g}" if isinstance(name, float) else str(name)
 
 
 def end_line(summary: Mapping[str, Any]) -> str:

@@ -1,0 +1,174 @@
+"""`purerl sweep`: axes and seeds in, a folder of labelled results out."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+
+from purerl import presets, serialise
+from purerl.algorithms import ALGORITHMS
+from purerl.cli import flags, settings
+from purerl.cli.train import base_config, default_folder
+from purerl.config import ConfigError
+from purerl.scale import hosts
+from purerl.sweeps import axes as axis_text
+from purerl.sweeps import words
+from purerl.sweeps.api import sweep
+from purerl.sweeps.plan import plan
+from purerl.sweeps.result import SweepResult
+
+
+def _arg(text: str) -> object:
+    return tyro.conf.arg(help=text)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Sweep:
+    """Train every point of some axes with every seed, in as few programs as possible.
+
+    Run the same command again after a kill: it trains what is missing.
+    """
+
+    axis: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        _arg(
+            "NAME=VALUES, once per axis: learning_rate=1e-4,3e-4; "
+            "learning_rate=geomspace(1e-4,1e-2,8); gamma=linspace(0.9,0.99,4); "
+            "hidden_sizes=(64,64),(256,256); algorithm=ppo,dqn; in a random design "
+            "loguniform(1e-5,1e-2), uniform(0,1), choice(4,8)."
+        ),
+    ] = ()
+    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
+    preset: Annotated[
+        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
+    ] = None
+    config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
+    seeds: Annotated[int, _arg("Agents per point.")] = 4
+    first_seed: Annotated[int, _arg("Seed of the first one.")] = 0
+    design: Annotated[Literal["grid", "zip", "random"], _arg("Points of the axes.")] = (
+        "grid"
+    )
+    points: Annotated[int | None, _arg("Points of a random design.")] = None
+    design_seed: Annotated[int, _arg("Seed of a random design's draws.")] = 0
+    out: Annotated[
+        Path | None, _arg("Folder to write; runs/sweep-<env>-<time> if not given.")
+    ] = None
+    extend: Annotated[
+        bool, _arg("The folder holds fewer points or seeds: train the missing ones.")
+    ] = False
+    dry_run: Annotated[bool, _arg("Print the plan and stop.")] = False
+    lanes: Annotated[
+        str | None, _arg("Agents per block: a number, or auto to measure the best.")
+    ] = None
+    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
+    chunk_blocks: Annotated[int | None, _arg("Blocks that a file keeps.")] = None
+    memory_limit: Annotated[
+        str | None, _arg("Bytes for training, such as 2GB; most of what is free.")
+    ] = None
+    keep_states: Annotated[bool, _arg("Also keep the trained agents.")] = False
+    coordinator: Annotated[
+        str | None, _arg("host:port of process 0, where SLURM or MPI do not say.")
+    ] = None
+    num_processes: Annotated[int | None, _arg("Processes in all, likewise.")] = None
+    process: Annotated[int | None, _arg("Number of this one, likewise.")] = None
+    progress: Annotated[bool, _arg("Show the plan and the progress bar.")] = True
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit status."""
+    base = base_config(argv)
+    parsed = flags.parse(flags.parser_class(base, Sweep), argv, "sweep")
+    settings.enable_compile_cache()
+    hosts.join(parsed.coordinator, parsed.num_processes, parsed.process)
+    config = flags.read_config(parsed, base)
+    asked = read_axes(parsed.axis)
+    options: dict[str, Any] = {
+        "seeds": range(parsed.first_seed, parsed.first_seed + parsed.seeds),
+        "design": parsed.design,
+        "num_points": parsed.points,
+        "design_seed": parsed.design_seed,
+        "lanes": read_lanes(parsed.lanes),
+        "segment_updates": parsed.segment_updates,
+        "memory_limit": parsed.memory_limit,
+    }
+    if parsed.dry_run:
+        show_plan(plan(config, asked, **options))
+        return 0
+    result = sweep(
+        config,
+        asked,
+        out=_folder(parsed.out, str(config.env)),
+        extend=parsed.extend,
+        chunk_blocks=parsed.chunk_blocks,
+        keep_states=parsed.keep_states,
+        progress=parsed.progress,
+        **options,
+    )
+    if hosts.index() > 0:
+        return 0
+    show(result)
+    return 0 if result.finished else 130
+
+
+def read_axes(texts: Sequence[str]) -> dict[str, Any]:
+    """Axes by name.
+
+    Raises:
+        ConfigError: one that cannot be read, or given twice.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, values = axis_text.parse(text)
+        if name in found:
+            raise ConfigError(
+                f"--axis {name} is given twice; list all its values in one, such as "
+                f"{name}=1,2,3."
+            )
+        found[name] = values
+    return found
+
+
+def read_lanes(text: str | None) -> int | str | None:
+    """A number, `auto`, or None.
+
+    Raises:
+        ConfigError: anything else.
+    """
+    if text is None or text == "auto":
+        return text
+    if not text.isdigit():
+        raise ConfigError(f"--lanes must be a positive number or auto, got {text!r}.")
+    return int(text)
+
+
+def _folder(out: Path | None, env: str) -> Path:
+    if out is None and hosts.count() > 1:
+        raise ConfigError(
+            "several processes need a folder that all of them name alike; give --out."
+        )
+    return out or default_folder(f"sweep-{env}")
+
+
+def show_plan(planned: Any) -> None:
+    """Print a plan."""
+    console = Console()
+    console.print(words.plan_table(planned))
+    console.print(words.plan_lines(planned), highlight=False)
+
+
+def show(result: SweepResult) -> None:
+    """Print the best points; write summary.json beside the results."""
+    console = Console()
+    console.print(words.best_table(result))
+    if result.out is not None:
+        text = json.dumps(result.summary, indent=2)
+        serialise.write_atomic(result.out / "summary.json", text)
+        console.print(
+            f"written to {result.out}/ (purerl.load_sweep({str(result.out)!r}))",
+            highlight=False,
+            soft_wrap=True,
+        )
