@@ -1,4 +1,4 @@
-"""Statistics of results over seeds, on the host."""
+"""Intervals of means on the host, without a device: for tables and pictures of runs."""
 
 import numpy as np
 

@@ -1,0 +1,94 @@
+"""Runs without a score: what they are worth is the caller's decision.
+
+A run that diverged has a NaN (infinities count as NaN too). No function guesses what it
+is worth; `nan` says it:
+
+* `"raise"` (default): a `ConfigError` with their number;
+* `"worst"`: the lowest finite score of its task, over all groups that are compared;
+  this is what a failure deserves when configurations are compared;
+* a number: that score, such as the lowest return the task can give;
+* `"drop"`: left out, and counted in `Estimate.missing`. Beware: an algorithm whose bad
+  runs die looks better than it is.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from purerl.config import ConfigError
+
+Missing = str | float
+POLICIES = ("raise", "worst", "drop")
+
+
+def resolve(
+    *groups: Any, nan: Missing, gaps: bool = False
+) -> tuple[list[np.ndarray], int]:
+    """Apply a policy for missing scores to groups that are compared.
+
+    Args:
+        *groups: scores `[S, M]` or `[S]` each, of the same tasks.
+        nan: the policy, see the module.
+        gaps: whether a task (here a point in time) may have no score at all.
+
+    Returns:
+        The groups `[S, M]` in double precision, NaN where a run is to be left out; and
+        how many scores were missing.
+
+    Raises:
+        ConfigError: see the module; or shapes that do not fit.
+    """
+    tables = [as_table("scores", group) for group in groups]
+    if len({table.shape[1] for table in tables}) > 1:
+        shapes = " and ".join(str(table.shape) for table in tables)
+        raise ConfigError(
+            f"scores must be of the same tasks, got shapes {shapes}. Give arrays "
+            "[runs, tasks] with the same number of tasks."
+        )
+    together = np.concatenate(tables)
+    missing = int((~np.isfinite(together)).sum())
+    tables = [np.where(np.isfinite(table), table, np.nan) for table in tables]
+    if not isinstance(nan, str):
+        if not np.isfinite(nan):
+            raise ConfigError(f"nan must be a finite score, got {nan!r}.")
+        return [np.where(np.isnan(table), nan, table) for table in tables], missing
+    check_choice("nan", nan, POLICIES)
+    if nan == "raise" and missing:
+        raise ConfigError(
+            f"scores: {missing} of {together.size} are not finite. Say what such a run "
+            'is worth: nan="worst", nan="drop", or a number.'
+        )
+    if not gaps and any(np.isnan(table).all(0).any() for table in tables):
+        if nan == "drop" or np.isnan(np.concatenate(tables)).all(0).any():
+            raise ConfigError(
+                "scores: a task has no finite score, so it has no worst one and none "
+                "to keep. Leave the task out, or give nan a number."
+            )
+    if nan == "worst":
+        low = np.min(np.where(np.isfinite(together), together, np.inf), axis=0)
+        low = np.where(np.isfinite(low), low, np.nan)
+        tables = [np.where(np.isnan(table), low, table) for table in tables]
+    return tables, missing
+
+
+def as_table(name: str, values: Any) -> np.ndarray:
+    """Numbers `[S, M]` in double precision, or one sentence about what they are."""
+    try:
+        table = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"{name} must be numbers, one row per run, got {type(values).__name__}."
+        ) from None
+    if table.ndim not in (1, 2) or not table.size:
+        raise ConfigError(
+            f"{name} must be [runs] or [runs, tasks], got shape {table.shape}. Reduce "
+            "other axes first, for example episodes.mean(-1)."
+        )
+    return table[:, None] if table.ndim == 1 else table
+
+
+def check_choice(field: str, value: Any, known: Sequence[str]) -> None:
+    """Refuse a name that is not among those known."""
+    if value not in known:
+        raise ConfigError(f"{field} must be one of {', '.join(known)}, got {value!r}.")

@@ -1,0 +1,291 @@
+"""How many seeds a comparison needs.
+
+After Colas, Sigaud & Oudeyer 2018, "How Many Random Seeds? Statistical Power Analysis
+in Deep Reinforcement Learning Experiments", but simulated: n seeds of one configuration
+and n of another that is better by `difference`, then the test a person would use. The
+share of such experiments in which the test finds a difference is its power. With
+`difference=0` it is the rate of false alarms, which shows whether the test can be
+trusted with so few seeds (a bootstrap of five seeds cannot).
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.config import ConfigError
+from purerl.report.statistics.missing import Missing, resolve
+
+TESTS = ("welch", "bootstrap")
+DEFAULT_SEEDS = (2, 3, 5, 8, 10, 15, 20, 30, 50, 75, 100)
+BATCH = 256  # Simulations whose bootstraps are done side by side.
+
+
+class PowerCurve(NamedTuple):
+    """The chance to detect a difference, by number of seeds.
+
+    Attributes:
+        seeds: `[N]` of each of the two configurations.
+        power: `[N]` share of simulated experiments in which the test found one.
+        error: `[N]` standard error of the simulation.
+        difference: of the means, in units of the score.
+        std: of the scores of either configuration.
+    """
+
+    seeds: np.ndarray
+    power: np.ndarray
+    error: np.ndarray
+    difference: float
+    std: tuple[float, float]
+
+
+def power_curve(
+    pilot: Any = None,
+    other: Any = None,
+    *,
+    difference: float | None = None,
+    std: float | tuple[float, float] | None = None,
+    seeds: Sequence[int] = DEFAULT_SEEDS,
+    test: str = "welch",
+    significance: float = 0.05,
+    simulations: int = 10_000,
+    resamples: int = 500,
+    nan: Missing = "raise",
+    seed: int = 0,
+) -> PowerCurve:
+    """Power of a two-sided comparison of two means with n seeds each.
+
+    What is known of the scores is either a pilot (their distribution is then the
+    pilot's, shifted) or a standard deviation (then it is normal).
+
+    Args:
+        pilot: scores `[S]` of one configuration.
+        other: scores `[R]` of the other; without it, it is spread like `pilot`.
+        difference: of the means to detect; without it, that of the two pilots.
+        std: of both, or a pair; in place of pilots.
+        seeds: numbers n to look at, each at least 2.
+        test: `"welch"` (t-test for unequal variances), or `"bootstrap"` (the percentile
+            interval of the difference of means excludes zero).
+        significance: level of the test.
+        simulations: experiments simulated.
+        resamples: of each bootstrap.
+        nan: what a pilot run without a score is worth; see `missing`.
+        seed: of the simulation.
+
+    Raises:
+        ConfigError: not enough is given, or it contradicts itself, or is out of range.
+    """
+    pools, gap, spread = _known(pilot, other, difference, std, nan)
+    numbers = np.asarray(seeds)
+    if not numbers.size or numbers.dtype.kind not in "iu" or numbers.min() < 2:
+        raise ConfigError(
+            f"seeds must be whole numbers of at least 2, got {seeds!r}: a single run "
+            "has no spread to judge a difference by."
+        )
+    if test not in TESTS:
+        raise ConfigError(f"test must be one of {', '.join(TESTS)}, got {test!r}.")
+    if not 0 < significance < 1:
+        raise ConfigError(
+            f"significance must be between 0 and 1, got {significance!r}."
+        )
+    if simulations < 1 or resamples < 1:
+        raise ConfigError(
+            "simulations and resamples must be at least 1, got "
+            f"{simulations} and {resamples}."
+        )
+    key = jax.random.key(seed)
+    # In units of the larger spread: the device computes in single precision.
+    unit = max(*spread) or 1.0
+    groups = _simulate(
+        key, pools, gap / unit, np.array(spread) / unit, simulations, int(numbers.max())
+    )
+    if test == "welch":
+        found = _welch(groups, jnp.asarray(numbers), significance)
+    else:
+        each = [
+            _bootstrap(key, tuple(g[:, :n] for g in groups), significance, resamples)
+            for n in numbers.tolist()
+        ]
+        found = jnp.stack(each)
+    power = np.asarray(found, np.float64)
+    error = np.sqrt(power * (1 - power) / simulations)
+    return PowerCurve(numbers, power, error, gap, spread)
+
+
+def seeds_needed(
+    pilot: Any = None,
+    other: Any = None,
+    *,
+    power: float = 0.8,
+    limit: int = 4096,
+    **options: Any,
+) -> int:
+    """The least number of seeds of each configuration that detects the difference.
+
+    Args:
+        pilot: see `power_curve`.
+        other: see `power_curve`.
+        power: with which probability, at least.
+        limit: numbers beyond it are not looked at.
+        **options: of `power_curve`, except `seeds`.
+
+    Raises:
+        ConfigError: see `power_curve`; or the limit is not enough.
+    """
+    if not 0 < power < 1:
+        raise ConfigError(f"power must be between 0 and 1, got {power!r}.")
+    if "seeds" in options:
+        raise ConfigError("seeds is what seeds_needed looks for; use power_curve.")
+
+    def reached(numbers: list[int]) -> int | None:
+        curve = power_curve(pilot, other, seeds=numbers, **options)
+        enough = curve.power >= power
+        return int(np.argmax(enough)) if enough.any() else None
+
+    bounds = [2]
+    while (at := reached(bounds[-1:])) is None:
+        if bounds[-1] >= limit:
+            raise ConfigError(
+                f"limit: {limit} seeds of each do not detect the difference with "
+                f"probability {power:g}. Look for a larger difference, or raise limit."
+            )
+        bounds.append(min(2 * bounds[-1], limit))
+    if len(bounds) == 1:
+        return bounds[0]
+    low, high = bounds[-2], bounds[-1]
+    while high - low > 1:
+        # Eight numbers a round: a program is compiled for every largest one.
+        inner = np.unique(np.linspace(low, high, 10).round().astype(int))[1:].tolist()
+        at = reached(inner)
+        assert at is not None  # `high` itself is among them, with the same draws.
+        low, high = (low if at == 0 else inner[at - 1]), inner[at]
+    return high
+
+
+def _known(
+    pilot: Any,
+    other: Any,
+    difference: float | None,
+    std: float | tuple[float, float] | None,
+    nan: Missing,
+) -> tuple[tuple[np.ndarray, np.ndarray] | None, float, tuple[float, float]]:
+    """Standardised pilots (or None), the difference, and both standard deviations."""
+    if (pilot is None) == (std is None):
+        raise ConfigError(
+            "give either pilot scores or std (and a difference), to say how far seeds "
+            "spread."
+        )
+    if difference is None and other is None:
+        raise ConfigError(
+            "difference: say which difference of means is to be detected, or give the "
+            "scores of both configurations."
+        )
+    if difference is not None and not math.isfinite(difference):
+        raise ConfigError(f"difference must be a finite number, got {difference!r}.")
+    if pilot is None:
+        pair = tuple(float(s) for s in np.broadcast_to(np.asarray(std, float), 2))
+        if not all(math.isfinite(s) and s >= 0 for s in pair):
+            raise ConfigError(f"std must be finite and at least 0, got {std!r}.")
+        assert difference is not None
+        return None, float(difference), (pair[0], pair[1])
+    groups, _ = resolve(pilot, pilot if other is None else other, nan=nan)
+    first, second = (group[np.isfinite(group)] for group in groups)
+    for scores in (first, second):
+        if scores.size < 2:
+            raise ConfigError("pilot must hold at least 2 runs to show a spread.")
+    gap = float(second.mean() - first.mean()) if difference is None else difference
+    spread = (float(first.std(ddof=1)), float(second.std(ddof=1)))
+    # Draws from n runs spread less than the runs' estimated population, by the factor
+    # sqrt(1 - 1 / n); they are widened to the estimate.
+    shapes = [
+        (scores - scores.mean()) / (deviation or 1.0)
+        for scores, deviation in zip(
+            (first, second), (first.std(), second.std()), strict=True
+        )
+    ]
+    return (shapes[0], shapes[1]), float(gap), spread
+
+
+def _simulate(
+    key: jax.Array,
+    pools: tuple[np.ndarray, np.ndarray] | None,
+    gap: float,
+    spread: np.ndarray,
+    simulations: int,
+    most: int,
+) -> tuple[jax.Array, jax.Array]:
+    """Scores `[simulations, most]` of both; those of fewer seeds are the first ones."""
+    groups = []
+    most = 1 << (most - 1).bit_length()  # Few shapes, so few programs.
+    for which in range(2):
+        # A seed is a row, so that more of them leave the first ones as they were.
+        keys = jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(key, which)))
+        pool = None if pools is None else jnp.asarray(pools[which], jnp.float32)
+        shape = _draw(keys(jnp.arange(most)), pool, simulations)
+        groups.append(which * gap + float(spread[which]) * shape.T)
+    return groups[0], groups[1]
+
+
+@partial(jax.jit, static_argnames="simulations")
+def _draw(keys: jax.Array, pool: jax.Array | None, simulations: int) -> jax.Array:
+    if pool is None:
+        return jax.vmap(lambda key: jax.random.normal(key, (simulations,)))(keys)
+    return jax.vmap(lambda key: jax.random.choice(key, pool, (simulations,)))(keys)
+
+
+@jax.jit
+def _welch(
+    groups: tuple[jax.Array, jax.Array], numbers: jax.Array, significance: float
+) -> jax.Array:
+    """Share of experiments in which Welch's t-test rejects, `[N]`."""
+
+    def moments(values: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
+        kept = (jnp.arange(values.shape[1]) < number)[None]
+        mean = jnp.where(kept, values, 0.0).sum(1) / number
+        squares = jnp.where(kept, (values - mean[:, None]) ** 2, 0.0).sum(1)
+        return mean, squares / (number - 1) / number
+
+    def rejected(number: jax.Array) -> jax.Array:
+        (mean_x, error_x), (mean_y, error_y) = (moments(g, number) for g in groups)
+        both = error_x + error_y
+        # Welch-Satterthwaite degrees of freedom; 0 / 0 if nothing varies at all.
+        freedom = both**2 * (number - 1) / (error_x**2 + error_y**2)
+        square = (mean_x - mean_y) ** 2 / both
+        # P(|t| > x) = I(v / (v + x^2); v / 2, 1 / 2)
+        value = jax.scipy.special.betainc(
+            freedom / 2, 0.5, freedom / (freedom + square)
+        )
+        certain = (both == 0) & (mean_x != mean_y)
+        return jnp.mean(jnp.where(both == 0, certain, value < significance))
+
+    return jax.lax.map(rejected, numbers)
+
+
+@partial(jax.jit, static_argnames="resamples")
+def _bootstrap(
+    key: jax.Array,
+    groups: tuple[jax.Array, jax.Array],
+    significance: float,
+    resamples: int,
+) -> jax.Array:
+    """Share of experiments in which the interval of the difference excludes zero."""
+    number = groups[0].shape[1]
+
+    def rejected(values: tuple[jax.Array, tuple[jax.Array, jax.Array]]) -> jax.Array:
+        index, (x, y) = values
+        keys = jax.random.split(jax.random.fold_in(key, index))
+        means = [
+            group[jax.random.randint(k, (resamples, number), 0, number)].mean(1)
+            for k, group in zip(keys, (x, y), strict=True)
+        ]
+        tail = jnp.array([significance / 2, 1 - significance / 2])
+        low, high = jnp.quantile(means[1] - means[0], tail)
+        return (low > 0) | (high < 0)
+
+    # Counted from the far end: the first numbers made the scores.
+    index = 2**31 - 1 - jnp.arange(len(groups[0]))
+    return jnp.mean(jax.lax.map(rejected, (index, groups), batch_size=BATCH))

@@ -1,0 +1,103 @@
+"""Power curves against the noncentral t distribution and scipy's test."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from purerl.config import ConfigError
+from purerl.report.statistics import power
+
+
+def exact_power(number: int, effect: float, significance: float = 0.05) -> float:
+    """Of the two-sided t-test with equal variances, `effect` standard deviations."""
+    freedom = 2 * number - 2
+    shift = effect * np.sqrt(number / 2)
+    edge = stats.t.ppf(1 - significance / 2, freedom)
+    upper = stats.nct.sf(edge, freedom, shift)
+    return upper + stats.nct.cdf(-edge, freedom, shift)
+
+
+def test_power_is_that_of_the_t_test():
+    """Welch's test loses next to nothing where the variances are equal."""
+    found = power.power_curve(difference=40.0, std=50.0, seeds=(10, 20, 40, 100))
+    exact = [exact_power(n, 0.8) for n in found.seeds]
+    np.testing.assert_allclose(found.power, exact, atol=0.02)
+    assert (np.diff(found.power) > 0).all()
+    np.testing.assert_allclose(
+        found.error, np.sqrt(found.power * (1 - found.power) / 10_000)
+    )
+
+
+def test_welch_is_scipys():
+    groups = power._simulate(
+        jax.random.key(3), None, 0.9, np.array([1.0, 0.3]), 300, 16
+    )
+    found = power._welch(groups, np.array([2, 7, 16]), 0.05)
+    for number, mine in zip((2, 7, 16), found, strict=True):
+        x, y = (np.asarray(g, np.float64)[:, :number] for g in groups)
+        value = stats.ttest_ind(x, y, axis=1, equal_var=False).pvalue
+        assert float(mine) == pytest.approx(np.mean(value < 0.05), abs=1e-6)
+
+
+def test_false_alarms_tell_which_test_to_trust():
+    welch = power.power_curve(difference=0.0, std=1.0, seeds=(5, 30))
+    assert welch.power[0] < 0.055
+    assert welch.power[1] == pytest.approx(0.05, abs=0.008)
+    bootstrap = power.power_curve(
+        difference=0.0, std=1.0, seeds=(5, 40), test="bootstrap", simulations=1_000
+    )
+    # Colas et al. 2018: the bootstrap with few seeds alarms far too often.
+    assert bootstrap.power[0] > 0.09
+    assert bootstrap.power[1] < 0.08
+
+
+@pytest.mark.parametrize(("effect", "least"), [(1.0, 17), (0.5, 64)])
+def test_seeds_needed_are_the_textbooks(effect, least):
+    """17 and 64 per group: two-sided t-test at 5%, power 0.8."""
+    assert exact_power(least - 1, effect) < 0.8 <= exact_power(least, effect)
+    found = power.seeds_needed(difference=effect, std=1.0, simulations=40_000)
+    assert abs(found - least) <= 1
+
+
+def test_pilots_give_spread_and_difference():
+    pilot = np.array([0.0, 10.0, 20.0, 30.0, np.nan])
+    found = power.power_curve(pilot, pilot + 5.0, seeds=(10,), nan="drop")
+    assert found.difference == pytest.approx(5.0)
+    assert found.std == pytest.approx((pilot[:4].std(ddof=1),) * 2)
+    # Draws are widened to the estimated spread, so power is near the normal one.
+    few = power.power_curve(pilot, difference=20.0, seeds=(10,), nan="drop")
+    assert few.power[0] == pytest.approx(exact_power(10, 20 / few.std[0]), abs=0.05)
+
+
+def test_scores_that_never_vary():
+    found = power.power_curve(difference=1.0, std=0.0, seeds=(2, 5))
+    np.testing.assert_array_equal(found.power, 1.0)
+    none = power.power_curve(difference=0.0, std=0.0, seeds=(2, 5))
+    np.testing.assert_array_equal(none.power, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"difference": 1.0}, "give either pilot scores or std"),
+        ({"std": 1.0}, "say which difference"),
+        ({"difference": np.nan, "std": 1.0}, "finite number"),
+        ({"difference": 1.0, "std": -1.0}, "at least 0"),
+        ({"difference": 1.0, "std": 1.0, "seeds": (1, 2)}, "at least 2"),
+        ({"difference": 1.0, "std": 1.0, "test": "sign"}, "one of welch"),
+        ({"difference": 1.0, "std": 1.0, "significance": 5}, "between 0 and 1"),
+        ({"difference": 1.0, "std": 1.0, "simulations": 0}, "at least 1"),
+        ({"difference": 1.0, "pilot": [1.0]}, "at least 2 runs"),
+    ],
+)
+def test_bad_input_is_one_sentence(options, words):
+    with pytest.raises(ConfigError, match=words):
+        power.power_curve(**options)
+
+
+def test_a_difference_that_needs_more_than_the_limit():
+    with pytest.raises(ConfigError, match="16 seeds of each do not detect"):
+        power.seeds_needed(difference=0.01, std=1.0, limit=16, simulations=500)
+    with pytest.raises(ConfigError, match="use power_curve"):
+        power.seeds_needed(difference=1.0, std=1.0, seeds=(2,))

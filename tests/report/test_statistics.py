@@ -1,0 +1,225 @@
+"""Estimates and intervals against rliable's numbers and against closed forms."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from purerl.config import ConfigError
+from purerl.report import statistics
+from purerl.report.statistics import aggregates, resampling
+
+RLIABLE = json.loads((Path(__file__).parent / "data" / "rliable.json").read_text())
+SCORES = {name: np.array(values) for name, values in RLIABLE["scores"].items()}
+RESAMPLES = 8_000
+
+
+@pytest.mark.parametrize("name", sorted(SCORES))
+def test_estimates_are_those_of_rliable(name):
+    scores = SCORES[name]
+    found = statistics.estimates(scores, resamples=RESAMPLES)
+    for statistic, (value, low, high) in RLIABLE["estimates"][name].items():
+        mine = found[statistic]
+        assert mine.value == pytest.approx(value, abs=1e-6, rel=1e-9)
+        # The ends of both come from resampling: their noise is some 2% of the width.
+        noise = 0.06 * (high - low) + 1e-6
+        assert mine.low == pytest.approx(low, abs=noise), statistic
+        assert mine.high == pytest.approx(high, abs=noise), statistic
+
+
+def test_probability_of_improvement_is_that_of_rliable():
+    value, low, high = RLIABLE["improvement"]
+    x, y = SCORES["x"], SCORES["y"]
+    found = statistics.probability_of_improvement(x, y, resamples=RESAMPLES)
+    assert found.value == pytest.approx(value, abs=1e-6)
+    assert found.low == pytest.approx(low, abs=0.02)
+    assert found.high == pytest.approx(high, abs=0.02)
+    other_way = statistics.probability_of_improvement(y, x, resamples=10)
+    assert other_way.value == pytest.approx(1 - value, abs=1e-6)
+
+
+def test_profiles_are_those_of_rliable():
+    value, low, high = map(np.array, RLIABLE["profile"])
+    found = statistics.performance_profile(
+        SCORES["x"], RLIABLE["thresholds"], resamples=RESAMPLES
+    )
+    np.testing.assert_allclose(found.value, value, atol=1e-6)
+    step = 1 / SCORES["x"].size  # Shares of 60 runs: ends are whole steps.
+    np.testing.assert_allclose(found.low, low, atol=step + 1e-6)
+    np.testing.assert_allclose(found.high, high, atol=step + 1e-6)
+
+
+@pytest.mark.parametrize("statistic", aggregates.STATISTICS)
+def test_traced_aggregates_are_those_of_the_host(statistic):
+    scores = SCORES["x"].copy()
+    scores[3, 1] = np.nan
+    host = aggregates.aggregate(scores, statistic)
+    device = jax.jit(aggregates.aggregate, static_argnums=1)(
+        jnp.asarray(scores), statistic
+    )
+    assert isinstance(host, float)
+    assert float(device) == pytest.approx(host, abs=1e-6)
+
+
+def test_interquartile_mean_by_hand():
+    assert (
+        aggregates.iqm(np.array([8.0, -100.0, 1.0, 3.0, 2.0, 6.0, 99.0, 4.0])) == 3.75
+    )
+    assert aggregates.iqm(np.array([1.0, 2.0, 6.0])) == 3.0  # Too few to cut any.
+    assert aggregates.iqm(np.array([np.nan, 0.0, 1.0, 3.0, 50.0])) == 2.0
+
+
+@pytest.mark.parametrize("runs", [7, 300, 5_000, 70_000])
+def test_draws_are_multinomial(runs):
+    """Every way to draw: pairs of a word, single words, and beyond 16 bits."""
+    known = jnp.array([runs, runs // 2])
+    repeats = max(20, 40_000 // runs)
+    keys = jax.random.split(jax.random.key(1), repeats)
+    draw = jax.jit(jax.vmap(lambda key: resampling.draw_counts(key, known, runs)))
+    counts = np.asarray(draw(keys), np.float64)
+    np.testing.assert_array_equal(counts.sum(-1), np.tile(known, (repeats, 1)))
+    assert counts[:, 1, runs // 2 :].sum() == 0
+    # Means are 1 and variances 1 - 1/n; halves of the range are equally likely.
+    assert counts[:, 0].var() == pytest.approx(1 - 1 / runs, abs=0.06)
+    lower = counts[:, 0, : runs // 2].sum() / (repeats * runs)
+    expected = (runs // 2) / runs
+    assert lower == pytest.approx(expected, abs=4 * 0.5 / np.sqrt(repeats * runs))
+
+
+def test_interval_of_a_share_is_binomial():
+    """30 of 100 runs exceed the threshold: resampled shares are Binomial(100, 0.3)."""
+    scores = np.arange(100.0)
+    found = statistics.performance_profile(scores, [69.0], resamples=RESAMPLES)
+    low, high = stats.binom.ppf([0.025, 0.975], 100, 0.3) / 100
+    assert found.value == 0.3
+    assert found.low == pytest.approx([low], abs=0.0101)
+    assert found.high == pytest.approx([high], abs=0.0101)
+
+
+def test_interval_of_a_mean_is_normal_with_many_runs():
+    scores = np.random.default_rng(0).normal(1e5, 3.0, 4_000)
+    found = statistics.estimate(scores, "mean", resamples=RESAMPLES)
+    half = 1.96 * scores.std() / np.sqrt(len(scores))
+    assert found.value == pytest.approx(scores.mean(), abs=1e-6)
+    assert found.low == pytest.approx(scores.mean() - half, abs=0.05 * half)
+    assert found.high == pytest.approx(scores.mean() + half, abs=0.05 * half)
+
+
+def test_interval_covers_the_truth():
+    """The 95% interval of the IQM of 40 normal runs holds the median of the normal."""
+    rng = np.random.default_rng(5)
+    held = 0
+    for seed in range(200):
+        found = statistics.estimate(rng.normal(size=40), resamples=400, seed=seed)
+        held += found.low <= 0 <= found.high
+    assert 0.90 <= held / 200 <= 0.99
+
+
+def test_tasks_are_resampled_by_themselves():
+    """Tasks a thousand apart: mixing their runs would widen the interval a lot."""
+    scores = np.random.default_rng(0).normal([0.0, 1000.0], 1.0, (50, 2))
+    found = statistics.estimate(scores, "mean")
+    assert found.high - found.low == pytest.approx(2 * 1.96 / 10, rel=0.15)
+
+
+def test_curve_is_the_estimate_of_each_point():
+    values = np.random.default_rng(2).normal(50.0, 10.0, (12, 5)) + np.arange(5) * 30
+    values[0, 4] = values[1, 4] = values[5, 2] = np.nan
+    values = np.concatenate([values, np.full((12, 1), np.nan)], axis=1)
+    for statistic in ("iqm", "mean"):
+        found = statistics.curve(values, statistic, resamples=RESAMPLES)
+        np.testing.assert_array_equal(found.missing, [0, 0, 1, 0, 2, 12])
+        assert np.isnan([found.value[5], found.low[5], found.high[5]]).all()
+        for t in range(5):
+            one = statistics.estimate(
+                values[:, t], statistic, nan="drop", resamples=RESAMPLES
+            )
+            noise = 0.06 * (one.high - one.low)
+            assert found.value[t] == pytest.approx(one.value)
+            assert found.low[t] == pytest.approx(one.low, abs=noise)
+            assert found.high[t] == pytest.approx(one.high, abs=noise)
+
+
+def test_the_same_seed_gives_the_same_interval():
+    scores = SCORES["x"]
+    first = statistics.estimate(scores)
+    assert first == statistics.estimate(scores)
+    assert first.low != statistics.estimate(scores, seed=1).low
+
+
+class TestMissing:
+    """Diverged runs: nothing is assumed, every policy does what it says."""
+
+    scores = np.array([[1.0, 5.0], [np.nan, 6.0], [3.0, np.inf], [2.0, 8.0]])
+
+    def test_refused_unless_said(self):
+        with pytest.raises(ConfigError, match=r"2 of 8 are not finite.*nan=\"worst\""):
+            statistics.estimate(self.scores)
+
+    def test_worst_is_of_the_task(self):
+        found = statistics.estimate(self.scores, "mean", nan="worst")
+        assert found.value == pytest.approx(
+            ((1 + 1 + 3 + 2) / 4 + (5 + 6 + 5 + 8) / 4) / 2
+        )
+        assert found.missing == 2
+
+    def test_worst_is_of_all_that_is_compared(self):
+        found = statistics.probability_of_improvement(
+            self.scores[:, 0], np.full(4, -10.0), nan="worst"
+        )
+        # Three runs beat all of -10; the diverged one counts as -10 and ties.
+        assert found.value == pytest.approx((3 + 0.5) / 4)
+
+    def test_number(self):
+        found = statistics.estimate(self.scores[:, 0], "mean", nan=-6.0)
+        assert found.value == pytest.approx(0.0)
+
+    def test_drop(self):
+        found = statistics.estimate(self.scores, "mean", nan="drop")
+        assert found.value == pytest.approx((2.0 + 19 / 3) / 2)
+        assert 0 < found.low < found.value < found.high
+        profile = statistics.performance_profile(self.scores, [2.5], nan="drop")
+        assert profile.value == pytest.approx([(1 / 3 + 1) / 2])
+
+    def test_compare_shares_the_worst_score(self):
+        found = statistics.compare(
+            {"a": [1.0, np.nan], "b": [-7.0, 3.0]}, statistic="mean"
+        )
+        assert found["a"].value == pytest.approx(-3.0)
+        assert (found["a"].missing, found["b"].missing) == (1, 0)
+
+    def test_a_task_without_any_score(self):
+        for policy in ("worst", "drop"):
+            with pytest.raises(ConfigError, match="a task has no finite score"):
+                statistics.estimate([[np.nan, 1.0], [np.nan, 2.0]], nan=policy)
+        found = statistics.estimate([np.nan, np.nan], nan=4.0)
+        assert (found.value, found.low, found.high) == (4.0, 4.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: statistics.estimate([1.0], "mode"), "statistics must be one of iqm"),
+        (lambda: statistics.estimate([1.0], nan="zero"), "nan must be one of raise"),
+        (lambda: statistics.estimate([1.0], nan=np.inf), "must be a finite score"),
+        (lambda: statistics.estimate(["a"]), "scores must be numbers"),
+        (lambda: statistics.estimate(np.zeros((2, 2, 2))), r"got shape \(2, 2, 2\)"),
+        (lambda: statistics.estimate([1.0], confidence=95), "between 0 and 1"),
+        (lambda: statistics.estimate([1.0], resamples=0), "resamples must be"),
+        (lambda: statistics.performance_profile([1.0], []), "thresholds must be"),
+        (lambda: statistics.curve(np.zeros((2, 2)), "median"), "statistic must be"),
+        (
+            lambda: statistics.probability_of_improvement(
+                np.zeros((2, 2)), np.zeros((2, 3))
+            ),
+            "same tasks",
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence(call, words):
+    with pytest.raises(ConfigError, match=words):
+        call()
