@@ -16,6 +16,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
 from purerl.runner.loop import run
 from purerl.runner.result import RunResult, summary, write_summary
+from purerl.runner.trackers import TRACKERS, Tracker, make_tracker
 from purerl.scale.devices import use_all_cores
 
 
@@ -46,6 +47,13 @@ class Train:
         bool, _arg("Spread each agent's environments over all devices.")
     ] = False
     progress: Annotated[bool, _arg("Show the progress bar.")] = True
+    track: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        _arg(f"Also write metrics to {', '.join(TRACKERS)}; may be repeated."),
+    ] = ()
+    tracking_uri: Annotated[
+        str | None, _arg("Address of MLflow's store; sqlite:///mlflow.db if not given.")
+    ] = None
 
 
 def base_config(argv: Sequence[str]) -> TrainConfig:
@@ -94,6 +102,7 @@ def main(argv: Sequence[str]) -> int:
             checkpoint_seconds=parsed.checkpoint_seconds,
             keep_checkpoints=parsed.keep_checkpoints,
             data_parallel=parsed.data_parallel,
+            trackers=_trackers(parsed),
             progress=parsed.progress,
         )
     if not result.finished:
@@ -106,7 +115,14 @@ def main(argv: Sequence[str]) -> int:
 
 
 # What may change when a run goes on; all else is the run's own.
-RESUME_FLAGS = ("resume", "checkpoint-seconds", "keep-checkpoints", "progress")
+RESUME_FLAGS = (
+    "resume",
+    "checkpoint-seconds",
+    "keep-checkpoints",
+    "progress",
+    "track",
+    "tracking-uri",
+)
 
 
 def _check_resume_flags(argv: Sequence[str]) -> None:
@@ -133,8 +149,23 @@ def _resume(parsed: Train) -> RunResult:
         checkpoint_seconds=parsed.checkpoint_seconds,
         keep_checkpoints=parsed.keep_checkpoints,
         data_parallel=bool(stored["data_parallel"]),
+        trackers=_trackers(parsed),
         progress=parsed.progress,
     )
+
+
+def _trackers(parsed: Train) -> list[str | Tracker] | None:
+    """What --track asks for; None where it does not: a resumed run knows its own."""
+    uri = parsed.tracking_uri
+    if uri is not None and "mlflow" not in parsed.track:
+        raise ConfigError(
+            f"--tracking-uri {uri} is the address of MLflow's store; add --track "
+            "mlflow, or leave it out."
+        )
+    return [
+        make_tracker(name, uri=uri) if name == "mlflow" and uri else name
+        for name in parsed.track
+    ] or None
 
 
 def default_folder(env: str) -> Path:

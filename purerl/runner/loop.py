@@ -16,14 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import checkpoint, manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.programs import Members, Programs
 from purerl.runner.result import RunResult
+from purerl.runner.trackers import Member, TrackedRun, Tracker, choose, files
+from purerl.runner.trackers.group import Group, Say
 from purerl.runner.tracking import (
     JsonlTracker,
-    Tracker,
     evaluation_rows,
     read_rows,
     segment_rows,
@@ -61,7 +63,7 @@ def run(
     checkpoint_seconds: float = 30.0,
     keep_checkpoints: int = 3,
     data_parallel: bool = False,
-    trackers: Sequence[Tracker] = (),
+    trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
 ) -> RunResult:
     """Train one agent per seed, with progress, metrics, checkpoints and resume.
@@ -81,7 +83,9 @@ def run(
         checkpoint_seconds: least time between checkpoints; 0 saves after every segment.
         keep_checkpoints: how many of the last ones stay.
         data_parallel: spread every agent's environments over all devices.
-        trackers: more places to write metrics to, beside JSON lines.
+        trackers: more places to write metrics to, beside JSON lines: names (`mlflow`,
+            `tensorboard`, `wandb`), or trackers (see `purerl.make_tracker`). A resumed
+            run goes on with those that it was started with where none are given.
         progress: show it.
 
     Raises:
@@ -106,8 +110,9 @@ def run(
         checkpoint_seconds=checkpoint_seconds,
         keep=keep_checkpoints,
     )
+    chosen = choose(trackers, folder if resume else None)
     options = _open_folder(folder, config, members, options, resume)
-    return _Loop(bound, members, folder, options, trackers, progress).run(resume)
+    return _Loop(bound, members, folder, options, chosen, progress).run(resume)
 
 
 def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
@@ -174,7 +179,7 @@ class _Loop:
         self.bound, self.seeds, self.folder = bound, seeds, folder
         self.options = options
         self.jsonl = JsonlTracker(folder / "metrics") if folder else None
-        self.trackers = [*([self.jsonl] if self.jsonl else []), *trackers]
+        self.trackers = Group(trackers)
         self.progress = progress
         self.rows: dict[str, list[list[dict]]] = {
             kind: [[] for _ in seeds] for kind in KINDS
@@ -199,7 +204,10 @@ class _Loop:
             if note:
                 reporter.say(f"[yellow]{note}")
 
-        with Interrupt() as interrupt:
+        self._begin_trackers(reporter.tell_plain, resume)
+        for sentence in self.trackers.where():
+            reporter.say(sentence)
+        with Interrupt() as interrupt, self.trackers:
             reporter.say(self._banner())
             keys = jax.vmap(jax.random.key)(jnp.asarray(self.seeds, jnp.uint32))
             programs = Programs(
@@ -227,11 +235,9 @@ class _Loop:
                     self._save(programs, states, update, plan.num_updates)
             finished = update >= plan.num_updates
             self._save(programs, states, update, plan.num_updates, force=True)
-        for tracker in self.trackers:
-            tracker.close()
         if not finished:
             reporter.tell(self._how_to_resume(update))
-        return RunResult(
+        result = RunResult(
             config=self.bound.config,
             seeds=self.seeds,
             state=programs.gather(states) if finished else None,
@@ -243,6 +249,31 @@ class _Loop:
             train_steps=(update - first) * steps_each,
             out=self.folder,
         )
+        files.keep(self.trackers, result)
+        self.trackers.close("finished" if finished else "interrupted")
+        return result
+
+    def _begin_trackers(self, say: Say, resume: bool) -> None:
+        """Open them; those that lack rows of a resumed run are told them."""
+        config, seeds = self.bound.config, self.seeds
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        run = TrackedRun(
+            name=self.folder.resolve().name if self.folder else f"run-{stamp}",
+            config=serialise.to_dict(config) if self.trackers else {},
+            members={seed: Member(f"seed={seed}", seed, {}) for seed in seeds},
+            folder=self.folder,
+        )
+        try:
+            self.trackers.begin(run, say)
+        except ConfigError:
+            if self.folder and not resume:
+                manifest.undo(self.folder)  # so that the same command can be repeated
+            raise
+        for kind in KINDS:
+            for seed, rows in zip(seeds, self.rows[kind], strict=True):
+                for row in rows:
+                    self.trackers.log(kind, seed, row)
+        self.trackers.flush()
 
     @property
     def _folder(self) -> Path:
@@ -270,6 +301,7 @@ class _Loop:
         due = [u for u in self.bound.plan.evaluate_after if before < u <= update]
         for slot, at in enumerate(due):
             self._log("evaluation", evaluation_rows(evaluation, slot, at))
+        self.trackers.flush()
         returns = np.array([m[-1]["episode_return"] for m in self.rows["train"]], float)
         # Long episodes end in few segments: in the others the last known return counts.
         self.latest = np.where(np.isfinite(returns), returns, self.latest)
@@ -279,8 +311,9 @@ class _Loop:
     def _log(self, kind: str, rows: list[dict]) -> None:
         for member, (seed, row) in enumerate(zip(self.seeds, rows, strict=True)):
             self.rows[kind][member].append(row)
-            for tracker in self.trackers:
-                tracker.log(kind, seed, row)
+            self.trackers.log(kind, seed, row)
+            if self.jsonl:
+                self.jsonl.log(kind, seed, row)
         if self.jsonl:
             self.jsonl.flush()
 

@@ -76,6 +76,12 @@ def create(folder: Path, description: dict[str, Any], config: TrainConfig) -> No
         ) from None
 
 
+def undo(folder: Path) -> None:
+    """Take `create` back, where a run could not begin: the folder holds none."""
+    for name in ("manifest.json", "config.yaml"):
+        (folder / name).unlink(missing_ok=True)
+
+
 def check_devices(stored: dict[str, Any]) -> None:
     """Refuse to go on with a data-parallel run on another number of devices.
 

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
@@ -60,6 +61,10 @@ class Reporter:
     def tell(self, text: str) -> None:
         """Print a line whether progress is shown or not; not cut, to be copied."""
         self.console.print(text, highlight=False, soft_wrap=True)
+
+    def tell_plain(self, text: str) -> None:
+        """As `tell`, for text of others: brackets in it are no markup."""
+        self.tell(escape(text))
 
     def __enter__(self) -> Self:
         self._began = time.perf_counter()

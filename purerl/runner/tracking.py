@@ -1,34 +1,21 @@
 """HostMetrics on disk: one JSON-lines file per seed, written between compiled segments.
 
 A row is a segment: means over its updates, episode statistics weighted by the number
-of episodes. Another tracker is another object with `log` and `close`.
+of episodes. Other places to write them to are in `purerl.runner.trackers`.
 """
 
 import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from purerl.runner.reduce import reduce_segment
+from purerl.runner.trackers.base import Row
 from purerl.serialise import write_atomic
 from purerl.types import HostMetrics
-
-Row = dict[str, Any]
-
-
-class Tracker(Protocol):
-    """Something that takes rows of metrics between segments."""
-
-    def log(self, kind: str, seed: int, row: Row) -> None:
-        """Take one row of `kind` (`train` or `evaluation`) of one seed."""
-        ...
-
-    def close(self) -> None:
-        """The run has ended or was interrupted."""
-        ...
 
 
 def segment_rows(metrics: HostMetrics, update: int) -> list[Row]:

@@ -26,7 +26,7 @@ from .conftest import (
 SEEDS = 3
 
 
-class StopAfter:
+class StopAfter(purerl.Tracker):
     """Sends Ctrl-C when the given update of a seed has been logged."""
 
     def __init__(self, update, seed=0):
@@ -35,9 +35,6 @@ class StopAfter:
     def log(self, kind, seed, row):
         if kind == "train" and seed == self.seed and row["update"] == self.update:
             os.kill(os.getpid(), signal.SIGINT)
-
-    def close(self):
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -163,12 +160,11 @@ def test_killed_at_random_moments_and_resumed_equals_uninterrupted(
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
         import purerl
         from purerl import serialise
-        class Slow:
+        class Slow(purerl.Tracker):
             def log(self, kind, seed, row):
                 if seed == 0 and kind == "train":
                     print(row["update"], flush=True)
                     time.sleep(0.2)
-            def close(self): pass
         purerl.run(
             serialise.from_yaml(sys.argv[1]), seeds={SEEDS}, lanes={LANES},
             segment_updates={SEGMENT}, out={str(out)!r}, progress=False,

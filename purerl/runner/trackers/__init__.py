@@ -1,0 +1,134 @@
+"""Trackers by name: MLflow, TensorBoard, Weights & Biases; each in a file of its own.
+
+Their packages are imported when a tracker is made, never before.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module, util
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from purerl.config import ConfigError, check_known
+from purerl.runner.trackers.base import Member as Member
+from purerl.runner.trackers.base import TrackedRun as TrackedRun
+from purerl.runner.trackers.base import Tracker as Tracker
+from purerl.runner.trackers.base import missing
+from purerl.runner.trackers.group import load_stored
+
+
+class Entry(NamedTuple):
+    """Where a tracker's class is, and what it needs."""
+
+    module: str
+    cls: str
+    packages: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+TRACKERS = {
+    "mlflow": Entry(
+        "purerl.runner.trackers.mlflow",
+        "MLflowTracker",
+        ("mlflow", "sqlalchemy", "alembic"),
+        ("uri", "experiment"),
+    ),
+    "tensorboard": Entry(
+        "purerl.runner.trackers.tensorboard",
+        "TensorBoardTracker",
+        ("tensorboardX",),
+        ("folder",),
+    ),
+    "wandb": Entry(
+        "purerl.runner.trackers.wandb",
+        "WandbTracker",
+        ("wandb",),
+        ("folder", "project", "mode"),
+    ),
+}
+
+
+def make_tracker(name: str, **options: Any) -> Tracker:
+    """A tracker by its name.
+
+    Args:
+        name: `mlflow`, `tensorboard` or `wandb`.
+        **options: of `mlflow`: `uri` (of the store; `MLFLOW_TRACKING_URI`, else
+            `sqlite:///mlflow.db` in the working directory), `experiment`; of
+            `tensorboard`: `folder` (of all runs; else the run's own); of `wandb`:
+            `folder`, `project`, `mode` (`WANDB_MODE`, else `offline`).
+
+    Raises:
+        ConfigError: another name or option, or a package that is not installed.
+    """
+    check_known(name, list(TRACKERS), "the trackers")
+    entry = TRACKERS[name]
+    for option in options:
+        check_known(option, list(entry.options), f"tracker {name}")
+    for package in entry.packages:
+        if not _is_installed(package):
+            raise missing(package, name)
+    return getattr(import_module(entry.module), entry.cls)(**options)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return util.find_spec(package) is not None
+    except (ImportError, ValueError):  # None in sys.modules: not to be imported
+        return False
+
+
+def read_trackers(trackers: Sequence[str | Tracker]) -> list[Tracker]:
+    """Trackers from names and objects.
+
+    Raises:
+        ConfigError: no sequence, an unknown name, an object that is no tracker, or the
+            same name twice.
+    """
+    if isinstance(trackers, str | Tracker):
+        raise ConfigError(
+            f"trackers must be a list, got {trackers!r}; for example ['mlflow']."
+        )
+    found: list[Tracker] = []
+    for tracker in trackers:
+        if isinstance(tracker, str):
+            tracker = make_tracker(tracker)
+        if not isinstance(tracker, Tracker):
+            raise ConfigError(
+                f"trackers takes names and subclasses of purerl.Tracker, got "
+                f"{tracker!r}; names are {', '.join(TRACKERS)}."
+            )
+        if tracker.name in TRACKERS and tracker.name in [t.name for t in found]:
+            raise ConfigError(
+                f"trackers names {tracker.name!r} twice; leave one of them out."
+            )
+        found.append(tracker)
+    return found
+
+
+def choose(
+    trackers: Sequence[str | Tracker] | None, resumed: Path | None
+) -> list[Tracker]:
+    """The trackers of a run: those asked for, else those it was started with.
+
+    Args:
+        trackers: names and objects; None is no wish.
+        resumed: folder of the run that goes on, if it is one.
+
+    Raises:
+        ConfigError: see `read_trackers`; a stored tracker's package is gone.
+    """
+    stored = load_stored(resumed)
+    if trackers is None:
+        return [
+            make_tracker(name, **entry["options"])
+            for name, entry in stored.items()
+            if name in TRACKERS
+        ]
+    # By its name alone a tracker of before is made as it was.
+    names = [
+        make_tracker(t, **stored[t]["options"])
+        if isinstance(t, str) and t in stored and t in TRACKERS
+        else t
+        for t in ((trackers,) if isinstance(trackers, str | Tracker) else trackers)
+    ]
+    return read_trackers(trackers if isinstance(trackers, str | Tracker) else names)

@@ -1,0 +1,148 @@
+"""What every tracker is: an object that is told about a run between its segments.
+
+A tracker is told `begin`, then rows with `log` and `flush` after every segment, files
+with `artifact`, and `close`. It never sees the compiled program, and when it fails
+the run goes on without it (`purerl.runner.trackers.group`).
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from purerl.config import ConfigError
+from purerl.runner.reduce import EPISODE_MEANS
+
+Row = dict[str, Any]
+
+
+class Member(NamedTuple):
+    """One curve of a run or a sweep.
+
+    Attributes:
+        name: that people see, `seed=3`.
+        seed: of the agent.
+        params: by which it differs from its neighbours: a sweep's point, nothing in a
+            run.
+    """
+
+    name: str
+    seed: int
+    params: Mapping[str, Any]
+
+
+class TrackedRun(NamedTuple):
+    """What a tracker is told when a run or a sweep begins.
+
+    Attributes:
+        name: that people see.
+        config: plain values (`purerl.serialise.to_dict`).
+        members: by the number that `log` names them with: in a run the seed, in a
+            sweep the number of the point.
+        folder: of the run, if it writes one.
+        id: where an earlier call of the same run left off: the tracker's own `id`.
+        is_sweep: whether members differ in more than their seed.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    members: Mapping[int, Member]
+    folder: Path | None = None
+    id: str | None = None
+    is_sweep: bool = False
+
+
+class Tracker:
+    """A place to write metrics to. Subclasses write `log`; the rest may stay as it is.
+
+    Attributes:
+        name: in sentences and in `trackers.json`.
+        id: under which `begin` can go on with the same run, kept in `trackers.json`.
+        time_share: of the run's time that it may take. After a slow `flush` rows wait
+            until the run has had its part; nothing is lost, `close` writes the rest.
+    """
+
+    name = "tracker"
+    id: str | None = None
+    time_share = 1.0
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of `make_tracker` that make this tracker again; plain."""
+        return {}
+
+    def begin(self, run: TrackedRun) -> None:
+        """A run begins, or goes on where `run.id` is set."""
+
+    def log(self, kind: str, seed: int, row: Row) -> None:
+        """Take one row of `kind` (`train` or `evaluation`) of one member."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """A segment has ended: write what was logged."""
+
+    def end_member(self, seed: int) -> None:
+        """No more rows of this member will come."""
+
+    def artifact(self, path: Path, name: str) -> None:
+        """Keep a file or folder with the run, under `name` (`figures/curve.png`)."""
+
+    def close(self, status: str = "finished") -> None:
+        """The run has `finished`, was `interrupted`, or has `failed`."""
+
+    def where(self) -> str:
+        """A sentence that says how to look at what was written; may be empty."""
+        return ""
+
+
+def scalars(kind: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """The numbers of a row, under the names that trackers show: `train/value_loss`.
+
+    A list holds an evaluation's episodes: its mean stands under the name itself, its
+    extremes under `..._min` and `..._max`. `env_steps` is the axis, not a number. What
+    is undefined is left out (returns where no episode ended, losses of a warm-up); a
+    NaN of a segment that learned stays: the run has diverged.
+    """
+    warming_up = row.get("gradient_steps", 1) == 0
+    for name, value in row.items():
+        if name == "env_steps" or isinstance(value, str | bool):
+            continue
+        if isinstance(value, list):
+            known = [float(v) for v in value if v is not None and not math.isnan(v)]
+            if known:
+                yield f"{kind}/{name}", sum(known) / len(known)
+                yield f"{kind}/{name}_min", min(known)
+                yield f"{kind}/{name}_max", max(known)
+            continue
+        number = math.nan if value is None else float(value)
+        if math.isnan(number) and (name in EPISODE_MEANS or warming_up):
+            continue
+        yield f"{kind}/{name}", number
+
+
+def flat_params(values: Mapping[str, Any], limit: int = 250) -> dict[str, str]:
+    """A config as names and short texts: `env_params.length` -> `0.7`.
+
+    A loss is one text, `ClipDrift(clip_eps=0.2)`; long arrays are cut at `limit`.
+    """
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and "type" in value:
+            inner = ", ".join(f"{k}={v}" for k, v in value.items() if k != "type")
+            text = f"{value['type']}({inner})"
+        elif isinstance(value, Mapping) and value:
+            nested = {f"{name}.{key}": inner for key, inner in value.items()}
+            found.update(flat_params(nested, limit))
+            continue
+        else:
+            text = str(value)
+        found[name] = text if len(text) <= limit else text[: limit - 1] + "…"
+    return found
+
+
+def missing(package: str, name: str) -> ConfigError:
+    """The sentence for a tracker whose package is not installed."""
+    return ConfigError(
+        f"tracker {name!r} needs the package {package}, which is not installed; "
+        "install it with: pip install 'purerl[tracking]'"
+    )

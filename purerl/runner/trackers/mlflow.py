@@ -1,0 +1,230 @@
+"""MLflow: a run, and nested in it one run per seed (of a sweep: per point and seed).
+
+The outer run holds the config as params, the mean over seeds of every metric, figures
+and the files of the run; a nested run holds the metrics of one seed, with `seed` (and a
+sweep's values) as params, so that MLflow's table sorts and compares them. Steps are
+`env_steps`. The folder `run` of the outer run's artifacts is a run's folder:
+`purerl.load_run` reads it.
+
+The store is a SQLite file unless another address is given. A resumed run goes on in
+the same outer and nested runs.
+"""
+
+import logging
+import math
+import os
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from purerl.runner.trackers.base import Row, TrackedRun, Tracker, flat_params, scalars
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+DEFAULT_URI = "sqlite:///mlflow.db"
+STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
+# Most metrics and params of one request (the limits of MLflow's REST interface).
+MAX_METRICS, MAX_PARAMS = 1000, 100
+PARENT = "mlflow.parentRunId"
+
+
+class MLflowTracker(Tracker):
+    """Nested runs in an MLflow store.
+
+    Args:
+        uri: of the store; not given: `MLFLOW_TRACKING_URI`, else `sqlite:///mlflow.db`
+            in the working directory, which `mlflow ui` opens. Artifacts of a SQLite
+            store lie beside it, in `mlruns`.
+        experiment: its name; not given: `MLFLOW_EXPERIMENT_NAME`, else `purerl`.
+    """
+
+    name = "mlflow"
+    time_share = 0.1
+
+    def __init__(self, uri: str | None = None, experiment: str | None = None) -> None:
+        given = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
+        self.uri = absolute(given)
+        self.experiment = (
+            experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "purerl"
+        )
+        self._children: dict[int, str] = {}
+        self._pending: dict[str, list[Metric]] = defaultdict(list)
+        self._means: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """See `make_tracker`."""
+        return {"uri": self.uri, "experiment": self.experiment}
+
+    def begin(self, run: TrackedRun) -> None:
+        """Create the outer run, or open it and its nested runs again."""
+        self._run = run
+        self._client = _client(self.uri)
+        self._experiment = self._find_experiment()
+        if run.id is not None:
+            self.id = run.id
+            self._client.update_run(run.id, status="RUNNING")
+            self._children = self._find_children()
+            for child in self._children.values():
+                self._client.update_run(child, status="RUNNING")
+            return
+        tags = {
+            "mlflow.source.name": "purerl",
+            "mlflow.source.type": "LOCAL",
+            "algorithm": str(run.config.get("algorithm", "")),
+            "env": str(run.config.get("env", "")),
+            "kind": "sweep" if run.is_sweep else "run",
+        }
+        created = self._client.create_run(
+            self._experiment, run_name=run.name, tags=tags
+        )
+        self.id = created.info.run_id
+        params = dict(flat_params(run.config))
+        if not run.is_sweep:
+            params["seeds"] = str(len(run.members))
+        self._log_params(self.id, params)
+
+    def log(self, kind: str, seed: int, row: Row) -> None:
+        """Keep the numbers of a row until `flush`."""
+        child, step = self._child(seed), row["env_steps"]
+        values = dict(scalars(kind, row))
+        self._add(child, values, step)
+        if not self._run.is_sweep:
+            self._means[kind, step].append(values)
+
+    def flush(self) -> None:
+        """Write what was logged, as few requests per run as there can be."""
+        for (_, step), rows in self._means.items():
+            names = dict.fromkeys(name for row in rows for name in row)
+            means = {}
+            for name in names:
+                known = [row[name] for row in rows if name in row]
+                means[name] = sum(known) / len(known)
+            self._add(self._outer, means, step)
+        self._means.clear()
+        for id, metrics in self._pending.items():
+            for first in range(0, len(metrics), MAX_METRICS):
+                part = metrics[first : first + MAX_METRICS]
+                self._client.log_batch(id, metrics=part)
+        self._pending.clear()
+
+    def end_member(self, seed: int) -> None:
+        """Write and end a nested run."""
+        self.flush()
+        if seed in self._children:
+            self._client.set_terminated(self._children.pop(seed), "FINISHED")
+
+    def artifact(self, path: Path, name: str) -> None:
+        """Keep a file or folder with the outer run."""
+        place, _, last = name.rpartition("/")
+        if path.is_dir():
+            self._client.log_artifacts(self._outer, str(path), name)
+        elif path.name == last:
+            self._client.log_artifact(self._outer, str(path), place or None)
+        else:
+            raise ValueError(f"{path} cannot be kept under another name, {name}")
+
+    def close(self, status: str = "finished") -> None:
+        """End all runs."""
+        self.flush()
+        for child in self._children.values():
+            self._client.set_terminated(child, STATUS[status])
+        self._client.set_terminated(self._outer, STATUS[status])
+
+    def where(self) -> str:
+        """See `Tracker`."""
+        look = (
+            f"mlflow ui --backend-store-uri {self.uri}"
+            if self.uri.startswith("sqlite:")
+            else self.uri
+        )
+        return f"MLflow: {look} (experiment {self.experiment}, run {self._run.name})"
+
+    @property
+    def _outer(self) -> str:
+        assert self.id is not None
+        return self.id
+
+    def _find_experiment(self) -> str:
+        known = self._client.get_experiment_by_name(self.experiment)
+        if known is not None:
+            return known.experiment_id
+        file = database(self.uri)
+        place = (file.parent / "mlruns").as_uri() if file else None
+        return self._client.create_experiment(self.experiment, artifact_location=place)
+
+    def _find_children(self) -> dict[int, str]:
+        query, token, found = f"tags.`{PARENT}` = '{self._outer}'", None, {}
+        while True:
+            page = self._client.search_runs(
+                [self._experiment], query, max_results=1000, page_token=token
+            )
+            found.update({int(r.data.tags["member"]): r.info.run_id for r in page})
+            token = page.token
+            if not token:
+                return found
+
+    def _child(self, seed: int) -> str:
+        if seed not in self._children:
+            member = self._run.members[seed]
+            tags = {PARENT: self._outer, "seed": str(member.seed), "member": str(seed)}
+            created = self._client.create_run(
+                self._experiment, run_name=member.name, tags=tags
+            )
+            self._children[seed] = created.info.run_id
+            params = {**flat_params(member.params), "seed": str(member.seed)}
+            self._log_params(created.info.run_id, params)
+        return self._children[seed]
+
+    def _add(self, id: str, values: dict[str, float], step: int) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        self._pending[id] += [
+            Metric(name, value, now, step)
+            for name, value in values.items()
+            # A database has no infinities; what overflowed has diverged.
+            for value in [value if math.isfinite(value) else math.nan]
+        ]
+
+    def _log_params(self, id: str, values: dict[str, str]) -> None:
+        from mlflow.entities import Param
+
+        params = [Param(name, value) for name, value in values.items()]
+        for first in range(0, len(params), MAX_PARAMS):
+            self._client.log_batch(id, params=params[first : first + MAX_PARAMS])
+
+
+def database(uri: str) -> Path | None:
+    """The file of a SQLite store; None for another store, or one in memory."""
+    scheme, found, path = uri.partition(":///")
+    return Path(path) if found and scheme.startswith("sqlite") and path else None
+
+
+def absolute(uri: str) -> str:
+    """An address that holds in another working directory too (a resumed run's)."""
+    file = database(uri)
+    if file is None:
+        return uri
+    return f"{uri.partition(':///')[0]}:///{file.absolute()}"
+
+
+def _client(uri: str) -> "MlflowClient":
+    from mlflow import MlflowClient
+
+    # A new store tells of each of its tables; a person wants to see the training.
+    loggers = [logging.getLogger(n) for n in ("alembic", "mlflow.store.db.utils")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
+    file = database(uri)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return MlflowClient(tracking_uri=uri)
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,140 @@
+"""Weights & Biases: a group per run, and in it one run per seed.
+
+Offline unless it is told otherwise: no network, no account; `wandb sync` uploads it
+later. `env_steps` is the axis of every chart, and W&B's own step too, so a row that
+reaches it twice lands on itself. A resumed run opens the same
+run ids again; offline that is one more folder per seed, which `wandb sync` joins.
+Offline, the files of an earlier folder are not read, so what was logged is known from
+`trackers.json` alone.
+"""
+
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+from purerl.runner.trackers.base import Row, TrackedRun, Tracker, scalars
+
+STATUS = {"finished": 0, "interrupted": 130, "failed": 1}
+
+
+class WandbTracker(Tracker):
+    """One W&B run per seed; all are open side by side.
+
+    Args:
+        folder: in which W&B makes its folder `wandb`; the run's own where not given.
+        project: of W&B.
+        mode: `offline` or `online`; not given: `WANDB_MODE`, else `offline`.
+    """
+
+    name = "wandb"
+    time_share = 0.1
+
+    def __init__(
+        self,
+        folder: str | Path | None = None,
+        project: str = "purerl",
+        mode: str | None = None,
+    ) -> None:
+        self.folder = Path(folder) if folder is not None else None
+        self.project = project
+        self.mode = mode or os.environ.get("WANDB_MODE") or "offline"
+        self._runs: dict[int, Any] = {}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """See `make_tracker`."""
+        folder = str(self.folder.resolve()) if self.folder else None
+        return {"folder": folder, "project": self.project, "mode": self.mode}
+
+    def begin(self, run: TrackedRun) -> None:
+        """Open the first member's run, so that a bad setting shows at once."""
+        self._run = run
+        self.root = (self.folder or run.folder or Path(".")).resolve()
+        self.id = run.id or uuid.uuid4().hex[:12]
+        self._first = next(iter(run.members))
+        self._open(self._first)
+
+    def log(self, kind: str, seed: int, row: Row) -> None:
+        """The numbers of one row, at its `env_steps`."""
+        values = {**dict(scalars(kind, row)), "env_steps": row["env_steps"]}
+        self._open(seed).log(values, step=row["env_steps"])
+
+    def end_member(self, seed: int) -> None:
+        """Close a member's run; the first one stays open for files."""
+        if seed != self._first and seed in self._runs:
+            self._runs.pop(seed).finish(exit_code=0)
+
+    def artifact(self, path: Path, name: str) -> None:
+        """A picture as a chart, other things as files, of the first member's run.
+
+        Files, not W&B artifacts: those are staged in the user's home folder, and an
+        offline run would not be whole without it.
+        """
+        import wandb
+
+        run = self._open(self._first)
+        if path.suffix == ".png":
+            title = str(Path(name).with_suffix(""))
+            run.log({title: wandb.Image(str(path))})
+            return
+        # The base path is what `name` hides: `<base>/run/config.yaml`.
+        base = Path(run.dir) / "kept"
+        target = base / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _copy(path, target)
+        files = [target] if target.is_file() else target.rglob("*")
+        for file in files:
+            if file.is_file():
+                run.save(str(file), base_path=run.dir, policy="now")
+
+    def close(self, status: str = "finished") -> None:
+        """Finish all runs."""
+        for run in self._runs.values():
+            run.finish(exit_code=STATUS[status])
+        self._runs.clear()
+
+    def where(self) -> str:
+        """See `Tracker`."""
+        if self.mode == "online":
+            return f"Weights & Biases: project {self.project}, group {self._run.name}"
+        return f"Weights & Biases: wandb sync {self.root}/wandb/offline-run-*"
+
+    def _open(self, seed: int) -> Any:
+        if seed in self._runs:
+            return self._runs[seed]
+        import wandb
+
+        member = self._run.members[seed]
+        self.root.mkdir(parents=True, exist_ok=True)
+        run = wandb.init(
+            project=self.project,
+            dir=str(self.root),
+            mode=self.mode,  # pyright: ignore[reportArgumentType]
+            id=f"{self.id}-{seed}",
+            resume="allow" if self._run.id else None,
+            reinit="create_new",  # many runs side by side in one process
+            group=self._run.name,
+            job_type="sweep" if self._run.is_sweep else "train",
+            name=f"{self._run.name} {member.name}",
+            config={**self._run.config, **member.params, "seed": member.seed},
+            settings=wandb.Settings(
+                console="off",  # the terminal is the run's own
+                silent=True,
+                x_disable_stats=True,
+                disable_git=True,
+                disable_code=True,
+            ),
+        )
+        run.define_metric("*", step_metric="env_steps")
+        self._runs[seed] = run
+        return run
+
+
+def _copy(source: Path, target: Path) -> None:
+    import shutil
+
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    else:
+        shutil.copyfile(source, target)
