@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from purerl.runner.loop import run as run
     from purerl.runner.result import RunResult as RunResult
     from purerl.runner.result import load_run as load_run
+    from purerl.runner.trackers import make_tracker as make_tracker
+    from purerl.runner.trackers.base import Tracker as Tracker
+    from purerl.runner.trackers.points import dataset_points as dataset_points
+    from purerl.runner.trackers.points import track_points as track_points
     from purerl.scale.devices import pmap as pmap
     from purerl.scale.devices import use_all_cores as use_all_cores
     from purerl.scale.parallel import data_parallel as data_parallel
@@ -62,22 +66,26 @@ _HOME = {
     "SACConfig": "purerl.algorithms.sac",
     "SweepResult": "purerl.sweeps.result",
     "TD3Config": "purerl.algorithms.td3",
+    "Tracker": "purerl.runner.trackers.base",
     "TrainResult": "purerl.types",
     "VPGConfig": "purerl.algorithms.vpg",
     "check": "purerl.checker",
     "choice": "purerl.sweeps.axes",
     "data_parallel": "purerl.scale.parallel",
+    "dataset_points": "purerl.runner.trackers.points",
     "find_lanes": "purerl.sweeps.lanes",
     "load_run": "purerl.runner.result",
     "load_sweep": "purerl.sweeps.result",
     "loguniform": "purerl.sweeps.axes",
     "make_algorithm": "purerl.train",
     "make_policy": "purerl.train",
+    "make_tracker": "purerl.runner.trackers",
     "make_train": "purerl.train",
     "plan": "purerl.sweeps.plan",
     "pmap": "purerl.scale.devices",
     "run": "purerl.runner.loop",
     "sweep": "purerl.sweeps.api",
+    "track_points": "purerl.runner.trackers.points",
     "uniform": "purerl.sweeps.axes",
     "use_all_cores": "purerl.scale.devices",
 }
