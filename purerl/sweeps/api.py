@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,13 @@ from purerl.runner import manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.programs import Executables, Members
 from purerl.scale import hosts
-from purerl.scale.devices import Worker, check_count, make_workers, run_blocks
+from purerl.scale.devices import (
+    Worker,
+    check_count,
+    make_workers,
+    num_cores,
+    run_blocks,
+)
 from purerl.sweeps import planner, store
 from purerl.sweeps.execute import cut, train_chunk
 from purerl.sweeps.plan import (
@@ -142,14 +149,16 @@ class _Sweep:
         self.source: store.Index | Kept = Kept()
         self.lock = threading.Lock()
         self.done_steps = 0
-        self.compile_seconds = 0.0
+        self.compile_seconds, self.compilations = 0.0, 0
 
     def run(self) -> SweepResult:
         from purerl.runner.progress import Reporter  # rich: only those who run pay it
         from purerl.sweeps import words
 
         finished = self._open()
+        began = time.perf_counter()
         plan, tasks = self._prepare(finished)
+        self.compile_seconds = time.perf_counter() - began
         total = self.outline.steps
         self.done_steps = total - plan.steps
         reporter = Reporter(total, self.done_steps, enabled=self.progress)
@@ -244,19 +253,20 @@ class _Sweep:
 
     def _prepare(self, finished: set[str]) -> tuple[SweepPlan, list[_Task]]:
         """Compile a program per group with missing members, and cut the chunks."""
-        groups, tasks = [], []
+        left = [without(group, finished) for group in self.outline.groups]
+        left = [group for group in left if group.num_members]
         # A width that a folder or a person fixed is not narrowed to fit the memory.
         is_fixed = self.options.lanes is not None or bool(finished)
-        for group in self.outline.groups:
-            left = without(group, finished)
-            if not left.num_members:
-                continue
-            left = self._compiled(left, is_fixed)
-            if self.folder is not None and left.lanes != group.lanes:
-                self._record_lanes(left)
-            groups.append(left)
-            cuts = cut(left.members, left.ids, left.chunk_members)
-            tasks += [_Task(left, ids, members) for ids, members in cuts]
+        with ThreadPoolExecutor(num_cores()) as pool:
+            built = list(pool.map(lambda group: self._compiled(group, is_fixed), left))
+        tasks: list[_Task] = []
+        groups = []
+        for before, group in zip(left, built, strict=True):
+            if self.folder is not None and group.lanes != before.lanes:
+                self._record_lanes(group)
+            groups.append(self._timed(group))
+            cuts = cut(group.members, group.ids, group.chunk_members)
+            tasks += [_Task(group, ids, members) for ids, members in cuts]
         return self.outline._replace(groups=tuple(groups)), tasks
 
     def _compiled(self, group: GroupPlan, is_fixed: bool) -> GroupPlan:
@@ -264,7 +274,7 @@ class _Sweep:
         while True:
             block = group.members.block(0, group.lanes)
             programs = Executables(bound, block, group.length, self.workers)
-            self.compile_seconds += programs.compile_seconds
+            self.compilations += 1
             memory = planner.model_of(programs.memory(), group.lanes)
             fitted = fit(
                 group,
@@ -275,12 +285,18 @@ class _Sweep:
                 chunk_blocks=self.options.chunk_blocks,
             )
             if fitted.lanes == group.lanes:
-                rate = planner.rate(bound, programs, block, self.workers[:1], 0.0)
-                return fitted._replace(
-                    executables=programs,
-                    steps_per_second=rate * len(self.workers) * hosts.count(),
-                )
+                return fitted._replace(executables=programs)
             group = fitted
+
+    def _timed(self, group: GroupPlan) -> GroupPlan:
+        """The group with its rate, from one segment of one block."""
+        assert group.executables is not None
+        block = group.members.block(0, group.lanes)
+        rate = planner.rate(
+            group.group.bound, group.executables, block, self.workers[:1], 0.0
+        )
+        workers = min(len(self.workers), -(-group.num_members // group.lanes))
+        return group._replace(steps_per_second=rate * workers * hosts.count())
 
     def _record_lanes(self, group: GroupPlan) -> None:
         """The memory asked for narrower lanes than the manifest says."""
@@ -331,7 +347,7 @@ class _Sweep:
             "members": self.outline.num_members,
             "trained_members": plan.num_members,
             "groups": len(self.outline.groups),
-            "compilations": len(plan.groups),
+            "compilations": self.compilations,
             "compile_seconds": round(self.compile_seconds, 2),
             "train_seconds": round(seconds, 2),
             "env_steps": trained,

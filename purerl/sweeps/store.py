@@ -59,10 +59,13 @@ def open_folder(folder: Path, spec: dict[str, Any], *, extend: bool) -> dict[str
     """
     path = folder / "manifest.json"
     if not path.exists():
-        if (folder / "checkpoints").exists():
-            raise ConfigError(f"out: {folder} holds a run; give another folder.")
         _write(folder, spec)
         return spec
+    if manifest.load(folder).get("kind") != "sweep":
+        raise ConfigError(
+            f"out: {folder} holds no sweep, but a run or other results; "
+            "give another folder."
+        )
     stored = load(folder)
     new = json.loads(json.dumps(spec))
     differences = compare(stored, new)
@@ -76,7 +79,7 @@ def open_folder(folder: Path, spec: dict[str, Any], *, extend: bool) -> dict[str
         raise ConfigError(
             f"out: {folder} holds another sweep: {'; '.join(differences)}. {remedy}"
         )
-    merged = {**stored, **{name: new[name] for name in ("points", "seeds")}}
+    merged = {**stored, **{name: new[name] for name in ("points", "seeds", "shape")}}
     merged["groups"] = {**new["groups"], **stored["groups"]}
     if merged != stored:
         _write(folder, merged)

@@ -1,0 +1,44 @@
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from tests.helpers import tiny_config
+
+# Every sweep of these tests is made of the same two programs.
+LANES, SEGMENT = 2, 4
+RATES = [1e-3, 3e-3, 1e-2]
+
+
+def run_sweep(config, axes=None, **options):
+    """A sweep at the width and segments that the tests share."""
+    defaults = {"lanes": LANES, "segment_updates": SEGMENT, "progress": False}
+    return purerl.sweep(config, axes, **{**defaults, **options})
+
+
+def assert_equal(one, two):
+    """Two results have the same variables, bit for bit."""
+    assert set(one.names) == set(two.names)
+    for name in one.names:
+        np.testing.assert_array_equal(one[name].values, two[name].values, err_msg=name)
+
+
+@pytest.fixture(scope="session")
+def tiny():
+    return tiny_config()
+
+
+@pytest.fixture(scope="session")
+def whole(tiny):
+    """Three learning rates, five seeds, in memory, in one chunk."""
+    return run_sweep(tiny, {"learning_rate": RATES}, seeds=5, chunk_blocks=8)
+
+
+@pytest.fixture
+def one_core(monkeypatch):
+    """As on a machine where JAX has one worker."""
+    from purerl.scale import devices
+
+    monkeypatch.setattr(devices, "num_cores", lambda: 1)
+    assert len(devices.make_workers()) == 1
+    return jax.local_devices()[0]

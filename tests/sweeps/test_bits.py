@@ -1,0 +1,158 @@
+"""At one lane width and segment length nothing else changes a member's bits."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl.sweeps import api, store
+
+from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep
+
+AXES = {"learning_rate": RATES}
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_the_size_of_chunks(tiny, whole, blocks):
+    assert_equal(run_sweep(tiny, AXES, seeds=5, chunk_blocks=blocks), whole)
+
+
+def test_one_worker_and_two(tiny, whole, monkeypatch):
+    workers = api.make_workers()
+    assert len(workers) == 2
+    monkeypatch.setattr(api, "make_workers", lambda: workers[:1])
+    assert_equal(run_sweep(tiny, AXES, seeds=5), whole)
+
+
+def test_one_device_and_two(tiny, whole, monkeypatch):
+    # The host is split in two devices: another executable, compiled for the second.
+    from purerl.scale.devices import Worker
+
+    devices = jax.local_devices()
+    assert len(devices) == 2
+    spread = [Worker(device, i) for i, device in enumerate(devices)]
+    monkeypatch.setattr(api, "make_workers", lambda: spread)
+    assert_equal(run_sweep(tiny, AXES, seeds=5), whole)
+
+
+def test_the_order_of_values_and_the_neighbours(tiny, whole):
+    turned = run_sweep(tiny, {"learning_rate": RATES[::-1]}, seeds=[4, 2])
+    for rate in RATES:
+        for seed in (2, 4):
+            one = turned.sel(learning_rate=rate, seed=seed)
+            two = whole.sel(learning_rate=rate, seed=seed)
+            for name in one:
+                np.testing.assert_array_equal(one[name], two[name])
+
+
+def test_members_that_are_added_to_a_finished_sweep(tiny, whole, tmp_path):
+    out = tmp_path / "sweep"
+    some = {"learning_rate": RATES[:1]}
+    run_sweep(tiny, some, seeds=3, out=out)
+    with pytest.raises(purerl.ConfigError, match=r"seeds: 0..2 \(3\) there.*--extend"):
+        run_sweep(tiny, some, seeds=5, out=out)
+    more = run_sweep(tiny, some, seeds=5, out=out, extend=True)
+    assert more.summary["trained_members"] == 2
+    all_ = run_sweep(tiny, AXES, seeds=5, out=out, extend=True)
+    assert all_.summary["trained_members"] == 10
+    assert_equal(all_, whole)
+    assert_equal(purerl.load_sweep(out), whole)
+
+
+def test_the_same_call_again_trains_nothing(tiny, whole, tmp_path):
+    out = tmp_path / "sweep"
+    run_sweep(tiny, AXES, seeds=5, out=out)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.npz")}
+    again = run_sweep(tiny, AXES, seeds=5, out=out)
+    assert again.summary["trained_members"] == again.summary["compilations"] == 0
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*.npz")}
+    assert_equal(again, whole)
+
+
+def test_what_is_missing_or_damaged_is_trained_again(tiny, whole, tmp_path, capsys):
+    out = tmp_path / "sweep"
+    run_sweep(tiny, AXES, seeds=5, out=out, chunk_blocks=1)
+    files = sorted((out / "chunks").glob("*.npz"))
+    assert len(files) == 8  # 15 members in blocks of two
+    files[0].unlink()
+    data = bytearray(files[1].read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 200] = bytes(200)
+    files[1].write_bytes(data)
+    files[2].write_bytes(b"")
+    again = run_sweep(tiny, AXES, seeds=5, out=out)
+    assert again.summary["trained_members"] in (5, 6)  # the last block has one member
+    assert capsys.readouterr().err.count("is damaged: trained again") == 2
+    assert_equal(again, whole)
+
+
+CHILD = """
+    import sys
+    import jax
+    jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_num_cpu_devices", 2)
+    from tests.helpers import tiny_config
+    import purerl
+    purerl.sweep(tiny_config(), {"learning_rate": %r}, seeds=5, out=sys.argv[2],
+                 lanes=%d, segment_updates=%d, chunk_blocks=1, progress=False)
+""" % (RATES, LANES, SEGMENT)  # noqa: UP031
+
+
+def start(out, extra=()):
+    """The sweep in a process of its own, with this one's compiled programs."""
+    code = textwrap.dedent(CHILD)
+    cache = jax.config.jax_compilation_cache_dir
+    command = [sys.executable, "-c", code, cache, str(out), *extra]
+    return subprocess.Popen(command, cwd=os.getcwd())
+
+
+def test_killed_at_any_moment_and_run_again(tiny, whole, tmp_path):
+    out = tmp_path / "sweep"
+    rng = np.random.default_rng(0)
+    kept = 0
+    for _ in range(2):
+        child = start(out)
+        deadline = time.monotonic() + 120
+        while len(list(out.glob("chunks/*.npz"))) <= kept:
+            assert child.poll() is None and time.monotonic() < deadline
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.05))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        now = len(list(out.glob("chunks/*.npz")))
+        assert now >= kept  # nothing that was finished is ever lost
+        kept = now
+    again = run_sweep(tiny, AXES, seeds=5, out=out, chunk_blocks=1)
+    assert again.summary["trained_members"] <= 15 - 2 * (kept - 1)
+    assert_equal(again, whole)
+    # Nothing but chunks that can be read is left where results are.
+    assert not store.Index(out).damaged
+
+
+def test_widths_agree_in_distribution_though_not_in_bits(tiny):
+    # Long enough for rounding to part the curves (some fifty updates).
+    from scipy import stats
+
+    config = tiny.replace(
+        total_timesteps=3_200, num_evaluations=0, hidden_sizes=(32, 32)
+    )
+    narrow, wide = (
+        run_sweep(config, seeds=256, lanes=lanes, segment_updates=20)
+        for lanes in (4, 16)
+    )
+    one, two = (r["episode_return"].values for r in (narrow, wide))
+    assert (one != two).any()
+    first, last = one[:, 0], one[:, -1]
+    np.testing.assert_allclose(first, two[:, 0], rtol=1e-4)
+    known = np.isfinite(last) & np.isfinite(two[:, -1])
+    assert known.sum() > 200
+    assert stats.ks_2samp(last[known], two[known, -1]).pvalue > 0.05
+    assert last[known].mean() > 1.2 * np.nanmean(first)  # and it learns at both

@@ -1,0 +1,115 @@
+import numpy as np
+import pytest
+
+import purerl
+from purerl.losses import ClipDrift, DPODrift
+from purerl.sweeps.axes import expand
+from purerl.sweeps.groups import group_points, member_id, resolve_point, with_algorithm
+from tests.helpers import tiny_config
+
+
+def groups_of(axes, config=None, **options):
+    return group_points(config or tiny_config(), expand(axes, **options))
+
+
+def test_dynamic_fields_share_a_program_and_static_ones_do_not():
+    groups = groups_of(
+        {"learning_rate": [1e-3, 1e-2], "num_envs": [2, 4], "gamma": [0.9, 0.99]}
+    )
+    assert [g.static for g in groups] == [{"num_envs": 2}, {"num_envs": 4}]
+    assert [g.bound.config.num_envs for g in groups] == [2, 4]
+    # Points in the grid's order: rate, environments, discount (the fastest).
+    assert groups[0].points == (0, 1, 4, 5) and groups[1].points == (2, 3, 6, 7)
+    for group in groups:
+        np.testing.assert_array_equal(
+            group.overrides["learning_rate"], np.float32([1e-3, 1e-3, 1e-2, 1e-2])
+        )
+        np.testing.assert_array_equal(
+            group.overrides["gamma"], np.float32([0.9, 0.99, 0.9, 0.99])
+        )
+
+
+def test_numbers_inside_losses_and_environments_are_dynamic():
+    (group,) = groups_of(
+        {"policy_loss.clip_eps": [0.1, 0.3], "env_params.length": [0.5, 1.0]}
+    )
+    assert group.points == (0, 1, 2, 3)
+    np.testing.assert_array_equal(
+        group.overrides["env_params.length"], np.float32([0.5, 1, 0.5, 1])
+    )
+
+
+def test_losses_of_one_kind_are_one_program_and_of_two_kinds_two():
+    same = groups_of({"policy_loss": [ClipDrift(0.1), ClipDrift(0.2)]})
+    assert len(same) == 1
+    leaf = same[0].overrides["policy_loss"].clip_eps
+    np.testing.assert_array_equal(leaf, np.float32([0.1, 0.2]))
+    other = groups_of({"policy_loss": ["ClipDrift(clip_eps=0.1)", DPODrift()]})
+    assert len(other) == 2
+
+
+def test_options_of_the_environment_are_static():
+    groups = groups_of(
+        {"env_kwargs.num_doors": [2, 3]}, tiny_config(env="Doors-v0", eval_max_steps=0)
+    )
+    assert [dict(g.bound.config.env_kwargs) for g in groups] == [
+        {"num_doors": 2},
+        {"num_doors": 3},
+    ]
+
+
+def test_another_algorithm_takes_over_what_was_set():
+    config = tiny_config(gamma=0.9)
+    other = with_algorithm(config, "dqn")
+    assert isinstance(other, purerl.DQNConfig)
+    assert (other.gamma, other.total_timesteps) == (0.9, 640)
+    assert other.hidden_sizes == (8,)
+    # What is PPO's default stays DQN's default.
+    assert other.num_envs == 2 and other.activation == "relu" != config.activation
+
+
+def test_a_point_is_a_config():
+    config, overrides = resolve_point(
+        tiny_config(), {"num_envs": 4, "learning_rate": 0.1, "algorithm": "vpg"}
+    )
+    assert isinstance(config, purerl.VPGConfig) and config.num_envs == 4
+    assert overrides == {"learning_rate": 0.1}
+
+
+def test_members_are_identified_by_values_and_seed():
+    point = {"a": 0.1, "b": (8, 8)}
+    assert member_id(point, 3) == member_id({"b": (8, 8), "a": 0.1}, 3)
+    ids = {
+        member_id(point, 3),
+        member_id(point, 4),
+        member_id({**point, "a": 0.1 + 1e-12}, 3),
+        member_id({"a": 0.1}, 3),
+    }
+    assert len(ids) == 4
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [
+        ({"learning_rat": [1.0]}, "no field 'learning_rat'. Did you mean 'learning_r"),
+        ({"learning_rate": [1e-3, -1.0]}, "at learning_rate=-1.0: .*greater than 0"),
+        ({"learning_rate": ["fast"]}, "learning_rate must be a number, got 'fast'"),
+        ({"learning_rate": [float("nan")]}, "learning_rate must be finite"),
+        ({"env_params.len": [1.0]}, "has no 'len'. Did you mean 'length'"),
+        ({"num_envs": [2, 0]}, "at num_envs=0: num_envs must be greater than 0"),
+        ({"num_minibatches": [5]}, "must be divisible by num_minibatches, got 5"),
+        ({"algorithm": ["pppo"]}, "no algorithm 'pppo'. Did you mean 'ppo'"),
+        ({"algorithm": ["dqn"]}, "at algorithm='dqn': learning_starts must be less"),
+        ({"hidden_sizes.0": [3]}, "hidden_sizes has nothing inside"),
+        ({"policy_loss": ["Clip(0.1)"]}, "cannot read the loss"),
+    ],
+)
+def test_bad_points_get_a_sentence_before_anything_is_traced(axes, words):
+    with pytest.raises(purerl.ConfigError, match=words):
+        groups_of(axes)
+
+
+def test_a_longer_time_limit_than_the_evaluations_is_refused():
+    axes = {"env_params.max_steps_in_episode": [10, 999]}
+    with pytest.raises(purerl.ConfigError, match="evaluations are planned for 500"):
+        groups_of(axes, tiny_config(eval_max_steps=0))

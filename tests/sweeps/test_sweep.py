@@ -1,0 +1,269 @@
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl.runner import programs
+from purerl.sweeps import execute
+from tests.helpers import tiny_config
+
+from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep
+
+
+def test_a_member_is_the_run_of_its_config(tiny, whole):
+    # Other programs (the rate is a constant here), so equal to rounding.
+    run = purerl.run(
+        tiny.replace(learning_rate=RATES[0]),
+        seeds=[3],
+        lanes=LANES,
+        segment_updates=SEGMENT,
+        progress=False,
+    )
+    member = whole.sel(learning_rate=RATES[0], seed=3)
+    for name, values in run.metrics.items():
+        if name == "update":
+            continue
+        np.testing.assert_allclose(member[name], values[0], rtol=2e-3, atol=1e-4)
+    evaluated = run.evaluation["episode_return"][0]
+    np.testing.assert_array_equal(member["evaluation_return"], evaluated)
+    np.testing.assert_array_equal(
+        member["evaluation_env_steps"], run.evaluation["env_steps"][0]
+    )
+
+
+def test_compilations_are_the_static_groups(monkeypatch):
+    calls = []
+    compile_for = programs.compile_for
+    monkeypatch.setattr(
+        programs, "compile_for", lambda *args: calls.append(1) or compile_for(*args)
+    )
+    config = tiny_config(num_evaluations=1)
+    result = run_sweep(
+        config,
+        {
+            "learning_rate": [1e-3, 1e-2],
+            "num_envs": [2, 4],
+            "algorithm": ["ppo", "vpg"],
+        },
+        seeds=2,
+    )
+    assert result.summary["groups"] == result.summary["compilations"] == 4
+    assert len(calls) == 2 * 4  # an `init` and an `advance` each
+    assert result.finished and result.summary["members"] == 16
+    data = result.dataset
+    names = ("learning_rate", "num_envs", "algorithm")
+    assert data["episode_return"].dims == (*names, "seed", "segment")
+    assert list(data["algorithm"].values) == ["ppo", "vpg"]
+    # Four environments make half as many updates; the rest of the rows is NaN.
+    rows = data["env_steps"].notnull().sum("segment")
+    assert (rows.sel(num_envs=2) == 5).all() and (rows.sel(num_envs=4) == 3).all()
+    assert float(data["env_steps"].max()) == 640
+    # A metric that only one algorithm has is NaN for the other.
+    clipped = result.sel(algorithm="vpg")["clip_fraction"]
+    assert clipped.isnull().all()
+    assert result.sel(algorithm="ppo")["clip_fraction"].notnull().any()
+    best = result.best()
+    assert best.config.num_envs == best.point["num_envs"]
+    assert best.score == result.scores().mean("seed").max()
+
+
+def test_a_diverged_member_harms_no_other(tiny, whole):
+    rates = [*RATES, 1e38]
+    result = run_sweep(tiny, {"learning_rate": rates}, seeds=5)
+    for seed in range(5):
+        bad = result.sel(learning_rate=1e38, seed=seed)
+        first = int(bad["diverged_at"])
+        assert 0 <= first < 20
+        row = first // SEGMENT
+        # Frozen: after the segment in which it happened there is nothing.
+        assert bad["policy_loss"][row + 1 :].isnull().all()
+        assert bad["episodes"][row + 1 :].isnull().all()
+        assert bad["env_steps"].notnull().all()
+        late = bad["evaluation_env_steps"] > 32 * (first + 1)
+        assert bad["evaluation_return"].where(late, drop=True).isnull().all()
+        assert np.isnan(result.scores().sel(learning_rate=1e38, seed=seed))
+    for name in whole.names:
+        others = result[name].isel(learning_rate=slice(3)).values
+        np.testing.assert_array_equal(others, whole[name].values, err_msg=name)
+    assert result.best().point["learning_rate"] in RATES
+    frame = result.to_dataframe()
+    assert frame["diverged_at"].notna().sum() == 5
+
+
+def test_the_first_bad_update_is_found():
+    metrics = {
+        "episodes": np.array([[1, 0, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1]]),
+        "episode_return": np.array(
+            [[1, np.nan, 1, 1], [np.nan] * 4, [1, 1, np.nan, 1]], np.float32
+        ),
+        "loss": np.array([[1, 1, 1, np.inf], [1, 1, 1, 1], [1] * 4], np.float32),
+    }
+    from purerl.runner.reduce import first_bad_update
+
+    np.testing.assert_array_equal(first_bad_update(metrics), [3, -1, 2])
+    # Losses of a warm-up are undefined, which is not bad.
+    warm = metrics | {"gradient_steps": np.array([[0, 0, 0, 0], [0] * 4, [1] * 4])}
+    np.testing.assert_array_equal(first_bad_update(warm), [-1, -1, 2])
+
+
+def test_zip_and_random_designs_have_points(tiny):
+    zipped = run_sweep(
+        tiny, {"learning_rate": [1e-3, 1e-2], "gamma": [0.9, 0.99]}, design="zip"
+    )
+    assert zipped["episode_return"].dims == ("point", "seed", "segment")
+    assert list(zipped["episode_return"]["gamma"].values) == [0.9, 0.99]
+    one = zipped.sel(learning_rate=1e-2)
+    assert one.sizes["point"] == 1 and float(one["gamma"][0]) == 0.99
+    drawn = run_sweep(
+        tiny,
+        {"learning_rate": purerl.loguniform(1e-4, 1e-1)},
+        design="random",
+        num_points=3,
+        design_seed=1,
+    )
+    rates = drawn["episode_return"]["learning_rate"].values
+    assert len(set(rates)) == 3 and ((rates > 1e-4) & (rates < 1e-1)).all()
+
+
+def test_results_in_a_folder_are_what_is_in_memory(tiny, whole, tmp_path):
+    out = tmp_path / "sweep"
+    run_sweep(tiny, {"learning_rate": RATES}, seeds=5, out=out, keep_states=True)
+    loaded = purerl.load_sweep(out)
+    assert_equal(loaded, whole)
+    assert loaded.config == tiny and loaded.seeds == (0, 1, 2, 3, 4)
+    assert json.loads(loaded.dataset.attrs["axes"]) == ["learning_rate"]
+    # A kept agent acts as the one that `run` trains.
+    policy = loaded.policy({"learning_rate": 1e-3}, seed=2)
+    run = purerl.run(
+        tiny.replace(learning_rate=1e-3), seeds=[2], segment_updates=4, progress=False
+    )
+    alone = purerl.make_policy(
+        tiny, jax.tree.map(lambda x: x[0], purerl.scale.host.to_device(run.state))
+    )
+    obs = jax.random.normal(jax.random.key(0), (64, 4))
+    assert np.mean(np.asarray(policy(obs) == alone(obs))) > 0.95
+    with pytest.raises(purerl.ConfigError, match="no finished member"):
+        loaded.state({"learning_rate": 1e-3}, seed=9)
+    with pytest.raises(purerl.ConfigError, match="kept no states"):
+        whole.state({"learning_rate": 1e-3}, seed=2)
+
+
+def test_an_unfinished_sweep_can_be_read(tiny, whole, tmp_path):
+    out = tmp_path / "sweep"
+    run_sweep(tiny, {"learning_rate": RATES}, seeds=5, out=out, chunk_blocks=1)
+    path = sorted((out / "chunks").glob("*.npz"))[0]
+    path.unlink()
+    loaded = purerl.load_sweep(out)
+    assert not loaded.finished
+    missing = loaded["env_steps"].isnull().all("segment").values
+    assert missing.sum() in (1, 2)
+    known = ~missing
+    np.testing.assert_array_equal(
+        loaded["episode_return"].values[known], whole["episode_return"].values[known]
+    )
+
+
+def test_a_changed_sweep_in_a_folder_is_refused_with_the_difference(tiny, tmp_path):
+    out = tmp_path / "sweep"
+    axes = {"learning_rate": RATES[:2]}
+    run_sweep(tiny, axes, seeds=2, out=out)
+    for config, changed, options, words in (
+        (tiny.replace(gamma=0.9), axes, {}, "gamma is 0.99 there and 0.9 here"),
+        (tiny, {"gamma": [0.9]}, {}, r"axes: \['learning_rate'\] there and \['gamma'"),
+        (tiny, {"learning_rate": RATES[:1]}, {}, r"2 points there and 1 here \(0 new"),
+        (tiny, {"learning_rate": RATES}, {}, r"3 here \(1 new.*--extend"),
+        (tiny, axes, {"seeds": 1}, r"seeds: 0..1 \(2\) there, 0..0 \(1\) here"),
+        (tiny, axes, {"lanes": 4}, "lanes is 2 there and 4 here"),
+        (tiny, axes, {"segment_updates": 5}, "segment_updates is 4 there and 5 here"),
+        (tiny, axes, {"design": "zip"}, "design: 'grid' there and 'zip' here"),
+    ):
+        with pytest.raises(purerl.ConfigError, match=words):
+            run_sweep(config, changed, **{"seeds": 2, "out": out, **options})
+    # Less than there is cannot be an extension.
+    with pytest.raises(purerl.ConfigError, match="Give another folder"):
+        run_sweep(tiny, axes, seeds=1, out=out, extend=True)
+
+
+def test_a_folder_of_something_else_is_refused(tiny, tmp_path):
+    run = tmp_path / "run"
+    purerl.run(tiny, out=run, progress=False, segment_updates=SEGMENT)
+    with pytest.raises(purerl.ConfigError, match="holds no sweep, but a run"):
+        run_sweep(tiny, out=run)
+    with pytest.raises(purerl.ConfigError, match="holds no sweep"):
+        purerl.load_sweep(run)
+    with pytest.raises(purerl.ConfigError, match="there is no"):
+        purerl.load_sweep(tmp_path / "nothing")
+
+
+def test_selecting_what_is_not_there(whole):
+    with pytest.raises(purerl.ConfigError, match=r"no learning_rate=0.5; it has 0.001"):
+        whole.sel(learning_rate=0.5)
+    with pytest.raises(purerl.ConfigError, match="no field 'gama'"):
+        whole.sel(gama=0.5)
+    with pytest.raises(purerl.ConfigError, match="Did you mean 'episode_return'"):
+        whole["episode_returns"]
+    with pytest.raises(purerl.ConfigError, match="mode must be max or min"):
+        whole.best(mode="most")
+    assert whole.sel(learning_rate=0.003 * (1 + 1e-9), seed=1).sizes["segment"] == 5
+
+
+def test_scores_are_the_last_evaluation(whole):
+    expected = whole["evaluation_return"].values[:, :, -1].mean(-1)
+    np.testing.assert_allclose(whole.scores().values, expected, rtol=1e-6)
+    worst = whole.best(mode="min")
+    assert worst.score == pytest.approx(float(expected.mean(1).min()))
+    # A loss has its last row.
+    losses = whole.scores("policy_loss").values
+    np.testing.assert_array_equal(losses, whole["policy_loss"].values[..., -1])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"lanes": 0}, "lanes must be a positive"),
+        ({"lanes": "best"}, "lanes must be a number or 'auto', got 'best'"),
+        ({"chunk_blocks": 0}, "chunk_blocks must be a positive"),
+        ({"segment_updates": 0}, "segment_updates must be a positive"),
+        ({"seeds": 0}, "seeds must be a positive number"),
+        ({"memory_limit": "plenty"}, "memory_limit must be a positive number of bytes"),
+        ({"memory_limit": "10kB"}, "a block of 2 lanes needs .* use fewer lanes"),
+    ],
+)
+def test_bad_options_get_a_sentence(tiny, options, words):
+    with pytest.raises(purerl.ConfigError, match=words):
+        run_sweep(tiny, {"learning_rate": RATES}, **options)
+
+
+def test_lanes_are_halved_until_they_fit(tiny):
+    model = purerl.plan(tiny, lanes=4, seeds=4, segment_updates=SEGMENT)
+    block = model.groups[0].memory.block(4)
+    limit = 2 * 0.6 * block  # of two workers; two lanes fit, four do not
+    result = run_sweep(tiny, seeds=8, lanes=None, memory_limit=limit)
+    assert result.summary["lanes"] == [2]
+
+
+def test_frozen_rows_do_not_hide_later_members():
+    curves = execute.Curves({}, {}, np.array([2, -1]))
+    from types import SimpleNamespace
+
+    plan = SimpleNamespace(evaluate_after=(8,))
+    ones = np.ones((2, 4), np.float32)
+    metrics = {
+        "env_steps": np.array([[5, 6, 7, 8]] * 2),
+        "episodes": np.ones((2, 4), int),
+        "episode_return": ones * np.array([[1.0], [3.0]]),
+        "episode_length": ones,
+        "loss": ones,
+    }
+    evaluation = {
+        "env_steps": np.full((2, 1), 8),
+        "episode_return": np.ones((2, 1, 3), np.float32),
+    }
+    assert execute.record(curves, metrics, evaluation, 4, plan) == 3.0
+    np.testing.assert_array_equal(curves.train["loss"][0], [np.nan, 1.0])
+    np.testing.assert_array_equal(curves.train["env_steps"][0], [8, 8])
+    returns = curves.evaluation["episode_return"][0]
+    assert np.isnan(returns[0]).all() and (returns[1] == 1).all()
+    np.testing.assert_array_equal(curves.diverged_at, [2, -1])
