@@ -34,19 +34,19 @@ def iqm(scores: Array) -> Array:
 def mean(scores: Array) -> Array:
     """Mean over tasks of each task's mean over runs."""
     xp = _namespace(scores)
-    return xp.mean(task_means(scores))
+    return xp.nanmean(task_means(scores))
 
 
 def median(scores: Array) -> Array:
     """Median over tasks of each task's mean over runs; of one task, its mean."""
     xp = _namespace(scores)
-    return xp.median(task_means(scores))
+    return xp.nanmedian(task_means(scores))
 
 
 def optimality_gap(scores: Array, target: float = 1.0) -> Array:
     """How far runs fall short of `target` on average; better ones count as `target`."""
     xp = _namespace(scores)
-    return xp.mean(task_means(xp.maximum(target - xp.asarray(scores), 0.0)))
+    return xp.nanmean(task_means(xp.maximum(target - xp.asarray(scores), 0.0)))
 
 
 def aggregate(scores: Array, statistic: str, target: float = 1.0) -> Array:
@@ -88,11 +88,13 @@ def profile(scores: Array, thresholds: Array) -> Array:
 
 
 def task_means(scores: Array) -> Array:
-    """Mean over runs of each task, `[M]`."""
+    """Mean over runs of each task, `[M]`; NaN of one without any."""
     xp = _namespace(scores)
     scores = _columns(xp, scores)
     known = ~xp.isnan(scores)
-    return xp.sum(xp.where(known, scores, 0.0), axis=0) / xp.sum(known, axis=0)
+    count = xp.sum(known, axis=0)
+    total = xp.sum(xp.where(known, scores, 0.0), axis=0)
+    return xp.where(count > 0, total / xp.maximum(count, 1), xp.nan)
 
 
 def _columns(xp: Any, scores: Array) -> Array:

@@ -186,7 +186,8 @@ def curve(
     """IQM or mean over runs at every point of a curve, with pointwise intervals.
 
     Args:
-        values: `[S, T]`: a row per run.
+        values: `[S, T]`, a row per run, or `[S, M, T]` with runs of M tasks (or
+            configurations), which are resampled each by itself.
         statistic: iqm or mean.
         nan: what a missing point is worth. Here the default drops it, as unfinished and
             shorter runs have gaps that say nothing bad of them; points that no run
@@ -201,25 +202,51 @@ def curve(
     Raises:
         ConfigError: see `estimates`.
     """
-    from purerl.report.statistics import resampling
-
     check_choice("statistic", statistic, CURVES)
     _check_numbers(confidence, resamples)
-    (table,), _ = resolve(values, nan=nan, gaps=True)
-    missing = (~np.isfinite(as_table("values", values))).sum(0)
-    table = np.sort(table, axis=0)
-    counts = np.isfinite(table).sum(0)
-    value, low, high = (np.full(table.shape[1], np.nan) for _ in range(3))
-    for known in np.unique(counts[counts > 0]):
-        at = np.flatnonzero(counts == known)
-        centred, centre, scale = _centre(table[:, at], axis=0)
-        draws = resampling.curve_resamples(
-            _key(seed), _padded(centred), known, statistic, resamples
+    raw = np.asarray(values)
+    shape = raw.shape if raw.ndim == 3 else (len(raw), 1, -1)
+    (flat,), _ = resolve(raw.reshape(len(raw), -1), nan=nan, gaps=True)
+    table = flat.reshape(shape)
+    missing = (~np.isfinite(raw.reshape(table.shape))).sum((0, 1))
+    counts = np.isfinite(table).sum((0, 1))
+    value, low, high = (np.full(table.shape[2], np.nan) for _ in range(3))
+    single = table.shape[1] == 1
+    # Runs of one task share their resamples where equally many are known.
+    groups = np.unique(counts[counts > 0]) if single else [None]
+    for known in groups:
+        at = np.flatnonzero(counts == known if single else counts > 0)
+        draws, centre, scale = _curve_draws(
+            table[:, :, at], known, statistic, resamples, seed
         )
         ends = _interval(draws[:, : len(at)], confidence)
         low[at], high[at] = (centre + scale * end for end in ends)
-        value[at] = [aggregates.aggregate(table[:, t], statistic) for t in at]
+        value[at] = [aggregates.aggregate(table[:, :, t], statistic) for t in at]
     return Estimate(value, low, high, missing)
+
+
+def _curve_draws(
+    table: np.ndarray, known: int | None, statistic: str, resamples: int, seed: int
+) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Resampled statistics of standardised curves, their centres and scales `[T]`."""
+    from purerl.report.statistics import resampling
+
+    runs, tasks, points = table.shape
+    centred, centre, scale = _centre(table.reshape(runs * tasks, points), axis=0)
+    # The next power of two, so that few programs are compiled.
+    width = 1 << (points - 1).bit_length()
+    centred = np.pad(centred, ((0, 0), (0, width - points)))
+    if known is None:
+        strata = centred.reshape(runs, tasks, width)
+        draws = resampling.stratified_curve_resamples(
+            _key(seed), strata, statistic, resamples
+        )
+    else:
+        ordered = np.sort(centred, axis=0)
+        draws = resampling.curve_resamples(
+            _key(seed), ordered, known, statistic, resamples
+        )
+    return draws, centre, scale
 
 
 def compare(scores: Mapping[str, Any], **options: Any) -> dict[str, Estimate]:
@@ -266,12 +293,6 @@ def _ranks(columns: np.ndarray) -> np.ndarray:
         known = np.isfinite(column)
         ranks[known, place] = np.unique(column[known], return_inverse=True)[1]
     return ranks
-
-
-def _padded(columns: np.ndarray) -> np.ndarray:
-    """Columns up to the next power of two, so that few programs are compiled."""
-    width = columns.shape[1]
-    return np.pad(columns, ((0, 0), (0, (1 << (width - 1).bit_length()) - width)))
 
 
 def _check_numbers(confidence: float, resamples: int) -> None:

@@ -99,15 +99,27 @@ def aggregate_resamples(
     def one(key: jax.Array) -> jax.Array:
         counts = draw_counts(key, known, scores.shape[0])
         means = (counts * values).sum(1) / known
-        found = {"mean": jnp.mean(means), "median": jnp.median(means)}
+        found = {"mean": jnp.nanmean(means), "median": jnp.nanmedian(means)}
         if "iqm" in statistics:
             weights = trimmed(counts.reshape(-1)[pooled], total)
             found["iqm"] = (weights * ranked).sum() / middle
         short = (counts * jnp.maximum(target - values, 0.0)).sum(1) / known
-        found["optimality_gap"] = jnp.mean(short)
+        found["optimality_gap"] = jnp.nanmean(short)
         return jnp.stack([found[name] for name in statistics])
 
     return _each(one, key, resamples, scores.size)
+
+
+@partial(jax.jit, static_argnames=("statistic", "resamples"))
+def stratified_curve_resamples(
+    key: jax.Array, values: jax.Array, statistic: str, resamples: int
+) -> jax.Array:
+    """A statistic at every point of curves `[S, M, T]`, `[resamples, T]`."""
+
+    def at(scores: jax.Array) -> jax.Array:
+        return aggregate_resamples(key, scores, (statistic,), 0.0, resamples)[:, 0]
+
+    return jax.vmap(at, in_axes=2, out_axes=1)(values)
 
 
 @partial(jax.jit, static_argnames=("resamples",))

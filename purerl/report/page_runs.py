@@ -1,0 +1,177 @@
+"""Pages of runs and of searches for hyperparameters; see `page`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from purerl import serialise
+from purerl.config import ConfigError
+from purerl.report import page, plots
+from purerl.report.sweep_data import is_log, short
+from purerl.report.tables import last_known
+from purerl.runner import manifest
+from purerl.runner.result import RunResult, summary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def run_page(run: RunResult | str | Path, path: str | Path | None) -> Path:
+    """See `page.run_page`."""
+    facts: dict[str, Any] = {}
+    if isinstance(run, RunResult):
+        result, config = run, serialise.to_dict(run.config)
+    else:
+        from purerl.cli.plot import read_result
+
+        stored = manifest.load(Path(run))
+        result, config = read_result(Path(run)), stored["config"]
+        versions = stored.get("versions", {})
+        facts["versions"] = ", ".join(f"{n} {v}" for n, v in versions.items())
+        facts["device"] = stored.get("device", "")
+    if path is None and result.out is None:
+        raise ConfigError("path: say where to write the page; the run has no folder.")
+    path = Path(path) if path else Path(str(result.out)) / "report.html"
+    numbers = summary(result)
+    for name in ("agents", "env_steps", "evaluation_mean"):
+        if name in numbers:
+            facts[name] = f"{numbers[name]:,}"
+    if result.train_seconds:
+        compiling, training = result.compile_seconds, result.train_seconds
+        facts["seconds"] = f"{compiling:.1f} compiling, {training:.1f} training"
+    curve = page.figure_html(plots.run_curve(result))
+    sections = [page.Section("Learning curve", curve)]
+    final = result.evaluation.get("episode_return")
+    if final is not None and len(result.seeds) > 1:
+        scores = {"evaluation": final[:, -1].mean(-1)}
+        figure = plots.score_groups(scores, title="Final evaluation of every seed")
+        sections.append(page.Section("Seeds", page.figure_html(figure)))
+    sections.append(page.Section("Agents", _agents(result)))
+    folder = str(result.out) if result.out else "FOLDER"
+    load = f"import purerl\n\nrun = purerl.load_run({folder!r})\n"
+    load += "print(run.config, run.seeds, run.update)"
+    sections.append(page.about(config, load, **facts))
+    return page.write_page(path, f"Run: {config.get('env')}", *sections)
+
+
+def tuning_page(
+    trials: Sequence[Any],
+    path: str | Path,
+    *,
+    title: str,
+    config: Mapping[str, Any],
+    figures: Mapping[str, "Figure"],
+    mode: str,
+    load: str,
+    facts: Mapping[str, Any],
+) -> Path:
+    """See `page.tuning_page`."""
+    if mode not in ("max", "min"):
+        raise ConfigError(f"mode must be max or min, got {mode!r}.")
+    rows = [_trial(trial) for trial in trials]
+    if not rows:
+        raise ConfigError("trials: there are none to report.")
+    values = np.array(
+        [np.nan if r["value"] is None else r["value"] for r in rows], float
+    )
+    sign = 1.0 if mode == "max" else -1.0
+    ranked = np.argsort(np.where(np.isfinite(values), -sign * values, np.inf))
+    names = list(dict.fromkeys(name for row in rows for name in row["params"]))
+    extra = list(dict.fromkeys(n for r in rows for n in r if n not in _KNOWN))
+    table = [
+        [
+            int(i),
+            *(rows[i]["params"].get(name) for name in names),
+            values[i],
+            *(rows[i].get(name) for name in extra),
+        ]
+        for i in ranked
+    ]
+    body = page.table_html(["trial", *map(short, names), "value", *extra], table)
+    progress = page.figure_html(_progress(values, sign), "Line: best so far.")
+    if np.isfinite(values).any():
+        progress += page.figure_html(_against(rows, names, values, int(ranked[0])))
+    progress += "".join(page.figure_html(f, name) for name, f in figures.items())
+    best = rows[ranked[0]]
+    words = ", ".join(f"{short(n)}={v}" for n, v in best["params"].items())
+    load = load or "# the trials are the rows of the table above"
+    return page.write_page(
+        path,
+        title,
+        page.Section("Trials", body),
+        page.Section("Search", progress),
+        page.about(config, load, trials=len(rows), mode=mode, **facts),
+        note=f"Best: {words}; value {values[ranked[0]]:,.4g}.",
+    )
+
+
+_KNOWN = ("params", "value")
+
+
+def _trial(trial: Any) -> dict[str, Any]:
+    if isinstance(trial, Mapping):
+        found = dict(trial)
+    elif hasattr(trial, "_asdict"):
+        found = trial._asdict()
+    else:
+        found = dict(getattr(trial, "__dict__", {}))
+    if not isinstance(found.get("params"), Mapping) or "value" not in found:
+        raise ConfigError(
+            "trials must each hold params (a mapping) and value (a number or None), got "
+            f"{type(trial).__name__} with {', '.join(found) or 'neither'}."
+        )
+    return found
+
+
+def _agents(result: RunResult) -> str:
+    training = last_known(result.metrics["episode_return"])
+    final = result.evaluation.get("episode_return")
+    rows = []
+    for member, seed in enumerate(result.seeds):
+        episodes = final[member, -1] if final is not None else np.array([np.nan])
+        numbers = (episodes.mean(), episodes.min(), episodes.max(), training[member])
+        rows.append([seed, *(round(float(x), 3) for x in numbers)])
+    headers = ["seed", "evaluation", "worst episode", "best episode", "training"]
+    return page.table_html(headers, rows)
+
+
+def _progress(values: np.ndarray, sign: float) -> "Figure":
+    from purerl.report.plots import style
+
+    figure = style.new_figure()
+    axes = figure.subplots()
+    known = np.where(np.isfinite(values), sign * values, -np.inf)
+    so_far = sign * np.maximum.accumulate(known)
+    so_far[~np.isfinite(so_far)] = np.nan
+    numbers = np.arange(len(values))
+    axes.plot(numbers, values, "o", color=style.COLOURS[0], ms=4.5, alpha=0.7)
+    axes.step(numbers, so_far, where="post", color=style.COLOURS[1], lw=1.8)
+    style.finish(axes, "Value by trial", "trial", "value")
+    return figure
+
+
+def _against(
+    rows: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    values: np.ndarray,
+    best: int,
+) -> "Figure":
+    """Values against each hyperparameter."""
+    from purerl.report.plots import style
+    from purerl.report.plots.axes import make_panels
+
+    figure, panels = make_panels(len(names))
+    for axes, name in zip(panels, names, strict=True):
+        given = [row["params"].get(name) for row in rows]
+        numeric = all(style.is_number(value) for value in given)
+        kinds = sorted(set(given)) if numeric else list(dict.fromkeys(map(str, given)))
+        axis = style.scale_axis(axes, kinds, log=is_log(kinds))
+        where = dict(zip(kinds, axis, strict=True))
+        places = [where[v if numeric else str(v)] for v in given]
+        axes.plot(places, values, "o", color=style.COLOURS[0], ms=4.5, alpha=0.7)
+        axes.plot(places[best], values[best], "*", color=style.COLOURS[1], ms=15)
+        style.finish(axes, x=short(name))
+    panels[0].set_ylabel("value", color=style.INK)
+    return figure

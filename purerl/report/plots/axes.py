@@ -1,0 +1,297 @@
+"""Final scores against the axes of a sweep: heat map, slices, scatter."""
+
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from purerl.config import ConfigError, check_known
+from purerl.report import statistics
+from purerl.report.plots import style
+from purerl.report.sweep_data import (
+    SCORE,
+    Scores,
+    env_name,
+    is_log,
+    label,
+    read_scores,
+    short,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+OTHERS = ("mean", "best")
+ANNOTATED = 12  # Cells wider than so many columns hold no number.
+
+
+class Cells(NamedTuple):
+    """Mean scores over two axes.
+
+    Attributes:
+        rows: values of the first axis.
+        columns: values of the second axis.
+        table: `[R, C]`; NaN where no configuration is.
+        best: row and column of the highest.
+    """
+
+    rows: list[Any]
+    columns: list[Any]
+    table: np.ndarray
+    best: tuple[int, int]
+
+
+def cells(scores: Scores, y: str, x: str, others: str = "mean") -> Cells:
+    """Mean score over seeds for each pair of values of two axes.
+
+    Args:
+        scores: of a grid.
+        y: axis of the rows.
+        x: axis of the columns.
+        others: further axes are averaged (`"mean"`) or `"best"`.
+
+    Raises:
+        ConfigError: unknown or equal axes, another choice, or no grid.
+    """
+    for name in (y, x):
+        check_known(name, list(scores.names), "the sweep")
+    if x == y:
+        raise ConfigError(f"a heat map needs two axes, got {x!r} twice.")
+    if others not in OTHERS:
+        raise ConfigError(f"others must be one of {', '.join(OTHERS)}, got {others!r}.")
+    if scores.grid is None:
+        raise ConfigError(
+            "a heat map needs a grid; of a zip or random design draw the scatter."
+        )
+    rows, columns = scores.values(y), scores.values(x)
+    means = scores.means
+    table = np.full((len(rows), len(columns)), np.nan)
+    for r, c in itertools.product(range(len(rows)), range(len(columns))):
+        here = [
+            means[p]
+            for p, point in enumerate(scores.points)
+            if point[y] == rows[r] and point[x] == columns[c]
+        ]
+        if here:
+            table[r, c] = np.mean(here) if others == "mean" else np.max(here)
+    place = np.unravel_index(np.nanargmax(table), table.shape)
+    return Cells(rows, columns, table, (int(place[0]), int(place[1])))
+
+
+def heat_map(
+    dataset: "xr.Dataset",
+    y: str | None = None,
+    x: str | None = None,
+    *,
+    others: str = "mean",
+    metric: str = SCORE,
+) -> "Figure":
+    """Mean final score over seeds for every pair of values of two axes.
+
+    Args:
+        dataset: of a grid sweep.
+        y: axis of the rows; the second one if not given.
+        x: axis of the columns; the first one if not given.
+        others: further axes are averaged (`"mean"`) or `"best"`.
+        metric: a variable.
+
+    Raises:
+        ConfigError: see `cells`; fewer than two axes.
+    """
+    scores = read_scores(dataset, metric)
+    y, x = two_axes(scores, y, x)
+    rows, columns, table, best = cells(scores, y, x, others)
+    figure = style.new_figure(
+        min(12.0, 2.6 + 0.85 * len(columns)), min(9.0, 1.7 + 0.55 * len(rows))
+    )
+    axes = figure.subplots()
+    image = axes.imshow(table, cmap=style.COLOUR_MAP, aspect="auto", origin="lower")
+    for name, values, setter in (
+        (x, columns, axes.set_xticks),
+        (y, rows, axes.set_yticks),
+    ):
+        shown = _thinned(len(values))
+        setter(shown, [label(values[i]) for i in shown])
+        del name
+    if max(len(label(value)) for value in columns) > 5 and len(columns) > 6:
+        axes.tick_params(axis="x", rotation=45)
+    if len(columns) <= ANNOTATED and len(rows) <= 2 * ANNOTATED:
+        _write_cells(axes, table, image)
+    row, column = best
+    from matplotlib.patches import Rectangle
+
+    # White within black shows on every colour of the map.
+    for colour, width in (("#000000", 4.5), ("#ffffff", 2.2)):
+        square = Rectangle(
+            (column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=colour, lw=width
+        )
+        square.set_clip_on(False)
+        square.set_zorder(3)
+        axes.add_patch(square)
+    axes.set_xlabel(short(x))
+    axes.set_ylabel(short(y))
+    rest = [short(name) for name in scores.names if name not in (x, y)]
+    how = f"\n{', '.join(rest)}: {others}" if rest else ""
+    title = f"{env_name(dataset)}: final score, mean over seeds{how}"
+    axes.set_title(title, fontsize=11, color=style.INK, loc="left")
+    style.ink(axes)
+    axes.spines[:].set_visible(False)
+    bar = figure.colorbar(image, ax=axes, pad=0.02)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    style.ink(bar.ax)
+    return figure
+
+
+def two_axes(scores: Scores, y: str | None, x: str | None) -> tuple[str, str]:
+    """The axes of a heat map: those asked for, else the first ones that vary.
+
+    Raises:
+        ConfigError: there are not two.
+    """
+    varying = [name for name in scores.names if len(scores.values(name)) > 1]
+    free = [name for name in varying if name not in (x, y)]
+    x = x or (free.pop(0) if free else None)
+    y = y or (free.pop(0) if free else None)
+    if x is None or y is None:
+        raise ConfigError(
+            "a heat map needs two axes with several values; draw the slices instead."
+        )
+    return y, x
+
+
+def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
+    """Final score against each axis: the others in all settings, and at their best.
+
+    "All" is the IQM of all runs with a value, with a 95% interval (each setting of the
+    other axes is resampled by itself); "best" the IQM of the best setting's seeds.
+
+    Raises:
+        ConfigError: no such metric, or no score yet.
+    """
+    scores = read_scores(dataset, metric)
+    filled, means = scores.filled, scores.means
+    figure, panels = make_panels(len(scores.names))
+    for axes, name in zip(panels, scores.names, strict=True):
+        values = scores.values(name)
+        places = style.scale_axis(axes, values, log=is_log(values))
+        groups = [
+            [p for p, point in enumerate(scores.points) if point[name] == value]
+            for value in values
+        ]
+        tops = [max(group, key=lambda p: means[p]) for group in groups]
+        kinds = [("others at their best", [[top] for top in tops])]
+        if len(scores.names) > 1 and max(map(len, groups)) > 1:
+            kinds.append(("all settings of the others", groups))
+        for number, (words, members) in enumerate(kinds):
+            found = [statistics.estimate(filled[group].T) for group in members]
+            value, low, high = np.array([e[:3] for e in found]).T
+            colour = style.COLOURS[number]
+            axes.fill_between(places, low, high, color=colour, alpha=style.FAINT, lw=0)
+            axes.plot(
+                places,
+                value,
+                color=colour,
+                marker=style.MARKERS[number],
+                ms=5,
+                lw=1.8,
+                label=words,
+            )
+        style.finish(axes, x=short(name))
+    panels[0].set_ylabel("final score", color=style.INK)
+    _shared_legend(figure, panels[0])
+    _head(figure, f"{env_name(dataset)}: final score, IQM and 95% interval")
+    return figure
+
+
+def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
+    """Every configuration against each axis: for random and zip designs.
+
+    A dot is the mean over seeds, its line their range; the best one is a star.
+
+    Raises:
+        ConfigError: no such metric, or no score yet.
+    """
+    scores = read_scores(dataset, metric)
+    filled, means = scores.filled, scores.means
+    best = int(means.argmax())
+    figure, panels = make_panels(len(scores.names))
+    for axes, name in zip(panels, scores.names, strict=True):
+        values = scores.values(name)
+        axis = style.scale_axis(axes, values, log=is_log(values))
+        where = dict(zip(values, axis, strict=True))
+        places = np.array([where[point[name]] for point in scores.points])
+        if not all(style.is_number(value) for value in values):
+            # Strings share few places: dots lie beside one another.
+            jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(places))
+            places = places + jitter
+        axes.vlines(
+            places, filled.min(1), filled.max(1), color=style.COLOURS[0], alpha=0.25
+        )
+        axes.plot(places, means, "o", color=style.COLOURS[0], ms=4.5, alpha=0.85)
+        axes.plot(
+            places[best],
+            means[best],
+            "*",
+            color=style.COLOURS[1],
+            ms=15,
+            mec="#ffffff",
+            mew=0.8,
+            label=f"best: {scores.name(best)}",
+        )
+        style.finish(axes, x=short(name))
+    panels[0].set_ylabel("final score", color=style.INK)
+    _shared_legend(figure, panels[0])
+    seeds = scores.scores.shape[1]
+    _head(
+        figure,
+        f"{env_name(dataset)}: {len(means)} configurations, mean and range of "
+        f"{seeds} seeds",
+    )
+    return figure
+
+
+def make_panels(count: int) -> tuple["Figure", list[Any]]:
+    """A panel per axis, at most three in a row, one scale of scores."""
+    columns = min(count, 3)
+    height = -(-count // columns)
+    figure = style.new_figure(max(5.0, 3.4 * columns), 0.7 + 3.0 * height)
+    panels = figure.subplots(height, columns, sharey=True, squeeze=False).ravel()
+    for spare in panels[count:]:
+        spare.set_visible(False)
+    return figure, list(panels[:count])
+
+
+def _shared_legend(figure: "Figure", axes: Any) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    legend = figure.legend(
+        handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=9
+    )
+    for text in legend.get_texts():
+        text.set_color(style.INK)
+
+
+def _head(figure: "Figure", text: str) -> None:
+    figure.suptitle(text, fontsize=11, color=style.INK, x=0.01, ha="left")
+
+
+def _thinned(count: int) -> list[int]:
+    """Places of tick labels: all up to 20, then evenly."""
+    return list(range(0, count, -(-count // 20)))
+
+
+def _write_cells(axes: Any, table: np.ndarray, image: Any) -> None:
+    for (row, column), value in np.ndenumerate(table):
+        if not np.isfinite(value):
+            continue
+        red, green, blue, _ = image.cmap(image.norm(value))
+        light = 0.299 * red + 0.587 * green + 0.114 * blue
+        axes.text(
+            column,
+            row,
+            label(float(value)),
+            ha="center",
+            va="center",
+            fontsize=9,
+            color="#111111" if light > 0.5 else "#ffffff",
+        )

@@ -1,0 +1,224 @@
+"""Learning curves of a sweep: a line per value of an axis, or per configuration."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from purerl.config import ConfigError, check_known
+from purerl.report import statistics
+from purerl.report.plots import style
+from purerl.report.sweep_data import (
+    SCORE,
+    Scores,
+    env_name,
+    label,
+    metric_name,
+    read_scores,
+    rows,
+    short,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+MAX_LINES = 8
+POINTS = 100
+OTHERS = ("best", "all")
+
+
+class Line(NamedTuple):
+    """One line of a picture: `places` of the configurations it is made of."""
+
+    name: str
+    places: tuple[int, ...]
+
+
+class Lines(NamedTuple):
+    """Lines, and what tells them apart.
+
+    Attributes:
+        heading: what the names are values of.
+        common: values that all of them share, in words; may be empty.
+        lines: from best to worst, or in the order of the axis.
+    """
+
+    heading: str
+    common: str
+    lines: list[Line]
+
+
+def sweep_curves(
+    dataset: "xr.Dataset",
+    by: str | None = None,
+    *,
+    metric: str = SCORE,
+    others: str = "best",
+    lines: int = MAX_LINES,
+    confidence: float = 0.95,
+) -> "Figure":
+    """IQM over seeds along training, with bootstrap bands, a line per value of an axis.
+
+    Members that diverged count from then on as the worst of the picture; gaps of
+    unfinished members are left out.
+
+    Args:
+        dataset: of a sweep.
+        by: the axis; without it, the best configurations are drawn.
+        metric: a variable; evaluations are averaged over episodes.
+        others: `"best"`: each value at the best setting of the other axes;
+            `"all"`: runs of all settings pooled, each setting resampled by itself.
+        lines: at most so many; of more values some are left out evenly, the best stays.
+        confidence: of the bands, each point by itself.
+
+    Raises:
+        ConfigError: an unknown axis, metric or choice.
+    """
+    if others not in OTHERS:
+        raise ConfigError(f"others must be one of {', '.join(OTHERS)}, got {others!r}.")
+    scores = read_scores(dataset)
+    heading, common, chosen = choose_lines(scores, by, others, lines)
+    values, steps = rows(dataset, metric)
+    figure = style.new_figure(8.0, 4.4)
+    axes = figure.subplots()
+    tables = [_on_one_grid(values, steps, line.places) for line in chosen]
+    floor = min(float(np.nanmin(table)) for _, table in tables)
+    ends = []
+    for number, (line, (grid, table)) in enumerate(zip(chosen, tables, strict=True)):
+        dead = scores.diverged[list(line.places)].T[:, :, None]
+        filled = np.where(dead & np.isnan(table), floor, table)
+        found = statistics.curve(filled, confidence=confidence)
+        colour = style.COLOURS[number % len(style.COLOURS)]
+        known = np.isfinite(found.value)
+        mark = style.MARKERS[number % len(style.MARKERS)]
+        every = max(1, int(known.sum()) // 8)
+        axes.fill_between(
+            grid[known],
+            found.low[known],
+            found.high[known],
+            color=colour,
+            alpha=0.16,
+            linewidth=0,
+        )
+        axes.plot(
+            grid[known],
+            found.value[known],
+            color=colour,
+            linewidth=1.8,
+            marker=mark,
+            markevery=every,
+            markersize=4.5,
+        )
+        ends.append((float(found.value[known][-1]), line.name, colour))
+    style.step_axis(axes)
+    style.finish(
+        axes,
+        _title(dataset, by, others, scores, confidence, common),
+        "environment steps per agent",
+        metric_name(dataset, metric).replace("_", " "),
+    )
+    figure.canvas.draw()  # Labels are placed by the final size of the axes.
+    axes.set_ylim(*axes.get_ylim())
+    style.label_ends(axes, ends, heading)
+    return figure
+
+
+def choose_lines(
+    scores: Scores, by: str | None, others: str = "best", most: int = MAX_LINES
+) -> Lines:
+    """Which lines to draw: all values of an axis, or the best configurations.
+
+    Raises:
+        ConfigError: an unknown axis.
+    """
+    if by is None:
+        ranking = scores.ranking()[:most].tolist()
+        points = [scores.points[p] for p in ranking]
+        differ = [n for n in scores.names if len({str(p[n]) for p in points}) > 1]
+        differ = differ or list(scores.names)
+        names = [", ".join(label(point[name]) for name in differ) for point in points]
+        common = [
+            f"{short(n)}={label(points[0][n])}" for n in scores.names if n not in differ
+        ]
+        return Lines(
+            ", ".join(map(short, differ)),
+            ", ".join(common),
+            [Line(name, (p,)) for name, p in zip(names, ranking, strict=True)],
+        )
+    check_known(by, list(scores.names), "the sweep")
+    groups = [
+        [p for p, point in enumerate(scores.points) if point[by] == value]
+        for value in scores.values(by)
+    ]
+    means = scores.means
+    best = [max(group, key=lambda p: means[p]) for group in groups]
+    drawn = [
+        Line(label(value), (top,) if others == "best" else tuple(group))
+        for value, top, group in zip(scores.values(by), best, groups, strict=True)
+    ]
+    winner = int(np.argmax(means[best]))
+    shown = [drawn[i] for i in evenly(len(drawn), most, winner)]
+    return Lines(short(by), "", shown)
+
+
+def evenly(count: int, most: int, keep: int) -> list[int]:
+    """At most `most` of `count` places, evenly, both ends and `keep` among them."""
+    if count <= most:
+        return list(range(count))
+    chosen = np.linspace(0, count - 1, most).round().astype(int)
+    if most > 1 and keep not in chosen:
+        inner = slice(1, -1) if most > 2 else slice(1, None)
+        nearest = np.abs(chosen[inner] - keep).argmin()
+        chosen[inner][nearest] = keep
+    return sorted(set(chosen.tolist()))
+
+
+def _on_one_grid(
+    values: np.ndarray, steps: np.ndarray, places: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Curves of some configurations at common environment steps.
+
+    Args:
+        values: `[P, S, T]`.
+        steps: `[P, S, T]`.
+        places: of the configurations.
+
+    Returns:
+        Steps `[T']` and values `[S, M, T']`. Rows that already agree stay as they are.
+    """
+    at, values = steps[list(places)], values[list(places)]
+    rows_at = at.reshape(-1, at.shape[-1])
+    first = rows_at[np.isfinite(rows_at).sum(1).argmax()]
+    if not np.isfinite(first).any():
+        raise ConfigError("the sweep has no rows yet for one of the lines.")
+    same = (rows_at == first) | np.isnan(rows_at)
+    if same.all() and np.isfinite(first).all():
+        return first.astype(float), np.moveaxis(values, 0, 1)
+    grid = np.linspace(np.nanmin(at), np.nanmax(at), POINTS)
+    found = np.full((*values.shape[:2], POINTS), np.nan)
+    for place in np.ndindex(*values.shape[:2]):
+        known = np.isfinite(values[place]) & np.isfinite(at[place])
+        if known.any():
+            found[place] = np.interp(
+                grid, at[place][known], values[place][known], right=np.nan
+            )
+    return grid, np.moveaxis(found, 0, 1)
+
+
+def _title(
+    dataset: "xr.Dataset",
+    by: str | None,
+    others: str,
+    scores: Scores,
+    confidence: float,
+    common: str,
+) -> str:
+    band = f"IQM and {confidence:.0%} interval over {scores.scores.shape[1]} seeds"
+    if by is None:
+        where = f" ({common})" if common else ""
+        return f"{env_name(dataset)}: best configurations{where}\n{band}"
+    rest = ", ".join(short(name) for name in scores.names if name != by)
+    how = "at their best" if others == "best" else "pooled"
+    where = f" ({rest} {how})" if rest else ""
+    return f"{env_name(dataset)} by {short(by)}{where}\n{band}"

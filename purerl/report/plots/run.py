@@ -1,0 +1,84 @@
+"""Learning curves of a run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from purerl.report.plots import style
+from purerl.report.statistics import bootstrap_mean, nanmean
+from purerl.runner.result import RunResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_THIN = 64
+
+
+def learning_curve(result: RunResult, path: str | Path) -> None:
+    """Draw training and evaluation returns over environment steps into a file.
+
+    Every seed is a thin line; the mean is thick, with a 95% bootstrap band.
+
+    Raises:
+        OSError: the folder cannot be written to.
+        ValueError: a name without a known suffix.
+    """
+    style.save(run_curve(result), path)
+
+
+def run_curve(result: RunResult) -> "Figure":
+    """The figure that `learning_curve` writes."""
+    figure = style.new_figure()
+    axes = figure.subplots()
+    metrics = result.metrics
+    steps = np.asarray(metrics["env_steps"][0], dtype=float)
+    _band(axes, steps, metrics["episode_return"], "training", style.COLOURS[0], "-")
+    if result.evaluation:
+        _band(
+            axes,
+            np.asarray(result.evaluation["env_steps"][0], dtype=float),
+            result.evaluation["episode_return"].mean(-1),
+            "deterministic evaluation",
+            style.COLOURS[1],
+            "o-",
+        )
+    env = result.config.env
+    name = env if isinstance(env, str) else type(env).__name__
+    num = len(result.seeds)
+    agents = f"{num} agents, mean and 95% interval" if num > 1 else "1 agent"
+    axes.legend(frameon=False, loc="best")
+    style.step_axis(axes)
+    style.finish(
+        axes, f"{name}: {agents}", "environment steps per agent", "episode return"
+    )
+    return figure
+
+
+def _band(
+    axes: "Axes",
+    steps: np.ndarray,
+    values: np.ndarray,
+    label: str,
+    colour: str,
+    mark: str,
+) -> None:
+    num = values.shape[0]
+    if num > 1 and mark == "-":
+        for line in values[:MAX_THIN]:
+            axes.plot(steps, line, color=colour, alpha=style.FAINT, linewidth=0.6)
+    if num > 1:
+        low, high = bootstrap_mean(values)
+        axes.fill_between(
+            steps, low, high, color=colour, alpha=style.FAINT, linewidth=0
+        )
+    axes.plot(
+        steps,
+        nanmean(values),
+        mark,
+        color=colour,
+        label=label,
+        linewidth=1.8,
+        markersize=4,
+    )

@@ -1,0 +1,216 @@
+"""How every picture looks: colours, axes, labels, and how it reaches a file.
+
+Colours are those of Okabe and Ito, which people with any colour vision can tell apart;
+lines differ by marker as well. No global state of matplotlib is used.
+"""
+
+import io
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#9467bd",
+    "#7f7f7f",
+)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+INK = "#24292f"  # Text and axes; in a page it takes the colour of the page's text.
+FAINT = 0.22
+COLOUR_MAP = "viridis"
+DPI = 150
+
+
+def new_figure(width: float = 7.0, height: float = 4.2) -> "Figure":
+    """An empty figure, in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+
+
+def finish(axes: "Axes", title: str = "", x: str = "", y: str = "") -> None:
+    """Titles, a faint grid, two spines, and one colour for all of them."""
+    if title:
+        axes.set_title(title, fontsize=11, color=INK, loc="left")
+    if x:
+        axes.set_xlabel(x)
+    if y:
+        axes.set_ylabel(y)
+    axes.grid(alpha=0.3, linewidth=0.6, color="#8b949e")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    ink(axes)
+
+
+def ink(axes: "Axes") -> None:
+    """Give ticks, labels and spines the colour of text."""
+    axes.tick_params(colors=INK, which="both", labelsize=9)
+    axes.xaxis.label.set_color(INK)
+    axes.yaxis.label.set_color(INK)
+    for spine in axes.spines.values():
+        spine.set_edgecolor(INK)
+        spine.set_linewidth(0.8)
+    legend = axes.get_legend()
+    for text in legend.get_texts() if legend else ():
+        text.set_color(INK)
+
+
+def step_axis(axes: "Axes") -> None:
+    """Environment steps along x, with 10k and 1M for thousands and millions."""
+    from matplotlib.ticker import EngFormatter
+
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.set_xlim(left=0)
+
+
+def scale_axis(
+    axes: "Axes", values: Sequence[Any], *, log: bool, most: int = 8
+) -> np.ndarray:
+    """Set up x for an axis of a sweep and give every value its place.
+
+    Numbers lie where they belong, on a logarithmic scale if `log`; strings lie side
+    by side. Up to `most` values have a tick each.
+
+    Returns:
+        Places `[V]`.
+    """
+    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+
+    from purerl.report.sweep_data import label
+
+    if not all(is_number(value) for value in values):
+        places = np.arange(len(values), dtype=float)
+        axes.set_xlim(-0.5, len(values) - 0.5)
+    else:
+        places = np.asarray(values, float)
+        if log:
+            axes.set_xscale("log")
+    if len(values) <= most:
+        labels = [label(value) for value in values]
+        axes.xaxis.set_major_locator(FixedLocator(places.tolist()))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FixedFormatter(labels))
+        if sum(map(len, labels)) > 34:
+            axes.tick_params(axis="x", rotation=35)
+    return places
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number and no flag."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def label_ends(
+    axes: "Axes", ends: Sequence[tuple[float, str, str]], title: str = ""
+) -> None:
+    """Write each line's name right of the axes, at its height, without overlaps.
+
+    Args:
+        axes: whose y limits are final.
+        ends: last value, name and colour of each line.
+        title: what the names are values of.
+    """
+    low, high = axes.get_ylim()
+    height = axes.get_window_extent().height / DPI * 72  # points
+    gap = 12.5 / max(height, 1.0)
+    wanted = [(np.clip((y - low) / (high - low), 0, 1), n, c) for y, n, c in ends]
+    wanted.sort(key=lambda end: float(end[0]))
+    places = spread([float(y) for y, _, _ in wanted], gap, 1.0)
+    for (at, name, colour), place in zip(wanted, places, strict=True):
+        axes.annotate(
+            name,
+            xy=(1.0, float(at)),
+            xytext=(1.035, place),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            color=colour,
+            fontsize=9,
+            va="center",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colour,
+                "lw": 0.7,
+                "relpos": (0.0, 0.5),
+                "shrinkA": 0,
+                "shrinkB": 0,
+            },
+        )
+    if title:
+        axes.annotate(
+            title,
+            xy=(1.035, min(max(places) + 1.2 * gap, 1.0 + gap)),
+            xycoords="axes fraction",
+            color=INK,
+            fontsize=9,
+            va="center",
+        )
+
+
+def spread(places: Sequence[float], gap: float, top: float) -> list[float]:
+    """Move ascending `places` at least `gap` apart, little, and not above `top`."""
+    moved = list(places)
+    for _ in range(50):
+        for i in range(1, len(moved)):
+            short = gap - (moved[i] - moved[i - 1])
+            if short > 1e-9:
+                moved[i - 1] -= short / 2
+                moved[i] += short / 2
+        over = moved[-1] - top
+        if over > 0:
+            moved[-1] -= over
+        under = -moved[0]
+        if under > 0 and gap * len(moved) <= top:
+            moved[0] += under
+    return moved
+
+
+def save(figure: "Figure", path: str | Path) -> Path:
+    """Write a figure, by its suffix (.png, .svg, .pdf), so that no reader sees half.
+
+    Raises:
+        OSError: the folder cannot be written to.
+        ValueError: a name without a known suffix.
+    """
+    path = Path(path)
+    kind = path.suffix.lstrip(".").lower()
+    if kind not in figure.canvas.get_supported_filetypes():
+        raise ValueError(f"unknown kind of picture {path.suffix!r}; use .png or .svg")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            figure.savefig(file, format=kind)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def to_svg(figure: "Figure") -> str:
+    """The figure as SVG to be put into HTML: transparent, text in the page's colour."""
+    buffer = io.BytesIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    text = buffer.getvalue().decode()
+    text = text[text.index("<svg") :]
+    # Namespaces are addresses that HTML does not need.
+    text = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", text)
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    return text.replace(INK, "currentColor")

@@ -1,0 +1,299 @@
+"""Pictures of a study: history, importance, contour, slices."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from purerl.report.plots import style
+from purerl.report.plots.style import save as save
+from purerl.report.sweep_data import short
+from purerl.sweeps.axes import Choice, LogUniform
+from purerl.tuning.result import Row, TuneResult
+from purerl.tuning.space import Space
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7f7f7f"
+CELLS = 60  # of a contour, per side
+BANDWIDTH = 0.12  # of its smoothing, as a share of an axis
+
+
+class Axis(NamedTuple):
+    """Where an axis's values lie in a picture.
+
+    Attributes:
+        name: of the axis.
+        log: whether its scale is logarithmic.
+        names: of a choice's values, in order; empty where it is a number.
+    """
+
+    name: str
+    log: bool
+    names: list[Any]
+
+    def places(self, rows: Sequence[Row]) -> np.ndarray:
+        """Coordinates `[N]` of some trials."""
+        values = [row.params[self.name] for row in rows]
+        if self.names:
+            return np.array([float(self.names.index(value)) for value in values])
+        return np.asarray(values, float)
+
+    def set_up(self, axes: "Axes", along: str) -> None:
+        """Scale and tick labels of x or y."""
+        axis = axes.xaxis if along == "x" else axes.yaxis
+        if self.names:
+            labels = [_text(value) for value in self.names]
+            axis.set_ticks(range(len(labels)), labels)
+            set_limits = axes.set_xlim if along == "x" else axes.set_ylim
+            set_limits(-0.5, len(labels) - 0.5)
+        elif self.log:
+            (axes.set_xscale if along == "x" else axes.set_yscale)("log")
+
+
+def figures(result: TuneResult, space: Space) -> dict[str, "Figure"]:
+    """The pictures that a study has data for, by name."""
+    complete = [row for row in result.rows if row.state == "complete"]
+    if not complete:
+        return {}
+    found = {"history": history(result.rows), "slice": slices(result.rows, space)}
+    if result.importance:
+        found["importance"] = importance(result.importance)
+        if len(result.importance) > 1:
+            names = sorted(result.importance, key=lambda n: -result.importance[n])
+            found["contour"] = contour(result.rows, space, names[:3])
+    return found
+
+
+def history(rows: Sequence[Row]) -> "Figure":
+    """Scores in the order of the trials, and the best so far."""
+    figure = style.new_figure(7.0, 4.0)
+    axes = figure.subplots()
+    complete = [row for row in rows if row.state == "complete"]
+    numbers = [row.number for row in complete]
+    scores = np.array([row.score for row in complete], float)
+    axes.plot(numbers, scores, "o", color=BLUE, ms=5, alpha=0.85, label="complete")
+    pruned = [row for row in rows if row.state == "pruned" and row.curve]
+    axes.plot(
+        [row.number for row in pruned],
+        [row.curve[max(row.curve)] for row in pruned],
+        "x",
+        color=GREY,
+        ms=5,
+        label="pruned, at its last score",
+    )
+    low = axes.get_ylim()[0]
+    lost = [row.number for row in rows if row.state in ("diverged", "refused")]
+    if lost:
+        axes.plot(
+            lost, [low] * len(lost), "v", color=RED, ms=6, label="diverged or refused"
+        )
+    best = np.maximum.accumulate(scores)
+    end = max(row.number for row in rows)
+    axes.step(
+        [*numbers, end],
+        [*best, best[-1]],
+        where="post",
+        color=RED,
+        lw=1.8,
+        label="best so far",
+    )
+    default = [row for row in complete if row.is_default]
+    if default and default[0].score is not None:
+        axes.axhline(
+            default[0].score, color=style.INK, lw=1, ls=(0, (5, 4)), label="default"
+        )
+    style.finish(axes, f"{len(rows)} trials", "trial", "score, mean over seeds")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    _legend(figure, axes)
+    return figure
+
+
+def importance(shares: dict[str, float]) -> "Figure":
+    """Share of each axis in what makes a trial good."""
+    names = sorted(shares, key=lambda name: shares[name])
+    figure = style.new_figure(6.4, 1.2 + 0.42 * len(names))
+    axes = figure.subplots()
+    values = [shares[name] for name in names]
+    axes.barh([short(name) for name in names], values, color=BLUE, height=0.62)
+    for place, share in enumerate(values):
+        axes.text(
+            share + 0.01 * max(values),
+            place,
+            f"{share:.2f}",
+            va="center",
+            fontsize=9,
+            color=style.INK,
+        )
+    axes.set_xlim(0, 1.12 * max(values))
+    style.finish(axes, "importance (PED-ANOVA)", "share")
+    axes.grid(axis="y", visible=False)
+    return figure
+
+
+def slices(rows: Sequence[Row], space: Space) -> "Figure":
+    """Score against each axis; later trials are darker, the best one is a star."""
+    complete = [row for row in rows if row.state == "complete"]
+    scores = np.array([row.score for row in complete], float)
+    order = np.array([row.number for row in complete], float)
+    best = int(scores.argmax())
+    names = list(space.axes)
+    columns = min(3, len(names))
+    height = -(-len(names) // columns)
+    figure = style.new_figure(max(4.4, 3.3 * columns), 0.6 + 2.8 * height)
+    panels = figure.subplots(height, columns, sharey=True, squeeze=False).ravel()
+    for spare in panels[len(names) :]:
+        spare.set_visible(False)
+    dots = None
+    for number, name in enumerate(names):
+        axes, axis = panels[number], axis_of(space, name)
+        axis.set_up(axes, "x")
+        places = axis.places(complete)
+        if axis.names:
+            # Trials of one value lie beside one another.
+            spread = np.random.default_rng(0).uniform(-0.2, 0.2, len(places))
+            places = places + spread
+        dots = axes.scatter(
+            places, scores, c=order, cmap="Blues", edgecolors=BLUE, lw=0.7, s=28
+        )
+        axes.plot(
+            places[best], scores[best], "*", color=RED, ms=14, mec="#ffffff", mew=0.8
+        )
+        style.finish(axes, x=short(name))
+        if number % columns == 0:
+            axes.set_ylabel("score", color=style.INK)
+    if dots is not None:
+        bar = figure.colorbar(dots, ax=list(panels[: len(names)]), pad=0.015, aspect=30)
+        bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+        bar.set_label("trial", color=style.INK)
+        style.ink(bar.ax)
+    return figure
+
+
+def contour(rows: Sequence[Row], space: Space, names: Sequence[str]) -> "Figure":
+    """Smoothed score over each pair of the most important axes, and the trials.
+
+    The surface is the mean of the trials' scores weighted by a Gaussian of their
+    distance, faint where no trial is near.
+    """
+    pairs = [(x, y) for i, x in enumerate(names) for y in names[i + 1 :]]
+    complete = [row for row in rows if row.state == "complete"]
+    scores = np.array([row.score for row in complete], float)
+    figure = style.new_figure(max(5.0, 4.1 * len(pairs)), 3.7)
+    panels = figure.subplots(1, len(pairs), squeeze=False)[0]
+    best = int(scores.argmax())
+    limits = (float(np.quantile(scores, 0.1)), float(scores.max()))
+    if limits[0] >= limits[1]:
+        limits = (limits[0] - 0.5, limits[0] + 0.5)
+    for axes, pair in zip(panels, pairs, strict=True):
+        first, second = (axis_of(space, name) for name in pair)
+        x, y = first.places(complete), second.places(complete)
+        across, up = _line(first, x), _line(second, y)
+        surface, near = _smooth(
+            [_scaled(first, x, across), _scaled(second, y, up)], scores
+        )
+        shown = axes.pcolormesh(
+            across,
+            up,
+            surface,
+            cmap=style.COLOUR_MAP,
+            vmin=limits[0],
+            vmax=limits[1],
+            alpha=0.35 + 0.6 * near,
+            shading="nearest",
+            rasterized=True,
+        )
+        axes.scatter(
+            x,
+            y,
+            c=scores,
+            cmap=style.COLOUR_MAP,
+            vmin=limits[0],
+            vmax=limits[1],
+            edgecolors="#ffffff",
+            lw=0.8,
+            s=30,
+            zorder=3,
+        )
+        axes.plot(
+            x[best], y[best], "*", color=RED, ms=15, mec="#ffffff", mew=0.9, zorder=4
+        )
+        first.set_up(axes, "x")
+        second.set_up(axes, "y")
+        style.finish(axes, x=short(pair[0]), y=short(pair[1]))
+        axes.grid(visible=False)
+        axes.set_xlim(across[0], across[-1])
+        axes.set_ylim(up[0], up[-1])
+    bar = figure.colorbar(dots_of(limits), ax=list(panels), pad=0.015)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    bar.set_label("score", color=style.INK)
+    style.ink(bar.ax)
+    del shown
+    return figure
+
+
+def dots_of(limits: tuple[float, float]) -> Any:
+    """A scale of colours."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    return ScalarMappable(Normalize(*limits), style.COLOUR_MAP)
+
+
+def axis_of(space: Space, name: str) -> Axis:
+    """How an axis is drawn."""
+    axis = space.axes[name]
+    names = space.names[name] if isinstance(axis, Choice) else []
+    return Axis(name, isinstance(axis, LogUniform), list(names))
+
+
+def _line(axis: Axis, places: np.ndarray) -> np.ndarray:
+    """Coordinates across a picture."""
+    if axis.names:
+        return np.linspace(-0.5, len(axis.names) - 0.5, CELLS)
+    if axis.log:
+        low, high = np.log(places.min()), np.log(places.max())
+        pad = 0.05 * (high - low) or 0.05
+        return np.exp(np.linspace(low - pad, high + pad, CELLS))
+    pad = 0.05 * (places.max() - places.min()) or 0.05 * (abs(places.max()) or 1.0)
+    return np.linspace(places.min() - pad, places.max() + pad, CELLS)
+
+
+def _scaled(
+    axis: Axis, places: np.ndarray, line: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Places and line as shares of the picture's width."""
+    scale = np.log if axis.log else np.asarray
+    low, high = scale(line[0]), scale(line[-1])
+    return (scale(places) - low) / (high - low), (scale(line) - low) / (high - low)
+
+
+def _smooth(
+    sides: list[tuple[np.ndarray, np.ndarray]], scores: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Smoothed scores `[Y, X]`, and how near trials are, in 0 .. 1."""
+    (x, across), (y, up) = sides
+    weights = _gauss(across[None, :, None] - x) * _gauss(up[:, None, None] - y)
+    total = weights.sum(-1)
+    surface = (weights * scores).sum(-1) / np.maximum(total, 1e-30)
+    return surface, np.clip(weights.max(-1) * 1.5, 0, 1)
+
+
+def _gauss(distance: np.ndarray) -> np.ndarray:
+    return np.exp(-0.5 * (distance / BANDWIDTH) ** 2)
+
+
+def _text(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= 18 else text[:17] + "…"
+
+
+def _legend(figure: "Figure", axes: "Axes") -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    legend = figure.legend(
+        handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9
+    )
+    for text in legend.get_texts():
+        text.set_color(style.INK)

@@ -1,0 +1,230 @@
+"""A sweep's dataset, read for tables and pictures.
+
+The dataset (see `purerl.sweeps.result`) has one dimension per axis in a grid, and one
+dimension `point` in zip and random designs. Here both become rows: a configuration has
+values by axis and a score per seed.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from purerl.config import ConfigError
+from purerl.report import statistics
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+SCORE = "evaluation_return"
+_INNER = ("seed", "segment", "evaluation", "episode")
+_LOG_SPAN = 8.0
+_CROWDED = 0.3  # Place of the median between the ends: 0.5 if evenly spaced.
+
+
+class Scores(NamedTuple):
+    """Final scores of every configuration of a sweep.
+
+    Attributes:
+        names: of the axes.
+        points: `P` mappings, name of axis -> value.
+        scores: `[P, S]`; NaN where a member diverged or is missing.
+        diverged: `[P, S]` whether it did.
+        grid: number of values of each axis in a grid; None in other designs.
+    """
+
+    names: tuple[str, ...]
+    points: tuple[dict[str, Any], ...]
+    scores: np.ndarray
+    diverged: np.ndarray
+    grid: tuple[int, ...] | None
+
+    @property
+    def filled(self) -> np.ndarray:
+        """Scores where one that is missing counts as the worst of the sweep.
+
+        Raises:
+            ConfigError: no member has a score.
+        """
+        if not np.isfinite(self.scores).any():
+            raise ConfigError("no member of the sweep has a final score yet.")
+        worst = self.scores[np.isfinite(self.scores)].min()
+        return np.where(np.isfinite(self.scores), self.scores, worst)
+
+    @property
+    def means(self) -> np.ndarray:
+        """Mean over seeds of each configuration, `[P]`, missing as the worst."""
+        return self.filled.mean(1)
+
+    def ranking(self) -> np.ndarray:
+        """Configurations from best to worst by mean, `[P]`."""
+        return np.argsort(-self.means, kind="stable")
+
+    def values(self, name: str) -> list[Any]:
+        """Different values of an axis: ascending numbers, others in their order."""
+        found = list(dict.fromkeys(point[name] for point in self.points))
+        if all(isinstance(value, str) for value in found):
+            return sorted(found, key=_natural)  # 64-64 before 256-256
+        try:
+            return sorted(found)
+        except TypeError:
+            return found
+
+    def name(self, place: int) -> str:
+        """A configuration in words: `learning_rate=1e-3, gamma=0.9`."""
+        point = self.points[place]
+        return ", ".join(f"{short(name)}={label(point[name])}" for name in self.names)
+
+
+def axis_names(dataset: "xr.Dataset") -> tuple[str, ...]:
+    """Names of the swept axes.
+
+    Raises:
+        ConfigError: it is no dataset of a sweep.
+    """
+    if "axes" in dataset.attrs:
+        return tuple(json.loads(dataset.attrs["axes"]))
+    if "seed" not in dataset.dims:
+        raise ConfigError(
+            "the dataset has no dimension 'seed'. Give the dataset of a sweep."
+        )
+    return tuple(str(dim) for dim in dataset.dims if dim not in _INNER)
+
+
+def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
+    """Final scores of all configurations.
+
+    Args:
+        dataset: of a sweep.
+        metric: a variable. Evaluations are averaged over their episodes; of either kind
+            the last known row counts. Without evaluations, `evaluation_return` falls
+            back to the training return.
+
+    Raises:
+        ConfigError: no such variable, or no dataset of a sweep.
+    """
+    names = axis_names(dataset)
+    values, _ = rows(dataset, metric)
+    diverged = np.zeros(values.shape[:2], bool)
+    if "diverged_at" in dataset:
+        diverged = np.isfinite(_members(dataset, "diverged_at"))
+    known = np.isfinite(values)
+    last = values.shape[2] - 1 - np.argmax(known[:, :, ::-1], axis=2)
+    final = np.take_along_axis(values, last[:, :, None], axis=2)[:, :, 0]
+    final = np.where(diverged, np.nan, final)
+    points, grid = _points(dataset, names)
+    return Scores(names, points, final.astype(np.float64), diverged, grid)
+
+
+def rows(dataset: "xr.Dataset", metric: str = SCORE) -> tuple[np.ndarray, np.ndarray]:
+    """A metric over training and the environment steps it belongs to, `[P, S, T]` both.
+
+    Raises:
+        ConfigError: see `read_scores`.
+    """
+    name = metric_name(dataset, metric)
+    evaluated = "evaluation" in dataset[name].dims
+    values = _members(dataset, name)
+    if "episode" in dataset[name].dims:
+        values = statistics.nanmean(values, axis=-1)
+    steps = _members(dataset, "evaluation_env_steps" if evaluated else "env_steps")
+    return values, np.broadcast_to(steps, values.shape)
+
+
+def metric_name(dataset: "xr.Dataset", metric: str) -> str:
+    """The variable to read for a metric.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if metric in dataset:
+        return metric
+    if metric == SCORE and "episode_return" in dataset:
+        return "episode_return"
+    known = ", ".join(sorted(str(name) for name in dataset.data_vars))
+    raise ConfigError(f"metric: the sweep has no {metric!r}. It has: {known}.")
+
+
+def is_log(values: Sequence[Any]) -> bool:
+    """Whether numbers are better told apart on a logarithmic scale.
+
+    They are if all are positive, span a factor of at least eight, and crowd at the low
+    end of a linear scale.
+    """
+    try:
+        numbers = np.unique(np.asarray(values, float))
+    except (TypeError, ValueError):
+        return False
+    if len(numbers) < 2 or numbers[0] <= 0 or numbers[-1] / numbers[0] < _LOG_SPAN:
+        return False
+    middle = (np.median(numbers) - numbers[0]) / (numbers[-1] - numbers[0])
+    return len(numbers) == 2 or bool(middle < _CROWDED)
+
+
+def label(value: Any) -> str:
+    """A value in a few characters: `3e-4`, `0.95`, `64-64`."""
+    if isinstance(value, bool | np.bool_ | str):
+        return str(value)
+    if isinstance(value, int | np.integer):
+        number = int(value)
+        return f"{number:,}" if abs(number) < 1e6 else label(float(number))
+    if not isinstance(value, float | np.floating):
+        return str(value)
+    number = float(value)
+    text = f"{number:.3g}"
+    if number and not 1e-2 <= abs(number) < 1e5:
+        mantissa, _, exponent = f"{number:.2e}".partition("e")
+        mantissa = mantissa.rstrip("0").rstrip(".")
+        text = f"{mantissa}e{int(exponent)}"
+    return text
+
+
+def short(name: str) -> str:
+    """The last part of a dotted name."""
+    return name.rsplit(".", 1)[-1]
+
+
+def configuration(dataset: "xr.Dataset") -> Mapping[str, Any]:
+    """The base config of the sweep as plain values; empty if it is not stored."""
+    return json.loads(dataset.attrs.get("config", "{}"))
+
+
+def env_name(dataset: "xr.Dataset") -> str:
+    """Name of the environment, for titles."""
+    return str(configuration(dataset).get("env", "sweep"))
+
+
+def _points(
+    dataset: "xr.Dataset", names: Sequence[str]
+) -> tuple[tuple[dict[str, Any], ...], tuple[int, ...] | None]:
+    columns = [[_plain(v) for v in dataset[name].values] for name in names]
+    if dataset.attrs.get("design", "grid") == "grid" and "point" not in dataset.dims:
+        shape = tuple(map(len, columns))
+        places = np.ndindex(*shape)
+        values = [
+            [column[i] for column, i in zip(columns, at, strict=True)] for at in places
+        ]
+        return tuple(dict(zip(names, row, strict=True)) for row in values), shape
+    several = zip(*columns, strict=True)
+    return tuple(dict(zip(names, row, strict=True)) for row in several), None
+
+
+def _members(dataset: "xr.Dataset", name: str) -> np.ndarray:
+    """A variable as `[P, S, ...]`, axes in the order of their names."""
+    array = dataset[name]
+    axes = axis_names(dataset)
+    outer = ["point"] if "point" in array.dims else list(axes)
+    inner = [dim for dim in _INNER if dim in array.dims]
+    values = array.transpose(*outer, *inner).values
+    return values.reshape(-1, *values.shape[len(outer) :])
+
+
+def _natural(text: str) -> list[tuple[bool, float, str]]:
+    parts = re.findall(r"\d+|\D+", text)
+    return [(not p.isdigit(), float(p) if p.isdigit() else 0.0, p) for p in parts]
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
