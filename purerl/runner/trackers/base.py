@@ -99,13 +99,14 @@ def scalars(kind: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """The numbers of a row, under the names that trackers show: `train/value_loss`.
 
     A list holds an evaluation's episodes: its mean stands under the name itself, its
-    extremes under `..._min` and `..._max`. `env_steps` is the axis, not a number. What
-    is undefined is left out (returns where no episode ended, losses of a warm-up); a
-    NaN of a segment that learned stays: the run has diverged.
+    extremes under `..._min` and `..._max`. `env_steps` is the axis, and `update` the
+    same axis in another unit; neither makes a chart. What is undefined is
+    left out (returns where no episode ended, losses of a warm-up); a NaN of a segment
+    that learned stays: the run has diverged.
     """
     warming_up = row.get("gradient_steps", 1) == 0
     for name, value in row.items():
-        if name == "env_steps" or isinstance(value, str | bool):
+        if name in ("env_steps", "update") or isinstance(value, str | bool):
             continue
         if isinstance(value, list):
             known = [float(v) for v in value if v is not None and not math.isnan(v)]

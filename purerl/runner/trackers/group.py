@@ -99,11 +99,11 @@ class Group:
 
     def flush(self, last: bool = False) -> None:
         """A segment has ended; `last` also for those that have had their time."""
-        before = [guard.logged for guard in self._guards]
         for guard in self._guards:
+            before = guard.logged
             guard.flush(last)
-        if [guard.logged for guard in self._guards] != before:
-            self._remember()
+            if guard.logged != before:
+                self._remember()
 
     def artifact(self, path: Path, name: str) -> None:
         """Keep a file or folder with every tracker."""
@@ -172,13 +172,11 @@ class _Guard:
             return
         began = time.monotonic()
         # In the order of updates: an evaluation comes before the end of its segment.
-        self._pending.sort(key=lambda item: item[0])
-        ok = True
-        for _, kind, seed, row in self._pending:
-            ok = ok and self.call("log", kind, seed, row)
+        rows = sorted(self._pending, key=lambda item: item[0])
+        self._pending = []  # first: Ctrl-C in a tracker must not bring them back
+        ok = all(self.call("log", kind, seed, row) for _, kind, seed, row in rows)
         if ok and self.call("flush"):
-            self.logged = self._pending[-1][0]
-        self._pending.clear()
+            self.logged = rows[-1][0]
         ended = time.monotonic()
         share = self.tracker.time_share
         self._free_at = ended + (ended - began) * (1.0 / share - 1.0)

@@ -78,9 +78,7 @@ class WandbTracker(Tracker):
             title = str(Path(name).with_suffix(""))
             run.log({title: wandb.Image(str(path))})
             return
-        # The base path is what `name` hides: `<base>/run/config.yaml`.
-        base = Path(run.dir) / "kept"
-        target = base / name
+        target = Path(run.dir) / name
         target.parent.mkdir(parents=True, exist_ok=True)
         _copy(path, target)
         files = [target] if target.is_file() else target.rglob("*")

@@ -1,0 +1,318 @@
+"""What MLflow, TensorBoard and W&B hold of a run that was killed once and resumed.
+
+The run stops after update 9, whose rows had been told to all trackers, and before the
+checkpoint of update 9: it goes on from update 6.
+"""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import purerl
+from purerl import serialise
+from purerl.runner.trackers.base import scalars
+from purerl.runner.trackers.mlflow import absolute
+from purerl.runner.tracking import read_rows
+
+from .conftest import NUM_UPDATES, SEGMENT, assert_same_bits, run_tiny
+from .tracked import event_scalars, event_tags, wandb_history, wandb_records
+
+# MLflow's own use of SQLAlchemy; files that W&B's service leaves to the interpreter.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+SEEDS = (3, 5)
+TOLD = 3 * SEGMENT
+COLUMNS = {"train": 7, "evaluation": 3}
+
+
+class Killer(purerl.Tracker):
+    """A second Ctrl-C, between the rows of a segment and its checkpoint."""
+
+    def log(self, kind, seed, row):
+        if kind == "train" and row["update"] == TOLD:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def tracked(tiny, tmp_path_factory):
+    root = tmp_path_factory.mktemp("tracked")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+        patch.delenv("WANDB_MODE", raising=False)
+        for name in ("CACHE", "CONFIG", "DATA"):
+            patch.setenv(f"WANDB_{name}_DIR", str(root / "home"))
+        uri = f"sqlite:///{root}/store/m.db"
+        trackers = [purerl.make_tracker("mlflow", uri=uri), "tensorboard", "wandb"]
+        out = root / "run"
+        with pytest.raises(KeyboardInterrupt):
+            run_tiny(tiny, seeds=SEEDS, out=out, trackers=[*trackers, Killer()])
+        assert purerl.load_run(out).update == TOLD - SEGMENT
+        before = {path.name for path in (out / "wandb").glob("offline-run-*")}
+        result = run_tiny(tiny, seeds=SEEDS, out=out, resume=True)
+        yield SimpleNamespace(out=out, uri=uri, result=result, before=before)
+
+
+def expected(out: Path, seed: int) -> dict[str, list[tuple[int, float]]]:
+    """Name -> (env_steps, value) from the JSON lines."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for kind in ("train", "evaluation"):
+        for row in read_rows(out / "metrics" / kind / f"seed={seed}.jsonl"):
+            for name, value in scalars(kind, row):
+                found.setdefault(name, []).append((row["env_steps"], value))
+    assert len(found["train/entropy"]) == COLUMNS["train"]
+    assert len(found["evaluation/episode_return"]) == COLUMNS["evaluation"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def store(tracked):
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracked.uri)
+    experiment = client.get_experiment_by_name("purerl")
+    runs = client.search_runs([experiment.experiment_id])
+    outer = [r for r in runs if "mlflow.parentRunId" not in r.data.tags]
+    inner = [r for r in runs if "mlflow.parentRunId" in r.data.tags]
+    return SimpleNamespace(client=client, outer=outer, inner=inner)
+
+
+def test_mlflow_nests_a_run_per_seed_in_one_run(tracked, store, tiny):
+    (outer,) = store.outer
+    assert outer.info.run_name == "run" and outer.info.status == "FINISHED"
+    params = outer.data.params
+    assert params["learning_rate"] == str(tiny.learning_rate)
+    assert params["policy_loss"] == "ClipDrift(clip_eps=0.2)"
+    assert set(serialise.to_dict(tiny)) <= set(params) and params["seeds"] == "2"
+    assert outer.data.tags["env"] == tiny.env
+    assert sorted(r.info.run_name for r in store.inner) == ["seed=3", "seed=5"]
+    for run in store.inner:
+        assert run.info.status == "FINISHED"
+        assert run.data.tags["mlflow.parentRunId"] == outer.info.run_id
+        assert run.data.params == {"seed": run.data.tags["seed"]}
+
+
+def mlflow_history(store, run) -> dict[str, list[tuple[int, float]]]:
+    return {
+        name: sorted(
+            (m.step, m.value)
+            for m in store.client.get_metric_history(run.info.run_id, name)
+        )
+        for name in run.data.metrics
+    }
+
+
+def test_mlflow_has_every_row_once(tracked, store):
+    histories = {
+        int(r.data.tags["seed"]): mlflow_history(store, r) for r in store.inner
+    }
+    assert histories == {seed: expected(tracked.out, seed) for seed in SEEDS}
+
+
+def test_mlflow_has_the_mean_over_seeds(tracked, store):
+    found = mlflow_history(store, store.outer[0])
+    one, two = (expected(tracked.out, seed) for seed in SEEDS)
+    for name in ("train/entropy", "evaluation/episode_return"):
+        pairs = zip(one[name], two[name], strict=True)
+        means = [(step, (a + b) / 2) for (step, a), (_, b) in pairs]
+        np.testing.assert_allclose(found[name], means, rtol=1e-12)
+
+
+def test_mlflow_keeps_a_run_that_loads(tracked, store):
+    place = Path(store.outer[0].info.artifact_uri.removeprefix("file://"))
+    assert (place / "figures/curve.png").read_bytes().startswith(b"\x89PNG")
+    saved = purerl.load_run(place / "run")
+    assert saved.update == NUM_UPDATES and saved.seeds == SEEDS
+    assert_same_bits(saved.state, purerl.load_run(tracked.out).state)
+
+
+def test_tensorboard_has_a_folder_per_seed_and_every_row_once(tracked):
+    root = tracked.out / "tensorboard"
+    assert sorted(p.name for p in root.iterdir() if p.is_dir()) == ["seed=3", "seed=5"]
+    assert event_tags(root) == {"config/text_summary", "figures/curve"}
+    for seed in SEEDS:
+        found, wanted = (
+            event_scalars(root / f"seed={seed}"),
+            expected(tracked.out, seed),
+        )
+        assert set(found) == set(wanted)
+        for name, curve in wanted.items():
+            np.testing.assert_allclose(found[name], curve, rtol=1e-6, err_msg=name)
+
+
+def test_wandb_offline_has_a_run_per_seed_in_one_group_and_every_row_once(tracked):
+    folders = sorted((tracked.out / "wandb").glob("offline-run-*"))
+    assert len(tracked.before) == 2 and len(folders) == 4
+    ids = set()
+    for seed in SEEDS:
+        files = [
+            path for folder in folders for path in folder.glob(f"run-*-{seed}.wandb")
+        ]
+        records = [wandb_records(path) for path in files]
+        started = [next(r.run for r in part if r.HasField("run")) for part in records]
+        assert len({run.run_id for run in started}) == 1  # the same run goes on
+        assert {run.display_name for run in started} == {f"run seed={seed}"}
+        ids |= {run.run_group for run in started}
+        config = {c.key: c.value_json for c in started[0].config.update}
+        assert config["seed"] == str(seed) and config["num_steps"] == "16"
+        found: dict[str, list] = {}
+        for row in (row for part in records for row in wandb_history(part)):
+            for name, value in row.items():
+                if name.startswith(("train/", "evaluation/")):
+                    assert row["_step"] == row["env_steps"]
+                    found.setdefault(name, []).append((row["env_steps"], value))
+        wanted = expected(tracked.out, seed)
+        assert set(found) == set(wanted)
+        for name, curve in wanted.items():
+            np.testing.assert_allclose(found[name], curve, rtol=1e-12, err_msg=name)
+    assert ids == {"run"}
+
+
+def test_wandb_keeps_the_files_of_the_run(tracked):
+    (folder,) = [
+        path
+        for path in (tracked.out / "wandb").glob("offline-run-*-3")
+        if path.name not in tracked.before
+    ]
+    assert purerl.load_run(folder / "files/run").update == NUM_UPDATES
+    (record,) = folder.glob("*.wandb")
+    saved = {
+        item.path
+        for r in wandb_records(record)
+        if r.HasField("files")
+        for item in r.files.files
+    }
+    assert {"run/config.yaml", "run/manifest.json"} <= saved
+    assert any(name.startswith("run/checkpoints/20/") for name in saved)
+
+
+POINTS = [
+    {
+        "params": {"learning_rate": rate, "policy_loss": {"type": "ClipDrift"}},
+        "seed": 7,
+        "rows": [
+            {"env_steps": 32, "episodes": 1, "episode_return": 10.0 * rate},
+            {"env_steps": 64, "episodes": 0, "episode_return": None},
+        ],
+        "evaluation_rows": [{"env_steps": 48, "episode_return": [1.0, 3.0]}],
+    }
+    for rate in (0.1, 0.2)
+]
+
+
+def test_a_sweep_is_one_mlflow_run_with_a_run_per_member(tracked, tmp_path, store):
+    from mlflow import MlflowClient
+
+    tracker = purerl.make_tracker("mlflow", uri=tracked.uri, experiment="sweep")
+    (tmp_path / "config.yaml").write_text("algorithm: ppo\n")
+    config = {"algorithm": "ppo", "gamma": 0.9}
+    count = purerl.track_points(
+        tracker, iter(POINTS), name="rates", config=config, folder=tmp_path
+    )
+    assert count == 2
+    client = MlflowClient(tracked.uri)
+    experiment = client.get_experiment_by_name("sweep").experiment_id
+    (outer,) = client.search_runs([experiment], "tags.kind = 'sweep'")
+    assert outer.info.run_name == "rates" and outer.info.status == "FINISHED"
+    assert outer.data.params == {"algorithm": "ppo", "gamma": "0.9"}
+    assert [f.path for f in client.list_artifacts(outer.info.run_id, "sweep")] == [
+        "sweep/config.yaml"
+    ]
+    best = client.search_runs(
+        [experiment],
+        f"tags.`mlflow.parentRunId` = '{outer.info.run_id}' "
+        "and params.learning_rate = '0.2'",
+    )
+    (inner,) = best
+    assert inner.data.params == {
+        "learning_rate": "0.2",
+        "policy_loss": "ClipDrift()",
+        "seed": "7",
+    }
+    assert mlflow_history(store, inner) == {
+        "train/episodes": [(32, 1.0), (64, 0.0)],
+        "train/episode_return": [(32, 2.0)],
+        "evaluation/episode_return": [(48, 2.0)],
+        "evaluation/episode_return_min": [(48, 1.0)],
+        "evaluation/episode_return_max": [(48, 3.0)],
+    }
+
+
+def test_a_sweep_in_tensorboard_has_a_folder_and_hparams_per_member(tmp_path):
+    tracker = purerl.make_tracker("tensorboard", folder=tmp_path)
+    purerl.track_points(tracker, POINTS, name="rates", config={})
+    folders = sorted(p for p in (tmp_path / "rates").iterdir() if p.is_dir())
+    assert [p.name.partition(",")[0] for p in folders] == [
+        "learning_rate=0.1",
+        "learning_rate=0.2",
+    ]
+    assert event_scalars(folders[1])["train/episode_return"] == [(32, 2.0)]
+    assert "_hparams_/session_start_info" in event_tags(folders[1])
+
+
+def test_a_sweep_in_wandb_offline_has_a_run_per_member(tracked, tmp_path):
+    tracker = purerl.make_tracker("wandb", folder=tmp_path)
+    purerl.track_points(tracker, POINTS, name="rates", config={"gamma": 0.9})
+    rows = [
+        wandb_history(wandb_records(path))
+        for path in sorted(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    ]
+    assert [[row["env_steps"] for row in member] for member in rows] == [
+        [32, 48, 64]
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("points", "fragment"),
+    [([{"params": {}}], "needs params and seed"), ([], "points is empty")],
+)
+def test_points_that_cannot_be_tracked_get_a_sentence(tmp_path, points, fragment):
+    tracker = purerl.make_tracker("tensorboard", folder=tmp_path)
+    with pytest.raises(purerl.ConfigError, match=fragment):
+        purerl.track_points(tracker, points, name="x", config={})
+
+
+def test_members_of_a_dataset():
+    import xarray as xr
+
+    axes = ("learning_rate", "seed")
+    steps = np.array([[[32.0, 64.0], [32.0, np.nan]]])
+    dataset = xr.Dataset(
+        {
+            "env_steps": ((*axes, "segment"), steps),
+            "entropy": ((*axes, "segment"), steps / 64),
+            "evaluation_env_steps": (
+                (*axes, "evaluation"),
+                np.array([[[64.0], [np.nan]]]),
+            ),
+            "evaluation_return": (
+                (*axes, "evaluation", "episode"),
+                np.array([[[[1.0, 3.0]], [[np.nan, np.nan]]]]),
+            ),
+            "diverged_at": (axes, np.array([[np.nan, 3.0]])),
+        },
+        coords={"learning_rate": [0.1], "seed": [4, 9]},
+        attrs={"axes": '["learning_rate"]'},
+    )
+    one, two = purerl.dataset_points(dataset)
+    assert one == {
+        "params": {"learning_rate": 0.1},
+        "seed": 4,
+        "rows": [
+            {"env_steps": 32, "entropy": 0.5},
+            {"env_steps": 64, "entropy": 1.0},
+        ],
+        "evaluation_rows": [{"env_steps": 64, "episode_return": [1.0, 3.0]}],
+    }
+    assert two["seed"] == 9 and two["evaluation_rows"] == []
+    assert two["rows"] == [{"env_steps": 32, "entropy": 0.5}]
+
+
+def test_an_address_holds_in_another_folder(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert absolute("sqlite:///mlflow.db") == f"sqlite:///{tmp_path}/mlflow.db"
+    assert absolute("http://127.0.0.1:5000") == "http://127.0.0.1:5000"

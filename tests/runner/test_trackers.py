@@ -1,0 +1,239 @@
+"""Trackers without their packages: names, failures, time, what is remembered."""
+
+import json
+import math
+import time
+
+import pytest
+
+import purerl
+from purerl.config import ConfigError
+from purerl.runner.trackers import choose, read_trackers
+from purerl.runner.trackers.base import Member, TrackedRun, flat_params, scalars
+from purerl.runner.trackers.group import Group, load_stored
+from tests.helpers import assert_same_bits
+
+from .conftest import NUM_UPDATES, SEGMENT, outcome, run_tiny
+
+RUN = TrackedRun("name", {}, {0: Member("seed=0", 0, {})})
+
+
+class Keeps(purerl.Tracker):
+    """Keeps what it is told; fails in one method if it is asked to."""
+
+    name = "keeps"
+
+    def __init__(self, fails="", id=None):
+        self.told, self.fails, self.id = [], fails, id
+        self.status = None
+
+    def begin(self, run):
+        self._may_fail("begin")
+        self.begun = run
+
+    def log(self, kind, seed, row):
+        self._may_fail("log")
+        self.told.append((kind, seed, row["update"]))
+
+    def flush(self):
+        self._may_fail("flush")
+
+    def close(self, status="finished"):
+        self._may_fail("close")
+        self.status = status
+
+    def _may_fail(self, method):
+        if self.fails == method:
+            raise OSError(f"no room for {method}\nsecond line")
+
+
+def test_numbers_of_a_row():
+    row = {
+        "update": 3,
+        "env_steps": 96,
+        "episodes": 2,
+        "episode_return": [1.0, None, 4.0],
+        "value_loss": 0.5,
+    }
+    assert dict(scalars("evaluation", row)) == {
+        "evaluation/episodes": 2.0,
+        "evaluation/episode_return": 2.5,
+        "evaluation/episode_return_min": 1.0,
+        "evaluation/episode_return_max": 4.0,
+        "evaluation/value_loss": 0.5,
+    }
+
+
+def test_what_is_undefined_is_left_out_and_what_diverged_is_not():
+    row = {"env_steps": 1, "episode_return": None, "value_loss": None}
+    learned = dict(scalars("train", {**row, "gradient_steps": 4}))
+    assert math.isnan(learned.pop("train/value_loss"))
+    assert learned == {"train/gradient_steps": 4.0}
+    warming_up = dict(scalars("train", {**row, "gradient_steps": 0}))
+    assert warming_up == {"train/gradient_steps": 0.0}
+
+
+def test_a_config_as_short_texts():
+    values = {
+        "env": "CartPole-v1",
+        "env_params": {"length": 0.7},
+        "env_kwargs": {},
+        "policy_loss": {"type": "ClipDrift", "clip_eps": 0.2},
+        "table": list(range(1000)),
+    }
+    found = flat_params(values, limit=20)
+    assert found.pop("table") == "[0, 1, 2, 3, 4, 5, …"[:19] + "…"
+    assert found == {
+        "env": "CartPole-v1",
+        "env_params.length": "0.7",
+        "env_kwargs": "{}",
+        "policy_loss": "ClipDrift(clip_eps=…",
+    }
+
+
+@pytest.mark.parametrize(
+    ("trackers", "fragment"),
+    [
+        (["mlfow"], "Did you mean 'mlflow'"),
+        ("mlflow", "trackers must be a list"),
+        ([object()], "takes names and subclasses of purerl.Tracker"),
+        (["tensorboard", "tensorboard"], "names 'tensorboard' twice"),
+    ],
+)
+def test_mistakes_get_a_sentence_before_anything_is_written(
+    tiny, tmp_path, trackers, fragment
+):
+    with pytest.raises(ConfigError, match=fragment):
+        run_tiny(tiny, out=tmp_path / "run", trackers=trackers)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_option_gets_a_sentence():
+    with pytest.raises(ConfigError, match="Did you mean 'folder'"):
+        purerl.make_tracker("tensorboard", foldr="x")
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("mlflow", "alembic"), ("tensorboard", "tensorboardX"), ("wandb", "wandb")],
+)
+def test_a_missing_package_gets_a_sentence(monkeypatch, name, package):
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    with pytest.raises(ConfigError) as error:
+        purerl.make_tracker(name)
+    assert f"needs the package {package}" in str(error.value)
+    assert "pip install 'purerl[tracking]'" in str(error.value)
+
+
+def group(*trackers, folder=None):
+    said = []
+    made = Group(trackers)
+    made.begin(RUN._replace(folder=folder), said.append)
+    return made, said
+
+
+@pytest.mark.parametrize("method", ["log", "flush", "close"])
+def test_a_failing_tracker_is_left_out_with_one_sentence(tmp_path, method):
+    bad, good = Keeps(fails=method), Keeps()
+    trackers, said = group(bad, good, folder=tmp_path)
+    for update in (1, 2, 3):
+        trackers.log("train", 0, {"update": update})
+        trackers.flush()
+    trackers.close("finished")
+    assert good.told == [("train", 0, 1), ("train", 0, 2), ("train", 0, 3)]
+    assert good.status == "finished" and bad.status is None
+    (sentence,) = said
+    assert f"tracker 'keeps' failed (OSError: no room for {method})" in sentence
+    assert str(tmp_path / "metrics") in sentence and "second line" not in sentence
+
+
+def test_a_run_is_not_lost_with_its_tracker(tiny, tmp_path, capsys):
+    bad = Keeps(fails="flush")
+    whole = run_tiny(tiny, seeds=2)
+    tracked = run_tiny(tiny, seeds=2, out=tmp_path / "run", trackers=[bad])
+    assert tracked.finished
+    assert_same_bits(outcome(tracked), outcome(whole))
+    assert capsys.readouterr().err.count("left out from here on") == 1
+    rows = (tmp_path / "run/metrics/train/seed=1.jsonl").read_text().splitlines()
+    assert len(rows) == -(-NUM_UPDATES // SEGMENT)
+
+
+def test_a_tracker_that_cannot_begin_stops_a_new_run_and_leaves_no_run(tiny, tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(ConfigError, match=r"cannot begin \(OSError: no room for begin"):
+        run_tiny(tiny, out=out, trackers=[Keeps(fails="begin")])
+    assert run_tiny(tiny, out=out, trackers=[Keeps()]).finished  # the same folder
+
+
+def test_a_tracker_that_cannot_go_on_does_not_stop_a_resumed_run(tmp_path):
+    trackers, _ = group(Keeps(id="a"), folder=tmp_path)
+    trackers.log("train", 0, {"update": 5})
+    trackers.close("interrupted")
+    bad = Keeps(fails="begin", id="a")
+    trackers, said = group(bad, folder=tmp_path)
+    trackers.close("finished")
+    assert "left out" in said[0]
+    assert load_stored(tmp_path)["keeps"]["logged"] == 5
+
+
+def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
+    first = Keeps(id="a")
+    trackers, _ = group(first, folder=tmp_path)
+    trackers.log("train", 0, {"update": 3})
+    trackers.log("evaluation", 0, {"update": 2})
+    trackers.flush()
+    assert first.told == [("evaluation", 0, 2), ("train", 0, 3)]
+    assert load_stored(tmp_path) == {"keeps": {"id": "a", "logged": 3, "options": {}}}
+
+    again, new = Keeps(), Keeps()
+    new.name = "new"
+    trackers, _ = group(again, new, folder=tmp_path)
+    assert again.begun.id == "a" and new.begun.id is None
+    for update in (3, 6):
+        trackers.log("train", 0, {"update": update})
+    trackers.close("finished")
+    assert again.told == [("train", 0, 6)]
+    assert new.told == [("train", 0, 3), ("train", 0, 6)]
+
+
+def test_a_slow_tracker_gets_its_share_of_the_time():
+    slow = Keeps()
+    slow.time_share = 0.01
+    slow.flush = lambda: time.sleep(0.05)
+    trackers, _ = group(slow)
+    for update in range(1, 6):
+        trackers.log("train", 0, {"update": update})
+        trackers.flush()
+    assert [told[2] for told in slow.told] == [1]  # 5 s are to pass
+    trackers.close("finished")
+    assert [told[2] for told in slow.told] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(KeyboardInterrupt, "interrupted"), (ValueError, "failed")]
+)
+def test_trackers_are_closed_when_the_run_fails(error, status):
+    tracker = Keeps()
+    trackers, _ = group(tracker)
+    with pytest.raises(error), trackers:
+        trackers.log("train", 0, {"update": 1})
+        raise error
+    assert tracker.told and tracker.status == status
+
+
+def test_a_resumed_run_has_the_trackers_that_it_was_started_with(tmp_path):
+    logs = str(tmp_path / "logs")
+    stored = {"tensorboard": {"id": "x", "logged": 1, "options": {"folder": logs}}}
+    (tmp_path / "trackers.json").write_text(json.dumps(stored))
+    (remade,) = choose(None, tmp_path)
+    (named,) = choose(["tensorboard"], tmp_path)
+    assert remade.options == named.options == {"folder": logs}
+    assert choose([], tmp_path) == [] and choose(None, None) == []
+    (tmp_path / "trackers.json").write_text("{")
+    with pytest.raises(ConfigError, match="damaged"):
+        choose(None, tmp_path)
+
+
+def test_names_and_objects_are_both_taken():
+    mine = Keeps()
+    assert read_trackers(["tensorboard", mine])[1] is mine

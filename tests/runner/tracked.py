@@ -1,0 +1,64 @@
+"""Readers of what trackers have written, for tests."""
+
+import json
+import struct
+from collections import defaultdict
+from pathlib import Path
+
+
+def event_scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Name -> (step, value) of all TensorBoard event files in a folder."""
+    found = defaultdict(list)
+    for event in _events(folder):
+        for value in event.summary.value:
+            if value.HasField("simple_value"):
+                found[value.tag].append((event.step, value.simple_value))
+    return dict(found)
+
+
+def event_tags(folder: Path) -> set[str]:
+    """Names of all that is in the event files of a folder."""
+    return {v.tag for event in _events(folder) for v in event.summary.value}
+
+
+def _events(folder: Path):
+    """Records of TFRecord files: length, checksum, message, checksum."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    for path in sorted(folder.glob("events.out.tfevents.*")):
+        data, place = path.read_bytes(), 0
+        while place < len(data):
+            (length,) = struct.unpack("<Q", data[place : place + 8])
+            yield Event.FromString(data[place + 12 : place + 12 + length])
+            place += 16 + length
+
+
+def wandb_records(path: Path) -> list:
+    """Records of an offline run: a LevelDB log of blocks of 32 KiB after 7 bytes."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data, place, parts, found = path.read_bytes(), 7, b"", []
+    while place + 7 <= len(data):
+        left = 32768 - place % 32768
+        if left < 7:
+            place += left
+            continue
+        _, length, kind = struct.unpack("<IHB", data[place : place + 7])
+        parts += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            found.append(Record.FromString(parts))
+            parts = b""
+    return found
+
+
+def wandb_history(records: list) -> list[dict]:
+    """Rows of `log`, in their order."""
+    return [
+        {
+            item.key or "/".join(item.nested_key): json.loads(item.value_json)
+            for item in record.history.item
+        }
+        for record in records
+        if record.HasField("history")
+    ]
