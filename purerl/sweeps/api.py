@@ -191,13 +191,14 @@ class _Sweep:
         """Open the folder; the members that any process has finished."""
         if self.folder is None:
             return set()
-        if hosts.index() == 0 or not (self.folder / "manifest.json").exists():
-            self._take_over(
-                store.open_folder(self.folder, self._spec(), extend=self.options.extend)
-            )
+        is_first = hosts.index() == 0
+        if is_first:
+            self._open_own()
         hosts.wait("purerl sweep folder")
-        if hosts.count() > 1:
+        if not is_first and (self.folder / "manifest.json").exists():
             self._take_over(store.load(self.folder))
+        elif not is_first:  # the folder is not shared: this process has its own
+            self._open_own()
         index = store.Index(self.folder)
         hosts.wait("purerl sweep index")
         for path in index.damaged:
@@ -207,6 +208,11 @@ class _Sweep:
         ids = [id for group in self.outline.groups for id in group.ids]
         known = hosts.any_of(np.array([id in index for id in ids]))
         return {id for id, is_known in zip(ids, known, strict=True) if is_known}
+
+    def _open_own(self) -> None:
+        assert self.folder is not None
+        spec, extend = self._spec(), self.options.extend
+        self._take_over(store.open_folder(self.folder, spec, extend=extend))
 
     def _spec(self) -> dict[str, Any]:
         """What the manifest says of this sweep."""

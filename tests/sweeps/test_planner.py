@@ -1,0 +1,160 @@
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import purerl
+from purerl.runner.programs import BlockMemory, Executables, Members
+from purerl.scale.devices import make_workers
+from purerl.sweeps import lanes as lane_finder
+from purerl.sweeps import planner
+from purerl.train import bind
+from tests.helpers import tiny_config
+
+GIB = 2.0**30
+
+
+def test_two_widths_give_any_width():
+    # 100 bytes of state a member; beside it 70 a member and 30 in all.
+    memories = [BlockMemory(100 * w, 70 * w + 30, 0) for w in (1, 2)]
+    model = planner.extrapolate(memories, (1, 2))
+    assert model == (100.0, 70.0, 30.0)
+    assert model.block(8) == 8 * 170 + 30
+    assert model.chunk(8, 3) == 3 * 8 * 100 + 8 * 70 + 30
+
+
+def test_the_compiler_counts_state_and_replay():
+    config = purerl.DQNConfig(
+        total_timesteps=4_000, buffer_size=2_000, hidden_sizes=(8,), num_evaluations=0
+    )
+    bound = bind(config)
+    members = Members(jax.random.split(jax.random.key(0), 1), {})
+    built = Executables(bound, members.block(0, 4), 2, make_workers()[:1])
+    memory = built.memory()
+    # An item: two observations of four floats, action, reward, two flags.
+    replay = 2_000 * (2 * 4 * 4 + 4 + 4 + 1 + 1)
+    assert replay < memory.state / 4 < 1.1 * replay
+    model = planner.probe(bound, members, 2, make_workers()[0])
+    assert model.memory.state == memory.state / 4
+    exact = memory.state + memory.working
+    assert model.memory.block(4) == pytest.approx(exact, rel=0.25)
+    assert model.steps_per_second > 0
+
+
+def test_memory_does_not_grow_with_the_length_of_a_run():
+    # Ten times as many updates in ten times as many segments of the same length.
+    found = []
+    for steps in (6_400, 64_000):
+        config = tiny_config(total_timesteps=steps, num_evaluations=2)
+        members = Members(jax.random.split(jax.random.key(0), 2), {})
+        built = Executables(bind(config), members, 4, make_workers()[:1])
+        found.append(built.memory())
+    assert found[0].state == found[1].state
+    assert found[1].working <= found[0].working * 1.01 + 1_000
+
+
+def test_lanes_are_halved_until_a_block_fits():
+    model = planner.MemoryModel(state=100.0, working=50.0, fixed=0.0)
+    assert planner.fit_lanes(model, 8, 1_200.0, asked=False) == 8
+    assert planner.fit_lanes(model, 8, 1_199.0, asked=False) == 4
+    with pytest.raises(purerl.ConfigError, match="a block of 8 lanes needs"):
+        planner.fit_lanes(model, 8, 1_199.0, asked=True)
+    with pytest.raises(purerl.ConfigError, match="a block of 1 lanes needs"):
+        planner.fit_lanes(model, 8, 100.0, asked=False)
+
+
+@pytest.mark.parametrize(
+    ("members", "limit", "blocks"),
+    [
+        (64, 1e12, 1),  # 8 blocks for two workers: each a chunk
+        (1024, 1e12, 8),  # 128 blocks: 8 chunks per worker
+        (1024, 8 * (50 + 3 * 100), 3),  # three blocks' states fit, and one's working
+        (1024, 8 * (50 + 100), 1),
+    ],
+)
+def test_blocks_of_a_chunk(members, limit, blocks):
+    model = planner.MemoryModel(state=100.0, working=50.0, fixed=0.0)
+    assert planner.fit_blocks(model, 8, members, 2, limit) == blocks
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("2GB", 2e9), ("512MiB", 512 * 2**20), (1_000, 1e3), ("1.5 GiB", 1.5 * GIB)],
+)
+def test_bytes_as_people_write_them(text, number):
+    assert planner.parse_bytes(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "0", "2 gigs", "nan"])
+def test_bad_bytes_get_a_sentence(text):
+    with pytest.raises(purerl.ConfigError, match="memory_limit must be a positive"):
+        planner.parse_bytes(text)
+
+
+def test_peak_memory_sees_what_came_and_went():
+    workers = make_workers()
+    with planner.PeakMemory(workers) as peak:
+        before = planner.memory_in_use(workers)
+        block = jnp.ones((64, 2**20), jnp.float32)  # 256 MiB
+        block.block_until_ready()
+        del block
+    assert peak.bytes - before > 0.2 * GIB
+    assert 2**30 < planner.available_memory() < 2**50
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "purerl" / "lanes.json"
+
+
+def test_lanes_are_measured_once_and_remembered(cache, monkeypatch):
+    config = tiny_config(num_evaluations=0)
+    found = purerl.find_lanes(config, widths=[1, 2], seconds=0.01)
+    assert [entry.lanes for entry in found] == [1, 2]
+    assert all(entry.steps_per_second > 0 for entry in found)
+    best = lane_finder.best_of(found)
+    assert list(__import__("json").loads(cache.read_text()).values()) == [best]
+    monkeypatch.setattr(
+        planner, "measure_lanes", lambda *args: pytest.fail("measured again")
+    )
+    # Numbers and budgets do not change a program's best width.
+    changed = config.replace(learning_rate=1e-2, total_timesteps=320)
+    result = purerl.sweep(changed, seeds=3, lanes="auto", progress=False)
+    assert result.summary["lanes"] == [best]
+
+
+def test_the_search_ends_where_throughput_falls(monkeypatch):
+    rates = {1: 10.0, 2: 20.0, 4: 12.0, 8: 11.0, 16: 99.0}
+    monkeypatch.setattr(planner, "rate", lambda b, p, block, *a: rates[block.size])
+
+    class Built:
+        compile_seconds = 0.0
+
+        def __init__(self, bound, block, *args):
+            self.size = block.size
+
+        def memory(self):
+            return BlockMemory(self.size, 0, 0)
+
+    monkeypatch.setattr(planner, "Executables", Built)
+    members = Members(jax.random.split(jax.random.key(0), 1), {})
+    found = planner.measure_lanes(None, members, 1, [], list(rates), limit=100.0)
+    assert [entry.lanes for entry in found] == [1, 2, 4, 8]
+    found = planner.measure_lanes(None, members, 1, [], list(rates), limit=3.0)
+    assert [entry.lanes for entry in found] == [1, 2]  # then the memory ends
+    with pytest.raises(purerl.ConfigError, match="not even 1 lanes fit"):
+        planner.measure_lanes(None, members, 1, [], list(rates), limit=0.5)
+
+
+def test_a_plan_says_what_a_sweep_would_do(cache):
+    config = tiny_config(num_evaluations=0)
+    axes = {"learning_rate": [1e-3, 1e-2, 1e-1], "num_envs": [2, 4]}
+    planned = purerl.plan(config, axes, seeds=4, lanes=2)
+    assert [group.num_members for group in planned.groups] == [12, 12]
+    assert planned.num_members == 24 and planned.steps == 24 * 640
+    assert [group.lanes for group in planned.groups] == [2, 2]
+    seconds = planned.seconds()
+    assert seconds is not None and 0 < seconds < 100
+    per_group = [group.chunk_bytes() for group in planned.groups]
+    assert planned.device_bytes() == 2 * max(per_group) > 0
