@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from purerl.algorithms.vpg import VPGConfig as VPGConfig
     from purerl.checker import check as check
     from purerl.config import ConfigError as ConfigError
+    from purerl.population.halving import halving as halving
+    from purerl.population.halving_result import HalvingResult as HalvingResult
+    from purerl.population.pbt import pbt as pbt
+    from purerl.population.pbt_result import PBTResult as PBTResult
+    from purerl.population.result import load_search as load_search
+    from purerl.population.schedule import Schedule as Schedule
+    from purerl.population.schedule import train_schedule as train_schedule
     from purerl.runner.loop import run as run
     from purerl.runner.result import RunResult as RunResult
     from purerl.runner.result import load_run as load_run
@@ -43,6 +50,8 @@ if TYPE_CHECKING:
     from purerl.train import make_algorithm as make_algorithm
     from purerl.train import make_policy as make_policy
     from purerl.train import make_train as make_train
+    from purerl.tuning.api import tune as tune
+    from purerl.tuning.result import TuneResult as TuneResult
     from purerl.types import Algorithm as Algorithm
     from purerl.types import TrainResult as TrainResult
 
@@ -58,34 +67,43 @@ _HOME = {
     "Algorithm": "purerl.types",
     "ConfigError": "purerl.config",
     "DQNConfig": "purerl.algorithms.dqn",
+    "HalvingResult": "purerl.population.halving_result",
     "MPOConfig": "purerl.algorithms.mpo",
+    "PBTResult": "purerl.population.pbt_result",
     "PPOConfig": "purerl.algorithms.ppo",
     "PQNConfig": "purerl.algorithms.pqn",
     "RecurrentPPOConfig": "purerl.algorithms.recurrent_ppo",
     "RunResult": "purerl.runner.result",
     "SACConfig": "purerl.algorithms.sac",
+    "Schedule": "purerl.population.schedule",
     "SweepResult": "purerl.sweeps.result",
     "TD3Config": "purerl.algorithms.td3",
     "Tracker": "purerl.runner.trackers.base",
     "TrainResult": "purerl.types",
+    "TuneResult": "purerl.tuning.result",
     "VPGConfig": "purerl.algorithms.vpg",
     "check": "purerl.checker",
     "choice": "purerl.sweeps.axes",
     "data_parallel": "purerl.scale.parallel",
     "dataset_points": "purerl.runner.trackers.points",
     "find_lanes": "purerl.sweeps.lanes",
+    "halving": "purerl.population.halving",
     "load_run": "purerl.runner.result",
+    "load_search": "purerl.population.result",
     "load_sweep": "purerl.sweeps.result",
     "loguniform": "purerl.sweeps.axes",
     "make_algorithm": "purerl.train",
     "make_policy": "purerl.train",
     "make_tracker": "purerl.runner.trackers",
     "make_train": "purerl.train",
+    "pbt": "purerl.population.pbt",
     "plan": "purerl.sweeps.plan",
     "pmap": "purerl.scale.devices",
     "run": "purerl.runner.loop",
     "sweep": "purerl.sweeps.api",
     "track_points": "purerl.runner.trackers.points",
+    "train_schedule": "purerl.population.schedule",
+    "tune": "purerl.tuning.api",
     "uniform": "purerl.sweeps.axes",
     "use_all_cores": "purerl.scale.devices",
 }

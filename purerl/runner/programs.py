@@ -5,6 +5,7 @@ executable maps the same state to the same bits. So a resumed run is the uninter
 one.
 """
 
+import copy
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -190,15 +191,26 @@ class Programs:
         self.num_devices = (
             len(devices) if data_parallel else len({w.device for w in self._workers})
         )
-        num = members.size
-        self.blocks = [
-            Block(start, min(lanes, num - start), self._workers[i % len(self._workers)])
-            for i, start in enumerate(range(0, num, lanes))
-        ]
+        self.blocks = _cut(members.size, lanes, self._workers)
         used = [block.worker for block in self.blocks]
         example = members.block(0, lanes)
         self.executables = Executables(bound, example, length, used, data_parallel)
         self.compile_seconds = self.executables.compile_seconds
+
+    def with_members(self, members: Members) -> "Programs":
+        """The same executables for at most as many other members of the same shapes.
+
+        Their blocks are as wide: a member's bits are the same in both.
+        """
+        other = copy.copy(self)
+        other.members = members
+        other.blocks = _cut(members.size, self.lanes, self._workers)
+        return other
+
+    @property
+    def workers(self) -> list[Worker]:
+        """Threads that the blocks are handed to."""
+        return self._workers
 
     def _block_members(self, block: Block) -> Members:
         return self.members.block(block.start, self.lanes)
@@ -266,6 +278,14 @@ class Programs:
             device = block.worker.device
             states.append(self.executables.placed(device, to_device(host)))
         return states
+
+
+def _cut(num: int, lanes: int, workers: Sequence[Worker]) -> list[Block]:
+    """Blocks of a population, handed to the workers in turn."""
+    return [
+        Block(start, min(lanes, num - start), workers[i % len(workers)])
+        for i, start in enumerate(range(0, num, lanes))
+    ]
 
 
 def _functions(

@@ -1,0 +1,1 @@
+"""Populations that are trained together: PBT, successive halving, Hyperband."""

@@ -1,0 +1,154 @@
+"""Rungs and brackets of successive halving and Hyperband: arithmetic on the host.
+
+Li et al. 2018 (JMLR 18-185, arXiv:1603.06560), algorithm 1, with updates of training as
+the resource. A rung is a number of updates at which members are judged; a bracket is a
+number of members that start together, and the first rung at which they are.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from purerl.config import ConfigError
+from purerl.scale.devices import Worker, default_lanes
+
+KINDS = ("hyperband", "one")
+# Stretches in which a run is cut, so that a kill costs no more than one of them.
+PIECES = 20
+
+
+class Bracket(NamedTuple):
+    """Members that start together.
+
+    Attributes:
+        size: how many start.
+        first_rung: at which they are judged first.
+    """
+
+    size: int
+    first_rung: int
+
+
+class Ladder(NamedTuple):
+    """The plan of a search.
+
+    Attributes:
+        eta: a rung's best `1/eta` go on.
+        rungs: updates at which members are judged, ascending; the last is the end.
+        brackets: the most aggressive first.
+        marks: updates at which something is recorded: the rungs, and some between.
+    """
+
+    eta: int
+    rungs: tuple[int, ...]
+    brackets: tuple[Bracket, ...]
+    marks: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Members that start, in all brackets."""
+        return sum(bracket.size for bracket in self.brackets)
+
+    def bracket_of(self) -> np.ndarray:
+        """The bracket `[N]` of every member."""
+        sizes = [bracket.size for bracket in self.brackets]
+        return np.repeat(np.arange(len(sizes)), sizes)
+
+    def survivors(self, bracket: int, rung: int) -> int:
+        """How many of a bracket's members go on after a rung."""
+        size, first = self.brackets[bracket]
+        if rung == len(self.rungs) - 1:
+            rung -= 1  # The end judges, and drops nobody.
+        halvings = max(0, rung - first + 1)
+        return max(1, size // self.eta**halvings)
+
+    def alive(self, until: int) -> int:
+        """How many members train up to an update, if none diverges."""
+        passed = [rung for rung, update in enumerate(self.rungs) if update < until]
+        last = passed[-1] if passed else -1
+        return sum(
+            self.survivors(number, last) if passed else bracket.size
+            for number, bracket in enumerate(self.brackets)
+        )
+
+
+def make_ladder(
+    num_updates: int,
+    min_updates: int,
+    eta: int,
+    num_points: int | None,
+    kind: str,
+) -> Ladder:
+    """Rungs at `min_updates eta^k` below the end, the end, and who starts.
+
+    The last rung is the end of the run, whether or not it is a power away from the one
+    before. Bracket `b` of `s + 1` starts with `num_points eta^-b (s + 1) / (s - b + 1)`
+    members, rounded up, and is judged first at rung `b`: every bracket trains about as
+    many updates. With `num_points = eta^s`, where not given, that is Hyperband.
+
+    Args:
+        num_updates: U, of the whole run.
+        min_updates: r, at the first rung.
+        eta: at least 2.
+        num_points: of the first bracket.
+        kind: `hyperband` for all brackets, `one` for the first alone: successive
+            halving.
+
+    Raises:
+        ConfigError: numbers that leave no rung before the end, and so on.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"brackets must be one of {', '.join(KINDS)}, got {kind!r}.")
+    if isinstance(eta, bool) or not isinstance(eta, int) or eta < 2:
+        raise ConfigError(f"eta must be a whole number of at least 2, got {eta!r}.")
+    if min_updates * eta > num_updates:
+        raise ConfigError(
+            f"min_updates must leave room for a rung before the end: at most "
+            f"{num_updates} / eta = {num_updates // eta}, got {min_updates}. Lower it, "
+            "or raise total_timesteps."
+        )
+    last = 0
+    while min_updates * eta ** (last + 1) <= num_updates:
+        last += 1
+    rungs = (*(min_updates * eta**k for k in range(last)), num_updates)
+    first = num_points or eta**last
+    brackets = [
+        Bracket(math.ceil(first * (last + 1) / (last - b + 1) / eta**b), b)
+        for b in range(last + 1 if kind == "hyperband" else 1)
+    ]
+    marks = _marks(rungs, min_updates)
+    return Ladder(eta, rungs, tuple(brackets), marks)
+
+
+def _marks(rungs: tuple[int, ...], min_updates: int) -> tuple[int, ...]:
+    """The rungs, and what cuts long ways between them; multiples of the first."""
+    stride = min_updates * math.ceil(rungs[-1] / (PIECES * min_updates))
+    found: list[int] = []
+    for before, rung in zip((0, *rungs[:-1]), rungs, strict=True):
+        found += [*range(before + stride, rung, stride), rung]
+    return tuple(found)
+
+
+def choose_lanes(ladder: Ladder, num_searches: int, workers: list[Worker]) -> int:
+    """A width of blocks at which few lanes are empty once most members are dropped.
+
+    An accelerator's block takes about as long whatever its width, so there it is as
+    wide as the whole population asks for. On a CPU a block takes as long as `1 +
+    lanes`, about, and the width with the least time over all stretches is taken.
+    """
+    whole = ladder.size * num_searches
+    widest = default_lanes(whole, workers)
+    if workers[0].device.platform != "cpu":
+        return widest
+    ends = np.asarray(ladder.rungs)
+    spans = np.diff(ends, prepend=0)
+
+    def seconds(width: int) -> float:
+        alive = np.asarray([ladder.alive(end) for end in ends]) * num_searches
+        blocks = np.ceil(alive / width)
+        turns = np.ceil(blocks / len(workers))
+        return float((turns * (1 + width) * spans).sum())
+
+    widths = [1 << power for power in range(widest.bit_length())]
+    return min(reversed(widths), key=seconds)

@@ -1,0 +1,79 @@
+"""How members are compared: scores, what is unknown, what diverged, and ranks."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from purerl.config import ConfigError
+from purerl.population.engine import Stretch
+
+KINDS = ("episode_return", "evaluation")
+
+
+class Fitness(NamedTuple):
+    """Scores of members, `[...]` each.
+
+    Attributes:
+        score: greater is better; NaN where nothing is known, or it diverged.
+        diverged: a number was not finite since the last mark.
+    """
+
+    score: np.ndarray
+    diverged: np.ndarray
+
+
+def check_kind(fitness: str) -> None:
+    """Refuse an unknown kind of fitness.
+
+    Raises:
+        ConfigError: naming the kinds.
+    """
+    if fitness not in KINDS:
+        raise ConfigError(f"fitness must be one of {', '.join(KINDS)}, got {fitness!r}")
+
+
+def measure(stretch: Stretch, kind: str, known: np.ndarray) -> Fitness:
+    """The fitness of members at a mark.
+
+    Args:
+        stretch: what happened since the mark before, `[N]` members.
+        kind: `evaluation`: fresh episodes of the deterministic policy, the same ones
+            for all members of a search. `episode_return`: the last evaluation that the
+            config planned in the stretch; else the mean return of the episodes that
+            ended in training.
+        known: `[N]` what was known before: it counts where no episode ended.
+    """
+    if kind == "evaluation":
+        assert stretch.judged is not None
+        score = stretch.judged.episode_return.astype(np.float64)
+    elif "episode_return" in stretch.evaluation:
+        score = stretch.evaluation["episode_return"][:, -1].mean(-1, dtype=np.float64)
+    else:
+        score = _training_return(stretch)
+        score = np.where(np.isfinite(score), score, known)
+    diverged = stretch.diverged
+    if kind == "evaluation" or "episode_return" in stretch.evaluation:
+        # An evaluation always has a return: one that is no number is a bad sign.
+        diverged = diverged | ~np.isfinite(score)
+    return Fitness(np.where(diverged, np.nan, score), diverged)
+
+
+def _training_return(stretch: Stretch) -> np.ndarray:
+    """Mean over the episodes that ended; NaN where none did."""
+    episodes = stretch.train["episodes"].astype(np.float64)
+    returns = stretch.train["episode_return"].astype(np.float64)
+    # NaN of a segment without episodes weighs nothing; else it stays what it is.
+    total = np.where(episodes > 0, returns * episodes, 0.0).sum(1)
+    count = np.where(np.isfinite(episodes), episodes, 0.0).sum(1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def ranking(fitness: Fitness) -> np.ndarray:
+    """Places in an array `[P]`, the best first.
+
+    Those of whom nothing is known come after the others, the diverged ones last. Equals
+    are ranked by their number: the same input has one ranking.
+    """
+    status = np.where(fitness.diverged, 2, np.where(np.isnan(fitness.score), 1, 0))
+    score = np.where(status == 0, fitness.score, 0.0)
+    return np.lexsort((np.arange(len(score)), -score, status))

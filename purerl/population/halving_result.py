@@ -1,0 +1,139 @@
+"""What successive halving leaves behind: scores by rung, who reached which."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from purerl.population.brackets import Ladder
+from purerl.population.result import Best, Result
+from purerl.population.schedule import Schedule
+from purerl.population.search import Outcome
+from purerl.population.space import Hyper, Space
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class HalvingResult(Result):
+    """A search's course: labelled arrays, who reached which rung, the best member.
+
+    Attributes:
+        config: base of every member.
+        seeds: of the searches.
+        options: what fixed the result.
+        ladder: rungs and brackets.
+        marks: updates at which something was recorded.
+        states: final states of those that reached the end, on the host.
+        finished: whether the end has been reached.
+        summary: numbers about how it was run.
+        out: the folder, if any.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        seeds: Sequence[int],
+        options: dict[str, Any],
+        ladder: Ladder,
+        outcome: Outcome,
+        out: Path | None,
+    ) -> None:
+        self.ladder = ladder
+        super().__init__(space, seeds, options, ladder.marks, outcome, out)
+
+    @cached_property
+    def points(self) -> Hyper:
+        """Hyperparameters of all members, `[S, N]` each."""
+        shape = (len(self.seeds), self.ladder.size)
+        hyper = self.space.draws(self.ladder.size, self.seeds)
+        return {name: values.reshape(shape) for name, values in hyper.items()}
+
+    @cached_property
+    def dataset(self) -> "xr.Dataset":
+        """Points by rung: scores, hyperparameters, how far each was trained.
+
+        `score` is `(seed, point, rung)`, NaN where a member was dropped before;
+        hyperparameters, `trained_updates` and `diverged_at` (NaN: never) are `(seed,
+        point)`; training metrics are `(seed, point, segment)`. Coordinates: `bracket`
+        of a point, `update` of a rung.
+        """
+        import xarray as xr
+
+        dims = ("seed", "point")
+        variables: dict[str, Any] = {
+            name: (dims, self.space.labelled(name, values))
+            for name, values in self.points.items()
+        }
+        trained, diverged_at = self._courses()
+        variables["trained_updates"] = (dims, trained)
+        variables["diverged_at"] = (dims, diverged_at)
+        scores = [
+            self._filled(record["alive"], record["score"])
+            for record, mark in zip(self.records, self.marks, strict=False)
+            if mark in self.ladder.rungs
+        ]
+        empty = np.empty((len(self.seeds), self.ladder.size, 0))
+        stacked = np.stack(scores, -1) if scores else empty
+        variables["score"] = ((*dims, "rung"), stacked)
+        for name in self.records[0] if self.records else ():
+            kind, _, metric = name.partition("/")
+            if kind == "train" and metric not in variables:
+                rows = [self._filled(r["alive"], r[name]) for r in self.records]
+                variables[metric] = ((*dims, "segment"), np.concatenate(rows, -1))
+        coords = {
+            "seed": list(self.seeds),
+            "bracket": ("point", self.ladder.bracket_of()),
+            "update": ("rung", list(self.ladder.rungs[: len(scores)])),
+        }
+        return xr.Dataset(variables, coords=coords)
+
+    def best(self, seed: int | None = None) -> Best:
+        """The member with the best score at the end.
+
+        Args:
+            seed: of the search; the best of all searches where not given.
+
+        Raises:
+            ConfigError: the search was stopped, or none of its members got to the end.
+        """
+        states = self.final_states()
+        last = self.records[-1]
+        alive, scores = last["alive"][last["kept"]], last["score"][last["kept"]]
+        whole = np.full(len(self.seeds) * self.ladder.size, np.nan)
+        whole[alive] = scores
+        place = self.best_place(whole, self.ladder.size, seed)
+        number, point = divmod(place, self.ladder.size)
+        hyper = {name: float(v[number, point]) for name, v in self.points.items()}
+        row = int(np.flatnonzero(alive == place)[0])
+        return Best(
+            seed=self.seeds[number],
+            member=point,
+            score=float(whole[place]),
+            hyper=self.space.values(hyper),
+            config=self.space.config_at(hyper),
+            schedule=Schedule((0,), (self.space.values(hyper),)),
+            lineage=np.full(len(self.records), point),
+            state=jax.tree.map(lambda x: x[row], states),
+        )
+
+    def _courses(self) -> tuple[np.ndarray, np.ndarray]:
+        """Updates that each member was trained, and at which it diverged."""
+        trained = np.zeros(len(self.seeds) * self.ladder.size)
+        diverged = np.full(len(trained), np.nan)
+        for record, mark in zip(self.records, self.marks, strict=False):
+            trained[record["alive"]] = mark
+            bad = record["diverged_at"] >= 0
+            diverged[record["alive"][bad]] = record["diverged_at"][bad]
+        shape = (len(self.seeds), self.ladder.size)
+        return trained.reshape(shape).astype(int), diverged.reshape(shape)
+
+    def _filled(self, alive: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Values of those alive `[A, ...]` among all, `[S, N, ...]`."""
+        shape = (len(self.seeds) * self.ladder.size, *values.shape[1:])
+        whole = np.full(shape, np.nan)
+        whole[alive] = values
+        return whole.reshape(len(self.seeds), self.ladder.size, *values.shape[1:])

@@ -1,0 +1,183 @@
+"""What all searches leave behind, and how a folder of one is read."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl.config import ConfigError, TrainConfig
+from purerl.population.brackets import make_ladder
+from purerl.population.schedule import Schedule
+from purerl.population.search import Outcome, restore
+from purerl.population.space import Space, axes_from_dict
+from purerl.population.store import load, load_records
+from purerl.runner import manifest
+from purerl.scale.host import to_device
+from purerl.train import make_policy
+from purerl.types import HostMetrics, PyTree
+
+if TYPE_CHECKING:
+    from purerl.population.halving_result import HalvingResult
+    from purerl.population.pbt_result import PBTResult
+
+
+class Best(NamedTuple):
+    """The best member of a search.
+
+    Attributes:
+        seed: of its search.
+        member: its number in that search.
+        score: at the end. The best of many is favoured by luck: judge it afresh.
+        hyper: its hyperparameters at the end, by name.
+        config: with them.
+        schedule: the hyperparameters that led to its state, over the updates.
+        lineage: `[R]`, the member that trained its state in each round.
+        state: its final state, on the host.
+    """
+
+    seed: int
+    member: int
+    score: float
+    hyper: dict[str, Any]
+    config: TrainConfig
+    schedule: Schedule
+    lineage: np.ndarray
+    state: PyTree
+
+    def policy(self) -> Callable[..., Any]:
+        """Its policy (see `purerl.make_policy`)."""
+        one = jax.tree.map(lambda x: x[None], self.state)
+        state = jax.tree.map(lambda x: x[0], to_device(one))
+        return make_policy(self.config, state)
+
+
+class Result:
+    """What the results of all searches have.
+
+    Attributes:
+        config: base of every member.
+        seeds: of the searches.
+        options: what fixed the result.
+        marks: updates at which something was recorded.
+        records: one per mark that was reached.
+        states: final states of those that reached the end, on the host.
+        summary: numbers about how it was run.
+        out: the folder, if any.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        seeds: Sequence[int],
+        options: dict[str, Any],
+        marks: tuple[int, ...],
+        outcome: Outcome,
+        out: Path | None,
+    ) -> None:
+        self.space, self.seeds, self.options = space, tuple(seeds), options
+        self.config, self.marks, self.out = space.config, marks, out
+        self.records, self.states = outcome.records, outcome.states
+        self.summary: dict[str, Any] = outcome.numbers | {
+            "training_steps": self.training_steps,
+            "evaluation_steps": self.evaluation_steps,
+        }
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last mark was reached."""
+        return len(self.records) == len(self.marks)
+
+    @property
+    def training_steps(self) -> int:
+        """Environment steps of training, of all searches together."""
+        spans = np.diff(self.marks, prepend=0)[: len(self.records)]
+        members = [len(record["score"]) for record in self.records]
+        each = self.space.bound.plan.steps_per_update
+        return int((spans * members).sum()) * each
+
+    @property
+    def evaluation_steps(self) -> int:
+        """Environment steps of fresh and of planned evaluations."""
+        total = 0
+        for record in self.records:
+            for name in ("judge_steps", "evaluation/episode_length"):
+                if name in record:
+                    total += int(np.nansum(record[name], dtype=np.float64))
+        return total
+
+    def places(self, seed: int | None) -> list[int]:
+        """Which searches are meant."""
+        if seed is None:
+            return list(range(len(self.seeds)))
+        if seed not in self.seeds:
+            raise ConfigError(
+                f"there is no search with seed {seed}; seeds are {list(self.seeds)}."
+            )
+        return [self.seeds.index(seed)]
+
+    def final_states(self) -> PyTree:
+        """States of those that reached the end, on the host.
+
+        Raises:
+            ConfigError: the search was stopped before.
+        """
+        if self.states is None:
+            raise ConfigError(
+                "the search was stopped before its end; run the same search again to "
+                "go on."
+            )
+        return self.states
+
+    def best_place(self, scores: np.ndarray, size: int, seed: int | None) -> int:
+        """The place of the best of some searches in `scores` `[S * size]`."""
+        places = [p * size + i for p in self.places(seed) for i in range(size)]
+        known = [place for place in places if np.isfinite(scores[place])]
+        if not known:
+            raise ConfigError("no member of the search has a score at the end.")
+        return max(known, key=lambda place: scores[place])  # the first of equals
+
+
+def load_search(
+    folder: str | Path, config: TrainConfig | None = None
+) -> "PBTResult | HalvingResult":
+    """Read the folder of `purerl.pbt` or `purerl.halving`, also while it runs.
+
+    Args:
+        folder: of the search.
+        config: in place of the stored one, where that names an environment object.
+
+    Raises:
+        ConfigError: no search there, or a damaged one.
+    """
+    from purerl.population.halving_result import HalvingResult
+    from purerl.population.pbt import marks_of
+    from purerl.population.pbt_result import PBTResult
+
+    folder = Path(folder)
+    stored = load(folder)
+    space = Space(
+        config or manifest.read_config(folder, stored), axes_from_dict(stored["axes"])
+    )
+    seeds, options = tuple(stored["seeds"]), stored["options"]
+    updates = space.bound.plan.num_updates
+    if stored["kind"] == "pbt":
+        marks = marks_of(updates, options["ready_updates"])
+        outcome = _outcome(folder, space, marks)
+        return PBTResult(space, seeds, options, marks, outcome, folder)
+    ladder = make_ladder(
+        updates,
+        options["min_updates"],
+        options["eta"],
+        options["num_points"],
+        options["brackets"],
+    )
+    outcome = _outcome(folder, space, ladder.marks)
+    return HalvingResult(space, seeds, options, ladder, outcome, folder)
+
+
+def _outcome(folder: Path, space: Space, marks: tuple[int, ...]) -> Outcome:
+    done, states = restore(folder, space, marks)
+    records: list[HostMetrics] = load_records(folder, done)
+    return Outcome(records, states if done == len(marks) else None, {})

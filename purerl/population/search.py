@@ -1,0 +1,271 @@
+"""What every search over a population shares: marks, records, checkpoints, resume.
+
+A search trains its members from mark to mark. At a mark a strategy looks at them and
+decides who goes on, from which state, with which hyperparameters; what it saw and
+decided is a record. Records and the last states are all that going on needs.
+"""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from purerl import serialise
+from purerl.population import store
+from purerl.population.engine import Engine, Stretch
+from purerl.population.space import Space
+from purerl.runner import checkpoint, manifest
+from purerl.runner.interrupt import Interrupt
+from purerl.runner.programs import Members
+from purerl.runner.words import si
+from purerl.train import make_algorithm
+from purerl.types import Array, HostMetrics, PyTree
+
+KEEP_CHECKPOINTS = 2
+
+
+class Strategy(Protocol):
+    """Who goes on, and how: what tells one search from another.
+
+    Attributes:
+        kind: in `store.KINDS`.
+        marks: numbers of finished updates at which it decides, ascending; the last is
+            the end of the run.
+        options: what else fixes the result, as plain values.
+    """
+
+    kind: str
+    marks: tuple[int, ...]
+    options: dict[str, Any]
+
+    def members(self) -> Members:
+        """The members that train now."""
+        ...
+
+    def planned(self, mark: int) -> int:
+        """How many members are to train up to a mark."""
+        ...
+
+    def judge_keys(self, mark: int) -> Array | None:
+        """Keys of fresh evaluations at a mark, one per member; None for none."""
+        ...
+
+    def decide(self, mark: int, stretch: Stretch, engine: Engine) -> HostMetrics:
+        """Look at the members at a mark, and change the engine's accordingly.
+
+        Returns:
+            The record: everything that `recall` and the result need.
+        """
+        ...
+
+    def recall(self, records: list[HostMetrics]) -> None:
+        """Be as after the last of these records."""
+        ...
+
+
+class Options(NamedTuple):
+    """How a search is carried out; of these only W and K change what is computed.
+
+    Attributes:
+        out: folder, or None.
+        lanes: W, as asked for or chosen.
+        length: K, likewise.
+        lanes_asked: None where W was chosen.
+        length_asked: likewise.
+        checkpoint_seconds: least time between checkpoints.
+        progress: show it.
+    """
+
+    out: Path | None
+    lanes: int
+    length: int
+    lanes_asked: int | None
+    length_asked: int | None
+    checkpoint_seconds: float
+    progress: bool
+
+
+class Outcome(NamedTuple):
+    """What is left of a search.
+
+    Attributes:
+        records: one per mark that was reached.
+        states: of the members that went on at the last mark, on the host; None where
+            the search was stopped before.
+        numbers: about how it was run.
+    """
+
+    records: list[HostMetrics]
+    states: PyTree | None
+    numbers: dict[str, Any]
+
+
+def search(
+    strategy: Strategy, space: Space, seeds: tuple[int, ...], options: Options
+) -> Outcome:
+    """Run a search, or what is missing of it.
+
+    Raises:
+        ConfigError: the folder holds another search, or is damaged, or every member of
+            a search diverged.
+    """
+    if options.out is not None:
+        spec = _spec(strategy, space, seeds, options)
+        stored = store.open_folder(options.out, spec)
+        options = options._replace(
+            lanes=stored["lanes"], length=stored["segment_updates"]
+        )
+        note = manifest.warn_other_versions(stored)
+        if note:
+            print(note, file=sys.stderr)
+    return _Run(strategy, space, options).run()
+
+
+def _spec(
+    strategy: Strategy, space: Space, seeds: tuple[int, ...], options: Options
+) -> dict[str, Any]:
+    device = jax.local_devices()[0]
+    return {
+        "kind": strategy.kind,
+        "format": store.FORMAT,
+        "config": serialise.to_dict(space.config),
+        "axes": space.to_dict(),
+        "options": strategy.options,
+        "seeds": list(seeds),
+        "lanes": options.lanes,
+        "lanes_asked": options.lanes_asked,
+        "segment_updates": options.length,
+        "segment_updates_asked": options.length_asked,
+        "device": f"{device.platform} {device.device_kind}",
+        "versions": manifest.versions(),
+    }
+
+
+def restore(folder: Path, space: Space, marks: tuple[int, ...]) -> tuple[int, Any]:
+    """How many marks have been passed for good, and the states after the last one.
+
+    States are None where there is no checkpoint yet.
+
+    Raises:
+        ConfigError: a damaged checkpoint, or one of another config.
+    """
+    place = folder / "checkpoints"
+    if not checkpoint.steps(place):
+        return 0, None
+    update, flat = checkpoint.restore(place)
+    init = make_algorithm(space.bound.config).init
+    shapes = jax.eval_shape(init, jax.random.key(0))
+    return marks.index(update) + 1, checkpoint.unflatten(flat, shapes, place)
+
+
+class _Run:
+    """One call of `search`: the pieces that its phases share."""
+
+    def __init__(self, strategy: Strategy, space: Space, options: Options) -> None:
+        self.strategy, self.space, self.options = strategy, space, options
+        self.records: list[HostMetrics] = []
+        self.saved_time = time.monotonic()
+        steps = space.bound.plan.steps_per_update
+        spans = np.diff(strategy.marks, prepend=0).tolist()
+        self.planned = [
+            strategy.planned(mark) * span * steps for mark, span in enumerate(spans)
+        ]
+
+    def run(self) -> Outcome:
+        from purerl.runner.progress import Reporter  # rich: only those who run pay it
+
+        strategy, options, marks = self.strategy, self.options, self.strategy.marks
+        done, states = 0, None
+        if options.out is not None:
+            done, states = restore(options.out, self.space, marks)
+            self.records = store.load_records(options.out, done)
+        strategy.recall(self.records)
+        before = sum(self.planned[:done])
+        reporter = Reporter(sum(self.planned), before, enabled=options.progress)
+        if done == len(marks):
+            reporter.say(f"the search in {options.out} had finished")
+            return Outcome(self.records, states, {"trained_marks": 0})
+        reporter.say(self._banner())
+        with Interrupt() as interrupt:
+            engine = self._engine(done, states)
+            del states
+            reporter.say(f"compiled in {engine.compile_seconds:.1f} s")
+            began = time.perf_counter()
+            with reporter:
+                while len(self.records) < len(marks) and not interrupt.asked:
+                    self._next(engine, reporter)
+                    self._save(engine, force=interrupt.asked)
+        is_finished = len(self.records) == len(marks)
+        if not is_finished:
+            reporter.tell(self._how_to_go_on())
+        seconds = time.perf_counter() - began
+        numbers = {
+            "trained_marks": len(self.records) - done,
+            "compile_seconds": round(engine.compile_seconds, 2),
+            "train_seconds": round(seconds, 2),
+            "lanes": options.lanes,
+            "segment_updates": options.length,
+        }
+        return Outcome(self.records, engine.gather() if is_finished else None, numbers)
+
+    def _engine(self, done: int, states: PyTree | None) -> Engine:
+        """Compile for the whole population, as if nothing had been done yet."""
+        strategy, options = self.strategy, self.options
+        members = strategy.members()
+        engine = Engine(self.space.bound, members, options.lanes, options.length)
+        if states is None:
+            engine.init()
+        else:
+            engine.restore(members, states, strategy.marks[done - 1])
+        return engine
+
+    def _next(self, engine: Engine, reporter: Any) -> None:
+        """Train up to the next mark, decide, and keep the record."""
+        number = len(self.records)
+        steps = self.space.bound.plan.steps_per_update
+        done = sum(self.planned[:number])
+
+        def on_segment(members: int, updates: int, mean_return: float) -> None:
+            nonlocal done
+            done += members * updates * steps
+            reporter.update(done, mean_return)
+
+        keys = self.strategy.judge_keys(number)
+        stretch = engine.advance(self.strategy.marks[number], on_segment, keys)
+        record = self.strategy.decide(number, stretch, engine)
+        record = {name: np.asarray(value) for name, value in record.items()}
+        if self.options.out is not None:
+            store.save_record(self.options.out, number, record)
+        self.records.append(record)
+
+    def _save(self, engine: Engine, force: bool) -> None:
+        """Save the states, now and then: what comes after is computed again."""
+        if self.options.out is None:
+            return
+        waited = time.monotonic() - self.saved_time >= self.options.checkpoint_seconds
+        is_last = len(self.records) == len(self.strategy.marks)
+        if force or waited or is_last:
+            folder = self.options.out / "checkpoints"
+            checkpoint.save(folder, engine.update, engine.gather(), KEEP_CHECKPOINTS)
+            self.saved_time = time.monotonic()
+
+    def _banner(self) -> str:
+        device = jax.local_devices()[0]
+        bound = self.space.bound
+        return (
+            f"{self.strategy.kind}: {self.strategy.planned(0):,} members, "
+            f"{bound.env.name}, {si(sum(self.planned))} steps in all, "
+            f"{bound.plan.num_updates:,} updates to the end, on {device.device_kind} "
+            f"({self.options.lanes} lanes)"
+        )
+
+    def _how_to_go_on(self) -> str:
+        if self.options.out is None:
+            return "stopped; nothing was saved (no out folder)"
+        return (
+            f"stopped; what was done is in {self.options.out}. Run the same search "
+            "again to go on."
+        )
