@@ -108,7 +108,7 @@ def main(argv: Sequence[str]) -> int:
     if not result.finished:
         return 130
     if result.train_steps == 0:
-        print(f"the run in {result.out} had finished already; nothing was changed.")
+        print(f"the run in {result.out} had finished already; nothing was trained.")
         return 0
     show(result, time.perf_counter() - started)
     return 0

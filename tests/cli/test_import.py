@@ -6,7 +6,10 @@ import sys
 
 import pytest
 
-HEAVY = ("gymnax", "brax", "distrax", "orbax", "matplotlib", "gymnasium", "mujoco")
+HEAVY = (
+    *("gymnax", "brax", "distrax", "orbax", "matplotlib", "gymnasium", "mujoco"),
+    *("mlflow", "sqlalchemy", "tensorboardX", "wandb"),
+)
 
 
 def python(code: str) -> str:

@@ -94,7 +94,7 @@ def test_a_config_as_short_texts():
 @pytest.mark.parametrize(
     ("trackers", "fragment"),
     [
-        (["mlfow"], "Did you mean 'mlflow'"),
+        (["mlfow"], "there is no tracker 'mlfow'. Did you mean 'mlflow'"),
         ("mlflow", "trackers must be a list"),
         ([object()], "takes names and subclasses of purerl.Tracker"),
         (["tensorboard", "tensorboard"], "names 'tensorboard' twice"),

@@ -3,6 +3,7 @@
 Their packages are imported when a tracker is made, never before.
 """
 
+import difflib
 from collections.abc import Sequence
 from importlib import import_module, util
 from pathlib import Path
@@ -60,7 +61,12 @@ def make_tracker(name: str, **options: Any) -> Tracker:
     Raises:
         ConfigError: another name or option, or a package that is not installed.
     """
-    check_known(name, list(TRACKERS), "the trackers")
+    if name not in TRACKERS:
+        close = difflib.get_close_matches(name, TRACKERS, n=1, cutoff=0.4)
+        guess = f" Did you mean {close[0]!r}?" if close else ""
+        raise ConfigError(
+            f"there is no tracker {name!r}.{guess} Trackers: {', '.join(TRACKERS)}."
+        )
     entry = TRACKERS[name]
     for option in options:
         check_known(option, list(entry.options), f"tracker {name}")

@@ -1,0 +1,71 @@
+"""`purerl train --track`: by name, by address, and afterwards with --resume."""
+
+import json
+
+import pytest
+
+from purerl import serialise
+from purerl.cli import main
+from tests.helpers import tiny_config
+from tests.runner.tracked import event_scalars
+
+RUN = ("--lanes", "2", "--segment-updates", "3", "--no-progress")
+# MLflow's own use of SQLAlchemy.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    import jax
+
+    folder = jax.config.jax_compilation_cache_dir
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_track_by_name_and_afterwards(tmp_path, capsys):
+    from mlflow import MlflowClient
+
+    config, out = tmp_path / "tiny.yaml", tmp_path / "run"
+    serialise.to_yaml(tiny_config(), config)
+    uri = f"sqlite:///{tmp_path}/m.db"
+    train = ["train", "--config", str(config), "--seeds", "2", "--out", str(out), *RUN]
+    assert main([*train, "--track", "mlflow", "--tracking-uri", uri]) == 0
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("purerl").experiment_id
+    names = [run.info.run_name for run in client.search_runs([experiment])]
+    assert sorted(names) == ["run", "seed=0", "seed=1"]
+
+    # A tracker that comes late is told everything; the one of before nothing twice.
+    late = ["train", "--resume", str(out), "--no-progress", "--track", "tensorboard"]
+    assert main([*late, "--track", "mlflow"]) == 0
+    assert "had finished already" in capsys.readouterr().out
+    curve = event_scalars(out / "tensorboard/seed=1")["train/entropy"]
+    lines = (out / "metrics/train/seed=1.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert [step for step, _ in curve] == [row["env_steps"] for row in rows]
+    runs = client.search_runs([experiment], "tags.seed = '1'")
+    (run,) = runs
+    history = client.get_metric_history(run.info.run_id, "train/entropy")
+    assert len(history) == len(rows)
+    assert set(json.loads((out / "trackers.json").read_text())) == {
+        "mlflow",
+        "tensorboard",
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "fragment"),
+    [
+        (["--track", "mlfow"], "there is no tracker 'mlfow'. Did you mean 'mlflow'?"),
+        (["--tracking-uri", "sqlite:///x.db"], "add --track mlflow"),
+    ],
+)
+def test_mistakes_print_one_sentence(tmp_path, capsys, flags, fragment):
+    out = tmp_path / "run"
+    assert main(["train", "--out", str(out), *flags]) == 2
+    error = capsys.readouterr().err
+    assert fragment in error and error.count("\n") == 1
+    assert not out.exists()
