@@ -316,3 +316,17 @@ def test_an_address_holds_in_another_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert absolute("sqlite:///mlflow.db") == f"sqlite:///{tmp_path}/mlflow.db"
     assert absolute("http://127.0.0.1:5000") == "http://127.0.0.1:5000"
+
+
+def test_members_of_a_dataset_of_points():
+    import xarray as xr
+
+    dims = ("point", "seed", "segment")
+    dataset = xr.Dataset(
+        {"env_steps": (dims, np.full((2, 1, 1), 32.0))},
+        coords={"rate": ("point", [0.1, 0.2]), "loss": ("point", ["a", "b"])}
+        | {"seed": [4]},
+        attrs={"axes": '["rate", "loss"]'},
+    )
+    found = [point["params"] for point in purerl.dataset_points(dataset)]
+    assert found == [{"rate": 0.1, "loss": "a"}, {"rate": 0.2, "loss": "b"}]

@@ -119,8 +119,7 @@ def dataset_points(dataset: "xr.Dataset") -> Iterator[Point]:
     outer = [str(d) for d in dataset[_STEPS].dims if d != "segment"]
     train = [n for n in dataset.data_vars if "segment" in dataset[n].dims]
     evaluated = [n for n in dataset.data_vars if "evaluation" in dataset[n].dims]
-    stacked = dataset.stack(member_=outer) if outer else dataset
-    stacked = stacked.reset_index("member_")
+    stacked = dataset.stack(member_=outer).reset_index("member_")
     for place in range(stacked.sizes["member_"]):
         one = stacked.isel(member_=place)
         rows = _rows(one, {str(n): str(n) for n in train}, "segment")

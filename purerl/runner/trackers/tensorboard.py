@@ -71,15 +71,16 @@ class TensorBoardTracker(Tracker):
         if self._run.is_sweep:
             from tensorboardX.summary import hparams
 
-            params = {**flat_params(member.params), "seed": member.seed}
+            # Numbers stay numbers, so that the table sorts and plots them.
             numbers = {
-                name: value if isinstance(value, int | float) else params[name]
-                for name, value in {**params, **member.params}.items()
-                if name in params
+                name: value
+                for name, value in member.params.items()
+                if isinstance(value, int | float)
             }
+            params = {**flat_params(member.params), **numbers, "seed": member.seed}
             files = self._writer(seed).file_writer
             assert files is not None  # there is one until the writer is closed
-            for part in hparams(numbers, self._last.pop(seed, {})):
+            for part in hparams(params, self._last.pop(seed, {})):
                 files.add_summary(part)
         self._writers.pop(seed).close()
 
