@@ -1,4 +1,4 @@
-"""The command line: `purerl train | sweep | evaluate | plot | envs | doctor`."""
+"""The command line: `purerl train | sweep | tune | evaluate | plot | envs | doctor`."""
 
 import importlib
 import sys
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 COMMANDS = {
     "train": "train agents and write a run's folder",
     "sweep": "train many settings and seeds: grids, zips, random draws",
+    "tune": "search for better settings with Optuna",
     "evaluate": "play a run's saved policies, also in the real Gymnasium",
     "plot": "draw a run's learning curves",
     "envs": "list the environments, or describe one",

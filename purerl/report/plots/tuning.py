@@ -69,6 +69,8 @@ def figures(result: TuneResult, space: Space) -> dict[str, "Figure"]:
 
 def history(rows: Sequence[Row]) -> "Figure":
     """Scores in the order of the trials, and the best so far."""
+    from matplotlib.ticker import MaxNLocator
+
     figure = style.new_figure(7.0, 4.0)
     axes = figure.subplots()
     complete = [row for row in rows if row.state == "complete"]
@@ -76,14 +78,15 @@ def history(rows: Sequence[Row]) -> "Figure":
     scores = np.array([row.score for row in complete], float)
     axes.plot(numbers, scores, "o", color=BLUE, ms=5, alpha=0.85, label="complete")
     pruned = [row for row in rows if row.state == "pruned" and row.curve]
-    axes.plot(
-        [row.number for row in pruned],
-        [row.curve[max(row.curve)] for row in pruned],
-        "x",
-        color=GREY,
-        ms=5,
-        label="pruned, at its last score",
-    )
+    if pruned:
+        axes.plot(
+            [row.number for row in pruned],
+            [row.curve[max(row.curve)] for row in pruned],
+            "x",
+            color=GREY,
+            ms=5,
+            label="pruned, at its last score",
+        )
     low = axes.get_ylim()[0]
     lost = [row.number for row in rows if row.state in ("diverged", "refused")]
     if lost:
@@ -106,7 +109,7 @@ def history(rows: Sequence[Row]) -> "Figure":
             default[0].score, color=style.INK, lw=1, ls=(0, (5, 4)), label="default"
         )
     style.finish(axes, f"{len(rows)} trials", "trial", "score, mean over seeds")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _legend(figure, axes)
     return figure
 

@@ -1,0 +1,121 @@
+"""`purerl tune`: axes and a number of trials in, the best config out."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+
+from purerl import presets
+from purerl.algorithms import ALGORITHMS
+from purerl.cli import flags, settings
+from purerl.cli.sweep import read_axes
+from purerl.cli.train import base_config, default_folder
+from purerl.tuning import words
+from purerl.tuning.api import tune
+from purerl.tuning.result import TuneResult
+
+
+def _arg(text: str) -> object:
+    return tyro.conf.arg(help=text)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Tune:
+    """Search for a better config: trials in batches, each one vmapped call.
+
+    Run the same command again after a kill, or with more trials: the study goes on.
+    Run it several times at once, with one --storage: they share the trials.
+    """
+
+    axis: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        _arg(
+            "NAME=VALUES, once per axis: learning_rate=loguniform(1e-5,1e-2); "
+            "gamma=uniform(0.9,0.999); num_epochs=uniform(1,8); "
+            "hidden_sizes=(64,64),(256,256)."
+        ),
+    ] = ()
+    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
+    preset: Annotated[
+        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
+    ] = None
+    config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
+    trials: Annotated[int, _arg("Trials that are to finish.")] = 40
+    seeds: Annotated[int, _arg("Agents per trial.")] = 4
+    first_seed: Annotated[int, _arg("Seed of the first one.")] = 0
+    sampler: Annotated[
+        Literal["tpe", "random", "cmaes"], _arg("What proposes trials.")
+    ] = "tpe"
+    pruner: Annotated[
+        Literal["hyperband", "median", "none"], _arg("What stops hopeless ones.")
+    ] = "hyperband"
+    storage: Annotated[
+        str | None,
+        _arg("Optuna storage URL shared by several machines; OUT/study.db if not."),
+    ] = None
+    study: Annotated[str | None, _arg("Name of the study in the storage.")] = None
+    out: Annotated[
+        Path | None, _arg("Folder to write; runs/tune-<env>-<time> if not given.")
+    ] = None
+    batch: Annotated[int, _arg("Trials that are trained side by side.")] = 8
+    fitness: Annotated[
+        Literal["final", "auc"], _arg("The last score, or the mean along the way.")
+    ] = "final"
+    reports: Annotated[int, _arg("Times at which the pruner looks at a trial.")] = 10
+    sampler_seed: Annotated[int, _arg("Seed of the sampler.")] = 0
+    holdout_seeds: Annotated[
+        int, _arg("Fresh seeds that compare best and default; 0 leaves it out.")
+    ] = 8
+    lanes: Annotated[int | None, _arg("Agents per block.")] = None
+    progress: Annotated[bool, _arg("Say how it goes.")] = True
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit status."""
+    base = base_config(argv)
+    parsed = flags.parse(flags.parser_class(base, Tune), argv, "tune")
+    settings.enable_compile_cache()
+    config = flags.read_config(parsed, base)
+    result = tune(
+        config,
+        read_axes(parsed.axis),
+        trials=parsed.trials,
+        seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
+        sampler=parsed.sampler,
+        pruner=None if parsed.pruner == "none" else parsed.pruner,
+        storage=parsed.storage,
+        study=parsed.study,
+        out=parsed.out or default_folder(f"tune-{config.env}"),
+        batch=parsed.batch,
+        fitness=parsed.fitness,
+        reports=parsed.reports,
+        seed=parsed.sampler_seed,
+        holdout_seeds=parsed.holdout_seeds,
+        lanes=parsed.lanes,
+        progress=parsed.progress,
+    )
+    show(result)
+    return 0 if result.finished else 130
+
+
+def show(result: TuneResult) -> None:
+    """Print the best trials, the comparison with the default, and warnings."""
+    console = Console()
+    console.print(words.best_table(result))
+    if result.holdout is not None:
+        console.print(words.holdout_table(result.holdout))
+    for sentence in words.warnings(result):
+        console.print(f"warning: {sentence}", markup=False, highlight=False)
+    console.print(words.end_line(result), highlight=False)
+    if not result.finished:
+        console.print("stopped; the same command goes on", highlight=False)
+    if result.best is not None:
+        console.print(
+            f"written to {result.out}/ (purerl train --config {result.out}/best.yaml)",
+            highlight=False,
+            soft_wrap=True,
+            markup=False,
+        )

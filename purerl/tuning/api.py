@@ -1,0 +1,117 @@
+"""purerl.tune: axes and a budget of trials in, the best config out."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from purerl.config import ConfigError, TrainConfig
+from purerl.runner.loop import check_seeds
+from purerl.scale.devices import check_count, make_workers
+from purerl.tuning.pool import FITNESS, Setup, choose_lanes
+from purerl.tuning.result import TuneResult
+from purerl.tuning.search import Options, Search
+from purerl.tuning.space import Space
+
+SAMPLERS = ("tpe", "random", "cmaes")
+PRUNERS = ("hyperband", "median")
+
+
+def tune(
+    config: TrainConfig,
+    axes: Mapping[str, Any],
+    *,
+    trials: int = 40,
+    seeds: int | Sequence[int] = 4,
+    sampler: str = "tpe",
+    pruner: str | None = "hyperband",
+    storage: str | None = None,
+    study: str | None = None,
+    out: str | Path | None = None,
+    batch: int = 8,
+    fitness: str = "final",
+    reports: int = 10,
+    seed: int = 0,
+    holdout_seeds: int = 8,
+    lanes: int | None = None,
+    progress: bool = True,
+) -> TuneResult:
+    """Search for a better config with Optuna.
+
+    A trial is a point of the axes, trained with every seed; its score is the mean over
+    the seeds of the final evaluation (of the training return where the config has no
+    evaluations). Trials are asked for in batches, and each batch with its seeds is one
+    vmapped call per setting of static fields. `reports` times along the way the pruner
+    looks at the scores; pruned trials are advanced no more. The first trial is the
+    config itself, where its values lie on the axes.
+
+    The same call again goes on with a study: what a stopped or killed call had begun
+    is trained anew, and `trials` may be larger than before. Several calls with one
+    `storage`, in several processes or on several machines, share the trials. With one
+    of them, equal calls give equal trials, also after a kill (not with Hyperband: it
+    assigns brackets by Optuna's numbers, which a kill shifts).
+
+    Args:
+        config: of every trial, where no axis says otherwise.
+        axes: (dotted) name of a field -> `purerl.uniform`, `purerl.loguniform`,
+            `purerl.choice`, or a list of values.
+        trials: that are to finish: complete, pruned, or diverged.
+        seeds: per trial: how many (0, 1, ...), or which.
+        sampler: `tpe`, `random` or `cmaes`.
+        pruner: `hyperband` (asynchronous successive halving in brackets), `median`, or
+            None.
+        storage: Optuna's storage URL; `study.db` in `out` where not given, memory
+            without one.
+        study: its name in the storage; by environment and algorithm where not given.
+        out: folder for the study, its table, the best config, pictures.
+        batch: trials that are trained side by side.
+        fitness: `final`, or `auc`: the mean of the scores along the way.
+        reports: segments of a run, and times at which the pruner looks.
+        seed: of the sampler.
+        holdout_seeds: fresh seeds with which best and default are trained again and
+            compared in the end; 0 leaves it out.
+        lanes: width of a block, part of what fixes a result's bits.
+        progress: say how it goes.
+
+    Raises:
+        ConfigError: an axis, value or option that cannot be, a study of other
+            settings (with what differs), Optuna missing; before anything is trained.
+    """
+    _check_options(sampler, pruner, fitness, holdout_seeds)
+    for name, value in (("trials", trials), ("batch", batch), ("reports", reports)):
+        check_count(name, value)
+    check_count("lanes", lanes)
+    _require_optuna()
+    space, numbers = Space(config, axes), check_seeds(seeds)
+    width = lanes or choose_lanes(batch * len(numbers), len(numbers), make_workers())
+    setup = Setup(config, numbers, fitness, reports, width)
+    options = Options(
+        trials, sampler, pruner, storage, study, batch, seed, holdout_seeds
+    )
+    folder = Path(out) if out is not None else None
+    return Search(space, setup, options, folder, progress).run()
+
+
+def _check_options(
+    sampler: str, pruner: str | None, fitness: str, holdout_seeds: int
+) -> None:
+    known = {"sampler": (sampler, SAMPLERS), "fitness": (fitness, FITNESS)}
+    if pruner is not None:
+        known["pruner"] = (pruner, PRUNERS)
+    for name, (value, choices) in known.items():
+        if value not in choices:
+            more = " or None" if name == "pruner" else ""
+            raise ConfigError(
+                f"{name} must be one of {', '.join(choices)}{more}, got {value!r}."
+            )
+    if isinstance(holdout_seeds, bool) or holdout_seeds != 0:
+        check_count("holdout_seeds", holdout_seeds)
+
+
+def _require_optuna() -> None:
+    try:
+        import cmaes  # noqa: F401
+        import optuna  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "tuning needs Optuna: install it with pip install 'purerl[tune]'."
+        ) from None

@@ -1,0 +1,39 @@
+"""Best against default on fresh seeds: the winner of a search is partly lucky."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from purerl.tuning.batch import Batch
+from purerl.tuning.pool import Pool
+from purerl.tuning.result import Holdout, compare
+
+
+def fresh_seeds(used: Sequence[int], num: int) -> tuple[int, ...]:
+    """`num` seeds that no trial has had."""
+    return tuple(range(max(used) + 1, max(used) + 1 + num))
+
+
+def compare_on_fresh_seeds(
+    pool: Pool,
+    trial: int,
+    best: Mapping[str, Any],
+    default: Mapping[str, Any],
+    num_seeds: int,
+) -> Holdout:
+    """Train the best point and the config's own values with the same fresh seeds.
+
+    Both by programs of the lanes and segments of the study, as one batch.
+
+    Args:
+        pool: of the study.
+        trial: number of the best trial.
+        best: its point.
+        default: the config's own point.
+        num_seeds: of the comparison.
+    """
+    seeds = fresh_seeds(pool.setup.seeds, num_seeds)
+    batch = Batch(pool, [best, default], seeds)
+    for report in range(1, pool.setup.reports + 1):
+        batch.advance(report)
+    scores = [batch.score(number).seeds.tolist() for number in (0, 1)]
+    return compare(trial, seeds, *scores)

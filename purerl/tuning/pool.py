@@ -1,0 +1,111 @@
+"""What all batches of a study share: seeds, lanes, compiled programs, devices."""
+
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.config import ConfigError, TrainConfig
+from purerl.runner.programs import Executables, Members
+from purerl.runner.words import size
+from purerl.scale.devices import Worker, default_lanes, make_workers, run_blocks
+from purerl.sweeps.groups import Group
+from purerl.sweeps.plan import worker_limit
+
+FITNESS = ("final", "auc")
+
+
+class Setup(NamedTuple):
+    """What all batches of a study share.
+
+    Attributes:
+        config: the base.
+        seeds: of every trial.
+        fitness: `final`: the last score; `auc`: the mean of all along the way.
+        reports: times at which trials are looked at; segments of a run.
+        lanes: W.
+    """
+
+    config: TrainConfig
+    seeds: tuple[int, ...]
+    fitness: str
+    reports: int
+    lanes: int
+
+
+def choose_lanes(members: int, seeds: int, workers: Sequence[Worker]) -> int:
+    """A width that holds whole trials where it can, so that stopping one saves work."""
+    whole = default_lanes(members, workers)
+    if workers[0].device.platform != "cpu":
+        return whole
+    return min(whole, max(4, 1 << (seeds - 1).bit_length()))
+
+
+class Pool:
+    """Compiled programs of a study by group; the devices' workers.
+
+    Attributes:
+        compile_seconds: spent.
+        calls: of `advance`, each a block and a segment: the work that was done.
+        env_steps: trained, without those of lanes that only fill a block.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.workers = make_workers()
+        self.programs: dict[str, Executables] = {}
+        self.compile_seconds = 0.0
+        self.calls = self.env_steps = 0
+        self.lock = threading.Lock()
+
+    def compile(self, groups: Sequence[Group]) -> None:
+        """Compile what is new, several programs at a time."""
+        started = time.perf_counter()
+        missing = [group for group in groups if group.name not in self.programs]
+
+        def one(worker: Worker, group: Group) -> Executables:
+            del worker
+            example = members_of(group, self.setup.seeds).block(0, self.setup.lanes)
+            length = segment_length(group, self.setup.reports)
+            return Executables(group.bound, example, length, self.workers)
+
+        built = run_blocks(self.workers, missing, one)
+        for group, programs in zip(missing, built, strict=True):
+            self.programs[group.name] = programs
+        self.compile_seconds += time.perf_counter() - started
+
+    def check_memory(self, blocks: Mapping[str, int], num_seeds: int) -> None:
+        """Refuse a batch whose states do not fit.
+
+        Raises:
+            ConfigError: with the sizes.
+        """
+        memories = {name: self.programs[name].memory() for name in blocks}
+        num = len(self.workers)
+        held = sum(memories[name].state * count for name, count in blocks.items())
+        working = max(memory.working + memory.code for memory in memories.values())
+        free = worker_limit(None, self.workers) * num
+        if held + working * num > free:
+            raise ConfigError(
+                f"a batch of these trials with {num_seeds} seeds needs "
+                f"{size(held + working * num)} for training, {size(free)} are free; "
+                "ask for smaller batches (batch) or fewer seeds."
+            )
+
+
+def segment_length(group: Group, reports: int) -> int:
+    """Updates per segment, for `reports` segments."""
+    return max(1, math.ceil(group.bound.plan.num_updates / reports))
+
+
+def members_of(group: Group, seeds: Sequence[int]) -> Members:
+    """Every point with every seed, the seeds fastest."""
+    keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
+    points, num = len(group.points), len(seeds)
+    overrides = jax.tree.map(lambda x: np.repeat(x, num, axis=0), group.overrides)
+    return Members(keys[np.tile(np.arange(num), points)], overrides)

@@ -1,0 +1,195 @@
+"""What a study found: rows, the best config, the comparison on fresh seeds; files."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from purerl import serialise
+from purerl.config import TrainConfig
+from purerl.report.statistics import bootstrap_mean
+
+# Of finished trials.
+STATES = ("complete", "pruned", "diverged", "refused", "unknown")
+
+
+class Row(NamedTuple):
+    """One trial.
+
+    Attributes:
+        number: of the trial in the study.
+        state: `complete`, `pruned`, `diverged`, `refused` (its values together cannot
+            be trained), `unknown` (no episode ended), `running` or `waiting`.
+        score: mean over the seeds, of complete trials.
+        params: values of the axes; what is no number by its label.
+        seed_scores: one per seed, None where there is none.
+        env_steps: trained, over all seeds.
+        curve: environment steps of one agent -> mean over the seeds by then.
+        is_default: it has the config's own values.
+        note: more about its state.
+    """
+
+    number: int
+    state: str
+    score: float | None
+    params: dict[str, Any]
+    seed_scores: tuple[float | None, ...]
+    env_steps: int
+    curve: dict[int, float]
+    is_default: bool
+    note: str
+
+
+class Held(NamedTuple):
+    """Scores of a config on seeds that the study never saw.
+
+    Attributes:
+        scores: `[S]`, NaN where it diverged.
+        mean: of those that did not.
+        low: lower end of a 95% bootstrap interval of the mean.
+        high: upper end.
+        diverged: how many did.
+    """
+
+    scores: np.ndarray
+    mean: float
+    low: float
+    high: float
+    diverged: int
+
+
+class Holdout(NamedTuple):
+    """Best and default on the same fresh seeds.
+
+    Attributes:
+        trial: number of the best trial.
+        seeds: that both were trained with.
+        best: of the best trial.
+        default: of the config's own values.
+        difference: best minus default, seed by seed.
+    """
+
+    trial: int
+    seeds: tuple[int, ...]
+    best: Held
+    default: Held
+    difference: Held
+
+
+class TuneResult(NamedTuple):
+    """A study's outcome.
+
+    Attributes:
+        rows: of all trials, by number.
+        best: config of the best trial; None before any is complete.
+        best_row: its row.
+        holdout: comparison of best and default, once the study is finished.
+        importance: share of each axis in what makes a trial good.
+        finished: as many trials as asked for have finished.
+        summary: numbers of this call: steps, seconds, compilations.
+        out: folder, if any.
+    """
+
+    rows: tuple[Row, ...]
+    best: TrainConfig | None
+    best_row: Row | None
+    holdout: Holdout | None
+    importance: dict[str, float]
+    finished: bool
+    summary: dict[str, Any]
+    out: Path | None
+
+
+def best_of(rows: Sequence[Row]) -> Row | None:
+    """The complete trial with the highest score, the first of equals."""
+    complete = [row for row in rows if row.state == "complete"]
+    return max(complete, key=lambda row: (row.score, -row.number), default=None)
+
+
+def held(scores: Sequence[float | None]) -> Held:
+    """Statistics of scores; None and NaN are members that diverged."""
+    values = np.array([np.nan if s is None else s for s in scores], float)
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return Held(values, float("nan"), float("nan"), float("nan"), len(values))
+    low, high = bootstrap_mean(known)
+    diverged = len(values) - known.size
+    return Held(values, float(known.mean()), float(low), float(high), diverged)
+
+
+def compare(
+    trial: int, seeds: Sequence[int], best: Sequence, default: Sequence
+) -> Holdout:
+    """The comparison of two lists of scores, one per seed each."""
+    one, other = held(best), held(default)
+    gap = held(list(one.scores - other.scores))
+    return Holdout(trial, tuple(seeds), one, other, gap)
+
+
+def holdout_dict(holdout: Holdout) -> dict[str, Any]:
+    """A comparison as plain values."""
+    return {
+        "trial": holdout.trial,
+        "seeds": list(holdout.seeds),
+        **{
+            name: {
+                "mean": _plain(part.mean),
+                "low": _plain(part.low),
+                "high": _plain(part.high),
+                "diverged": part.diverged,
+                "scores": [_plain(score) for score in part.scores],
+            }
+            for name in ("best", "default", "difference")
+            for part in [getattr(holdout, name)]
+        },
+    }
+
+
+def _plain(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def write(folder: Path, result: TuneResult) -> None:
+    """Write trials.csv, best.yaml and summary.json, each atomically."""
+    serialise.write_atomic(folder / "trials.csv", csv_text(result.rows))
+    if result.best is not None:
+        serialise.to_yaml(result.best, folder / "best.yaml")
+    numbers = {
+        **result.summary,
+        "best_trial": result.best_row.number if result.best_row else None,
+        "importance": result.importance,
+        "holdout": holdout_dict(result.holdout) if result.holdout else None,
+    }
+    serialise.write_atomic(folder / "summary.json", json.dumps(numbers, indent=2))
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """The trials as a table, a line each."""
+    axes = list(rows[0].params) if rows else []
+    seeds = max((len(row.seed_scores) for row in rows), default=0)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["number", "state", "score", *axes]
+        + [f"score_{i}" for i in range(seeds)]
+        + ["env_steps", "default", "note"]
+    )
+    for row in rows:
+        scores = [*row.seed_scores, *[None] * (seeds - len(row.seed_scores))]
+        writer.writerow(
+            [
+                row.number,
+                row.state,
+                row.score,
+                *row.params.values(),
+                *scores,
+                row.env_steps,
+                int(row.is_default),
+                row.note,
+            ]
+        )
+    return text.getvalue()

@@ -1,0 +1,256 @@
+"""Optuna's samplers and pruners for a space, seeded so that a study can be resumed."""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import FrozenTrial, TrialState
+
+from purerl.sweeps.axes import Choice, LogUniform
+from purerl.tuning.space import Space
+
+SAMPLERS = ("tpe", "random", "cmaes")
+PRUNERS = ("hyperband", "median")
+# Hyperband: a third goes on at each rung, the first rung after a ninth of the budget.
+REDUCTION = 3
+FIRST_RUNG = 9
+# Median: full trials before any is pruned.
+STARTUP_TRIALS = 5
+
+GENERATION = "generation"  # user attribute: of CMA-ES, in which a trial was drawn
+
+
+def distributions(space: Space) -> dict[str, BaseDistribution]:
+    """Optuna's distribution of every axis; whole ends make whole numbers."""
+    found: dict[str, BaseDistribution] = {}
+    for name, axis in space.axes.items():
+        if isinstance(axis, Choice):
+            found[name] = CategoricalDistribution(tuple(space.names[name]))
+            continue
+        log = isinstance(axis, LogUniform)
+        if isinstance(axis.low, int) and isinstance(axis.high, int):
+            found[name] = IntDistribution(axis.low, axis.high, log=log)
+        else:
+            found[name] = FloatDistribution(float(axis.low), float(axis.high), log=log)
+    return found
+
+
+def make_pruner(name: str | None, total_steps: int) -> optuna.pruners.BasePruner:
+    """A pruner whose resource is environment steps."""
+    if name is None:
+        return optuna.pruners.NopPruner()
+    if name == "median":
+        return optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS)
+    return optuna.pruners.HyperbandPruner(
+        min_resource=max(1, total_steps // FIRST_RUNG),
+        max_resource=total_steps,
+        reduction_factor=REDUCTION,
+    )
+
+
+class Streams(optuna.samplers.BaseSampler):
+    """A sampler with a random stream per trial, so that it holds nothing in memory.
+
+    Args:
+        name: `tpe`, `random` or `cmaes`.
+        seed: of the study.
+        stream_of: a trial's stream: the number that it would have had if no worker had
+            ever stopped.
+    """
+
+    def __init__(
+        self, name: str, seed: int, stream_of: Callable[[FrozenTrial], int]
+    ) -> None:
+        self.name, self.seed, self.stream_of = name, seed, stream_of
+        self.inner: optuna.samplers.BaseSampler = _make(name, seed)
+
+    @property
+    def generation(self) -> int | None:
+        """Of CMA-ES, of the last trial drawn."""
+        return getattr(self.inner, "generation", None)
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        """Start the trial's own stream."""
+        words = np.random.SeedSequence([self.seed, self.stream_of(trial)])
+        self.inner = _make(self.name, int(words.generate_state(1)[0]))
+        self.inner.before_trial(study, trial)
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """The fields that are drawn together."""
+        return self.inner.infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        search_space: dict[str, BaseDistribution],
+    ) -> dict[str, Any]:
+        """Values drawn together."""
+        return self.inner.sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """A value drawn alone."""
+        return self.inner.sample_independent(
+            study, trial, param_name, param_distribution
+        )
+
+
+def _make(name: str, seed: int) -> optuna.samplers.BaseSampler:
+    if name == "random":
+        return optuna.samplers.RandomSampler(seed=seed)
+    if name == "cmaes":
+        return ReplayedCma(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        # A trial that runs counts as a bad one: a batch does not repeat itself.
+        return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+
+
+class ReplayedCma(optuna.samplers.BaseSampler):
+    """CMA-ES (Hansen 2016, arXiv:1604.00772) rebuilt from the study's trials.
+
+    `optuna.samplers.CmaEsSampler` pickles its optimiser into the study, and reading a
+    pickle runs what is in it. The strategy is a function of the finished generations,
+    so it is replayed from them instead, in milliseconds. Only ranks count, so a pruned
+    trial ranks below every complete one, by how far it came and its last value.
+
+    Numbers are searched in the unit cube (logarithms where the axis is logarithmic),
+    from its middle; choices are drawn at random.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.generation: int | None = None
+        self.random = optuna.samplers.RandomSampler(seed=seed)
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """The numbers; choices have no order."""
+        del trial
+        space = optuna.search_space.intersection_search_space(
+            study.get_trials(deepcopy=False)
+        )
+        return {
+            name: axis
+            for name, axis in space.items()
+            if isinstance(axis, FloatDistribution | IntDistribution)
+            and not axis.single()
+        }
+
+    def sample_relative(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        search_space: dict[str, BaseDistribution],
+    ) -> dict[str, Any]:
+        """Draw from the strategy after all finished generations."""
+        del trial
+        if not search_space:
+            return {}
+        import cmaes
+
+        names, num = sorted(search_space), len(search_space)
+        size = 4 + math.floor(3 * math.log(num))
+        bounds = np.array([[0.0, 1.0]] * num)
+        strategy = (
+            cmaes.CMA(np.full(num, 0.5), 0.2, bounds, population_size=size)
+            if num > 1
+            # With one number there is no covariance to learn; the package wants two.
+            else cmaes.CMA(
+                np.full(2, 0.5), 0.2, np.tile(bounds, (2, 1)), population_size=size
+            )
+        )
+        self.generation = 0
+        for members in _generations(study, size):
+            strategy.tell(
+                [
+                    (_unit(member, names, search_space), float(rank))
+                    for rank, member in enumerate(sorted(members, key=_badness))
+                ]
+            )
+            self.generation += 1
+        strategy.reseed_rng(self.seed % 2**32)
+        drawn = strategy.ask()
+        return {
+            name: _from_unit(float(x), search_space[name])
+            for name, x in zip(names, drawn, strict=False)
+        }
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """A choice at random."""
+        return self.random.sample_independent(
+            study, trial, param_name, param_distribution
+        )
+
+
+def _generations(study: optuna.Study, size: int) -> list[list[FrozenTrial]]:
+    """The finished generations in order, the first `size` finished members of each."""
+    done = study.get_trials(False, (TrialState.COMPLETE, TrialState.PRUNED))
+    found: list[list[FrozenTrial]] = []
+    while True:
+        number = len(found)
+        members = [t for t in done if t.user_attrs.get(GENERATION) == number]
+        if len(members) < size:
+            return found
+        found.append(members[:size])
+
+
+def _badness(trial: FrozenTrial) -> tuple[bool, int, float]:
+    """Sorts the best first: complete ones, then the pruned by progress and value."""
+    is_pruned = trial.state == TrialState.PRUNED
+    step = -(trial.last_step or 0) if is_pruned else 0
+    value = trial.value if trial.value is not None else -math.inf
+    return is_pruned, step, -value
+
+
+def _unit(
+    trial: FrozenTrial, names: list[str], space: dict[str, BaseDistribution]
+) -> np.ndarray:
+    found = [_to_unit(trial.params[name], space[name]) for name in names]
+    # A lone number gets a second coordinate that says nothing.
+    return np.array(found if len(found) > 1 else [*found, 0.5])
+
+
+def _ends(axis: Any) -> tuple[float, float]:
+    """Of a number, in the units that are searched; whole ones get whole intervals."""
+    half = 0.5 if isinstance(axis, IntDistribution) else 0.0
+    low, high = axis.low - half, axis.high + half
+    return (math.log(low), math.log(high)) if axis.log else (low, high)
+
+
+def _to_unit(value: float, axis: Any) -> float:
+    low, high = _ends(axis)
+    return ((math.log(value) if axis.log else value) - low) / (high - low)
+
+
+def _from_unit(place: float, axis: Any) -> float:
+    low, high = _ends(axis)
+    value = low + min(max(place, 0.0), 1.0) * (high - low)
+    value = math.exp(value) if axis.log else value
+    if isinstance(axis, IntDistribution):
+        return int(min(max(round(value), axis.low), axis.high))
+    return float(min(max(value, axis.low), axis.high))

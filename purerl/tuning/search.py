@@ -1,0 +1,288 @@
+"""One call of `purerl.tune`: batches until all trials have finished, then the rest."""
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+
+from purerl import serialise
+from purerl.config import ConfigError
+from purerl.runner import manifest
+from purerl.runner.interrupt import Interrupt
+from purerl.tuning import result as results
+from purerl.tuning.batch import Batch
+from purerl.tuning.holdout import compare_on_fresh_seeds, fresh_seeds
+from purerl.tuning.pool import Pool, Setup
+from purerl.tuning.result import Holdout, TuneResult
+from purerl.tuning.space import Space
+
+if TYPE_CHECKING:
+    from purerl.tuning.study import Study
+
+FORMAT = 1
+HOLDOUT = "holdout"  # study attribute: the comparison, once it has been made
+POLL_SECONDS = 1.0
+
+
+class Options(NamedTuple):
+    """How a study is searched; none of it but the seed is part of what it is."""
+
+    trials: int
+    sampler: str
+    pruner: str | None
+    storage: str | None
+    study: str | None
+    batch: int
+    seed: int
+    holdout_seeds: int
+
+
+class Search:
+    """One call of `tune`: the pieces that its phases share."""
+
+    def __init__(
+        self,
+        space: Space,
+        setup: Setup,
+        options: Options,
+        folder: Path | None,
+        progress: bool,
+    ) -> None:
+        from purerl.runner.progress import Reporter
+
+        self.space, self.setup, self.options = space, setup, options
+        self.folder = folder
+        self.reporter = Reporter(1, enabled=progress)
+        self.began = time.perf_counter()
+        self.trained = 0
+
+    def run(self) -> TuneResult:
+        """Search, compare on fresh seeds, write the folder."""
+        from purerl.tuning.storage import quiet
+
+        with quiet():
+            study = self._open()
+            self.pool = Pool(self.setup)
+            with study.heart(), Interrupt() as interrupt:
+                self._search(study, interrupt)
+                is_done = study.counts().finished >= self.options.trials
+                holdout = None
+                if is_done and self.options.holdout_seeds and not interrupt.asked:
+                    holdout = self._hold_out(study)
+            return self._result(study, is_done, holdout)
+
+    def _open(self) -> "Study":
+        from purerl.tuning.storage import open_study, sqlite_url
+
+        options, spec = self.options, self._spec()
+        url = options.storage
+        if self.folder is not None:
+            self._start_folder()
+            url = url or sqlite_url(self.folder / "study.db")
+        config = self.setup.config
+        name = options.study or f"{spec['config']['env']}-{spec['config']['algorithm']}"
+        study = open_study(
+            self.space,
+            spec,
+            storage=url,
+            name=name,
+            budget=options.trials,
+            sampler=options.sampler,
+            pruner=options.pruner,
+        )
+        if self.folder is not None:
+            serialise.to_yaml(config, self.folder / "config.yaml")
+            text = json.dumps(self._manifest(spec, name), indent=1)
+            serialise.write_atomic(self.folder / "manifest.json", text)
+        outside = self.space.outside()
+        if outside:
+            self.reporter.say(
+                f"the config's own {', '.join(outside)} is not on its axis, so the "
+                "default is no trial; it is compared on fresh seeds in the end"
+            )
+        return study
+
+    def _start_folder(self) -> None:
+        assert self.folder is not None
+        path = self.folder / "manifest.json"
+        if path.exists() and manifest.load(self.folder).get("kind") != "tune":
+            raise ConfigError(
+                f"out: {self.folder} holds a run or a sweep; give another folder."
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"out: cannot write to {self.folder} ({error.strerror or error}). Give "
+                "a folder that you may write to."
+            ) from None
+        manifest.require_writable(self.folder)
+
+    def _spec(self) -> dict[str, Any]:
+        """What makes scores of a study comparable: it may not change."""
+        return {
+            "format": FORMAT,
+            "config": serialise.to_dict(self.setup.config),
+            "axes": self.space.to_dict(),
+            "seeds": list(self.setup.seeds),
+            "fitness": self.setup.fitness,
+            "reports": self.setup.reports,
+            "seed": self.options.seed,
+        }
+
+    def _manifest(self, spec: dict[str, Any], name: str) -> dict[str, Any]:
+        device = jax.local_devices()[0]
+        return {
+            "kind": "tune",
+            **spec,
+            "study": name,
+            "trials": self.options.trials,
+            "sampler": self.options.sampler,
+            "pruner": self.options.pruner,
+            "batch": self.options.batch,
+            "lanes": self.setup.lanes,
+            "device": f"{device.platform} {device.device_kind}",
+            "versions": manifest.versions(),
+        }
+
+    def _search(self, study: "Study", interrupt: Interrupt) -> None:
+        """Train batches until the study has its trials."""
+        waited = False
+        while not interrupt.asked:
+            rescued = study.rescue()
+            if rescued:
+                self.reporter.say(f"{rescued} trials of a stopped worker wait again")
+            if study.counts().finished >= self.options.trials:
+                return
+            asked = study.ask(self.options.batch)
+            if asked:
+                waited = False
+                self._train(study, asked, interrupt)
+                continue
+            if not waited:
+                running = study.counts().running
+                self.reporter.say(f"waiting for {running} trials of other workers")
+            waited = True
+            time.sleep(POLL_SECONDS)
+
+    def _train(self, study: "Study", asked: list[Any], interrupt: Interrupt) -> None:
+        """Train a batch; what is not finished is given back, whatever happens."""
+        from purerl.tuning import words
+
+        open_trials = dict(enumerate(asked))
+        try:
+            points = [self.space.point(trial.params) for trial in asked]
+            batch = Batch(self.pool, points)
+            for number, reason in batch.refused.items():
+                detail = {"state": "refused", "note": reason}
+                study.finish(open_trials.pop(number), None, detail)
+            for report in range(1, self.setup.reports + 1):
+                if interrupt.asked or not open_trials:
+                    break
+                batch.advance(report)
+                self._look(study, batch, open_trials, report)
+        finally:
+            study.give_back(list(open_trials.values()))
+        rows = study.rows()
+        self.reporter.say(words.batch_line(rows, self.options.trials))
+        self._write_table(rows)
+
+    def _look(
+        self, study: "Study", batch: Batch, open_trials: dict[int, Any], report: int
+    ) -> None:
+        """Report scores, and finish trials that are done, pruned or diverged."""
+        is_last = report == self.setup.reports
+        step = round(report * self.setup.config.total_timesteps / self.setup.reports)
+        stopped = []
+        for number, trial in list(open_trials.items()):
+            score = batch.score(number)
+            is_new, state = batch.has_news(number), ""
+            if score.diverged:
+                state = "diverged"
+            elif is_last:
+                state = "complete" if score.value == score.value else "unknown"
+            if is_new and not score.diverged:
+                trial.report(score.value, step)
+                if not is_last and trial.should_prune():
+                    state = "pruned"
+            if not state:
+                continue
+            detail = {
+                "state": state,
+                "seed_scores": [None if s != s else float(s) for s in score.seeds],
+                "env_steps": score.env_steps,
+            }
+            study.finish(trial, score.value if state == "complete" else None, detail)
+            del open_trials[number]
+            stopped.append(number)
+            self.trained += 1
+        if stopped and not is_last:
+            batch.stop(stopped)
+
+    def _hold_out(self, study: "Study") -> Holdout | None:
+        best = results.best_of(study.rows())
+        if best is None:
+            return None
+        seeds = fresh_seeds(self.setup.seeds, self.options.holdout_seeds)
+        stored = study.study.user_attrs.get(HOLDOUT)
+        if stored and (stored["trial"], stored["seeds"]) == (best.number, list(seeds)):
+            scores = [stored[name]["scores"] for name in ("best", "default")]
+            return results.compare(best.number, seeds, *scores)
+        self.reporter.say(
+            f"training trial {best.number} and the default with {len(seeds)} fresh "
+            "seeds"
+        )
+        found = compare_on_fresh_seeds(
+            self.pool,
+            best.number,
+            self.space.point(best.params),
+            self.space.default_point(),
+            len(seeds),
+        )
+        study.study.set_user_attr(HOLDOUT, results.holdout_dict(found))
+        return found
+
+    def _result(
+        self, study: "Study", is_done: bool, holdout: Holdout | None
+    ) -> TuneResult:
+        rows = study.rows()
+        best = results.best_of(rows)
+        config = self.space.config_at(self.space.point(best.params)) if best else None
+        found = TuneResult(
+            rows=tuple(rows),
+            best=config,
+            best_row=best,
+            holdout=holdout,
+            importance=study.importance(),
+            finished=is_done,
+            summary=self._summary(rows),
+            out=self.folder,
+        )
+        if self.folder is not None:
+            from purerl.report.plots import tuning
+
+            results.write(self.folder, found)
+            for name, figure in tuning.figures(found, self.space).items():
+                tuning.save(figure, self.folder / f"{name}.png")
+        return found
+
+    def _summary(self, rows: Sequence[results.Row]) -> dict[str, Any]:
+        states = [row.state for row in rows]
+        return {
+            "trials": sum(row.state not in ("running", "waiting") for row in rows),
+            **{state: states.count(state) for state in results.STATES},
+            "trained_trials": self.trained,
+            "env_steps": self.pool.env_steps,
+            "block_calls": self.pool.calls,
+            "compilations": len(self.pool.programs),
+            "compile_seconds": round(self.pool.compile_seconds, 2),
+            "seconds": round(time.perf_counter() - self.began, 2),
+        }
+
+    def _write_table(self, rows: Sequence[results.Row]) -> None:
+        if self.folder is not None:
+            text = results.csv_text(rows)
+            serialise.write_atomic(self.folder / "trials.csv", text)

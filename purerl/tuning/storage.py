@@ -1,0 +1,169 @@
+"""A study in Optuna's storage: opened, started, compared with what it should be."""
+
+import contextlib
+import json
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import sqlalchemy
+import sqlalchemy.exc
+
+from purerl.config import ConfigError
+from purerl.tuning import samplers
+from purerl.tuning.space import Space
+from purerl.tuning.study import DEFAULT, Study
+
+SPEC = "purerl"  # study attribute: what it is
+# How long another process may take from making a study to describing it.
+START_SECONDS = 20.0
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Optuna says only what is wrong."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+def open_study(
+    space: Space,
+    spec: dict[str, Any],
+    *,
+    storage: str | None,
+    name: str,
+    budget: int,
+    sampler: str,
+    pruner: str | None,
+) -> Study:
+    """Start a study, or go on with it.
+
+    Args:
+        space: of its trials.
+        spec: what the study is; a stored one must be equal.
+        storage: URL of Optuna's storage; None keeps it in memory.
+        name: of the study in it.
+        budget: trials that are to finish.
+        sampler: one of `SAMPLERS`.
+        pruner: one of `PRUNERS`, or None.
+
+    Raises:
+        ConfigError: another study of that name, with what differs; a storage that
+            cannot be used.
+    """
+    opened = _storage(storage)
+    streams = samplers.Streams(sampler, spec["seed"], lambda trial: 0)
+    rule = samplers.make_pruner(pruner, spec["config"]["total_timesteps"])
+    try:
+        found = optuna.create_study(
+            storage=opened,
+            study_name=name,
+            direction="maximize",
+            sampler=streams,
+            pruner=rule,
+        )
+        is_new = True
+    except optuna.exceptions.DuplicatedStudyError:
+        found = optuna.load_study(
+            study_name=name, storage=opened, sampler=streams, pruner=rule
+        )
+        is_new = False
+    study = Study(found, space, budget, streams)
+    streams.stream_of = study.stream_of
+    if is_new or not _await_spec(found):
+        default = space.default_params()
+        if default is not None:
+            # First, so that "better than the default" is judged on equal terms.
+            found.enqueue_trial(default, {DEFAULT: True}, skip_if_exists=True)
+        found.set_user_attr(SPEC, spec)
+    differences = compare(found.user_attrs[SPEC], json.loads(json.dumps(spec)))
+    if differences:
+        raise ConfigError(
+            f"the storage holds another study {name!r}: {'; '.join(differences)}. Use "
+            "its settings, another folder, or another study name."
+        )
+    return study
+
+
+def _await_spec(found: optuna.Study) -> bool:
+    """Whether the process that made the study has described it."""
+    until = time.monotonic() + START_SECONDS
+    while SPEC not in found.user_attrs:
+        if found.trials or time.monotonic() > until:
+            # Of somebody else, or its maker was killed in between.
+            return SPEC in found.user_attrs
+        time.sleep(0.2)
+    return True
+
+
+def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What differs between two specs, in words."""
+    found = []
+    for part in ("config", "axes"):
+        before, now = stored.get(part, {}), new[part]
+        label = "the axis " if part == "axes" else ""
+        for name in sorted({*before, *now}):
+            if before.get(name) != now.get(name):
+                found.append(
+                    f"{label}{name} is {_text(before.get(name))} there and "
+                    f"{_text(now.get(name))} here"
+                )
+    for name in sorted({*stored, *new} - {"config", "axes"}):
+        if stored.get(name) != new.get(name):
+            found.append(
+                f"{name} is {stored.get(name)!r} there and {new.get(name)!r} here"
+            )
+    return found
+
+
+def _text(value: Any) -> str:
+    """A value or a described axis."""
+    if isinstance(value, dict) and "kind" in value:
+        inside = value.get("values", [value.get("low"), value.get("high")])
+        return f"{value['kind']}({', '.join(map(str, inside))})"
+    return "missing" if value is None else repr(value)
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of a SQLite file."""
+    url = sqlalchemy.URL.create("sqlite", database=str(path.absolute()))
+    return url.render_as_string(hide_password=False)
+
+
+def _storage(url: str | None) -> optuna.storages.BaseStorage:
+    if url is None:
+        return optuna.storages.InMemoryStorage()
+    # SQLite locks the whole file: wait for the others.
+    options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
+    for attempt in range(5):
+        try:
+            return optuna.storages.RDBStorage(url, engine_kwargs=options)
+        except (sqlalchemy.exc.OperationalError, sqlalchemy.exc.IntegrityError) as e:
+            # Two processes that make the tables at once get in each other's way.
+            error: Exception = e
+            time.sleep(0.3 * (attempt + 1))
+        except (ImportError, sqlalchemy.exc.SQLAlchemyError) as e:
+            error = e
+            break
+    words = str(getattr(error, "orig", None) or error).splitlines()[0]
+    raise ConfigError(
+        f"storage: cannot use {_hidden(url)} ({words}). Give an Optuna storage URL, "
+        "such as sqlite:///study.db or postgresql://host/name."
+    )
+
+
+def _hidden(url: str) -> str:
+    """A URL that may be shown: without its password."""
+    try:
+        return sqlalchemy.make_url(url).render_as_string(hide_password=True)
+    except sqlalchemy.exc.ArgumentError:
+        return repr(url)

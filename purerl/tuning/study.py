@@ -1,0 +1,242 @@
+"""A study's trials: the budget, who works on what, what becomes of them.
+
+Workers share nothing else. A trial is live while it waits, runs, or has finished; it is
+kept by the worker that asked for it only if fewer live trials than the budget have
+lower numbers. So the finished trials are exactly as many as asked for, whatever crashes
+and however many workers there are: what a dead worker ran fails and is queued again.
+"""
+
+import contextlib
+import datetime
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from purerl.tuning import samplers, worker
+from purerl.tuning.result import Row
+from purerl.tuning.space import Space
+
+BEAT = "beat:"  # study attribute of a worker
+# User attributes of a trial.
+WORKER, STREAM, DEFAULT, ATTEMPT, SURPLUS = (
+    "worker",
+    "stream",
+    "default",
+    "attempt",
+    "surplus",
+)
+DETAIL = "detail"
+FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
+# A trial whose worker died so often is given up: it may be what kills them.
+MAX_ATTEMPTS = 3
+# A trial without a worker's name is one that is being asked for, unless it is older.
+UNNAMED_SECONDS = 60.0
+
+
+class Counts(NamedTuple):
+    """Trials of a study by state; `again`: waiting because a worker stopped."""
+
+    finished: int
+    running: int
+    again: int
+
+
+class Study:
+    """Asks for trials, tells how they went.
+
+    Args:
+        study: Optuna's.
+        space: of the trials.
+        budget: trials that are to finish.
+        streams: its sampler.
+    """
+
+    def __init__(
+        self, study: optuna.Study, space: Space, budget: int, streams: samplers.Streams
+    ) -> None:
+        self.study, self.space, self.budget = study, space, budget
+        self.streams = streams
+        self.axes = samplers.distributions(space)
+        self.me = worker.identity()
+        self.watch = worker.Watch()
+
+    def trials(self) -> list[FrozenTrial]:
+        """All of them, by number."""
+        return self.study.get_trials(deepcopy=False)
+
+    def counts(self) -> Counts:
+        """Trials by state."""
+        trials = self.trials()
+        states = [trial.state for trial in trials]
+        return Counts(
+            sum(state in FINISHED for state in states),
+            states.count(TrialState.RUNNING),
+            sum(
+                trial.state == TrialState.WAITING and ATTEMPT in trial.user_attrs
+                for trial in trials
+            ),
+        )
+
+    def ask(self, most: int) -> list[optuna.Trial]:
+        """Up to `most` trials for this worker; interrupted ones come alone, and first.
+
+        So a resumed study asks for new ones with the history that it would have had.
+        """
+        counts = self.counts()
+        room = self.budget - counts.finished - counts.running
+        num = min(most, room, counts.again or most)
+        asked = [self._ask_one() for _ in range(max(0, num))]
+        return [trial for trial in asked if trial is not None]
+
+    def _ask_one(self) -> optuna.Trial | None:
+        trial = self.study.ask(self.axes)
+        trial.set_user_attr(WORKER, self.me)
+        trial.set_user_attr(STREAM, self.stream_of(self._frozen(trial)))
+        if self.streams.generation is not None:
+            trial.set_user_attr(samplers.GENERATION, self.streams.generation)
+        live = sum(
+            other.number < trial.number and other.state != TrialState.FAIL
+            for other in self.trials()
+        )
+        if live < self.budget:
+            return trial
+        trial.set_user_attr(SURPLUS, True)
+        self._tell(trial, TrialState.FAIL)
+        return None
+
+    def _frozen(self, trial: optuna.Trial) -> FrozenTrial:
+        return next(t for t in self.trials() if t.number == trial.number)
+
+    def stream_of(self, trial: FrozenTrial) -> int:
+        """The number that a trial would have had if no worker had ever stopped."""
+        if STREAM in trial.user_attrs:
+            return int(trial.user_attrs[STREAM])
+        return sum(
+            other.number < trial.number
+            and ATTEMPT not in other.user_attrs
+            and SURPLUS not in other.user_attrs
+            for other in self.trials()
+        )
+
+    def finish(
+        self, trial: optuna.Trial, score: float | None, detail: dict[str, Any]
+    ) -> None:
+        """A trial has ended; without a score it was pruned, or came to nothing."""
+        trial.set_user_attr(DETAIL, detail)
+        if score is None or not math.isfinite(score):
+            self._tell(trial, TrialState.PRUNED)
+        else:
+            self._tell(trial, TrialState.COMPLETE, score)
+
+    def _tell(
+        self, trial: optuna.Trial, state: TrialState, value: float | None = None
+    ) -> None:
+        # Another worker may have taken this one for dead: then it does not count.
+        with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
+            self.study.tell(trial, value, state=state, skip_if_finished=True)
+
+    def give_back(self, trials: Sequence[optuna.Trial]) -> None:
+        """Queue trials that this worker does not finish."""
+        numbers = {trial.number for trial in trials}
+        for trial in self.trials():
+            if trial.number in numbers and trial.state == TrialState.RUNNING:
+                self._requeue(trial, counts_as_attempt=False)
+
+    def rescue(self) -> int:
+        """Queue the trials of workers that have stopped; returns how many."""
+        beats = self.study.user_attrs
+        found = 0
+        for trial in self.trials():
+            if trial.state != TrialState.RUNNING:
+                continue
+            by = trial.user_attrs.get(WORKER)
+            if by is None:
+                dead = _age(trial) > UNNAMED_SECONDS
+            elif by["id"] == self.me["id"]:
+                dead = False
+            else:
+                dead = self.watch.is_dead(by, beats.get(BEAT + by["id"]))
+            if dead:
+                found += self._requeue(trial)
+        return found
+
+    def _requeue(self, trial: FrozenTrial, counts_as_attempt: bool = True) -> bool:
+        """Fail a trial and queue its values again; False if another worker has."""
+        try:
+            self.study.tell(trial.number, state=TrialState.FAIL)
+        except (optuna.exceptions.UpdateFinishedTrialError, ValueError):
+            return False
+        attrs = trial.user_attrs
+        attempt = int(attrs.get(ATTEMPT, 0)) + counts_as_attempt
+        if attempt < MAX_ATTEMPTS:
+            kept = (DEFAULT, samplers.GENERATION)
+            self.study.enqueue_trial(
+                trial.params,
+                user_attrs={
+                    **{name: attrs[name] for name in kept if name in attrs},
+                    STREAM: self.stream_of(trial),
+                    ATTEMPT: attempt,
+                },
+            )
+        return True
+
+    def heart(self) -> worker.Heart:
+        """Shows other machines that this worker goes on."""
+        name = BEAT + self.me["id"]
+        return worker.Heart(lambda number: self.study.set_user_attr(name, number))
+
+    def rows(self) -> list[Row]:
+        """What is known of every trial that waits, runs or has finished."""
+        return [
+            _row(trial, self.space)
+            for trial in self.trials()
+            if trial.state != TrialState.FAIL and len(trial.params) == len(self.axes)
+        ]
+
+    def importance(self) -> dict[str, float]:
+        """Share of each axis in what makes a trial good; empty where too few finished.
+
+        PED-ANOVA (Watanabe et al. 2023, arXiv:2304.10255), over complete trials.
+        """
+        complete = self.study.get_trials(False, (TrialState.COMPLETE,))
+        values = {trial.value for trial in complete}
+        if len(complete) < 4 or len(values) < 2:
+            return {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+            found = optuna.importance.get_param_importances(
+                self.study, evaluator=evaluator
+            )
+        return {name: float(value) for name, value in found.items()}
+
+
+def _age(trial: FrozenTrial) -> float:
+    if trial.datetime_start is None:
+        return math.inf
+    return (datetime.datetime.now() - trial.datetime_start).total_seconds()
+
+
+def _row(trial: FrozenTrial, space: Space) -> Row:
+    detail = trial.user_attrs.get(DETAIL, {})
+    state = {
+        TrialState.COMPLETE: "complete",
+        TrialState.PRUNED: detail.get("state", "pruned"),
+        TrialState.RUNNING: "running",
+        TrialState.WAITING: "waiting",
+    }[trial.state]
+    return Row(
+        number=trial.number,
+        state=state,
+        score=trial.value if trial.state == TrialState.COMPLETE else None,
+        params={name: trial.params[name] for name in space.axes},
+        seed_scores=tuple(detail.get("seed_scores", ())),
+        env_steps=int(detail.get("env_steps", 0)),
+        curve=dict(trial.intermediate_values),
+        is_default=bool(trial.user_attrs.get(DEFAULT)),
+        note=detail.get("note", ""),
+    )

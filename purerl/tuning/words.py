@@ -1,0 +1,118 @@
+"""What a study says on the terminal."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from purerl.report.statistics import bootstrap_mean
+from purerl.runner.words import clock, si
+from purerl.tuning.result import Held, Holdout, Row, TuneResult, best_of
+
+
+def value(x: Any) -> str:
+    """A value of an axis."""
+    return f"{x:.4g}" if isinstance(x, float) else str(x)
+
+
+def settings(row: Row) -> str:
+    """A trial's values in a line."""
+    return ", ".join(f"{name}={value(x)}" for name, x in row.params.items())
+
+
+def batch_line(rows: Sequence[Row], total: int) -> str:
+    """Where the study stands."""
+    states = [row.state for row in rows]
+    done = sum(state not in ("running", "waiting") for state in states)
+    parts = [f"{done}/{total} trials"]
+    for state in ("pruned", "diverged", "refused", "unknown", "running"):
+        if state in states:
+            parts.append(f"{states.count(state)} {state}")
+    best = best_of(rows)
+    if best is not None:
+        parts.append(f"best {best.score:,.4g} (trial {best.number}: {settings(best)})")
+    return "; ".join(parts)
+
+
+def best_table(result: TuneResult, most: int = 10) -> Table:
+    """The best complete trials, and the default one, with 95% intervals over seeds."""
+    complete = [row for row in result.rows if row.state == "complete"]
+    complete.sort(key=lambda row: (-(row.score or 0.0), row.number))
+    shown = complete[:most]
+    shown += [row for row in complete[most:] if row.is_default]
+    done = sum(row.state not in ("running", "waiting") for row in result.rows)
+    table = Table(title=f"best of {done:,} trials")
+    table.add_column("trial", justify="right")
+    for name in result.rows[0].params if result.rows else ():
+        table.add_column(name, justify="right")
+    table.add_column("mean", justify="right")
+    table.add_column("95% interval", justify="right")
+    for row in shown:
+        name = f"{row.number} (default)" if row.is_default else str(row.number)
+        cells = [value(x) for x in row.params.values()]
+        table.add_row(name, *cells, f"{row.score:,.2f}", _interval(row))
+    return table
+
+
+def _interval(row: Row) -> str:
+    import numpy as np
+
+    known = np.array([x for x in row.seed_scores if x is not None], float)
+    if known.size < 2:
+        return "-"
+    low, high = bootstrap_mean(known)
+    return f"{low:,.2f} to {high:,.2f}"
+
+
+def holdout_table(holdout: Holdout) -> Table:
+    """Best and default on fresh seeds."""
+    seeds = holdout.seeds
+    table = Table(title=f"on fresh seeds {seeds[0]} to {seeds[-1]}")
+    table.add_column("")
+    for header in ("mean", "95% interval", "diverged"):
+        table.add_column(header, justify="right")
+    for name, held in (
+        (f"trial {holdout.trial}", holdout.best),
+        ("default", holdout.default),
+        ("difference", holdout.difference),
+    ):
+        table.add_row(name, *_cells(held))
+    return table
+
+
+def _cells(held: Held) -> tuple[str, str, str]:
+    return (
+        f"{held.mean:,.2f}",
+        f"{held.low:,.2f} to {held.high:,.2f}",
+        str(held.diverged),
+    )
+
+
+def warnings(result: TuneResult) -> list[str]:
+    """Sentences about trials that came to nothing, and a search that found nothing."""
+    reasons = {
+        "diverged": "met numbers that are not finite; they count as the worst",
+        "refused": "have values that cannot be trained together; they count as the "
+        "worst",
+        "unknown": "ended no episode, so nothing is known of them; train longer, or "
+        "set num_evaluations",
+    }
+    found = []
+    for state, words in reasons.items():
+        rows = [row for row in result.rows if row.state == state]
+        if rows:
+            note = f" (first: {rows[0].note})" if rows[0].note else ""
+            found.append(f"{len(rows)} trials {words}{note}")
+    if result.best_row is not None and result.best_row.is_default:
+        found.append("no trial was better than the default")
+    return found
+
+
+def end_line(result: TuneResult) -> str:
+    """How the call went."""
+    numbers = result.summary
+    return (
+        f"{numbers['trained_trials']} trials trained, {si(numbers['env_steps'])} steps "
+        f"in {clock(numbers['seconds'])}; compiled {numbers['compilations']} programs "
+        f"in {numbers['compile_seconds']:.1f} s"
+    )
