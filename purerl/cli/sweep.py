@@ -2,18 +2,21 @@
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import tyro
 from rich.console import Console
 
 from purerl import presets, serialise
 from purerl.algorithms import ALGORITHMS
 from purerl.cli import flags, settings
-from purerl.cli.train import base_config, default_folder
+from purerl.cli.train import base_config, default_folder, read_trackers
 from purerl.config import ConfigError
+from purerl.runner.trackers import TRACKERS
 from purerl.scale import hosts
 from purerl.sweeps import axes as axis_text
 from purerl.sweeps import words
@@ -75,6 +78,13 @@ class Sweep:
     ] = None
     num_processes: Annotated[int | None, _arg("Processes in all, likewise.")] = None
     process: Annotated[int | None, _arg("Number of this one, likewise.")] = None
+    track: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        _arg(f"Also write the members there: {', '.join(TRACKERS)}; repeatable."),
+    ] = ()
+    tracking_uri: Annotated[
+        str | None, _arg("Of MLflow's store; sqlite:///mlflow.db if not given.")
+    ] = None
     progress: Annotated[bool, _arg("Show the plan and the progress bar.")] = True
 
 
@@ -105,12 +115,13 @@ def main(argv: Sequence[str]) -> int:
         extend=parsed.extend,
         chunk_blocks=parsed.chunk_blocks,
         keep_states=parsed.keep_states,
+        trackers=read_trackers(parsed.track, parsed.tracking_uri),
         progress=parsed.progress,
         **options,
     )
     if hosts.index() > 0:
         return 0
-    show(result)
+    show(result, shlex.join(["purerl", "sweep", *argv]))
     return 0 if result.finished else 130
 
 
@@ -160,15 +171,26 @@ def show_plan(planned: Any) -> None:
     console.print(words.plan_lines(planned), highlight=False)
 
 
-def show(result: SweepResult) -> None:
-    """Print the best points; write summary.json beside the results."""
+def show(result: SweepResult, command: str = "") -> None:
+    """Print the best points; write summary.json and report.html into the folder."""
+    from purerl.report import page
+    from purerl.report.sweep_tables import best_table
+
     console = Console()
-    console.print(words.best_table(result))
+    if not np.isfinite(result.scores()).any():
+        console.print("no member has a score yet")
+        return
+    console.print(best_table(result.dataset))
     if result.out is not None:
         text = json.dumps(result.summary, indent=2)
         serialise.write_atomic(result.out / "summary.json", text)
+        load = f"import purerl\n\nresult = purerl.load_sweep({str(result.out)!r})"
+        page.sweep_page(
+            result.dataset, result.out / "report.html", load=load, command=command
+        )
         console.print(
-            f"written to {result.out}/ (purerl.load_sweep({str(result.out)!r}))",
+            f"written to {result.out}/, with report.html; in Python "
+            f"purerl.load_sweep({str(result.out)!r})",
             highlight=False,
             soft_wrap=True,
         )

@@ -156,16 +156,24 @@ def _resume(parsed: Train) -> RunResult:
 
 def _trackers(parsed: Train) -> list[str | Tracker] | None:
     """What --track asks for; None where it does not: a resumed run knows its own."""
-    uri = parsed.tracking_uri
-    if uri is not None and "mlflow" not in parsed.track:
+    return read_trackers(parsed.track, parsed.tracking_uri) or None
+
+
+def read_trackers(names: Sequence[str], uri: str | None) -> list[str | Tracker]:
+    """What --track and --tracking-uri ask for.
+
+    Raises:
+        ConfigError: an address without MLflow.
+    """
+    if uri is not None and "mlflow" not in names:
         raise ConfigError(
             f"--tracking-uri {uri} is the address of MLflow's store; add --track "
             "mlflow, or leave it out."
         )
     return [
         make_tracker(name, uri=uri) if name == "mlflow" and uri else name
-        for name in parsed.track
-    ] or None
+        for name in names
+    ]
 
 
 def default_folder(env: str) -> Path:

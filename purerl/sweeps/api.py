@@ -16,6 +16,8 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.programs import Executables, Members
+from purerl.runner.trackers import Tracker, read_trackers
+from purerl.runner.trackers.points import dataset_points, track_points
 from purerl.scale import hosts
 from purerl.scale.devices import (
     Worker,
@@ -53,6 +55,7 @@ def sweep(
     chunk_blocks: int | None = None,
     memory_limit: str | float | None = None,
     keep_states: bool = False,
+    trackers: Sequence[str | Tracker] = (),
     progress: bool = True,
 ) -> SweepResult:
     """Train every point of some axes with every seed, in as few programs as possible.
@@ -84,6 +87,8 @@ def sweep(
         memory_limit: bytes for training, such as `"2GB"`; most of what is free where
             not given.
         keep_states: also keep the final states, to act with them or go on.
+        trackers: where to write the finished members, a nested run each: names
+            (`mlflow`, `tensorboard`, `wandb`) or trackers (see `purerl.make_tracker`).
         progress: print the plan and show a progress bar.
 
     Raises:
@@ -91,6 +96,7 @@ def sweep(
             what differs), memory that does not suffice; before anything is trained.
     """
     check_count("chunk_blocks", chunk_blocks)
+    read = read_trackers(trackers)
     if isinstance(lanes, str) and lanes != "auto":
         raise ConfigError(f"lanes must be a number or 'auto', got {lanes!r}.")
     outline = make_outline(
@@ -104,7 +110,27 @@ def sweep(
     options = _Options(
         folder, lanes, segment_updates, chunk_blocks, keep_states, extend
     )
-    return _Sweep(outline, workers, options, progress).run()
+    result = _Sweep(outline, workers, options, progress).run()
+    if result.finished and hosts.index() == 0:
+        _track(result, read)
+    return result
+
+
+def _track(result: SweepResult, trackers: Sequence[Tracker]) -> None:
+    """Write a finished sweep into trackers; what was trained is safe by now."""
+    config = serialise.to_dict(result.config)
+    name = result.out.name if result.out else f"sweep-{config['env']}"
+    for tracker in trackers:
+        try:
+            points = dataset_points(result.dataset)
+            track_points(tracker, points, name=name, config=config, folder=result.out)
+        except ConfigError:
+            raise
+        except Exception as error:
+            print(
+                f"tracker {tracker.name} failed ({error}); the results are not touched",
+                file=sys.stderr,
+            )
 
 
 class _Options(NamedTuple):

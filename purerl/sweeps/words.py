@@ -1,16 +1,13 @@
 """What a sweep says on the terminal: its plan first, then how it went."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from rich.table import Table
 
-from purerl.report.statistics import bootstrap_mean, nanmean
 from purerl.runner.words import clock, si, size
-from purerl.sweeps.axes import label
 from purerl.sweeps.plan import GroupPlan, SweepPlan
-from purerl.sweeps.result import SweepResult
+from purerl.sweeps.planner import LaneRate
 
 ROWS = 40  # of groups that are listed
 
@@ -84,39 +81,6 @@ def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
     return "; ".join(parts)
 
 
-def best_table(result: SweepResult, rows: int = 10) -> Table:
-    """The best points by their mean final return, with a 95% interval over seeds."""
-    scores = result.scores().values.reshape(len(result.design.points), -1)
-    known = np.isfinite(scores)
-    order = np.argsort(np.where(known.any(1), -nanmean(scores, 1), np.inf))
-    table = Table(title=f"best of {len(order):,} points by final episode return")
-    for name in result.design.names:
-        table.add_column(name, justify="right")
-    for header in ("mean", "95% interval", "worst", "best", "seeds", "diverged"):
-        table.add_column(header, justify="right")
-    diverged = np.isfinite(result["diverged_at"].values).reshape(scores.shape)
-    for number in order[:rows]:
-        point, values = result.design.points[number], scores[number]
-        cells = [_value(point[name]) for name in result.design.names]
-        table.add_row(*cells, *_statistics(values), str(int(diverged[number].sum())))
-    return table
-
-
-def _statistics(values: np.ndarray) -> tuple[str, ...]:
-    known = values[np.isfinite(values)]
-    if not known.size:
-        return ("-", "-", "-", "-", "0")
-    low, high = bootstrap_mean(known)
-    interval = f"{low:,.1f} to {high:,.1f}" if known.size > 1 else "-"
-    ends = (f"{known.min():,.1f}", f"{known.max():,.1f}")
-    return (f"{known.mean():,.1f}", interval, *ends, str(known.size))
-
-
-def _value(value: Any) -> str:
-    name = label(value)
-    return f"{name:.4g}" if isinstance(name, float) else str(name)
-
-
 def end_line(summary: Mapping[str, Any]) -> str:
     """How a sweep went."""
     return (
@@ -127,3 +91,22 @@ def end_line(summary: Mapping[str, Any]) -> str:
         f"{size(summary['memory_planned'])}, used {size(summary['memory_used'])} "
         f"({size(summary['memory_before'])} of it before training)"
     )
+
+
+def lanes_table(rates: Sequence[LaneRate]) -> Table:
+    """Throughput over widths; the best one is bold."""
+    best = max(rate.steps_per_second for rate in rates)
+    table = Table(title="training throughput by lanes, all workers busy")
+    for header in ("lanes", "steps/s", "of the best", "memory per worker", "compile"):
+        table.add_column(header, justify="right")
+    for rate in rates:
+        share = rate.steps_per_second / best
+        table.add_row(
+            str(rate.lanes),
+            f"{rate.steps_per_second:,.0f}",
+            f"{share:.0%}",
+            size(rate.memory),
+            f"{rate.compile_seconds:.1f} s",
+            style="bold" if share == 1 else "",
+        )
+    return table

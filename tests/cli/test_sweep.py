@@ -1,0 +1,105 @@
+import json
+
+import jax
+import pytest
+
+import purerl
+from purerl.cli import main
+from tests.helpers import tiny_config
+
+TINY = [
+    *("--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"),
+    *("--num-epochs", "2", "--num-minibatches", "2", "--hidden-sizes", "8"),
+    *("--num-evaluations", "3", "--eval-episodes", "2", "--eval-max-steps", "20"),
+    *("--eval-share", "1.0", "--lanes", "2", "--segment-updates", "4"),
+]
+AXIS = ["--axis", "learning_rate=1e-3,1e-2"]
+
+
+@pytest.fixture(autouse=True)
+def no_compile_cache_of_the_user(monkeypatch):
+    folder = jax.config.jax_compilation_cache_dir
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A finished sweep's folder."""
+    out = tmp_path_factory.mktemp("cli") / "sweep"
+    with pytest.MonkeyPatch.context() as patch:
+        folder = jax.config.jax_compilation_cache_dir
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
+        assert main(["sweep", *AXIS, "--seeds", "3", "--out", str(out), *TINY]) == 0
+    return out
+
+
+def test_a_sweep_writes_what_python_reads(swept):
+    result = purerl.load_sweep(swept)
+    assert result.finished and result.seeds == (0, 1, 2)
+    assert result.config == tiny_config()
+    assert [p["learning_rate"] for p in result.design.points] == [1e-3, 1e-2]
+    summary = json.loads((swept / "summary.json").read_text())
+    assert summary["members"] == 6 and summary["env_steps"] == 6 * 640
+    page = (swept / "report.html").read_text()
+    assert "purerl sweep --axis" in page and "load_sweep" in page
+
+
+def test_again_trains_nothing_and_more_seeds_need_a_word(swept, capsys):
+    command = ["sweep", *AXIS, "--out", str(swept), *TINY]
+    assert main([*command, "--seeds", "3"]) == 0
+    assert "all 6 members had finished" in capsys.readouterr().err
+    assert main([*command, "--seeds", "4"]) == 2
+    assert "--extend" in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_the_plan_and_trains_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *AXIS, "--seeds", "8", "--dry-run", *TINY]) == 0
+    out = capsys.readouterr().out
+    assert "2 points x 8 seeds = 16 members" in out
+    assert "10.2k environment steps" in out and "of training" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_report_of_a_sweep_and_of_a_run(swept, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main(["report", str(swept), "--out", str(page)]) == 0
+    assert str(page) in capsys.readouterr().out
+    assert "Best configurations" in page.read_text()
+    run = tmp_path / "run"
+    purerl.run(tiny_config(), seeds=2, out=run, progress=False, segment_updates=4)
+    assert main(["report", str(run)]) == 0
+    assert "Learning curve" in (run / "report.html").read_text()
+
+
+def test_lanes_are_measured_and_remembered(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    flags = [*TINY[:-4], "--widths", "1", "2", "--seconds", "0.01"]
+    assert main(["lanes", *flags]) == 0
+    out = capsys.readouterr().out
+    assert "100%" in out and "lanes.json" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--axis", "learning_rate"], "--axis takes NAME=VALUES"),
+        (["--axis", "gamma=0.9", "--axis", "gamma=0.8"], "--axis gamma is given twice"),
+        (["--axis", "gama=0.9"], "no field 'gama'. Did you mean 'gamma'"),
+        (["--lanes", "wide"], "--lanes must be a positive number or auto, got 'wide'"),
+        (["--lanes", "0"], "lanes must be a positive"),
+        (["--seeds", "0"], "seeds must be a positive number"),
+        (["--memory-limit", "some"], "memory_limit must be a positive number"),
+        (["--design", "random"], "needs num_points"),
+        (["--coordinator", "localhost:1"], "go together"),
+        (["--tracking-uri", "sqlite:///a.db"], "add --track mlflow"),
+        (["--track", "mlflw"], "Did you mean 'mlflow'"),
+        (["--config", "none.yaml"], "cannot read the config 'none.yaml'"),
+    ],
+)
+def test_mistakes_get_a_sentence_and_exit_2(flags, words, capsys, tmp_path):
+    out = tmp_path / "sweep"
+    assert main(["sweep", *flags, "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1 and "Traceback" not in error
+    assert not out.exists()
