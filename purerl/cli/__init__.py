@@ -9,6 +9,8 @@ COMMANDS = {
     "sweep": "train many settings and seeds: grids, zips, random draws",
     "tune": "search for better settings with Optuna",
     "evaluate": "play a run's saved policies, also in the real Gymnasium",
+    "report": "write a run's or a sweep's page, one HTML file",
+    "lanes": "measure which width of blocks trains fastest here",
     "plot": "draw a run's learning curves",
     "envs": "list the environments, or describe one",
     "doctor": "say what this machine has and what purerl will use",
