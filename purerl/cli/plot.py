@@ -8,12 +8,9 @@ from typing import Annotated
 import tyro
 
 from purerl.cli import flags
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError
 from purerl.report import plots
-from purerl.runner import manifest
-from purerl.runner.loop import KINDS
-from purerl.runner.result import RunResult
-from purerl.runner.tracking import JsonlTracker, read_rows, stack_rows
+from purerl.report.saved import read_result
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -40,35 +37,3 @@ def main(argv: Sequence[str]) -> int:
         ) from None
     print(f"written to {path}")
     return 0
-
-
-def read_result(folder: Path) -> RunResult:
-    """A run's curves from its files, without its states and most of its config.
-
-    Raises:
-        ConfigError: no run there, or nothing logged yet.
-    """
-    stored = manifest.load(folder)
-    jsonl = JsonlTracker(folder / "metrics")
-    records = {}
-    for kind in KINDS:
-        paths = [jsonl.path(kind, seed) for seed in stored["seeds"]]
-        rows = [read_rows(path) if path.exists() else [] for path in paths]
-        shortest = min(map(len, rows))
-        records[kind] = stack_rows([member[:shortest] for member in rows])
-    if not records["train"]:
-        raise ConfigError(f"the run in {folder} has logged nothing yet.")
-    return RunResult(
-        # All that a picture needs: the rest may name losses and algorithms that only
-        # the program which trained them has registered.
-        config=TrainConfig(env=stored["config"]["env"]),
-        seeds=tuple(stored["seeds"]),
-        state=None,
-        metrics=records["train"],
-        evaluation=records["evaluation"],
-        finished=False,
-        compile_seconds=0.0,
-        train_seconds=0.0,
-        train_steps=0,
-        out=folder,
-    )

@@ -106,8 +106,9 @@ def table_html(
 
 def settings_html(values: Mapping[str, Any], *, closed: str = "") -> str:
     """Names and values; behind a heading that opens on a click if `closed` says one."""
+    cells = "<tr><td>{}</td><td><code>{}</code></td></tr>"
     rows = "".join(
-        f"<tr><td>{html.escape(str(name))}</td><td><code>{_text(value)}</code></td></tr>"
+        cells.format(html.escape(str(name)), _text(value))
         for name, value in values.items()
     )
     table = f'<div class="wide"><table>{rows}</table></div>'
@@ -126,7 +127,7 @@ def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
 
     Args:
         config: plain values.
-        load: Python that reads the results.
+        load: Python that reads the results; may be empty.
         **facts: further lines; empty ones are left out.
     """
     lines = {name.replace("_", " "): value for name, value in facts.items() if value}
@@ -134,7 +135,9 @@ def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
     lines.setdefault("command", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
     body = settings_html(lines)
     body += settings_html(config, closed=f"Configuration ({len(config)} fields)")
-    return Section("About", body + "<h3>Load it</h3>" + code_html(load))
+    if load:
+        body += "<h3>Load it</h3>" + code_html(load)
+    return Section("About", body)
 
 
 def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Path:
@@ -241,8 +244,8 @@ def tuning_page(
     """Report of a search for hyperparameters.
 
     Args:
-        trials: mappings (or objects with attributes) `params`, a mapping, and `value`, a
-            number or None; what else they hold becomes columns.
+        trials: mappings (or objects with attributes) with `params`, a mapping, and
+            `value`, a number or None; what else they hold becomes columns.
         path: of the page.
         title: of the page.
         config: the base config, plain values.

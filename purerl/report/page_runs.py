@@ -9,7 +9,8 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError
 from purerl.report import page, plots
-from purerl.report.sweep_data import is_log, short
+from purerl.report.saved import read_result
+from purerl.report.sweep_data import is_log, label, short
 from purerl.report.tables import last_known
 from purerl.runner import manifest
 from purerl.runner.result import RunResult, summary
@@ -24,8 +25,6 @@ def run_page(run: RunResult | str | Path, path: str | Path | None) -> Path:
     if isinstance(run, RunResult):
         result, config = run, serialise.to_dict(run.config)
     else:
-        from purerl.cli.plot import read_result
-
         stored = manifest.load(Path(run))
         result, config = read_result(Path(run)), stored["config"]
         versions = stored.get("versions", {})
@@ -95,8 +94,7 @@ def tuning_page(
         progress += page.figure_html(_against(rows, names, values, int(ranked[0])))
     progress += "".join(page.figure_html(f, name) for name, f in figures.items())
     best = rows[ranked[0]]
-    words = ", ".join(f"{short(n)}={v}" for n, v in best["params"].items())
-    load = load or "# the trials are the rows of the table above"
+    words = ", ".join(f"{short(n)}={label(v)}" for n, v in best["params"].items())
     return page.write_page(
         path,
         title,
@@ -119,8 +117,8 @@ def _trial(trial: Any) -> dict[str, Any]:
         found = dict(getattr(trial, "__dict__", {}))
     if not isinstance(found.get("params"), Mapping) or "value" not in found:
         raise ConfigError(
-            "trials must each hold params (a mapping) and value (a number or None), got "
-            f"{type(trial).__name__} with {', '.join(found) or 'neither'}."
+            "trials must each hold params (a mapping) and value (a number or None), "
+            f"got {type(trial).__name__} with {', '.join(found) or 'neither'}."
         )
     return found
 
@@ -138,6 +136,8 @@ def _agents(result: RunResult) -> str:
 
 
 def _progress(values: np.ndarray, sign: float) -> "Figure":
+    from matplotlib.ticker import MaxNLocator
+
     from purerl.report.plots import style
 
     figure = style.new_figure()
@@ -146,8 +146,9 @@ def _progress(values: np.ndarray, sign: float) -> "Figure":
     so_far = sign * np.maximum.accumulate(known)
     so_far[~np.isfinite(so_far)] = np.nan
     numbers = np.arange(len(values))
-    axes.plot(numbers, values, "o", color=style.COLOURS[0], ms=4.5, alpha=0.7)
+    axes.plot(numbers, values, "o", color=style.COLOURS[0], ms=4.5, alpha=0.9)
     axes.step(numbers, so_far, where="post", color=style.COLOURS[1], lw=1.8)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     style.finish(axes, "Value by trial", "trial", "value")
     return figure
 
@@ -162,6 +163,8 @@ def _against(
     from purerl.report.plots import style
     from purerl.report.plots.axes import make_panels
 
+    different = {n: len({str(row["params"].get(n)) for row in rows}) for n in names}
+    names = [name for name in names if different[name] > 1] or list(names)
     figure, panels = make_panels(len(names))
     for axes, name in zip(panels, names, strict=True):
         given = [row["params"].get(name) for row in rows]
@@ -170,7 +173,7 @@ def _against(
         axis = style.scale_axis(axes, kinds, log=is_log(kinds))
         where = dict(zip(kinds, axis, strict=True))
         places = [where[v if numeric else str(v)] for v in given]
-        axes.plot(places, values, "o", color=style.COLOURS[0], ms=4.5, alpha=0.7)
+        axes.plot(places, values, "o", color=style.COLOURS[0], ms=4.5, alpha=0.9)
         axes.plot(places[best], values[best], "*", color=style.COLOURS[1], ms=15)
         style.finish(axes, x=short(name))
     panels[0].set_ylabel("value", color=style.INK)

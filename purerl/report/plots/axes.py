@@ -228,7 +228,7 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
         axes.vlines(
             places, filled.min(1), filled.max(1), color=style.COLOURS[0], alpha=0.25
         )
-        axes.plot(places, means, "o", color=style.COLOURS[0], ms=4.5, alpha=0.85)
+        axes.plot(places, means, "o", color=style.COLOURS[0], ms=4.5, alpha=0.9)
         axes.plot(
             places[best],
             means[best],

@@ -1,7 +1,7 @@
 """How every picture looks: colours, axes, labels, and how it reaches a file.
 
-Colours are those of Okabe and Ito, which people with any colour vision can tell apart;
-lines differ by marker as well. No global state of matplotlib is used.
+Colours are close to those of Okabe and Ito, which people with any colour vision can
+tell apart; lines differ by marker as well. No global state of matplotlib is used.
 """
 
 import io
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = (
-    "#0072b2",
+    "#1f83c4",
     "#d55e00",
     "#009e73",
     "#cc79a7",

@@ -1,0 +1,207 @@
+"""Pages need nothing but themselves, and their tables sort."""
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from purerl.algorithms.ppo import PPOConfig
+from purerl.config import ConfigError
+from purerl.report import page
+from purerl.runner.result import RunResult
+from tests.report import synthetic
+
+VOID = {"meta", "link", "br", "img", "path", "use", "rect"}
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One page of each kind."""
+    folder = tmp_path_factory.mktemp("pages")
+    data = synthetic.grid(num_seeds=4).isel(hidden_sizes=[0, 1], entropy_coef=[0, 1])
+    page.sweep_page(data, folder / "sweep.html", command="purerl sweep <x>")
+    page.run_page(make_run(), folder / "run.html")
+    page.tuning_page(TRIALS, folder / "tuning.html", config={"env": "CartPole-v1"})
+    return folder
+
+
+TRIALS = [
+    {"params": {"learning_rate": 1e-3, "torso": "mlp"}, "value": 10.0, "seconds": 1.5},
+    {"params": {"learning_rate": 1e-2, "torso": "gru"}, "value": None, "seconds": 2.5},
+    {"params": {"learning_rate": 1e-4, "torso": "mlp"}, "value": 9.0, "seconds": 0.5},
+    {"params": {"learning_rate": 3e-4, "torso": "mlp"}, "value": 200.0, "seconds": 1.0},
+]
+
+
+def make_run() -> RunResult:
+    rng = np.random.default_rng(0)
+    steps = np.tile(np.arange(1, 21) * 1000.0, (3, 1))
+    evaluated = {
+        "env_steps": np.tile([0.0, 10_000.0, 20_000.0], (3, 1)),
+        "episode_return": rng.normal(100, 5, (3, 3, 4)),
+    }
+    return RunResult(
+        config=PPOConfig(env="CartPole-v1"),
+        seeds=(0, 1, 2),
+        state=None,
+        metrics={"env_steps": steps, "episode_return": rng.normal(90, 9, (3, 20))},
+        evaluation=evaluated,
+        finished=True,
+        compile_seconds=1.0,
+        train_seconds=2.0,
+        train_steps=60_000,
+        out=None,
+    )
+
+
+class Checker(HTMLParser):
+    """Collects what a page would load, and whether its tags are balanced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.ids: list[str] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href", "srcset", "action", "data"):
+                self.loads.append(value)
+            if name == "id":
+                self.ids.append(value)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag in VOID:
+            return
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.mark.parametrize("name", ["sweep", "run", "tuning"])
+def test_a_page_is_whole_and_loads_nothing(folder, name):
+    text = (folder / f"{name}.html").read_text()
+    checker = Checker()
+    checker.feed(text)
+    assert checker.open == []
+    for address in checker.loads:
+        assert address.startswith(("#", "data:")), address
+        if address.startswith("#") and not address.startswith("#s"):
+            assert address[1:] in checker.ids
+    assert not re.search(r"https?://", text)
+    assert "@import" not in text
+    for address in re.findall(r"url\(([^)]*)\)", text):
+        assert address.strip("'\"").startswith("#")
+    assert text.count("<svg") >= 2
+    assert "currentColor" in text  # Text of pictures follows the page's.
+    assert "#24292f" not in text.split("</style>")[1]
+
+
+def test_what_a_sweeps_page_says(folder):
+    text = (folder / "sweep.html").read_text()
+    assert "purerl sweep &lt;x&gt;" in text
+    for words in ("jax 0.", "5 x 2 x 2 configurations", "Load it", "Configuration (3"):
+        assert words in text, words
+    rows = re.findall(r"<tr>(<td.*?)</tr>", text.split("Learning curves</h2>")[0])
+    assert len(rows) == 20
+    means = [float(re.findall(r'data-v="([^"]*)"', row)[2]) for row in rows]
+    assert means == sorted(means, reverse=True)
+
+
+def test_what_a_runs_page_says(folder):
+    checker = Checker()
+    checker.feed((folder / "run.html").read_text())
+    text = " ".join(checker.text)
+    assert "Run: CartPole-v1" in text
+    assert "60,000" in text
+    assert "1.0 compiling, 2.0 training" in text
+    assert "learning_rate" in text
+
+
+def test_trials_are_ranked_and_failures_last(folder):
+    text = (folder / "tuning.html").read_text()
+    rows = re.findall(r"<tr>(<td class=n.*?)</tr>", text)
+    first = [re.sub("<.*?>", " ", row).split() for row in rows]
+    assert [row[0] for row in first] == ["3", "0", "2", "1"]
+    assert first[0] == ["3", "3e-4", "mlp", "200", "1"]
+    assert first[3][3] == "-"
+    assert "Best: learning_rate=3e-4, torso=mlp; value 200." in text
+
+
+def test_the_lowest_value_can_be_the_best(tmp_path):
+    path = page.tuning_page(TRIALS, tmp_path / "a.html", mode="min")
+    assert "Best: learning_rate=1e-4, torso=mlp; value 9." in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("trials", "mode", "words"),
+    [
+        ([{"value": 1.0}], "max", "params"),
+        ([], "max", "there are none"),
+        (TRIALS, "most", "mode must be max or min"),
+    ],
+)
+def test_bad_trials_are_one_sentence(tmp_path, trials, mode, words):
+    with pytest.raises(ConfigError, match=words):
+        page.tuning_page(trials, tmp_path / "a.html", mode=mode)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_without_a_folder_needs_a_path():
+    with pytest.raises(ConfigError, match="say where to write the page"):
+        page.run_page(make_run())
+
+
+def test_large_pictures_are_images(monkeypatch):
+    from purerl.report import page_parts, plots
+
+    monkeypatch.setattr(page_parts, "LARGE", 10)
+    text = page.figure_html(plots.run_curve(make_run()), "a < b")
+    assert 'src="data:image/png;base64,iVBOR' in text
+    assert "<figcaption>a &lt; b</figcaption>" in text
+
+
+PROBE = """<script>
+const root = document.documentElement;
+const names = [...document.querySelectorAll("th")];
+const head = names.find((th) => th.textContent === "value");
+const column = () => [...head.closest("table").tBodies[0].rows]
+  .map((row) => row.cells[0].textContent).join(",");
+head.click(); root.dataset.up = column();
+head.click(); root.dataset.down = column();
+names.find((th) => th.textContent === "torso").click(); root.dataset.text = column();
+</script></body>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_tables_sort_in_a_browser(folder, tmp_path):
+    """No error in the script; numbers by value, failures last, text by name."""
+    catch = (
+        "<script>onerror = (m) => document.documentElement.dataset.error = m</script>"
+    )
+    text = (folder / "tuning.html").read_text()
+    text = text.replace("<head>", "<head>" + catch).replace("</body>", PROBE)
+    (tmp_path / "probe.html").write_text(text)
+    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu"]
+    command += [f"--user-data-dir={tmp_path}/profile", "--dump-dom"]
+    command += [(tmp_path / "probe.html").as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    root = re.search(r"<html[^>]*>", done.stdout)
+    assert root is not None, done.stderr
+    assert "data-error" not in root[0]
+    assert 'data-up="2,0,3,1"' in root[0]
+    assert 'data-down="3,0,2,1"' in root[0]
+    assert 'data-text="1,3,0,2"' in root[0]

@@ -1,0 +1,221 @@
+"""Pictures show the numbers they should; looks were judged by eye."""
+
+import numpy as np
+import pytest
+
+from purerl.config import ConfigError
+from purerl.report import plots, statistics, sweep_tables
+from purerl.report.plots import axes as axes_plots
+from purerl.report.plots import curves, style
+from purerl.report.sweep_data import read_scores
+from tests.report import synthetic
+
+
+@pytest.fixture(scope="module")
+def grid():
+    return synthetic.grid()
+
+
+@pytest.fixture(scope="module")
+def random():
+    return synthetic.random()
+
+
+def texts(figure):
+    from matplotlib.text import Text
+
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def test_curve_of_a_value_is_the_iqm_of_its_best_setting(grid):
+    figure = plots.sweep_curves(grid, "entropy_coef")
+    line = figure.axes[0].lines[1]  # 0.01, whose best is 1e-3 with 256-256
+    cell = grid.sel(learning_rate=1e-3, entropy_coef=0.01, hidden_sizes="256-256")
+    values = cell["evaluation_return"].values.mean(-1)
+    expected = statistics.curve(values).value
+    np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-6)
+    np.testing.assert_allclose(line.get_xdata(), cell["evaluation_env_steps"].values[0])
+    assert {"0", "0.01", "0.03", "0.1", "entropy_coef"} <= set(texts(figure))
+
+
+def test_pooled_curves_hold_all_settings(grid):
+    figure = plots.sweep_curves(
+        grid, "hidden_sizes", others="all", metric="episode_return"
+    )
+    runs = grid["episode_return"].sel(hidden_sizes="64-64").values[:3]
+    scores = read_scores(grid)
+    assert len(figure.axes[0].lines) == 2
+    last = figure.axes[0].lines[0].get_ydata()[-1]
+    # The diverged ones stand at the bottom: less than the mean of those that did not.
+    assert scores.diverged.any()
+    assert np.isfinite(last)
+    assert last < np.nanmean(runs[..., -1])
+
+
+def test_diverged_members_pull_a_curve_down(grid):
+    alive = grid.copy(deep=True)
+    dead = grid.copy(deep=True)
+    best = {"learning_rate": 2, "entropy_coef": 1, "hidden_sizes": 1, "seed": [0, 1, 2]}
+    dead["evaluation_return"][best | {"evaluation": slice(5, None)}] = np.nan
+    dead["diverged_at"][best] = 300.0
+    ends = []
+    for data in (alive, dead):
+        rows, steps = curves.rows(data)
+        place = read_scores(alive).ranking()[0]
+        del rows, steps
+        figure = plots.sweep_curves(data, "learning_rate")
+        ends.append(figure.axes[0].lines[2].get_ydata()[-1])
+        assert place == np.ravel_multi_index((2, 1, 1), (5, 4, 2))
+    assert ends[1] < ends[0]
+
+
+def test_lines_with_other_steps_are_put_on_one_grid():
+    values = np.array([[[0.0, 10.0]], [[0.0, 10.0]]])  # [P, S, T]
+    steps = np.array([[[0.0, 100.0]], [[0.0, 50.0]]])
+    grid, table = curves._on_one_grid(values, steps, (0, 1))
+    assert (grid[0], grid[-1]) == (0.0, 100.0)
+    np.testing.assert_allclose(table[0, 0], grid / 10)
+    known = grid <= 50
+    np.testing.assert_allclose(table[0, 1][known], grid[known] / 5)
+    assert np.isnan(table[0, 1][~known]).all()
+    alone, _ = curves._on_one_grid(values, steps, (1,))
+    assert alone.tolist() == [0.0, 50.0]
+
+
+def test_few_lines_are_chosen_evenly_with_the_best():
+    assert curves.evenly(5, 8, 0) == [0, 1, 2, 3, 4]
+    assert curves.evenly(100, 5, 60) == [0, 25, 60, 74, 99]
+    assert curves.evenly(3, 1, 2) == [0]
+
+
+def test_best_configurations_are_named_by_what_differs(grid):
+    chosen = curves.choose_lines(read_scores(grid), None, most=2)
+    assert chosen.heading == "entropy_coef"
+    assert chosen.common == "learning_rate=1e-3, hidden_sizes=256-256"
+    assert [line.name for line in chosen.lines] == ["0.01", "0"]
+
+
+def test_heat_map_cells(grid):
+    scores = read_scores(grid)
+    found = axes_plots.cells(scores, "entropy_coef", "learning_rate")
+    block = scores.means.reshape(5, 4, 2)
+    np.testing.assert_allclose(found.table, block.mean(2).T)
+    assert found.best == (1, 2)
+    best = axes_plots.cells(scores, "entropy_coef", "learning_rate", "best")
+    np.testing.assert_allclose(best.table, block.max(2).T)
+    figure = plots.heat_map(grid)
+    np.testing.assert_allclose(figure.axes[0].images[0].get_array(), found.table)
+    square = figure.axes[0].patches[0]
+    assert (square.get_x(), square.get_y()) == (1.5, 0.5)
+    assert {"1e-4", "3e-4", "0.1"} <= set(texts(figure))
+
+
+def test_slices_show_all_and_best(grid):
+    figure = plots.slices(grid)
+    scores = read_scores(grid)
+    panel = figure.axes[0]
+    assert panel.get_xscale() == "log"
+    assert figure.axes[1].get_xscale() == "linear"  # It has a zero.
+    best, every = (line.get_ydata() for line in panel.lines)
+    filled = scores.filled.reshape(5, 4, 2, -1)
+    expected = statistics.estimate(filled[2].reshape(8, -1).T).value
+    assert every[2] == pytest.approx(expected)
+    assert best[2] == pytest.approx(statistics.estimate(filled[2, 1, 1]).value)
+
+
+def test_scatter_marks_the_best(random):
+    figure = plots.scatter(random)
+    scores = read_scores(random)
+    star = figure.axes[0].lines[-1]
+    best = int(scores.means.argmax())
+    assert star.get_xdata()[0] == scores.points[best]["learning_rate"]
+    assert star.get_ydata()[0] == scores.means[best]
+    assert figure.axes[0].get_xscale() == "log"
+    assert figure.axes[1].get_xscale() == "linear"
+
+
+def test_seeds_and_their_losses(grid):
+    figure = plots.seed_scores(grid, "learning_rate")
+    lost = read_scores(grid).diverged.reshape(5, 4, 2, 6)[4]
+    assert lost.any()
+    assert any("lost" in text and text.startswith("0.01") for text in texts(figure))
+    ecdf = plots.seed_scores(grid, "learning_rate", kind="ecdf")
+    assert len(ecdf.axes[0].lines) == 5
+
+
+def test_profiles_fall_from_one_to_zero(grid):
+    figure = plots.profile(grid, "learning_rate")
+    for line in figure.axes[0].lines:
+        shares = line.get_ydata()
+        assert (shares[0], shares[-1]) == (1.0, 0.0)
+        assert (np.diff(shares) <= 0).all()
+
+
+def test_power(tmp_path):
+    curve = statistics.power_curve(difference=1.0, std=1.0, simulations=200)
+    figure = plots.power(curve)
+    np.testing.assert_array_equal(figure.axes[0].lines[-1].get_ydata(), curve.power)
+    assert plots.save(figure, tmp_path / "power.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda g, r: plots.sweep_curves(g, "learning_rat"), "learning_rate"),
+        (lambda g, r: plots.sweep_curves(g, others="some"), "others must be one of"),
+        (lambda g, r: plots.heat_map(g, "entropy_coef", "entropy_coef"), "twice"),
+        (lambda g, r: plots.heat_map(g, others="max"), "others must be one of mean"),
+        (lambda g, r: plots.heat_map(r), "needs a grid"),
+        (
+            lambda g, r: plots.heat_map(g.isel(entropy_coef=[0], hidden_sizes=[0])),
+            "two",
+        ),
+        (lambda g, r: plots.seed_scores(g, kind="violin"), "kind must be one of"),
+    ],
+)
+def test_bad_input_is_one_sentence(grid, random, call, words):
+    with pytest.raises(ConfigError, match=words):
+        call(grid, random)
+
+
+def test_labels_do_not_overlap():
+    places = style.spread([0.5, 0.5, 0.51, 0.9], 0.1, 1.0)
+    assert (np.diff(places) >= 0.1 - 1e-6).all()
+    assert places[3] == pytest.approx(0.9, abs=1e-6)
+    high = style.spread([0.97, 0.98, 1.0], 0.1, 1.0)
+    assert max(high) <= 1.0 + 1e-6
+    assert (np.diff(high) >= 0.1 - 1e-3).all()
+
+
+def test_saving_is_atomic(tmp_path):
+    figure = style.new_figure()
+    path = tmp_path / "a.png"
+    path.write_bytes(b"old")
+    with pytest.raises(ValueError, match="unknown kind of picture"):
+        plots.save(figure, tmp_path / "a.xyz")
+    figure.savefig = None  # type: ignore[method-assign]
+    with pytest.raises(TypeError):
+        plots.save(figure, path)
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_tables_in_the_terminal(grid):
+    from rich.console import Console
+
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))
+    with console.file:
+        console.print(sweep_tables.best_table(grid, 3))
+        console.print(sweep_tables.heat_table(grid))
+    text = console.export_text()
+    rows = [line for line in text.splitlines() if "256-256" in line]
+    assert rows[0].split()[1::2][:3] == ["1e-3", "0.01", "256-256"]
+    scores = read_scores(grid)
+    best = scores.filled[scores.ranking()[0]]
+    assert f"{best.mean():,.1f}" in rows[0]
+    found = statistics.estimate(best)
+    assert f"{found.low:,.1f} to {found.high:,.1f}" in rows[0]
+    heat = [line for line in text.splitlines() if "*█" in line]
+    assert len(heat) == 1
+    assert heat[0].split("│")[1].strip() == "0.01"
+    assert "*█" in heat[0].split("│")[4]  # The column of 1e-3.

@@ -1,0 +1,136 @@
+"""Datasets of sweeps as rows, and the words and scales of their axes."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from purerl.config import ConfigError
+from purerl.report import sweep_data
+from tests.report import synthetic
+
+
+@pytest.fixture(scope="module")
+def grid():
+    return synthetic.grid()
+
+
+def test_final_scores_are_the_last_evaluations_mean(grid):
+    scores = sweep_data.read_scores(grid)
+    place = scores.points.index(
+        {"learning_rate": 3e-4, "entropy_coef": 0.03, "hidden_sizes": "64-64"}
+    )
+    cell = grid.sel(learning_rate=3e-4, entropy_coef=0.03, hidden_sizes="64-64")
+    expected = cell["evaluation_return"].values[:, -1].mean(-1)
+    np.testing.assert_allclose(scores.scores[place], expected)
+    assert scores.grid == (5, 4, 2)
+
+
+def test_the_order_of_dimensions_does_not_matter(grid):
+    turned = grid.transpose("episode", "seed", ..., "learning_rate")
+    first, second = sweep_data.read_scores(grid), sweep_data.read_scores(turned)
+    assert first.points == second.points
+    np.testing.assert_array_equal(first.scores, second.scores)
+
+
+def test_diverged_members_have_no_score_and_count_as_the_worst(grid):
+    scores = sweep_data.read_scores(grid)
+    assert scores.diverged.sum() > 3
+    np.testing.assert_array_equal(np.isnan(scores.scores), scores.diverged)
+    worst = np.nanmin(scores.scores)
+    np.testing.assert_array_equal(scores.filled[scores.diverged], worst)
+    best = scores.points[scores.ranking()[0]]
+    assert best == max(scores.points, key=synthetic.quality)
+
+
+def test_unfinished_members_count_by_their_last_row(grid):
+    cut = grid.copy(deep=True)
+    cut["evaluation_return"][0, 0, 0, 2, 5:] = np.nan  # Interrupted, not diverged.
+    scores = sweep_data.read_scores(cut)
+    expected = grid["evaluation_return"].values[0, 0, 0, 2, 4].mean()
+    assert scores.scores[0, 2] == pytest.approx(expected)
+    cut["evaluation_return"][0, 0, 0, 2] = np.nan
+    assert np.isnan(sweep_data.read_scores(cut).scores[0, 2])
+
+
+def test_random_designs_have_points():
+    data = synthetic.random(num_points=7)
+    scores = sweep_data.read_scores(data)
+    assert scores.grid is None
+    assert len(scores.points) == 7
+    rates = [point["learning_rate"] for point in scores.points]
+    np.testing.assert_array_equal(rates, data["learning_rate"].values)
+
+
+def test_dotted_names_and_training_scores_without_evaluations():
+    data = xr.Dataset(
+        {
+            "episode_return": (
+                ("env_params.length", "seed", "segment"),
+                [[[1.0, 2.0]]],
+            ),
+            "env_steps": (("env_params.length", "seed", "segment"), [[[8.0, 16.0]]]),
+        },
+        {"env_params.length": [0.5], "seed": [3]},
+        {"axes": json.dumps(["env_params.length"]), "design": "grid"},
+    )
+    scores = sweep_data.read_scores(data)
+    assert scores.scores.tolist() == [[2.0]]
+    assert scores.name(0) == "length=0.5"
+
+
+def test_values_are_in_their_natural_order():
+    points = tuple({"a": value} for value in ("256-256", "64-64", "8", "64-64"))
+    scores = sweep_data.Scores(("a",), points, np.zeros((4, 1)), np.zeros((4, 1)), None)
+    assert scores.values("a") == ["8", "64-64", "256-256"]
+    mixed = tuple({"a": value} for value in (None, 3.0, "x"))
+    assert scores._replace(points=mixed).values("a") == [None, 3.0, "x"]
+
+
+@pytest.mark.parametrize(
+    ("values", "log"),
+    [
+        ([1e-4, 3e-4, 1e-3, 3e-3, 1e-2], True),
+        ([64, 128, 256, 512], True),
+        ([1e-3, 1e-2], True),
+        ([0.0, 0.01, 0.1], False),  # No place for zero.
+        ([0.9, 0.95, 0.99], False),
+        ([0.01, 0.02, 0.03, 0.05, 0.06, 0.08, 0.09], False),  # Spread evenly.
+        (["64-64", "8"], False),
+        ([1.0], False),
+    ],
+)
+def test_scales(values, log):
+    assert sweep_data.is_log(values) is log
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3e-4, "3e-4"),
+        (2.5e-4, "2.5e-4"),
+        (0.95, "0.95"),
+        (0.0, "0"),
+        (64, "64"),
+        (2048, "2,048"),
+        (500_000_000, "5e8"),
+        (True, "True"),
+        ("64-64", "64-64"),
+        (np.float32(0.5), "0.5"),
+        (np.int64(4), "4"),
+    ],
+)
+def test_labels(value, text):
+    assert sweep_data.label(value) == text
+
+
+def test_what_is_no_sweep(grid):
+    with pytest.raises(ConfigError, match=r"has no 'reward'\. It has: diverged_at"):
+        sweep_data.read_scores(grid, "reward")
+    with pytest.raises(ConfigError, match="no dimension 'seed'"):
+        sweep_data.read_scores(xr.Dataset({"x": ("a", [1.0])}))
+    nothing = grid.copy()
+    nothing["evaluation_return"] = grid["evaluation_return"] * np.nan
+    with pytest.raises(ConfigError, match="no member of the sweep has a final score"):
+        _ = sweep_data.read_scores(nothing).filled
