@@ -27,12 +27,22 @@ class Coin(NamedTuple):
 
 
 def draw_coin(key: Array, num_actions: int, shape: tuple[int, ...] = ()) -> Coin:
-    """A coin per environment; the key is consumed."""
-    key_toss, key_action = jax.random.split(key)
+    """A coin per environment, both sides from one draw of bits; the key is consumed."""
+    toss, choice = jax.random.bits(key, (2, *shape))
+    # A float32 holds 24 bits: the next multiple of 2^-24 below the uniform number.
     return Coin(
-        jax.random.uniform(key_toss, shape),
-        jax.random.randint(key_action, shape, 0, num_actions),
+        (toss >> 8).astype(jnp.float32) * 2.0**-24, _action(choice, num_actions)
     )
+
+
+def draw_action(key: Array, num_actions: int) -> Array:
+    """A uniform action, int32 `[]`; the key is consumed."""
+    return _action(jax.random.bits(key), num_actions)
+
+
+def _action(bits: Array, num_actions: int) -> Array:
+    # The modulus favours no action by more than n / 2^32; `randint` draws four times.
+    return (bits % jnp.uint32(num_actions)).astype(jnp.int32)
 
 
 def epsilon_greedy(q_values: Array, coin: Coin, epsilon: Array | float) -> Array:

@@ -1,6 +1,7 @@
 """Networks: torsos for vectors and images, an actor and a critic, in flax.linen."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -56,6 +57,52 @@ def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
     return init
 
 
+@jax.custom_vjp
+def _product(x: Array, kernel: Array) -> Array:
+    return x @ kernel
+
+
+def _product_forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
+    return x @ kernel, (x, kernel)
+
+
+def _product_backward(
+    saved: tuple[Array, Array], gradient: Array
+) -> tuple[Array, Array]:
+    def plain(x: Array, kernel: Array, gradient: Array) -> tuple[Array, Array]:
+        return gradient @ kernel.T, x.T @ gradient
+
+    def copied(x: Array, kernel: Array, gradient: Array) -> tuple[Array, Array]:
+        # Without the barrier the compiler folds the transpositions into the products.
+        x_t, kernel_t = jax.lax.optimization_barrier((x.T, kernel.T))
+        return gradient @ kernel_t, x_t @ gradient
+
+    return jax.lax.platform_dependent(*saved, gradient, cpu=copied, default=plain)
+
+
+_product.defvjp(_product_forward, _product_backward)
+
+
+def small_product(
+    x: Array, kernel: Array, dimension_numbers: Any, **options: Any
+) -> Array:
+    """`dot_general` of a dense layer whose batches are small and learned from often.
+
+    The gradients of a product are products with transposed factors. For some tens of
+    rows a CPU is faster when XLA copies these into place first; for hundreds it makes
+    no difference, and other devices never copy.
+
+    Args:
+        x: `[N, I]`; other ranks take the plain product.
+        kernel: `[I, O]`.
+        dimension_numbers: of `jax.lax.dot_general`.
+        options: of `jax.lax.dot_general`.
+    """
+    if x.ndim != 2:
+        return jax.lax.dot_general(x, kernel, dimension_numbers, **options)
+    return _product(x, kernel)
+
+
 class MLP(nn.Module):
     """Flatten the observation, then dense layers, each with an activation."""
 
@@ -63,6 +110,7 @@ class MLP(nn.Module):
     activation: str
     obs_ndim: int = 1
     layer_norm: bool = False
+    dot_general: Any = None
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
@@ -70,7 +118,11 @@ class MLP(nn.Module):
         lead = obs.shape[: obs.ndim - self.obs_ndim]
         x = obs.reshape(*lead, -1)
         for size in self.hidden_sizes:
-            x = nn.Dense(size, kernel_init=orthogonal(np.sqrt(2)))(x)
+            x = nn.Dense(
+                size,
+                kernel_init=orthogonal(np.sqrt(2)),
+                dot_general=self.dot_general,
+            )(x)
             if self.layer_norm:
                 x = nn.LayerNorm()(x)
             x = ACTIVATIONS[self.activation](x)
@@ -83,6 +135,7 @@ class CNN(nn.Module):
     hidden_sizes: tuple[int, ...]
     activation: str
     layer_norm: bool = False
+    dot_general: Any = None
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
@@ -94,7 +147,10 @@ class CNN(nn.Module):
             x = nn.LayerNorm()(x)
         x = ACTIVATIONS[self.activation](x)
         x = x.reshape(*lead, -1)
-        return MLP(self.hidden_sizes, self.activation, layer_norm=self.layer_norm)(x)
+        mlp = MLP(
+            self.hidden_sizes, self.activation, 1, self.layer_norm, self.dot_general
+        )
+        return mlp(x)
 
 
 def make_torso(
@@ -103,6 +159,7 @@ def make_torso(
     hidden_sizes: tuple[int, ...],
     act: str,
     layer_norm: bool = False,
+    dot_general: Callable[..., Array] | None = None,
 ) -> nn.Module:
     """The torso for an observation shape; `auto` takes the CNN for images.
 
@@ -112,6 +169,7 @@ def make_torso(
         hidden_sizes: units of each dense layer.
         act: activation, one of `ACTIVATIONS`.
         layer_norm: normalise before each activation (Ba et al. 2016).
+        dot_general: product of the dense layers; `jax.lax.dot_general` if None.
 
     Raises:
         ValueError: a CNN for what is not an image.
@@ -124,8 +182,8 @@ def make_torso(
                 f"torso 'cnn' needs observations [height >= 3, width >= 3, channels], "
                 f"got {obs_shape}; use mlp."
             )
-        return CNN(hidden_sizes, act, layer_norm)
-    return MLP(hidden_sizes, act, len(obs_shape), layer_norm)
+        return CNN(hidden_sizes, act, layer_norm, dot_general)
+    return MLP(hidden_sizes, act, len(obs_shape), layer_norm, dot_general)
 
 
 class CategoricalActor(nn.Module):
@@ -211,14 +269,18 @@ class DiscreteCritic(nn.Module):
     torso: nn.Module
     num_actions: int
     dueling: bool = False
+    dot_general: Any = None
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """Action values `[..., n]`."""
         features = self.torso(obs)
-        q = nn.Dense(self.num_actions, kernel_init=orthogonal(1.0))(features)
+        dense = partial(
+            nn.Dense, kernel_init=orthogonal(1.0), dot_general=self.dot_general
+        )
+        q = dense(self.num_actions)(features)
         if self.dueling:
-            value = nn.Dense(1, kernel_init=orthogonal(1.0))(features)
+            value = dense(1)(features)
             q = value + q - q.mean(-1, keepdims=True)
         return q
 

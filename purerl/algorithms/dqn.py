@@ -182,8 +182,11 @@ def bind(config: DQNConfig, env: Environment, axis_name: str | None = None) -> S
         config.hidden_sizes,
         config.activation,
         config.layer_norm,
+        networks.small_product,
     )
-    network = networks.DiscreteCritic(torso, num_actions, config.dueling)
+    network = networks.DiscreteCritic(
+        torso, num_actions, config.dueling, networks.small_product
+    )
     return Setup(config, stepper, obs_space, num_actions, network)
 
 
@@ -273,7 +276,7 @@ def wire(setup: Setup, restore: Any) -> off_policy.Wiring:
         memory=make_memory(config, setup.stepper.axis_name),
         draw_action=partial(exploration.draw_coin, num_actions=num_actions),
         explore=explore,
-        random_action=lambda key: jax.random.randint(key, (), 0, num_actions),
+        random_action=partial(exploration.draw_action, num_actions=num_actions),
         to_env=lambda action: action,
         draw_learning=None,
         learn=partial(learn, setup, restore),

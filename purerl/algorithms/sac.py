@@ -35,7 +35,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import networks, optimiser, rollout
+from purerl import exploration, networks, optimiser, rollout
 from purerl.algorithms import actor_critic, continuous, off_policy
 from purerl.algorithms.actor_critic import ActorCriticConfig, ActorCriticState, Learner
 from purerl.algorithms.off_policy import Batch
@@ -230,7 +230,7 @@ def wire(setup: Setup) -> off_policy.Wiring:
 
     def random_action(key: Array) -> Array:
         if head.is_discrete:
-            return jax.random.randint(key, (), 0, num)
+            return exploration.draw_action(key, num)
         return continuous.random_action(key, num)
 
     def draw_learning(key: Array) -> Any:

@@ -3,7 +3,10 @@
 import contextlib
 import faulthandler
 import sys
+from functools import partial
 
+import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +21,7 @@ from purerl.networks import (
     GaussianActor,
     make_torso,
     orthogonal,
+    small_product,
 )
 
 
@@ -172,3 +176,50 @@ def test_the_log_std_of_a_gaussian_does_not_depend_on_the_state():
     np.testing.assert_array_equal(outputs.log_std, np.full((6, 2), -0.5, np.float32))
     assert params["params"]["log_std"].shape == (2,)
     assert (outputs.mean.std(0) > 0).all()
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (2, 5, 3), (3,)])
+def test_the_small_product_has_the_gradients_of_the_plain_one(key, shape):
+    x, kernel = jax.random.normal(key, shape), jax.random.normal(key, (3, 4))
+    dense = nn.Dense(4, dot_general=small_product)
+    plain = nn.Dense(4)
+    params = {"params": {"kernel": kernel, "bias": jnp.ones(4)}}
+
+    def loss(layer, params, x):
+        return (layer.apply(params, x) ** 3).sum()
+
+    found, expected = (
+        jax.value_and_grad(partial(loss, layer), argnums=(0, 1))(params, x)
+        for layer in (dense, plain)
+    )
+    chex.assert_trees_all_close(found, expected, rtol=1e-5)
+
+
+def test_the_small_product_has_second_derivatives_and_members(key):
+    x, kernel = jax.random.normal(key, (2, 5, 3)), jax.random.normal(key, (2, 3, 4))
+    dims = (((1,), (0,)), ((), ()))
+
+    def slope(product, x, kernel):
+        gradient = jax.grad(lambda k: (product(x, k, dims) ** 3).sum())(kernel)
+        return (gradient**2).sum()
+
+    found, expected = (
+        jax.vmap(jax.grad(partial(slope, product), argnums=1))(x, kernel)
+        for product in (small_product, jax.lax.dot_general)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+def test_the_compiler_does_not_fold_the_small_products_transpositions(key):
+    if jax.default_backend() != "cpu":
+        pytest.skip("only a CPU copies")
+    x, kernel = jax.random.normal(key, (32, 64)), jax.random.normal(key, (64, 64))
+    dims = (((1,), (0,)), ((), ()))
+
+    def program(product):
+        grad = jax.grad(lambda x, k: (product(x, k, dims) ** 2).sum(), argnums=(0, 1))
+        return jax.jit(grad).lower(x, kernel).compile().as_text()
+
+    folded = "lhs_contracting_dims={0}"
+    assert folded in program(jax.lax.dot_general)
+    assert folded not in program(small_product)
