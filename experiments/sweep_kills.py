@@ -1,0 +1,101 @@
+"""SIGKILL a sweep at ten random moments, and finish it: the same bits, little redone.
+
+python experiments/sweep_kills.py [--kills 10]
+
+Every attempt is a process of its own that is killed after a random share of what an
+uninterrupted one takes. Printed: finished chunks after every kill, chunks that were
+started in all (an attempt loses at most one per worker), and whether every array of the
+result equals the uninterrupted sweep's, bit for bit.
+"""
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import purerl
+from purerl.scale.devices import num_cores
+
+CHILD = """
+import sys
+from pathlib import Path
+import purerl
+from purerl.cli import settings
+from purerl.sweeps import api
+
+settings.enable_compile_cache()
+train_chunk = api.train_chunk
+
+
+def counted(*args, **options):
+    with Path(sys.argv[2]).open("a") as file:
+        file.write("chunk\\n")
+    return train_chunk(*args, **options)
+
+
+api.train_chunk = counted
+purerl.sweep(
+    purerl.PPOConfig(total_timesteps=20_480, num_evaluations=2),
+    {"learning_rate": [1e-4, 1e-3, 1e-2]},
+    seeds=64, out=sys.argv[1], lanes=4, chunk_blocks=1, progress=False,
+)
+"""
+
+
+def start(out: Path, journal: Path) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-c", CHILD, str(out), str(journal)])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    draw = random.Random(args.seed)
+    folder = Path(tempfile.mkdtemp())
+    whole, killed = folder / "whole", folder / "killed"
+    began = time.perf_counter()
+    assert start(whole, folder / "whole.log").wait() == 0
+    seconds = time.perf_counter() - began
+    chunks = len(list(whole.glob("chunks/*.npz")))
+    print(f"uninterrupted: {chunks} chunks of 4 members in {seconds:.1f} s")
+
+    journal = folder / "killed.log"
+    journal.touch()
+    kills, lost = 0, 0
+    while kills < args.kills:
+        before = len(journal.read_text().split())
+        done = len(list(killed.glob("chunks/*.npz")))
+        child = start(killed, journal)
+        time.sleep(draw.uniform(0.3, 0.75) * seconds)
+        if child.poll() is not None:
+            break  # it finished before it could be killed
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        kills += 1
+        now = len(list(killed.glob("chunks/*.npz")))
+        started = len(journal.read_text().split()) - before
+        lost = max(lost, started - (now - done))
+        print(f"kill {kills}: {now} of {chunks} chunks are there, {started} started")
+    assert start(killed, journal).wait() == 0
+    started = len(journal.read_text().split())
+    print(
+        f"{started} chunks started for {chunks}; at most {lost} lost per kill, "
+        f"{num_cores()} workers"
+    )
+    one, two = purerl.load_sweep(whole), purerl.load_sweep(killed)
+    same = all(
+        np.array_equal(one[name].values, two[name].values, equal_nan=True)
+        for name in one.names
+    )
+    print(f"{len(one.names)} arrays of {len(one.seeds) * 3} members equal: {same}")
+
+
+if __name__ == "__main__":
+    main()
