@@ -46,8 +46,9 @@ def main() -> None:
         found = run(algorithm, steps)
         before = found["memory_before"]
         planned, used = found["memory_planned"], found["memory_used"]
+        name = f"{found['members']} {algorithm} x {steps:,}"
         print(
-            f"{f'{found["members"]} {algorithm} x {steps:,}':>22} {planned / MIB:>5,.0f} MiB "
+            f"{name:>22} {planned / MIB:>5,.0f} MiB "
             f"{used / MIB:>5,.0f} MiB   planned {(planned - before) / MIB:>6,.1f}, "
             f"used {(used - before) / MIB:>6,.1f} MiB"
         )
