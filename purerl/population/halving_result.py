@@ -59,7 +59,7 @@ class HalvingResult(Result):
         `score` is `(seed, point, rung)`, NaN where a member was dropped before;
         hyperparameters, `trained_updates` and `diverged_at` (NaN: never) are `(seed,
         point)`; training metrics are `(seed, point, segment)`. Coordinates: `bracket`
-        of a point, `update` of a rung.
+        of a point, `updates` of a rung.
         """
         import xarray as xr
 
@@ -87,7 +87,7 @@ class HalvingResult(Result):
         coords = {
             "seed": list(self.seeds),
             "bracket": ("point", self.ladder.bracket_of()),
-            "update": ("rung", list(self.ladder.rungs[: len(scores)])),
+            "updates": ("rung", list(self.ladder.rungs[: len(scores)])),
         }
         return xr.Dataset(variables, coords=coords)
 

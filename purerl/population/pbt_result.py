@@ -40,7 +40,8 @@ class PBTResult(Result):
         `score`, `diverged`, `parent` (whose state the member has *after* the round; its
         own number where it went on) and every hyperparameter (with which the round was
         trained) are `(seed, round, member)`; training metrics are `(seed, member,
-        segment)`. The coordinate `update` says at which update a round ended.
+        segment)`. The coordinate `updates` says how many were done when a round
+        ended.
         """
         import xarray as xr
 
@@ -59,7 +60,7 @@ class PBTResult(Result):
                 variables[metric] = (("seed", "member", "segment"), rows.reshape(shape))
         coords = {
             "seed": list(self.seeds),
-            "update": ("round", list(self.marks[: len(self.records)])),
+            "updates": ("round", list(self.marks[: len(self.records)])),
         }
         return xr.Dataset(variables, coords=coords)
 

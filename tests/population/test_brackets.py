@@ -1,0 +1,62 @@
+import pytest
+
+from purerl.config import ConfigError
+from purerl.population.brackets import choose_lanes, make_ladder
+from purerl.scale.devices import make_workers
+
+
+def test_hyperband_is_the_table_of_its_article():
+    """Li et al. 2018, table 1: R = 81, eta = 3."""
+    ladder = make_ladder(81, 1, 3, None, "hyperband")
+    assert ladder.rungs == (1, 3, 9, 27, 81)
+    sizes = [
+        [b.size, *(ladder.survivors(n, rung) for rung in range(b.first_rung, 4))]
+        for n, b in enumerate(ladder.brackets)
+    ]
+    assert sizes == [[81, 27, 9, 3, 1], [34, 11, 3, 1], [15, 5, 1], [8, 2], [5]]
+
+
+def test_the_end_of_the_run_is_the_last_rung_whatever_the_power():
+    ladder = make_ladder(100, 2, 3, None, "one")
+    assert ladder.rungs == (2, 6, 18, 100)
+    assert [b.size for b in ladder.brackets] == [27]
+    assert all(mark % 2 == 0 for mark in ladder.marks)
+    assert set(ladder.rungs) <= set(ladder.marks)
+    assert max(b - a for a, b in zip(ladder.marks, ladder.marks[1:], strict=False)) <= 6
+
+
+def test_alive_counts_all_brackets():
+    ladder = make_ladder(9, 1, 3, None, "hyperband")
+    assert [b.size for b in ladder.brackets] == [9, 5, 3]
+    # All start; the first bracket is judged at 1, the second at 3, the third never.
+    assert [ladder.alive(until) for until in (1, 2, 3, 4, 9)] == [17, 11, 11, 5, 5]
+
+
+def test_points_scale_all_brackets():
+    ladder = make_ladder(9, 1, 3, 20, "hyperband")
+    assert [b.size for b in ladder.brackets] == [20, 10, 7]
+    assert ladder.bracket_of().tolist() == [0] * 20 + [1] * 10 + [2] * 7
+
+
+def test_one_member_of_a_bracket_always_goes_on():
+    ladder = make_ladder(27, 1, 3, 2, "one")
+    assert [ladder.survivors(0, rung) for rung in range(4)] == [1, 1, 1, 1]
+
+
+def test_lanes_are_narrow_where_few_go_on():
+    workers = make_workers()
+    wide = make_ladder(27, 1, 3, 64, "one")
+    assert choose_lanes(wide, 1, workers) < choose_lanes(wide, 32, workers)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((10, 4, 3, None, "one"), "min_updates must leave room"),
+        ((10, 1, 1, None, "one"), "eta must be"),
+        ((10, 1, 3, None, "two"), "brackets must be one of"),
+    ],
+)
+def test_ladders_without_rungs_are_refused(arguments, words):
+    with pytest.raises(ConfigError, match=words):
+        make_ladder(*arguments)

@@ -1,0 +1,223 @@
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl.population import streams
+from purerl.population.space import Space
+from purerl.runner.programs import Executables, Members, Programs
+from tests.helpers import assert_same_bits
+
+from .conftest import LANES, NUM_UPDATES, SEED, KilledError, stop_after
+
+RUNG = 2  # rungs after 2, 6 and 20 updates; brackets of 9, 5 and 3 members
+OPTIONS = {"min_updates": RUNG, "eta": 3, "lanes": LANES, "progress": False}
+
+
+def search(config, axes, **changes):
+    return purerl.halving(config, axes, seeds=[SEED], **{**OPTIONS, **changes})
+
+
+def outcome(result):
+    return result.states, result.records
+
+
+@pytest.fixture(scope="module")
+def whole(tiny, axes):
+    return search(tiny, axes)
+
+
+def test_survivors_are_the_same_members_trained_alone_bit_for_bit(tiny, axes, whole):
+    space = Space(tiny, axes)
+    size = whole.ladder.size
+    everyone = Members(
+        streams.member_keys((SEED,), size), space.overrides(space.draw(size, SEED))
+    )
+    last = whole.records[-1]
+    survivors = last["alive"][last["kept"]]
+    assert len(survivors) == 5
+    bound = purerl.train.bind(tiny)
+    for row, member in enumerate(survivors):
+        alone = jax.tree.map(lambda x, m=member: x[np.array([m])], everyone)
+        programs = Programs(bound, alone, LANES, RUNG)
+        states = programs.init()
+        for first in range(0, NUM_UPDATES, RUNG):
+            states, _, _ = programs.advance(states, first)
+        mine = jax.tree.map(lambda x, r=row: x[[r]], whole.states)
+        assert_same_bits(mine, programs.gather(states))
+
+
+def test_the_best_third_of_each_bracket_goes_on(whole):
+    data = whole.dataset.isel(seed=0)
+    trained, bracket = data.trained_updates.values, data.bracket.values
+    assert whole.ladder.rungs == (2, 6, 20)
+    for number, counts in enumerate([(6, 2, 1), (0, 4, 1), (0, 0, 3)]):
+        mine = trained[bracket == number]
+        assert tuple((mine == update).sum() for update in (2, 6, 20)) == counts
+    scores = data.score.values
+    for number, rung in ((0, 0), (0, 1), (1, 1)):
+        here = np.flatnonzero(
+            (bracket == number) & (trained >= data.updates[rung].item())
+        )
+        gone = here[trained[here] == data.updates[rung].item()]
+        kept = np.setdiff1d(here, gone)
+        assert scores[kept, rung].min() >= scores[gone, rung].max()
+    # Who was dropped has no later score.
+    assert np.isnan(scores[trained == 2, 1:]).all()
+    assert np.isfinite(scores[trained == 20]).all()
+
+
+def test_equals_are_dropped_by_their_number(tiny, axes, whole):
+    """Of equal scores the first stay, so that a repetition drops the same ones."""
+    scores, trained = whole.dataset.score.values[0], whole.dataset.trained_updates[0]
+    first = whole.dataset.bracket.values == 0
+    order = np.lexsort((np.flatnonzero(first), -scores[first, 0]))
+    assert sorted(order[:3]) == np.flatnonzero(trained[first] > 2).tolist()
+
+
+def test_work_falls_with_the_members(tiny, axes, monkeypatch):
+    """Blocks that are really advanced, not members that are counted."""
+    blocks: dict[int, int] = {}
+    advance = Executables.advance
+
+    def counted(self, device, state, overrides, first_update):
+        blocks[first_update] = blocks.get(first_update, 0) + 1
+        return advance(self, device, state, overrides, first_update)
+
+    monkeypatch.setattr(Executables, "advance", counted)
+    result = search(tiny, axes)
+    # 17 members, then 11, then 5, in blocks of four.
+    assert [blocks[first] for first in (0, 2, 4, 6, 18)] == [5, 3, 3, 2, 2]
+    assert result.training_steps == 32 * (17 * 2 + 11 * 4 + 5 * 14)
+
+
+def test_one_bracket_is_successive_halving(tiny, axes, whole):
+    result = search(tiny, axes, brackets="one")
+    trained = result.dataset.trained_updates.values[0]
+    assert sorted(trained) == [2] * 6 + [6] * 2 + [20]
+    # The first bracket of Hyperband, which does not know that there are others.
+    np.testing.assert_array_equal(trained, whole.dataset.trained_updates[0, :9])
+    best = result.best()
+    row = list(whole.records[-1]["alive"]).index(best.member)
+    assert_same_bits(best.state, jax.tree.map(lambda x: x[row], whole.states))
+
+
+def test_a_search_does_not_depend_on_other_searches(tiny, axes, whole):
+    both = purerl.halving(tiny, axes, seeds=[SEED + 1, SEED], **OPTIONS)
+    for name in ("score", "trained_updates", "gamma"):
+        np.testing.assert_array_equal(
+            both.dataset[name].sel(seed=SEED), whole.dataset[name].sel(seed=SEED)
+        )
+    assert_same_bits(both.best(SEED).state, whole.best().state)
+    with pytest.raises(purerl.ConfigError, match="no search with seed 99"):
+        both.best(99)
+
+
+@pytest.mark.parametrize("records", [1, 2, 3, 6, 10])
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+def test_killed_after_any_record_it_ends_with_the_same_bits(
+    tiny, axes, whole, tmp_path, monkeypatch, records, seconds
+):
+    options = {"out": tmp_path / "run", "checkpoint_seconds": seconds}
+    with monkeypatch.context() as patch:
+        stop_after(patch, records)
+        with pytest.raises(KilledError):
+            search(tiny, axes, **options)
+    again = search(tiny, axes, **options)
+    assert_same_bits(outcome(again), outcome(whole))
+    read = purerl.load_search(tmp_path / "run")
+    assert_same_bits(outcome(read), outcome(whole))
+    assert read.best().hyper == whole.best().hyper
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"eta": 2}, "eta is 3 there and 2 here"),
+        ({"brackets": "one"}, "brackets is 'hyperband' there and 'one' here"),
+        ({"min_updates": 4}, "min_updates is 2 there and 4 here"),
+    ],
+)
+def test_a_folder_of_another_search_is_refused_with_the_difference(
+    tiny, axes, tmp_path, monkeypatch, changes, words
+):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        with pytest.raises(KilledError):
+            search(tiny, axes, out=tmp_path)
+    with pytest.raises(purerl.ConfigError, match=words):
+        search(tiny, axes, out=tmp_path, **changes)
+
+
+def test_folders_of_other_kinds_are_refused(tiny, axes, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        with pytest.raises(KilledError):
+            search(tiny, axes, out=tmp_path / "a")
+    with pytest.raises(purerl.ConfigError, match="a halving search there and pbt here"):
+        purerl.pbt(tiny, axes, out=tmp_path / "a", progress=False)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "manifest.json").write_text("{}")
+    with pytest.raises(purerl.ConfigError, match="holds no population search"):
+        search(tiny, axes, out=tmp_path / "b")
+
+
+def test_diverged_members_are_dropped_and_rank_worst(tiny):
+    axes = {"learning_rate": [1e-3, 1e38], "max_grad_norm": [1e30]}
+    result = search(tiny, axes)
+    data = result.dataset.isel(seed=0)
+    huge = data.learning_rate.values > 1
+    assert 0 < huge.sum() < len(huge)
+    assert (data.trained_updates.values[huge] == RUNG).all()
+    assert (data.diverged_at.values[huge] < RUNG + 1).all()
+    assert np.isnan(data.diverged_at.values[~huge]).all()
+    assert np.isnan(data.score.values[huge]).all()
+    assert result.best().hyper["learning_rate"] == 1e-3
+    # They were dropped for nothing else: a bracket keeps its best, if it has any.
+    for number in range(3):
+        mine = (data.bracket.values == number) & ~huge
+        assert (data.trained_updates.values[mine] == NUM_UPDATES).any() == mine.any()
+
+
+def test_only_diverged_members_is_an_error(tiny):
+    with pytest.raises(purerl.ConfigError, match="every member has diverged"):
+        search(tiny, {"learning_rate": [1e38], "max_grad_norm": [1e30]})
+
+
+def test_scores_of_a_rung_are_fresh_and_share_their_episodes(tiny, axes, whole):
+    """Members alike get equal scores: the episodes are the same ones."""
+    assert "judge_steps" not in whole.records[1]  # between rungs nobody is judged
+    assert whole.records[0]["judge_steps"].shape == (17,)
+    frozen = {"learning_rate": [1e-30]}  # nobody learns, so all that differs is init
+    result = search(tiny, frozen, brackets="one")
+    best = result.best()
+    key = streams.judge_keys(np.array([SEED]), len(result.marks) - 1)[0]
+    evaluation = purerl.evaluate.evaluate(
+        result.space.bound.env,
+        result.space.bound.env.default_params,
+        best.policy(),
+        key,
+        num_episodes=tiny.eval_episodes,
+        max_steps=tiny.eval_max_steps,
+    )
+    assert best.score == pytest.approx(float(evaluation.episode_return.mean()))
+
+
+def test_training_returns_may_be_the_score(tiny, axes):
+    result = search(tiny, axes, fitness="episode_return")
+    assert result.finished and result.evaluation_steps == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"segment_updates": 3}, "segment_updates must divide min_updates = 2"),
+        ({"min_updates": 8}, "min_updates must leave room"),
+        ({"eta": 1}, "eta must be"),
+        ({"num_points": 0}, "num_points must be"),
+        ({"fitness": "loss"}, "fitness must be"),
+    ],
+)
+def test_options_out_of_range_are_refused_in_a_sentence(tiny, axes, changes, words):
+    with pytest.raises(purerl.ConfigError, match=words):
+        search(tiny, axes, **changes)

@@ -1,0 +1,410 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl.population import streams
+from purerl.population.space import Space
+from purerl.runner.programs import Members, Programs
+from tests.helpers import assert_same_bits
+
+from .conftest import LANES, NUM_UPDATES, SEED, KilledError, stop_after
+
+ROUND, SIZE = 4, 6  # five rounds; two blocks, the second one with two idle lanes
+OPTIONS = {
+    "population": SIZE,
+    "ready_updates": ROUND,
+    "lanes": LANES,
+    "fitness": "evaluation",
+    "progress": False,
+}
+
+
+def search(config, axes, **changes):
+    return purerl.pbt(config, axes, seeds=[SEED], **{**OPTIONS, **changes})
+
+
+def outcome(result):
+    return result.states, result.records
+
+
+@pytest.fixture(scope="module")
+def whole(tiny, axes):
+    return search(tiny, axes)
+
+
+def train_alone(config, pieces, num_updates=NUM_UPDATES):
+    """One agent at the same W and K through `pieces` of (key data, overrides)."""
+    bound = purerl.train.bind(config)
+    programs = None
+    for number, (data, overrides) in enumerate(pieces):
+        keys = jax.random.wrap_key_data(data[None])
+        members = Members(keys, jax.tree.map(lambda x: x[None], overrides))
+        if programs is None:
+            programs = Programs(bound, members, LANES, ROUND)
+            states = programs.init()
+        programs.members = members
+        # A copy goes on with a key of its own; all else is its parent's.
+        keys = jax.numpy.broadcast_to(keys, (LANES,))
+        states = [states[0]._replace(key=keys)]
+        states, _, _ = programs.advance(states, number * ROUND)
+    return jax.tree.map(lambda x: x[0], programs.gather(states))
+
+
+def test_without_exploit_it_is_plain_training_bit_for_bit(tiny, axes):
+    result = search(tiny, axes, quantile=0.0)
+    assert (result.dataset.parent.values == np.arange(SIZE)).all()
+    space = Space(tiny, axes)
+    members = Members(
+        streams.member_keys((SEED,), SIZE), space.overrides(space.draw(SIZE, SEED))
+    )
+    programs = Programs(purerl.train.bind(tiny), members, LANES, ROUND)
+    states = programs.init()
+    for first in range(0, NUM_UPDATES, ROUND):
+        states, _, _ = programs.advance(states, first)
+    assert_same_bits(result.states, programs.gather(states))
+
+
+@pytest.mark.parametrize("member", range(SIZE))
+def test_every_member_is_its_lineage_trained_alone_bit_for_bit(
+    tiny, axes, whole, member
+):
+    """Keys, hyperparameters and parents in the record are all there is to it."""
+    space = Space(tiny, axes)
+    pieces = []
+    for record, who in zip(whole.records, whole.lineage(SEED, member), strict=True):
+        hyper = {name: record[f"hyper/{name}"][[who]] for name in space.axes}
+        overrides = jax.tree.map(lambda x: x[0], space.overrides(hyper))
+        pieces.append((record["key"][who], overrides))
+    alone = train_alone(tiny, pieces)
+    mine = jax.tree.map(lambda x: x[member], whole.states)
+    assert_same_bits(mine, alone)
+
+
+def test_the_bottom_copied_the_top_and_moved_within_bounds(whole):
+    data, copies = whole.dataset.isel(seed=0), 0
+    for mark in range(len(whole.marks) - 1):
+        scores, parents = data.score.values[mark], data.parent.values[mark]
+        order = np.argsort(-scores, kind="stable")
+        for member in np.flatnonzero(parents != np.arange(SIZE)):
+            copies += 1
+            assert member in order[-2:] and parents[member] in order[:2]
+            assert scores[parents[member]] > scores[member]
+            rate = data.learning_rate.values
+            assert rate[mark + 1, member] != rate[mark, parents[member]]
+        assert (data.learning_rate.values[mark] >= 1e-4).all()
+        assert (data.learning_rate.values[mark] <= 1e-2).all()
+        assert (data.gamma.values[mark] <= 0.999).all()
+        kept = parents == np.arange(SIZE)
+        for name in ("learning_rate", "gamma", "entropy_coef"):
+            values = data[name].values
+            np.testing.assert_array_equal(values[mark + 1, kept], values[mark, kept])
+    assert copies >= 3
+    assert (data.parent.values[-1] == np.arange(SIZE)).all()
+
+
+def test_a_copy_draws_from_a_key_of_its_own(tiny, axes):
+    """With equal hyperparameters too, parent and child do not train alike."""
+    fixed = {"learning_rate": [1e-3]}
+    result = search(tiny, fixed, quantile=0.5, resample_probability=0.0)
+    parents = result.records[0]["parent"]
+    child = int(np.flatnonzero(parents != np.arange(SIZE))[0])
+    parent = int(parents[child])
+    keys = [record["key"] for record in result.records]
+    assert (keys[1][child] != keys[1][parent]).any()
+    assert (keys[1][child] != keys[0][child]).any()
+    np.testing.assert_array_equal(keys[1][parent], keys[0][parent])
+    for metric in ("train/policy_loss", "train/grad_norm"):
+        rows = result.records[1][metric]
+        assert rows[child] != rows[parent]
+    # Twins of one parent are no twins of one another.
+    assert len(np.unique(keys[-1], axis=0)) == SIZE
+
+
+def test_keys_inside_environments_are_renewed_as_well():
+    from purerl.scale.host import HostKey
+    from purerl.train import make_algorithm
+
+    state = jax.eval_shape(make_algorithm(purerl.PPOConfig()).init, jax.random.key(0))
+    inner = HostKey(np.arange(24, dtype=np.uint32).reshape(3, 4, 2), "fry")
+    own = HostKey(np.arange(6, dtype=np.uint32).reshape(3, 2), "fry")
+    states = state._replace(
+        params=np.ones(3), opt_state=(), obs_moments=(), reward_scale=(), envs=inner
+    )._replace(key=own, update=np.zeros(3))
+    keys = jax.random.split(jax.random.key(5), 3)
+    renewed = np.array([False, True, False])
+    new = streams.renew(states, renewed, keys)
+    np.testing.assert_array_equal(new.key.data[1], jax.random.key_data(keys)[1])
+    np.testing.assert_array_equal(new.key.data[[0, 2]], own.data[[0, 2]])
+    np.testing.assert_array_equal(new.envs.data[[0, 2]], inner.data[[0, 2]])
+    assert (new.envs.data[1] != inner.data[1]).any()
+    assert len(np.unique(new.envs.data[1], axis=0)) == 4
+    assert own.data[1, 0] == 2  # the old states are as they were
+
+
+def test_a_search_does_not_depend_on_other_searches(tiny, axes, whole):
+    both = purerl.pbt(tiny, axes, seeds=[SEED + 1, SEED], **OPTIONS)
+    mine = jax.tree.map(lambda x: x[SIZE:], both.states)
+    assert_same_bits(mine, whole.states)
+    for name in ("score", "parent", "learning_rate"):
+        np.testing.assert_array_equal(
+            both.dataset[name].sel(seed=SEED), whole.dataset[name].sel(seed=SEED)
+        )
+
+
+@pytest.mark.parametrize("records", [1, 2, 4, 5])
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+def test_killed_after_any_record_it_ends_with_the_same_bits(
+    tiny, axes, whole, tmp_path, monkeypatch, records, seconds
+):
+    # A kill between a record and its checkpoint; or with no checkpoint at all.
+    options = {"out": tmp_path / "run", "checkpoint_seconds": seconds}
+    with monkeypatch.context() as patch:
+        stop_after(patch, records)
+        with pytest.raises(KilledError):
+            search(tiny, axes, **options)
+    again = search(tiny, axes, **options)
+    assert_same_bits(outcome(again), outcome(whole))
+    assert again.summary["trained_marks"] == 5 - (records - 1 if seconds == 0 else 0)
+    read = purerl.load_search(tmp_path / "run")
+    assert_same_bits(outcome(read), outcome(whole))
+    assert read.best().schedule == whole.best().schedule
+
+
+def test_ctrl_c_saves_and_a_finished_search_trains_nothing(
+    tiny, axes, whole, tmp_path, monkeypatch, capsys
+):
+    from purerl.population import store
+
+    save = store.save_record
+
+    def interrupt(folder, number, record):
+        save(folder, number, record)
+        if number == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "save_record", interrupt)
+        stopped = search(tiny, axes, out=out)
+    assert not stopped.finished and len(stopped.records) == 2
+    assert "Run the same search again" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(purerl.ConfigError, match="stopped before its end"):
+        stopped.best()
+    assert not purerl.load_search(out).finished
+    assert search(tiny, axes, out=out).summary["trained_marks"] == 3
+    again = search(tiny, axes, out=out)
+    assert again.summary["trained_marks"] == 0
+    assert_same_bits(outcome(again), outcome(whole))
+
+
+def test_killed_by_the_system_at_any_moment_it_ends_with_the_same_bits(
+    tiny, axes, whole, tmp_path
+):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import sys, time, jax
+        jax.config.update("jax_numpy_rank_promotion", "raise")
+        jax.config.update("jax_num_cpu_devices", 2)
+        jax.config.update("jax_compilation_cache_dir", sys.argv[2])
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        import purerl
+        from purerl import serialise
+        from purerl.population import store
+        save = store.save_record
+        def slow(folder, number, record):
+            print(number, flush=True)
+            time.sleep(0.1)
+            save(folder, number, record)
+            time.sleep(0.1)
+        store.save_record = slow
+        axes = {{
+            "learning_rate": purerl.loguniform(1e-4, 1e-2),
+            "gamma": purerl.uniform(0.9, 0.999),
+            "entropy_coef": [0.0, 0.01, 0.1],
+        }}
+        purerl.pbt(serialise.from_yaml(sys.argv[1]), axes, seeds=[{SEED}],
+                   out={str(tmp_path / "run")!r}, checkpoint_seconds=0.0, **{OPTIONS})
+        """)
+    )
+    purerl.serialise.to_yaml(tiny, tmp_path / "config.yaml")
+    cache = jax.config.jax_compilation_cache_dir
+    command = [sys.executable, str(script), str(tmp_path / "config.yaml"), cache]
+    for lines, wait in ((1, 0.05), (2, 0.25)):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            for _ in range(lines):
+                assert process.stdout.readline(), "it ended before it was killed"
+            time.sleep(wait)
+            process.kill()
+            process.wait()
+    again = search(tiny, axes, out=tmp_path / "run")
+    assert again.summary["trained_marks"] > 0
+    assert_same_bits(outcome(again), outcome(whole))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"population": 8}, "population is 6 there and 8 here"),
+        ({"quantile": 0.5}, "quantile is 0.2 there and 0.5 here"),
+        ({"factors": (0.5, 2.0)}, "factors is .* there and .* here"),
+        ({"lanes": 2}, "lanes is 4 there and 2 here"),
+        ({"segment_updates": 2}, "segment_updates is 4 there and 2 here"),
+        ({"config": {"gae_lambda": 0.9}}, "gae_lambda is 0.95 there and 0.9 here"),
+        ({"axes": {"gamma": [0.9, 0.99]}}, "axes are"),
+    ],
+)
+def test_a_folder_of_another_search_is_refused_with_the_difference(
+    tiny, axes, tmp_path, monkeypatch, changes, words
+):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        with pytest.raises(KilledError):
+            search(tiny, axes, out=tmp_path)
+    other = tiny.replace(**changes.pop("config", {}))
+    axes = changes.pop("axes", axes)
+    with pytest.raises(purerl.ConfigError, match=words):
+        search(other, axes, out=tmp_path, **changes)
+
+
+def test_a_stored_width_wins_where_none_is_asked_for(tiny, axes, whole, tmp_path):
+    search(tiny, axes, out=tmp_path)
+    result = search(tiny, axes, out=tmp_path, lanes=None)
+    assert_same_bits(result.states, whole.states)
+
+
+def test_damaged_records_are_noticed(tiny, axes, whole, tmp_path):
+    search(tiny, axes, out=tmp_path)
+    path = tmp_path / "records" / "00002.npz"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(purerl.ConfigError, match=r"00002\.npz is missing or damaged"):
+        search(tiny, axes, out=tmp_path)
+    import shutil
+
+    shutil.rmtree(tmp_path / "checkpoints")  # as the message says
+    assert_same_bits(search(tiny, axes, out=tmp_path).states, whole.states)
+
+
+def test_a_diverged_member_is_replaced_at_once_whatever_the_quantile(tiny):
+    # One of two learning rates is so large that parameters overflow.
+    axes = {"learning_rate": [1e-3, 1e38], "max_grad_norm": [1e30]}
+    result = search(tiny, axes, quantile=0.0, resample_probability=0.0)
+    first = result.dataset.isel(seed=0, round=0)
+    huge = first.learning_rate.values > 1
+    assert 0 < huge.sum() < SIZE
+    np.testing.assert_array_equal(first.diverged.values, huge)
+    np.testing.assert_array_equal(np.isnan(first.score.values), huge)
+    parents = first.parent.values
+    assert not huge[parents[huge]].any()
+    np.testing.assert_array_equal(parents[~huge], np.flatnonzero(~huge))
+    best = result.best()
+    assert best.hyper["learning_rate"] == 1e-3
+    assert np.isfinite(best.score)
+
+
+def test_a_population_that_diverges_as_a_whole_says_so(tiny):
+    with pytest.raises(purerl.ConfigError, match="every member has diverged by upd"):
+        search(tiny, {"learning_rate": [1e38], "max_grad_norm": [1e30]})
+
+
+def test_training_returns_count_where_nothing_is_evaluated(tiny, axes):
+    result = search(tiny, axes, fitness="episode_return")
+    for record in result.records:
+        episodes = record["train/episodes"][:, 0]
+        returns = record["train/episode_return"][:, 0].astype(float)
+        ended = episodes > 0
+        np.testing.assert_allclose(record["score"][ended], returns[ended], rtol=1e-12)
+    assert result.evaluation_steps == 0
+    assert result.training_steps == SIZE * 640
+
+
+def test_planned_evaluations_count_in_the_rounds_that_have_one(tiny, axes):
+    config = tiny.replace(num_evaluations=3)  # after updates 7, 13 and 20
+    result = search(config, axes, fitness="episode_return")
+    for mark in (1, 3, 4):
+        record = result.records[mark]
+        mean = record["evaluation/episode_return"][:, -1].mean(-1)
+        np.testing.assert_allclose(record["score"], mean, rtol=1e-6)
+    assert "evaluation/episode_return" not in result.records[0]
+
+
+def test_the_best_member_acts_and_its_schedule_can_be_trained_again(tiny, axes, whole):
+    best = whole.best()
+    scores = whole.dataset.score.values[0, -1]
+    assert best.score == scores.max() and best.member == int(scores.argmax())
+    assert best.policy()(np.zeros(4)).shape == ()
+    assert best.schedule.first_updates == (0, 4, 8, 12, 16)
+    assert best.schedule.at(19) == best.hyper
+    line = whole.lineage(SEED, best.member)
+    rates = whole.dataset.learning_rate.values[0]
+    for mark, who in enumerate(line):
+        assert best.schedule.at(mark * ROUND)["learning_rate"] == rates[mark, who]
+    again = purerl.train_schedule(tiny, best.schedule, seeds=3, lanes=LANES)
+    assert again.score.shape == (3,) and np.isfinite(again.score).all()
+    assert again.train["episode_return"].shape == (3, 5)
+
+
+def test_replay_is_copied_too_and_goes_on(tmp_path):
+    """Off-policy: a child learns from its parent's memories."""
+    config = purerl.DQNConfig(
+        total_timesteps=NUM_UPDATES * 32,
+        num_envs=2,
+        rounds_per_update=16,
+        learning_starts=130,
+        buffer_size=301,
+        batch_size=8,
+        prioritised=True,
+        hidden_sizes=(8,),
+        num_evaluations=0,
+        eval_episodes=2,
+        eval_max_steps=20,
+    )
+    axes = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
+    options = {"population": 4, "ready_updates": 10, "quantile": 0.5}
+    whole = search(config, axes, **options)
+    space = Space(config, axes)
+    child = int(np.flatnonzero(whole.records[0]["parent"] != np.arange(4))[0])
+    pieces = []
+    for record, who in zip(whole.records, whole.lineage(SEED, child), strict=True):
+        overrides = {"learning_rate": np.float32(record["hyper/learning_rate"][who])}
+        pieces.append((record["key"][who], overrides))
+    assert (pieces[0][0] != pieces[1][0]).any()
+    bound = purerl.train.bind(config)
+    keys = jax.random.wrap_key_data(pieces[0][0][None])
+    first = jax.tree.map(lambda x: x[None], pieces[0][1])
+    programs = Programs(bound, Members(keys, first), LANES, 10)
+    states, _, _ = programs.advance(programs.init(), 0)
+    fresh = jax.numpy.broadcast_to(jax.random.wrap_key_data(pieces[1][0]), (LANES,))
+    states = [states[0]._replace(key=fresh)]
+    programs.members = Members(keys, jax.tree.map(lambda x: x[None], pieces[1][1]))
+    states, _, _ = programs.advance(states, 10)
+    alone = jax.tree.map(lambda x: x[0], programs.gather(states))
+    assert_same_bits(jax.tree.map(lambda x: x[child], whole.states), alone)
+    assert space.bound.plan.num_updates == NUM_UPDATES
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"population": 0}, "population must be a positive whole number"),
+        ({"quantile": 0.7}, "quantile must lie between 0 and 0.5"),
+        ({"factors": (1.0,)}, "factors must be positive numbers other than 1"),
+        ({"resample_probability": 1.5}, "resample_probability must lie between"),
+        ({"fitness": "loss"}, "fitness must be one of"),
+        ({"num_rounds": 3}, "num_rounds or ready_updates, not both"),
+        ({"segment_updates": 3}, "segment_updates must divide ready_updates = 4"),
+    ],
+)
+def test_options_out_of_range_are_refused_in_a_sentence(tiny, axes, changes, words):
+    with pytest.raises(purerl.ConfigError, match=words):
+        search(tiny, axes, **changes)
