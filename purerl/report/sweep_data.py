@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SCORE = "evaluation_return"
 _INNER = ("seed", "segment", "evaluation", "episode")
 _LOG_SPAN = 8.0
+_FEW = 4  # Evaluations; fewer make no curve.
 _CROWDED = 0.3  # Place of the median between the ends: 0.5 if evenly spaced.
 
 
@@ -145,6 +146,13 @@ def metric_name(dataset: "xr.Dataset", metric: str) -> str:
         return "episode_return"
     known = ", ".join(sorted(str(name) for name in dataset.data_vars))
     raise ConfigError(f"metric: the sweep has no {metric!r}. It has: {known}.")
+
+
+def curve_metric(dataset: "xr.Dataset") -> str:
+    """What to draw along training: evaluations, unless they are too few for a curve."""
+    enough = dataset.sizes.get("evaluation", 0) >= _FEW
+    trained = "episode_return" in dataset
+    return SCORE if enough or not trained else "episode_return"
 
 
 def is_log(values: Sequence[Any]) -> bool:

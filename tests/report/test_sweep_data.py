@@ -125,6 +125,13 @@ def test_labels(value, text):
     assert sweep_data.label(value) == text
 
 
+def test_few_evaluations_make_no_curve(grid):
+    assert sweep_data.curve_metric(grid) == "evaluation_return"
+    few = grid.isel(evaluation=slice(3))
+    assert sweep_data.curve_metric(few) == "episode_return"
+    assert sweep_data.curve_metric(few.drop_vars("episode_return")) == sweep_data.SCORE
+
+
 def test_what_is_no_sweep(grid):
     with pytest.raises(ConfigError, match=r"has no 'reward'\. It has: diverged_at"):
         sweep_data.read_scores(grid, "reward")

@@ -9,8 +9,8 @@ from purerl.config import ConfigError, check_known
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.sweep_data import (
-    SCORE,
     Scores,
+    curve_metric,
     env_name,
     label,
     metric_name,
@@ -53,7 +53,7 @@ def sweep_curves(
     dataset: "xr.Dataset",
     by: str | None = None,
     *,
-    metric: str = SCORE,
+    metric: str | None = None,
     others: str = "best",
     lines: int = MAX_LINES,
     confidence: float = 0.95,
@@ -66,7 +66,8 @@ def sweep_curves(
     Args:
         dataset: of a sweep.
         by: the axis; without it, the best configurations are drawn.
-        metric: a variable; evaluations are averaged over episodes.
+        metric: a variable; evaluations are averaged over episodes. Without it,
+            evaluations, or training returns where there are few evaluations.
         others: `"best"`: each value at the best setting of the other axes;
             `"all"`: runs of all settings pooled, each setting resampled by itself.
         lines: at most so many; of more values some are left out evenly, the best stays.
@@ -77,6 +78,7 @@ def sweep_curves(
     """
     if others not in OTHERS:
         raise ConfigError(f"others must be one of {', '.join(OTHERS)}, got {others!r}.")
+    metric = metric or curve_metric(dataset)
     scores = read_scores(dataset)
     heading, common, chosen = choose_lines(scores, by, others, lines)
     values, steps = rows(dataset, metric)
