@@ -29,7 +29,7 @@ def tune(
     out: str | Path | None = None,
     batch: int = 8,
     fitness: str = "final",
-    reports: int = 10,
+    reports: int = 9,
     seed: int = 0,
     holdout_seeds: int = 8,
     lanes: int | None = None,
@@ -41,8 +41,8 @@ def tune(
     the seeds of the final evaluation (of the training return where the config has no
     evaluations). Trials are asked for in batches, and each batch with its seeds is one
     vmapped call per setting of static fields. `reports` times along the way the pruner
-    looks at the scores; pruned trials are advanced no more. The first trial is the
-    config itself, where its values lie on the axes.
+    looks at the scores; the lanes of pruned trials are advanced no more. The first
+    trial is the config itself, where its values lie on the axes.
 
     The same call again goes on with a study: what a stopped or killed call had begun
     is trained anew, and `trials` may be larger than before. Several calls with one
@@ -65,7 +65,8 @@ def tune(
         out: folder for the study, its table, the best config, pictures.
         batch: trials that are trained side by side.
         fitness: `final`, or `auc`: the mean of the scores along the way.
-        reports: segments of a run, and times at which the pruner looks.
+        reports: segments of a run, after which the pruner looks if there is a new
+            evaluation; Hyperband's first rungs are a ninth and a third of the budget.
         seed: of the sampler.
         holdout_seeds: fresh seeds with which best and default are trained again and
             compared in the end; 0 leaves it out.

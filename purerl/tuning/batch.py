@@ -217,6 +217,11 @@ class Batch:
             return float("nan")
         return curve[-1] if self.setup.fitness == "final" else float(np.mean(curve))
 
+    @property
+    def planned_steps(self) -> int:
+        """Environment steps of all trials, if none is stopped."""
+        return sum(run.members.size * run.group.steps_each for run in self.runs)
+
     def has_news(self, trial: int) -> bool:
         """Whether every seed of a trial has a new score since the last question."""
         known = min(map(len, self.curves[trial]))

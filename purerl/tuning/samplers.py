@@ -27,6 +27,7 @@ FIRST_RUNG = 9
 STARTUP_TRIALS = 5
 
 GENERATION = "generation"  # user attribute: of CMA-ES, in which a trial was drawn
+LOST = "lost"  # user attribute: came to nothing
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -63,15 +64,28 @@ class Streams(optuna.samplers.BaseSampler):
     Args:
         name: `tpe`, `random` or `cmaes`.
         seed: of the study.
+        axes: of its trials.
         stream_of: a trial's stream: the number that it would have had if no worker had
             ever stopped.
+
+    Attributes:
+        study: whose trials the sampler learns from: all of them. Under Hyperband
+            Optuna would show it one bracket's only, which in a study of forty trials
+            are too few to learn from.
     """
 
+    study: optuna.Study
+
     def __init__(
-        self, name: str, seed: int, stream_of: Callable[[FrozenTrial], int]
+        self,
+        name: str,
+        seed: int,
+        axes: dict[str, BaseDistribution],
+        stream_of: Callable[[FrozenTrial], int],
     ) -> None:
-        self.name, self.seed, self.stream_of = name, seed, stream_of
-        self.inner: optuna.samplers.BaseSampler = _make(name, seed)
+        self.name, self.seed, self.axes = name, seed, axes
+        self.stream_of = stream_of
+        self.inner: optuna.samplers.BaseSampler = _make(name, seed, axes)
 
     @property
     def generation(self) -> int | None:
@@ -81,14 +95,15 @@ class Streams(optuna.samplers.BaseSampler):
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
         """Start the trial's own stream."""
         words = np.random.SeedSequence([self.seed, self.stream_of(trial)])
-        self.inner = _make(self.name, int(words.generate_state(1)[0]))
-        self.inner.before_trial(study, trial)
+        seed = int(words.generate_state(1)[0])
+        self.inner = _make(self.name, seed, self.axes)
+        self.inner.before_trial(self.study, trial)
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """The fields that are drawn together."""
-        return self.inner.infer_relative_search_space(study, trial)
+        return self.inner.infer_relative_search_space(self.study, trial)
 
     def sample_relative(
         self,
@@ -97,7 +112,7 @@ class Streams(optuna.samplers.BaseSampler):
         search_space: dict[str, BaseDistribution],
     ) -> dict[str, Any]:
         """Values drawn together."""
-        return self.inner.sample_relative(study, trial, search_space)
+        return self.inner.sample_relative(self.study, trial, search_space)
 
     def sample_independent(
         self,
@@ -108,15 +123,17 @@ class Streams(optuna.samplers.BaseSampler):
     ) -> Any:
         """A value drawn alone."""
         return self.inner.sample_independent(
-            study, trial, param_name, param_distribution
+            self.study, trial, param_name, param_distribution
         )
 
 
-def _make(name: str, seed: int) -> optuna.samplers.BaseSampler:
+def _make(
+    name: str, seed: int, axes: dict[str, BaseDistribution]
+) -> optuna.samplers.BaseSampler:
     if name == "random":
         return optuna.samplers.RandomSampler(seed=seed)
     if name == "cmaes":
-        return ReplayedCma(seed)
+        return ReplayedCma(seed, axes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         # A trial that runs counts as a bad one: a batch does not repeat itself.
@@ -135,8 +152,8 @@ class ReplayedCma(optuna.samplers.BaseSampler):
     from its middle; choices are drawn at random.
     """
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, axes: dict[str, BaseDistribution]) -> None:
+        self.seed, self.axes = seed, axes
         self.generation: int | None = None
         self.random = optuna.samplers.RandomSampler(seed=seed)
 
@@ -144,13 +161,10 @@ class ReplayedCma(optuna.samplers.BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """The numbers; choices have no order."""
-        del trial
-        space = optuna.search_space.intersection_search_space(
-            study.get_trials(deepcopy=False)
-        )
+        del study, trial
         return {
             name: axis
-            for name, axis in space.items()
+            for name, axis in self.axes.items()
             if isinstance(axis, FloatDistribution | IntDistribution)
             and not axis.single()
         }
@@ -219,12 +233,16 @@ def _generations(study: optuna.Study, size: int) -> list[list[FrozenTrial]]:
         found.append(members[:size])
 
 
-def _badness(trial: FrozenTrial) -> tuple[bool, int, float]:
-    """Sorts the best first: complete ones, then the pruned by progress and value."""
+def _badness(trial: FrozenTrial) -> tuple[int, int, float]:
+    """Sorts the best first: complete ones, the pruned by progress and value, the lost.
+
+    Lost are those that diverged, or could not be trained.
+    """
     is_pruned = trial.state == TrialState.PRUNED
+    is_lost = is_pruned and trial.user_attrs.get(LOST, False)
     step = -(trial.last_step or 0) if is_pruned else 0
     value = trial.value if trial.value is not None else -math.inf
-    return is_pruned, step, -value
+    return is_pruned + is_lost, step, -value
 
 
 def _unit(

@@ -1,17 +1,15 @@
 """One call of `purerl.tune`: batches until all trials have finished, then the rest."""
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
-
 from purerl import serialise
-from purerl.config import ConfigError
-from purerl.runner import manifest
 from purerl.runner.interrupt import Interrupt
+from purerl.runner.progress import Reporter
+from purerl.train import bind
+from purerl.tuning import folder, words
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch
 from purerl.tuning.holdout import compare_on_fresh_seeds, fresh_seeds
@@ -22,7 +20,6 @@ from purerl.tuning.space import Space
 if TYPE_CHECKING:
     from purerl.tuning.study import Study
 
-FORMAT = 1
 HOLDOUT = "holdout"  # study attribute: the comparison, once it has been made
 POLL_SECONDS = 1.0
 
@@ -48,13 +45,11 @@ class Search:
         space: Space,
         setup: Setup,
         options: Options,
-        folder: Path | None,
+        out: Path | None,
         progress: bool,
     ) -> None:
-        from purerl.runner.progress import Reporter
-
         self.space, self.setup, self.options = space, setup, options
-        self.folder = folder
+        self.folder = out
         self.reporter = Reporter(1, enabled=progress)
         self.began = time.perf_counter()
         self.trained = 0
@@ -77,12 +72,12 @@ class Search:
     def _open(self) -> "Study":
         from purerl.tuning.storage import open_study, sqlite_url
 
-        options, spec = self.options, self._spec()
+        options = self.options
+        spec = folder.spec(self.space, self.setup, options.seed)
         url = options.storage
         if self.folder is not None:
-            self._start_folder()
+            folder.start(self.folder)
             url = url or sqlite_url(self.folder / "study.db")
-        config = self.setup.config
         name = options.study or f"{spec['config']['env']}-{spec['config']['algorithm']}"
         study = open_study(
             self.space,
@@ -94,59 +89,26 @@ class Search:
             pruner=options.pruner,
         )
         if self.folder is not None:
-            serialise.to_yaml(config, self.folder / "config.yaml")
-            text = json.dumps(self._manifest(spec, name), indent=1)
-            serialise.write_atomic(self.folder / "manifest.json", text)
+            run = {"study": name, "lanes": self.setup.lanes, **options._asdict()}
+            del run["storage"]  # An address may hold a password.
+            folder.describe(self.folder, self.setup.config, spec, run)
+        self._say_what_to_expect()
+        return study
+
+    def _say_what_to_expect(self) -> None:
+        planned = bind(self.setup.config).plan.evaluate_after
+        if self.options.pruner and 0 < len(planned) < self.setup.reports:
+            self.reporter.say(
+                f"the config evaluates {len(planned)} times, so the pruner looks only "
+                "as often; more evaluations need a larger eval_share or fewer "
+                "eval_episodes (num_evaluations=0 scores by the training return)"
+            )
         outside = self.space.outside()
         if outside:
             self.reporter.say(
                 f"the config's own {', '.join(outside)} is not on its axis, so the "
                 "default is no trial; it is compared on fresh seeds in the end"
             )
-        return study
-
-    def _start_folder(self) -> None:
-        assert self.folder is not None
-        path = self.folder / "manifest.json"
-        if path.exists() and manifest.load(self.folder).get("kind") != "tune":
-            raise ConfigError(
-                f"out: {self.folder} holds a run or a sweep; give another folder."
-            )
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"out: cannot write to {self.folder} ({error.strerror or error}). Give "
-                "a folder that you may write to."
-            ) from None
-        manifest.require_writable(self.folder)
-
-    def _spec(self) -> dict[str, Any]:
-        """What makes scores of a study comparable: it may not change."""
-        return {
-            "format": FORMAT,
-            "config": serialise.to_dict(self.setup.config),
-            "axes": self.space.to_dict(),
-            "seeds": list(self.setup.seeds),
-            "fitness": self.setup.fitness,
-            "reports": self.setup.reports,
-            "seed": self.options.seed,
-        }
-
-    def _manifest(self, spec: dict[str, Any], name: str) -> dict[str, Any]:
-        device = jax.local_devices()[0]
-        return {
-            "kind": "tune",
-            **spec,
-            "study": name,
-            "trials": self.options.trials,
-            "sampler": self.options.sampler,
-            "pruner": self.options.pruner,
-            "batch": self.options.batch,
-            "lanes": self.setup.lanes,
-            "device": f"{device.platform} {device.device_kind}",
-            "versions": manifest.versions(),
-        }
 
     def _search(self, study: "Study", interrupt: Interrupt) -> None:
         """Train batches until the study has its trials."""
@@ -170,8 +132,6 @@ class Search:
 
     def _train(self, study: "Study", asked: list[Any], interrupt: Interrupt) -> None:
         """Train a batch; what is not finished is given back, whatever happens."""
-        from purerl.tuning import words
-
         open_trials = dict(enumerate(asked))
         try:
             points = [self.space.point(trial.params) for trial in asked]
@@ -179,16 +139,25 @@ class Search:
             for number, reason in batch.refused.items():
                 detail = {"state": "refused", "note": reason}
                 study.finish(open_trials.pop(number), None, detail)
-            for report in range(1, self.setup.reports + 1):
-                if interrupt.asked or not open_trials:
-                    break
-                batch.advance(report)
-                self._look(study, batch, open_trials, report)
+            with self._bar(batch) as bar:
+                for report in range(1, self.setup.reports + 1):
+                    if interrupt.asked or not open_trials:
+                        break
+                    batch.advance(report)
+                    scores = [batch.score(number).value for number in open_trials]
+                    bar.update(int(batch.steps.sum()), _mean(scores))
+                    self._look(study, batch, open_trials, report)
         finally:
             study.give_back(list(open_trials.values()))
         rows = study.rows()
         self.reporter.say(words.batch_line(rows, self.options.trials))
         self._write_table(rows)
+
+    def _bar(self, batch: Batch) -> Reporter:
+        """Progress of a batch, on a terminal; elsewhere a line per batch is enough."""
+        console = self.reporter.console
+        is_shown = self.reporter.enabled and console.is_terminal
+        return Reporter(max(1, batch.planned_steps), 0, console, is_shown)
 
     def _look(
         self, study: "Study", batch: Batch, open_trials: dict[int, Any], report: int
@@ -205,8 +174,8 @@ class Search:
             elif is_last:
                 state = "complete" if score.value == score.value else "unknown"
             if is_new and not score.diverged:
-                trial.report(score.value, step)
-                if not is_last and trial.should_prune():
+                is_hopeless = study.report(trial, score.value, step)
+                if is_hopeless and not is_last:
                     state = "pruned"
             if not state:
                 continue
@@ -286,3 +255,9 @@ class Search:
         if self.folder is not None:
             text = results.csv_text(rows)
             serialise.write_atomic(self.folder / "trials.csv", text)
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Of those that are known; NaN where none is."""
+    known = [value for value in values if value == value]
+    return sum(known) / len(known) if known else float("nan")

@@ -61,7 +61,8 @@ def open_study(
             cannot be used.
     """
     opened = _storage(storage)
-    streams = samplers.Streams(sampler, spec["seed"], lambda trial: 0)
+    axes = samplers.distributions(space)
+    streams = samplers.Streams(sampler, spec["seed"], axes, lambda trial: 0)
     rule = samplers.make_pruner(pruner, spec["config"]["total_timesteps"])
     try:
         found = optuna.create_study(
@@ -78,7 +79,7 @@ def open_study(
         )
         is_new = False
     study = Study(found, space, budget, streams)
-    streams.stream_of = study.stream_of
+    streams.stream_of, streams.study = study.stream_of, found
     if is_new or not _await_spec(found):
         default = space.default_params()
         if default is not None:
@@ -150,6 +151,8 @@ def _storage(url: str | None) -> optuna.storages.BaseStorage:
         except (sqlalchemy.exc.OperationalError, sqlalchemy.exc.IntegrityError) as e:
             # Two processes that make the tables at once get in each other's way.
             error: Exception = e
+            if not any(word in str(e) for word in ("exist", "locked", "UNIQUE")):
+                break
             time.sleep(0.3 * (attempt + 1))
         except (ImportError, sqlalchemy.exc.SQLAlchemyError) as e:
             error = e

@@ -126,11 +126,22 @@ class Study:
         self, trial: optuna.Trial, score: float | None, detail: dict[str, Any]
     ) -> None:
         """A trial has ended; without a score it was pruned, or came to nothing."""
-        trial.set_user_attr(DETAIL, detail)
+        with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
+            trial.set_user_attr(DETAIL, detail)
+            if detail["state"] not in ("complete", "pruned"):
+                trial.set_user_attr(samplers.LOST, True)
         if score is None or not math.isfinite(score):
             self._tell(trial, TrialState.PRUNED)
         else:
             self._tell(trial, TrialState.COMPLETE, score)
+
+    def report(self, trial: optuna.Trial, score: float, step: int) -> bool:
+        """A trial's score so far; returns whether to stop it."""
+        try:
+            trial.report(score, step)
+        except optuna.exceptions.UpdateFinishedTrialError:
+            return True  # Another worker took this one for dead, and the trial away.
+        return trial.should_prune()
 
     def _tell(
         self, trial: optuna.Trial, state: TrialState, value: float | None = None

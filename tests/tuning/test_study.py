@@ -1,0 +1,254 @@
+"""The budget, resuming and sharing of a study; nothing is trained here."""
+
+import multiprocessing
+import subprocess
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+import purerl
+from purerl.tuning import folder, samplers, worker
+from purerl.tuning.pool import Setup
+from purerl.tuning.space import Space
+from purerl.tuning.storage import SPEC, compare, open_study, quiet, sqlite_url
+
+AXES = {
+    "learning_rate": purerl.loguniform(1e-4, 1e-2),
+    "gamma": purerl.uniform(0.9, 0.99),
+    "num_epochs": [1, 2, 4],
+}
+
+
+@pytest.fixture(autouse=True)
+def silent():
+    with quiet():
+        yield
+
+
+def opened(url=None, sampler="tpe", budget=10, seed=0, pruner=None, **fields):
+    config = purerl.PPOConfig(**fields)
+    space = Space(config, AXES)
+    spec = folder.spec(space, Setup(config, (0, 1), "final", 9, 2), seed)
+    return open_study(
+        space,
+        spec,
+        storage=url,
+        name="test",
+        budget=budget,
+        sampler=sampler,
+        pruner=pruner,
+    )
+
+
+@pytest.fixture
+def url(tmp_path):
+    return sqlite_url(tmp_path / "study.db")
+
+
+def score(params):
+    return -abs(params["learning_rate"] - 1e-3) * 1e3 - abs(params["gamma"] - 0.95)
+
+
+def finish(study, trials):
+    for trial in trials:
+        value = score(trial.params)
+        study.finish(trial, value, {"state": "complete", "seed_scores": [value]})
+
+
+def complete(study, batch=4):
+    while study.counts().finished < study.budget:
+        finish(study, study.ask(batch))
+    return [row.params for row in study.rows()]
+
+
+def abandon(study):
+    """What a killed process leaves: running trials of a process that is not there."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    study.me = {**study.me, "pid": process.pid, "started": "0"}
+    return study.ask(4)
+
+
+@pytest.mark.parametrize("sampler", samplers.SAMPLERS)
+def test_equal_studies_have_equal_trials(sampler):
+    one, two = complete(opened(sampler=sampler)), complete(opened(sampler=sampler))
+    assert one == two
+    assert one != complete(opened(sampler=sampler, seed=1))
+    assert len({str(params) for params in one}) == 10
+    default = purerl.PPOConfig()
+    assert one[0] == {
+        "learning_rate": default.learning_rate,
+        "gamma": default.gamma,
+        "num_epochs": default.num_epochs,
+    }
+
+
+@pytest.mark.parametrize("sampler", samplers.SAMPLERS)
+def test_a_killed_study_goes_on_as_if_it_had_not_been(sampler, url):
+    whole = complete(opened(sampler=sampler, budget=24))
+    first = opened(url, sampler, budget=24)
+    for _ in range(3):
+        finish(first, first.ask(4))
+    lost = [trial.params for trial in abandon(first)]
+    second = opened(url, sampler, budget=24)
+    assert second.counts().running == 4
+    assert second.rescue() == 4
+    again = second.ask(8)
+    assert [trial.params for trial in again] == lost
+    finish(second, again)
+    assert complete(second) == whole
+    assert second.counts() == (24, 0, 0)
+
+
+def test_the_default_that_was_killed_is_still_the_default(url):
+    abandon(opened(url))
+    study = opened(url)
+    study.rescue()
+    finish(study, study.ask(4))
+    assert [row.is_default for row in study.rows()] == [True, False, False, False]
+
+
+def test_trials_of_a_running_process_are_left_alone(url):
+    first = opened(url)
+    first.ask(4)
+    second = opened(url)
+    assert second.rescue() == 0
+    assert len(second.ask(8)) == 6
+    assert second.ask(1) == []
+
+
+def test_a_trial_that_kills_every_worker_is_given_up(url):
+    study = opened(url, budget=4)
+    lost = abandon(study)[1].params
+    for _ in range(3):
+        study = opened(url, budget=4)
+        study.rescue()
+        abandon(study)
+    study = opened(url, budget=4)
+    study.rescue()
+    params = complete(study)
+    assert study.counts().finished == 4 and lost not in params
+
+
+def test_trials_given_back_come_again(url):
+    study = opened(url)
+    asked = study.ask(4)
+    finish(study, asked[:1])
+    study.give_back(asked[1:])
+    assert study.counts() == (1, 0, 3)
+    assert [t.params for t in study.ask(4)] == [t.params for t in asked[1:]]
+
+
+def test_what_was_taken_away_does_not_count(url):
+    first = opened(url)
+    slow = abandon(first)
+    second = opened(url)
+    second.rescue()
+    finish(second, second.ask(4))
+    assert first.report(slow[0], 1.0, 5)  # to stop
+    finish(first, slow)
+    assert second.counts().finished == 4
+
+
+def test_a_surplus_trial_is_not_kept(url):
+    study = opened(url, budget=3)
+    others = opened(url, budget=3)
+    assert len(others.ask(3)) == 3
+    assert study._ask_one() is None  # as if both had counted at the same moment
+    assert study.counts() == (0, 3, 0)
+    assert len(study.rows()) == 3
+
+
+def test_beats_of_another_machine_decide_whether_it_lives():
+    watch = worker.Watch(grace=0.0)
+    other = {"id": "a", "home": "elsewhere", "pid": 1, "started": "1"}
+    assert not watch.is_dead(other, 1)
+    assert not watch.is_dead(other, 2)
+    assert watch.is_dead(other, 2)
+
+
+def test_this_process_runs_and_a_finished_one_does_not():
+    assert worker.is_running(worker.identity())
+    process = multiprocessing.get_context("spawn").Process(target=int)
+    process.start()
+    there = {**worker.identity(), "pid": process.pid}
+    there["started"] = worker._started(process.pid)
+    process.join()
+    assert worker.is_running(there) is False
+    # A number that has come again belongs to another process.
+    assert worker.is_running({**worker.identity(), "started": "1"}) is False
+
+
+def test_another_study_is_refused_with_the_difference(url):
+    opened(url)
+    with pytest.raises(purerl.ConfigError, match=r"num_envs is 4 there and 8 here"):
+        opened(url, num_envs=8)
+    with pytest.raises(purerl.ConfigError, match="seed is 0 there and 1 here"):
+        opened(url, seed=1)
+    stored = opened(url).study.user_attrs[SPEC]
+    new = {**stored, "axes": {"gamma": {"kind": "uniform", "low": 0.5, "high": 0.9}}}
+    words = "; ".join(compare(stored, new))
+    assert "the axis gamma is uniform(0.9, 0.99) there and uniform(0.5, 0.9)" in words
+    assert "num_epochs is choice(1, 2, 4) there and missing here" in words
+
+
+def test_a_maker_that_was_killed_before_describing_its_study(url, monkeypatch):
+    optuna.create_study(storage=url, study_name="test", direction="maximize")
+    monkeypatch.setattr("purerl.tuning.storage.START_SECONDS", 0.0)
+    study = opened(url)
+    assert study.rows() == [] and len(study.trials()) == 1  # the default waits
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "sqlite:////nowhere/at/all/study.db", "foo://host/db"]
+)
+def test_a_storage_that_cannot_be_used_is_one_sentence(url):
+    with pytest.raises(purerl.ConfigError, match="storage: cannot use"):
+        opened(url)
+
+
+def test_passwords_are_not_shown():
+    with pytest.raises(purerl.ConfigError) as error:
+        opened("foo://me:secret@host/db")
+    assert "secret" not in str(error.value)
+
+
+def test_lost_trials_teach_the_sampler_and_never_win(url):
+    study = opened(url, budget=3)
+    trials = study.ask(3)
+    study.finish(trials[0], 5.0, {"state": "complete"})
+    study.report(trials[1], 9.0, 10)
+    study.finish(trials[1], None, {"state": "diverged"})
+    study.finish(trials[2], float("nan"), {"state": "unknown"})
+    assert [row.state for row in study.rows()] == ["complete", "diverged", "unknown"]
+    assert [row.score for row in study.rows()] == [5.0, None, None]
+    assert [t.state for t in study.trials()] == [
+        TrialState.COMPLETE,
+        TrialState.PRUNED,
+        TrialState.PRUNED,
+    ]
+    ranks = [samplers._badness(trial) for trial in study.trials()]
+    assert ranks[0] < ranks[1] and ranks[0] < ranks[2]
+
+
+@pytest.mark.parametrize(("sampler", "most"), [("tpe", 0.3), ("cmaes", 0.3)])
+def test_samplers_come_nearer_than_chance(sampler, most):
+    def distance(name):
+        params = complete(opened(sampler=name, budget=60), batch=6)
+        return -sum(score(p) for p in params[-20:]) / 20
+
+    assert distance(sampler) < most * distance("random")
+
+
+def test_cma_es_is_a_function_of_the_trials_alone(url):
+    one = opened(url, "cmaes", budget=40)
+    for _ in range(6):
+        finish(one, one.ask(4))
+    generations = [t.user_attrs.get(samplers.GENERATION) for t in one.trials()]
+    # Two numbers: generations of six; the default is nobody's.
+    assert generations == [None] + [0] * 7 + [1] * 8 + [2] * 8
+    values = [
+        attr for trial in one.trials() for attr in trial.system_attrs if "cma" in attr
+    ]
+    assert values == []  # nothing pickled

@@ -1,0 +1,319 @@
+"""Whole studies of a chain: known scores, work that falls, kills, two workers."""
+
+import csv
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+import purerl
+from purerl.cli import main
+from purerl.tuning import search
+from purerl.tuning.batch import Batch
+from purerl.tuning.pool import Pool, Setup
+
+from .conftest import REWARDS, STEPS, tune
+
+AXIS = "env_params.reward"
+
+
+@pytest.fixture(scope="module")
+def found(chain, tmp_path_factory):
+    """A study of all rewards, three times each or so, with every file."""
+    out = tmp_path_factory.mktemp("tune") / "study"
+    axes = {AXIS: list(REWARDS), "gamma": purerl.uniform(0.9, 0.99)}
+    result = tune(chain, axes, out=out, trials=12, batch=5, holdout_seeds=3)
+    return result, out
+
+
+def test_scores_are_those_of_the_chain(found):
+    # All walk right, so a seed's score is the reward times the share of its starts
+    # from which the end is reached in time: the same share in every trial.
+    result, _ = found
+    shares = np.array([np.array(r.seed_scores) / r.params[AXIS] for r in result.rows])
+    np.testing.assert_allclose(shares, np.broadcast_to(shares[0], shares.shape), 1e-5)
+    assert 0.2 < shares[0].mean() < 1.0
+    for row in result.rows:
+        assert row.state == "complete" and row.env_steps == 2 * STEPS
+        assert row.score == pytest.approx(np.mean(row.seed_scores))
+
+
+def test_the_best_is_the_largest_reward_and_the_default_comes_first(found):
+    result, _ = found
+    assert result.finished and result.best_row is not None
+    assert result.best_row.params[AXIS] == 8.0
+    assert result.best is not None and result.best.env_params == {"reward": 8.0}
+    assert result.best.gamma == result.best_row.params["gamma"]
+    assert [row.is_default for row in result.rows] == [True] + [False] * 11
+    assert result.rows[0].params == {AXIS: 2.0, "gamma": 0.99}
+    assert result.summary["compilations"] == 1  # three batches of one program
+    assert result.importance[AXIS] > 0.5
+
+
+def test_best_and_default_meet_again_on_fresh_seeds(found):
+    result, out = found
+    held = result.holdout
+    assert held is not None and held.seeds == (2, 3, 4)
+    np.testing.assert_allclose(held.best.scores, 4 * held.default.scores, 1e-5)
+    np.testing.assert_allclose(
+        held.difference.mean, held.best.mean - held.default.mean, 1e-6
+    )
+    assert held.best.low <= held.best.mean <= held.best.high
+    stored = json.loads((out / "summary.json").read_text())["holdout"]
+    assert stored["best"]["scores"] == held.best.scores.tolist()
+
+
+def test_the_folder_holds_the_table_the_config_and_pictures(found):
+    result, out = found
+    with open(out / "trials.csv") as file:
+        table = list(csv.DictReader(file))
+    assert [float(row["score"]) for row in table] == [r.score for r in result.rows]
+    assert [row["default"] for row in table] == ["1"] + ["0"] * 11
+    assert {"history.png", "importance.png", "contour.png", "slice.png"} <= {
+        path.name for path in out.iterdir()
+    }
+    about = json.loads((out / "manifest.json").read_text())
+    assert about["kind"] == "tune" and about["seeds"] == [0, 1]
+    assert about["axes"]["gamma"] == {"kind": "uniform", "low": 0.9, "high": 0.99}
+
+
+def test_a_trial_equals_a_run_of_its_config(found):
+    # best.yaml cannot name the chain, which is an object; the result's config can.
+    result, _ = found
+    run = purerl.run(result.best, seeds=2, lanes=2, segment_updates=2, progress=False)
+    scores = run.evaluation["episode_return"][:, -1].mean(-1)
+    np.testing.assert_allclose(scores, result.best_row.seed_scores, 1e-6)
+
+
+def test_the_same_call_again_trains_nothing_and_more_trials_go_on(chain, found):
+    result, out = found
+    axes = {AXIS: list(REWARDS), "gamma": purerl.uniform(0.9, 0.99)}
+    again = tune(chain, axes, out=out, trials=12, batch=5, holdout_seeds=3)
+    assert again.rows == result.rows and again.summary["block_calls"] == 0
+    assert again.holdout is not None
+    more = tune(chain, axes, out=out, trials=14, batch=5)
+    assert more.rows[:12] == result.rows and len(more.rows) == 14
+    with pytest.raises(purerl.ConfigError, match="the axis gamma is uniform"):
+        tune(chain, {AXIS: list(REWARDS), "gamma": [0.9]}, out=out)
+
+
+class Keep:
+    """Prunes all but the given trials at a step."""
+
+    def __init__(self, keep, step):
+        self.keep, self.step = keep, step
+
+    def prune(self, study, trial):
+        return trial.last_step >= self.step and trial.number not in self.keep
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+def test_pruned_trials_cost_nothing_from_then_on(chain, monkeypatch, lanes):
+    # Whole blocks are left out, and what remains is packed.
+    keep = Keep({1, 4}, step=STEPS // 3)
+    monkeypatch.setattr("purerl.tuning.samplers.make_pruner", lambda *a: keep)
+    axes = {AXIS: purerl.uniform(1.0, 9.0)}
+    pruned = tune(chain, axes, pruner="median", batch=6, sampler="random", lanes=lanes)
+    states = [row.state for row in pruned.rows]
+    assert [i for i, s in enumerate(states) if s == "complete"] == [1, 4]
+    assert states.count("pruned") == 4
+    blocks = 6 * 2 // lanes
+    assert pruned.summary["block_calls"] == 2 * blocks + 4 * (blocks // 3)
+    assert pruned.summary["env_steps"] == 12 * STEPS // 3 + 4 * STEPS * 2 // 3
+    assert pruned.rows[0].env_steps == 2 * STEPS // 3
+    # Packing changes no bit of those that go on.
+    whole = tune(chain, axes, batch=6, sampler="random", lanes=lanes)
+    for i in (1, 4):
+        assert pruned.rows[i].seed_scores == whole.rows[i].seed_scores
+        assert pruned.rows[i].curve == whole.rows[i].curve
+
+
+@pytest.mark.parametrize("pruner", ["median", "hyperband"])
+def test_pruners_stop_the_worse_ones(chain, pruner):
+    axes = {AXIS: purerl.uniform(0.5, 9.0)}
+    options = {"trials": 20, "batch": 5, "sampler": "random", "reports": 6}
+    result = tune(chain, axes, pruner=pruner, **options)
+    pruned = [r.params[AXIS] for r in result.rows if r.state == "pruned"]
+    complete = [r.params[AXIS] for r in result.rows if r.state == "complete"]
+    assert len(pruned) >= 4 and len(pruned) + len(complete) == 20
+    assert np.mean(pruned) < np.mean(complete)
+    best = max(row.params[AXIS] for row in result.rows)
+    assert result.best_row.params[AXIS] == best
+
+
+def test_static_fields_are_compiled_once_each(chain):
+    axes = {"hidden_sizes": [(4,), (4, 4)], AXIS: list(REWARDS)}
+    result = tune(chain, axes, trials=9, batch=3, sampler="random")
+    assert {row.params["hidden_sizes"] for row in result.rows} == {"4", "4-4"}
+    assert result.summary["compilations"] == 2
+
+
+def test_trials_that_diverge_count_as_lost_not_as_crashes(chain):
+    axes = {"learning_rate": [1e-3, 1e38], AXIS: [1.0, 2.0]}
+    result = tune(chain, axes, trials=8, batch=4, sampler="random", fitness="auc")
+    states = {row.params["learning_rate"]: row.state for row in result.rows}
+    assert states == {1e-3: "complete", 1e38: "diverged"}
+    assert result.best_row.params["learning_rate"] == 1e-3
+    diverged = next(row for row in result.rows if row.state == "diverged")
+    assert diverged.env_steps < 2 * STEPS and diverged.score is None
+
+
+def test_values_that_do_not_fit_together_are_refused_one_by_one(chain):
+    # Each is fine with the config's own values; 5 steps of 4 are not 8 minibatches.
+    axes = {"num_minibatches": [1, 8], "num_steps": [4, 5]}
+    result = tune(chain, axes, trials=6, batch=6, sampler="random")
+    for row in result.rows:
+        fits = (row.params["num_steps"] * 4) % row.params["num_minibatches"] == 0
+        assert row.state == ("complete" if fits else "refused")
+    refused = [row for row in result.rows if row.state == "refused"]
+    assert refused and "num_minibatches" in refused[0].note
+
+
+def test_auc_is_the_mean_along_the_way(chain):
+    setup = Setup(chain, (0, 1), "auc", 6, 2)
+    batch = Batch(Pool(setup), [{AXIS: 8.0}])
+    for report in range(1, 7):
+        batch.advance(report)
+    curves = np.array(batch.curves[0])
+    assert curves.shape == (2, 6)
+    np.testing.assert_allclose(batch.score(0).seeds, curves.mean(1))
+
+
+def test_without_evaluations_the_training_return_counts(chain):
+    config = chain.replace(num_evaluations=0)
+    result = tune(config, {AXIS: [2.0, 8.0]}, trials=2, batch=2)
+    one, two = sorted(row.score for row in result.rows)
+    assert two == pytest.approx(4 * one) and one > 0
+
+
+def test_ctrl_c_gives_back_what_was_begun(chain, tmp_path, monkeypatch):
+    look = search.Search._look
+    calls = []
+
+    def interrupt(self, *args):
+        calls.append(args)
+        if len(calls) == 8:  # in the second batch
+            os.kill(os.getpid(), signal.SIGINT)
+        look(self, *args)
+
+    monkeypatch.setattr(search.Search, "_look", interrupt)
+    axes = {AXIS: purerl.uniform(0.5, 9.0)}
+    stopped = tune(chain, axes, out=tmp_path / "a", trials=9)
+    assert not stopped.finished and len(stopped.rows) == 3
+    monkeypatch.setattr(search.Search, "_look", look)
+    resumed = tune(chain, axes, out=tmp_path / "a", trials=9)
+    whole = tune(chain, axes, trials=9)
+    assert [r.params for r in resumed.rows] == [r.params for r in whole.rows]
+    assert [r.score for r in resumed.rows] == [r.score for r in whole.rows]
+
+
+WORKER = """
+    import sys
+    import purerl
+    from tests.tuning.conftest import chain, tune
+    import jax
+    jax.config.update("jax_compilation_cache_dir", sys.argv[2])
+    config = chain.__wrapped__().replace(total_timesteps=16 * 600, num_evaluations=6)
+    axes = {"env_params.reward": purerl.uniform(0.5, 9.0)}
+    result = tune(config, axes, out=sys.argv[1], trials=int(sys.argv[3]))
+    print(result.summary["trained_trials"])
+"""
+
+
+def start_worker(out, trials):
+    command = [sys.executable, "-c", textwrap.dedent(WORKER), str(out)]
+    cache = os.environ.get("PURERL_TEST_CACHE", ".jax_cache")
+    return subprocess.Popen(
+        [*command, cache, str(trials)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def states(out):
+    """Of the trials, read beside the workers."""
+    try:
+        with sqlite3.connect(f"file:{out}/study.db?mode=ro", uri=True) as database:
+            return [row[0] for row in database.execute("select state from trials")]
+    except sqlite3.OperationalError:
+        return []
+
+
+def test_killed_and_continued_has_exactly_its_trials(tmp_path):
+    out = tmp_path / "study"
+    process = start_worker(out, 12)
+    until = time.monotonic() + 120
+    while not ({"COMPLETE", "RUNNING"} <= set(states(out))):
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    left = states(out)
+    assert left.count("RUNNING") and left.count("COMPLETE") < 12
+    resumed = start_worker(out, 12)
+    trained = int(resumed.communicate(timeout=120)[0])
+    assert resumed.returncode == 0
+    after = states(out)
+    assert after.count("COMPLETE") == 12 and not after.count("RUNNING")
+    assert after.count("FAIL") == left.count("RUNNING")
+    assert trained == 12 - left.count("COMPLETE")
+
+
+def test_two_workers_share_the_budget(tmp_path):
+    out = tmp_path / "study"
+    workers = [start_worker(out, 12) for _ in range(2)]
+    trained = [int(worker.communicate(timeout=180)[0]) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0]
+    found = states(out)
+    assert sum(trained) == 12 == found.count("COMPLETE")
+    assert set(found) <= {"COMPLETE", "FAIL"}
+    with open(out / "trials.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len({row[AXIS] for row in rows}) == 12  # nobody repeated another's
+
+
+def test_the_command_line(tmp_path, capsys):
+    out = tmp_path / "study"
+    words = (
+        f"tune --axis learning_rate=loguniform(1e-4,1e-2) --axis gamma=0.9,0.99 "
+        f"--trials 3 --seeds 2 --batch 3 --pruner none --sampler random --out {out} "
+        "--reports 2 --holdout-seeds 2 --total-timesteps 256 --num-envs 4 "
+        "--num-steps 8 --num-minibatches 1 --num-epochs 1 --hidden-sizes 4 "
+        "--eval-episodes 2 --eval-max-steps 8 --no-progress"
+    ).split()
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "best of 3 trials" in said and "0 (default)" in said
+    assert "on fresh seeds 2 to 3" in said and "best.yaml" in said
+    config = purerl.serialise.from_yaml(out / "best.yaml")
+    assert config.total_timesteps == 256 and config.hidden_sizes == (4,)
+    assert main([*words, "--gae-lambda", "0.9"]) == 2
+    assert "gae_lambda is 0.95 there and 0.9 here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sampler": "grid"}, "sampler must be one of tpe, random, cmaes"),
+        ({"pruner": "all"}, "pruner must be one of hyperband, median or None"),
+        ({"fitness": "max"}, "fitness must be one of final, auc"),
+        ({"trials": 0}, "trials must be a positive"),
+        ({"batch": 2.5}, "batch must be a positive"),
+        ({"holdout_seeds": -1}, "holdout_seeds must be a positive"),
+        ({"seeds": [1, 1]}, "seeds must be"),
+    ],
+)
+def test_options_that_cannot_be(chain, options, words):
+    with pytest.raises(purerl.ConfigError, match=words):
+        tune(chain, **options)
+
+
+def test_a_folder_of_something_else_is_refused(chain, tmp_path):
+    (tmp_path / "manifest.json").write_text('{"kind": "sweep"}')
+    with pytest.raises(purerl.ConfigError, match="holds a run or a sweep"):
+        tune(chain, out=tmp_path)
