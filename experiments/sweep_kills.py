@@ -2,8 +2,8 @@
 
 python experiments/sweep_kills.py [--kills 10]
 
-Every attempt is a process of its own that is killed after a random share of what an
-uninterrupted one takes. Printed: finished chunks after every kill, chunks that were
+Every attempt is a process of its own that is killed a random time after a random number
+of further chunks. Printed: finished chunks after every kill, chunks that were
 started in all (an attempt loses at most one per worker), and whether every array of the
 result equals the uninterrupted sweep's, bit for bit.
 """
@@ -52,6 +52,12 @@ def start(out: Path, journal: Path) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-c", CHILD, str(out), str(journal)])
 
 
+def _wait(folder: Path, chunks: int, child: subprocess.Popen) -> None:
+    """Until there are more than so many chunks."""
+    while len(list(folder.glob("chunks/*.npz"))) <= chunks and child.poll() is None:
+        time.sleep(0.002)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=10)
@@ -73,7 +79,8 @@ def main() -> None:
         before = len(journal.read_text().split())
         done = len(list(killed.glob("chunks/*.npz")))
         child = start(killed, journal)
-        time.sleep(draw.uniform(0.3, 0.75) * seconds)
+        _wait(killed, done + draw.randrange(5), child)
+        time.sleep(draw.uniform(0.0, 0.2))
         if child.poll() is not None:
             break  # it finished before it could be killed
         child.send_signal(signal.SIGKILL)
