@@ -1,17 +1,14 @@
-"""The Python of README.md runs as it stands, from top to bottom."""
+"""The Python of the pages for users runs as it stands, from top to bottom."""
 
 import pytest
 
 from tests.docs import pages
 
-README = pages.ROOT / "README.md"
 
-
-def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
-    if not README.exists():
-        pytest.skip("there is no README.md yet")
-    if not any(block.language == "python" for block in pages.blocks(README)):
-        pytest.skip("README.md has no python blocks")
+@pytest.mark.parametrize("page", ["README.md", "docs/sweeps.md"])
+def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
+    path = pages.ROOT / page
+    assert any(block.language == "python" for block in pages.blocks(path))
     monkeypatch.chdir(tmp_path)  # what it writes, it writes here
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    pages.run(README)
+    pages.run(path)
