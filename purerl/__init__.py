@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from purerl.population.pbt_result import PBTResult as PBTResult
     from purerl.population.result import load_search as load_search
     from purerl.population.schedule import Schedule as Schedule
-    from purerl.population.schedule import train_schedule as train_schedule
+    from purerl.population.schedule import train_schedules as train_schedules
     from purerl.runner.loop import run as run
     from purerl.runner.result import RunResult as RunResult
     from purerl.runner.result import load_run as load_run
@@ -102,7 +102,7 @@ _HOME = {
     "run": "purerl.runner.loop",
     "sweep": "purerl.sweeps.api",
     "track_points": "purerl.runner.trackers.points",
-    "train_schedule": "purerl.population.schedule",
+    "train_schedules": "purerl.population.schedule",
     "tune": "purerl.tuning.api",
     "uniform": "purerl.sweeps.axes",
     "use_all_cores": "purerl.scale.devices",

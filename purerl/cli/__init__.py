@@ -1,4 +1,4 @@
-"""The command line: `purerl train | sweep | tune | evaluate | plot | envs | doctor`."""
+"""The command line: `purerl COMMAND`, one of `COMMANDS`."""
 
 import importlib
 import sys
@@ -7,6 +7,8 @@ from collections.abc import Sequence
 COMMANDS = {
     "train": "train agents and write a run's folder",
     "sweep": "train many settings and seeds: grids, zips, random draws",
+    "pbt": "train a population whose worst members copy and perturb the best",
+    "halving": "train many settings, dropping the worst early: Hyperband",
     "tune": "search for better settings with Optuna",
     "evaluate": "play a run's saved policies, also in the real Gymnasium",
     "report": "write a run's or a sweep's page, one HTML file",

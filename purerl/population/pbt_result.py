@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from purerl.config import ConfigError
 from purerl.population.exploit import ancestors
 from purerl.population.result import Best, Result
 from purerl.population.schedule import Schedule
@@ -97,7 +98,7 @@ class PBTResult(Result):
     def schedule(self, seed: int, member: int) -> Schedule:
         """The hyperparameters that led to a member's final state.
 
-        `purerl.train_schedule(config, result.schedule(seed, member), seeds=8)` trains
+        `purerl.train_schedules(config, result.schedule(seed, member), seeds=8)` trains
         with it again.
         """
         line = self.lineage(seed, member)
@@ -116,6 +117,8 @@ class PBTResult(Result):
 
     def _rounds(self, name: str) -> np.ndarray:
         """One number per round and member, `[S, R, P]`."""
+        if not self.records:
+            raise ConfigError("the search has not ended a round yet.")
         rows = np.stack([record[name] for record in self.records])
         split = rows.reshape(len(rows), len(self.seeds), self.population)
         return split.transpose(1, 0, 2)

@@ -1,5 +1,6 @@
 """What all searches leave behind, and how a folder of one is read."""
 
+import abc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +20,8 @@ from purerl.train import make_policy
 from purerl.types import HostMetrics, PyTree
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from purerl.population.halving_result import HalvingResult
     from purerl.population.pbt_result import PBTResult
 
@@ -53,7 +56,7 @@ class Best(NamedTuple):
         return make_policy(self.config, state)
 
 
-class Result:
+class Result(abc.ABC):
     """What the results of all searches have.
 
     Attributes:
@@ -83,6 +86,22 @@ class Result:
             "training_steps": self.training_steps,
             "evaluation_steps": self.evaluation_steps,
         }
+
+    @property
+    @abc.abstractmethod
+    def dataset(self) -> "xr.Dataset":
+        """Everything, as labelled arrays."""
+
+    @abc.abstractmethod
+    def best(self, seed: int | None = None) -> Best:
+        """The member with the best score at the end.
+
+        Args:
+            seed: of the search; the best of all searches where not given.
+
+        Raises:
+            ConfigError: the search was stopped, or none of its members got to the end.
+        """
 
     @property
     def finished(self) -> bool:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +15,7 @@ from purerl.runner.loop import check_seeds
 from purerl.runner.programs import Members
 from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.sweeps.axes import Design
-from purerl.sweeps.groups import group_points
+from purerl.sweeps.groups import Group, group_points
 from purerl.types import HostMetrics, Overrides, PyTree
 
 
@@ -49,14 +49,14 @@ class Schedule(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """Agents trained with a schedule, `[S]` seeds.
+    """Agents trained with schedules, `[N, S]`: schedules by seeds.
 
     Attributes:
         seeds: of the agents.
-        score: mean return of `eval_episodes` fresh episodes at the end; NaN where the
-            agent diverged.
-        train: metric -> rows `[S, R]`, one per segment.
-        state: final states on the host, leaves `[S, ...]`.
+        score: `[N, S]` mean return of `eval_episodes` fresh episodes at the end; NaN
+            where the agent diverged.
+        train: metric -> rows `[N, S, R]`, one per segment.
+        state: final states on the host, leaves `[N, S, ...]`.
     """
 
     seeds: tuple[int, ...]
@@ -65,24 +65,24 @@ class Scheduled(NamedTuple):
     state: PyTree
 
 
-def train_schedule(
+def train_schedules(
     config: TrainConfig,
-    schedule: Schedule | Mapping[int, Mapping[str, Any]],
+    schedules: Schedule | Sequence[Schedule],
     *,
     seeds: int | Sequence[int] = 1,
     lanes: int | None = None,
     segment_updates: int | None = None,
 ) -> Scheduled:
-    """Train agents from scratch with a schedule of hyperparameters.
+    """Train agents from scratch with schedules of hyperparameters, in one program.
 
-    The judgement of a schedule that `purerl.pbt` found: the population's own scores
-    favour lucky members, fresh seeds do not.
+    The judgement of what `purerl.pbt` found: a population's own scores favour lucky
+    members, fresh seeds do not. A schedule of one piece is a fixed setting, so both can
+    be compared in one call.
 
     Args:
-        config: with which it was found; the schedule's values win.
-        schedule: or a mapping from first updates to values, such as
-            `{0: {"learning_rate": 1e-3}, 50: {"learning_rate": 1e-4}}`.
-        seeds: agents: how many (0, 1, ...), or which.
+        config: with which they were found; the schedules' values win.
+        schedules: one, or several that set the same fields.
+        seeds: agents per schedule: how many (0, 1, ...), or which.
         lanes: width of a block.
         segment_updates: updates per compiled call; every piece must begin with one.
 
@@ -90,81 +90,102 @@ def train_schedule(
         ConfigError: a piece that does not begin with a segment, or fields that are
             static, unknown, or not the same in all pieces.
     """
-    schedule = _as_schedule(schedule)
+    several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
     agents = check_seeds(seeds)
     check_count("lanes", lanes)
     check_count("segment_updates", segment_updates)
-    names = tuple(schedule.values[0])
-    group = _group(config, schedule, names)
-    length = _length(schedule, group.bound.plan.num_updates, segment_updates)
-    keys = jax.vmap(jax.random.key)(np.asarray(agents, np.uint32))
-
-    def members_in(piece: int) -> Overrides:
-        def spread(leaf: np.ndarray) -> np.ndarray:
-            return np.repeat(leaf[piece : piece + 1], len(agents), axis=0)
-
-        return jax.tree.map(spread, group.overrides)
-
-    width = lanes or default_lanes(len(agents), make_workers())
-    engine = Engine(group.bound, Members(keys, members_in(0)), width, length)
+    starts, group = _pieces(config, several)
+    plan = group.bound.plan
+    length = _length(starts, plan.num_updates, segment_updates)
+    num, repeats = len(several), len(agents)
+    width = lanes or default_lanes(num * repeats, make_workers())
+    keys = jax.vmap(jax.random.key)(np.tile(np.asarray(agents, np.uint32), num))
+    engine = Engine(
+        group.bound, Members(keys, _overrides(group, 0, num, repeats)), width, length
+    )
     engine.init()
-    ends = (*schedule.first_updates[1:], group.bound.plan.num_updates)
     train: list[HostMetrics] = []
-    bad = np.zeros(len(agents), bool)
-    score = np.full(len(agents), np.nan)
-    for piece, end in enumerate(ends):
-        engine.set_overrides(members_in(piece))
-        is_last = piece + 1 == len(ends)
-        judge = streams.judge_keys(np.asarray(agents), piece) if is_last else None
+    bad = np.zeros(num * repeats, bool)
+    score = np.full(num * repeats, np.nan)
+    for piece, end in enumerate((*starts[1:], plan.num_updates)):
+        engine.set_overrides(_overrides(group, piece, num, repeats))
+        at_end = end == plan.num_updates
+        judge = streams.judge_keys(np.tile(agents, num), piece) if at_end else None
         stretch = engine.advance(end, lambda *_: None, judge)
         bad |= stretch.diverged
         train.append(stretch.train)
         if stretch.judged is not None:
             score = np.where(bad, np.nan, stretch.judged.episode_return)
     rows = {name: np.concatenate([t[name] for t in train], 1) for name in train[0]}
-    return Scheduled(agents, score, rows, engine.gather())
+    split = (num, repeats)
+    return Scheduled(
+        agents,
+        score.reshape(split),
+        {name: row.reshape(*split, -1) for name, row in rows.items()},
+        jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), engine.gather()),
+    )
 
 
-def _as_schedule(schedule: Schedule | Mapping[int, Mapping[str, Any]]) -> Schedule:
-    if isinstance(schedule, Mapping):
-        first = tuple(sorted(schedule))
-        schedule = Schedule(first, tuple(dict(schedule[update]) for update in first))
-    first = schedule.first_updates
-    ascending = all(a < b for a, b in itertools.pairwise(first))
-    if not first or first[0] != 0 or not ascending:
-        raise ConfigError(
-            f"a schedule begins at update 0 and ascends, got pieces at {list(first)}."
-        )
-    return schedule
-
-
-def _group(config: TrainConfig, schedule: Schedule, names: tuple[str, ...]) -> Any:
-    if any(set(values) != set(names) for values in schedule.values):
-        raise ConfigError(
-            "every piece of a schedule must set the same fields, got "
-            f"{[sorted(values) for values in schedule.values]}."
-        )
-    points = tuple({name: values[name] for name in names} for values in schedule.values)
+def _pieces(
+    config: TrainConfig, schedules: list[Schedule]
+) -> tuple[tuple[int, ...], Group]:
+    """Updates at which any schedule changes, and the values there, piece by piece."""
+    if not schedules:
+        raise ConfigError("train_schedules needs at least one schedule, got none.")
+    for schedule in schedules:
+        _check(schedule, set(schedules[0].values[0]))
+    starts = tuple(sorted({s for each in schedules for s in each.first_updates}))
+    points = tuple(each.at(start) for start in starts for each in schedules)
+    names = tuple(points[0])
     groups = group_points(config, Design("zip", names, (len(points),), points))
     if len(groups) > 1 or groups[0].static:
         raise ConfigError(
             "a schedule can change numbers only, and keeps every loss's structure: "
             "static fields fix shapes or the program. Set them in the config."
         )
-    return groups[0]
+    return starts, groups[0]
 
 
-def _length(schedule: Schedule, num_updates: int, asked: int | None) -> int:
-    """Updates per segment: the largest with which every piece begins a segment."""
-    if schedule.first_updates[-1] >= num_updates:
+def _check(schedule: Schedule, names: set[str]) -> None:
+    first = schedule.first_updates
+    ascending = all(a < b for a, b in itertools.pairwise(first))
+    if (
+        not first
+        or first[0] != 0
+        or not ascending
+        or len(first) != len(schedule.values)
+    ):
         raise ConfigError(
-            f"the schedule's last piece begins at update {schedule.first_updates[-1]}, "
-            f"but the run has {num_updates}; raise total_timesteps."
+            "a schedule begins at update 0, ascends, and has values for each piece, "
+            f"got pieces at {list(first)} and {len(schedule.values)} values."
         )
-    found = math.gcd(*schedule.first_updates) or num_updates
-    if asked is not None and found % asked and len(schedule.first_updates) > 1:
+    if any(set(values) != names for values in schedule.values) or not names:
+        raise ConfigError(
+            "every piece of every schedule must set the same fields, got "
+            f"{[sorted(values) for values in schedule.values]}."
+        )
+
+
+def _overrides(group: Group, piece: int, num: int, repeats: int) -> Overrides:
+    """Of all agents `[N * S]` in a piece, the seeds fastest."""
+
+    def spread(leaf: np.ndarray) -> np.ndarray:
+        return np.repeat(leaf[piece * num : (piece + 1) * num], repeats, axis=0)
+
+    return jax.tree.map(spread, group.overrides)
+
+
+def _length(starts: tuple[int, ...], num_updates: int, asked: int | None) -> int:
+    """Updates per segment: the largest with which every piece begins a segment."""
+    if starts[-1] >= num_updates:
+        raise ConfigError(
+            f"the schedule's last piece begins at update {starts[-1]}, but the run has "
+            f"{num_updates}; raise total_timesteps."
+        )
+    found = math.gcd(*starts)
+    if asked is not None and found % asked:
         raise ConfigError(
             f"segment_updates must divide {found}, so that every piece of the schedule "
             f"begins with a segment, got {asked}."
         )
-    return asked or found
+    return asked or found or num_updates

@@ -349,9 +349,9 @@ def test_the_best_member_acts_and_its_schedule_can_be_trained_again(tiny, axes, 
     rates = whole.dataset.learning_rate.values[0]
     for mark, who in enumerate(line):
         assert best.schedule.at(mark * ROUND)["learning_rate"] == rates[mark, who]
-    again = purerl.train_schedule(tiny, best.schedule, seeds=3, lanes=LANES)
-    assert again.score.shape == (3,) and np.isfinite(again.score).all()
-    assert again.train["episode_return"].shape == (3, 5)
+    again = purerl.train_schedules(tiny, best.schedule, seeds=3, lanes=LANES)
+    assert again.score.shape == (1, 3) and np.isfinite(again.score).all()
+    assert again.train["episode_return"].shape == (1, 3, 5)
 
 
 def test_replay_is_copied_too_and_goes_on(tmp_path):

@@ -1,0 +1,110 @@
+"""`purerl halving`: successive halving and Hyperband; a folder of rungs, the best."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from purerl import presets
+from purerl.algorithms import ALGORITHMS
+from purerl.cli import flags, settings
+from purerl.cli.pbt import AXIS_HELP, best_table, write_summary
+from purerl.cli.sweep import read_axes
+from purerl.cli.train import base_config, default_folder
+from purerl.population.halving import DEFAULT_ETA, halving
+from purerl.population.halving_result import HalvingResult
+
+
+def _arg(text: str) -> object:
+    return tyro.conf.arg(help=text)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Halving:
+    """Train many random points, and drop all but the best at every rung.
+
+    With --out, the same command after a kill goes on, and ends with the same result.
+    """
+
+    axis: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], _arg(AXIS_HELP)] = ()
+    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
+    preset: Annotated[
+        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
+    ] = None
+    config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
+    points: Annotated[
+        int | None, _arg("That start in the first bracket; eta^rungs if not given.")
+    ] = None
+    eta: Annotated[int, _arg("The best 1/eta of a rung go on.")] = DEFAULT_ETA
+    min_updates: Annotated[
+        int | None, _arg("Of the first rung; about U/eta^3 if not given.")
+    ] = None
+    brackets: Annotated[
+        Literal["hyperband", "one"], _arg("All brackets, or successive halving.")
+    ] = "hyperband"
+    fitness: Annotated[
+        Literal["evaluation", "episode_return"],
+        _arg("Fresh evaluations, or planned ones and training returns."),
+    ] = "evaluation"
+    seeds: Annotated[int, _arg("Searches, independent of one another.")] = 1
+    first_seed: Annotated[int, _arg("Seed of the first one.")] = 0
+    out: Annotated[
+        Path | None, _arg("Folder to write; runs/halving-<env>-<time> if not given.")
+    ] = None
+    lanes: Annotated[int | None, _arg("Members per block of the compiled call.")] = None
+    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
+    checkpoint_seconds: Annotated[float, _arg("Least time between saves.")] = 30.0
+    progress: Annotated[bool, _arg("Show the progress bar.")] = True
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit status."""
+    base = base_config(argv)
+    parsed = flags.parse(flags.parser_class(base, Halving), argv, "halving")
+    settings.enable_compile_cache()
+    config = flags.read_config(parsed, base)
+    result = halving(
+        config,
+        read_axes(parsed.axis),
+        num_points=parsed.points,
+        eta=parsed.eta,
+        min_updates=parsed.min_updates,
+        brackets=parsed.brackets,
+        fitness=parsed.fitness,
+        seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
+        out=parsed.out or default_folder(f"halving-{config.env}"),
+        lanes=parsed.lanes,
+        segment_updates=parsed.segment_updates,
+        checkpoint_seconds=parsed.checkpoint_seconds,
+        progress=parsed.progress,
+    )
+    if not result.finished:
+        return 130
+    show(result)
+    return 0
+
+
+def show(result: HalvingResult) -> None:
+    """Print how many went on at each rung, and the best member of each search."""
+    console = Console()
+    console.print(rungs_table(result))
+    console.print(best_table(result))
+    write_summary(result, console)
+
+
+def rungs_table(result: HalvingResult) -> Table:
+    """A row per bracket: members that were trained up to each rung."""
+    trained = result.dataset["trained_updates"].values
+    table = Table(title="members of all searches trained up to each rung")
+    table.add_column("bracket", justify="right")
+    for update in result.ladder.rungs:
+        table.add_column(f"{update:,} updates", justify="right")
+    for number in range(len(result.ladder.brackets)):
+        mine = trained[:, result.ladder.bracket_of() == number]
+        counts = [str(int((mine >= update).sum())) for update in result.ladder.rungs]
+        table.add_row(str(number), *counts)
+    return table

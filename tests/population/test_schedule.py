@@ -1,0 +1,72 @@
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl.population.schedule import Schedule
+from purerl.runner.programs import Members, Programs
+from tests.helpers import assert_same_bits
+
+LOW, HIGH = {"learning_rate": 1e-4}, {"learning_rate": 3e-3}
+
+
+@pytest.fixture(scope="module")
+def both(tiny):
+    schedules = [Schedule((0,), (HIGH,)), Schedule((0, 8), (HIGH, LOW))]
+    return purerl.train_schedules(tiny, schedules, seeds=[2, 5], lanes=2)
+
+
+def test_a_schedule_of_one_piece_is_training_with_it_bit_for_bit(tiny, both):
+    keys = jax.vmap(jax.random.key)(np.array([2, 5], np.uint32))
+    rates = np.full(2, 3e-3, np.float32)
+    members = Members(keys, {"learning_rate": rates})
+    programs = Programs(purerl.train.bind(tiny), members, 2, 8)
+    states = programs.init()
+    for first in (0, 8, 16):
+        states, _, _ = programs.advance(states, first)
+    fixed = jax.tree.map(lambda x: x[0], both.state)
+    assert_same_bits(fixed, programs.gather(states))
+
+
+def test_a_schedule_takes_effect_at_its_update(both):
+    loss = both.train["policy_loss"]
+    np.testing.assert_array_equal(loss[0, :, 0], loss[1, :, 0])
+    assert (loss[0, :, 1:] != loss[1, :, 1:]).all()
+    # A smaller step size moves the policy less.
+    kl = both.train["approx_kl"]
+    assert (kl[1, :, 1:] < kl[0, :, 1:]).all()
+
+
+def test_a_change_to_the_same_value_changes_nothing(tiny, both):
+    idle = Schedule((0, 8, 16), (HIGH, HIGH, LOW))
+    assert idle.merged() == Schedule((0, 16), (HIGH, LOW))
+    same = Schedule((0, 8), (HIGH, HIGH))
+    again = purerl.train_schedules(tiny, same, seeds=[2, 5], lanes=2)
+    assert_same_bits(
+        jax.tree.map(lambda x: x[0], again.state),
+        jax.tree.map(lambda x: x[0], both.state),
+    )
+    np.testing.assert_array_equal(again.score[0], both.score[0])
+
+
+def test_at_says_what_an_update_is_made_with():
+    schedule = Schedule((0, 8), (HIGH, LOW))
+    assert [schedule.at(u) for u in (0, 7, 8, 100)] == [HIGH, HIGH, LOW, LOW]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "options", "words"),
+    [
+        (Schedule((1,), (LOW,)), {}, "begins at update 0"),
+        (Schedule((0, 0), (LOW, LOW)), {}, "ascends"),
+        (Schedule((0, 4), (LOW,)), {}, "1 values"),
+        (Schedule((0, 4), (LOW, {"gamma": 0.9})), {}, "the same fields"),
+        (Schedule((0, 20), (LOW, HIGH)), {}, "last piece begins at update 20"),
+        (Schedule((0, 4), (LOW, HIGH)), {"segment_updates": 3}, "must divide 4"),
+        (Schedule((0,), ({"num_envs": 4},)), {}, "numbers only"),
+        ([], {}, "at least one schedule"),
+    ],
+)
+def test_schedules_that_cannot_be_are_refused(tiny, schedule, options, words):
+    with pytest.raises(purerl.ConfigError, match=words):
+        purerl.train_schedules(tiny, schedule, **options)
