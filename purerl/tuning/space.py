@@ -64,6 +64,7 @@ class Space:
         kinds = algorithm.values if isinstance(algorithm, Choice) else [None]
         for kind in kinds:
             base = {} if kind is None else {"algorithm": kind}
+            check_points(self.config, (base,))
             for name, axis in self.axes.items():
                 values = axis.values if isinstance(axis, Choice) else tuple(axis)
                 points = tuple({**base, name: value} for value in values)

@@ -100,6 +100,8 @@ def test_a_default_off_its_axis_is_still_compared():
         ({"gamma": 0.9}, "must be a list"),
         ({"gamma": [0.9, 0.9]}, "more than once"),
         ({"num_steps": purerl.uniform(1.5, 3.5)}, "whole number"),
+        ({"algorithm": ["ppo", "poo"]}, "poo"),
+        ({"algorithm": ["ppo", "dqn"], "gae_lambda": [0.9]}, "gae_lambda"),
     ],
 )
 def test_what_cannot_be_searched_is_refused(axes, words):

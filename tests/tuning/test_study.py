@@ -2,6 +2,7 @@
 
 import multiprocessing
 import subprocess
+import types
 
 import optuna
 import pytest
@@ -107,6 +108,25 @@ def test_the_default_that_was_killed_is_still_the_default(url):
     study.rescue()
     finish(study, study.ask(4))
     assert [row.is_default for row in study.rows()] == [True, False, False, False]
+
+
+def test_trials_of_a_silent_machine_come_again(url, monkeypatch):
+    now = [0.0]
+    clock = types.SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr(worker, "time", clock)
+    first = opened(url)
+    first.me = {**first.me, "home": "elsewhere"}
+    first.ask(4)
+    second = opened(url)
+    second.watch = worker.Watch(grace=120.0)
+    assert second.rescue() == 0  # seen for the first time
+    now[0] = 100.0
+    first.study.set_user_attr("beat:" + first.me["id"], 1)
+    assert second.rescue() == 0
+    now[0] = 200.0
+    assert second.rescue() == 0
+    now[0] = 221.0
+    assert second.rescue() == 4
 
 
 def test_trials_of_a_running_process_are_left_alone(url):

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7f7f7f"
-CELLS = 60  # of a contour, per side
-BANDWIDTH = 0.12  # of its smoothing, as a share of an axis
+CELLS = 160  # of a contour, per side
+BANDWIDTH = 0.15  # of its smoothing, as a share of an axis
 
 
 class Axis(NamedTuple):
@@ -204,7 +204,7 @@ def contour(rows: Sequence[Row], space: Space, names: Sequence[str]) -> "Figure"
             cmap=style.COLOUR_MAP,
             vmin=limits[0],
             vmax=limits[1],
-            alpha=0.35 + 0.6 * near,
+            alpha=0.25 + 0.75 * near,
             shading="nearest",
             rasterized=True,
         )
@@ -281,7 +281,7 @@ def _smooth(
     weights = _gauss(across[None, :, None] - x) * _gauss(up[:, None, None] - y)
     total = weights.sum(-1)
     surface = (weights * scores).sum(-1) / np.maximum(total, 1e-30)
-    return surface, np.clip(weights.max(-1) * 1.5, 0, 1)
+    return surface, np.clip(weights.max(-1) * 5, 0, 1)
 
 
 def _gauss(distance: np.ndarray) -> np.ndarray:

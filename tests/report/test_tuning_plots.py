@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+
+import purerl
+from purerl.report.plots import tuning
+from purerl.tuning.result import Row, TuneResult, best_of
+from purerl.tuning.space import Space
+
+SCORES = [3.0, 1.0, None, 5.0, 4.0, None, 2.0]
+STATES = ["complete"] * 2 + ["pruned"] + ["complete"] * 2 + ["diverged", "complete"]
+AXES = {
+    "learning_rate": purerl.loguniform(1e-4, 1e-2),
+    "gamma": purerl.uniform(0.9, 0.99),
+    "hidden_sizes": [(8,), (64, 64)],
+}
+
+
+@pytest.fixture(scope="module")
+def space():
+    return Space(purerl.PPOConfig(), AXES)
+
+
+@pytest.fixture(scope="module")
+def result():
+    rows = []
+    for number, (score, state) in enumerate(zip(SCORES, STATES, strict=True)):
+        params = {
+            "learning_rate": 1e-4 * 2.0**number,
+            "gamma": 0.9 + 0.01 * number,
+            "hidden_sizes": ("8", "64-64")[number % 2],
+        }
+        curve = {100: 0.5} if state == "pruned" else {}
+        seeds = (score,)
+        rows.append(Row(number, state, score, params, seeds, 1, curve, not number, ""))
+    shares = {"learning_rate": 0.25, "gamma": 0.65, "hidden_sizes": 0.1}
+    return TuneResult(tuple(rows), None, best_of(rows), None, shares, True, {}, None)
+
+
+def lines(axes):
+    return {line.get_label(): line for line in axes.get_lines()}
+
+
+def test_history_shows_every_trial_where_it_is(result):
+    found = lines(tuning.history(result.rows).axes[0])
+    assert found["complete"].get_xydata().tolist() == [
+        [0, 3],
+        [1, 1],
+        [3, 5],
+        [4, 4],
+        [6, 2],
+    ]
+    assert found["best so far"].get_ydata().tolist() == [3, 3, 5, 5, 5, 5]
+    assert found["pruned, at its last score"].get_xydata().tolist() == [[2, 0.5]]
+    assert found["diverged or refused"].get_xdata().tolist() == [5]
+    assert found["default"].get_ydata() == [3.0, 3.0]
+
+
+def test_importance_has_a_bar_per_axis_the_longest_on_top(result):
+    axes = tuning.importance(result.importance).axes[0]
+    widths = [bar.get_width() for bar in axes.patches]
+    assert widths == [0.1, 0.25, 0.65]
+    assert [t.get_text() for t in axes.get_yticklabels()][-1] == "gamma"
+
+
+def test_slices_mark_the_best_on_every_axis(result, space):
+    figure = tuning.slices(result.rows, space)
+    stars = [axes.get_lines()[0].get_xydata()[0] for axes in figure.axes[:3]]
+    np.testing.assert_allclose(stars[0], [8e-4, 5.0])
+    np.testing.assert_allclose(stars[1], [0.93, 5.0])
+    assert abs(stars[2][0] - 1) <= 0.2 and stars[2][1] == 5.0
+    assert figure.axes[0].get_xscale() == "log"
+
+
+def test_contours_are_of_pairs_of_the_most_important_axes(result, space):
+    figure = tuning.figures(result, space)["contour"]
+    pairs = [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes[:3]]
+    assert pairs == [
+        ("gamma", "learning_rate"),
+        ("gamma", "hidden_sizes"),
+        ("learning_rate", "hidden_sizes"),
+    ]
+
+
+def test_a_smooth_surface_is_the_score_where_one_trial_is(space):
+    sides = [(np.array([0.0, 1.0]), np.linspace(0, 1, 3))] * 2
+    surface, near = tuning._smooth(sides, np.array([2.0, 6.0]))
+    np.testing.assert_allclose(np.diag(surface), [2.0, 4.0, 6.0], atol=1e-6)
+    assert near[0, 0] == 1.0 and near[0, 2] < 1e-6
+
+
+def test_a_study_without_a_complete_trial_has_no_pictures(result, space):
+    rows = tuple(row for row in result.rows if row.state != "complete")
+    assert tuning.figures(result._replace(rows=rows), space) == {}
