@@ -174,7 +174,7 @@ class _Sweep:
         self.progress = progress and hosts.index() == 0
         self.source: store.Index | Kept = Kept()
         self.lock = threading.Lock()
-        self.done_steps = 0
+        self.done_steps, self.told = 0, False
         self.compile_seconds, self.compilations = 0.0, 0
 
     def run(self) -> SweepResult:
@@ -352,6 +352,12 @@ class _Sweep:
                 with self.lock:
                     self.done_steps += members * updates * plan.steps_per_update
                     reporter.update(self.done_steps, mean_return)
+                    if interrupt.asked and not self.told:
+                        self.told = True
+                        reporter.tell(
+                            "finishing the chunks under way; Ctrl-C again stops at "
+                            "once and loses them"
+                        )
 
             arrays = train_chunk(
                 group.executables,
@@ -367,7 +373,7 @@ class _Sweep:
             else:
                 assert isinstance(self.source, Kept)
                 with self.lock:
-                    self.source.chunks.append(chunk)
+                    self.source.add(chunk)
 
         run_blocks(self.workers, self._mine(tasks), one)
 

@@ -46,20 +46,26 @@ class Kept:
     """Finished chunks in memory, where no folder was given."""
 
     def __init__(self) -> None:
-        self.chunks: list[store.Chunk] = []
+        self._chunks: list[store.Chunk] = []
+        self._ids: set[str] = set()
 
     def __contains__(self, id: str) -> bool:
-        return any(id in chunk.ids for chunk in self.chunks)
+        return id in self._ids
+
+    def add(self, chunk: store.Chunk) -> None:
+        """Keep a finished chunk."""
+        self._chunks.append(chunk)
+        self._ids.update(chunk.ids)
 
     def names(self) -> list[str]:
         """Names of all arrays."""
-        return list(dict.fromkeys(name for c in self.chunks for name in c.arrays))
+        return list(dict.fromkeys(name for c in self._chunks for name in c.arrays))
 
     def read(self, name: str) -> dict[str, np.ndarray]:
         """One array's rows, by member."""
         return {
             id: chunk.arrays[name][row]
-            for chunk in self.chunks
+            for chunk in self._chunks
             if name in chunk.arrays
             for row, id in enumerate(chunk.ids)
         }
