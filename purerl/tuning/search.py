@@ -61,7 +61,7 @@ class Search:
         with quiet():
             study = self._open()
             self.pool = Pool(self.setup)
-            with study.heart(), Interrupt() as interrupt:
+            with study.at_work(), Interrupt() as interrupt:
                 self._search(study, interrupt)
                 is_done = study.counts().finished >= self.options.trials
                 holdout = None

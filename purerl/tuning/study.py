@@ -10,7 +10,7 @@ import contextlib
 import datetime
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import optuna
@@ -195,10 +195,15 @@ class Study:
             )
         return True
 
-    def heart(self) -> worker.Heart:
-        """Shows other machines that this worker goes on."""
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """While active this worker shows others that it goes on, then that it left."""
         name = BEAT + self.me["id"]
-        return worker.Heart(lambda number: self.study.set_user_attr(name, number))
+        try:
+            with worker.Heart(lambda beat: self.study.set_user_attr(name, beat)):
+                yield
+        finally:
+            worker.leave(self.me)
 
     def rows(self) -> list[Row]:
         """What is known of every trial that waits, runs or has finished."""

@@ -18,6 +18,10 @@ BEAT_SECONDS = 15.0
 GRACE_SECONDS = 120.0
 
 
+# Workers of this process that have not left.
+_here: set[str] = set()
+
+
 def home() -> str:
     """Where process numbers mean something: a machine since its start, a container."""
     parts = [platform.node()]
@@ -33,14 +37,20 @@ def home() -> str:
 
 
 def identity() -> dict[str, Any]:
-    """A name for the caller, unique among all processes and calls."""
-    pid = os.getpid()
+    """A name for the caller, unique among all processes and calls, until `leave`."""
+    pid, name = os.getpid(), uuid.uuid4().hex[:12]
+    _here.add(name)
     return {
-        "id": uuid.uuid4().hex[:12],
+        "id": name,
         "home": home(),
         "pid": pid,
         "started": _started(pid),
     }
+
+
+def leave(worker: dict[str, Any]) -> None:
+    """The worker has stopped, though its process may go on."""
+    _here.discard(worker["id"])
 
 
 def _started(pid: int) -> str | None:
@@ -58,6 +68,8 @@ def is_running(worker: dict[str, Any]) -> bool | None:
     """Whether a worker's process is there; None where this machine cannot know."""
     if worker["home"] != home():
         return None
+    if worker["pid"] == os.getpid() and worker["started"] == _started(os.getpid()):
+        return worker["id"] in _here
     if worker["started"] is not None:
         return _started(worker["pid"]) == worker["started"]
     try:

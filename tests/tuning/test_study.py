@@ -2,6 +2,7 @@
 
 import multiprocessing
 import subprocess
+import time
 import types
 
 import optuna
@@ -110,6 +111,14 @@ def test_the_default_that_was_killed_is_still_the_default(url):
     assert [row.is_default for row in study.rows()] == [True, False, False, False]
 
 
+def test_trials_that_a_call_left_behind_in_this_process_come_again(url):
+    first = opened(url)
+    with pytest.raises(RuntimeError), first.at_work():
+        first.ask(4)
+        raise RuntimeError
+    assert opened(url).rescue() == 4
+
+
 def test_trials_of_a_silent_machine_come_again(url, monkeypatch):
     now = [0.0]
     clock = types.SimpleNamespace(monotonic=lambda: now[0])
@@ -186,6 +195,22 @@ def test_beats_of_another_machine_decide_whether_it_lives():
     assert not watch.is_dead(other, 1)
     assert not watch.is_dead(other, 2)
     assert watch.is_dead(other, 2)
+
+
+def test_a_heart_beats_until_its_worker_leaves(monkeypatch):
+    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.01)
+    beats = []
+
+    def beat(number):
+        beats.append(number)
+        raise OSError("a busy storage")
+
+    with worker.Heart(beat):
+        while len(beats) < 3:
+            time.sleep(0.005)
+    last = len(beats)
+    time.sleep(0.05)
+    assert beats == list(range(1, last + 1))
 
 
 def test_this_process_runs_and_a_finished_one_does_not():
