@@ -26,8 +26,8 @@ def _arg(text: str) -> object:
 class Tune:
     """Search for a better config: trials in batches, each one vmapped call.
 
-    Run the same command again after a kill, or with more trials: the study goes on.
-    Run it several times at once, with one --storage: they share the trials.
+    With --out the same command goes on after a kill, or with more trials. Run several
+    times at once, with one --out or one --storage, it shares the trials.
     """
 
     axis: Annotated[
@@ -64,7 +64,7 @@ class Tune:
     fitness: Annotated[
         Literal["final", "auc"], _arg("The last score, or the mean along the way.")
     ] = "final"
-    reports: Annotated[int, _arg("Times at which the pruner looks at a trial.")] = 10
+    reports: Annotated[int, _arg("Times at which the pruner looks at a trial.")] = 9
     sampler_seed: Annotated[int, _arg("Seed of the sampler.")] = 0
     holdout_seeds: Annotated[
         int, _arg("Fresh seeds that compare best and default; 0 leaves it out.")
@@ -111,7 +111,12 @@ def show(result: TuneResult) -> None:
         console.print(f"warning: {sentence}", markup=False, highlight=False)
     console.print(words.end_line(result), highlight=False)
     if not result.finished:
-        console.print("stopped; the same command goes on", highlight=False)
+        console.print(
+            f"stopped; the same command with --out {result.out} goes on",
+            highlight=False,
+            soft_wrap=True,
+            markup=False,
+        )
     if result.best is not None:
         console.print(
             f"written to {result.out}/ (purerl train --config {result.out}/best.yaml)",
