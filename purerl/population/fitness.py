@@ -29,7 +29,9 @@ def check_kind(fitness: str) -> None:
         ConfigError: naming the kinds.
     """
     if fitness not in KINDS:
-        raise ConfigError(f"fitness must be one of {', '.join(KINDS)}, got {fitness!r}")
+        raise ConfigError(
+            f"fitness must be one of {', '.join(KINDS)}, got {fitness!r}."
+        )
 
 
 def measure(stretch: Stretch, kind: str, known: np.ndarray) -> Fitness:

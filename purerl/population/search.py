@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from purerl import serialise
+from purerl.config import ConfigError
 from purerl.population import store
 from purerl.population.engine import Engine, Stretch
 from purerl.population.space import Space
@@ -21,6 +22,7 @@ from purerl.runner import checkpoint, manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.programs import Members
 from purerl.runner.words import si
+from purerl.scale import hosts
 from purerl.train import make_algorithm
 from purerl.types import Array, HostMetrics, PyTree
 
@@ -109,9 +111,15 @@ def search(
     """Run a search, or what is missing of it.
 
     Raises:
-        ConfigError: the folder holds another search, or is damaged, or every member of
-            a search diverged.
+        ConfigError: the folder holds another search, or is damaged, or every member
+            diverged, or there are several processes.
     """
+    if hosts.count() > 1:
+        raise ConfigError(
+            f"a population search runs in one process, here are {hosts.count()}: its "
+            "members are compared after every round. Start one per host, with seeds "
+            "and a folder of its own."
+        )
     if options.out is not None:
         spec = _spec(strategy, space, seeds, options)
         stored = store.open_folder(options.out, spec)

@@ -5,7 +5,7 @@ import pytest
 import purerl
 from purerl.population import streams
 from purerl.population.space import Space
-from purerl.runner.programs import Executables, Members, Programs
+from purerl.runner.programs import Members, Programs
 from tests.helpers import assert_same_bits
 
 from .conftest import LANES, NUM_UPDATES, SEED, KilledError, stop_after
@@ -78,13 +78,14 @@ def test_equals_are_dropped_by_their_number(tiny, axes, whole):
 def test_work_falls_with_the_members(tiny, axes, monkeypatch):
     """Blocks that are really advanced, not members that are counted."""
     blocks: dict[int, int] = {}
-    advance = Executables.advance
+    advance = Programs.advance
 
-    def counted(self, device, state, overrides, first_update):
-        blocks[first_update] = blocks.get(first_update, 0) + 1
-        return advance(self, device, state, overrides, first_update)
+    def counted(self, states, first_update):
+        assert len(states) == len(self.blocks)
+        blocks[first_update] = len(states)
+        return advance(self, states, first_update)
 
-    monkeypatch.setattr(Executables, "advance", counted)
+    monkeypatch.setattr(Programs, "advance", counted)
     result = search(tiny, axes)
     # 17 members, then 11, then 5, in blocks of four.
     assert [blocks[first] for first in (0, 2, 4, 6, 18)] == [5, 3, 3, 2, 2]

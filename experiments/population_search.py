@@ -1,0 +1,245 @@
+"""Population-based training and Hyperband against random search, at equal steps.
+
+    python experiments/population_search.py [--tasks cartpole doors] [--searches 8]
+
+Every method searches the same axes with the same number of environment steps, that of
+16 runs; Hyperband's number of points is the largest that stays below. A method is
+repeated with 8 search seeds, and each repetition is judged twice by what it did not
+see:
+
+* agent: the best agent that the search itself trained, in 256 fresh episodes;
+* setting: the best setting (of PBT: the best agent's schedule), trained from scratch
+  with 4 fresh seeds, each evaluated in `eval_episodes` fresh episodes.
+
+Random search is the population of PBT without exploit: its points are PBT's first ones.
+All choose by training returns, which cost no further steps. Intervals are 95%
+percentile bootstraps of the mean over searches. Numbers go to
+experiments/results/population-TASK.json.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from results import hardware
+from rich.console import Console
+from rich.table import Table
+
+import purerl
+from purerl.evaluate import evaluate
+from purerl.population.brackets import make_ladder
+from purerl.population.pbt_result import PBTResult
+from purerl.population.result import Result
+from purerl.population.schedule import Schedule
+from purerl.report.statistics import bootstrap_mean
+from purerl.scale.host import to_device
+from purerl.serialise import to_dict, write_atomic
+
+STORE = Path(__file__).parent / "results"
+MEMBERS, UPDATES, READY, MIN_UPDATES = 16, 96, 8, 3
+LANES = 8
+HELD_OUT = (1000, 1001, 1002, 1003)
+FRESH_EPISODES = 256
+
+AXES = {
+    "learning_rate": purerl.loguniform(1e-5, 1e-1),
+    "gamma": purerl.uniform(0.8, 0.999),
+    "gae_lambda": purerl.uniform(0.8, 1.0),
+    "entropy_coef": purerl.loguniform(1e-4, 0.3),
+    "policy_loss.clip_eps": purerl.uniform(0.05, 0.5),
+}
+TASKS = {
+    "cartpole": purerl.PPOConfig(
+        env="CartPole-v1",
+        total_timesteps=UPDATES * 256,
+        num_steps=64,
+        num_evaluations=0,
+        eval_episodes=64,
+    ),
+    "doors": purerl.PPOConfig(
+        env="Doors-v0",
+        env_kwargs={"observation": "planes"},
+        env_params={"max_steps_in_episode": 60},
+        total_timesteps=UPDATES * 1024,
+        num_envs=16,
+        num_steps=64,
+        num_minibatches=8,
+        torso="mlp",
+        num_evaluations=0,
+        eval_episodes=64,
+    ),
+}
+
+
+def hyperband_points() -> int:
+    """The largest first bracket whose search takes no more updates than 16 runs."""
+    points = 1
+    while _updates(points + 1) <= MEMBERS * UPDATES:
+        points += 1
+    return points
+
+
+def _updates(points: int) -> int:
+    ladder = make_ladder(UPDATES, MIN_UPDATES, 3, points, "hyperband")
+    spans = np.diff(ladder.rungs, prepend=0)
+    return sum(
+        ladder.alive(end) * int(span)
+        for end, span in zip(ladder.rungs, spans, strict=True)
+    )
+
+
+def methods(config: purerl.PPOConfig, searches: int) -> dict[str, Callable[[], Result]]:
+    """Name -> a call that searches with every search seed."""
+    shared: dict[str, Any] = {"seeds": searches, "lanes": LANES, "progress": False}
+    population = {"population": MEMBERS, "ready_updates": READY}
+
+    def random_search() -> Result:
+        result = purerl.pbt(config, AXES, quantile=0.0, **population, **shared)
+        assert (result.dataset.parent == np.arange(MEMBERS)).all(), "one diverged"
+        return result
+
+    def hyperband() -> Result:
+        return purerl.halving(
+            config,
+            AXES,
+            num_points=hyperband_points(),
+            min_updates=MIN_UPDATES,
+            fitness="episode_return",
+            **shared,
+        )
+
+    return {
+        "random search": random_search,
+        "Hyperband": hyperband,
+        "PBT": lambda: purerl.pbt(config, AXES, **population, **shared),
+    }
+
+
+def fresh_returns(config: purerl.PPOConfig, states: list[Any]) -> np.ndarray:
+    """Mean return `[N]` of trained agents in fresh episodes, the same ones for all."""
+    bound = purerl.train.bind(config)
+    algorithm = purerl.make_algorithm(config)
+    params = purerl.environment.bind_params(bound.env, config.env_params)
+
+    def one(state: Any) -> jax.Array:
+        result = evaluate(
+            bound.env,
+            params,
+            lambda obs: algorithm.act(state, obs),
+            jax.random.key(123_456),
+            num_episodes=FRESH_EPISODES,
+            max_steps=bound.plan.eval_max_steps,
+        )
+        return result.episode_return.mean()
+
+    stacked = jax.tree.map(lambda *x: np.stack(x), *states)
+    return np.asarray(jax.jit(jax.vmap(one))(to_device(stacked)))
+
+
+def run_task(name: str, searches: int, console: Console) -> dict[str, Any]:
+    """Search with every method, judge afresh; the numbers that are kept."""
+    config = TASKS[name]
+    found: dict[str, Any] = {}
+    schedules: list[Schedule] = []
+    for method, search in methods(config, searches).items():
+        began = time.perf_counter()
+        result = search()
+        seconds = time.perf_counter() - began
+        bests = [result.best(seed) for seed in result.seeds]
+        schedules += [best.schedule for best in bests]
+        found[method] = {
+            "training_steps_per_search": result.training_steps // searches,
+            "evaluation_steps_per_search": result.evaluation_steps // searches,
+            "seconds": round(seconds, 1),
+            "compile_seconds": result.summary["compile_seconds"],
+            "own_score": [round(best.score, 2) for best in bests],
+            "agent": fresh_returns(config, [b.state for b in bests]).tolist(),
+            "final": [best.hyper for best in bests],
+            "copies": _copies(result),
+        }
+        steps = found[method]["training_steps_per_search"]
+        console.print(f"{name}, {method}: {steps:,} steps each, {seconds:.0f} s")
+    began = time.perf_counter()
+    score = purerl.train_schedules(config, schedules, seeds=HELD_OUT, lanes=LANES).score
+    console.print(f"{name}: judged in {time.perf_counter() - began:.0f} s")
+    per_search = score.mean(-1).reshape(len(found), searches)
+    for numbers, setting in zip(found.values(), per_search, strict=True):
+        numbers["setting"] = setting.tolist()
+        for kind in ("agent", "setting"):
+            values = np.asarray(numbers[kind])
+            low, high = bootstrap_mean(values[:, None])
+            numbers[f"{kind}_mean"] = float(values.mean())
+            numbers[f"{kind}_interval"] = [float(low[0]), float(high[0])]
+    return {
+        "task": name,
+        "command": f"python experiments/population_search.py --tasks {name} "
+        f"--searches {searches}",
+        "searches": searches,
+        "held_out_seeds": len(HELD_OUT),
+        "config": to_dict(config),
+        "methods": found,
+        **hardware(),
+    }
+
+
+def _copies(result: Result) -> float | None:
+    """Copies per search and exploit."""
+    if not isinstance(result, PBTResult):
+        return None
+    parents = result.dataset.parent.values[:, :-1]
+    return float((parents != np.arange(result.population)).sum(-1).mean())
+
+
+def table(numbers: dict[str, Any]) -> Table:
+    """A row per method."""
+    title = (
+        f"{numbers['task']}: {numbers['searches']} searches each, mean (95% interval)"
+    )
+    found = Table(title=title)
+    found.add_column("method")
+    for header in ("steps per search", "own score", "agent", "setting", "time"):
+        found.add_column(header, justify="right")
+    for method, row in numbers["methods"].items():
+        cells = [
+            f"{row[f'{kind}_mean']:,.1f} ({row[f'{kind}_interval'][0]:,.1f} to "
+            f"{row[f'{kind}_interval'][1]:,.1f})"
+            for kind in ("agent", "setting")
+        ]
+        found.add_row(
+            method,
+            f"{row['training_steps_per_search']:,}",
+            f"{np.mean(row['own_score']):,.1f}",
+            *cells,
+            f"{row['seconds']:.0f} s",
+        )
+    return found
+
+
+def main() -> None:
+    """Run the tasks that were asked for; write and print their numbers."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--searches", type=int, default=8)
+    parser.add_argument("--dry", action="store_true", help="keep no numbers")
+    options = parser.parse_args()
+    console = Console(width=110)
+    jnp.zeros(()).block_until_ready()
+    for name in options.tasks:
+        numbers = run_task(name, options.searches, console)
+        if not options.dry:
+            STORE.mkdir(exist_ok=True)
+            path = STORE / f"population-{name}.json"
+            write_atomic(path, json.dumps(numbers, indent=1) + "\n")
+        console.print(table(numbers))
+
+
+if __name__ == "__main__":
+    main()
