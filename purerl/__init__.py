@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from purerl.algorithms.vpg import VPGConfig as VPGConfig
     from purerl.checker import check as check
     from purerl.config import ConfigError as ConfigError
+    from purerl.meta.evolve import evolve as evolve
+    from purerl.meta.result import EvolutionResult as EvolutionResult
+    from purerl.meta.result import load_evolution as load_evolution
+    from purerl.meta.strategy import OpenES as OpenES
+    from purerl.meta.strategy import Strategy as Strategy
     from purerl.population.halving import halving as halving
     from purerl.population.halving_result import HalvingResult as HalvingResult
     from purerl.population.pbt import pbt as pbt
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
     from purerl.scale.devices import pmap as pmap
     from purerl.scale.devices import use_all_cores as use_all_cores
     from purerl.scale.parallel import data_parallel as data_parallel
+    from purerl.serialise import load_loss as load_loss
+    from purerl.serialise import save_loss as save_loss
     from purerl.sweeps.api import sweep as sweep
     from purerl.sweeps.axes import choice as choice
     from purerl.sweeps.axes import loguniform as loguniform
@@ -67,8 +74,10 @@ _HOME = {
     "Algorithm": "purerl.types",
     "ConfigError": "purerl.config",
     "DQNConfig": "purerl.algorithms.dqn",
+    "EvolutionResult": "purerl.meta.result",
     "HalvingResult": "purerl.population.halving_result",
     "MPOConfig": "purerl.algorithms.mpo",
+    "OpenES": "purerl.meta.strategy",
     "PBTResult": "purerl.population.pbt_result",
     "PPOConfig": "purerl.algorithms.ppo",
     "PQNConfig": "purerl.algorithms.pqn",
@@ -76,6 +85,7 @@ _HOME = {
     "RunResult": "purerl.runner.result",
     "SACConfig": "purerl.algorithms.sac",
     "Schedule": "purerl.population.schedule",
+    "Strategy": "purerl.meta.strategy",
     "SweepResult": "purerl.sweeps.result",
     "TD3Config": "purerl.algorithms.td3",
     "Tracker": "purerl.runner.trackers.base",
@@ -86,8 +96,11 @@ _HOME = {
     "choice": "purerl.sweeps.axes",
     "data_parallel": "purerl.scale.parallel",
     "dataset_points": "purerl.runner.trackers.points",
+    "evolve": "purerl.meta.evolve",
     "find_lanes": "purerl.sweeps.lanes",
     "halving": "purerl.population.halving",
+    "load_evolution": "purerl.meta.result",
+    "load_loss": "purerl.serialise",
     "load_run": "purerl.runner.result",
     "load_search": "purerl.population.result",
     "load_sweep": "purerl.sweeps.result",
@@ -100,6 +113,7 @@ _HOME = {
     "plan": "purerl.sweeps.plan",
     "pmap": "purerl.scale.devices",
     "run": "purerl.runner.loop",
+    "save_loss": "purerl.serialise",
     "sweep": "purerl.sweeps.api",
     "track_points": "purerl.runner.trackers.points",
     "train_schedules": "purerl.population.schedule",

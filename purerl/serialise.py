@@ -6,18 +6,20 @@ such as `"DPODrift(alpha=2.0, beta=0.6)"` is understood too, for command lines.
 
 import ast
 import dataclasses
+import inspect
 import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import jax
 import numpy as np
 import yaml
 
 from purerl.config import ConfigError, TrainConfig, check_known, field_names
-from purerl.losses import registry
+from purerl.losses import artifact, registry
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
@@ -155,7 +157,17 @@ def _parsed(field: dataclasses.Field, value: Any) -> Any:
 
 
 def parse_loss(value: Any) -> Any:
-    """A loss from its dict, from `"Name(field=number, ...)"`, or as it is."""
+    """A loss from its dict, from `"Name(field=number, ...)"`, or as it is.
+
+    A string that ends in `.yaml` or `.npz` names a file that `save_loss` wrote. A
+    network may be given by its sizes: `MLPValueLoss(hidden_sizes=(64, 64))`, see `make`
+    of its class.
+
+    Raises:
+        ConfigError: an unknown loss or field, or a file that cannot be read.
+    """
+    if isinstance(value, str) and value.strip().endswith(artifact.SUFFIXES):
+        return load_loss(value.strip())
     if isinstance(value, str):
         value = _loss_dict(value)
     if not isinstance(value, Mapping):
@@ -163,6 +175,8 @@ def parse_loss(value: Any) -> Any:
     values = dict(value)
     cls = registry.class_of(values.pop("type", None))
     fields = {field.name: field for field in dataclasses.fields(cls)}
+    if hasattr(cls, "make") and "params" not in values:
+        return _made(cls, values)
     for name in values:
         check_known(name, list(fields), cls.__name__)
     try:
@@ -171,6 +185,71 @@ def parse_loss(value: Any) -> Any:
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(f"cannot make the loss {cls.__name__}: {error}.") from None
+
+
+def _made(cls: Any, values: dict[str, Any]) -> Any:
+    """A network from its sizes."""
+    known = list(inspect.signature(cls.make).parameters)
+    for name in values:
+        check_known(name, known, cls.__name__)
+    try:
+        return cls.make(**values)
+    except ConfigError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"cannot make the loss {cls.__name__}: {error}.") from None
+
+
+def save_loss(loss: Any, path: str | Path) -> Path:
+    """Write a loss, atomically: `.yaml` for people, `.npz` small and exact.
+
+    Both come back bit for bit; nothing is pickled.
+
+    Args:
+        loss: of a registered class; leaves are numbers or arrays.
+        path: ends in `.yaml` or `.npz`.
+
+    Raises:
+        ConfigError: another suffix, or no loss.
+    """
+    path = Path(path)
+    if not dataclasses.is_dataclass(loss) or isinstance(loss, type):
+        raise ConfigError(f"save_loss takes a loss, got {loss!r}.")
+    if path.suffix not in artifact.SUFFIXES:
+        raise ConfigError(
+            f"a loss is written to {' or '.join(artifact.SUFFIXES)}, got {str(path)!r}."
+        )
+    if path.suffix == ".npz":
+        write_atomic(path, artifact.pack(loss))
+    else:
+        write_atomic(path, yaml_text(plain(loss, "loss")))
+    return path
+
+
+def load_loss(path: str | Path) -> Any:
+    """Read a loss that `save_loss` or a person wrote.
+
+    Any training takes it: `config.replace(value_loss=purerl.load_loss(path))`, or on
+    the command line `--value-loss path`.
+
+    Raises:
+        ConfigError: there is no such file, it is damaged, or it holds no loss.
+    """
+    path = Path(path)
+    try:
+        if path.suffix == ".npz":
+            return artifact.unpack(path.read_bytes())
+        values = yaml.safe_load(path.read_text())
+    except ConfigError:
+        raise
+    except (OSError, ValueError, KeyError, yaml.YAMLError, BadZipFile) as error:
+        raise ConfigError(f"cannot read the loss {str(path)!r}: {error}.") from None
+    if not isinstance(values, Mapping) or "type" not in values:
+        raise ConfigError(
+            f"{str(path)!r} holds no loss: there is no type in it; give the file that "
+            "purerl.save_loss wrote."
+        )
+    return parse_loss(values)
 
 
 def loss_text(loss: Any) -> str:

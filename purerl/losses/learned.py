@@ -4,18 +4,26 @@ import itertools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
+from purerl.config import ConfigError
+from purerl.losses.policy import ClipDrift
 from purerl.types import Array, PyTree
 
 # Keeps the drift exactly flat around ratio 1 (Lu et al. 2022, section 4.1).
 DRIFT_SHIFT = 1e-4
 NUM_DRIFT_FEATURES = 8
+VALUE_INPUTS = ("error", "pair")
 
 
 @struct.dataclass
 class MLPValueLoss:
-    """A network of the error: `mlp(value - target)`, 1 -> hidden -> hidden -> 1, tanh.
+    """A network, tanh between layers: `mlp(value - target)` or `mlp(value, target)`.
+
+    The number of inputs of the first layer says which. There is no square and no
+    absolute value around it: what it learns need be neither convex nor symmetric, and
+    its smallest value need not lie at zero error.
 
     Attributes:
         params: `((kernel, bias), ...)`, one pair per layer.
@@ -24,20 +32,70 @@ class MLPValueLoss:
     params: PyTree
 
     @classmethod
-    def create(cls, key: Array, hidden_sizes: tuple[int, ...] = (64, 64)):
-        """A randomly initialised loss (LeCun normal kernels, zero biases)."""
-        sizes = (1, *hidden_sizes, 1)
+    def create(
+        cls,
+        key: Array,
+        hidden_sizes: tuple[int, ...] = (64, 64),
+        inputs: str = "error",
+    ):
+        """A randomly initialised loss (LeCun normal kernels, zero biases).
+
+        Args:
+            key: of the kernels.
+            hidden_sizes: units of each hidden layer.
+            inputs: `error`: the network sees `value - target`; `pair`: both numbers.
+
+        Raises:
+            ConfigError: other inputs.
+        """
         layers = []
-        for index, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
+        for index, (fan_in, fan_out) in enumerate(_layers(hidden_sizes, inputs)):
             key_layer = jax.random.fold_in(key, index)
             kernel = jax.random.normal(key_layer, (fan_in, fan_out)) / fan_in**0.5
             layers.append((kernel, jnp.zeros(fan_out)))
         return cls(params=tuple(layers))
 
+    @classmethod
+    def zeros(cls, hidden_sizes: tuple[int, ...] = (64, 64), inputs: str = "error"):
+        """All parameters zero: where the published evolution starts.
+
+        Raises:
+            ConfigError: other inputs.
+        """
+        sizes = _layers(hidden_sizes, inputs)
+        return cls(params=tuple((np.zeros(s, np.float32), _zeros(s[1])) for s in sizes))
+
+    @classmethod
+    def make(
+        cls,
+        hidden_sizes: tuple[int, ...] = (64, 64),
+        inputs: str = "error",
+        init: str = "zeros",
+        seed: int = 0,
+    ):
+        """From plain values, as a command line or a YAML file writes them.
+
+        Args:
+            hidden_sizes: units of each hidden layer.
+            inputs: `error` or `pair`.
+            init: `zeros` or `random`.
+            seed: of `random`.
+
+        Raises:
+            ConfigError: another init or other inputs.
+        """
+        sizes = tuple(int(units) for units in hidden_sizes)
+        if _is_random(init):
+            return cls.create(jax.random.key(int(seed)), sizes, inputs)
+        return cls.zeros(sizes, inputs)
+
     def __call__(self, value: Array, target: Array, old_value: Array) -> Array:
         """Loss per sample, `[N]`."""
         del old_value
-        hidden = (value - target)[..., None]
+        if jnp.shape(self.params[0][0])[0] == 1:
+            hidden = (value - target)[..., None]
+        else:
+            hidden = jnp.stack(jnp.broadcast_arrays(value, target), axis=-1)
         for kernel, bias in self.params[:-1]:
             out = hidden @ kernel
             hidden = jnp.tanh(out + jnp.broadcast_to(bias, out.shape))
@@ -51,22 +109,63 @@ class MLPDrift:
 
     The features are `log r, (log r)^2, 1 - r, (1 - r)^2` and the same four times the
     advantage. Without biases the network is zero at ratio 1, and the shift makes the
-    drift flat there, so every parameter vector is a valid drift.
+    drift flat there, so every parameter vector is a valid drift. With `base_clip` the
+    network is added to PPO's drift inside the relu: zero parameters then are PPO.
 
     Attributes:
         params: `(kernel [8, H], kernel [H, 1])`.
+        base_clip: half-width of PPO's clip that the network starts from; None starts
+            from no drift.
     """
 
     params: PyTree
+    base_clip: float | None = struct.field(pytree_node=False, default=None)
 
     @classmethod
-    def create(cls, key: Array, hidden_size: int = 128, scale: float = 1.0):
-        """Random kernels; `scale=0` starts at zero drift (unclipped)."""
+    def create(
+        cls,
+        key: Array,
+        hidden_size: int = 128,
+        scale: float = 1.0,
+        base_clip: float | None = None,
+    ):
+        """Random kernels; `scale=0` starts at the base alone: unclipped, or PPO."""
         key_in, key_out = jax.random.split(key)
         shape_in = (NUM_DRIFT_FEATURES, hidden_size)
         kernel_in = jax.random.normal(key_in, shape_in) / NUM_DRIFT_FEATURES**0.5
         kernel_out = jax.random.normal(key_out, (hidden_size, 1)) / hidden_size**0.5
-        return cls(params=(kernel_in, scale * kernel_out))
+        return cls(params=(kernel_in, scale * kernel_out), base_clip=base_clip)
+
+    @classmethod
+    def zeros(cls, hidden_size: int = 128, base_clip: float | None = None):
+        """All parameters zero: where the published evolution starts."""
+        kernels = (NUM_DRIFT_FEATURES, hidden_size), (hidden_size, 1)
+        params = tuple(np.zeros(shape, np.float32) for shape in kernels)
+        return cls(params=params, base_clip=base_clip)
+
+    @classmethod
+    def make(
+        cls,
+        hidden_size: int = 128,
+        base_clip: float | None = None,
+        init: str = "zeros",
+        seed: int = 0,
+    ):
+        """From plain values, as a command line or a YAML file writes them.
+
+        Args:
+            hidden_size: units of the hidden layer.
+            base_clip: start from PPO with this clip; None from no drift.
+            init: `zeros` or `random`.
+            seed: of `random`.
+
+        Raises:
+            ConfigError: another init.
+        """
+        if _is_random(init):
+            key = jax.random.key(int(seed))
+            return cls.create(key, int(hidden_size), base_clip=base_clip)
+        return cls.zeros(int(hidden_size), base_clip)
 
     def __call__(self, log_ratio: Array, advantage: Array) -> Array:
         """Drift per sample, `[N]`."""
@@ -77,4 +176,25 @@ class MLPDrift:
         features = jnp.concatenate([base, base * advantage[..., None]], axis=-1)
         kernel_in, kernel_out = self.params
         out = (jnp.tanh(features @ kernel_in) @ kernel_out)[..., 0]
+        if self.base_clip is not None:
+            out = out + ClipDrift(self.base_clip)(log_ratio, advantage)
         return jax.nn.relu(out - DRIFT_SHIFT)
+
+
+def _layers(hidden_sizes: tuple[int, ...], inputs: str) -> list[tuple[int, int]]:
+    if inputs not in VALUE_INPUTS:
+        raise ConfigError(
+            f"inputs must be one of {', '.join(VALUE_INPUTS)}, got {inputs!r}."
+        )
+    first = 1 + VALUE_INPUTS.index(inputs)
+    return list(itertools.pairwise((first, *hidden_sizes, 1)))
+
+
+def _zeros(size: int) -> np.ndarray:
+    return np.zeros(size, np.float32)
+
+
+def _is_random(init: str) -> bool:
+    if init not in ("zeros", "random"):
+        raise ConfigError(f"init must be zeros or random, got {init!r}.")
+    return init == "random"

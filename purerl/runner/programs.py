@@ -102,10 +102,20 @@ class Executables:
 
         The old state is consumed.
         """
+        state, records = self.dispatch(device, state, overrides, first_update)
+        return state, to_host(records)
+
+    def dispatch(
+        self, device: Any, state: PyTree, overrides: Overrides, first_update: int
+    ) -> tuple[PyTree, Any]:
+        """As `advance`, but nothing waits: the records are on the device.
+
+        So a device can be given its next block before the last one's records are read.
+        """
         overrides = jax.device_put(overrides, device)
         first = jnp.int32(first_update)
         state, *records = self._advance[device](state, overrides, first)
-        return state, to_host(records)
+        return state, records
 
     def placed(self, device: Any, state: PyTree) -> PyTree:
         """A block's states where `advance` wants them."""

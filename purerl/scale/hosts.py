@@ -91,6 +91,29 @@ def any_of(flags: np.ndarray) -> np.ndarray:
     return np.asarray(np.asarray(everywhere).any(0))
 
 
+def sum_of(numbers: np.ndarray) -> np.ndarray:
+    """The sum over all processes of float32 arrays of one shape, the same in each.
+
+    Exact where every entry is zero in all processes but one.
+    """
+    numbers = np.asarray(numbers, np.float32)
+    if count() == 1:
+        return numbers
+    from jax.experimental import multihost_utils
+
+    everywhere = np.asarray(multihost_utils.process_allgather(numbers))
+    return everywhere.sum(0, dtype=np.float32)
+
+
+def tree_from_first(tree: Any) -> Any:
+    """What process 0 has of a pytree of host arrays of at most 32 bits."""
+    if count() == 1:
+        return tree
+    from jax.experimental import multihost_utils
+
+    return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))
+
+
 def wait(name: str) -> None:
     """Until every process is here."""
     if count() > 1:

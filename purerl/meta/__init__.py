@@ -1,0 +1,1 @@
+"""Meta-evolution: losses, hyperparameters and environments found by evolution."""

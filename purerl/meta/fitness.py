@@ -1,0 +1,166 @@
+"""What a training run is worth, and what a member of a population is worth.
+
+A run's *curve* has a value per update: the mean return of the episodes that ended in
+it; where none ended, the last value that was known; zero before the first episode of
+the run has ended. It is the curve whose mean the published evolution of value losses
+maximised, zeros included: a run that is slow to end an episode has earned nothing yet.
+
+* `training_curve`: the mean of the curve over the whole run, its area by its length.
+* `final_return`: the mean of the curve over the last tenth of the updates.
+* `evaluation`: the mean return of the config's evaluation episodes after training.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from purerl.config import ConfigError, TrainConfig
+from purerl.runner.reduce import first_bad_update
+from purerl.types import HostMetrics
+
+KINDS = ("training_curve", "final_return", "evaluation")
+FINAL_SHARE = 0.1
+
+
+def check_kind(kind: str) -> None:
+    """Refuse an unknown fitness.
+
+    Raises:
+        ConfigError: naming the kinds.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"fitness must be one of {', '.join(KINDS)}, got {kind!r}.")
+
+
+def inner_config(config: TrainConfig, kind: str) -> TrainConfig:
+    """The config as a member trains it: with no evaluation that nobody looks at."""
+    return config.replace(num_evaluations=1 if kind == "evaluation" else 0)
+
+
+class Accumulator:
+    """The fitness of a block's runs, growing segment by segment.
+
+    Args:
+        kind: in `KINDS`.
+        lanes: W.
+        num_updates: of the whole run.
+    """
+
+    def __init__(self, kind: str, lanes: int, num_updates: int) -> None:
+        self.kind, self.num_updates = kind, num_updates
+        self.last = np.zeros(lanes)
+        self.sum, self.tail = np.zeros(lanes), np.zeros(lanes)
+        self.evaluated = np.full(lanes, np.nan)
+        self.failed = np.zeros(lanes, bool)
+        self.first_of_tail = num_updates - math.ceil(FINAL_SHARE * num_updates)
+
+    def add(self, metrics: HostMetrics, evaluation: HostMetrics, first: int) -> None:
+        """A segment's records.
+
+        Args:
+            metrics: `[W, K]`, of updates `first` on; those past the end do not count.
+            evaluation: `[W, slots, E]`; at most one slot is filled in a run.
+            first: number of the segment's first update.
+        """
+        ran = min(metrics["episodes"].shape[1], self.num_updates - first)
+        metrics = {name: values[:, :ran] for name, values in metrics.items()}
+        self.failed |= first_bad_update(metrics) >= 0
+        curve = hold(metrics["episode_return"], metrics["episodes"] > 0, self.last)
+        self.last = curve[:, -1]
+        self.sum += curve.sum(1)
+        self.tail += curve[:, max(0, self.first_of_tail - first) :].sum(1)
+        if self.kind == "evaluation" and first + ran == self.num_updates:
+            self.evaluated = evaluation["episode_return"][:, 0].mean(-1, dtype=float)
+
+    def result(self) -> np.ndarray:
+        """Fitness `[W]` float32; NaN for a run in which a number was not finite."""
+        if self.kind == "training_curve":
+            value = self.sum / self.num_updates
+        elif self.kind == "final_return":
+            value = self.tail / (self.num_updates - self.first_of_tail)
+        else:
+            value = self.evaluated
+        failed = self.failed | ~np.isfinite(value)
+        return np.where(failed, np.nan, value).astype(np.float32)
+
+
+def hold(values: np.ndarray, known: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """`values` `[W, K]` where known, else the last one known, `before` at first."""
+    columns = np.arange(values.shape[1])
+    last = np.maximum.accumulate(np.where(known, columns, -1), axis=1)
+    taken = np.take_along_axis(values, np.maximum(last, 0), axis=1)
+    return np.where(last >= 0, taken.astype(np.float64), before[:, None])
+
+
+def member_scores(returns: np.ndarray, anchors: np.ndarray) -> np.ndarray:
+    """What members are worth: the mean over environments of normalised returns.
+
+    Args:
+        returns: `[E, P, R]`, over environments, members and rollouts; NaN where a run
+            failed.
+        anchors: `[E, 2]`, the returns that count 0 and 1.
+
+    Returns:
+        `[P]` float32, greater is better; NaN for a member of whom any run failed.
+    """
+    low, high = anchors[:, :1].astype(float), anchors[:, 1:].astype(float)
+    by_environment = returns.mean(-1, dtype=float)
+    return ((by_environment - low) / (high - low)).mean(0).astype(np.float32)
+
+
+def read_baselines(
+    baselines: Mapping[str, Any] | Sequence[Any] | None, names: Sequence[str]
+) -> np.ndarray | None:
+    """Anchors `[E, 2]` from what was asked for; None if they must be measured.
+
+    A number `b` counts as 1 (with its sign), zero return as 0; a pair is
+    `(return that counts 0, return that counts 1)`.
+
+    Args:
+        baselines: by name of the environment, or in their order; None takes raw
+            returns where there is one environment, and measures where there are more.
+        names: of the environments.
+
+    Raises:
+        ConfigError: a wrong number of them, or one that cannot be divided by.
+    """
+    if baselines is None:
+        return np.array([[0.0, 1.0]], np.float32) if len(names) == 1 else None
+    if isinstance(baselines, Mapping):
+        missing = [name for name in names if name not in baselines]
+        extra = [name for name in baselines if name not in names]
+        if missing or extra:
+            raise ConfigError(
+                f"baselines must name each environment ({', '.join(names)}), got "
+                f"{', '.join(map(str, baselines)) or 'none'}."
+            )
+        baselines = [baselines[name] for name in names]
+    if len(baselines) != len(names):
+        raise ConfigError(
+            f"baselines: got {len(baselines)} of them for {len(names)} environments; "
+            "give one for each."
+        )
+    pairs = zip(names, baselines, strict=True)
+    return np.array([_anchors(name, value) for name, value in pairs], np.float32)
+
+
+def _anchors(name: str, value: Any) -> tuple[float, float]:
+    try:
+        numbers = np.atleast_1d(np.asarray(value, float))
+    except (TypeError, ValueError):
+        numbers = np.array([])
+    if numbers.shape == (1,):
+        numbers = np.array([0.0, abs(numbers[0])])
+    if numbers.shape != (2,) or not np.isfinite(numbers).all():
+        raise ConfigError(
+            f"baselines: {name} takes a return, or the returns that count 0 and 1, got "
+            f"{value!r}."
+        )
+    if not numbers[1] > numbers[0]:
+        raise ConfigError(
+            f"baselines: {name} needs a return other than 0, or (low, high) with low "
+            f"less than high, got {value!r}."
+        )
+    return float(numbers[0]), float(numbers[1])

@@ -1,0 +1,79 @@
+"""What a person sees of an evolution: a bar over its generations, or lines."""
+
+import math
+import time
+from typing import Any
+
+from purerl.runner.progress import LINES, Reporter
+from purerl.runner.words import clock, si
+
+
+class EvolutionReporter(Reporter):
+    """Shows the generation, best and mean fitness, agents and frames per second.
+
+    Args:
+        generations: of the whole evolution.
+        done: of them, finished before.
+        runs: training runs of a generation.
+        steps: environment steps of a generation.
+        enabled: nothing is shown otherwise.
+    """
+
+    def __init__(
+        self, generations: int, done: int, runs: int, steps: int, enabled: bool
+    ) -> None:
+        super().__init__(generations * runs, done * runs, enabled=enabled)
+        self.generations, self.done, self.runs, self.steps = (
+            generations,
+            done,
+            runs,
+            steps,
+        )
+        self._runs_now = 0
+        self._words = ""
+
+    def ran(self, runs: int) -> None:
+        """Some runs of the generation have ended."""
+        self._runs_now += runs
+        if self.enabled and self._live:
+            self._bar.update(
+                self._task, completed=self._completed(), **self._fields(self._words)
+            )
+
+    def generation(self, best: float, mean: float, failed: int) -> None:
+        """A generation has ended.
+
+        Args:
+            best: fitness of its best member.
+            mean: of its members.
+            failed: how many of them did.
+        """
+        self.done += 1
+        self._runs_now = 0
+        self._words = f"best {best:.4g}  mean {mean:.4g}"
+        if failed:
+            self._words += f"  failed {failed}"
+        if not self.enabled:
+            return
+        fields = self._fields(self._words)
+        if self._live:
+            self._bar.update(self._task, completed=self._completed(), **fields)
+            return
+        share = self.done / self.generations
+        if share >= self._next_line or self.done >= self.generations:
+            self._next_line = (math.floor(share * LINES) + 1) / LINES
+            self.say("  ".join(fields.values()))
+
+    def _completed(self) -> int:
+        return self.done * self.runs + self._runs_now
+
+    def _fields(self, words: str) -> dict[str, Any]:
+        elapsed = max(time.perf_counter() - self._began, 1e-9)
+        rate = (self._completed() - self.start_steps) / elapsed
+        left = (self.total - self._completed()) / rate if rate > 0 else math.inf
+        frames = rate * self.steps / self.runs
+        return {
+            "returns": f"generation {self.done:,}/{self.generations:,}  {words}",
+            "rate": f"{si(rate)} agents/s  {si(frames)} steps/s",
+            "left": f"{clock(left)} left",
+        }

@@ -1,0 +1,229 @@
+"""What an evolution leaves behind: a solution, a loss, a curve."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig, apply_overrides
+from purerl.environment import resolve_env
+from purerl.meta import store
+from purerl.meta.genome import Genome
+from purerl.meta.store import State
+from purerl.meta.strategy import Optimiser, read_strategy
+from purerl.runner import manifest
+from purerl.types import HostMetrics, Overrides
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LOSSES = ("policy_loss", "value_loss")
+
+
+class EvolutionResult:
+    """The outcome of `purerl.evolve`, or of what there is of it.
+
+    Attributes:
+        config: that the population started from.
+        settings: what is evolved and how, as plain values.
+        generations: that were asked for.
+        done: of them, finished.
+        best_fitness: of the best member so far.
+        best_generation: in which it was.
+        out: the folder, if any.
+        summary: numbers about how it was run.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        settings: dict[str, Any],
+        optimiser: Optimiser,
+        state: State,
+        out: Path | None = None,
+        summary: dict[str, Any] | None = None,
+    ) -> None:
+        self.config, self.settings, self.out = config, settings, out
+        self.generations, self.done = len(state.fitness), int(state.done)
+        self.best_fitness = float(state.best_fitness)
+        self.best_generation = int(state.best_generation)
+        self.summary = dict(summary or {})
+        self._optimiser, self._state = optimiser, state
+
+    @property
+    def finished(self) -> bool:
+        """Whether every generation has been evaluated."""
+        return self.done >= self.generations
+
+    @cached_property
+    def history(self) -> HostMetrics:
+        """By generation, `[done]`: `best`, `mean`, `std`, `best_so_far`, `failed`, ...
+
+        Also `fitness` `[done, P]`, `returns` `[done, E]`, `sigma` and `seconds`. A
+        generation in which every member failed has NaN.
+        """
+        rows = slice(0, self.done)
+        fitness = self._state.fitness[rows].astype(float)
+        known = np.isfinite(fitness)
+        count = known.sum(1)
+        safe = np.maximum(count, 1)
+        mean = np.where(known, fitness, 0.0).sum(1) / safe
+        spread = np.where(known, fitness - mean[:, None], 0.0)
+        best = np.where(known, fitness, -np.inf).max(1, initial=-np.inf)
+        so_far = np.maximum.accumulate(best)
+        return {
+            "best": np.where(count > 0, best, np.nan),
+            "mean": np.where(count > 0, mean, np.nan),
+            "std": np.where(count > 0, np.sqrt((spread**2).sum(1) / safe), np.nan),
+            "best_so_far": np.where(np.isfinite(so_far), so_far, np.nan),
+            "failed": (~known).sum(1),
+            "fitness": fitness,
+            "returns": self._state.returns[rows],
+            "sigma": self._state.sigma[rows],
+            "seconds": self._state.seconds[rows],
+        }
+
+    @cached_property
+    def solution(self) -> Overrides:
+        """What was learned, by name: the distribution's mean, where there is one.
+
+        A strategy with a population instead has its best member here. The mean is what
+        the published evolutions keep: the best of many noisy evaluations is partly
+        luck.
+        """
+        return self._optimiser.genome.solution(self.vector)
+
+    @cached_property
+    def best(self) -> Overrides:
+        """The best member of any generation, by name."""
+        return self._optimiser.genome.solution(self._state.best)
+
+    @property
+    def vector(self) -> np.ndarray:
+        """The solution as the strategy sees it, `[D]`."""
+        mean = self._optimiser.mean(self._state.strategy)
+        return mean if mean is not None else self._state.best
+
+    @property
+    def learned(self) -> TrainConfig:
+        """The config with the solution in it: train with it as with any other."""
+        return _applied(self.config, self.solution)
+
+    @property
+    def loss(self) -> Any:
+        """The learned loss.
+
+        Raises:
+            ConfigError: no loss was evolved, or two were (see `learned`).
+        """
+        found = self.losses(self.learned)
+        if len(found) != 1:
+            raise ConfigError(
+                f"{len(found)} losses were evolved ({', '.join(self.solution)}); what "
+                "was learned is in result.solution and result.learned."
+            )
+        return next(iter(found.values()))
+
+    def losses(self, config: TrainConfig) -> dict[str, Any]:
+        """The losses of a config that were evolved, by the field's name."""
+        touched = {name.split(".")[0] for name in self.solution}
+        return {name: getattr(config, name) for name in _LOSSES if name in touched}
+
+    def snapshots(self) -> dict[int, TrainConfig]:
+        """The config after some numbers of generations, from the folder.
+
+        Raises:
+            ConfigError: there is no folder, or a file in it is damaged.
+        """
+        if self.out is None:
+            raise ConfigError("snapshots are in the out folder, and none was given.")
+        genome = self._optimiser.genome
+        return {
+            generation: _applied(self.config, genome.solution(vector))
+            for generation, vector in store.load_snapshots(self.out).items()
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write what was learned: `learned.yaml`, and every loss as `.npz`."""
+        serialise.to_yaml(self.learned, folder / "learned.yaml")
+        for name, loss in self.losses(self.learned).items():
+            serialise.save_loss(loss, folder / f"{name}.npz")
+
+    def plot(self) -> "Figure":
+        """The evolution's curve."""
+        from purerl.report.plots import evolution
+
+        return evolution.evolution_curve(self)
+
+    def plot_loss(self) -> "Figure":
+        """The learned loss: beside the squared error, or as a drift beside PPO's.
+
+        Raises:
+            ConfigError: no loss was evolved, or two were.
+        """
+        from purerl.report.plots import losses
+
+        return losses.loss_figure(self.loss)
+
+
+def _applied(config: TrainConfig, solution: Overrides) -> TrainConfig:
+    """The config with plain numbers where the solution has numbers."""
+
+    def number(x: Any) -> Any:
+        return float(x) if np.ndim(x) == 0 else np.asarray(x)
+
+    return apply_overrides(config, jax.tree.map(number, solution))
+
+
+def load_evolution(
+    folder: str | Path, config: TrainConfig | None = None
+) -> EvolutionResult:
+    """Read an evolution's folder, finished or not.
+
+    Args:
+        folder: of the evolution.
+        config: that it was started from, where no file can hold it.
+
+    Raises:
+        ConfigError: it holds no evolution, nothing has been saved yet, or it is
+            damaged.
+    """
+    folder = Path(folder)
+    stored = store.load(folder)
+    config = config or manifest.read_config(folder, stored)
+    settings = stored["settings"]
+    genome = Genome(config, resolve_env(config), settings["evolve"])
+    strategy = read_strategy(settings["strategy"])
+    optimiser = Optimiser(strategy, genome, settings["population"])
+    like = fresh_state(
+        optimiser,
+        jax.random.key(settings["seed"]),
+        stored["generations"],
+        max(1, len(settings["environments"])),
+    )
+    state = store.restore(folder, like)
+    if state is None:
+        raise ConfigError(f"nothing has been saved in {folder} yet.")
+    return EvolutionResult(config, settings, optimiser, state, folder)
+
+
+def fresh_state(
+    optimiser: Optimiser, key: Any, generations: int, environments: int
+) -> State:
+    """The state before the first generation; its anchors are not known yet."""
+    nan = np.array(np.nan, np.float32)
+    return State(
+        done=np.array(0, np.int32),
+        strategy=optimiser.init(key),
+        best=optimiser.genome.start(),
+        best_fitness=nan,
+        best_generation=np.array(-1, np.int32),
+        anchors=np.full((environments, 2), nan),
+        fitness=np.full((generations, optimiser.population), nan),
+        returns=np.full((generations, environments), nan),
+        sigma=np.full(generations, nan),
+        seconds=np.full(generations, nan),
+    )

@@ -1,0 +1,207 @@
+"""What an evolution is made of, checked before anything is traced or compiled."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import jax
+
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig
+from purerl.environment import resolve_env
+from purerl.meta import fitness as fitness_of
+from purerl.meta import store
+from purerl.meta.genome import Genome, Names
+from purerl.meta.population import Task, block_of
+from purerl.meta.strategy import Optimiser, Strategy, read_strategy
+from purerl.runner import manifest
+from purerl.runner.programs import Executables
+from purerl.scale.devices import Worker, check_count
+from purerl.sweeps import planner
+from purerl.train import Bound, bind
+from purerl.types import Array, Overrides
+
+Environments = Sequence[str | Mapping[str, Any]]
+
+
+class Setup(NamedTuple):
+    """A checked evolution.
+
+    Attributes:
+        config: that the population starts from.
+        optimiser: strategy and genome.
+        bounds: config, environment and plan, E of them.
+        names: of the environments.
+        population: members, P.
+        rollouts: training runs of a member in each environment, R.
+        fitness: of a run.
+        anchors: `[E, 2]`, or None where they must be measured.
+        settings: what fixes the result, as plain values.
+    """
+
+    config: TrainConfig
+    optimiser: Optimiser
+    bounds: tuple[Bound, ...]
+    names: tuple[str, ...]
+    population: int
+    rollouts: int
+    fitness: str
+    anchors: Any
+    settings: dict[str, Any]
+
+    @property
+    def runs(self) -> int:
+        """Training runs of a generation."""
+        return len(self.bounds) * self.population * self.rollouts
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of a generation."""
+        each = [b.plan.num_updates * b.plan.steps_per_update for b in self.bounds]
+        return sum(each) * self.population * self.rollouts
+
+
+def make_setup(
+    config: TrainConfig,
+    evolve: Names,
+    strategy: str | Mapping[str, Any] | Strategy,
+    population: int,
+    rollouts: int,
+    fitness: str,
+    environments: Environments,
+    baselines: Any,
+    seed: int,
+) -> Setup:
+    """Check what was asked for.
+
+    Raises:
+        ConfigError: anything that cannot be evolved, or evolved so.
+    """
+    check_count("population", population)
+    check_count("rollouts", rollouts)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigError(f"seed must be a whole number of 0 or more, got {seed!r}.")
+    if population < 2:
+        raise ConfigError("population must be at least 2: members are compared.")
+    fitness_of.check_kind(fitness)
+    changes = _changes(environments)
+    bounds = tuple(
+        bind(fitness_of.inner_config(config.replace(**change), fitness))
+        for change in changes
+    )
+    labels = [_label(b.config) for b in bounds]
+    repeated = len(set(labels)) < len(labels)
+    labels = [f"{x} #{i}" if repeated else x for i, x in enumerate(labels)]
+    anchors = fitness_of.read_baselines(baselines, labels)
+    chosen = read_strategy(strategy)
+    genome = Genome(config, resolve_env(config), evolve)
+    for bound in bounds[1:]:
+        Genome(bound.config, bound.env, genome.scales)  # The same fields everywhere.
+    settings = {
+        "evolve": genome.scales,
+        "strategy": chosen.to_dict(),
+        "population": population,
+        "rollouts": rollouts,
+        "fitness": fitness,
+        "environments": [
+            {name: serialise.plain(value, name) for name, value in change.items()}
+            for change in changes
+            if environments
+        ],
+        "baselines": None if anchors is None else anchors.tolist(),
+        "seed": seed,
+    }
+    optimiser = Optimiser(chosen, genome, population)
+    return Setup(
+        config,
+        optimiser,
+        bounds,
+        tuple(labels),
+        population,
+        rollouts,
+        fitness,
+        anchors,
+        settings,
+    )
+
+
+def _changes(environments: Environments) -> list[dict[str, Any]]:
+    if isinstance(environments, str | Mapping):
+        environments = [environments]
+    changes = [
+        {"env": entry} if isinstance(entry, str) else dict(entry)
+        for entry in environments
+    ]
+    return changes or [{}]
+
+
+def _label(config: TrainConfig) -> str:
+    return str(serialise.plain(config.env, "env"))
+
+
+def baseline_of(bound: Bound, genome: Genome) -> Bound:
+    """The same training with the algorithm's own losses where losses are evolved."""
+    fields = {field.name: field for field in dataclasses.fields(bound.config)}
+    changes = {}
+    for name in {name.split(".")[0] for name in genome.values}:
+        if name.endswith("_loss"):
+            field = fields[name]
+            has_factory = field.default is dataclasses.MISSING
+            changes[name] = field.default_factory() if has_factory else field.default  # type: ignore[misc]
+    return bind(bound.config.replace(**changes))
+
+
+def make_task(
+    name: str,
+    bound: Bound,
+    keys: Array,
+    overrides: Overrides,
+    lanes: int,
+    segment_updates: int | None,
+    workers: Sequence[Worker],
+    limit: float,
+    is_fixed: bool,
+) -> Task:
+    """Compile a training run for blocks of lanes that fit the memory.
+
+    Args:
+        name: of the environment.
+        bound: config, environment and plan.
+        keys: `[R]`, an example.
+        overrides: leaves `[P, ...]`, an example.
+        lanes: W; halved until a block fits, where it is not fixed.
+        segment_updates: K; the whole run where not given.
+        workers: to compile for.
+        limit: bytes of a block.
+        is_fixed: refuse a width that does not fit.
+
+    Raises:
+        ConfigError: no width fits, or not the fixed one.
+    """
+    updates = bound.plan.num_updates
+    length = min(segment_updates or updates, updates)
+    while True:
+        block = block_of(keys, overrides, 0, lanes)
+        programs = Executables(bound, block, length, workers)
+        model = planner.model_of(programs.memory(), lanes)
+        width = planner.fit_lanes(model, lanes, limit, is_fixed)
+        if width == lanes:
+            return Task(name, bound, programs)
+        lanes = width
+
+
+def specification(setup: Setup, generations: int, run: dict[str, Any]) -> dict:
+    """What the manifest says of an evolution."""
+    device = jax.local_devices()[0]
+    return {
+        "kind": store.KIND,
+        "format": store.FORMAT,
+        "config": serialise.to_dict(setup.config),
+        "settings": setup.settings,
+        "generations": generations,
+        **run,
+        "device": f"{device.platform} {device.device_kind}",
+        "versions": manifest.versions(),
+        "evosax": metadata.version("evosax"),
+    }
