@@ -1,6 +1,7 @@
 """Strict flags for every test, and two host devices, before jax is first used."""
 
 import os
+from pathlib import Path
 
 import jax
 import pytest
@@ -11,6 +12,45 @@ jax.config.update("jax_num_cpu_devices", 2)
 cache = os.environ.get("PURERL_TEST_CACHE", os.path.join(os.getcwd(), ".jax_cache"))
 jax.config.update("jax_compilation_cache_dir", cache)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+# Most of a test's time is compilation, and half of that optimises what runs for
+# milliseconds. Where nothing is said about bits or speed, the compiler need not try.
+UNOPTIMISED = ("algorithms", "contracts", "docs", "envs")
+# Pieces, lanes and devices give the same bits in programs as users compile them.
+OPTIMISED = ("test_equivalences.py", "test_ppo_learning.py")
+# A file is one worker's (`--dist loadfile`): long ones first, else the last of them
+# runs alone while the other worker waits.
+LONG_FIRST = ("algorithms", "docs", "sweeps", "tuning", "population", "contracts")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files in the order of `LONG_FIRST`, then the others as they are."""
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        return LONG_FIRST.index(folder) if folder in LONG_FIRST else len(LONG_FIRST)
+
+    items.sort(key=rank)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _optimise_a_file(request: pytest.FixtureRequest):
+    path = request.path.relative_to(Path(__file__).parent)
+    quick = path.parts[0] in UNOPTIMISED and path.name not in OPTIMISED
+    jax.config.update("jax_disable_most_optimizations", quick)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.fixture(autouse=True)
+def _optimise_a_slow_test(request: pytest.FixtureRequest):
+    if request.node.get_closest_marker("slow") is None:
+        yield
+        return
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture

@@ -436,7 +436,7 @@ def test_acting_on_an_observation_alone_is_refused(remembers):
 
 
 def test_vmapped_agents_are_their_single_runs():
-    config = CONFIG.replace(total_timesteps=16 * 14 * 3, eval_episodes=2)
+    config = CONFIG.replace(total_timesteps=16 * 14 * 3, num_evaluations=0)
     run = purerl.make_train(config)
     keys = jax.random.split(jax.random.key(0), 2)
     together = jax.jit(jax.vmap(run))(keys)
