@@ -20,7 +20,16 @@ UNOPTIMISED = ("algorithms", "contracts", "docs", "envs")
 OPTIMISED = ("test_equivalences.py", "test_ppo_learning.py")
 # A file is one worker's (`--dist loadfile`): long ones first, else the last of them
 # runs alone while the other worker waits.
-LONG_FIRST = ("algorithms", "docs", "sweeps", "tuning", "population", "contracts")
+LONG_FIRST = (
+    "algorithms",
+    "docs",
+    "sweeps",
+    "tuning",
+    "population",
+    "runner",
+    "scale",
+    "contracts",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
