@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from purerl.meta.evolve import evolve as evolve
     from purerl.meta.result import EvolutionResult as EvolutionResult
     from purerl.meta.result import load_evolution as load_evolution
-    from purerl.meta.strategy import OpenES as OpenES
-    from purerl.meta.strategy import Strategy as Strategy
+    from purerl.meta.strategies import OpenES as OpenES
+    from purerl.meta.strategies import Strategy as Strategy
     from purerl.population.halving import halving as halving
     from purerl.population.halving_result import HalvingResult as HalvingResult
     from purerl.population.pbt import pbt as pbt
@@ -77,7 +77,7 @@ _HOME = {
     "EvolutionResult": "purerl.meta.result",
     "HalvingResult": "purerl.population.halving_result",
     "MPOConfig": "purerl.algorithms.mpo",
-    "OpenES": "purerl.meta.strategy",
+    "OpenES": "purerl.meta.strategies",
     "PBTResult": "purerl.population.pbt_result",
     "PPOConfig": "purerl.algorithms.ppo",
     "PQNConfig": "purerl.algorithms.pqn",
@@ -85,7 +85,7 @@ _HOME = {
     "RunResult": "purerl.runner.result",
     "SACConfig": "purerl.algorithms.sac",
     "Schedule": "purerl.population.schedule",
-    "Strategy": "purerl.meta.strategy",
+    "Strategy": "purerl.meta.strategies",
     "SweepResult": "purerl.sweeps.result",
     "TD3Config": "purerl.algorithms.td3",
     "Tracker": "purerl.runner.trackers.base",

@@ -146,6 +146,17 @@ def read_baselines(
     return np.array([_anchors(name, value) for name, value in pairs], np.float32)
 
 
+def measured_anchors(returns: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Anchors `[E, 2]` from the returns `[E, R]` of a baseline.
+
+    Raises:
+        ConfigError: a baseline that diverged, or that earned nothing to divide by.
+    """
+    anchors = read_baselines([float(mean) for mean in returns.mean(1)], names)
+    assert anchors is not None
+    return anchors
+
+
 def _anchors(name: str, value: Any) -> tuple[float, float]:
     try:
         numbers = np.atleast_1d(np.asarray(value, float))

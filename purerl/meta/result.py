@@ -13,7 +13,8 @@ from purerl.environment import resolve_env
 from purerl.meta import store
 from purerl.meta.genome import Genome
 from purerl.meta.store import State
-from purerl.meta.strategy import Optimiser, read_strategy
+from purerl.meta.strategies import read_strategy
+from purerl.meta.strategy import Optimiser
 from purerl.runner import manifest
 from purerl.types import HostMetrics, Overrides
 
@@ -154,9 +155,9 @@ class EvolutionResult:
 
     def plot(self) -> "Figure":
         """The evolution's curve."""
-        from purerl.report.plots import evolution
+        from purerl.report import plots
 
-        return evolution.evolution_curve(self)
+        return plots.evolution_curve(self)
 
     def plot_loss(self) -> "Figure":
         """The learned loss: beside the squared error, or as a drift beside PPO's.
@@ -164,9 +165,9 @@ class EvolutionResult:
         Raises:
             ConfigError: no loss was evolved, or two were.
         """
-        from purerl.report.plots import losses
+        from purerl.report import plots
 
-        return losses.loss_figure(self.loss)
+        return plots.loss_figure(self.loss)
 
 
 def _applied(config: TrainConfig, solution: Overrides) -> TrainConfig:

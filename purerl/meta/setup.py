@@ -14,7 +14,8 @@ from purerl.meta import fitness as fitness_of
 from purerl.meta import store
 from purerl.meta.genome import Genome, Names
 from purerl.meta.population import Task, block_of
-from purerl.meta.strategy import Optimiser, Strategy, read_strategy
+from purerl.meta.strategies import Strategy, read_strategy
+from purerl.meta.strategy import Optimiser
 from purerl.runner import manifest
 from purerl.runner.programs import Executables
 from purerl.scale.devices import Worker, check_count

@@ -1,15 +1,13 @@
 """Evolution strategies: the only door to evosax.
 
 evosax minimises, purerl's fitness is to be maximised: the sign is turned once, in
-`Optimiser.tell`. Its defaults are not those of the published experiments, which ran on
-evosax 0.0.4 and 0.1: here the step size, its schedule and Adam are always explicit.
+`Optimiser.tell`.
 """
 
 import dataclasses
-import difflib
 import inspect
-from collections.abc import Callable, Mapping
-from functools import partial
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,10 +16,10 @@ import numpy as np
 
 from purerl.config import ConfigError, check_known
 from purerl.meta.genome import Genome
+from purerl.meta.strategies import Strategy
 from purerl.scale.host import to_host
 from purerl.types import Array, Overrides, PyTree
 
-SHAPINGS = ("auto", "none", "centered_rank", "z_score", "normalize")
 # In evosax, but not here, with the reason.
 EXCLUDED = {
     "NoiseReuseES": "it needs unrolls that stop in the middle of training",
@@ -37,205 +35,11 @@ EXCLUDED = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Strategy:
-    """How a population moves; names are those of evosax, `-`, `_` and case do not tell.
+def algorithms() -> dict[str, Any]:
+    """Every algorithm that can be used here, by its name in evosax."""
+    from evosax import algorithms as known
 
-    Attributes:
-        name: `open-es`, `cma-es`, `sep-cma-es`, `snes`, `pgpe`, `simple-ga`, ...
-        sigma: standard deviation of the first population around its start, in the
-            units of `purerl.meta.genome`'s scales.
-        sigma_decay: factor per generation, where the strategy does not adapt sigma.
-        sigma_limit: smallest sigma of the decay.
-        learning_rate: Adam's step size; None keeps the strategy's own optimiser.
-        learning_rate_decay: factor per generation.
-        learning_rate_limit: smallest step size of the decay.
-        beta1: of Adam.
-        beta2: of Adam.
-        eps: of Adam.
-        shaping: `centered_rank`, `z_score`, `normalize`, `none`; `auto` is the
-            strategy's own.
-        antithetic: Open-ES draws pairs around the mean.
-        options: what else the strategy takes, by evosax's names.
-    """
-
-    name: str = "Open_ES"
-    sigma: float = 0.1
-    sigma_decay: float = 1.0
-    sigma_limit: float = 0.0
-    learning_rate: float | None = None
-    learning_rate_decay: float = 1.0
-    learning_rate_limit: float = 0.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    eps: float = 1e-8
-    shaping: str = "auto"
-    antithetic: bool = True
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return {**dataclasses.asdict(self), "options": dict(self.options)}
-
-
-# evosax 0.1's OpenES with Adam (note beta1), on which the published value losses ran.
-_OPEN_ES = Strategy(
-    sigma=0.03,
-    sigma_limit=0.01,
-    learning_rate=0.05,
-    learning_rate_limit=0.001,
-    beta1=0.99,
-    shaping="centered_rank",
-)
-PRESETS = {
-    "open-es": _OPEN_ES,
-    # evosax 0.0.4 as Lu et al. 2022 ran it for drifts.
-    "open-es-lpo": dataclasses.replace(
-        _OPEN_ES,
-        sigma=0.04,
-        sigma_decay=0.999,
-        learning_rate=0.01,
-        learning_rate_decay=0.999,
-        shaping="z_score",
-    ),
-    # Goldie et al. 2025 for learned policy optimisation.
-    "open-es-goldie": dataclasses.replace(
-        _OPEN_ES,
-        sigma=0.03,
-        sigma_decay=0.99,
-        learning_rate=0.03,
-        learning_rate_decay=0.99,
-    ),
-}
-
-
-def OpenES(**changes: Any) -> Strategy:  # noqa: N802  (reads like the class it makes)
-    """Open-ES (Salimans et al. 2017) with Adam, from evosax 0.1's published defaults.
-
-    Args:
-        **changes: fields of `Strategy` that differ.
-
-    Raises:
-        ConfigError: an unknown field.
-    """
-    return _changed(_OPEN_ES, changes)
-
-
-def read_strategy(asked: "str | Mapping[str, Any] | Strategy") -> Strategy:
-    """A strategy from its name, `"cma-es(sigma=0.2)"`, a mapping, or as it is.
-
-    Raises:
-        ConfigError: an unknown strategy or field, or a value that cannot be.
-    """
-    if isinstance(asked, Strategy):
-        strategy = asked
-    elif isinstance(asked, str):
-        strategy = read_strategy(_parse(asked))
-    elif isinstance(asked, Mapping):
-        values = dict(asked)
-        name = str(values.pop("name", "open-es"))
-        preset = PRESETS.get(_normal(name), Strategy(name=name))
-        strategy = _changed(preset, values)
-    else:
-        raise ConfigError(f"strategy must be a name or a Strategy, got {asked!r}.")
-    strategy = dataclasses.replace(strategy, name=_known(strategy.name))
-    _check(strategy)
-    return strategy
-
-
-def names() -> list[str]:
-    """Every strategy's name, the presets first."""
-    return [*PRESETS, *(_normal(n) for n in _algorithms() if _normal(n) not in PRESETS)]
-
-
-def _parse(text: str) -> dict[str, Any]:
-    import ast
-
-    name, bracket, rest = text.strip().partition("(")
-    if not bracket:
-        return {"name": name}
-    try:
-        call = ast.parse(f"f({rest}", mode="eval").body
-        assert isinstance(call, ast.Call) and not call.args
-        values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-    except (SyntaxError, ValueError, AssertionError):
-        raise ConfigError(
-            f"cannot read the strategy {text!r}; write for example open-es(sigma=0.05)."
-        ) from None
-    return {"name": name.strip(), **values}
-
-
-def _changed(strategy: Strategy, changes: Mapping[str, Any]) -> Strategy:
-    known = [field.name for field in dataclasses.fields(Strategy)]
-    own = {name: value for name, value in changes.items() if name in known}
-    # Any other name is the algorithm's: checked against it when it is made.
-    others = {name: value for name, value in changes.items() if name not in known}
-    options = {**strategy.options, **dict(own.pop("options", {}) or {}), **others}
-    return dataclasses.replace(strategy, **own, options=options)
-
-
-def _normal(name: str) -> str:
-    return name.strip().lower().replace("_", "-").replace(" ", "-")
-
-
-def _plain(name: str) -> str:
-    return _normal(name).replace("-", "")
-
-
-def _algorithms() -> dict[str, Any]:
-    from evosax.algorithms import algorithms
-
-    return {name: cls for name, cls in algorithms.items() if name not in EXCLUDED}
-
-
-def _known(name: str) -> str:
-    """The spelling of a name in evosax.
-
-    Raises:
-        ConfigError: there is no such strategy.
-    """
-    for known in _algorithms():
-        if _plain(known) == _plain(name):
-            return known
-    for known, why in EXCLUDED.items():
-        if _plain(known) == _plain(name):
-            raise ConfigError(f"strategy {name} cannot be used here: {why}.")
-    guess = difflib.get_close_matches(_normal(name), names(), n=1)
-    hint = f" Did you mean {guess[0]!r}?" if guess else ""
-    raise ConfigError(
-        f"there is no strategy {name!r}.{hint} Strategies: {', '.join(names())}."
-    )
-
-
-def _check(strategy: Strategy) -> None:
-    for name in ("sigma", "sigma_decay", "learning_rate_decay", "eps"):
-        _check_number(name, getattr(strategy, name), zero=False)
-    for name in ("sigma_limit", "learning_rate_limit", "beta1", "beta2"):
-        _check_number(name, getattr(strategy, name), zero=True)
-    if strategy.learning_rate is not None:
-        _check_number("learning_rate", strategy.learning_rate, zero=False)
-    for name in ("beta1", "beta2"):
-        if getattr(strategy, name) >= 1:
-            raise ConfigError(
-                f"strategy: {name} must be less than 1, got {getattr(strategy, name)}."
-            )
-    if strategy.shaping not in SHAPINGS:
-        raise ConfigError(
-            f"strategy: shaping must be one of {', '.join(SHAPINGS)}, got "
-            f"{strategy.shaping!r}."
-        )
-
-
-def _check_number(name: str, value: Any, zero: bool) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if (
-        not is_number
-        or not np.isfinite(value)
-        or value < 0
-        or (value == 0 and not zero)
-    ):
-        least = "0 or greater" if zero else "greater than 0"
-        raise ConfigError(f"strategy: {name} must be {least}, got {value!r}.")
+    return {name: cls for name, cls in known.algorithms.items() if name not in EXCLUDED}
 
 
 class Optimiser:
@@ -249,16 +53,18 @@ class Optimiser:
 
     def __init__(self, strategy: Strategy, genome: Genome, population: int) -> None:
         self.strategy, self.genome, self.population = strategy, genome, population
-        self.algorithm = _make(strategy, population, genome.size)
-        self.params = _params(strategy, self.algorithm)
+        make = _as_evosax_writes(_make)
+        self.algorithm = make(strategy, population, genome.size)
+        self.params = _as_evosax_writes(_params)(strategy, self.algorithm)
         self.is_distribution = hasattr(self.algorithm, "get_mean")
-        self._ask = jax.jit(self._ask_and_decode)
-        self._tell = jax.jit(self._tell_loss)
+        self._ask = jax.jit(_as_evosax_writes(self._ask_and_decode))
+        self._tell = jax.jit(_as_evosax_writes(self._tell_loss))
         self._has_schedule = "std_schedule" in _arguments(type(self.algorithm))
 
     def init(self, key: Array) -> PyTree:
         """The state before the first generation, on the host."""
-        return to_host(jax.jit(self._init)(key, self.genome.start()))
+        init = jax.jit(_as_evosax_writes(self._init))
+        return to_host(init(key, self.genome.start()))
 
     def ask(self, key: Array, state: PyTree) -> tuple[np.ndarray, Overrides, PyTree]:
         """The next population.
@@ -323,6 +129,20 @@ class Optimiser:
         return state
 
 
+def _as_evosax_writes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with what evosax does and strict settings would refuse.
+
+    It lets arrays of different ranks meet, and calls names of optax that will go.
+    """
+
+    def wrapped(*args: Any) -> Any:
+        with jax.numpy_rank_promotion("allow"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return function(*args)
+
+    return wrapped
+
+
 def with_failed_worst(loss: np.ndarray) -> np.ndarray:
     """Losses `[P]` where members that failed (NaN) lie a deviation above the worst.
 
@@ -366,7 +186,7 @@ def _make(strategy: Strategy, population: int, size: int) -> Any:
     """
     from evosax.core import fitness_shaping
 
-    cls = _algorithms()[strategy.name]
+    cls = algorithms()[strategy.name]
     taken = _arguments(cls)
     options: dict[str, Any] = {}
     if "std_schedule" in taken:
@@ -412,5 +232,4 @@ def _params(strategy: Strategy, algorithm: Any) -> PyTree:
         everything = [*known, *taken[3:], *own]
         check_known(name, everything, f"strategy: {strategy.name}")
         changes[name] = value
-    replace = partial(dataclasses.replace, params)
-    return replace(**changes) if changes else params
+    return dataclasses.replace(params, **changes)

@@ -8,6 +8,10 @@ from purerl.report.plots.axes import heat_map as heat_map
 from purerl.report.plots.axes import scatter as scatter
 from purerl.report.plots.axes import slices as slices
 from purerl.report.plots.curves import sweep_curves as sweep_curves
+from purerl.report.plots.evolution import evolution_curve as evolution_curve
+from purerl.report.plots.losses import drift_figure as drift_figure
+from purerl.report.plots.losses import loss_figure as loss_figure
+from purerl.report.plots.losses import value_loss_figure as value_loss_figure
 from purerl.report.plots.run import learning_curve as learning_curve
 from purerl.report.plots.run import run_curve as run_curve
 from purerl.report.plots.scores import power as power

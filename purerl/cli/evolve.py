@@ -1,0 +1,312 @@
+"""`purerl evolve`: evolve a loss, hyperparameters or the environment's physics."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from purerl import presets, serialise
+from purerl.algorithms import ALGORITHMS
+from purerl.cli import flags, settings
+from purerl.cli.train import base_config, default_folder
+from purerl.config import ConfigError, TrainConfig
+from purerl.meta import fitness as fitness_of
+from purerl.meta import presets as evolutions
+from purerl.meta import store
+from purerl.meta.estimate import Estimate, estimate
+from purerl.meta.evolve import evolve
+from purerl.meta.result import EvolutionResult
+from purerl.meta.setup import make_setup
+from purerl.meta.strategies import PRESETS, read_strategy
+from purerl.runner import manifest
+from purerl.runner.words import si
+from purerl.scale import hosts
+from purerl.scale.devices import make_workers
+from purerl.sweeps.plan import worker_limit
+
+
+def _arg(text: str) -> object:
+    return tyro.conf.arg(help=text)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Evolve:
+    """Evolve leaves of a config so that what is trained with them is worth most.
+
+    Run the same command again after a kill, or --resume its folder: it goes on.
+    """
+
+    evolve: Annotated[
+        str,
+        _arg(
+            "Names of fields, comma between them: value_loss; policy_loss; "
+            "learning_rate,entropy_coef; env_params.length."
+        ),
+    ] = ""
+    strategy: Annotated[
+        str,
+        _arg(
+            f"{', '.join(PRESETS)}, cma-es, sep-cma-es, snes, pgpe, simple-ga, ...; "
+            "options as in open-es(sigma=0.05)."
+        ),
+    ] = "open-es"
+    population: Annotated[int, _arg("Members of a generation.")] = 64
+    generations: Annotated[int, _arg("Generations in all.")] = 100
+    rollouts: Annotated[int, _arg("Training runs of a member.")] = 1
+    fitness: Annotated[str, _arg(f"One of {', '.join(fitness_of.KINDS)}.")] = (
+        "training_curve"
+    )
+    environments: Annotated[
+        tuple[str, ...], _arg("Several environments; the config's own if not given.")
+    ] = ()
+    baselines: Annotated[
+        tuple[float, ...], _arg("Return that counts 1, for each; else measured.")
+    ] = ()
+    seed: Annotated[int, _arg("Of everything random.")] = 0
+    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
+    preset: Annotated[
+        str | None,
+        _arg(
+            f"An evolution: {', '.join(evolutions.names())}; or only its config: "
+            f"{', '.join(presets.names())}."
+        ),
+    ] = None
+    config: Annotated[Path | None, _arg("Start from a YAML file of a config.")] = None
+    out: Annotated[
+        Path | None, _arg("Folder to write; runs/evolve-<env>-<time> if not given.")
+    ] = None
+    resume: Annotated[Path | None, _arg("Go on with the evolution there.")] = None
+    dry_run: Annotated[bool, _arg("Print what it would cost and stop.")] = False
+    lanes: Annotated[int | None, _arg("Agents per block of the compiled call.")] = None
+    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
+    chunk_blocks: Annotated[int | None, _arg("Blocks a worker holds at a time.")] = None
+    memory_limit: Annotated[
+        str | None, _arg("Bytes for training, such as 2GB; most of what is free.")
+    ] = None
+    checkpoint_seconds: Annotated[float, _arg("Least time between saves.")] = 30.0
+    snapshot_every: Annotated[int, _arg("Generations between snapshots.")] = 16
+    coordinator: Annotated[
+        str | None, _arg("host:port of process 0, where SLURM or MPI do not say.")
+    ] = None
+    num_processes: Annotated[int | None, _arg("Processes in all, likewise.")] = None
+    process: Annotated[int | None, _arg("Number of this one, likewise.")] = None
+    progress: Annotated[bool, _arg("Show the progress.")] = True
+
+
+# With --resume these may be given; all else is the evolution's own.
+_RESUME = (
+    "resume",
+    "generations",
+    "chunk-blocks",
+    "memory-limit",
+    "checkpoint-seconds",
+    "snapshot-every",
+    "coordinator",
+    "num-processes",
+    "process",
+    "progress",
+    "dry-run",
+)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit status."""
+    base, defaults = _start(argv)
+    parsed = flags.parse(
+        flags.parser_class(base, _with_defaults(defaults)), argv, "evolve"
+    )
+    settings.enable_compile_cache()
+    hosts.join(parsed.coordinator, parsed.num_processes, parsed.process)
+    if parsed.resume:
+        config, what, run = _resumed(parsed, argv)
+    else:
+        config, what, run = flags.read_config(parsed, base), _asked(parsed), {}
+        run = {"lanes": parsed.lanes, "segment_updates": parsed.segment_updates}
+        run["generations"] = parsed.generations
+    if parsed.dry_run:
+        _show_estimate(config, what, run, parsed)
+        return 0
+    result = evolve(
+        config,
+        out=parsed.resume or _folder(parsed.out, str(config.env)),
+        chunk_blocks=parsed.chunk_blocks,
+        memory_limit=parsed.memory_limit,
+        checkpoint_seconds=parsed.checkpoint_seconds,
+        snapshot_every=parsed.snapshot_every,
+        progress=parsed.progress,
+        **what,
+        **run,
+    )
+    if hosts.index() == 0 and result.done:
+        show(result)
+    return 0 if result.finished else 130
+
+
+def _start(argv: Sequence[str]) -> tuple[TrainConfig, dict[str, Any]]:
+    """The config and the options that the flags start from."""
+    name = flags.option_before_parsing(argv, "preset")
+    resume = flags.option_before_parsing(argv, "resume")
+    if resume:
+        return manifest.read_config(Path(resume), store.load(Path(resume))), {}
+    if name not in evolutions.names():
+        try:
+            return base_config(argv), {}
+        except ConfigError as error:
+            if name is None or name in presets.names():
+                raise
+            known = f"Evolutions: {', '.join(evolutions.names())}."
+            raise ConfigError(f"{error} {known}") from None
+    for other in ("config", "algorithm"):
+        if flags.option_before_parsing(argv, other):
+            raise ConfigError(
+                f"--preset {name} is a whole evolution; leave --{other} out."
+            )
+    values = evolutions.load(name)
+    config = values.pop("config")
+    return config, values
+
+
+def _with_defaults(defaults: dict[str, Any]) -> type:
+    """The options, with a preset's values as their defaults."""
+    fields = []
+    for field in dataclasses.fields(Evolve):
+        value = defaults.get(field.name, field.default)
+        if field.name == "strategy" and not isinstance(value, str):
+            value = _strategy_text(value)
+        fields.append((field.name, field.type, dataclasses.field(default=value)))
+    namespace = {"__doc__": Evolve.__doc__}
+    return dataclasses.make_dataclass(
+        "Evolve", fields, namespace=namespace, kw_only=True
+    )
+
+
+def _strategy_text(values: dict[str, Any]) -> str:
+    inner = ", ".join(f"{k}={v!r}" for k, v in values.items() if k != "name")
+    return f"{values.get('name', 'open-es')}({inner})"
+
+
+def _asked(parsed: Any) -> dict[str, Any]:
+    if not parsed.evolve:
+        raise ConfigError(
+            "say what to evolve, such as --evolve value_loss, or take a preset: "
+            f"{', '.join(evolutions.names())}."
+        )
+    return {
+        "evolve": parsed.evolve,
+        "strategy": read_strategy(parsed.strategy),
+        "population": parsed.population,
+        "rollouts": parsed.rollouts,
+        "fitness": parsed.fitness,
+        "environments": parsed.environments,
+        "baselines": parsed.baselines or None,
+        "seed": parsed.seed,
+    }
+
+
+def _resumed(parsed: Any, argv: Sequence[str]) -> tuple[Any, dict, dict]:
+    """Config, settings and the rest of a folder's evolution."""
+    for word in argv:
+        name = word.partition("=")[0].replace("_", "-").removeprefix("--")
+        if word.startswith("--") and name.removeprefix("no-") not in _RESUME:
+            raise ConfigError(
+                f"--{name} cannot be given with --resume: an evolution goes on as it "
+                "was started. Leave it out, or start another."
+            )
+    stored = store.load(parsed.resume)
+    config = manifest.read_config(parsed.resume, stored)
+    more = any(word.startswith("--generations") for word in argv)
+    run = {
+        "lanes": stored["lanes_asked"],
+        "segment_updates": stored["segment_updates"],
+        "generations": parsed.generations if more else stored["generations"],
+    }
+    return config, stored["settings"], run
+
+
+def _folder(out: Path | None, env: str) -> Path:
+    if out is None and hosts.count() > 1:
+        raise ConfigError(
+            "several processes need a folder that all of them name alike; give --out."
+        )
+    return out or default_folder(f"evolve-{env}")
+
+
+def _show_estimate(config: TrainConfig, what: dict, run: dict, parsed: Any) -> None:
+    setup = make_setup(config, **what)
+    workers = make_workers()
+    limit = worker_limit(parsed.memory_limit, workers)
+    found = estimate(setup, run["generations"], workers, limit, run["lanes"])
+    console = Console()
+    console.print(estimate_table(found, setup.settings))
+
+
+def estimate_table(found: Estimate, what: dict[str, Any]) -> Table:
+    """The cost of an evolution as a table."""
+    table = Table(show_header=False, box=None)
+    strategy = {
+        name: value
+        for name, value in what["strategy"].items()
+        if name != "options" and value is not None
+    }
+    rows = {
+        "evolve": f"{found.numbers:,} numbers of {', '.join(what['evolve'])}",
+        "strategy": yaml.safe_dump(strategy, default_flow_style=True, width=72).strip(),
+        "population": f"{what['population']:,} x {what['rollouts']} rollouts",
+        "generations": f"{found.generations:,}",
+        "agents": f"{found.agents:,}",
+        "environment steps": si(found.env_steps),
+        "measured here": f"{si(found.steps_per_second)} steps/s ({found.lanes} lanes)",
+        "estimated hours": f"{found.hours:,.1f}",
+    }
+    for name, text in rows.items():
+        table.add_row(name, text)
+    return table
+
+
+def show(result: EvolutionResult) -> None:
+    """Print what came out; write pictures and summary.json into the folder."""
+    from purerl.report import plots
+
+    console = Console()
+    history = result.history
+    console.print(
+        f"generation {result.done:,}/{result.generations:,}: mean "
+        f"{history['mean'][-1]:.4g}, best {history['best'][-1]:.4g}; best of all "
+        f"{result.best_fitness:.4g} in generation {result.best_generation + 1:,}; "
+        f"{int(history['failed'].sum()):,} members failed",
+        highlight=False,
+    )
+    if "agents" in result.summary:
+        numbers = result.summary
+        console.print(
+            f"compile {numbers['compile_seconds']:.1f} s, {numbers['agents']:,} agents "
+            f"in {numbers['train_seconds']:.1f} s ({numbers['agents_per_second']:.3g} "
+            f"agents/s, {si(numbers['steps_per_second'])} steps/s)",
+            highlight=False,
+        )
+    folder = result.out
+    if folder is None:
+        return
+    text = json.dumps(result.summary, indent=2)
+    serialise.write_atomic(folder / "summary.json", text)
+    plots.save(result.plot(), folder / "evolution.png")
+    losses = result.losses(result.learned)
+    for name, loss in losses.items():
+        plots.save(plots.loss_figure(loss), folder / f"{name}.png")
+        console.print(
+            f"train with it: purerl train --{name.replace('_', '-')} "
+            f"{folder / name}.npz",
+            highlight=False,
+            soft_wrap=True,
+        )
+    console.print(
+        f"written to {folder}/; in Python purerl.load_evolution({str(folder)!r})",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,335 @@
+"""The loop of an evolution: ask, train, tell; compiled once, saved, gone on with."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl.meta import population as runs
+from purerl.meta import store
+from purerl.meta.fitness import measured_anchors, member_scores
+from purerl.meta.population import Stopped, Task
+from purerl.meta.result import EvolutionResult, fresh_state
+from purerl.meta.setup import Setup, baseline_of, make_task, specification
+from purerl.meta.store import State
+from purerl.runner import manifest
+from purerl.runner.interrupt import Interrupt
+from purerl.runner.words import si
+from purerl.scale import hosts
+from purerl.scale.devices import Worker, default_lanes
+from purerl.train import Bound
+from purerl.types import Array, Overrides
+
+
+class Options(NamedTuple):
+    """How an evolution is carried out; of these only W and K change what is computed.
+
+    Attributes:
+        folder: to write, or None.
+        lanes: W as asked for; None where it is chosen.
+        segment_updates: K; None for the whole run.
+        chunk_blocks: blocks that a worker holds at a time.
+        memory_limit: bytes that a worker may use.
+        checkpoint_seconds: least time between checkpoints.
+        snapshot_every: generations between two snapshots, or 0.
+        progress: show it.
+    """
+
+    folder: Path | None
+    lanes: int | None
+    segment_updates: int | None
+    chunk_blocks: int
+    memory_limit: float
+    checkpoint_seconds: float
+    snapshot_every: int
+    progress: bool
+
+
+class Evolution:
+    """One call of `purerl.evolve`: the pieces that its phases share."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        generations: int,
+        workers: list[Worker],
+        options: Options,
+    ) -> None:
+        self.setup, self.generations = setup, generations
+        self.workers, self.options = workers, options
+        self.optimiser = setup.optimiser
+        self.key = jax.random.key(setup.settings["seed"])
+        self.tasks: list[Task] = []
+        self.is_lanes_fixed = options.lanes is not None
+        self.lanes = options.lanes or self._default_lanes()
+        self.lock = threading.Lock()
+        self.saved_at, self.saved_time = -1, time.monotonic()
+        self.compile_seconds = 0.0
+
+    def run(self) -> EvolutionResult:
+        """Evolve, or what is missing of it."""
+        from purerl.meta.progress import EvolutionReporter  # rich: only who runs pays
+
+        state, generations = self._open()
+        first = int(state.done)
+        reporter = EvolutionReporter(
+            generations,
+            first,
+            self.setup.runs,
+            self.setup.steps,
+            self.options.progress,
+        )
+        if first >= generations:
+            reporter.say(f"all {generations:,} generations had finished")
+            return self._result(state, {"generations_run": 0})
+        reporter.say(self._banner())
+        self._compile()
+        reporter.say(f"compiled in {self.compile_seconds:.1f} s")
+        began = time.perf_counter()
+        with Interrupt() as interrupt, reporter:
+
+            def is_stopped() -> bool:
+                return interrupt.asked
+
+            try:
+                state = self._with_anchors(state, is_stopped)
+                while int(state.done) < generations:
+                    state = self._generation(state, reporter, is_stopped)
+                    self._save(state, force=int(state.done) == generations)
+            except Stopped:
+                self._save(state, force=int(state.done) > 0)
+                reporter.tell(self._how_to_go_on(int(state.done)))
+        return self._result(
+            state, self._summary(state, first, time.perf_counter() - began)
+        )
+
+    def _open(self) -> tuple[State, int]:
+        """The state to go on from, the same in every process."""
+        fresh = fresh_state(
+            self.optimiser, self.key, self.generations, len(self.setup.bounds)
+        )
+        if self.setup.anchors is not None:
+            fresh = fresh._replace(anchors=self.setup.anchors)
+        folder, state = self.options.folder, fresh
+        if folder is not None and hosts.index() == 0:
+            run = {
+                "lanes": self.lanes,
+                "lanes_asked": self.options.lanes,
+                "segment_updates": self.options.segment_updates,
+            }
+            spec = specification(self.setup, self.generations, run)
+            stored = store.open_folder(folder, spec)
+            self._say_versions(stored)
+            self.lanes = stored["lanes"]
+            state = store.restore(folder, fresh) or fresh
+            self.is_lanes_fixed |= int(state.done) > 0
+        state = State(*hosts.tree_from_first(tuple(state)))
+        self.lanes, fixed = (
+            int(x) for x in hosts.from_first([self.lanes, self.is_lanes_fixed])
+        )
+        self.is_lanes_fixed = bool(fixed)
+        self.saved_at = int(state.done)
+        return state, max(self.generations, int(state.done))
+
+    def _say_versions(self, stored: dict[str, Any]) -> None:
+        note = manifest.warn_other_versions(stored)
+        here = metadata.version("evosax")
+        if note is None and stored["evosax"] != here:
+            note = (
+                "resumed with other versions, so bits may differ: evosax "
+                f"{stored['evosax']} -> {here}"
+            )
+        if note and self.options.progress:
+            print(note, file=sys.stderr)
+
+    def _default_lanes(self) -> int:
+        everyone = self.workers * hosts.count()
+        per_environment = self.setup.population * self.setup.rollouts
+        return default_lanes(per_environment, everyone)
+
+    def _compile(self) -> None:
+        """A program per environment, at one width that fits the memory of all."""
+        began = time.perf_counter()
+        start = np.asarray(self.optimiser.genome.start())[None]
+        example = jax.tree.map(np.asarray, jax.jit(self.optimiser.genome.decode)(start))
+        keys = runs.rollout_keys(self.key, 0, self.setup.rollouts)
+        named = list(zip(self.setup.names, self.setup.bounds, strict=True))
+        while True:
+            tasks = [self._task(*one, keys, example, self.lanes) for one in named]
+            width = min(task.executables.lanes for task in tasks)
+            if all(task.executables.lanes == width for task in tasks):
+                break
+            self.lanes = width  # The narrowest: one width for all of them.
+        if width != self.lanes and self.options.folder and hosts.index() == 0:
+            store.set_lanes(self.options.folder, width)
+        self.tasks, self.lanes = tasks, width
+        self.compile_seconds = time.perf_counter() - began
+
+    def _task(
+        self, name: str, bound: Bound, keys: Array, example: Overrides, lanes: int
+    ) -> Task:
+        return make_task(
+            name,
+            bound,
+            keys,
+            example,
+            lanes,
+            self.options.segment_updates,
+            self.workers,
+            self.options.memory_limit / self.options.chunk_blocks,
+            self.is_lanes_fixed,
+        )
+
+    def _with_anchors(self, state: State, is_stopped: Callable[[], bool]) -> State:
+        """The state with measured baselines, where they are needed and not known."""
+        if np.isfinite(state.anchors).all():
+            return state
+        genome, rollouts = self.optimiser.genome, self.setup.rollouts
+        keys = runs.baseline_keys(self.key, rollouts)
+        named = zip(self.setup.names, self.setup.bounds, strict=True)
+        lanes = min(self.lanes, default_lanes(rollouts, self.workers[:1]))
+        tasks = [
+            self._task(name, baseline_of(bound, genome), keys, {}, lanes)
+            for name, bound in named
+        ]
+        returns = runs.evaluate(
+            tasks,
+            keys,
+            {},
+            1,
+            self.setup.fitness,
+            self.workers,
+            self.options.chunk_blocks,
+            lambda _: None,
+            is_stopped,
+        )
+        return state._replace(anchors=measured_anchors(returns[:, 0], self.setup.names))
+
+    def _generation(
+        self, state: State, reporter: Any, is_stopped: Callable[[], bool]
+    ) -> State:
+        """Ask, train, tell."""
+        began, number = time.perf_counter(), int(state.done)
+        key_ask, key_tell = runs.strategy_keys(self.key, number)
+        vectors, overrides, asked = self.optimiser.ask(key_ask, state.strategy)
+        sigma = self.optimiser.sigma(asked)
+
+        def on_runs(count: int) -> None:
+            with self.lock:
+                reporter.ran(count)
+
+        returns = runs.evaluate(
+            self.tasks,
+            runs.rollout_keys(self.key, number, self.setup.rollouts),
+            overrides,
+            self.setup.population,
+            self.setup.fitness,
+            self.workers,
+            self.options.chunk_blocks,
+            on_runs,
+            is_stopped,
+        )
+        scores = member_scores(returns, state.anchors)
+        told = self.optimiser.tell(key_tell, vectors, scores, asked)
+        state = _with_row(state._replace(strategy=told), vectors, scores, returns)
+        state.sigma[number] = sigma
+        state.seconds[number] = time.perf_counter() - began
+        known = scores[np.isfinite(scores)]
+        best, mean = (known.max(), known.mean()) if known.size else (np.nan, np.nan)
+        reporter.generation(float(best), float(mean), len(scores) - known.size)
+        return state
+
+    def _save(self, state: State, force: bool) -> None:
+        """Save the state now and then: what comes after is computed again."""
+        folder, done = self.options.folder, int(state.done)
+        if folder is None or hosts.index() > 0:
+            return
+        every = self.options.snapshot_every
+        if every and done % every == 0 and done != self.saved_at:
+            mean = self.optimiser.mean(state.strategy)
+            store.save_snapshot(folder, done, state.best if mean is None else mean)
+        waited = time.monotonic() - self.saved_time >= self.options.checkpoint_seconds
+        if done == self.saved_at or not (force or waited):
+            return
+        store.save(folder, state)
+        self.saved_at, self.saved_time = done, time.monotonic()
+
+    def _result(self, state: State, summary: dict[str, Any]) -> EvolutionResult:
+        result = EvolutionResult(
+            self.setup.config,
+            self.setup.settings,
+            self.optimiser,
+            state,
+            self.options.folder,
+            summary,
+        )
+        if self.options.folder is not None and hosts.index() == 0 and result.done:
+            result.save(self.options.folder)
+        return result
+
+    def _summary(self, state: State, first: int, seconds: float) -> dict[str, Any]:
+        ran = int(state.done) - first
+        agents = ran * self.setup.runs
+        return {
+            "generations_run": ran,
+            "agents": agents,
+            "env_steps": ran * self.setup.steps,
+            "compile_seconds": round(self.compile_seconds, 2),
+            "train_seconds": round(seconds, 2),
+            "agents_per_second": round(agents / max(seconds, 1e-9), 3),
+            "steps_per_second": round(ran * self.setup.steps / max(seconds, 1e-9)),
+            "lanes": self.lanes,
+        }
+
+    def _banner(self) -> str:
+        setup, device = self.setup, jax.local_devices()[0]
+        return (
+            f"{setup.settings['strategy']['name']} over {self.optimiser.genome.size:,} "
+            f"numbers of {', '.join(setup.settings['evolve'])}: {setup.population:,} "
+            f"members x {setup.rollouts} rollouts in {', '.join(setup.names)}, "
+            f"{si(setup.runs)} agents and {si(setup.steps)} steps a generation, on "
+            f"{device.device_kind} ({self.lanes} lanes)"
+        )
+
+    def _how_to_go_on(self, done: int) -> str:
+        if self.options.folder is None:
+            return f"stopped after generation {done:,}; nothing was saved (no out)"
+        return (
+            f"stopped after generation {done:,}, which is saved. Go on with: purerl "
+            f"evolve --resume {self.options.folder}"
+        )
+
+
+def _with_row(
+    state: State, vectors: np.ndarray, scores: np.ndarray, returns: np.ndarray
+) -> State:
+    """The state with a generation's scores in its history, and the best member."""
+    number = int(state.done)
+    state = state._replace(
+        done=np.array(number + 1, np.int32),
+        fitness=state.fitness.copy(),
+        returns=state.returns.copy(),
+        sigma=state.sigma.copy(),
+        seconds=state.seconds.copy(),
+    )
+    state.fitness[number] = scores
+    known = np.isfinite(returns)
+    total = np.where(known, returns, 0.0).sum((1, 2), dtype=float)
+    count = known.sum((1, 2))
+    state.returns[number] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    if not np.isfinite(scores).any():
+        return state
+    best = int(np.nanargmax(scores))
+    if state.best_fitness >= scores[best]:  # False for NaN: there was none before.
+        return state
+    return state._replace(
+        best=vectors[best].copy(),
+        best_fitness=np.array(scores[best], np.float32),
+        best_generation=np.array(number, np.int32),
+    )

@@ -1,0 +1,94 @@
+"""What an evolution would cost, measured without running it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from purerl.meta import population as runs
+from purerl.meta.setup import Setup, make_task
+from purerl.scale import hosts
+from purerl.scale.devices import Worker, default_lanes
+from purerl.sweeps import planner
+
+# Segments of the run that is timed: one of them is.
+SEGMENTS = 100
+
+
+class Estimate(NamedTuple):
+    """The cost of an evolution on this machine.
+
+    Attributes:
+        agents: training runs of all generations.
+        env_steps: of all of them.
+        steps_per_second: measured, all workers busy, over the environments.
+        hours: of training; compiling comes on top.
+        lanes: W.
+        generations: in all.
+        numbers: that are evolved.
+    """
+
+    agents: int
+    env_steps: int
+    steps_per_second: float
+    hours: float
+    lanes: int
+    generations: int
+    numbers: int
+
+
+def estimate(
+    setup: Setup,
+    generations: int,
+    workers: Sequence[Worker],
+    memory_limit: float,
+    lanes: int | None = None,
+) -> Estimate:
+    """Time a segment of one block on every worker, in every environment.
+
+    Args:
+        setup: of the evolution.
+        generations: in all.
+        workers: of this process; the others are taken to be like it.
+        memory_limit: bytes that a worker may use.
+        lanes: W; chosen where not given.
+
+    Raises:
+        ConfigError: a block does not fit the memory.
+    """
+    per_environment = setup.population * setup.rollouts
+    everyone = list(workers) * hosts.count()
+    width = lanes or default_lanes(per_environment, everyone)
+    genome = setup.optimiser.genome
+    key = jax.random.key(0)
+    keys = runs.rollout_keys(key, 0, setup.rollouts)
+    start = jax.jit(genome.decode)(genome.start()[None])
+    overrides = jax.tree.map(np.asarray, start)
+    seconds = 0.0
+    for name, bound in zip(setup.names, setup.bounds, strict=True):
+        plan = bound.plan
+        length = max(1, plan.num_updates // SEGMENTS)
+        fixed = lanes is not None
+        task = make_task(
+            name, bound, keys, overrides, width, length, workers, memory_limit, fixed
+        )
+        width = task.executables.lanes
+        block = runs.block_of(keys, overrides, 0, width)
+        # No more workers are busy than there are blocks.
+        busy = min(len(everyone), -(-per_environment // width))
+        one = planner.rate(bound, task.executables, block, workers, 0.5) / len(workers)
+        # Whole rounds of blocks: the last round takes as long as the others.
+        rounds = -(-per_environment // width) / busy
+        steps = task.steps_each * width * np.ceil(rounds)
+        seconds += generations * steps / one
+    total = setup.steps * generations
+    return Estimate(
+        setup.runs * generations,
+        total,
+        total / seconds,
+        seconds / 3600.0,
+        width,
+        generations,
+        genome.size,
+    )

@@ -1,0 +1,216 @@
+"""What a strategy is asked to be: a name and numbers, as code, text or YAML.
+
+The published experiments ran on evosax 0.0.4 and 0.1, whose defaults differ much from
+those of today: here sigma, its schedule and Adam are always explicit, and what was
+published has a name.
+"""
+
+import ast
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from purerl.config import ConfigError
+
+SHAPINGS = ("auto", "none", "centered_rank", "z_score", "normalize")
+
+
+@dataclasses.dataclass(frozen=True)
+class Strategy:
+    """How a population moves; names are those of evosax, `-`, `_` and case do not tell.
+
+    Attributes:
+        name: `open-es`, `cma-es`, `sep-cma-es`, `snes`, `pgpe`, `simple-ga`, ...
+        sigma: standard deviation of the first population around its start, in the
+            units of `purerl.meta.genome`'s scales.
+        sigma_decay: factor per generation, where the strategy does not adapt sigma.
+        sigma_limit: smallest sigma of the decay.
+        learning_rate: Adam's step size; None keeps the strategy's own optimiser.
+        learning_rate_decay: factor per generation.
+        learning_rate_limit: smallest step size of the decay.
+        beta1: of Adam.
+        beta2: of Adam.
+        eps: of Adam.
+        shaping: `centered_rank`, `z_score`, `normalize`, `none`; `auto` is the
+            strategy's own.
+        antithetic: Open-ES draws pairs around the mean.
+        options: what else the strategy takes, by evosax's names.
+    """
+
+    name: str = "Open_ES"
+    sigma: float = 0.1
+    sigma_decay: float = 1.0
+    sigma_limit: float = 0.0
+    learning_rate: float | None = None
+    learning_rate_decay: float = 1.0
+    learning_rate_limit: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    shaping: str = "auto"
+    antithetic: bool = True
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {**dataclasses.asdict(self), "options": dict(self.options)}
+
+
+# evosax 0.1's OpenES with Adam (note beta1), on which the published value losses ran.
+_OPEN_ES = Strategy(
+    sigma=0.03,
+    sigma_limit=0.01,
+    learning_rate=0.05,
+    learning_rate_limit=0.001,
+    beta1=0.99,
+    shaping="centered_rank",
+)
+PRESETS = {
+    "open-es": _OPEN_ES,
+    # evosax 0.0.4 as Lu et al. 2022 ran it for drifts.
+    "open-es-lpo": dataclasses.replace(
+        _OPEN_ES,
+        sigma=0.04,
+        sigma_decay=0.999,
+        learning_rate=0.01,
+        learning_rate_decay=0.999,
+        shaping="z_score",
+    ),
+    # Goldie et al. 2025 for learned policy optimisation.
+    "open-es-goldie": dataclasses.replace(
+        _OPEN_ES,
+        sigma=0.03,
+        sigma_decay=0.99,
+        learning_rate=0.03,
+        learning_rate_decay=0.99,
+    ),
+}
+
+
+def OpenES(**changes: Any) -> Strategy:  # noqa: N802  (reads like the class it makes)
+    """Open-ES (Salimans et al. 2017) with Adam, from evosax 0.1's published defaults.
+
+    Args:
+        **changes: fields of `Strategy` that differ.
+
+    Raises:
+        ConfigError: an unknown field.
+    """
+    return _changed(_OPEN_ES, changes)
+
+
+def read_strategy(asked: "str | Mapping[str, Any] | Strategy") -> Strategy:
+    """A strategy from its name, `"cma-es(sigma=0.2)"`, a mapping, or as it is.
+
+    Raises:
+        ConfigError: an unknown strategy or field, or a value that cannot be.
+    """
+    if isinstance(asked, Strategy):
+        strategy = asked
+    elif isinstance(asked, str):
+        strategy = read_strategy(_parse(asked))
+    elif isinstance(asked, Mapping):
+        values = dict(asked)
+        name = str(values.pop("name", "open-es"))
+        preset = PRESETS.get(_normal(name), Strategy(name=name))
+        strategy = _changed(preset, values)
+    else:
+        raise ConfigError(f"strategy must be a name or a Strategy, got {asked!r}.")
+    strategy = dataclasses.replace(strategy, name=_known(strategy.name))
+    _check(strategy)
+    return strategy
+
+
+def names() -> list[str]:
+    """Every strategy's name, the presets first."""
+    from purerl.meta.strategy import algorithms
+
+    others = (_normal(name) for name in algorithms())
+    return [*PRESETS, *(name for name in others if name not in PRESETS)]
+
+
+def _parse(text: str) -> dict[str, Any]:
+    name, bracket, rest = text.strip().partition("(")
+    if not bracket:
+        return {"name": name}
+    try:
+        call = ast.parse(f"f({rest}", mode="eval").body
+        assert isinstance(call, ast.Call) and not call.args
+        values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+    except (SyntaxError, ValueError, AssertionError):
+        raise ConfigError(
+            f"cannot read the strategy {text!r}; write for example open-es(sigma=0.05)."
+        ) from None
+    return {"name": name.strip(), **values}
+
+
+def _changed(strategy: Strategy, changes: Mapping[str, Any]) -> Strategy:
+    known = [field.name for field in dataclasses.fields(Strategy)]
+    own = {name: value for name, value in changes.items() if name in known}
+    # Any other name is the algorithm's: checked against it when it is made.
+    others = {name: value for name, value in changes.items() if name not in known}
+    options = {**strategy.options, **dict(own.pop("options", {}) or {}), **others}
+    return dataclasses.replace(strategy, **own, options=options)
+
+
+def _normal(name: str) -> str:
+    return name.strip().lower().replace("_", "-").replace(" ", "-")
+
+
+def _plain(name: str) -> str:
+    return _normal(name).replace("-", "")
+
+
+def _known(name: str) -> str:
+    """The spelling of a name in evosax.
+
+    Raises:
+        ConfigError: there is no such strategy.
+    """
+    from purerl.meta.strategy import EXCLUDED, algorithms
+
+    for known in algorithms():
+        if _plain(known) == _plain(name):
+            return known
+    for known, why in EXCLUDED.items():
+        if _plain(known) == _plain(name):
+            raise ConfigError(f"strategy {name} cannot be used here: {why}.")
+    guess = difflib.get_close_matches(_normal(name), names(), n=1)
+    hint = f" Did you mean {guess[0]!r}?" if guess else ""
+    raise ConfigError(
+        f"there is no strategy {name!r}.{hint} Strategies: {', '.join(names())}."
+    )
+
+
+def _check(strategy: Strategy) -> None:
+    for name in ("sigma", "sigma_decay", "learning_rate_decay", "eps"):
+        _check_number(name, getattr(strategy, name), zero=False)
+    for name in ("sigma_limit", "learning_rate_limit", "beta1", "beta2"):
+        _check_number(name, getattr(strategy, name), zero=True)
+    if strategy.learning_rate is not None:
+        _check_number("learning_rate", strategy.learning_rate, zero=False)
+    for name in ("beta1", "beta2"):
+        if getattr(strategy, name) >= 1:
+            raise ConfigError(
+                f"strategy: {name} must be less than 1, got {getattr(strategy, name)}."
+            )
+    if strategy.shaping not in SHAPINGS:
+        raise ConfigError(
+            f"strategy: shaping must be one of {', '.join(SHAPINGS)}, got "
+            f"{strategy.shaping!r}."
+        )
+
+
+def _check_number(name: str, value: Any, zero: bool) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if (
+        not is_number
+        or not np.isfinite(value)
+        or value < 0
+        or (value == 0 and not zero)
+    ):
+        least = "0 or greater" if zero else "greater than 0"
+        raise ConfigError(f"strategy: {name} must be {least}, got {value!r}.")

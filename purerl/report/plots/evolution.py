@@ -1,0 +1,71 @@
+"""The curve of an evolution: what members were worth, generation by generation."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from purerl.report.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from purerl.meta.result import EvolutionResult
+
+
+def evolution_curve(result: "EvolutionResult") -> "Figure":
+    """Best and mean fitness over generations, a band of one deviation, and failures.
+
+    Args:
+        result: of an evolution, finished or not.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    history, settings = result.history, result.settings
+    generations = np.arange(1, len(history["mean"]) + 1)
+    figure = style.new_figure(8.0, 4.2)
+    axes = figure.subplots()
+    mean, std = history["mean"], history["std"]
+    line, other = style.COLOURS[0], style.COLOURS[1]
+    axes.fill_between(
+        generations, mean - std, mean + std, color=line, alpha=style.FAINT, linewidth=0
+    )
+    few = len(generations) <= 30
+    marks = {"markersize": 3.5, "markevery": 1}
+    axes.plot(
+        generations,
+        mean,
+        color=line,
+        label="mean ± std",
+        marker="o" if few else "",
+        **marks,
+    )
+    axes.plot(
+        generations,
+        history["best"],
+        color=other,
+        label="best",
+        linewidth=1.2,
+        marker="^" if few else "",
+        **marks,
+    )
+    failed = history["failed"]
+    if failed.any():
+        where = failed > 0
+        low = np.nanmin(mean - std) if np.isfinite(mean).any() else 0.0
+        axes.scatter(
+            generations[where],
+            np.full(where.sum(), low),
+            marker="x",
+            s=14,
+            color=style.INK,
+            label=f"members failed ({int(failed.sum()):,} in all)",
+        )
+    axes.legend(frameon=False, fontsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    kind = settings["fitness"].replace("_", " ")
+    count = f"{settings['population']} x {settings['rollouts']} agents a generation"
+    title = (
+        f"{', '.join(settings['evolve'])} by {settings['strategy']['name']}, {count}"
+    )
+    style.finish(axes, title, "generation", kind)
+    return figure

@@ -1,0 +1,161 @@
+"""Pictures of losses: a value loss beside the squared error, a drift beside PPO's."""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.config import ConfigError
+from purerl.losses import POLICY_LOSSES, ClipDrift, DPODrift, SquaredError
+from purerl.report.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+POINTS = 201
+ADVANTAGES = (2.0, 1.0, -1.0, -2.0)
+
+
+def loss_figure(loss: Any) -> "Figure":
+    """The picture of a loss of either kind.
+
+    Raises:
+        ConfigError: it is neither a drift nor a value loss.
+    """
+    if type(loss) in POLICY_LOSSES.values():
+        return drift_figure(loss)
+    sample = jax.ShapeDtypeStruct((3,), jnp.float32)
+    for number, draw in ((2, drift_figure), (3, value_loss_figure)):
+        try:
+            jax.eval_shape(loss, *[sample] * number)
+        except TypeError:
+            continue
+        return draw(loss)
+    raise ConfigError(f"{loss!r} is no loss of 2 (drift) or 3 (value) arrays [N].")
+
+
+def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "Figure":
+    """A value loss and its slope over the error, beside the squared error.
+
+    A constant in a loss does not matter, so both are drawn from their value at zero
+    error. The squared error is scaled to the same mean slope, because the optimiser
+    sees to the step size: what is compared is the shape.
+
+    Args:
+        loss: `loss(value, target, old_value)`.
+        limit: largest error drawn.
+        target: at which it is drawn; it matters for a loss of two inputs.
+    """
+    errors = jnp.linspace(-limit, limit, POINTS)
+    value, slope = curve(loss, errors, target)
+    other, other_slope = curve(SquaredError(), errors, target)
+    scale = np.abs(slope).mean() / np.abs(other_slope).mean()
+    figure = style.new_figure(9.0, 3.8)
+    left, right = figure.subplots(1, 2)
+    names = ("learned", "squared error, scaled")
+    for axes, curves in (
+        (left, (value, scale * other)),
+        (right, (slope, scale * other_slope)),
+    ):
+        for y, name, colour, dash in zip(
+            curves, names, style.COLOURS, ("-", "--"), strict=False
+        ):
+            axes.plot(errors, y, dash, color=colour, label=name, linewidth=1.8)
+        axes.axvline(0.0, color=style.INK, linewidth=0.6, alpha=0.5)
+        axes.set_xlim(-limit, limit)
+    right.axhline(0.0, color=style.INK, linewidth=0.6, alpha=0.5)
+    left.legend(frameon=False, fontsize=9)
+    style.finish(left, "Value loss", "value - target", "loss, from zero error")
+    style.finish(right, "Its gradient", "value - target", "d loss / d value")
+    return figure
+
+
+def curve(loss: Any, errors: Any, target: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """A value loss over errors `[N]`: values from that at zero error, and slopes."""
+    targets = jnp.full_like(errors, target)
+
+    def at(errors: Any) -> Any:
+        return loss(targets + errors, targets, targets)
+
+    value = at(errors) - at(jnp.zeros_like(errors))
+    slope = jax.grad(lambda e: at(e).sum())(errors)
+    return np.asarray(value), np.asarray(slope)
+
+
+def drift_figure(drift: Any) -> "Figure":
+    """A drift over ratio and advantage, and what is left of the objective.
+
+    Above, the drift as a map beside those of PPO and DPO on one colour scale. Below,
+    slices: the slope `d (r A - drift) / d r` that the policy climbs, at four
+    advantages. Where it is zero, the policy is held.
+
+    Args:
+        drift: `drift(log_ratio, advantage)`.
+    """
+    named = {"learned": drift, "PPO": ClipDrift(0.2), "DPO": DPODrift()}
+    ratios = jnp.linspace(0.5, 1.75, POINTS)
+    advantages = jnp.linspace(-3.0, 3.0, POINTS)
+    maps = {name: drift_map(one, ratios, advantages) for name, one in named.items()}
+    # The scale is that of the hand-written ones: a wild learned drift saturates.
+    most = max(float(np.quantile(maps[name], 0.98)) for name in ("PPO", "DPO"))
+    figure = style.new_figure(10.5, 6.6)
+    grid = figure.add_gridspec(2, 12, height_ratios=(1.0, 1.0))
+    tops = [figure.add_subplot(grid[0, 4 * i : 4 * i + 4]) for i in range(3)]
+    image = None
+    for axes, (name, values) in zip(tops, maps.items(), strict=True):
+        image = axes.pcolormesh(
+            np.asarray(ratios),
+            np.asarray(advantages),
+            values,
+            cmap=style.COLOUR_MAP,
+            vmin=0.0,
+            vmax=most,
+            shading="auto",
+            rasterized=True,
+        )
+        axes.axvline(1.0, color="white", linewidth=0.6, alpha=0.7)
+        style.finish(axes, f"Drift: {name}", "ratio", "advantage")
+        axes.grid(visible=False)
+    assert image is not None
+    bar = figure.colorbar(image, ax=tops, extend="max", pad=0.01)
+    bar.ax.tick_params(colors=style.INK, labelsize=9)
+    for index, advantage in enumerate(ADVANTAGES):
+        axes = figure.add_subplot(grid[1, 3 * index : 3 * index + 3])
+        _slice(axes, named, ratios, advantage)
+        if index == 0:
+            axes.set_ylabel("slope of the objective")
+            axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def drift_map(drift: Any, ratios: Any, advantages: Any) -> np.ndarray:
+    """A drift `[A, R]` over advantages and ratios."""
+    r, a = jnp.meshgrid(ratios, advantages)
+    values = drift(jnp.log(r).ravel(), a.ravel())
+    return np.asarray(values).reshape(r.shape)
+
+
+def objective_slope(drift: Any, ratios: Any, advantage: float) -> np.ndarray:
+    """`d (r A - drift(r, A)) / d r` over ratios `[R]`."""
+    a = jnp.full_like(ratios, advantage)
+
+    def objective(r: Any) -> Any:
+        return (r * a - drift(jnp.log(r), a)).sum()
+
+    return np.asarray(jax.grad(objective)(ratios))
+
+
+def _slice(axes: "Axes", named: dict[str, Any], ratios: Any, advantage: float) -> None:
+    dashes = ("-", "--", "-.")
+    for (name, drift), colour, dash in zip(
+        named.items(), style.COLOURS, dashes, strict=False
+    ):
+        slope = objective_slope(drift, ratios, advantage)
+        axes.plot(
+            np.asarray(ratios), slope, dash, color=colour, label=name, linewidth=1.6
+        )
+    axes.axvline(1.0, color=style.INK, linewidth=0.6, alpha=0.5)
+    axes.axhline(0.0, color=style.INK, linewidth=0.6, alpha=0.5)
+    style.finish(axes, f"A = {advantage:+g}", "ratio")

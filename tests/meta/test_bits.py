@@ -1,0 +1,186 @@
+"""At one lane width nothing else changes a bit: chunks, devices, kills, processes."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from tests.helpers import assert_same_bits
+
+from .conftest import GENERATIONS, POPULATION, SETTINGS, evolve, outcome
+
+CHILD = """
+    import sys
+    import jax
+    cache, port, process, folder = sys.argv[1:]
+    jax.config.update("jax_compilation_cache_dir", cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_num_cpu_devices", 2)
+    from purerl.scale import hosts
+    if port != "0":
+        hosts.join("localhost:" + port, 2, int(process))
+    import purerl
+    from tests.meta.conftest import evolve
+    result = evolve(out=folder, checkpoint_seconds=0.0, snapshot_every=1)
+    print(process, *result.vector.tolist(), *result.history["fitness"].ravel())
+"""
+
+
+def start_child(folder, port=0, process=0):
+    cache = jax.config.jax_compilation_cache_dir
+    arguments = [str(cache), str(port), str(process), str(folder)]
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(CHILD), *arguments],
+        cwd=os.getcwd(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_members_differ_and_something_is_learned(whole):
+    assert whole.finished and whole.done == GENERATIONS
+    fitness = whole.history["fitness"]
+    assert fitness.shape == (GENERATIONS, POPULATION)
+    assert np.isfinite(fitness).all()
+    assert (fitness.std(1) > 0).all()
+    assert whole.vector.any()
+
+
+def test_one_chunk_is_many(whole):
+    assert_same_bits(outcome(evolve(chunk_blocks=3)), outcome(whole))
+
+
+def test_one_worker_is_two(whole, one_core):
+    assert_same_bits(outcome(evolve()), outcome(whole))
+
+
+def test_one_device_is_two(whole):
+    devices = jax.local_devices()
+    assert len(devices) == 2
+    assert_same_bits(outcome(evolve(devices=devices)), outcome(whole))
+
+
+def test_a_generation_more_goes_on(whole, tmp_path):
+    part = evolve(out=tmp_path, generations=1)
+    assert part.done == 1
+    # Fewer than there are: it has finished, and nothing is computed.
+    rest = evolve(out=tmp_path)
+    assert rest.summary["generations_run"] == GENERATIONS - 1
+    assert_same_bits(outcome(rest), outcome(whole))
+    again = evolve(out=tmp_path)
+    assert again.summary["generations_run"] == 0
+    assert_same_bits(outcome(again), outcome(whole))
+    assert_same_bits(outcome(purerl.load_evolution(tmp_path)), outcome(whole))
+
+
+def test_killed_and_resumed_is_uninterrupted(whole, tmp_path):
+    child = start_child(tmp_path)
+    until = time.monotonic() + 120
+    while not list(tmp_path.glob("checkpoints/*.npz")):
+        assert child.poll() is None and time.monotonic() < until
+        time.sleep(0.002)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    done = int(sorted(tmp_path.glob("checkpoints/*.npz"))[-1].stem)
+    assert done >= 1
+    rest = evolve(out=tmp_path)
+    assert rest.summary["generations_run"] == GENERATIONS - done
+    assert_same_bits(outcome(rest), outcome(whole))
+
+
+def test_a_kill_while_a_file_is_written_leaves_the_old_one(whole, tmp_path):
+    evolve(out=tmp_path, generations=1)
+    # What a killed writer leaves behind: a temporary name, half of the bytes.
+    last = tmp_path / "checkpoints" / "000001.npz"
+    (last.parent / ".000002.npz.abc").write_bytes(last.read_bytes()[:100])
+    assert_same_bits(outcome(evolve(out=tmp_path)), outcome(whole))
+
+
+def test_two_processes_are_one(whole, tmp_path):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    folders = [tmp_path, tmp_path]
+    children = [start_child(f, port, i) for i, f in enumerate(folders)]
+    printed = [child.communicate(timeout=300)[0] for child in children]
+    assert [child.returncode for child in children] == [0, 0]
+    expected = [*whole.vector.tolist(), *whole.history["fitness"].ravel().tolist()]
+    for process, text in enumerate(printed):
+        (line,) = [x for x in text.splitlines() if x.startswith(f"{process} ")]
+        np.testing.assert_array_equal([float(x) for x in line.split()[1:]], expected)
+    assert_same_bits(outcome(purerl.load_evolution(tmp_path)), outcome(whole))
+
+
+def test_members_are_plain_training_with_their_overrides(whole):
+    """A member's fitness is that of `purerl.pmap(train)` on its key and numbers."""
+    from purerl.meta import population as runs
+    from purerl.meta.fitness import Accumulator, inner_config
+
+    key = jax.random.key(SETTINGS["seed"])
+    optimiser = whole._optimiser
+    ask, _ = runs.strategy_keys(key, 0)
+    _, overrides, _ = optimiser.ask(ask, optimiser.init(key))
+    keys = runs.rollout_keys(key, 0, 2)
+    members = runs.block_of(keys, overrides, 0, 12)
+    config = inner_config(whole.config, "training_curve")
+    bound = purerl.train.bind(config)
+    programs = purerl.runner.programs.Programs(bound, members, SETTINGS["lanes"], 10)
+    states, total = programs.init(), Accumulator("training_curve", 12, 20)
+    for first in (0, 10):
+        states, metrics, evaluation = programs.advance(states, first)
+        total.add(metrics, evaluation, first)
+    scores = total.result().reshape(6, 2).mean(1, dtype=float).astype(np.float32)
+    np.testing.assert_array_equal(scores, whole._state.fitness[0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"population": 8}, "population is 6 there and 8 here"),
+        ({"seed": 4}, "seed is 3 there and 4 here"),
+        ({"strategy": "open-es(sigma=0.4)"}, "strategy is"),
+        ({"fitness": "final_return"}, "fitness is 'training_curve' there"),
+        ({"lanes": 2}, "lanes is 4 there and 2 here"),
+        ({"segment_updates": 5}, "segment_updates is 10 there and 5 here"),
+        ({"evolved": "learning_rate"}, "evolve is"),
+        ({"rollouts": 1}, "rollouts is 2 there and 1 here"),
+    ],
+)
+def test_other_settings_are_refused_with_the_difference(folder, changes, words):
+    with pytest.raises(purerl.ConfigError, match="holds another evolution") as error:
+        evolve(out=folder, **changes)
+    assert words in str(error.value)
+
+
+def test_another_config_is_refused_with_the_difference(folder):
+    config = purerl.load_evolution(folder).config.replace(gamma=0.5)
+    with pytest.raises(purerl.ConfigError, match=r"gamma is 0\.99 there and 0\.5 here"):
+        evolve(config, out=folder)
+
+
+def test_a_damaged_checkpoint_says_what_to_delete(folder, tmp_path):
+    import shutil
+
+    shutil.copytree(folder, tmp_path / "copy")
+    path = tmp_path / "copy" / "checkpoints" / "000001.npz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(bytes(content))
+    with pytest.raises(purerl.ConfigError, match=r"000001.npz is damaged .* Delete it"):
+        evolve(out=tmp_path / "copy")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A finished evolution of one generation."""
+    path = tmp_path_factory.mktemp("one")
+    evolve(out=path, generations=1)
+    return path

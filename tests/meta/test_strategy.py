@@ -1,0 +1,233 @@
+"""The door to evosax: the sign, Open-ES by hand, failures, and every algorithm."""
+
+import jax
+import numpy as np
+import pytest
+
+from purerl.config import ConfigError
+from purerl.meta import strategies
+from purerl.meta.strategies import OpenES, read_strategy
+from purerl.meta.strategy import Optimiser, with_failed_worst
+
+GOAL = np.array([0.5, -0.25, 1.0, 0.0, -1.0], np.float32)
+
+
+class Vector:
+    """A genome that is five plain numbers."""
+
+    size = 5
+
+    def start(self):
+        return np.zeros(self.size, np.float32)
+
+    def decode(self, vectors):
+        return {"x": vectors}
+
+
+def quadratic(vectors):
+    """Greater is better, and best at the goal."""
+    return -np.square(vectors - GOAL).sum(1).astype(np.float32)
+
+
+def run(strategy, generations, fitness=quadratic, population=16):
+    optimiser = Optimiser(read_strategy(strategy), Vector(), population)
+    key = jax.random.key(0)
+    state, history = optimiser.init(key), []
+    for generation in range(generations):
+        ask, tell = jax.random.split(jax.random.fold_in(key, generation))
+        vectors, _, state = optimiser.ask(ask, state)
+        scores = fitness(vectors)
+        history.append((vectors, scores))
+        state = optimiser.tell(tell, vectors, scores, state)
+    return optimiser, state, history
+
+
+# Every kind of update: gradient, covariance, natural gradient, elites, differences.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "open-es",
+        "open-es-lpo",
+        "open-es-goldie",
+        "cma-es",
+        "sep-cma-es",
+        "snes",
+        "pgpe",
+        "simple-es",
+        "simple-ga",
+        "differential-evolution",
+        "samr-ga",
+    ],
+)
+def test_fitness_is_maximised(name):
+    """Turn the sign in `tell`, and every one of these walks away from the goal."""
+    _, _, history = run(name, 60)
+    first, last = history[0][1].mean(), history[-1][1].mean()
+    assert last > 0.5 * first  # both negative: at least half of the way
+    assert first < -1.0
+
+
+def test_the_sign_is_turned_once_for_the_mean_of_open_es():
+    optimiser, state, _ = run(OpenES(sigma=0.1), 1)
+    # One step towards a goal to the right moves right, and left where it lies left.
+    moved = optimiser.mean(state)
+    assert (np.sign(moved) == np.sign(GOAL))[[0, 2, 4]].all()
+
+
+def by_hand(strategy, history):
+    """Open-ES with Adam as evosax 0.1 wrote it: means before every generation."""
+    mean, m, v = np.zeros(5), np.zeros(5), np.zeros(5)
+    sigma, rate = strategy.sigma, strategy.learning_rate
+    means = [(mean.copy(), sigma)]
+    for t, (vectors, scores) in enumerate(history):
+        noise = (np.asarray(vectors, float) - mean) / sigma
+        # The worst has rank 0 where greater is better: negate to minimise.
+        ranks = np.argsort(np.argsort(-scores)) / (len(scores) - 1) - 0.5
+        gradient = noise.T @ ranks / (len(scores) * sigma)
+        m = strategy.beta1 * m + (1 - strategy.beta1) * gradient
+        v = strategy.beta2 * v + (1 - strategy.beta2) * gradient**2
+        m_hat = m / (1 - strategy.beta1 ** (t + 1))
+        v_hat = v / (1 - strategy.beta2 ** (t + 1))
+        mean = mean - rate * m_hat / (np.sqrt(v_hat) + strategy.eps)
+        sigma = max(sigma * strategy.sigma_decay, strategy.sigma_limit)
+        rate = max(rate * strategy.learning_rate_decay, strategy.learning_rate_limit)
+        means.append((mean.copy(), sigma))
+    return means
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        OpenES(),
+        OpenES(sigma_decay=0.5, sigma_limit=0.01, learning_rate_decay=0.5),
+        OpenES(beta1=0.9, learning_rate=0.5, antithetic=False),
+    ],
+)
+def test_open_es_is_the_formula_written_out(strategy):
+    """Schedules included: evosax's own would use the first sigma twice."""
+    for generations in (1, 2, 5):
+        optimiser, state, history = run(strategy, generations)
+        mean, sigma = by_hand(strategy, history)[-1]
+        np.testing.assert_allclose(optimiser.mean(state), mean, rtol=2e-4, atol=1e-5)
+        assert optimiser.sigma(state) == pytest.approx(sigma, rel=1e-6)
+
+
+def test_the_published_defaults():
+    """evosax 0.1's OpenES; its Adam has beta1 0.99."""
+    found = read_strategy("open-es")
+    assert (found.sigma, found.sigma_decay, found.sigma_limit) == (0.03, 1.0, 0.01)
+    assert (found.learning_rate, found.learning_rate_decay) == (0.05, 1.0)
+    assert found.learning_rate_limit == 0.001
+    assert (found.beta1, found.beta2, found.eps) == (0.99, 0.999, 1e-8)
+    assert found.shaping == "centered_rank" and found.antithetic
+    drift = read_strategy("open-es-lpo")
+    assert (drift.sigma, drift.sigma_decay, drift.learning_rate) == (0.04, 0.999, 0.01)
+    assert (drift.learning_rate_decay, drift.shaping) == (0.999, "z_score")
+
+
+def test_antithetic_pairs_are_symmetric():
+    _, _, history = run("open-es", 3)
+    optimiser, state, _ = run("open-es", 2)
+    mean = optimiser.mean(state)
+    for vectors, centre in ((history[0][0], np.zeros(5)), (history[2][0], mean)):
+        plus, minus = vectors[:8] - centre, vectors[8:] - centre
+        np.testing.assert_allclose(plus, -minus, atol=1e-6)
+        assert np.abs(plus).min() > 0
+
+
+def test_every_generation_asks_anew():
+    _, _, history = run("open-es", 2)
+    assert not np.isclose(history[0][0], history[1][0]).any()
+
+
+@pytest.mark.parametrize("shaping", ["centered_rank", "z_score"])
+def test_failed_members_rank_worst_and_poison_nothing(shaping):
+    def failing(vectors):
+        scores = quadratic(vectors)
+        scores[np.argmax(scores)] = np.nan  # even where they would be the best
+        return scores
+
+    optimiser, state, history = run(OpenES(shaping=shaping), 1, failing)
+    assert np.isfinite(optimiser.mean(state)).all()
+    _, scores = history[0]
+    failed = int(np.flatnonzero(np.isnan(scores))[0])
+    # As if it had earned less than the worst.
+    worse = scores.copy()
+    known = scores[np.isfinite(scores)]
+    worse[failed] = known.min() - known.std()
+    other, expected, _ = run(OpenES(shaping=shaping), 1, lambda _: worse)
+    np.testing.assert_allclose(
+        optimiser.mean(state), other.mean(expected), rtol=1e-4, atol=1e-7
+    )
+
+
+def test_losses_with_failures():
+    found = with_failed_worst(np.array([1.0, np.nan, 3.0, np.inf], np.float32))
+    np.testing.assert_array_equal(found, np.float32([1.0, 4.0, 3.0, 4.0]))
+    equal = with_failed_worst(np.array([2.0, np.nan], np.float32))
+    assert equal[1] > equal[0]
+
+
+def test_where_all_fail_nothing_moves():
+    def fail(vectors):
+        return np.full(len(vectors), np.nan, np.float32)
+
+    for name in ("open-es", "cma-es", "simple-ga"):
+        optimiser, state, _ = run(name, 2, fail)
+        assert np.isfinite(
+            np.asarray(optimiser.init(jax.random.key(0)).best_fitness)
+        ) or (optimiser.is_distribution)
+        if optimiser.is_distribution:
+            np.testing.assert_array_equal(optimiser.mean(state), 0.0)
+
+
+def test_sigma_is_the_first_populations_spread():
+    for name in ("open-es", "cma-es", "snes", "pgpe", "simple-ga"):
+        _, _, history = run(f"{name}(sigma=0.2)", 1, population=2000)
+        spread = history[0][0].std()
+        assert spread == pytest.approx(0.2, rel=0.03), name
+
+
+@pytest.mark.parametrize(
+    ("text", "fragments"),
+    [
+        ("open-se", ["there is no strategy 'open-se'", "Did you mean 'open-es'"]),
+        ("LES", ["cannot be used here", "pickled"]),
+        ("PersistentES", ["cannot be used here", "unrolls"]),
+        ("open-es(sigma=-1)", ["sigma must be greater than 0, got -1"]),
+        ("open-es(sigma=0.1", ["cannot read the strategy"]),
+        ("open-es(0.1)", ["cannot read the strategy"]),
+        ("open-es(shaping='rank')", ["shaping must be one of", "'rank'"]),
+        ("open-es(beta1=1.0)", ["beta1 must be less than 1"]),
+        (3, ["strategy must be a name or a Strategy, got 3"]),
+    ],
+)
+def test_a_bad_strategy_says_what_to_write(text, fragments):
+    with pytest.raises(ConfigError) as error:
+        read_strategy(text)
+    for fragment in fragments:
+        assert fragment in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "population", "fragments"),
+    [
+        ("open-es", 7, ["refuses population=7", "even"]),
+        ("cma-es(learning_rate=0.1)", 8, ["has no optimiser"]),
+        ("cma-es(std_mn=0.1)", 8, ["no field 'std_mn'", "Did you mean 'std_min'"]),
+    ],
+)
+def test_a_strategy_that_cannot_be_made(text, population, fragments):
+    with pytest.raises(ConfigError) as error:
+        Optimiser(read_strategy(text), Vector(), population)
+    for fragment in fragments:
+        assert fragment in str(error.value)
+
+
+def test_names_and_options_survive_their_dict():
+    asked = "CMA_ES(sigma=0.3, std_min=0.01)"
+    found = read_strategy(asked)
+    assert found.name == "CMA_ES" and found.options == {"std_min": 0.01}
+    assert read_strategy(found.to_dict()) == found
+    assert read_strategy("cmaes") == read_strategy("Cma-Es")
+    assert len(strategies.names()) > 25
