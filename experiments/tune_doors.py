@@ -58,13 +58,16 @@ def main() -> None:
     started, load = time.perf_counter(), os.getloadavg()[0]
     result = purerl.tune(make_config(), AXES, trials=asked.trials, out=asked.out)
     seconds = time.perf_counter() - started
-    console = Console(width=110, highlight=False)
+    console = Console(width=120, highlight=False)
     console.print(words.best_table(result))
     assert result.holdout is not None and result.best_row is not None
     console.print(words.holdout_table(result.holdout))
     for sentence in words.warnings(result):
         console.print(f"warning: {sentence}")
     console.print(words.end_line(result))
+    if result.summary["trained_trials"] < asked.trials:
+        console.print("a part was trained before: no times, so nothing is written")
+        return
     numbers = {
         "best": {"trial": result.best_row.number, **result.best_row.params},
         "best_score": result.best_row.score,

@@ -6,6 +6,7 @@ from typing import Any
 from rich.table import Table
 
 from purerl.report.statistics import bootstrap_mean
+from purerl.report.sweep_data import short
 from purerl.runner.words import clock, si
 from purerl.tuning.result import Held, Holdout, Row, TuneResult, best_of
 
@@ -44,9 +45,9 @@ def best_table(result: TuneResult, most: int = 10) -> Table:
     table = Table(title=f"best of {done:,} trials")
     table.add_column("trial", justify="right")
     for name in result.rows[0].params if result.rows else ():
-        table.add_column(name, justify="right")
-    table.add_column("mean", justify="right")
-    table.add_column("95% interval", justify="right")
+        table.add_column(short(name), justify="right", overflow="fold")
+    table.add_column("mean", justify="right", no_wrap=True)
+    table.add_column("95% interval", justify="right", no_wrap=True)
     for row in shown:
         name = f"{row.number} (default)" if row.is_default else str(row.number)
         cells = [value(x) for x in row.params.values()]
