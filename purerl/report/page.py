@@ -189,7 +189,8 @@ def sweep_page(
         for name in varying:
             curves += figure_html(plots.sweep_curves(dataset, name))
     sections.append(Section("Learning curves", curves))
-    sections.append(Section("Axes", _axis_figures(dataset, metric, varying)))
+    if names:
+        sections.append(Section("Axes", _axis_figures(dataset, metric, varying)))
     seeds = figure_html(plots.seed_scores(dataset, metric=metric))
     seeds += figure_html(plots.profile(dataset, metric=metric))
     sections.append(Section("Seeds", seeds))

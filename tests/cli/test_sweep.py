@@ -103,3 +103,10 @@ def test_mistakes_get_a_sentence_and_exit_2(flags, words, capsys, tmp_path):
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1 and "Traceback" not in error
     assert not out.exists()
+
+
+def test_seeds_alone_are_a_sweep_with_a_page(tmp_path):
+    out = tmp_path / "sweep"
+    assert main(["sweep", "--seeds", "3", "--out", str(out), *TINY]) == 0
+    page = (out / "report.html").read_text()
+    assert "Learning curves" in page and "<h2>Axes" not in page

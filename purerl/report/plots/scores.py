@@ -183,6 +183,8 @@ def _ecdf(
 
 
 def _legend(axes: Any, heading: str) -> None:
+    if not axes.get_legend_handles_labels()[1]:
+        return  # One configuration without a name: there is nothing to tell apart.
     legend = axes.legend(frameon=False, fontsize=8.5, loc="best", title=heading)
     legend.get_title().set(color=style.INK, fontsize=8.5)
 
