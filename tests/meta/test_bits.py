@@ -88,7 +88,7 @@ def test_killed_and_resumed_is_uninterrupted(whole, tmp_path):
         assert child.poll() is None and time.monotonic() < until
         time.sleep(0.002)
     child.send_signal(signal.SIGKILL)
-    child.wait()
+    child.communicate()
     done = int(sorted(tmp_path.glob("checkpoints/*.npz"))[-1].stem)
     assert done >= 1
     rest = evolve(out=tmp_path)

@@ -1,0 +1,151 @@
+"""Evolution as a whole: common random numbers, failures, learning, artifacts."""
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl import losses, serialise
+from purerl.meta import population as runs
+from tests.helpers import assert_same_bits, tiny_config
+
+from .conftest import evolve
+
+
+def toy(**changes):
+    """Action 1 pays where it sees +1: a step size that is too small learns nothing."""
+    base = {
+        "env": "probe/action-observation",
+        "learning_rate": 1e-5,
+        "anneal_learning_rate": False,
+        "entropy_coef": 0.0,
+    }
+    return tiny_config(**{**base, **changes})
+
+
+def evolve_toy(**changes):
+    return evolve(toy(), "learning_rate", **{"population": 8, **changes})
+
+
+def test_runs_are_common_within_a_generation_and_fresh_between():
+    # So small a sigma that every member is the same in float32.
+    result = evolve_toy(strategy="open-es(sigma=1e-12)", generations=3)
+    fitness = result.history["fitness"]
+    np.testing.assert_array_equal(fitness, np.broadcast_to(fitness[:, :1], (3, 8)))
+    assert len(set(fitness[:, 0])) == 3
+    # All were worth the same, so nothing was learned.
+    np.testing.assert_allclose(result.vector, 0.0, atol=1e-6)
+
+
+def test_keys_of_rollouts_generations_and_strategy_never_meet():
+    key = jax.random.key(0)
+    keys = [runs.rollout_keys(key, g, 3) for g in range(4)]
+    keys += [jax.numpy.stack(runs.strategy_keys(key, g)) for g in range(4)]
+    keys += [runs.baseline_keys(key, 3)]
+    data = np.concatenate([np.asarray(jax.random.key_data(k)) for k in keys])
+    assert len({tuple(row) for row in data.tolist()}) == len(data)
+
+
+def test_a_member_meets_every_key_once():
+    key = jax.random.key(0)
+    keys = runs.rollout_keys(key, 0, 3)
+    block = runs.block_of(keys, {"x": np.arange(5.0)}, 4, 8)
+    np.testing.assert_array_equal(block.overrides["x"], [1, 1, 2, 2, 2, 3, 3, 3])
+    data = jax.random.key_data(keys)[np.array([1, 2, 0, 1, 2, 0, 1, 2])]
+    np.testing.assert_array_equal(jax.random.key_data(block.keys), data)
+    # Past the end the last run again: 5 members x 3 rollouts end at run 14.
+    past = runs.block_of(keys, {"x": np.arange(5.0)}, 12, 8)
+    np.testing.assert_array_equal(past.overrides["x"], [4] * 8)
+    last = jax.random.key_data(past.keys)
+    np.testing.assert_array_equal(last[3:], np.broadcast_to(last[2:3], (5, 2)))
+
+
+def test_evolution_finds_a_step_size_that_learns():
+    strategy = "open-es(sigma=1.0, learning_rate=1.0, beta1=0.9)"
+    result = evolve_toy(strategy=strategy, generations=6, population=8)
+    mean = result.history["mean"]
+    assert mean[-1] > mean[0] + 0.1
+    assert result.learned.learning_rate > 1e-4  # ten times where it began
+    assert result.best_fitness == result.history["fitness"].max()
+    fitness = result.history["fitness"]
+    assert result.best_generation == fitness.max(1).argmax()
+    so_far = np.maximum.accumulate(fitness.max(1))
+    np.testing.assert_array_equal(result.history["best_so_far"], so_far)
+
+
+def test_members_that_diverge_are_counted_and_rank_worst():
+    # A step size of e^(60 z) of the start: beyond floats for some of every pair.
+    result = evolve_toy(strategy="open-es(sigma=60, learning_rate=1)", generations=1)
+    failed = np.isnan(result.history["fitness"][0])
+    assert 0 < failed.sum() < 8
+    assert result.history["failed"][0] == failed.sum()
+    assert np.isfinite(result.history["mean"]).all()
+    # Larger steps are those that fail: the mean moves away from them.
+    assert result.vector[0] < -0.5
+    assert np.isfinite(result.best_fitness)
+
+
+def test_several_environments_by_their_measured_baselines():
+    environments = [{}, {"env": "probe/constant-reward", "num_envs": 4}]
+    settings = {"environments": environments, "generations": 1, "population": 2}
+    result = evolve_toy(**settings)
+    anchors = result._state.anchors
+    assert anchors.shape == (2, 2)
+    # Every episode of this one pays 1, whoever plays it.
+    np.testing.assert_array_equal(anchors[1], [0.0, 1.0])
+    returns = result.history["returns"][0]
+    assert returns[1] == 1.0
+    expected = (returns[0] / anchors[0, 1] + 1.0) / 2
+    assert result.history["mean"][0] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_learned_loss_is_an_artifact_that_trains(tmp_path, capsys):
+    """Evolve, write, read back bit for bit, and plug it in by name."""
+    from purerl.cli import main
+
+    loss = losses.MLPValueLoss.create(jax.random.key(0), (4,))
+    config = tiny_config(value_loss=loss, learning_rate=1e-2)
+    result = evolve(config, "value_loss", generations=1, out=tmp_path / "evolution")
+    assert not np.array_equal(result.loss.params[0][0], loss.params[0][0])
+    folder = tmp_path / "evolution"
+    for path in (folder / "value_loss.npz", tmp_path / "loss.yaml"):
+        if not path.exists():
+            purerl.save_loss(result.loss, path)
+        again = purerl.load_loss(path)
+        assert_same_bits(again, result.loss)
+        assert jax.tree.structure(again) == jax.tree.structure(result.loss)
+    assert_same_bits(serialise.from_yaml(folder / "learned.yaml").value_loss, again)
+    assert_same_bits(purerl.load_evolution(folder).loss, again)
+    # The same training, by the object and by the file.
+    run = tmp_path / "run"
+    words = ["train", "--value-loss", str(folder / "value_loss.npz")]
+    words += ["--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"]
+    words += ["--hidden-sizes", "8", "--num-epochs", "2", "--num-minibatches", "2"]
+    words += ["--num-evaluations", "0", "--out", str(run), "--no-progress"]
+    assert main(words) == 0
+    assert_same_bits(purerl.load_run(run).config.value_loss, result.loss)
+    capsys.readouterr()
+
+
+def test_snapshots_are_configs_by_generation(tmp_path):
+    result = evolve_toy(out=tmp_path, snapshot_every=1, generations=2)
+    found = result.snapshots()
+    assert list(found) == [1, 2]
+    assert found[2].learning_rate == result.learned.learning_rate
+    assert found[1].learning_rate != found[2].learning_rate
+
+
+def test_what_a_result_refuses():
+    result = evolve_toy(generations=1)
+    with pytest.raises(purerl.ConfigError, match="0 losses were evolved"):
+        _ = result.loss
+    with pytest.raises(purerl.ConfigError, match="none was given"):
+        result.snapshots()
+
+
+def test_another_folder_holds_no_evolution(tmp_path):
+    with pytest.raises(purerl.ConfigError, match="no run in"):
+        purerl.load_evolution(tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(purerl.ConfigError, match="holds no evolution"):
+        purerl.load_evolution(tmp_path)

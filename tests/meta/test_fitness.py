@@ -1,0 +1,147 @@
+"""What a run and a member are worth, by hand."""
+
+import numpy as np
+import pytest
+
+from purerl.config import ConfigError
+from purerl.meta.fitness import (
+    Accumulator,
+    hold,
+    measured_anchors,
+    member_scores,
+    read_baselines,
+)
+
+NAN = np.nan
+
+
+def records(episodes, returns, evaluation=None):
+    """A segment's metrics `[W, K]` and evaluations."""
+    metrics = {
+        "env_steps": np.ones(np.shape(episodes), np.uint32),
+        "episodes": np.asarray(episodes, np.int32),
+        "episode_return": np.asarray(returns, np.float32),
+        "episode_length": np.where(np.asarray(episodes) > 0, 1.0, NAN),
+        "policy_loss": np.zeros(np.shape(episodes), np.float32),
+    }
+    return metrics, {"episode_return": np.asarray(evaluation)}
+
+
+def test_a_curve_is_zero_before_the_first_episode_and_then_held():
+    values = np.array([[NAN, 3.0, NAN, 5.0, NAN], [NAN] * 5, [1.0, 2, 3, 4, 5]])
+    known = np.isfinite(values)
+    found = hold(values, known, np.array([0.0, 7.0, 9.0]))
+    np.testing.assert_array_equal(
+        found, [[0, 3, 3, 5, 5], [7, 7, 7, 7, 7], [1, 2, 3, 4, 5]]
+    )
+
+
+@pytest.mark.parametrize("cut", [10, 1, 4])
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        # 0 0 4 4 8 8 8 8 8 6: zeros before the first episode count.
+        ("training_curve", 5.4),
+        # The last tenth of ten updates is one.
+        ("final_return", 6.0),
+    ],
+)
+def test_fitness_of_a_run_whatever_its_segments(kind, expected, cut):
+    episodes = np.array([[0, 0, 1, 0, 2, 0, 0, 0, 1, 1]])
+    returns = np.array([[NAN, NAN, 4, NAN, 8, NAN, NAN, NAN, 8, 6]])
+    total = Accumulator(kind, 1, 10)
+    for first in range(0, 10, cut):
+        # The last segment is masked past the end: those updates do not count.
+        pad = ((0, 0), (0, max(0, first + cut - 10)))
+        part = slice(first, first + cut)
+        total.add(
+            *records(
+                np.pad(episodes[:, part], pad, constant_values=9),
+                np.pad(returns[:, part], pad, constant_values=1e9),
+            ),
+            first,
+        )
+    np.testing.assert_allclose(total.result(), [expected], rtol=1e-6)
+
+
+def test_evaluation_is_the_mean_of_its_episodes():
+    total = Accumulator("evaluation", 2, 4)
+    early = np.zeros((2, 1, 3))  # the buffer of a segment without an evaluation
+    total.add(*records(np.ones((2, 2)), np.ones((2, 2)), early), 0)
+    late = np.array([[[1.0, 2.0, 6.0]], [[0.0, 0.0, 0.0]]])
+    total.add(*records(np.ones((2, 2)), np.ones((2, 2)), late), 2)
+    np.testing.assert_array_equal(total.result(), [3.0, 0.0])
+
+
+def test_a_run_with_a_number_that_is_not_finite_has_failed():
+    metrics, evaluation = records(np.ones((3, 2)), np.ones((3, 2)))
+    metrics["policy_loss"][1, 1] = np.inf
+    total = Accumulator("training_curve", 3, 4)
+    total.add(metrics, evaluation, 0)
+    total.add(*records(np.ones((3, 2)), np.ones((3, 2))), 2)
+    np.testing.assert_array_equal(total.result(), [1.0, NAN, 1.0])
+
+
+def test_a_run_without_episodes_is_worth_nothing_but_has_not_failed():
+    total = Accumulator("training_curve", 1, 2)
+    total.add(*records([[0, 0]], [[NAN, NAN]]), 0)
+    np.testing.assert_array_equal(total.result(), [0.0])
+
+
+def test_members_are_the_mean_over_normalised_environments():
+    # Two environments, three members, two rollouts.
+    returns = np.array(
+        [
+            [[100.0, 300.0], [0.0, 0.0], [50.0, 50.0]],
+            [[-50.0, -150.0], [-100.0, -100.0], [NAN, 0.0]],
+        ],
+        np.float32,
+    )
+    anchors = np.array([[0.0, 200.0], [-200.0, 0.0]], np.float32)
+    found = member_scores(returns, anchors)
+    # (200/200 + (-100 + 200)/200) / 2; (0 + 0.5) / 2; a failed run fails its member.
+    np.testing.assert_allclose(found, [0.75, 0.25, NAN])
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "expected"),
+    [
+        (None, ["a"], [[0, 1]]),
+        (None, ["a", "b"], None),
+        ([200], ["a"], [[0, 200]]),
+        ([-50, 4], ["a", "b"], [[0, 50], [0, 4]]),
+        ([(10, 20)], ["a"], [[10, 20]]),
+        ({"b": 2, "a": (1, 3)}, ["a", "b"], [[1, 3], [0, 2]]),
+    ],
+)
+def test_baselines(given, names, expected):
+    found = read_baselines(given, names)
+    if expected is None:
+        assert found is None
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "words"),
+    [
+        ([1, 2], ["a"], "got 2 of them for 1 environments"),
+        ({"c": 1}, ["a"], "must name each environment (a), got c"),
+        ([0.0], ["a"], "a needs a return other than 0"),
+        ([(3, 2)], ["a"], "low less than high"),
+        (["x"], ["a"], "a takes a return"),
+        ([NAN], ["a"], "a takes a return"),
+        ([(1, 2, 3)], ["a"], "a takes a return"),
+    ],
+)
+def test_bad_baselines(given, names, words):
+    with pytest.raises(ConfigError) as error:
+        read_baselines(given, names)
+    assert words in str(error.value)
+
+
+def test_measured_baselines_are_means_and_refuse_nothing_to_divide_by():
+    found = measured_anchors(np.array([[10.0, 20.0], [-1.0, -3.0]]), ("a", "b"))
+    np.testing.assert_array_equal(found, [[0, 15], [0, 2]])
+    with pytest.raises(ConfigError, match="b needs a return other than 0"):
+        measured_anchors(np.array([[1.0], [0.0]]), ("a", "b"))

@@ -1,0 +1,133 @@
+"""What can be evolved, and the vector as overrides."""
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl import losses
+from purerl.config import ConfigError, apply_overrides
+from purerl.environment import resolve_env
+from purerl.meta.genome import Genome
+from tests.helpers import assert_same_bits, tiny_config
+
+
+def genome(evolve, **changes):
+    config = tiny_config(**changes)
+    return Genome(config, resolve_env(config), evolve)
+
+
+def leaf_scales(found):
+    return {leaf.name: leaf.scale for leaf in found.leaves}
+
+
+def test_scales_follow_from_what_a_number_may_be():
+    found = genome("learning_rate, gamma, entropy_coef, env_params.length, policy_loss")
+    assert leaf_scales(found) == {
+        "learning_rate": "log",
+        "gamma": "logit",
+        "entropy_coef": "log",
+        "env_params.length": "log",
+        "policy_loss.clip_eps": "log",
+    }
+    assert found.size == 5
+    np.testing.assert_array_equal(found.start(), np.zeros(5))
+
+
+def test_a_network_is_linear_and_starts_where_it_is():
+    loss = losses.MLPValueLoss.create(jax.random.key(0), (3,), "pair")
+    found = genome("value_loss", value_loss=loss)
+    assert set(leaf_scales(found).values()) == {"linear"}
+    assert found.size == 2 * 3 + 3 + 3 + 1
+    assert_same_bits(found.solution(found.start())["value_loss"], loss)
+
+
+def test_a_scale_may_be_asked_for():
+    found = genome({"gamma": "linear", "learning_rate": "auto"})
+    assert leaf_scales(found) == {"gamma": "linear", "learning_rate": "log"}
+    np.testing.assert_allclose(found.start(), [0.99, 0.0], rtol=1e-6)
+
+
+def test_vectors_are_numbers_by_their_scales():
+    found = genome(
+        "learning_rate,gamma,policy_loss", policy_loss=losses.DPODrift(2.0, 0.6)
+    )
+    vectors = np.array([[0, 0, 0, 0], [np.log(2), 1.0, -1.0, 1.0]], np.float32)
+    decoded = found.decode(vectors)
+    # sigmoid(logit(0.99) + 1) = 1 / (1 + exp(-1) / 99)
+    gamma = [0.99, 1 / (1 + np.exp(-1) / 99)]
+    np.testing.assert_allclose(decoded["learning_rate"], [2.5e-4, 5e-4], rtol=1e-6)
+    np.testing.assert_allclose(decoded["gamma"], gamma, rtol=1e-6)
+    drift = decoded["policy_loss"]
+    np.testing.assert_allclose(drift.alpha, [2.0, 2.0 / np.e], rtol=1e-6)
+    np.testing.assert_allclose(drift.beta, [0.6, 0.6 * np.e], rtol=1e-6)
+
+
+def test_the_solution_is_what_a_config_takes():
+    found = genome("env_params.length,policy_loss.clip_eps")
+    vector = np.array([np.log(2.0), 0.0], np.float32)
+    config = apply_overrides(tiny_config(), found.solution(vector))
+    assert float(config.env_params["length"]) == pytest.approx(1.0)
+    assert float(config.policy_loss.clip_eps) == pytest.approx(0.2)
+
+
+def test_all_numbers_of_the_environment():
+    names = set(genome("env_params").values)
+    assert "env_params.length" in names and "env_params.gravity" in names
+    assert "env_params.max_steps_in_episode" not in names  # a whole number
+
+
+@pytest.mark.parametrize(
+    ("evolve", "changes", "fragments"),
+    [
+        ("", {}, ["evolve must name at least one field"]),
+        ("value_los", {}, ["no field 'value_los'", "Did you mean 'value_loss'"]),
+        ("num_envs", {}, ["num_envs is 2, which has no float leaves"]),
+        ("log_std_init", {}, ["'log_std_init' is static", "config.replace"]),
+        ("env_params.lenght", {}, ["'lenght'", "Did you mean 'length'"]),
+        ("env_params.max_steps_in_episode", {}, ["no float leaves"]),
+        (
+            "value_loss",
+            {"value_loss": losses.SquaredError()},
+            ["SquaredError, which has no numbers to evolve", "MLPValueLoss"],
+        ),
+        ("gamma,gamma", {}, ["twice"]),
+        ("policy_loss,policy_loss.clip_eps", {}, ["which is inside it"]),
+        ({"gamma": "lin"}, {}, ["must be one of auto, linear, log, logit", "'lin'"]),
+        ("entropy_coef", {"entropy_coef": 0.0}, ["starts at 0.0", "positive start"]),
+        ("gae_lambda", {"gae_lambda": 1.0}, ["starts at 1.0", "between 0 and 1"]),
+        (
+            "value_loss",
+            {"value_loss": losses.MLPValueLoss(params=((np.full((1, 1), np.nan),),))},
+            ["must be finite at the start"],
+        ),
+    ],
+)
+def test_what_cannot_be_evolved(evolve, changes, fragments):
+    with pytest.raises(ConfigError) as error:
+        genome(evolve, **changes)
+    for fragment in fragments:
+        assert fragment in str(error.value), str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"population": 1}, "population must be at least 2"),
+        ({"population": 2.5}, "population must be a positive whole number"),
+        ({"rollouts": 0}, "rollouts must be a positive whole number"),
+        ({"generations": 0}, "generations must be a positive whole number"),
+        ({"lanes": 0}, "lanes must be a positive whole number"),
+        ({"fitness": "return"}, "fitness must be one of training_curve"),
+        ({"seed": -1}, "seed must be a whole number of 0 or more"),
+        ({"population": 5}, "refuses population=5"),
+        ({"environments": ["CartPol-v1"]}, "CartPol-v1"),
+        ({"environments": [{"nume_envs": 3}]}, "nume_envs"),
+        ({"baselines": [1.0, 2.0]}, "got 2 of them for 1"),
+        ({"memory_limit": "1KB"}, "memory"),
+    ],
+)
+def test_bad_settings_are_one_sentence(changes, words):
+    with pytest.raises(ConfigError) as error:
+        purerl.evolve(tiny_config(), "gamma", progress=False, **changes)
+    assert words in str(error.value)
