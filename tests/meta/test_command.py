@@ -1,0 +1,139 @@
+"""`purerl evolve`: presets, the dry run, going on, mistakes."""
+
+import json
+
+import pytest
+
+import purerl
+from purerl import losses
+from purerl.cli import main
+from purerl.environment import resolve_env
+from purerl.meta import presets
+from purerl.meta.genome import Genome
+from purerl.meta.setup import make_setup
+from purerl.meta.strategies import read_strategy
+
+from .conftest import EVOLVED, LANES, SEGMENT, STRATEGY
+
+TINY = [
+    *("--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"),
+    *("--num-epochs", "2", "--num-minibatches", "2", "--hidden-sizes", "8"),
+    *("--policy-loss", "DPODrift(alpha=2.0, beta=0.6)"),
+    *("--num-evaluations", "3", "--eval-episodes", "2", "--eval-max-steps", "20"),
+    *("--eval-share", "1.0"),
+]
+EVOLVE = [
+    *("evolve", "--evolve", EVOLVED, "--strategy", STRATEGY, "--population", "6"),
+    *("--rollouts", "2", "--seed", "3", "--lanes", str(LANES)),
+    *("--segment-updates", str(SEGMENT), "--no-progress"),
+]
+# Generations, agents a generation, numbers that are evolved.
+PUBLISHED = {
+    "value-loss-cartpole": (1024, 512, 4353),
+    "value-loss-cartpole-demo": (512, 256, 4353),
+    "drift-brax-ant": (1025, 32, 1152),
+    "drift-brax-ant-ppo": (1025, 32, 1152),
+    "dpo-cartpole-small": (10, 32, 2),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("command") / "out"
+    status = main([*EVOLVE, *TINY, "--generations", "2", "--out", str(path)])
+    assert status == 0
+    return path
+
+
+def test_the_command_is_the_function_and_writes_what_it_promises(folder, whole):
+    result = purerl.load_evolution(folder)
+    assert result.history["fitness"].tolist() == whole.history["fitness"][:2].tolist()
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {
+        *("config.yaml", "manifest.json", "learned.yaml", "policy_loss.npz"),
+        *("evolution.png", "policy_loss.png", "summary.json", "checkpoints"),
+    }
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["agents"] == 24 and summary["env_steps"] == 24 * 640
+
+
+def test_an_evolution_goes_on_from_its_folder_alone(folder, whole, capsys):
+    words = ["evolve", "--resume", str(folder), "--generations", "3"]
+    assert main([*words, "--no-progress"]) == 0
+    result = purerl.load_evolution(folder)
+    assert result.history["fitness"].tolist() == whole.history["fitness"].tolist()
+    assert "generation 3/3" in capsys.readouterr().out
+
+
+def test_a_dry_run_prints_the_cost_and_trains_nothing(tmp_path, capsys):
+    words = [*EVOLVE, *TINY, "--generations", "50", "--out", str(tmp_path / "no")]
+    assert main([*words, "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert "600" in text and "384k" in text  # agents, environment steps
+    assert "estimated hours" in text
+    assert not (tmp_path / "no").exists()
+
+
+def test_every_preset_is_here():
+    assert set(presets.names()) == set(PUBLISHED)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_presets_are_the_published_settings(name):
+    generations, agents, numbers = PUBLISHED[name]
+    values = presets.load(name)
+    config = values["config"]
+    assert values["generations"] == generations
+    assert values["population"] * values["rollouts"] == agents
+    if config.env.startswith("brax"):  # its environment takes seconds to make
+        config = config.replace(env="CartPole-v1", env_kwargs={}, policy="auto")
+    genome = Genome(config, resolve_env(config), values["evolve"])
+    assert genome.size == numbers
+    if numbers > 2:
+        assert not genome.start().any()  # published means start at zero
+
+
+def test_a_preset_is_a_whole_evolution():
+    values = presets.load("value-loss-cartpole")
+    values.pop("generations")
+    setup = make_setup(**{"baselines": None, "seed": 0, "environments": (), **values})
+    assert setup.settings["strategy"]["beta1"] == 0.99
+    assert setup.fitness == "training_curve"
+    assert setup.runs == 512
+    # 1952 updates of 4 x 64 steps each: 500,000 rounded down to whole updates.
+    assert setup.steps == 512 * 1953 * 256
+    assert setup.bounds[0].plan.evaluate_after == ()
+    ant = presets.load("drift-brax-ant")["config"]
+    assert ant.steps_per_update == 1024 * 32 * 5
+    assert presets.load("drift-brax-ant-ppo")["config"].policy_loss.base_clip == 0.2
+    assert isinstance(ant.policy_loss, losses.MLPDrift)
+    assert read_strategy("open-es-lpo").shaping == "z_score"
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["evolve"], "say what to evolve, such as --evolve value_loss"),
+        (["evolve", "--evolve", "value_los"], "Did you mean 'value_loss'"),
+        (["evolve", "--preset", "drift"], "Evolutions: dpo-cartpole-small"),
+        (
+            ["evolve", "--preset", "value-loss-cartpole", "--algorithm", "dqn"],
+            "is a whole evolution; leave --algorithm out",
+        ),
+        (["evolve", "--evolve", "gamma", "--strategy", "es"], "there is no strategy"),
+        (
+            ["train", "--value-loss", "nowhere.npz"],
+            "cannot read the loss 'nowhere.npz'",
+        ),
+        (["train", "--value-loss", "MLPValueLoss(units=3)"], "no field 'units'"),
+        (["train", "--policy-loss", "MLPDrift(init='ones')"], "zeros or random"),
+    ],
+)
+def test_mistakes_print_one_sentence_and_exit_with_2(words, fragment, capsys):
+    assert main(words) == 2
+    assert fragment in capsys.readouterr().err
+
+
+def test_only_what_may_change_goes_with_resume(folder, capsys):
+    assert main(["evolve", "--resume", str(folder), "--population", "8"]) == 2
+    assert "--population cannot be given with --resume" in capsys.readouterr().err

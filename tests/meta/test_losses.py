@@ -1,0 +1,185 @@
+"""Learned losses: the axioms over random parameters, starts, files, pictures."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import losses, serialise
+from purerl.config import ConfigError
+from purerl.report import plots
+from purerl.report.plots import losses as loss_plots
+from tests.helpers import assert_same_bits
+
+BASES = (None, 0.2)
+
+
+def random_drift(key, base_clip):
+    """Any parameters at all, as evolution proposes them; some of them large."""
+    shapes = losses.MLPDrift.zeros(16, base_clip)
+    leaves, structure = jax.tree.flatten(shapes)
+    keys = jax.random.split(key, len(leaves) + 1)
+    scale = jnp.exp(2.0 * jax.random.normal(keys[-1]))
+    new = [
+        scale * jax.random.normal(k, x.shape)
+        for k, x in zip(keys[:-1], leaves, strict=True)
+    ]
+    return jax.tree.unflatten(structure, new)
+
+
+@pytest.mark.parametrize("base_clip", BASES)
+def test_every_parameter_vector_is_a_drift(base_clip):
+    """Never negative; zero and flat at ratio 1, whatever the advantage."""
+
+    @jax.jit
+    @jax.vmap
+    def look(key):
+        drift = random_drift(key, base_clip)
+        log_ratio, advantage = 2.0 * jax.random.normal(key, (2, 128))
+        zero = jnp.zeros(128)
+        slope = jax.grad(lambda x: drift(x, advantage).sum())(zero)
+        return drift(log_ratio, advantage), drift(zero, advantage), slope
+
+    anywhere, at_one, slope = look(jax.random.split(jax.random.key(0), 200))
+    assert (anywhere >= 0).all()
+    assert (anywhere > 0.01).any(1).mean() > 0.9
+    np.testing.assert_array_equal(at_one, 0.0)
+    np.testing.assert_array_equal(slope, 0.0)
+
+
+def test_a_drift_is_its_formula():
+    """The eight features, no bias, the shift, one by one on numbers."""
+    kernel_in = np.linspace(-1, 1, 16, dtype=np.float32).reshape(8, 2)
+    kernel_out = np.array([[0.7], [1.3]], np.float32)
+    drift = losses.MLPDrift((kernel_in, kernel_out))
+    ppo = losses.MLPDrift((kernel_in, kernel_out), base_clip=0.2)
+    for ratio, advantage in [(1.5, 2.0), (0.6, -1.0), (1.3, -0.5), (0.7, 1.0)]:
+        log, gap = np.log(ratio), 1 - ratio
+        base = np.array([log, log**2, gap, gap**2])
+        features = np.concatenate([base, base * advantage])
+        net = float((np.tanh(features @ kernel_in) @ kernel_out)[0])
+        clip = max((ratio - np.clip(ratio, 0.8, 1.2)) * advantage, 0.0)
+        args = jnp.array([log], jnp.float32), jnp.array([advantage], jnp.float32)
+        np.testing.assert_allclose(drift(*args)[0], max(net - 1e-4, 0), atol=1e-5)
+        expected = max(clip + net - 1e-4, 0)
+        np.testing.assert_allclose(ppo(*args)[0], expected, atol=1e-5)
+
+
+def test_zero_parameters_are_no_drift_or_ppo():
+    log_ratio, advantage = jax.random.normal(jax.random.key(0), (2, 500))
+    nothing = losses.MLPDrift.zeros(8)(log_ratio, advantage)
+    np.testing.assert_array_equal(nothing, 0.0)
+    ppo = losses.MLPDrift.zeros(8, base_clip=0.2)(log_ratio, advantage)
+    clip = losses.ClipDrift(0.2)(log_ratio, advantage)
+    np.testing.assert_allclose(ppo, jnp.maximum(clip - 1e-4, 0), atol=1e-7)
+
+
+def test_a_value_loss_of_the_error_or_of_both_numbers():
+    value, target = jax.random.normal(jax.random.key(0), (2, 20))
+    error = losses.MLPValueLoss.create(jax.random.key(1), (4, 3))
+    # Only the difference counts for one, both numbers for the other.
+    np.testing.assert_allclose(
+        error(value + 5.0, target + 5.0, value), error(value, target, value), atol=1e-5
+    )
+    pair = losses.MLPValueLoss.create(jax.random.key(1), (4, 3), "pair")
+    moved = pair(value + 5.0, target + 5.0, value) - pair(value, target, value)
+    assert np.abs(moved).max() > 0.1
+    # With first-layer rows w and -w the pair form is the error form.
+    (kernel, bias), *rest = error.params
+    same = losses.MLPValueLoss(((jnp.concatenate([kernel, -kernel]), bias), *rest))
+    np.testing.assert_allclose(
+        same(value, target, value), error(value, target, value), atol=1e-5
+    )
+
+
+def test_the_published_network_has_4353_numbers_and_the_drift_1152():
+    count = lambda loss: sum(x.size for x in jax.tree.leaves(loss))  # noqa: E731
+    assert count(losses.MLPValueLoss.zeros()) == 4353
+    assert count(losses.MLPDrift.zeros()) == 1152
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        losses.MLPValueLoss.create(jax.random.key(0), (3, 2), "pair"),
+        losses.MLPDrift.create(jax.random.key(0), 5, base_clip=0.3),
+        losses.MLPDrift.zeros(2),
+        losses.DPODrift(np.float32(1.7), np.float32(0.1)),
+        losses.ClipDrift(0.1),
+        losses.SquaredError(),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".npz", ".yaml"])
+def test_artifacts_come_back_bit_for_bit(loss, suffix, tmp_path):
+    path = purerl.save_loss(loss, tmp_path / f"loss{suffix}")
+    again = purerl.load_loss(path)
+    assert type(again) is type(loss)
+    assert jax.tree.structure(again) == jax.tree.structure(loss)
+    as_floats = jax.tree.map(np.float32, (again, loss))
+    assert_same_bits(*as_floats)
+    assert serialise.parse_loss(str(path)) is not None
+    field = "policy_loss" if "Drift" in type(loss).__name__ else "value_loss"
+    purerl.make_train(purerl.PPOConfig(**{field: again}))  # any training takes it
+
+
+def test_what_is_no_artifact(tmp_path):
+    with pytest.raises(ConfigError, match=r"written to .yaml or .yml or .npz"):
+        purerl.save_loss(losses.ClipDrift(), tmp_path / "loss.pkl")
+    with pytest.raises(ConfigError, match="takes a loss"):
+        purerl.save_loss(losses.ClipDrift, tmp_path / "loss.npz")
+    (tmp_path / "bad.npz").write_bytes(b"PK nothing")
+    with pytest.raises(ConfigError, match="cannot read the loss"):
+        purerl.load_loss(tmp_path / "bad.npz")
+    (tmp_path / "bad.yaml").write_text("gamma: 0.9")
+    with pytest.raises(ConfigError, match="holds no loss"):
+        purerl.load_loss(tmp_path / "bad.yaml")
+    np.savez(tmp_path / "pickled.npz", header=np.array([{"a": 1}], object))
+    with pytest.raises(ConfigError, match="cannot read the loss"):
+        purerl.load_loss(tmp_path / "pickled.npz")
+
+
+def test_networks_by_their_sizes():
+    loss = serialise.parse_loss("MLPValueLoss(hidden_sizes=(4, 2), inputs='pair')")
+    assert [kernel.shape for kernel, _ in loss.params] == [(2, 4), (4, 2), (2, 1)]
+    assert not any(np.any(x) for x in jax.tree.leaves(loss))
+    drift = serialise.parse_loss("MLPDrift(init='random', seed=1, hidden_size=3)")
+    expected = losses.MLPDrift.create(jax.random.key(1), 3)
+    assert_same_bits(drift, expected)
+
+
+def test_the_curve_of_a_value_loss_is_its_values_and_slopes():
+    errors = jnp.array([-2.0, 0.0, 3.0])
+    value, slope = loss_plots.curve(losses.SquaredError(), errors, target=7.0)
+    np.testing.assert_allclose(value, [2.0, 0.0, 4.5], rtol=1e-6)
+    np.testing.assert_allclose(slope, errors, rtol=1e-6)
+
+
+def test_the_map_of_a_drift_and_the_slope_of_its_objective():
+    ratios, advantages = jnp.array([0.5, 1.0, 1.5]), jnp.array([-1.0, 2.0])
+    found = loss_plots.drift_map(losses.ClipDrift(0.2), ratios, advantages)
+    # relu((r - clip(r)) A): rows are advantages.
+    np.testing.assert_allclose(found, [[0.3, 0, 0], [0, 0, 0.6]], atol=1e-6)
+    slope = loss_plots.objective_slope(losses.ClipDrift(0.2), ratios, 2.0)
+    np.testing.assert_allclose(slope, [2.0, 2.0, 0.0], atol=1e-6)
+
+
+def test_pictures_of_losses_have_their_curves():
+    value = plots.loss_figure(losses.HuberError(1.0))
+    assert len(value.axes) == 2
+    line = value.axes[1].lines[0]
+    slope = np.clip(np.asarray(line.get_xdata(), float), -1, 1)
+    np.testing.assert_allclose(line.get_ydata(), slope, atol=1e-5)
+    drift = plots.loss_figure(losses.MLPDrift.zeros(4))
+    assert len(drift.axes) == 3 + 1 + 4
+    with pytest.raises(ConfigError, match="is no loss"):
+        plots.loss_figure(lambda: 0.0)
+
+
+def test_the_curve_of_an_evolution_is_its_history(whole):
+    figure = whole.plot()
+    (axes,) = figure.axes
+    mean = next(x for x in axes.lines if str(x.get_label()).startswith("mean"))
+    np.testing.assert_array_equal(mean.get_ydata(), whole.history["mean"])
+    np.testing.assert_array_equal(mean.get_xdata(), [1, 2, 3])
+    assert len(whole.plot_loss().axes) == 8  # DPO's two numbers make a drift
