@@ -15,7 +15,7 @@ from purerl.meta import population as runs
 from purerl.meta import store
 from purerl.meta.fitness import measured_anchors, member_scores
 from purerl.meta.population import Stopped, Task
-from purerl.meta.result import EvolutionResult, fresh_state
+from purerl.meta.result import EvolutionResult, fresh_state, with_generation
 from purerl.meta.setup import Setup, baseline_of, make_task, specification
 from purerl.meta.store import State
 from purerl.runner import manifest
@@ -76,7 +76,7 @@ class Evolution:
         """Evolve, or what is missing of it."""
         from purerl.meta.progress import EvolutionReporter  # rich: only who runs pays
 
-        state, generations = self._open()
+        state, generations = self.open()
         first = int(state.done)
         reporter = EvolutionReporter(
             generations,
@@ -89,7 +89,7 @@ class Evolution:
             reporter.say(f"all {generations:,} generations had finished")
             return self._result(state, {"generations_run": 0})
         reporter.say(self._banner())
-        self._compile()
+        self.compile()
         reporter.say(f"compiled in {self.compile_seconds:.1f} s")
         began = time.perf_counter()
         with Interrupt() as interrupt, reporter:
@@ -100,7 +100,7 @@ class Evolution:
             try:
                 state = self._with_anchors(state, is_stopped)
                 while int(state.done) < generations:
-                    state = self._generation(state, reporter, is_stopped)
+                    state = self.generation(state, reporter, is_stopped)
                     self._save(state, force=int(state.done) == generations)
             except Stopped:
                 self._save(state, force=int(state.done) > 0)
@@ -109,7 +109,7 @@ class Evolution:
             state, self._summary(state, first, time.perf_counter() - began)
         )
 
-    def _open(self) -> tuple[State, int]:
+    def open(self) -> tuple[State, int]:
         """The state to go on from, the same in every process."""
         fresh = fresh_state(
             self.optimiser, self.key, self.generations, len(self.setup.bounds)
@@ -153,7 +153,7 @@ class Evolution:
         per_environment = self.setup.population * self.setup.rollouts
         return default_lanes(per_environment, everyone)
 
-    def _compile(self) -> None:
+    def compile(self) -> None:
         """A program per environment, at one width that fits the memory of all."""
         began = time.perf_counter()
         start = np.asarray(self.optimiser.genome.start())[None]
@@ -211,7 +211,7 @@ class Evolution:
         )
         return state._replace(anchors=measured_anchors(returns[:, 0], self.setup.names))
 
-    def _generation(
+    def generation(
         self, state: State, reporter: Any, is_stopped: Callable[[], bool]
     ) -> State:
         """Ask, train, tell."""
@@ -237,7 +237,7 @@ class Evolution:
         )
         scores = member_scores(returns, state.anchors)
         told = self.optimiser.tell(key_tell, vectors, scores, asked)
-        state = _with_row(state._replace(strategy=told), vectors, scores, returns)
+        state = with_generation(state._replace(strategy=told), vectors, scores, returns)
         state.sigma[number] = sigma
         state.seconds[number] = time.perf_counter() - began
         known = scores[np.isfinite(scores)]
@@ -304,32 +304,3 @@ class Evolution:
             f"stopped after generation {done:,}, which is saved. Go on with: purerl "
             f"evolve --resume {self.options.folder}"
         )
-
-
-def _with_row(
-    state: State, vectors: np.ndarray, scores: np.ndarray, returns: np.ndarray
-) -> State:
-    """The state with a generation's scores in its history, and the best member."""
-    number = int(state.done)
-    state = state._replace(
-        done=np.array(number + 1, np.int32),
-        fitness=state.fitness.copy(),
-        returns=state.returns.copy(),
-        sigma=state.sigma.copy(),
-        seconds=state.seconds.copy(),
-    )
-    state.fitness[number] = scores
-    known = np.isfinite(returns)
-    total = np.where(known, returns, 0.0).sum((1, 2), dtype=float)
-    count = known.sum((1, 2))
-    state.returns[number] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    if not np.isfinite(scores).any():
-        return state
-    best = int(np.nanargmax(scores))
-    if state.best_fitness >= scores[best]:  # False for NaN: there was none before.
-        return state
-    return state._replace(
-        best=vectors[best].copy(),
-        best_fitness=np.array(scores[best], np.float32),
-        best_generation=np.array(number, np.int32),
-    )

@@ -228,3 +228,39 @@ def fresh_state(
         sigma=np.full(generations, nan),
         seconds=np.full(generations, nan),
     )
+
+
+def with_generation(
+    state: State, vectors: np.ndarray, scores: np.ndarray, returns: np.ndarray
+) -> State:
+    """The state with a generation's scores in its history, and the best member.
+
+    Args:
+        state: before it.
+        vectors: `[P, D]`, its members.
+        scores: `[P]`, what they were worth; NaN where they failed.
+        returns: `[E, P, R]`, of their runs.
+    """
+    number = int(state.done)
+    state = state._replace(
+        done=np.array(number + 1, np.int32),
+        fitness=state.fitness.copy(),
+        returns=state.returns.copy(),
+        sigma=state.sigma.copy(),
+        seconds=state.seconds.copy(),
+    )
+    state.fitness[number] = scores
+    known = np.isfinite(returns)
+    total = np.where(known, returns, 0.0).sum((1, 2), dtype=float)
+    count = known.sum((1, 2))
+    state.returns[number] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    if not np.isfinite(scores).any():
+        return state
+    best = int(np.nanargmax(scores))
+    if state.best_fitness >= scores[best]:  # False for NaN: there was none before.
+        return state
+    return state._replace(
+        best=vectors[best].copy(),
+        best_fitness=np.array(scores[best], np.float32),
+        best_generation=np.array(number, np.int32),
+    )
