@@ -126,9 +126,11 @@ def main(argv: Sequence[str]) -> int:
     if parsed.resume:
         config, what, run = _resumed(parsed, argv)
     else:
-        config, what, run = flags.read_config(parsed, base), _asked(parsed), {}
-        run = {"lanes": parsed.lanes, "segment_updates": parsed.segment_updates}
-        run["generations"] = parsed.generations
+        config, what = flags.read_config(parsed, base), _asked(parsed)
+        run = {
+            name: getattr(parsed, name)
+            for name in ("lanes", "segment_updates", "generations")
+        }
     if parsed.dry_run:
         _show_estimate(config, what, run, parsed)
         return 0
@@ -145,7 +147,7 @@ def main(argv: Sequence[str]) -> int:
     )
     if hosts.index() == 0 and result.done:
         show(result)
-    return 0 if result.finished else 130
+    return 0 if result.done >= run["generations"] else 130
 
 
 def _start(argv: Sequence[str]) -> tuple[TrainConfig, dict[str, Any]]:

@@ -110,32 +110,33 @@ class Evolution:
         )
 
     def open(self) -> tuple[State, int]:
-        """The state to go on from, the same in every process."""
-        fresh = fresh_state(
-            self.optimiser, self.key, self.generations, len(self.setup.bounds)
-        )
-        if self.setup.anchors is not None:
-            fresh = fresh._replace(anchors=self.setup.anchors)
-        folder, state = self.options.folder, fresh
-        if folder is not None and hosts.index() == 0:
-            run = {
-                "lanes": self.lanes,
-                "lanes_asked": self.options.lanes,
-                "segment_updates": self.options.segment_updates,
-            }
-            spec = specification(self.setup, self.generations, run)
-            stored = store.open_folder(folder, spec)
+        """The state to go on from, the same in every process, and where to stop."""
+        rows = self.generations
+        # Only the first process looks at the disk: the others are told.
+        folder = self.options.folder if hosts.index() == 0 else None
+        if folder is not None:
+            stored = store.open_folder(folder, self._specification())
             self._say_versions(stored)
-            self.lanes = stored["lanes"]
-            state = store.restore(folder, fresh) or fresh
-            self.is_lanes_fixed |= int(state.done) > 0
+            self.lanes, rows = stored["lanes"], stored["generations"]
+        rows = int(hosts.from_first(rows))
+        state = fresh_state(self.optimiser, self.key, rows, len(self.setup.bounds))
+        if self.setup.anchors is not None:
+            state = state._replace(anchors=self.setup.anchors)
+        if folder is not None:
+            state = store.restore(folder, state) or state
         state = State(*hosts.tree_from_first(tuple(state)))
-        self.lanes, fixed = (
-            int(x) for x in hosts.from_first([self.lanes, self.is_lanes_fixed])
-        )
-        self.is_lanes_fixed = bool(fixed)
+        self.lanes = int(hosts.from_first(self.lanes))
+        self.is_lanes_fixed |= int(state.done) > 0
         self.saved_at = int(state.done)
         return state, max(self.generations, int(state.done))
+
+    def _specification(self) -> dict[str, Any]:
+        run = {
+            "lanes": self.lanes,
+            "lanes_asked": self.options.lanes,
+            "segment_updates": self.options.segment_updates,
+        }
+        return specification(self.setup, self.generations, run)
 
     def _say_versions(self, stored: dict[str, Any]) -> None:
         note = manifest.warn_other_versions(stored)

@@ -149,7 +149,7 @@ def test_what_cannot_be_registered_is_refused(name, cls, fragments, registry):
 @pytest.mark.parametrize(
     ("text", "fragments"),
     [
-        ("MLPDrift", ["cannot make the loss MLPDrift", "params"]),
+        ("MLPDrift(hidden_size='x')", ["cannot make the loss MLPDrift", "'x'"]),
         ("ClipDrift(clip_eps='much')", ["cannot make the loss ClipDrift", "'much'"]),
         ("ClipDrfit", ["'ClipDrfit'", "Did you mean 'ClipDrift'", "losses.register"]),
         ({"type": ["ClipDrift"]}, ["['ClipDrift']", "Losses:"]),

@@ -6,10 +6,11 @@ import pytest
 
 import purerl
 from purerl import losses, serialise
+from purerl.meta import engine
 from purerl.meta import population as runs
 from tests.helpers import assert_same_bits, tiny_config
 
-from .conftest import evolve
+from .conftest import LANES, SEGMENT, evolve, outcome
 
 
 def toy(**changes):
@@ -83,6 +84,58 @@ def test_members_that_diverge_are_counted_and_rank_worst():
     # Larger steps are those that fail: the mean moves away from them.
     assert result.vector[0] < -0.5
     assert np.isfinite(result.best_fitness)
+
+
+def test_evaluation_is_that_of_the_trained_policy():
+    """Fitness is the mean of the episodes after the last update, as training has it."""
+    result = evolve_toy(fitness="evaluation", generations=1, population=2)
+    optimiser, key = result._optimiser, jax.random.key(3)
+    ask, _ = runs.strategy_keys(key, 0)
+    _, overrides, _ = optimiser.ask(ask, optimiser.init(key))
+    members = runs.block_of(runs.rollout_keys(key, 0, 2), overrides, 0, 4)
+    bound = purerl.train.bind(toy(num_evaluations=1))
+    programs = purerl.runner.programs.Programs(bound, members, LANES, SEGMENT)
+    states = programs.init()
+    for first in (0, SEGMENT):
+        states, _, evaluation = programs.advance(states, first)
+    expected = evaluation["episode_return"][:, 0].mean(-1).reshape(2, 2).mean(1)
+    np.testing.assert_array_equal(result.history["fitness"][0], expected)
+
+
+def test_ctrl_c_leaves_the_generation_and_the_folder_goes_on(
+    whole, tmp_path, monkeypatch, capsys
+):
+    """Three chunks and the end of a generation look: the sixth look is in the next."""
+
+    class AtTheSixthLook:
+        looks = 0
+
+        @property
+        def asked(self):
+            AtTheSixthLook.looks += 1
+            return AtTheSixthLook.looks >= 6
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "Interrupt", AtTheSixthLook)
+        part = evolve(out=tmp_path)
+    assert part.done == 1 and not part.finished
+    assert "purerl evolve --resume" in capsys.readouterr().err
+    rest = evolve(out=tmp_path)
+    assert rest.summary["generations_run"] == 2
+    assert_same_bits(outcome(rest), outcome(whole))
+
+
+def test_a_finished_folder_is_not_cut_by_asking_for_less(whole, tmp_path):
+    evolve(out=tmp_path)
+    less = evolve(out=tmp_path, generations=1)
+    assert less.done == 3 and less.summary["generations_run"] == 0
+    assert_same_bits(outcome(less), outcome(whole))
 
 
 def test_several_environments_by_their_measured_baselines():
