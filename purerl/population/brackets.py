@@ -134,8 +134,9 @@ def choose_lanes(ladder: Ladder, num_searches: int, workers: list[Worker]) -> in
     """A width of blocks at which few lanes are empty once most members are dropped.
 
     An accelerator's block takes about as long whatever its width, so there it is as
-    wide as the whole population asks for. On a CPU a block takes as long as `1 +
-    lanes`, about, and the width with the least time over all stretches is taken.
+    wide as the whole population asks for. On a CPU its time grows with its lanes: it
+    is modelled as `1 + lanes`, and the width with the least time over all stretches is
+    taken.
     """
     whole = ladder.size * num_searches
     widest = default_lanes(whole, workers)
