@@ -59,7 +59,11 @@ def _play(env, params, num_steps):
 
 
 @pytest.fixture(
-    scope="module", params=[("halfcheetah", None), ("inverted_pendulum", "generalized")]
+    scope="module",
+    params=[
+        ("halfcheetah", None),
+        pytest.param(("inverted_pendulum", "generalized"), marks=pytest.mark.slow),
+    ],
 )
 def played(request, lax_rank_promotion):
     """Environment, names of the changed fields, and what every lane played."""

@@ -54,7 +54,14 @@ def actions_of(env, num_steps, seed=0):
     return [env.action_space.sample() for _ in range(num_steps)]
 
 
-@pytest.mark.parametrize("id", [*_OWN, *GYMNAX, "brax/inverted_pendulum"])
+@pytest.mark.parametrize(
+    "id",
+    [
+        *_OWN,
+        *GYMNAX,
+        pytest.param("brax/inverted_pendulum", marks=pytest.mark.slow),
+    ],
+)
 def test_gymnasiums_checker_has_nothing_to_say(id):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -61,6 +61,7 @@ def test_interrupted_after_any_segment_and_resumed_equals_uninterrupted(
     assert_same_bits(outcome(resumed), outcome(whole))
 
 
+@pytest.mark.slow
 def test_continuous_interrupted_and_resumed_equals_uninterrupted(
     tiny_continuous, whole_continuous, tmp_path
 ):
@@ -71,7 +72,10 @@ def test_continuous_interrupted_and_resumed_equals_uninterrupted(
     assert_same_bits(outcome(resumed), outcome(whole_continuous))
 
 
-@pytest.mark.parametrize("update", [SEGMENT, 2 * SEGMENT, 5 * SEGMENT])
+@pytest.mark.parametrize(
+    "update",
+    [SEGMENT, pytest.param(2 * SEGMENT, marks=pytest.mark.slow), 5 * SEGMENT],
+)
 def test_replay_goes_on_with_the_same_bits_after_a_resume(
     tiny_off_policy, tmp_path, update
 ):
@@ -203,6 +207,7 @@ def test_run_agrees_with_make_train_over_the_first_updates(tiny, whole):
         assert whole.metrics[name][:, 0] == pytest.approx(mean, rel=1e-3, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_data_parallel_run_resumes_bitwise(tiny, tmp_path):
     options = {"seeds": 1, "data_parallel": True, "lanes": 1}
     whole = run_tiny(tiny, **options)

@@ -10,6 +10,10 @@ FIRST = 5  # updates over which rounding stays small
 TOLERANCE = 1e-4
 
 
+# Continuous actions take the same road, and as long again to compile.
+ENVS = ["CartPole-v1", pytest.param("probe/continuous", marks=pytest.mark.slow)]
+
+
 def compare(config):
     key = jax.random.key(3)
     single = jax.jit(purerl.make_train(config))(key)
@@ -17,7 +21,7 @@ def compare(config):
     return single, spread
 
 
-@pytest.fixture(scope="module", params=["CartPole-v1", "probe/continuous"])
+@pytest.fixture(scope="module", params=ENVS)
 def pair(request):
     # With one minibatch both take the same samples; normalisers see all of them.
     return compare(
@@ -64,6 +68,7 @@ def test_devices_share_one_agent(pair):
         np.testing.assert_array_equal(copies[0], copies[1])
 
 
+@pytest.mark.slow
 def test_minibatches_take_samples_of_both_devices():
     single, spread = compare(tiny_config(num_envs=4, total_timesteps=4 * 16 * 4))
     # Other minibatches than on one device, so only the rollout of update 0 is equal.

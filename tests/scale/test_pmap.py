@@ -13,7 +13,11 @@ from tests.helpers import assert_same_bits, tiny_config
 NUM, LANES = 7, 2
 
 
-@pytest.fixture(scope="module", params=["CartPole-v1", "probe/continuous"])
+# Continuous actions take the same road, and as long again to compile.
+ENVS = ["CartPole-v1", pytest.param("probe/continuous", marks=pytest.mark.slow)]
+
+
+@pytest.fixture(scope="module", params=ENVS)
 def train(request):
     return purerl.make_train(tiny_config(env=request.param))
 
