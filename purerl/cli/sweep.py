@@ -177,7 +177,7 @@ def show(result: SweepResult, command: str = "") -> None:
     from purerl.report.sweep_tables import best_table
 
     console = Console()
-    if not np.isfinite(result.scores()).any():
+    if not result.names or not np.isfinite(result.scores()).any():
         console.print("no member has a score yet")
         return
     console.print(best_table(result.dataset))

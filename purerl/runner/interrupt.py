@@ -8,10 +8,16 @@ from typing import Any, Self
 
 
 class Interrupt:
-    """While active, the first Ctrl-C asks to stop; the second stops at once."""
+    """While active, the first Ctrl-C asks to stop; the second stops at once.
+
+    Attributes:
+        asked: there was a first one.
+        insisted: there was a second one; threads look here, as the exception is raised
+            in the main one only.
+    """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked = self.insisted = False
         self._old: Callable | int | None = None
 
     def __enter__(self) -> Self:
@@ -22,6 +28,7 @@ class Interrupt:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         if self.asked:
+            self.insisted = True
             raise KeyboardInterrupt
         self.asked = True
 

@@ -5,6 +5,8 @@ files; what is sent between them is a few small arrays on which all must agree.
 """
 
 import os
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -89,6 +91,39 @@ def any_of(flags: np.ndarray) -> np.ndarray:
 
     everywhere = multihost_utils.process_allgather(np.asarray(flags, np.int32))
     return np.asarray(np.asarray(everywhere).any(0))
+
+
+def min_of(numbers: Any) -> np.ndarray:
+    """The least over all processes of numbers of one shape, the same in each."""
+    numbers = np.asarray(numbers)
+    if count() == 1:
+        return numbers
+    from jax.experimental import multihost_utils
+
+    return np.asarray(multihost_utils.process_allgather(numbers)).min(0)
+
+
+def together(function: Callable[[], Any]) -> Any:
+    """What `function` gives here, once every process is done with its own.
+
+    Where it fails in one process it fails in all: none waits for one that is gone.
+
+    Raises:
+        ConfigError: it failed in another process; here, what it raised.
+    """
+    result, error = None, None
+    try:
+        result = function()
+    except Exception as caught:
+        error = caught
+        if count() > 1:  # the others may work for long: say it now
+            print(f"process {index()}: {caught}", file=sys.stderr)
+    has_failed = any_of(np.array([error is not None]))[0]
+    if error is not None:
+        raise error
+    if has_failed:
+        raise ConfigError("another process of this job failed; see what it says.")
+    return result
 
 
 def sum_of(numbers: np.ndarray) -> np.ndarray:

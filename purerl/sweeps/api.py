@@ -1,5 +1,6 @@
 """purerl.sweep: axes and seeds in, labelled results out."""
 
+import math
 import sys
 import threading
 import time
@@ -105,6 +106,8 @@ def sweep(
     workers = make_workers()
     limit = worker_limit(memory_limit, workers)
     groups = tuple(choose_lanes(g, lanes, workers, limit) for g in outline.groups)
+    # The least that any process has: all must cut the same chunks.
+    limit = float(hosts.min_of(limit))
     outline = outline._replace(groups=_agreed(groups), memory_limit=limit)
     folder = Path(out) if out is not None else None
     options = _Options(
@@ -143,11 +146,14 @@ class _Options(NamedTuple):
 
 
 def _agreed(groups: tuple[GroupPlan, ...]) -> tuple[GroupPlan, ...]:
-    """The groups with the widths of process 0: a measured one may differ elsewhere."""
-    widths = hosts.from_first([group.lanes for group in groups])
+    """The groups with the lanes and segments of process 0.
+
+    A measured width, or that of a folder that is not shared, may differ elsewhere.
+    """
+    first = hosts.from_first([(group.lanes, group.length) for group in groups])
     return tuple(
-        group._replace(lanes=int(width))
-        for group, width in zip(groups, widths, strict=True)
+        group._replace(lanes=int(lanes), length=int(length))
+        for group, (lanes, length) in zip(groups, first, strict=True)
     )
 
 
@@ -157,6 +163,16 @@ class _Task(NamedTuple):
     group: GroupPlan
     ids: tuple[str, ...]
     members: Members
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of its members."""
+        return len(self.ids) * self.group.group.steps_each
+
+
+def _whole(number: float) -> float:
+    """Bytes as a whole number, or NaN: not every system says them."""
+    return round(number) if math.isfinite(number) else number
 
 
 class _Sweep:
@@ -176,6 +192,7 @@ class _Sweep:
         self.lock = threading.Lock()
         self.done_steps, self.told = 0, False
         self.compile_seconds, self.compilations = 0.0, 0
+        self.num_workers = int(hosts.sum_of(np.array(len(workers))))
 
     def run(self) -> SweepResult:
         from purerl.runner.progress import Reporter  # rich: only those who run pay it
@@ -185,8 +202,9 @@ class _Sweep:
         began = time.perf_counter()
         plan, tasks = self._prepare(finished)
         self.compile_seconds = time.perf_counter() - began
-        total = self.outline.steps
-        self.done_steps = total - plan.steps
+        self.done_steps = self.outline.steps - plan.steps
+        mine = self._mine(tasks)
+        total = self.done_steps + sum(task.steps for task in mine)
         reporter = Reporter(total, self.done_steps, enabled=self.progress)
         if tasks:
             reporter.show(words.plan_table(plan, self.outline))
@@ -194,12 +212,9 @@ class _Sweep:
         else:
             reporter.say(f"all {self.outline.num_members:,} members had finished")
         before = planner.memory_in_use(self.workers)
-        began = time.perf_counter()
         with Interrupt() as interrupt, planner.PeakMemory(self.workers) as peak:
             with reporter:
-                self._train(tasks, reporter, interrupt)
-        seconds = time.perf_counter() - began
-        hosts.wait("purerl sweep")
+                seconds = self._train(mine, reporter, interrupt)
         result = self._result(plan, seconds, before, peak.bytes)
         if not interrupt.asked:
             if tasks:
@@ -218,13 +233,10 @@ class _Sweep:
         if self.folder is None:
             return set()
         is_first = hosts.index() == 0
-        if is_first:
-            self._open_own()
-        hosts.wait("purerl sweep folder")
-        if not is_first and (self.folder / "manifest.json").exists():
-            self._take_over(store.load(self.folder))
-        elif not is_first:  # the folder is not shared: this process has its own
-            self._open_own()
+        hosts.together(lambda: self._open_own() if is_first else None)
+        hosts.together(lambda: None if is_first else self._open_after_first())
+        groups = _agreed(self.outline.groups)
+        self.outline = self.outline._replace(groups=groups)
         index = store.Index(self.folder)
         hosts.wait("purerl sweep index")
         for path in index.damaged:
@@ -239,6 +251,13 @@ class _Sweep:
         assert self.folder is not None
         spec, extend = self._spec(), self.options.extend
         self._take_over(store.open_folder(self.folder, spec, extend=extend))
+
+    def _open_after_first(self) -> None:
+        assert self.folder is not None
+        if (self.folder / "manifest.json").exists():
+            self._take_over(store.load(self.folder))
+        else:  # the folder is not shared: this process has its own
+            self._open_own()
 
     def _spec(self) -> dict[str, Any]:
         """What the manifest says of this sweep."""
@@ -285,15 +304,18 @@ class _Sweep:
 
     def _prepare(self, finished: set[str]) -> tuple[SweepPlan, list[_Task]]:
         """Compile a program per group with missing members, and cut the chunks."""
-        left = [without(group, finished) for group in self.outline.groups]
-        left = [group for group in left if group.num_members]
-        # A width that a folder or a person fixed is not narrowed to fit the memory.
-        is_fixed = self.options.lanes is not None or bool(finished)
-        with ThreadPoolExecutor(num_cores()) as pool:
-            built = list(pool.map(lambda group: self._compiled(group, is_fixed), left))
+        pairs = [(without(group, finished), group) for group in self.outline.groups]
+        left = [group for group, _ in pairs if group.num_members]
+        # A width that a person or finished members fix is not narrowed to fit memory.
+        fixed = [
+            self.options.lanes is not None or group.num_members < whole.num_members
+            for group, whole in pairs
+            if group.num_members
+        ]
+        built = hosts.together(lambda: self._compiled_all(left, fixed))
         tasks: list[_Task] = []
         groups = []
-        for before, group in zip(left, built, strict=True):
+        for before, group in zip(left, self._alike(built), strict=True):
             if self.folder is not None and group.lanes != before.lanes:
                 self._record_lanes(group)
             groups.append(self._timed(group))
@@ -301,18 +323,37 @@ class _Sweep:
             tasks += [_Task(group, ids, members) for ids, members in cuts]
         return self.outline._replace(groups=tuple(groups)), tasks
 
+    def _compiled_all(
+        self, groups: list[GroupPlan], fixed: list[bool]
+    ) -> list[GroupPlan]:
+        with ThreadPoolExecutor(num_cores()) as pool:
+            return list(pool.map(self._compiled, groups, fixed))
+
+    def _alike(self, groups: list[GroupPlan]) -> list[GroupPlan]:
+        """The groups with lanes and chunks that fit the memory of every process."""
+        if not groups:
+            return []
+        sizes = hosts.min_of([(group.lanes, group.chunk_blocks) for group in groups])
+        found = []
+        for group, (lanes, blocks) in zip(groups, sizes, strict=True):
+            if lanes != group.lanes:
+                group = self._compiled(group._replace(lanes=int(lanes)), is_fixed=True)
+            found.append(group._replace(chunk_blocks=int(blocks)))
+        return found
+
     def _compiled(self, group: GroupPlan, is_fixed: bool) -> GroupPlan:
         bound, limit = group.group.bound, self.outline.memory_limit
         while True:
             block = group.members.block(0, group.lanes)
             programs = Executables(bound, block, group.length, self.workers)
-            self.compilations += 1
+            with self.lock:  # groups are compiled side by side
+                self.compilations += 1
             memory = planner.model_of(programs.memory(), group.lanes)
             fitted = fit(
                 group,
                 memory,
                 limit,
-                len(self.workers) * hosts.count(),
+                self.num_workers,
                 is_fixed=is_fixed,
                 chunk_blocks=self.options.chunk_blocks,
             )
@@ -340,7 +381,9 @@ class _Sweep:
         """The chunks of this process."""
         return tasks[hosts.index() :: hosts.count()]
 
-    def _train(self, tasks: list[_Task], reporter: Any, interrupt: Interrupt) -> None:
+    def _train(self, tasks: list[_Task], reporter: Any, interrupt: Interrupt) -> float:
+        """Train some chunks; the seconds that it took, without waiting for others."""
+
         def one(worker: Worker, task: _Task) -> None:
             if interrupt.asked:
                 return
@@ -349,6 +392,8 @@ class _Sweep:
             plan = group.group.bound.plan
 
             def on_segment(members: int, updates: int, mean_return: float) -> None:
+                if interrupt.insisted:
+                    raise KeyboardInterrupt
                 with self.lock:
                     self.done_steps += members * updates * plan.steps_per_update
                     reporter.update(self.done_steps, mean_return)
@@ -375,27 +420,35 @@ class _Sweep:
                 with self.lock:
                     self.source.add(chunk)
 
-        run_blocks(self.workers, self._mine(tasks), one)
+        def work() -> float:
+            began = time.perf_counter()
+            run_blocks(self.workers, tasks, one)
+            return time.perf_counter() - began
+
+        return hosts.together(work)
 
     def _result(
         self, plan: SweepPlan, seconds: float, before: float, peak: float
     ) -> SweepResult:
+        source = store.Index(self.folder) if self.folder is not None else self.source
         trained = self.done_steps - (self.outline.steps - plan.steps)
+        finished = sum(id in source for group in plan.groups for id in group.ids)
         numbers = {
             "members": self.outline.num_members,
-            "trained_members": plan.num_members,
+            "trained_members": finished,
             "groups": len(self.outline.groups),
             "compilations": self.compilations,
             "compile_seconds": round(self.compile_seconds, 2),
             "train_seconds": round(seconds, 2),
             "env_steps": trained,
             "steps_per_second": round(trained / max(seconds, 1e-9)),
-            "memory_planned": round(before + plan.device_bytes() + plan.result_bytes()),
-            "memory_used": round(peak),
-            "memory_before": round(before),
+            "memory_planned": _whole(
+                before + plan.device_bytes() + plan.result_bytes()
+            ),
+            "memory_used": _whole(peak),
+            "memory_before": _whole(before),
             "lanes": sorted({group.lanes for group in plan.groups}),
         }
-        source = store.Index(self.folder) if self.folder is not None else self.source
         return SweepResult(
             self.outline.config,
             self.outline.design,

@@ -8,6 +8,7 @@ together (zip), or independent draws (random).
 import ast
 import math
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -75,7 +76,7 @@ def uniform(low: float, high: float) -> Uniform:
         ConfigError: ends that are not finite and ascending.
     """
     _check_ends("uniform", low, high)
-    return Uniform(low, high)
+    return Uniform(plain(low), plain(high))
 
 
 def loguniform(low: float, high: float) -> LogUniform:
@@ -87,7 +88,7 @@ def loguniform(low: float, high: float) -> LogUniform:
     _check_ends("loguniform", low, high)
     if low <= 0:
         raise ConfigError(f"loguniform needs positive ends, got {low}; use uniform.")
-    return LogUniform(low, high)
+    return LogUniform(plain(low), plain(high))
 
 
 def choice(values: Sequence[Any]) -> Choice:
@@ -96,9 +97,10 @@ def choice(values: Sequence[Any]) -> Choice:
     Raises:
         ConfigError: there are none.
     """
-    if not values:
+    listed = tuple(plain(value) for value in values)
+    if not listed:
         raise ConfigError("choice needs at least one value, got none.")
-    return Choice(tuple(values))
+    return Choice(listed)
 
 
 def _check_ends(name: str, low: float, high: float) -> None:
@@ -156,7 +158,7 @@ def expand(
             f"design must be one of {', '.join(DESIGNS)}, got {design!r}."
         )
     if design == "random":
-        return _random(axes, num_points, seed)
+        return _told_apart(_random(axes, num_points, seed))
     if num_points is not None:
         raise ConfigError(
             f"num_points belongs to a random design, got {num_points} with {design}; "
@@ -170,7 +172,7 @@ def expand(
             {name: values[name][i] for name, i in zip(values, index, strict=True)}
             for index in np.ndindex(*shape)
         ]
-        return Design("grid", tuple(values), shape, tuple(points))
+        return _told_apart(Design("grid", tuple(values), shape, tuple(points)))
     if len(set(lengths.values())) > 1:
         raise ConfigError(
             f"axes of a zip must have equal lengths, got {lengths}; use design='grid' "
@@ -178,7 +180,32 @@ def expand(
         )
     num = max(lengths.values(), default=1)
     points = [{name: values[name][i] for name in values} for i in range(num)]
-    return Design("zip", tuple(values), (num,), tuple(points))
+    times = Counter(zip(*map(labels, values.values()), strict=True))
+    twice = [point for point, number in times.items() if number > 1]
+    if twice:
+        raise ConfigError(
+            f"the zip has {', '.join(map(str, twice))} more than once; give "
+            "each point once, and more seeds for repetitions."
+        )
+    return _told_apart(Design("zip", tuple(values), (num,), tuple(points)))
+
+
+def _told_apart(design: Design) -> Design:
+    """Refuse environment objects that are written alike: members would be mixed up."""
+    for name in design.names:
+        known: dict[str, Any] = {}
+        for point in design.points:
+            env = point[name]
+            if not (hasattr(env, "step") and hasattr(env, "reset")):
+                continue
+            text = serialise.plain(env, name)
+            if known.setdefault(text, env) is not env:
+                raise ConfigError(
+                    f"the axis {name!r} has several objects that are written alike, "
+                    f"{text}: nothing tells their results apart. Make them flax "
+                    "dataclasses that differ in a number or a string, or a sweep each."
+                )
+    return design
 
 
 def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Design:
@@ -218,8 +245,8 @@ def _listed(name: str, axis: Any, design: str) -> list[Any]:
     names = labels(values)
     if not values:
         raise ConfigError(f"the axis {name!r} has no values.")
-    twice = sorted({str(x) for x in names if names.count(x) > 1})
-    if twice:
+    twice = sorted(str(x) for x, number in Counter(names).items() if number > 1)
+    if twice and design != "zip":
         raise ConfigError(
             f"the axis {name!r} has {', '.join(twice)} more than once; give each value "
             "once, and more seeds for repetitions."
@@ -228,9 +255,9 @@ def _listed(name: str, axis: Any, design: str) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as people write it: Python numbers for scalars, tuples for lists."""
-    if isinstance(value, np.generic | np.ndarray | jax.Array) and np.ndim(value) == 0:
-        return np.asarray(value).item()
+    """A value as people write it: Python numbers, tuples for lists and arrays."""
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
+        return plain(np.asarray(value).tolist())
     if isinstance(value, list):
         return tuple(map(plain, value))
     return value

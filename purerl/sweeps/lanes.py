@@ -17,7 +17,7 @@ from purerl import serialise
 from purerl.config import TrainConfig
 from purerl.runner.manifest import versions
 from purerl.runner.programs import Members
-from purerl.scale.devices import Worker, make_workers
+from purerl.scale.devices import Worker, check_count, make_workers
 from purerl.sweeps import planner
 from purerl.sweeps.groups import SEGMENTS
 from purerl.train import Bound, bind
@@ -53,6 +53,8 @@ def find_lanes(
     Raises:
         ConfigError: a config that cannot be trained, or no width fits the memory.
     """
+    for width in widths or ():
+        check_count("widths", width)
     bound = bind(config)
     workers = make_workers()
     asked = planner.parse_bytes(memory_limit)

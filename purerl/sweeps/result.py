@@ -1,7 +1,7 @@
 """What a sweep leaves behind: labelled arrays over its axes and seeds."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -37,8 +37,10 @@ class Source(Protocol):
         """Names of all arrays."""
         ...
 
-    def read(self, name: str) -> dict[str, np.ndarray]:
-        """One array's rows, by member."""
+    def read(
+        self, name: str, only: Container[str] | None = None
+    ) -> dict[str, np.ndarray]:
+        """One array's rows, by member; of these members only, if given."""
         ...
 
 
@@ -61,13 +63,16 @@ class Kept:
         """Names of all arrays."""
         return list(dict.fromkeys(name for c in self._chunks for name in c.arrays))
 
-    def read(self, name: str) -> dict[str, np.ndarray]:
-        """One array's rows, by member."""
+    def read(
+        self, name: str, only: Container[str] | None = None
+    ) -> dict[str, np.ndarray]:
+        """One array's rows, by member; of these members only, if given."""
         return {
             id: chunk.arrays[name][row]
             for chunk in self._chunks
             if name in chunk.arrays
             for row, id in enumerate(chunk.ids)
+            if only is None or id in only
         }
 
 
@@ -105,12 +110,15 @@ class SweepResult:
         source: Source,
         out: Path | None = None,
         summary: Mapping[str, Any] | None = None,
+        written: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         self.config, self.design, self.seeds = config, design, tuple(seeds)
         self.out, self.summary = out, dict(summary or {})
         self._source = source
+        # Of the points as they were written: a loss may not come back to the last bit.
         self._ids = [
-            [member_id(point, seed) for seed in self.seeds] for point in design.points
+            [member_id(point, seed) for seed in self.seeds]
+            for point in written or design.points
         ]
         self._read: dict[str, xr.DataArray] = {}
 
@@ -140,6 +148,8 @@ class SweepResult:
             ConfigError: no such variable.
         """
         if name not in self._read:
+            if not self.names:
+                raise ConfigError("no member of the sweep has finished yet.")
             check_known(name, list(self.names), "the sweep")
             self._read[name] = self._variable(name)
         return self._read[name]
@@ -233,21 +243,30 @@ class SweepResult:
         paths = [name for name in self._source.names() if name.startswith("state/")]
         if not paths:
             raise ConfigError(
-                "the sweep kept no states; run it with keep_states=True, or train the "
-                "member again: purerl.run(result.config_at(point), seeds=[seed])."
+                "the sweep kept no states; run it in another folder with "
+                "keep_states=True, or train the member again: "
+                "purerl.run(result.config_at(point), seeds=[seed])."
             )
-        id = member_id(point, seed)
-        found = {name[6:]: self._source.read(name) for name in paths}
+        id = self._id_of(point, seed)
+        found = {name[6:]: self._source.read(name, {id}) for name in paths}
         flat = {name: rows[id] for name, rows in found.items() if id in rows}
         if not flat:
             raise ConfigError(
-                f"the sweep has no finished member {dict(point)}, {seed}."
+                f"the sweep has no finished member {dict(point)}, {seed}, or did not "
+                "keep its state."
             )
         algorithm = make_algorithm(self.config_at(point))
         shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
         stacked = {name: value[None] for name, value in flat.items()}
         whole = checkpoint.unflatten(stacked, shapes, self.out or Path("memory"))
         return jax.tree.map(lambda x: x[0], whole)
+
+    def _id_of(self, point: Mapping[str, Any], seed: int) -> str:
+        id = member_id(point, seed)
+        for known, ids in zip(self.design.points, self._ids, strict=True):
+            if seed in self.seeds and member_id(known, seed) == id:
+                return ids[self.seeds.index(seed)]
+        return id
 
     def policy(self, point: Mapping[str, Any], seed: int) -> Callable[..., Any]:
         """The trained policy of one member (see `purerl.make_policy`)."""
@@ -320,7 +339,7 @@ class SweepResult:
         if np.issubdtype(values.dtype, np.number) and isinstance(wanted, int | float):
             found = np.isclose(values, wanted, rtol=1e-6, atol=0.0)
         else:
-            found = values == wanted
+            found = np.array([str(x) for x in values]) == str(wanted)
         if not np.any(found):
             listed = ", ".join(map(str, values[:12]))
             raise ConfigError(
@@ -359,14 +378,15 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     shape = tuple(stored["shape"])
     design = Design(kind, names, shape, points)
     index = store.Index(folder)
-    return SweepResult(config, design, stored["seeds"], index, folder)
+    written = stored["points"]
+    return SweepResult(config, design, stored["seeds"], index, folder, written=written)
 
 
 def read_point(point: Mapping[str, Any]) -> dict[str, Any]:
     """A point as the manifest holds it: losses from their dicts, tuples from lists."""
     return {
         name: serialise.parse_loss(value)
-        if isinstance(value, Mapping)
-        else (tuple(value) if isinstance(value, list) else value)
+        if isinstance(value, Mapping) and "type" in value
+        else plain(value)
         for name, value in point.items()
     }

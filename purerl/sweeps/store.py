@@ -8,11 +8,12 @@ A chunk file names its members by hashes of their values, so a folder may be ext
 and chunks may be cut otherwise, without touching what is there. Nothing is pickled.
 """
 
+import contextlib
 import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -196,7 +197,7 @@ class Index:
         for path in sorted((folder / "chunks").glob("*.npz")):
             try:
                 ids = _read_ids(path)
-            except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
                 self.damaged.append(path)
                 continue
             self.places.update({id: (path, row) for row, id in enumerate(ids)})
@@ -210,16 +211,26 @@ class Index:
             path.rename(path.with_suffix(".damaged"))
 
     def names(self) -> list[str]:
-        """Names of all arrays in any file."""
+        """Names of all arrays in any file.
+
+        Raises:
+            ConfigError: a damaged file.
+        """
         found: dict[str, None] = {}
         for path in sorted({path for path, _ in self.places.values()}):
-            with np.load(path, allow_pickle=False) as file:
+            with _opened(path) as file:
                 found.update(dict.fromkeys(file.files))
         found.pop(MEMBERS, None)
         return list(found)
 
-    def read(self, name: str) -> dict[str, np.ndarray]:
+    def read(
+        self, name: str, only: Container[str] | None = None
+    ) -> dict[str, np.ndarray]:
         """One array's rows, by member; members whose chunk has no such array lack.
+
+        Args:
+            name: of the array.
+            only: these members; no other file is opened.
 
         Raises:
             ConfigError: a damaged file.
@@ -227,19 +238,28 @@ class Index:
         rows: dict[str, np.ndarray] = {}
         by_path: dict[Path, list[tuple[str, int]]] = {}
         for id, (path, row) in self.places.items():
+            if only is not None and id not in only:
+                continue
             by_path.setdefault(path, []).append((id, row))
         for path, members in by_path.items():
-            try:
-                with np.load(path, allow_pickle=False) as file:
-                    array = file[name] if name in file.files else None
-            except (OSError, ValueError, zipfile.BadZipFile) as error:
-                raise ConfigError(
-                    f"{path} is damaged ({error}). Delete it and run the sweep again: "
-                    "only its members are trained anew."
-                ) from None
+            with _opened(path) as file:
+                array = file[name] if name in file.files else None
             if array is not None:
                 rows.update({id: array[row] for id, row in members})
         return rows
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A chunk's file, which may have been damaged since it was indexed."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            yield file
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ConfigError(
+            f"{path} is damaged ({error}). Delete it and run the sweep again: "
+            "only its members are trained anew."
+        ) from None
 
 
 def _read_ids(path: Path) -> list[str]:

@@ -31,6 +31,35 @@ def test_a_zip_takes_the_values_together():
     assert design.dims == ("point",) and design.shape == (2,)
 
 
+def test_a_value_may_come_again_in_a_zip_but_no_point():
+    design = expand({"a": [1, 1, 2], "b": [3, 4, 3]}, "zip")
+    assert [tuple(p.values()) for p in design.points] == [(1, 3), (1, 4), (2, 3)]
+    with pytest.raises(purerl.ConfigError, match=r"zip has \(1, 3\) more than once"):
+        expand({"a": [1, 1], "b": [3, 3]}, "zip")
+
+
+def test_arrays_are_values_like_any_other():
+    drawn = expand({"a": purerl.choice(np.array([[8, 8], [4, 4]]))}, "random", 20)
+    assert {p["a"] for p in drawn.points} == {(8, 8), (4, 4)}
+    listed = expand({"a": np.array([[8, 8], [4, 4]])})
+    assert [p["a"] for p in listed.points] == [(8, 8), (4, 4)]
+    whole = purerl.uniform(np.int64(2), np.int64(4))
+    assert type(whole.draw(np.random.default_rng(0))) is int
+
+
+def test_environment_objects_that_are_written_alike_are_refused():
+    class Env:
+        def reset(self): ...
+
+        def step(self): ...
+
+    one, other = Env(), Env()
+    assert len(expand({"env": [one]}).points) == 1
+    for design in ("grid", "zip"):
+        with pytest.raises(purerl.ConfigError, match="objects that are written alike"):
+            expand({"env": [one, other]}, design)
+
+
 def test_random_draws_are_the_same_whatever_else_is_drawn():
     few = expand({"a": purerl.uniform(0, 1.0)}, "random", 3, seed=5)
     more = expand(

@@ -1,0 +1,88 @@
+"""A folder that is read again, without training: chunks are written by hand."""
+
+import flax.struct
+import numpy as np
+import pytest
+
+import purerl
+from purerl import serialise
+from purerl.losses import registry
+from purerl.sweeps import store
+from purerl.sweeps.groups import member_id
+from tests.helpers import tiny_config
+
+
+def write_sweep(folder, axis, values, chunks=True):
+    """A sweep of one axis and one seed; the n-th member's return is n."""
+    points = [{axis: serialise.plain(value, axis)} for value in values]
+    spec = {
+        "kind": "sweep",
+        "format": store.FORMAT,
+        "config": serialise.to_dict(tiny_config()),
+        "design": "grid",
+        "axes": [axis],
+        "shape": [len(points)],
+        "points": points,
+        "seeds": [0],
+        "groups": {},
+        "versions": {},
+        "device": "",
+    }
+    store.open_folder(folder, spec, extend=False)
+    for number, value in enumerate(values if chunks else ()):
+        arrays = {
+            "train/episode_return": np.float32([[number]]),
+            "diverged_at": np.array([-1]),
+            "state/w": np.full((1, 2), number),
+        }
+        ids = (member_id({axis: value}, 0),)
+        store.save(folder, f"g{number}", store.Chunk(ids, arrays))
+    return purerl.load_sweep(folder)
+
+
+@flax.struct.dataclass
+class Weighted:
+    weights: np.ndarray
+
+    def __call__(self, *args):
+        return args
+
+
+def test_losses_with_arrays_of_doubles_are_found_again(tmp_path, monkeypatch):
+    # 0.1 is another number in the float32 that the loss comes back in.
+    monkeypatch.setitem(registry.LOSSES, "Weighted", Weighted)
+    losses = [Weighted(np.array([x, 2 * x])) for x in (0.1, 0.3)]
+    result = write_sweep(tmp_path, "policy_loss", losses)
+    assert result.finished
+    np.testing.assert_array_equal(result.scores().values[:, 0], [0, 1])
+
+
+def test_axes_of_mappings_and_of_mixed_kinds_are_found_again(tmp_path):
+    kinds = [{"num_doors": 3}, {"num_doors": 5}]
+    result = write_sweep(tmp_path / "kinds", "env_kwargs", kinds)
+    assert [point["env_kwargs"] for point in result.design.points] == kinds
+    assert result.best().point == {"env_kwargs": {"num_doors": 5}}
+    mixed = write_sweep(tmp_path / "mixed", "max_grad_norm", [None, 0.5])
+    assert float(mixed.sel(max_grad_norm=0.5)["episode_return"][0, 0]) == 1
+    assert float(mixed.sel(max_grad_norm=None)["episode_return"][0, 0]) == 0
+
+
+def test_one_members_rows_open_one_file(tmp_path):
+    result = write_sweep(tmp_path, "gamma", [0.9, 0.99])
+    with pytest.raises(purerl.ConfigError, match="no finished member"):
+        result.state({"gamma": 0.5}, seed=0)
+    index = store.Index(tmp_path)
+    id = member_id({"gamma": 0.99}, 0)
+    other, _ = index.places[member_id({"gamma": 0.9}, 0)]
+    other.write_bytes(b"")
+    np.testing.assert_array_equal(index.read("state/w", {id})[id], [1, 1])
+    with pytest.raises(purerl.ConfigError, match="is damaged"):
+        index.read("state/w")
+
+
+def test_a_sweep_of_which_nothing_has_finished_says_so(tmp_path):
+    result = write_sweep(tmp_path, "gamma", [0.9], chunks=False)
+    assert not result.finished
+    for read in (result.scores, result.best, result.to_dataframe):
+        with pytest.raises(purerl.ConfigError, match=r"no member .* finished yet"):
+            read()
