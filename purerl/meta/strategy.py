@@ -72,8 +72,17 @@ class Optimiser:
         Returns:
             Vectors `[P, D]`, their overrides with leaves `[P, ...]`, and the new
             state, all on the host.
+
+        Raises:
+            ConfigError: the strategy has broken down, as some do in few dimensions.
         """
-        return to_host(self._ask(key, state))
+        vectors, overrides, state = to_host(self._ask(key, state))
+        if not np.isfinite(vectors).all():
+            raise ConfigError(
+                f"strategy: {self.strategy.name} proposed numbers that are not finite "
+                f"over {self.genome.size} of them; choose another one."
+            )
+        return vectors, overrides, state
 
     def tell(
         self, key: Array, vectors: np.ndarray, fitness: np.ndarray, state: PyTree

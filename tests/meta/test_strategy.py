@@ -224,6 +224,12 @@ def test_a_strategy_that_cannot_be_made(text, population, fragments):
         assert fragment in str(error.value)
 
 
+def test_a_strategy_that_breaks_down_says_so():
+    # LM-MA-ES in five dimensions divides by zero, in evosax 0.3.2.
+    with pytest.raises(ConfigError, match="LM_MA_ES proposed numbers that are not"):
+        run("lm-ma-es", 20)
+
+
 def test_names_and_options_survive_their_dict():
     asked = "CMA_ES(sigma=0.3, std_min=0.01)"
     found = read_strategy(asked)
