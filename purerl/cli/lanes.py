@@ -51,5 +51,7 @@ def main(argv: Sequence[str]) -> int:
     )
     console = Console()
     console.print(words.lanes_table(found))
-    console.print(f"remembered in {lanes.cache_file()}", highlight=False)
+    console.print(
+        f"remembered in {lanes.cache_file()}", highlight=False, soft_wrap=True
+    )
     return 0
