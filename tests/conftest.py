@@ -15,7 +15,8 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 # Most of a test's time is compilation, and half of that optimises what runs for
 # milliseconds. Where nothing is said about bits or speed, the compiler need not try.
-UNOPTIMISED = ("algorithms", "contracts", "docs", "envs")
+UNOPTIMISED = ("algorithms", "cli", "contracts", "docs", "envs")
+UNOPTIMISED_FILES = ("test_planner.py",)
 # Pieces, lanes and devices give the same bits in programs as users compile them.
 OPTIMISED = ("test_equivalences.py", "test_ppo_learning.py")
 # A file is one worker's (`--dist loadfile`): long ones first, else the last of them
@@ -26,6 +27,7 @@ LONG_FIRST = (
     "sweeps",
     "tuning",
     "population",
+    "meta",
     "runner",
     "scale",
     "contracts",
@@ -45,7 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def _optimise_a_file(request: pytest.FixtureRequest):
     path = request.path.relative_to(Path(__file__).parent)
-    quick = path.parts[0] in UNOPTIMISED and path.name not in OPTIMISED
+    quick = path.parts[0] in UNOPTIMISED or path.name in UNOPTIMISED_FILES
+    quick = quick and path.name not in OPTIMISED
     jax.config.update("jax_disable_most_optimizations", quick)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
