@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 import numpy as np
+import pytest
 
 import envs
 import purerl
@@ -63,3 +64,11 @@ def assert_same_bits(one, two):
     assert len(left) == len(right)
     for (path, a), b in zip(left, right, strict=True):
         np.testing.assert_array_equal(a, b, err_msg=jax.tree_util.keystr(path))
+
+
+def slow_but(values, *kept):
+    """Values to parametrise over: those that are not kept are for `make test-slow`."""
+    return [
+        value if value in kept else pytest.param(value, marks=pytest.mark.slow)
+        for value in values
+    ]

@@ -138,6 +138,7 @@ def test_a_finished_folder_is_not_cut_by_asking_for_less(whole, tmp_path):
     assert_same_bits(outcome(less), outcome(whole))
 
 
+@pytest.mark.slow
 def test_several_environments_by_their_measured_baselines():
     environments = [{}, {"env": "probe/constant-reward", "num_envs": 4}]
     settings = {"environments": environments, "generations": 1, "population": 2}

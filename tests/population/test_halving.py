@@ -6,7 +6,7 @@ import purerl
 from purerl.population import streams
 from purerl.population.space import Space
 from purerl.runner.programs import Members, Programs
-from tests.helpers import assert_same_bits
+from tests.helpers import assert_same_bits, slow_but
 
 from .conftest import LANES, NUM_UPDATES, SEED, KilledError, stop_after
 
@@ -114,7 +114,7 @@ def test_a_search_does_not_depend_on_other_searches(tiny, axes, whole):
         both.best(99)
 
 
-@pytest.mark.parametrize("records", [1, 2, 3, 6, 10])
+@pytest.mark.parametrize("records", slow_but([1, 2, 3, 6, 10], 3))
 @pytest.mark.parametrize("seconds", [0.0, 1e9])
 def test_killed_after_any_record_it_ends_with_the_same_bits(
     tiny, axes, whole, tmp_path, monkeypatch, records, seconds

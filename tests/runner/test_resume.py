@@ -13,6 +13,7 @@ from flax import struct
 import purerl
 from envs import CartPole
 from purerl.runner.tracking import read_rows
+from tests.helpers import slow_but
 
 from .conftest import (
     LANES,
@@ -47,7 +48,9 @@ def whole_continuous(tiny_continuous):
     return run_tiny(tiny_continuous, seeds=SEEDS)
 
 
-@pytest.mark.parametrize("update", range(SEGMENT, NUM_UPDATES, SEGMENT))
+@pytest.mark.parametrize(
+    "update", slow_but(range(SEGMENT, NUM_UPDATES, SEGMENT), SEGMENT, 4 * SEGMENT)
+)
 def test_interrupted_after_any_segment_and_resumed_equals_uninterrupted(
     tiny, whole, tmp_path, update
 ):

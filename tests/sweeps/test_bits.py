@@ -137,6 +137,7 @@ def test_killed_at_any_moment_and_run_again(tiny, whole, tmp_path):
     assert not store.Index(out).damaged
 
 
+@pytest.mark.slow
 def test_widths_agree_in_distribution_though_not_in_bits(tiny):
     # Long enough for rounding to part the curves (some fifty updates).
     from scipy import stats

@@ -18,6 +18,7 @@ from purerl.cli import main
 from purerl.tuning import search
 from purerl.tuning.batch import Batch
 from purerl.tuning.pool import Pool, Setup
+from tests.helpers import slow_but
 
 from .conftest import REWARDS, STEPS, tune
 
@@ -114,7 +115,7 @@ class Keep:
         return trial.last_step >= self.step and trial.number not in self.keep
 
 
-@pytest.mark.parametrize("lanes", [2, 4])
+@pytest.mark.parametrize("lanes", slow_but([2, 4], 4))
 def test_pruned_trials_cost_nothing_from_then_on(chain, monkeypatch, lanes):
     # Whole blocks are left out, and what remains is packed.
     keep = Keep({1, 4}, step=STEPS // 3)
