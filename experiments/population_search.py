@@ -1,6 +1,6 @@
 """Population-based training and Hyperband against random search, at equal steps.
 
-    python experiments/population_search.py [--tasks cartpole doors] [--searches 8]
+    python experiments/population_search.py [--tasks cartpole doors invaders] [--searches 8]
 
 Every method searches the same axes with the same number of environment steps, that of
 16 runs; Hyperband's number of points is the largest that stays below. A method is
@@ -66,6 +66,16 @@ TASKS = {
         env="Doors-v0",
         env_kwargs={"observation": "planes"},
         env_params={"max_steps_in_episode": 60},
+        total_timesteps=UPDATES * 1024,
+        num_envs=16,
+        num_steps=64,
+        num_minibatches=8,
+        torso="mlp",
+        num_evaluations=0,
+        eval_episodes=64,
+    ),
+    "invaders": purerl.PPOConfig(
+        env="SpaceInvaders-MinAtar",
         total_timesteps=UPDATES * 1024,
         num_envs=16,
         num_steps=64,
