@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
-from results import hardware
+from results import command, hardware
 from rich.console import Console
 from rich.table import Table
 
@@ -31,7 +31,7 @@ import purerl
 from envs import CheapTalk
 from purerl.cli.settings import enable_compile_cache
 from purerl.environment import resolve_env
-from purerl.meta.fitness import Accumulator, hold
+from purerl.meta.fitness import Accumulator, first_known, hold
 from purerl.report.plots import style
 from purerl.report.statistics import bootstrap_mean, probability_of_improvement
 from purerl.serialise import to_dict, write_atomic
@@ -135,7 +135,8 @@ def judged(metrics: dict[str, np.ndarray]) -> Judged:
     """Curves and what they are worth, from metrics `[S, U]`."""
     size, updates = metrics["episodes"].shape
     known = metrics["episodes"] > 0
-    curves = hold(metrics["episode_return"], known, np.zeros(size))
+    returns = metrics["episode_return"]
+    curves = hold(returns, known, first_known(returns, known))
     worth = []
     for kind in ("training_curve", "final_return"):
         total = Accumulator(kind, size, updates)
@@ -346,14 +347,8 @@ def main() -> None:
     if asked.dry or not all(result.finished for result in evolved.values()):
         console.print("nothing is written")
         return
-    defaults = {k: parser.get_default(k) for k in vars(asked)}
-    flags = [
-        f" --{k.replace('_', '-')} {v}"
-        for k, v in vars(asked).items()
-        if v != defaults[k] and k not in ("out", "dry")
-    ]
     numbers = {
-        "command": f"python experiments/cheap_talk.py{''.join(flags)}",
+        "command": command(parser, asked),
         "held_out_seeds": SEEDS,
         "config": to_dict(config),
         "evolution": {

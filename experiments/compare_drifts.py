@@ -15,7 +15,7 @@ import os
 import time
 from pathlib import Path
 
-from results import hardware
+from results import command, hardware
 from results_losses import plain_rows
 from rich.console import Console
 
@@ -65,7 +65,7 @@ def main() -> None:
     if asked.dry:
         return
     numbers = {
-        "command": "python experiments/compare_drifts.py",
+        "command": command(parser, asked),
         "rows": plain_rows(result.rows),
         "seconds": round(seconds),
         "load_before": round(load, 2),

@@ -17,16 +17,18 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
-from results import hardware
+from results import command, hardware
 from results_losses import plain_rows
 from rich.console import Console
 
 import purerl
 from purerl.cli.settings import enable_compile_cache
+from purerl.config import TrainConfig
 from purerl.losses import ClipDrift, DPODrift, MLPDrift, SquaredError
 from purerl.report import plots
-from purerl.serialise import write_atomic
+from purerl.serialise import to_dict, write_atomic
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / "experiments" / "results" / "evolve-drift.json"
@@ -46,6 +48,12 @@ def make_config(steps: int) -> purerl.PPOConfig:
         policy_loss=MLPDrift.zeros(128),
         value_loss=SquaredError(),
     )
+
+
+def drift_of(config: TrainConfig) -> Any:
+    """The policy loss of a config of PPO."""
+    assert isinstance(config, purerl.PPOConfig)
+    return config.policy_loss
 
 
 def main() -> None:
@@ -77,6 +85,21 @@ def main() -> None:
         out=asked.out / "evolution",
     )
     evolved_at = time.perf_counter()
+    folder = asked.out / "evolution" / "transfer"
+    on_the_way = purerl.compare_losses(
+        config,
+        "policy_loss",
+        {
+            "generation 0": config.policy_loss,
+            **{
+                f"generation {number}": drift_of(snapshot)
+                for number, snapshot in sorted(result.snapshots().items())
+            },
+        },
+        seeds=SEEDS,
+        out=folder,
+    )
+    # Last: both share the folder, and the page of the evolution shows this one.
     judged = purerl.compare_losses(
         config,
         "policy_loss",
@@ -88,9 +111,10 @@ def main() -> None:
         },
         [{}, *HELD_OUT],
         seeds=SEEDS,
-        out=asked.out / "evolution" / "transfer",
+        out=folder,
     )
     judged_at = time.perf_counter()
+    console.print(on_the_way.table())
     console.print(judged.table())
     console.print(
         f"evolved {evolved_at - began:.0f} s, judged {judged_at - evolved_at:.0f} s"
@@ -98,11 +122,13 @@ def main() -> None:
     if asked.dry:
         return
     numbers = {
-        "command": "python experiments/evolve_drift.py",
+        "command": command(parser, asked),
+        "config": to_dict(config),
         "settings": result.settings,
         "history": {
             name: result.history[name].tolist() for name in ("mean", "best", "std")
         },
+        "generations": plain_rows(on_the_way.rows),
         "judged": plain_rows(judged.rows),
         "seconds": {
             "evolve": round(float(result.history["seconds"].sum())),

@@ -1,6 +1,7 @@
 """Evolve a value loss on CartPole, and judge it beside tuned hand-written losses.
 
     python experiments/evolve_value_loss.py [--out runs/evolve-value-loss]
+    python experiments/evolve_value_loss.py --name slow --learning-rate 0.01   # others
 
 Three phases, each of which is kept in the folder, so that the same command goes on:
 
@@ -12,7 +13,8 @@ Three phases, each of which is kept in the folder, so that the same command goes
    two environments that they never saw.
 
 Prints the tables; writes experiments/results/evolve-value-loss.json and
-docs/images/evolution-value-loss-*.png.
+docs/images/evolution-value-loss-*.png. With `--name`, another setting of the evolution
+is judged beside the tuned losses, and its numbers go to evolve-value-loss-NAME.json.
 """
 
 import argparse
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results import hardware
+from results import command, hardware
 from results_losses import plain_rows
 from rich.console import Console
 
@@ -33,23 +35,25 @@ from purerl.cli.settings import enable_compile_cache
 from purerl.config import TrainConfig
 from purerl.losses import ClippedSquaredError, HuberError, MLPValueLoss, SquaredError
 from purerl.report import plots
-from purerl.serialise import write_atomic
+from purerl.serialise import to_dict, write_atomic
 
 ROOT = Path(__file__).parents[1]
-STORE = ROOT / "experiments" / "results" / "evolve-value-loss.json"
+STORE = ROOT / "experiments" / "results"
 IMAGES = ROOT / "docs" / "images"
 TUNING_STREAM, JUDGING_STREAM = 1, 0  # Held-out keys that have nothing in common.
 TUNING_SEEDS, JUDGING_SEEDS = 16, 64
 HELD_OUT = ("Acrobot-v1", "Catch-bsuite")
 
 
-def make_config(steps: int, init_seed: int) -> purerl.PPOConfig:
-    """PPO's preset for CartPole with a random network as its value loss."""
+def make_config(asked: argparse.Namespace) -> purerl.PPOConfig:
+    """PPO's preset for CartPole with a network as its value loss."""
     return purerl.PPOConfig(
         env="CartPole-v1",
-        total_timesteps=steps,
+        total_timesteps=asked.steps,
         num_evaluations=0,
-        value_loss=MLPValueLoss.make((64, 64), init="random", seed=init_seed),
+        value_loss=MLPValueLoss.make(
+            (64, 64), asked.inputs, asked.init, seed=asked.init_seed
+        ),
     )
 
 
@@ -125,7 +129,7 @@ def contestants(
 def judge(
     result: purerl.EvolutionResult,
     tuned: dict[str, tuple[str, dict[str, Any]]],
-    out: Path,
+    folder: Path,
 ) -> purerl.LossComparison:
     """Everybody on the held-out seeds, and the snapshots on the way."""
     return purerl.compare_losses(
@@ -135,11 +139,11 @@ def judge(
         [{}, *HELD_OUT],
         seeds=JUDGING_SEEDS,
         seed=JUDGING_STREAM,
-        out=out / "evolution" / "transfer",
+        out=folder / "transfer",
     )
 
 
-def progress_of(result: purerl.EvolutionResult, out: Path) -> purerl.LossComparison:
+def progress_of(result: purerl.EvolutionResult, folder: Path) -> purerl.LossComparison:
     """The evolution's snapshots on the same held-out seeds, on CartPole."""
     losses = {
         f"generation {number}": loss_of(config)
@@ -151,7 +155,7 @@ def progress_of(result: purerl.EvolutionResult, out: Path) -> purerl.LossCompari
         {"generation 0": loss_of(result.config), **losses},
         seeds=JUDGING_SEEDS,
         seed=JUDGING_STREAM,
-        out=out / "evolution" / "transfer",
+        out=folder / "transfer",
     )
 
 
@@ -162,6 +166,10 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("runs/evolve-value-loss"))
     parser.add_argument("--steps", type=int, default=50_000, help="of an inner run")
+    parser.add_argument("--name", help="of another setting, kept beside the main one")
+    parser.add_argument("--inputs", choices=("error", "pair"), default="error")
+    parser.add_argument("--init", choices=("random", "zeros"), default="random")
+    parser.add_argument("--fitness", default="training_curve")
     parser.add_argument("--init-seed", type=int, default=0, help="of the network")
     parser.add_argument("--population", type=int, default=64)
     parser.add_argument("--rollouts", type=int, default=1)
@@ -172,10 +180,11 @@ def main() -> None:
     asked = parser.parse_args()
     enable_compile_cache()
     console = Console(width=150, highlight=False)
-    config = make_config(asked.steps, asked.init_seed)
+    config = make_config(asked)
     load, began = os.getloadavg()[0], time.perf_counter()
     tuned = tune(config, asked.out, console)
     tuned_at = time.perf_counter()
+    folder = asked.out / (f"evolution-{asked.name}" if asked.name else "evolution")
     result = purerl.evolve(
         config,
         "value_loss",
@@ -184,12 +193,13 @@ def main() -> None:
         rollouts=asked.rollouts,
         generations=asked.generations,
         snapshot_every=8,
-        out=asked.out / "evolution",
+        fitness=asked.fitness,
+        out=folder,
     )
     evolved_at = time.perf_counter()
-    on_the_way = progress_of(result, asked.out)
+    on_the_way = progress_of(result, folder)
     # Last: both share the folder, and the page of the evolution shows this one.
-    judged = judge(result, tuned, asked.out)
+    judged = judge(result, tuned, folder)
     judged_at = time.perf_counter()
     console.print(on_the_way.table())
     console.print(judged.table())
@@ -199,8 +209,16 @@ def main() -> None:
     )
     if asked.dry:
         return
+    # Of all generations, also those before a kill.
+    seconds = {"evolve": round(float(result.history["seconds"].sum()))}
+    if result.summary["generations_run"] == asked.generations:  # in one go
+        seconds |= {
+            "tune": round(tuned_at - began),
+            "judge": round(judged_at - evolved_at),
+        }
     numbers = {
-        "command": "python experiments/evolve_value_loss.py",
+        "command": command(parser, asked),
+        "config": to_dict(config),
         "settings": result.settings,
         "tuned": {family: name for family, (name, _) in tuned.items()},
         "history": {
@@ -208,12 +226,14 @@ def main() -> None:
         },
         "generations": plain_rows(on_the_way.rows),
         "judged": plain_rows(judged.rows),
-        # Of all generations, also those before a kill; the rest is not counted.
-        "seconds": {"evolve": round(float(result.history["seconds"].sum()))},
+        "seconds": seconds,
         "load_before": round(load, 2),
         **hardware(),
     }
-    write_atomic(STORE, json.dumps(numbers, indent=1) + "\n")
+    name = f"evolve-value-loss-{asked.name}" if asked.name else "evolve-value-loss"
+    write_atomic(STORE / f"{name}.json", json.dumps(numbers, indent=1) + "\n")
+    if asked.name:
+        return
     plots.save(result.plot(), IMAGES / "evolution-value-loss-curve.png")
     plots.save(result.plot_loss(), IMAGES / "evolution-value-loss.png")
     plots.save(judged.plot(), IMAGES / "evolution-value-loss-transfer.png")

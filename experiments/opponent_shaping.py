@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from results import hardware
+from results import command, hardware
 from rich.console import Console
 from rich.table import Table
 
@@ -286,7 +286,7 @@ def main() -> None:
         seconds = games[name]["training_seconds"]
         console.print(f"{TASKS[name].title}: trained in {seconds:.0f} s")
     numbers = {
-        "command": "python experiments/opponent_shaping.py",
+        "command": command(parser, options),
         "seeds": options.seeds,
         "lifetimes": options.lifetimes,
         "updates": options.updates,

@@ -1,6 +1,6 @@
 """Population-based training and Hyperband against random search, at equal steps.
 
-    python experiments/population_search.py [--tasks cartpole doors invaders] [--searches 8]
+    python experiments/population_search.py [--tasks doors invaders] [--searches 8]
 
 Every method searches the same axes with the same number of environment steps, that of
 16 runs; Hyperband's number of points is the largest that stays below. A method is

@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import re
+import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -177,6 +178,21 @@ def hardware() -> dict[str, Any]:
         "jax": version("jax"),
         "purerl": version("purerl"),
     }
+
+
+def command(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> str:
+    """What would print the same numbers again: the script, and what was changed."""
+    kept = ("out", "dry")
+    flags = [
+        f" --{name.replace('_', '-')} {_words(value)}"
+        for name, value in vars(asked).items()
+        if value != parser.get_default(name) and name not in kept
+    ]
+    return f"python experiments/{Path(sys.argv[0]).name}{''.join(flags)}"
+
+
+def _words(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def render() -> str:

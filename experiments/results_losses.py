@@ -118,8 +118,8 @@ def _study(study: Study, numbers: dict[str, Any]) -> list[str]:
     if "history" in numbers:
         means = numbers["history"]["mean"]
         lines.append(
-            f"The population's mean fitness rose from {means[0]:.1f} to "
-            f"{means[-1]:.1f} in {len(means)} generations."
+            f"The population's mean fitness went from {means[0]:.1f} in the first to "
+            f"{means[-1]:.1f} in the last of {len(means)} generations."
         )
     for key, heading in study.tables.items():
         lines += ["", *([heading, ""] if heading else []), *_table(numbers[key])]

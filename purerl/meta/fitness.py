@@ -1,9 +1,10 @@
 """What a training run is worth, and what a member of a population is worth.
 
 A run's *curve* has a value per update: the mean return of the episodes that ended in
-it; where none ended, the last value that was known; zero before the first episode of
-the run has ended. It is the curve whose mean the published evolution of value losses
-maximised, zeros included: a run that is slow to end an episode has earned nothing yet.
+it; where none ended, the last value that was known; before the run's first episode has
+ended, that episode's. The published evolution of value losses counted zeros there,
+which is the best that can be where returns are negative: whoever never ended an episode
+of Acrobot would have won. A run in which no episode ends at all is worth zero.
 
 * `training_curve`: the mean of the curve over the whole run, its area by its length.
 * `final_return`: the mean of the curve over the last tenth of the updates.
@@ -57,7 +58,7 @@ class Accumulator:
     def __init__(self, kind: str, lanes: int, num_updates: int) -> None:
         self.measure, self.num_updates = kind.removeprefix(_NEGATIVE), num_updates
         self.sign = -1.0 if kind.startswith(_NEGATIVE) else 1.0
-        self.last = np.zeros(lanes)
+        self.last, self.is_known = np.zeros(lanes), np.zeros(lanes, bool)
         self.sum, self.tail = np.zeros(lanes), np.zeros(lanes)
         self.evaluated = np.full(lanes, np.nan)
         self.failed = np.zeros(lanes, bool)
@@ -74,10 +75,17 @@ class Accumulator:
         ran = min(metrics["episodes"].shape[1], self.num_updates - first)
         metrics = {name: values[:, :ran] for name, values in metrics.items()}
         self.failed |= first_bad_update(metrics) >= 0
-        curve = hold(metrics["episode_return"], metrics["episodes"] > 0, self.last)
-        self.last = curve[:, -1]
-        self.sum += curve.sum(1)
+        known = metrics["episodes"] > 0
+        start = first_known(metrics["episode_return"], known)
+        before = np.where(self.is_known, self.last, start)
+        curve = hold(metrics["episode_return"], known, before)
+        # Of runs whose first episode ends here: the segments that had to wait for it.
+        late = np.where(self.is_known, 0.0, start)
+        self.sum += curve.sum(1) + late * first
         self.tail += curve[:, max(0, self.first_of_tail - first) :].sum(1)
+        self.tail += late * max(0, first - self.first_of_tail)
+        self.last = curve[:, -1]
+        self.is_known |= known.any(1)
         if self.measure == "evaluation" and first + ran == self.num_updates:
             self.evaluated = evaluation["episode_return"][:, 0].mean(-1, dtype=float)
 
@@ -99,6 +107,12 @@ def hold(values: np.ndarray, known: np.ndarray, before: np.ndarray) -> np.ndarra
     last = np.maximum.accumulate(np.where(known, columns, -1), axis=1)
     taken = np.take_along_axis(values, np.maximum(last, 0), axis=1)
     return np.where(last >= 0, taken.astype(np.float64), before[:, None])
+
+
+def first_known(values: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """The first of `values` `[W, K]` that is known, `[W]`; 0 where none is."""
+    first = values[np.arange(len(values)), known.argmax(1)]
+    return np.where(known.any(1), first.astype(np.float64), 0.0)
 
 
 def member_scores(returns: np.ndarray, anchors: np.ndarray) -> np.ndarray:

@@ -1,8 +1,9 @@
 """Training with losses on keys that no evolution has seen.
 
-An evolution of seed `s` trains with keys from `fold_in(key(s), 0 .. 2)`; held-out keys
-come from `fold_in(key(s), 3)`, and ordinary runs use `key(s)` itself. So whatever the
-seeds, what a loss was evolved on and what it is judged on are different random numbers.
+An evolution of seed `s` trains runs whose keys come from `fold_in(key(s), 0 .. 2)`; the
+keys of held-out runs come from `fold_in(key(s), 3)`, those of ordinary runs are
+`key(s)` itself. So whatever the seeds, no run that a loss is judged by starts from the
+key of a run that it was evolved on.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ import jax
 import numpy as np
 
 from purerl import serialise
-from purerl.meta.fitness import Accumulator, hold
+from purerl.meta.fitness import Accumulator, first_known, hold
 from purerl.meta.population import Stopped, Task, block_of
 from purerl.scale.devices import Worker, run_blocks
 from purerl.scale.host import to_host
@@ -57,23 +58,23 @@ class _Recorder:
 
     def __init__(self, measures: Sequence[str], lanes: int, num_updates: int) -> None:
         self.totals = [Accumulator(kind, lanes, num_updates) for kind in measures]
-        self.curve = np.zeros((lanes, num_updates))
-        self.last = np.zeros(lanes)
+        self.values = np.zeros((lanes, num_updates))
+        self.known = np.zeros((lanes, num_updates), bool)
 
     def add(self, metrics: HostMetrics, evaluation: HostMetrics, first: int) -> None:
         """A segment's records, see `Accumulator.add`."""
         for total in self.totals:
             total.add(metrics, evaluation, first)
-        ran = min(metrics["episodes"].shape[1], self.curve.shape[1] - first)
-        known = metrics["episodes"][:, :ran] > 0
-        part = hold(metrics["episode_return"][:, :ran], known, self.last)
-        self.curve[:, first : first + ran] = part
-        self.last = part[:, -1]
+        ran = min(metrics["episodes"].shape[1], self.values.shape[1] - first)
+        part = slice(first, first + ran)
+        self.values[:, part] = metrics["episode_return"][:, :ran]
+        self.known[:, part] = metrics["episodes"][:, :ran] > 0
 
     def result(self, plan: Plan) -> np.ndarray:
         """Measures and pieces of the curve side by side, `[W, M + T]` float32."""
         edges = _edges(plan)
-        sums = np.add.reduceat(self.curve, edges[:-1], axis=1)
+        whole = hold(self.values, self.known, first_known(self.values, self.known))
+        sums = np.add.reduceat(whole, edges[:-1], axis=1)
         curve = sums / np.diff(edges)
         measures = [total.result() for total in self.totals]
         return np.concatenate([np.stack(measures, 1), curve], 1, dtype=np.float32)

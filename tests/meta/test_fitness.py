@@ -27,7 +27,7 @@ def records(episodes, returns, evaluation=None):
     return metrics, {"episode_return": np.asarray(evaluation)}
 
 
-def test_a_curve_is_zero_before_the_first_episode_and_then_held():
+def test_a_curve_is_held_where_no_episode_ended():
     values = np.array([[NAN, 3.0, NAN, 5.0, NAN], [NAN] * 5, [1.0, 2, 3, 4, 5]])
     known = np.isfinite(values)
     found = hold(values, known, np.array([0.0, 7.0, 9.0]))
@@ -40,11 +40,11 @@ def test_a_curve_is_zero_before_the_first_episode_and_then_held():
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        # 0 0 4 4 8 8 8 8 8 6: zeros before the first episode count.
-        ("training_curve", 5.4),
+        # 4 4 4 4 8 8 8 8 8 6: the first episode's return counts from the start.
+        ("training_curve", 6.2),
         # The last tenth of ten updates is one.
         ("final_return", 6.0),
-        ("negative_training_curve", -5.4),
+        ("negative_training_curve", -6.2),
         ("negative_final_return", -6.0),
     ],
 )
@@ -64,6 +64,19 @@ def test_fitness_of_a_run_whatever_its_segments(kind, expected, cut):
             first,
         )
     np.testing.assert_allclose(total.result(), [expected], rtol=1e-6)
+
+
+@pytest.mark.parametrize("cut", [20, 1, 7])
+def test_who_is_slow_to_end_an_episode_is_not_better_for_it(cut):
+    # Where returns are negative, a zero would be the best that can be.
+    episodes = np.array([[1] * 20, [0] * 18 + [1] * 2, [0] * 19 + [1], [0] * 20])
+    returns = np.where(episodes > 0, -100.0, NAN)
+    for kind in ("training_curve", "final_return"):
+        total = Accumulator(kind, 4, 20)
+        for first in range(0, 20, cut):
+            part = slice(first, first + cut)
+            total.add(*records(episodes[:, part], returns[:, part]), first)
+        np.testing.assert_allclose(total.result(), [-100, -100, -100, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize(
