@@ -1,7 +1,7 @@
 """Evolve a value loss on CartPole, and judge it beside tuned hand-written losses.
 
     python experiments/evolve_value_loss.py [--out runs/evolve-value-loss]
-    python experiments/evolve_value_loss.py --name slow --learning-rate 0.01   # others
+    python experiments/evolve_value_loss.py --name fast --learning-rate 0.05   # others
 
 Three phases, each of which is kept in the folder, so that the same command goes on:
 
@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--rollouts", type=int, default=1)
     parser.add_argument("--generations", type=int, default=32)
     parser.add_argument("--sigma", type=float, default=0.1)
-    parser.add_argument("--learning-rate", type=float, default=0.05)
+    parser.add_argument("--learning-rate", type=float, default=0.02)
     parser.add_argument("--dry", action="store_true", help="keep no numbers")
     asked = parser.parse_args()
     enable_compile_cache()

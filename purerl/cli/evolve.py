@@ -277,11 +277,17 @@ def estimate_table(found: Estimate, what: dict[str, Any]) -> Table:
         "agents": f"{found.agents:,}",
         "environment steps": si(found.env_steps),
         "measured here": f"{si(found.steps_per_second)} steps/s ({found.lanes} lanes)",
-        "estimated hours": f"{found.hours:,.1f}",
+        "estimated hours": f"{found.hours:,.0f}"
+        if found.hours >= 10
+        else f"{found.hours:.2g}",
     }
     for name, text in rows.items():
         table.add_row(name, text)
     return table
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
 
 
 def show(result: EvolutionResult, command: str = "") -> None:

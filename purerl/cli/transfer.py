@@ -222,7 +222,11 @@ def _pair(flag: str, text: str, piece: str) -> tuple[str, Any]:
 
 
 def _evolved(folder: Path, field: str) -> tuple[str, dict[str, Any]]:
-    """The field that an evolution evolved, and its loss after and before."""
+    """The field that an evolution evolved; all that it evolved, after and before.
+
+    What else was evolved beside the loss (a learning rate, the other loss) belongs to
+    it: the loss was never worth anything without.
+    """
     from purerl.meta.result import load_evolution
 
     result = load_evolution(folder)
@@ -238,7 +242,21 @@ def _evolved(folder: Path, field: str) -> tuple[str, dict[str, Any]]:
             "--field."
         )
     field = field or next(iter(learned))
-    return field, {"learned": learned[field], "generation 0": start[field]}
+    touched = list(dict.fromkeys(name.split(".")[0] for name in result.solution))
+    if "env_params" in touched:
+        raise ConfigError(
+            f"--evolution {folder} has evolved the environment too (env_params): its "
+            "loss cannot be judged apart; give it with --loss and its file."
+        )
+    if touched == [field]:
+        return field, {"learned": learned[field], "generation 0": start[field]}
+    return field, {
+        name: {each: getattr(config, each) for each in touched}
+        for name, config in (
+            ("learned", result.learned),
+            ("generation 0", result.config),
+        )
+    }
 
 
 def _folder(parsed: Any, env: str) -> Path:

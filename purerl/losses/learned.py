@@ -1,6 +1,7 @@
 """Losses that are small networks: the same kind of thing as a hand-written loss."""
 
 import itertools
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -84,7 +85,7 @@ class MLPValueLoss:
         Raises:
             ConfigError: another init or other inputs.
         """
-        sizes = tuple(int(units) for units in hidden_sizes)
+        sizes = hidden_sizes
         if _is_random(init):
             return cls.create(jax.random.key(int(seed)), sizes, inputs)
         return cls.zeros(sizes, inputs)
@@ -186,8 +187,17 @@ def _layers(hidden_sizes: tuple[int, ...], inputs: str) -> list[tuple[int, int]]
         raise ConfigError(
             f"inputs must be one of {', '.join(VALUE_INPUTS)}, got {inputs!r}."
         )
+    try:
+        sizes = tuple(operator.index(units) for units in hidden_sizes)
+    except TypeError:
+        sizes = (0,)
+    if any(units < 1 for units in sizes):
+        raise ConfigError(
+            "hidden_sizes must be whole numbers of units, one for each layer, such as "
+            f"(64, 64), got {hidden_sizes!r}."
+        )
     first = 1 + VALUE_INPUTS.index(inputs)
-    return list(itertools.pairwise((first, *hidden_sizes, 1)))
+    return list(itertools.pairwise((first, *sizes, 1)))
 
 
 def _zeros(size: int) -> np.ndarray:

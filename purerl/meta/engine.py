@@ -128,24 +128,28 @@ class Evolution:
 
     def open(self) -> tuple[State, int]:
         """The state to go on from, the same in every process, and where to stop."""
-        rows = self.generations
         # Only the first process looks at the disk: the others are told.
         folder = self.options.folder if hosts.index() == 0 else None
-        if folder is not None:
-            stored = store.open_folder(folder, self._specification())
-            self._say_versions(stored)
-            self.lanes, rows = stored["lanes"], stored["generations"]
+        rows = hosts.together(lambda: self._open_folder(folder))
         rows = int(hosts.from_first(rows))
         state = fresh_state(self.optimiser, self.key, rows, len(self.setup.bounds))
         if self.setup.anchors is not None:
             state = state._replace(anchors=self.setup.anchors)
-        if folder is not None:
-            state = store.restore(folder, state) or state
+        state = hosts.together(lambda: _restored(folder, state))
         state = State(*hosts.tree_from_first(tuple(state)))
         self.lanes = int(hosts.from_first(self.lanes))
         self.is_lanes_fixed |= int(state.done) > 0
         self.saved_at = int(state.done)
         return state, max(self.generations, int(state.done))
+
+    def _open_folder(self, folder: Path | None) -> int:
+        """Rows of the history; takes over what a folder was started with."""
+        if folder is None:
+            return self.generations
+        stored = store.open_folder(folder, self._specification())
+        self._say_versions(stored)
+        self.lanes = stored["lanes"]
+        return stored["generations"]
 
     def _specification(self) -> dict[str, Any]:
         run = {
@@ -172,22 +176,49 @@ class Evolution:
         return default_lanes(per_environment, everyone)
 
     def compile(self) -> None:
-        """A program per environment, at one width that fits the memory of all."""
+        """The programs of a generation; the folder keeps how wide they are."""
         began = time.perf_counter()
         start = np.asarray(self.optimiser.genome.start())[None]
         example = jax.tree.map(np.asarray, jax.jit(self.optimiser.genome.decode)(start))
         keys = runs.rollout_keys(self.key, 0, self.setup.rollouts)
         named = list(zip(self.setup.names, self.setup.bounds, strict=True))
-        while True:
-            tasks = [self._task(*one, keys, example, self.lanes) for one in named]
-            width = min(task.executables.lanes for task in tasks)
-            if all(task.executables.lanes == width for task in tasks):
-                break
-            self.lanes = width  # The narrowest: one width for all of them.
+        self.tasks = self._compiled(named, keys, example, self.lanes)
+        width = self.tasks[0].executables.lanes
         if width != self.lanes and self.options.folder and hosts.index() == 0:
             store.set_lanes(self.options.folder, width)
-        self.tasks, self.lanes = tasks, width
+        self.lanes = width
         self.compile_seconds = time.perf_counter() - began
+
+    def _compiled(
+        self,
+        named: Sequence[tuple[str, Bound]],
+        keys: Array,
+        example: Overrides,
+        lanes: int,
+    ) -> list[Task]:
+        """A program per environment, at one width that fits in every process."""
+        tasks = hosts.together(lambda: self._fitted(named, keys, example, lanes))
+        width = tasks[0].executables.lanes
+        narrowest = int(hosts.min_of(width))
+        if narrowest == width:
+            return tasks
+        # Another process has less memory, and all must cut the same blocks.
+        return self._fitted(named, keys, example, narrowest)
+
+    def _fitted(
+        self,
+        named: Sequence[tuple[str, Bound]],
+        keys: Array,
+        example: Overrides,
+        lanes: int,
+    ) -> list[Task]:
+        """A program per environment, all as wide as the narrowest that fits here."""
+        while True:
+            tasks = [self._task(*one, keys, example, lanes) for one in named]
+            width = min(task.executables.lanes for task in tasks)
+            if all(task.executables.lanes == width for task in tasks):
+                return tasks
+            lanes = width
 
     def _task(
         self, name: str, bound: Bound, keys: Array, example: Overrides, lanes: int
@@ -210,12 +241,12 @@ class Evolution:
             return state
         genome, rollouts = self.optimiser.genome, self.setup.rollouts
         keys = runs.baseline_keys(self.key, rollouts)
-        named = zip(self.setup.names, self.setup.bounds, strict=True)
-        lanes = min(self.lanes, default_lanes(rollouts, self.workers[:1]))
-        tasks = [
-            self._task(name, baseline_of(bound, genome), keys, {}, lanes)
-            for name, bound in named
+        named = [
+            (name, baseline_of(bound, genome))
+            for name, bound in zip(self.setup.names, self.setup.bounds, strict=True)
         ]
+        lanes = min(self.lanes, default_lanes(rollouts, self.workers[:1]))
+        tasks = self._compiled(named, keys, {}, lanes)
         returns = runs.evaluate(
             tasks,
             keys,
@@ -323,3 +354,8 @@ class Evolution:
             f"stopped after generation {done:,}, which is saved. Go on with: purerl "
             f"evolve --resume {self.options.folder}"
         )
+
+
+def _restored(folder: Path | None, state: State) -> State:
+    """What the folder's newest checkpoint holds, else the state as it is."""
+    return state if folder is None else store.restore(folder, state) or state

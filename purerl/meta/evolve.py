@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from purerl.config import TrainConfig
+from purerl.config import ConfigError, TrainConfig
 from purerl.meta.engine import Evolution, Options
 from purerl.meta.genome import Names
 from purerl.meta.result import EvolutionResult
@@ -110,6 +110,12 @@ def evolve(
         ("chunk_blocks", chunk_blocks),
     ):
         check_count(name, count)
+    for name, value in (
+        ("checkpoint_seconds", checkpoint_seconds),
+        ("snapshot_every", snapshot_every),
+    ):
+        if not isinstance(value, int | float) or not value >= 0:
+            raise ConfigError(f"{name} must be 0 or more, got {value!r}.")
     workers = make_workers(devices)
     is_cpu = workers[0].device.platform == "cpu"
     options = Options(

@@ -158,6 +158,11 @@ def read_baselines(
                 f"{', '.join(map(str, baselines)) or 'none'}."
             )
         baselines = [baselines[name] for name in names]
+    if not isinstance(baselines, Sequence | np.ndarray):
+        raise ConfigError(
+            "baselines must be a return (or a pair) for each environment, by name or "
+            f"in their order, got {baselines!r}."
+        )
     if len(baselines) != len(names):
         raise ConfigError(
             f"baselines: got {len(baselines)} of them for {len(names)} environments; "

@@ -139,6 +139,10 @@ def read_names(config: TrainConfig, env: Environment, evolve: Names) -> dict[str
     Raises:
         ConfigError: none, one given twice or inside another, or an unknown scale.
     """
+    if not isinstance(evolve, str | Sequence | Mapping):
+        raise ConfigError(
+            f"evolve must be names of fields of the config, got {evolve!r}."
+        )
     if isinstance(evolve, str):
         evolve = [part.strip() for part in evolve.split(",") if part.strip()]
     scales = (
@@ -248,6 +252,12 @@ def _scale(where: str, start: np.ndarray, scale: str, check: Any) -> str:
             scale = "log"
         else:
             scale = "linear"
+    if scale == "linear" and check in (POSITIVE, NON_NEGATIVE, FRACTION):
+        better = "logit" if check is FRACTION else "log"
+        raise ConfigError(
+            f"evolve: {where} has bounds, which a linear scale would leave; use "
+            f"{better} or auto."
+        )
     if scale == "log" and not (start > 0).all():
         raise ConfigError(
             f"evolve: {where} starts at {start} and is evolved on a log scale, which "

@@ -148,7 +148,7 @@ def evaluate(
             found[chunk.task, start : start + size] = values[:size]
             on_runs(size)
 
-    run_blocks(workers, mine, one)
+    hosts.together(lambda: run_blocks(workers, mine, one))
     if hosts.any_of(np.array([is_stopped()]))[0]:
         raise Stopped
     return hosts.sum_of(found).reshape(len(tasks), num_members, rollouts)

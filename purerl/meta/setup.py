@@ -96,9 +96,12 @@ def make_setup(
     labels = [f"{x} #{i}" if repeated else x for i, x in enumerate(labels)]
     anchors = fitness_of.read_baselines(baselines, labels)
     chosen = read_strategy(strategy)
+    if len(changes) == 1:
+        config = config.replace(**changes[0])  # What is learned is for this one.
     genome = Genome(config, resolve_env(config), evolve)
-    for bound in bounds[1:]:
-        Genome(bound.config, bound.env, genome.scales)  # The same fields everywhere.
+    if len(changes) > 1:
+        for bound in bounds:
+            Genome(bound.config, bound.env, genome.scales)  # The same fields in all.
     settings = {
         "evolve": genome.scales,
         "strategy": chosen.to_dict(),
@@ -130,10 +133,14 @@ def make_setup(
 def _changes(environments: Environments) -> list[dict[str, Any]]:
     if isinstance(environments, str | Mapping):
         environments = [environments]
-    changes = [
-        {"env": entry} if isinstance(entry, str) else dict(entry)
-        for entry in environments
-    ]
+    changes = []
+    for entry in environments:
+        if not isinstance(entry, str | Mapping):
+            raise ConfigError(
+                "environments: each is an id, or a mapping of fields of the config "
+                f"that change, such as {{'env': 'Acrobot-v1'}}, got {entry!r}."
+            )
+        changes.append({"env": entry} if isinstance(entry, str) else dict(entry))
     return changes or [{}]
 
 

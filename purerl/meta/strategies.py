@@ -27,10 +27,10 @@ class Strategy:
         sigma: standard deviation of the first population around its start, in the
             units of `purerl.meta.genome`'s scales.
         sigma_decay: factor per generation, where the strategy does not adapt sigma.
-        sigma_limit: smallest sigma of the decay.
+        sigma_limit: where the decay of sigma ends, if it decays.
         learning_rate: Adam's step size; None keeps the strategy's own optimiser.
         learning_rate_decay: factor per generation.
-        learning_rate_limit: smallest step size of the decay.
+        learning_rate_limit: where the decay of the step size ends, if it decays.
         beta1: of Adam.
         beta2: of Adam.
         eps: of Adam.
@@ -40,7 +40,7 @@ class Strategy:
         options: what else the strategy takes, by evosax's names.
     """
 
-    name: str = "Open_ES"
+    name: str
     sigma: float = 0.1
     sigma_decay: float = 1.0
     sigma_limit: float = 0.0
@@ -61,6 +61,7 @@ class Strategy:
 
 # evosax 0.1's OpenES with Adam (note beta1), on which the published value losses ran.
 _OPEN_ES = Strategy(
+    name="Open_ES",
     sigma=0.03,
     sigma_limit=0.01,
     learning_rate=0.05,
@@ -115,7 +116,8 @@ def read_strategy(asked: "str | Mapping[str, Any] | Strategy") -> Strategy:
     elif isinstance(asked, Mapping):
         values = dict(asked)
         name = str(values.pop("name", "open-es"))
-        preset = PRESETS.get(_normal(name), Strategy(name=name))
+        presets = {_plain(known): preset for known, preset in PRESETS.items()}
+        preset = presets.get(_plain(name), Strategy(name=name))
         strategy = _changed(preset, values)
     else:
         raise ConfigError(f"strategy must be a name or a Strategy, got {asked!r}.")
@@ -192,6 +194,19 @@ def _check(strategy: Strategy) -> None:
         _check_number(name, getattr(strategy, name), zero=True)
     if strategy.learning_rate is not None:
         _check_number("learning_rate", strategy.learning_rate, zero=False)
+    for name in ("sigma", "learning_rate"):
+        value, least = getattr(strategy, name), getattr(strategy, f"{name}_limit")
+        decays = getattr(strategy, f"{name}_decay") != 1
+        if value is not None and decays and value < least:
+            raise ConfigError(
+                f"strategy: {name} decays to {name}_limit ({least:g}) and must be at "
+                f"least that, got {value:g}; give a smaller {name}_limit as well."
+            )
+    if strategy.name == _OPEN_ES.name and strategy.learning_rate is None:
+        raise ConfigError(
+            "strategy: Open-ES needs a learning_rate for Adam, got None; "
+            "purerl.OpenES() has the published defaults."
+        )
     for name in ("beta1", "beta2"):
         if getattr(strategy, name) >= 1:
             raise ConfigError(

@@ -164,23 +164,29 @@ def with_failed_worst(loss: np.ndarray) -> np.ndarray:
 
 def _schedule(strategy: Strategy) -> Callable[[Any], Array]:
     """Sigma by generation."""
-
-    def sigma(generation: Any) -> Array:
-        decayed = strategy.sigma * strategy.sigma_decay ** jnp.float32(generation)
-        return jnp.maximum(decayed, strategy.sigma_limit)
-
-    return sigma
+    return _decayed(strategy.sigma, strategy.sigma_decay, strategy.sigma_limit)
 
 
 def _adam(strategy: Strategy) -> Any:
     import optax
 
-    def rate(generation: Any) -> Array:
-        count = jnp.float32(generation)
-        decayed = strategy.learning_rate * strategy.learning_rate_decay**count
-        return jnp.maximum(decayed, strategy.learning_rate_limit)
-
+    assert strategy.learning_rate is not None
+    rate = _decayed(
+        strategy.learning_rate,
+        strategy.learning_rate_decay,
+        strategy.learning_rate_limit,
+    )
     return optax.adam(rate, strategy.beta1, strategy.beta2, strategy.eps)
+
+
+def _decayed(start: float, decay: float, limit: float) -> Callable[[Any], Array]:
+    """A number by generation; what does not decay has no limit."""
+    least = limit if decay != 1 else 0.0
+
+    def value(generation: Any) -> Array:
+        return jnp.maximum(start * decay ** jnp.float32(generation), least)
+
+    return value
 
 
 def _arguments(cls: Any) -> list[str]:

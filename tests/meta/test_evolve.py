@@ -1,5 +1,7 @@
 """Evolution as a whole: common random numbers, failures, learning, artifacts."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -34,8 +36,6 @@ def test_runs_are_common_within_a_generation_and_fresh_between():
     fitness = result.history["fitness"]
     np.testing.assert_array_equal(fitness, np.broadcast_to(fitness[:, :1], (3, 8)))
     assert len(set(fitness[:, 0])) == 3
-    # All were worth the same, so nothing was learned.
-    np.testing.assert_allclose(result.vector, 0.0, atol=1e-6)
 
 
 def test_keys_of_rollouts_generations_and_strategy_never_meet():
@@ -152,6 +152,56 @@ def test_several_environments_by_their_measured_baselines():
     assert returns[1] == 1.0
     expected = (returns[0] / anchors[0, 1] + 1.0) / 2
     assert result.history["mean"][0] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_width_that_does_not_fit_everywhere_is_kept(
+    tmp_path, monkeypatch, quickly_compiled
+):
+    """The narrowest environment's, in the folder too: there the bits come from."""
+    real = engine.make_task
+
+    def make_task(name, bound, keys, overrides, lanes, *rest):
+        narrow = min(lanes, 2) if "constant" in name else lanes
+        return real(name, bound, keys, overrides, narrow, *rest)
+
+    monkeypatch.setattr(engine, "make_task", make_task)
+    settings = {
+        "environments": ["probe/constant-reward", "probe/action-observation"],
+        "baselines": [1.0, 1.0],
+        "population": 4,
+        "lanes": None,
+        "out": tmp_path,
+    }
+    part = evolve_toy(**settings, generations=1)
+    stored = json.loads((tmp_path / "manifest.json").read_text())
+    assert stored["lanes"] == part.summary["lanes"] == 2
+    monkeypatch.undo()
+    rest = evolve_toy(**settings, generations=2)
+    assert rest.summary["lanes"] == 2 and rest.done == 2
+
+
+def test_what_is_learned_is_for_the_only_environment(quickly_compiled):
+    changes = {"env": "probe/constant-reward", "num_steps": 8}
+    result = evolve_toy(environments=changes, generations=1, population=2)
+    assert result.learned.env == "probe/constant-reward"
+    assert result.learned.num_steps == 8
+
+
+def test_all_that_was_evolved_is_judged_together(tmp_path, quickly_compiled):
+    from purerl.cli import transfer
+
+    loss = losses.MLPValueLoss.create(jax.random.key(0), (4,))
+    config = tiny_config(value_loss=loss)
+    result = evolve(
+        config, "value_loss,learning_rate", generations=1, population=2, out=tmp_path
+    )
+    field, found = transfer._evolved(tmp_path, "")
+    assert field == "value_loss" and list(found) == ["learned", "generation 0"]
+    for name, start in (("learned", result.learned), ("generation 0", config)):
+        assert set(found[name]) == {"value_loss", "learning_rate"}
+        assert found[name]["learning_rate"] == pytest.approx(start.learning_rate)
+        assert_same_bits(found[name]["value_loss"], start.value_loss)
+    assert found["learned"]["learning_rate"] != config.learning_rate
 
 
 def test_a_learned_loss_is_an_artifact_that_trains(tmp_path, capsys):

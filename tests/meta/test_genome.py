@@ -43,9 +43,12 @@ def test_a_network_is_linear_and_starts_where_it_is():
 
 
 def test_a_scale_may_be_asked_for():
-    found = genome({"gamma": "linear", "learning_rate": "auto"})
-    assert leaf_scales(found) == {"gamma": "linear", "learning_rate": "log"}
-    np.testing.assert_allclose(found.start(), [0.99, 0.0], rtol=1e-6)
+    found = genome({"policy_loss.clip_eps": "linear", "learning_rate": "auto"})
+    assert leaf_scales(found) == {
+        "policy_loss.clip_eps": "linear",
+        "learning_rate": "log",
+    }
+    np.testing.assert_allclose(found.start(), [0.2, 0.0], rtol=1e-6)
 
 
 def test_vectors_are_numbers_by_their_scales():
@@ -94,6 +97,9 @@ def test_all_numbers_of_the_environment():
         ("gamma,gamma", {}, ["twice"]),
         ("policy_loss,policy_loss.clip_eps", {}, ["which is inside it"]),
         ({"gamma": "lin"}, {}, ["must be one of auto, linear, log, logit", "'lin'"]),
+        ({"gamma": "linear"}, {}, ["gamma has bounds", "use logit or auto"]),
+        ({"learning_rate": "linear"}, {}, ["has bounds", "use log or auto"]),
+        (3, {}, ["must be names of fields", "got 3"]),
         ("entropy_coef", {"entropy_coef": 0.0}, ["starts at 0.0", "positive start"]),
         ("gae_lambda", {"gae_lambda": 1.0}, ["starts at 1.0", "between 0 and 1"]),
         (
@@ -123,6 +129,9 @@ def test_what_cannot_be_evolved(evolve, changes, fragments):
         ({"population": 5}, "refuses population=5"),
         ({"environments": ["CartPol-v1"]}, "CartPol-v1"),
         ({"environments": [{"nume_envs": 3}]}, "nume_envs"),
+        ({"environments": [tiny_config()]}, "each is an id, or a mapping"),
+        ({"checkpoint_seconds": None}, "checkpoint_seconds must be 0 or more"),
+        ({"baselines": 300.0}, "baselines must be a return (or a pair) for each"),
         ({"baselines": [1.0, 2.0]}, "got 2 of them for 1"),
         ({"memory_limit": "1KB"}, "memory"),
     ],

@@ -173,12 +173,26 @@ def test_where_all_fail_nothing_moves():
         return np.full(len(vectors), np.nan, np.float32)
 
     for name in ("open-es", "cma-es", "simple-ga"):
-        optimiser, state, _ = run(name, 2, fail)
-        assert np.isfinite(
-            np.asarray(optimiser.init(jax.random.key(0)).best_fitness)
-        ) or (optimiser.is_distribution)
+        optimiser, state, history = run(name, 2, fail)
         if optimiser.is_distribution:
             np.testing.assert_array_equal(optimiser.mean(state), 0.0)
+        else:
+            first = optimiser.init(jax.random.key(0))
+            np.testing.assert_array_equal(state.population, first.population)
+            np.testing.assert_array_equal(history[1][0], history[0][0])
+
+
+@pytest.mark.parametrize("name", ["OpenES", "open_es", "Open-ES", "openes"])
+def test_open_es_is_the_published_one_however_it_is_spelt(name):
+    assert read_strategy(name) == read_strategy("open-es") == OpenES()
+
+
+def test_a_small_sigma_is_the_one_that_was_asked_for():
+    """The published limits are where a decay ends, not bounds of what is given."""
+    strategy = read_strategy("open-es(sigma=0.001, learning_rate=1e-4)")
+    optimiser, state, history = run(strategy, 1, population=2000)
+    assert history[0][0].std() == pytest.approx(0.001, rel=0.03)
+    assert np.abs(optimiser.mean(state)).max() == pytest.approx(1e-4, rel=1e-3)
 
 
 def test_sigma_is_the_first_populations_spread():
@@ -198,6 +212,11 @@ def test_sigma_is_the_first_populations_spread():
         ("open-es(sigma=0.1", ["cannot read the strategy"]),
         ("open-es(0.1)", ["cannot read the strategy"]),
         ("open-es(shaping='rank')", ["shaping must be one of", "'rank'"]),
+        (
+            "open-es(sigma=0.005, sigma_decay=0.99)",
+            ["sigma decays to sigma_limit (0.01)", "got 0.005"],
+        ),
+        ("open-es(learning_rate=None)", ["Open-ES needs a learning_rate"]),
         ("open-es(beta1=1.0)", ["beta1 must be less than 1"]),
         (3, ["strategy must be a name or a Strategy, got 3"]),
     ],
