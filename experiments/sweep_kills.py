@@ -104,6 +104,7 @@ def main() -> None:
         for name in one.names
     )
     print(f"{len(one.names)} arrays of {len(one.seeds) * 3} members equal: {same}")
+    assert same and lost <= num_cores()
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ class PBT:
     ] = None
     config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
     population: Annotated[int, _arg("Members of a search.")] = 16
-    rounds: Annotated[int | None, _arg("Rounds of the run; 20 if not given.")] = None
+    rounds: Annotated[
+        int | None, _arg("Rounds of the run, at most; 20 if not given.")
+    ] = None
     ready_updates: Annotated[
         int | None, _arg("In place of --rounds: updates between two exploits.")
     ] = None

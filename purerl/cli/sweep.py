@@ -33,7 +33,7 @@ def _arg(text: str) -> object:
 class Sweep:
     """Train every point of some axes with every seed, in as few programs as possible.
 
-    Run the same command again after a kill: it trains what is missing.
+    Run the same command with --out FOLDER after a kill: it trains what is missing.
     """
 
     axis: Annotated[
@@ -42,7 +42,7 @@ class Sweep:
             "NAME=VALUES, once per axis: learning_rate=1e-4,3e-4; "
             "learning_rate=geomspace(1e-4,1e-2,8); gamma=linspace(0.9,0.99,4); "
             "hidden_sizes=(64,64),(256,256); algorithm=ppo,dqn; in a random design "
-            "loguniform(1e-5,1e-2), uniform(0,1), choice(4,8)."
+            "loguniform(1e-5,1e-2), uniform(0.9,1.0), choice(4,8)."
         ),
     ] = ()
     algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
@@ -63,7 +63,7 @@ class Sweep:
     extend: Annotated[
         bool, _arg("The folder holds fewer points or seeds: train the missing ones.")
     ] = False
-    dry_run: Annotated[bool, _arg("Print the plan and stop.")] = False
+    dry_run: Annotated[bool, _arg("Print the whole sweep's plan and stop.")] = False
     lanes: Annotated[
         str | None, _arg("Agents per block: a number, or auto to measure the best.")
     ] = None
@@ -104,6 +104,9 @@ def main(argv: Sequence[str]) -> int:
         "lanes": read_lanes(parsed.lanes),
         "segment_updates": parsed.segment_updates,
         "memory_limit": parsed.memory_limit,
+        "chunk_blocks": parsed.chunk_blocks,
+        "keep_states": parsed.keep_states,
+        "out": _folder(parsed.out, str(config.env)),
     }
     if parsed.dry_run:
         show_plan(plan(config, asked, **options))
@@ -111,10 +114,7 @@ def main(argv: Sequence[str]) -> int:
     result = sweep(
         config,
         asked,
-        out=_folder(parsed.out, str(config.env)),
         extend=parsed.extend,
-        chunk_blocks=parsed.chunk_blocks,
-        keep_states=parsed.keep_states,
         trackers=read_trackers(parsed.track, parsed.tracking_uri),
         progress=parsed.progress,
         **options,

@@ -70,7 +70,8 @@ def pbt(
             `purerl.choice`, or a list of values (see `purerl.population.space.step`
             for how each moves).
         population: members of a search, P.
-        num_rounds: of the run; 20 where not given.
+        num_rounds: of the run, at most; 20 where not given. All rounds have the same
+            number of updates, so where it does not divide the run's there are fewer.
         ready_updates: in place of it, updates between two exploits.
         quantile: share that is replaced, and share that is copied.
         factors: of which one is drawn to perturb a hyperparameter.

@@ -274,6 +274,6 @@ class _Run:
         if self.options.out is None:
             return "stopped; nothing was saved (no out folder)"
         return (
-            f"stopped; what was done is in {self.options.out}. Run the same search "
-            "again to go on."
+            f"stopped; what was done is in {self.options.out}. The same search with "
+            f"--out {self.options.out} (out=) goes on."
         )

@@ -23,7 +23,7 @@ from purerl.sweeps.axes import (
     Uniform,
     expand,
 )
-from purerl.sweeps.groups import Group, group_points, split
+from purerl.sweeps.groups import Group, for_fields, group_points, split
 from purerl.sweeps.labels import label, labels
 from purerl.train import Bound
 from purerl.types import Overrides
@@ -55,7 +55,7 @@ class Space:
             _check_dynamic(config, name)
         self.axes: dict[str, Distribution] = {
             name: axis if hasattr(axis, "draw") else _listed(name, axis)
-            for name, axis in axes.items()
+            for name, axis in for_fields(config, axes).items()
         }
         for name, axis in self.axes.items():
             if not isinstance(axis, Uniform | LogUniform | Choice):
@@ -194,9 +194,8 @@ def step(axis: Distribution, value: float, factor: float) -> float:
     """Move a hyperparameter a step, within its bounds.
 
     * log-uniform: `value * factor` (Jaderberg et al. 2017, section 4).
-    * uniform: `value + log(factor) (high - low) / 2`, the step that the factor makes
-      in the middle of the range, wherever the value is: a product would hardly move
-      small values, and never cross zero.
+    * uniform: `value + log(factor) (high - low) / 2`, the same step wherever the value
+      is: a product would hardly move small values, and never cross zero.
     * whole numbers: likewise, and by one at least.
     * choice: to the next value, or from factors below 1 to the one before; at the end
       it turns back.

@@ -39,7 +39,8 @@ def join(
         process: number of this one; likewise.
 
     Raises:
-        ConfigError: only some of the three are given, or JAX has computed already.
+        ConfigError: only some of the three are given, or they cannot be, or JAX has
+            computed already.
     """
     given = [x is not None for x in (coordinator, num_processes, process)]
     if not any(given) and not launched():
@@ -50,6 +51,8 @@ def join(
             f"{coordinator!r}, {num_processes!r} and {process!r}; under SLURM or Open "
             "MPI leave all three out."
         )
+    if coordinator is not None and num_processes is not None and process is not None:
+        _check(coordinator, num_processes, process)
     if jax.distributed.is_initialized():
         return
     # Collectives between CPU processes; ignored where there are accelerators.
@@ -58,6 +61,19 @@ def join(
         jax.distributed.initialize(coordinator, num_processes, process)
     except RuntimeError as error:
         raise ConfigError(f"cannot join the other processes: {error}.") from None
+
+
+def _check(coordinator: str, num_processes: int, process: int) -> None:
+    if not coordinator.rpartition(":")[2].isdigit() or ":" not in coordinator:
+        raise ConfigError(
+            f"coordinator must be host:port of process 0, such as node1:12345, got "
+            f"{coordinator!r}."
+        )
+    if not 0 <= process < num_processes:
+        raise ConfigError(
+            f"process must be one of 0 to {num_processes - 1} of {num_processes} "
+            f"processes, got {process}."
+        )
 
 
 def launched() -> bool:

@@ -12,7 +12,7 @@ from purerl.runner.trackers.points import dataset_points, track_points
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
 from purerl.sweeps.engine import Engine, Options, agreed
-from purerl.sweeps.plan import choose_lanes, make_outline, worker_limit
+from purerl.sweeps.plan import Keeps, choose_lanes, make_outline, worker_limit
 from purerl.sweeps.result import SweepResult
 
 
@@ -91,8 +91,12 @@ def sweep(
     groups = tuple(choose_lanes(g, lanes, workers, limit) for g in outline.groups)
     # The least that any process has: all must cut the same chunks.
     limit = float(hosts.min_of(limit))
-    outline = outline._replace(groups=agreed(groups), memory_limit=limit)
     folder = Path(out) if out is not None else None
+    outline = outline._replace(
+        groups=agreed(groups),
+        memory_limit=limit,
+        keeps=Keeps(folder is None, keep_states),
+    )
     options = Options(folder, lanes, segment_updates, chunk_blocks, keep_states, extend)
     result = Engine(outline, workers, options, progress).run()
     if result.finished and hosts.index() == 0:

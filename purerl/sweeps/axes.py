@@ -72,6 +72,9 @@ class Choice(NamedTuple):
 def uniform(low: float, high: float) -> Uniform:
     """Draw an axis's values evenly between two ends.
 
+    Where both are whole numbers (`uniform(1, 8)`) so is what is drawn, ends included,
+    unless the field is a number with a fraction: then it is as `uniform(1.0, 8.0)`.
+
     Raises:
         ConfigError: ends that are not finite and ascending.
     """
@@ -80,7 +83,7 @@ def uniform(low: float, high: float) -> Uniform:
 
 
 def loguniform(low: float, high: float) -> LogUniform:
-    """Draw an axis's values evenly on a logarithmic scale.
+    """Draw an axis's values evenly on a logarithmic scale; whole ones as in `uniform`.
 
     Raises:
         ConfigError: ends that are not positive, finite and ascending.
@@ -212,6 +215,7 @@ def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Desig
     if num_points is None:
         raise ConfigError("a random design needs num_points; for example 40.")
     check_count("num_points", num_points)
+    check_seed("design_seed", seed)
     if not axes:
         raise ConfigError("a random design needs at least one axis, got none.")
     sources = {
@@ -223,6 +227,16 @@ def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Desig
         for i in range(num_points)
     ]
     return Design("random", tuple(axes), (num_points,), tuple(points))
+
+
+def check_seed(name: str, seed: int) -> None:
+    """Refuse what numpy cannot start a stream from.
+
+    Raises:
+        ConfigError: naming the value.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigError(f"{name} must be a whole number of 0 or more, got {seed!r}.")
 
 
 def _stream(seed: int, name: str, point: int) -> np.random.Generator:

@@ -11,7 +11,7 @@ from purerl.runner.programs import Executables
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, num_cores
 from purerl.sweeps import planner
-from purerl.sweeps.plan import GroupPlan, fit
+from purerl.sweeps.plan import GroupPlan, fit, timed
 
 
 class Compiler:
@@ -99,10 +99,6 @@ class Compiler:
 
     def _timed(self, group: GroupPlan) -> GroupPlan:
         """The group with its rate, from one segment of one block."""
-        assert group.executables is not None
-        block = group.members.block(0, group.lanes)
-        rate = planner.rate(
-            group.group.bound, group.executables, block, self._workers[:1], 0.0
-        )
-        workers = min(len(self._workers), -(-group.num_members // group.lanes))
-        return group._replace(steps_per_second=rate * workers * hosts.count())
+        group = timed(group, self._workers, group.executables)
+        assert group.steps_per_second is not None
+        return group._replace(steps_per_second=group.steps_per_second * hosts.count())

@@ -94,7 +94,7 @@ class Engine:
         self.outline, self.workers, self.options = outline, workers, options
         self.folder = options.folder
         self.progress = progress and hosts.index() == 0
-        self.source: store.Index | Kept = Kept()
+        self.source = Kept()  # where there is no folder
         self.lock = threading.Lock()
         self.compiler = Compiler(workers, outline.memory_limit, options.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
@@ -130,8 +130,8 @@ class Engine:
                 reporter.say(words.end_line(result.summary))
         elif self.folder is not None:
             reporter.tell(
-                f"stopped; finished chunks are in {self.folder}. Run the same sweep "
-                "again to train what is missing."
+                f"stopped; finished chunks are in {self.folder}. The same sweep with "
+                f"--out {self.folder} (out=) trains what is missing."
             )
         else:
             reporter.tell("stopped; finished chunks are in the result (no out folder)")
@@ -143,10 +143,11 @@ class Engine:
             return set()
         is_first = hosts.index() == 0
         hosts.together(lambda: self._open_own() if is_first else None)
-        hosts.together(lambda: None if is_first else self._open_after_first())
+        # After the first: a shared folder is there by now, and is compared like any.
+        hosts.together(lambda: None if is_first else self._open_own())
         groups = agreed(self.outline.groups)
         self.outline = self.outline._replace(groups=groups)
-        index = store.Index(self.folder)
+        index = store.Index(self.folder, verify=True)
         hosts.wait("purerl sweep index")
         for path in index.damaged:
             print(f"{path} is damaged: trained again", file=sys.stderr)
@@ -163,13 +164,6 @@ class Engine:
         lanes = options.lanes if isinstance(options.lanes, int) else None
         spec = describe(self.outline, self.points, lanes, options.segment_updates)
         self._take_over(store.open_folder(self.folder, spec, extend=options.extend))
-
-    def _open_after_first(self) -> None:
-        assert self.folder is not None
-        if (self.folder / "manifest.json").exists():
-            self._take_over(store.load(self.folder))
-        else:  # the folder is not shared: this process has its own
-            self._open_own()
 
     def _take_over(self, stored: dict[str, Any]) -> None:
         """Go on with the folder's lanes and segments: they fix the bits."""
@@ -190,7 +184,7 @@ class Engine:
         left = [group for group, _ in pairs if group.num_members]
         # A width that a person or finished members fix is not narrowed to fit memory.
         fixed = [
-            self.options.lanes is not None or group.num_members < whole.num_members
+            isinstance(self.options.lanes, int) or group.num_members < whole.num_members
             for group, whole in pairs
             if group.num_members
         ]
@@ -249,7 +243,7 @@ class Engine:
                 store.save(self.folder, group.group.name, chunk)
             with self.lock:
                 self.trained += len(task.ids)
-                if isinstance(self.source, Kept):
+                if self.folder is None:
                     self.source.add(chunk)
 
         def work() -> float:

@@ -21,8 +21,8 @@ from purerl.config import (
     check_known,
     field_names,
 )
-from purerl.environment import bind_params
-from purerl.sweeps.axes import Design
+from purerl.environment import bind_params, resolve_env
+from purerl.sweeps.axes import Design, LogUniform, Uniform
 from purerl.sweeps.identity import canonical, digest
 from purerl.train import Bound, bind, check_time_limit
 from purerl.types import Overrides
@@ -58,6 +58,30 @@ class Group(NamedTuple):
     def default_length(self) -> int:
         """Updates per segment, for about a hundred segments."""
         return max(1, math.ceil(self.bound.plan.num_updates / SEGMENTS))
+
+
+def for_fields(config: TrainConfig, axes: Mapping[str, Any]) -> dict[str, Any]:
+    """The axes, where distributions over fields with a fraction draw fractions.
+
+    `uniform(0, 1)` of a learning rate is not 0 or 1, as it is of a number of layers.
+    """
+    found = dict(axes)
+    for name, axis in axes.items():
+        is_drawn = isinstance(axis, Uniform | LogUniform)
+        if is_drawn and isinstance(_value_at(config, name), float):
+            found[name] = type(axis)(float(axis.low), float(axis.high))
+    return found
+
+
+def _value_at(config: TrainConfig, name: str) -> Any:
+    """What the config has under a dotted name; None where it has nothing."""
+    first, *rest = name.split(".")
+    value = getattr(config, first, None)
+    if first == "env_params":
+        value = bind_params(resolve_env(config), config.env_params)
+    for part in rest:
+        value = getattr(value, part, None)
+    return value
 
 
 def group_points(config: TrainConfig, design: Design) -> list[Group]:

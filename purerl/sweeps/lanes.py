@@ -69,7 +69,7 @@ def find_lanes(
         bound, members, length, workers, widths or _widths(workers), limit, seconds
     )
     if remember:
-        _remember(_identity(bound, members, workers), best_of(found))
+        _remember(_identity(bound, workers), best_of(found))
     return found
 
 
@@ -81,7 +81,7 @@ def find(
     limit: float,
 ) -> int:
     """The best width for a program: the remembered one, or measured now."""
-    identity = _identity(bound, members, workers)
+    identity = _identity(bound, workers)
     known = _remembered().get(identity)
     if isinstance(known, int) and known >= 1:
         return known
@@ -108,8 +108,11 @@ def cache_file() -> Path:
     return base / "purerl" / "lanes.json"
 
 
-def _identity(bound: Bound, members: Members, workers: Sequence[Worker]) -> str:
-    """A name for a program on a device: static fields, not numbers or budgets."""
+def _identity(bound: Bound, workers: Sequence[Worker]) -> str:
+    """A name for a program on a device: static fields, not numbers or budgets.
+
+    Nor which numbers are overrides: a number per lane or one for all is as fast.
+    """
     config = serialise.to_dict(bound.config)
     static = {
         name: value
@@ -119,7 +122,6 @@ def _identity(bound: Bound, members: Members, workers: Sequence[Worker]) -> str:
     device = workers[0].device
     about = [
         static,
-        sorted(members.overrides),
         f"{device.platform} {device.device_kind} x{len(workers)}",
         versions()["jaxlib"],
     ]

@@ -5,6 +5,7 @@ keeps it; what it estimates (memory, time) is printed and compared with what was
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +25,7 @@ from purerl.scale.devices import (
 from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps import planner
 from purerl.sweeps.axes import Design, expand
-from purerl.sweeps.groups import Group, group_points
+from purerl.sweeps.groups import Group, for_fields, group_points
 from purerl.sweeps.identity import member_id
 from purerl.types import PyTree
 
@@ -81,6 +82,18 @@ class GroupPlan(NamedTuple):
         return self.steps / self.steps_per_second if self.steps_per_second else None
 
 
+class Keeps(NamedTuple):
+    """What stays in memory: everything but what a folder takes.
+
+    Attributes:
+        results: metrics and evaluations.
+        states: the trained agents, with the results.
+    """
+
+    results: bool = True
+    states: bool = False
+
+
 class SweepPlan(NamedTuple):
     """The whole sweep.
 
@@ -91,6 +104,7 @@ class SweepPlan(NamedTuple):
         groups: with members that are to be trained, one program each.
         num_workers: blocks that are trained side by side.
         memory_limit: bytes that a worker may use.
+        keeps: what of the results stays in memory.
     """
 
     config: TrainConfig
@@ -99,6 +113,7 @@ class SweepPlan(NamedTuple):
     groups: tuple[GroupPlan, ...]
     num_workers: int
     memory_limit: float
+    keeps: "Keeps"
 
     @property
     def num_members(self) -> int:
@@ -116,8 +131,14 @@ class SweepPlan(NamedTuple):
         return max((g.chunk_bytes() * workers for g in self.groups), default=0.0)
 
     def result_bytes(self) -> float:
-        """Bytes of the results, where they are kept in memory."""
-        return float(sum(g.num_members * _row_bytes(g.group) for g in self.groups))
+        """Bytes of the results, as far as they are kept in memory."""
+        return float(sum(g.num_members * self._kept_each(g) for g in self.groups))
+
+    def _kept_each(self, group: GroupPlan) -> float:
+        if not self.keeps.results:
+            return 0.0
+        has_state = self.keeps.states and group.memory is not None
+        return _row_bytes(group) + (group.memory.state if has_state else 0.0)  # type: ignore[union-attr]
 
     def seconds(self) -> float | None:
         """Estimated time of training, compilation apart; None if nothing was timed."""
@@ -135,35 +156,55 @@ def plan(
     design_seed: int = 0,
     lanes: int | str | None = None,
     segment_updates: int | None = None,
+    chunk_blocks: int | None = None,
     memory_limit: str | float | None = None,
+    keep_states: bool = False,
+    out: str | Path | None = None,
 ) -> SweepPlan:
-    """What a sweep would do, without training: `purerl.sweep` takes the same arguments.
+    """What a whole sweep would do, without training: arguments as of `purerl.sweep`.
 
     For every group two narrow programs are compiled; their memory, as the compiler
     counts it, gives the bytes per member, and so how many blocks of lanes a worker can
-    hold. A segment of the wider one is timed.
+    hold. A segment of the width that was chosen is timed. With `out` results are not
+    held in memory; what such a folder has already is not looked at.
 
     Raises:
         ConfigError: see `purerl.sweep`.
     """
+    check_count("chunk_blocks", chunk_blocks)
     outline = make_outline(
         config, axes or {}, seeds, design, num_points, design_seed, segment_updates
-    )
+    )._replace(keeps=Keeps(out is None, keep_states))
     workers = make_workers()
     limit = worker_limit(memory_limit, workers)
     sized = []
     for group in outline.groups:
         group = choose_lanes(group, lanes, workers, limit)
-        found = planner.probe(
+        memory = planner.probe(
             group.group.bound, group.members, group.length, workers[0]
         )
-        rate = found.steps_per_second * len(workers)
-        sized.append(
-            fit(
-                group, found.memory, limit, len(workers), is_fixed=lanes is not None
-            )._replace(steps_per_second=rate)
+        group = fit(
+            group,
+            memory,
+            limit,
+            len(workers),
+            is_fixed=isinstance(lanes, int),
+            chunk_blocks=chunk_blocks,
         )
+        sized.append(timed(group, workers))
     return outline._replace(groups=tuple(sized), memory_limit=limit)
+
+
+def timed(
+    group: GroupPlan, workers: Sequence[Worker], executables: Executables | None = None
+) -> GroupPlan:
+    """The group with the rate of this process, from one segment of one block."""
+    bound, block = group.group.bound, group.members.block(0, group.lanes)
+    if executables is None:
+        executables = Executables(bound, block, group.length, workers[:1])
+    rate = planner.rate(bound, executables, block, workers[:1], 0.0)
+    busy = min(len(workers), -(-group.num_members // group.lanes))
+    return group._replace(steps_per_second=rate * busy)
 
 
 def make_outline(
@@ -177,7 +218,7 @@ def make_outline(
 ) -> SweepPlan:
     """Points, groups and members: all that needs no compilation."""
     check_count("segment_updates", segment_updates)
-    points = expand(axes, design, num_points, design_seed)
+    points = expand(for_fields(config, axes), design, num_points, design_seed)
     members = check_seeds(seeds)
     groups = []
     for group in group_points(config, points):
@@ -193,7 +234,7 @@ def make_outline(
         whole = GroupPlan(group, tuple(ids), trained, 1, length)
         groups.append(_once_each(whole))
     workers = len(make_workers())
-    return SweepPlan(config, points, members, tuple(groups), workers, 0.0)
+    return SweepPlan(config, points, members, tuple(groups), workers, 0.0, Keeps())
 
 
 def _members(group: Group, seeds: tuple[int, ...]) -> Members:
@@ -275,9 +316,9 @@ def fit(
     return group._replace(lanes=width, chunk_blocks=blocks, memory=memory)
 
 
-def _row_bytes(group: Group) -> int:
+def _row_bytes(group: GroupPlan) -> int:
     """Bytes of a member's results: rows of about a dozen metrics, and evaluations."""
-    plan, config = group.bound.plan, group.bound.config
-    rows = -(-plan.num_updates // group.default_length())
+    plan, config = group.group.bound.plan, group.group.bound.config
+    rows = -(-plan.num_updates // group.length)
     evaluations = len(plan.evaluate_after) * (2 * config.eval_episodes + 1)
     return RESULT_BYTES * (rows * 12 + evaluations)

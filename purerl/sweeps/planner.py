@@ -67,27 +67,11 @@ def extrapolate(memories: Sequence[BlockMemory], widths: Sequence[int]) -> Memor
     return MemoryModel(a.state / first, working, fixed)
 
 
-class Probe(NamedTuple):
-    """What two small widths tell of a program.
-
-    Attributes:
-        memory: bytes.
-        steps_per_second: environment steps of one worker at the wider width.
-        compile_seconds: of both widths.
-    """
-
-    memory: MemoryModel
-    steps_per_second: float
-    compile_seconds: float
-
-
-def probe(bound: Bound, members: Members, length: int, worker: Worker) -> Probe:
-    """Compile two small widths, read their memory, and time a segment of the wider."""
+def probe(bound: Bound, members: Members, length: int, worker: Worker) -> MemoryModel:
+    """Compile two small widths, and read their memory."""
     blocks = [members.block(0, width) for width in PROBE_WIDTHS]
     programs = [Executables(bound, block, length, [worker]) for block in blocks]
-    memory = extrapolate([p.memory() for p in programs], PROBE_WIDTHS)
-    speed = rate(bound, programs[-1], blocks[-1], [worker], least_seconds=0.2)
-    return Probe(memory, speed, sum(p.compile_seconds for p in programs))
+    return extrapolate([p.memory() for p in programs], PROBE_WIDTHS)
 
 
 def rate(

@@ -45,7 +45,8 @@ def describe(
                 "lanes": group.lanes,
                 "lanes_asked": lanes,
                 "segment_updates": group.length,
-                "segment_updates_asked": segment_updates,
+                # More than a whole run is a whole run.
+                "segment_updates_asked": group.length if segment_updates else None,
             }
             for group in outline.groups
         },

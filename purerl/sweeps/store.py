@@ -166,15 +166,24 @@ class Source(Protocol):
 
 
 class Index:
-    """Which members are in which file of a folder; arrays are read when asked for."""
+    """Which members are in which file of a folder; arrays are read when asked for.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: of the sweep.
+        verify: read everything once, for its checksums.
+
+    Attributes:
+        places: member -> file and row.
+        damaged: files that cannot be read; without `verify`, not all that are.
+    """
+
+    def __init__(self, folder: Path, *, verify: bool = False) -> None:
         self.folder = folder
         self.places: dict[str, tuple[Path, int]] = {}
         self.damaged: list[Path] = []
         for path in sorted((folder / "chunks").glob("*.npz")):
             try:
-                ids = _read_ids(path)
+                ids = _read_ids(path, verify)
             except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
                 self.damaged.append(path)
                 continue
@@ -272,10 +281,11 @@ def _opened(path: Path) -> Iterator[Any]:
         ) from None
 
 
-def _read_ids(path: Path) -> list[str]:
-    """The members of a file; every array's checksum is verified on the way."""
-    with zipfile.ZipFile(path) as archive:
-        if archive.testzip() is not None:
-            raise zipfile.BadZipFile
+def _read_ids(path: Path, verify: bool) -> list[str]:
+    """The members of a file; with `verify` every array's checksum is looked at."""
+    if verify:
+        with zipfile.ZipFile(path) as archive:
+            if archive.testzip() is not None:
+                raise zipfile.BadZipFile
     with np.load(path, allow_pickle=False) as file:
         return json.loads(file[MEMBERS].tobytes())["ids"]

@@ -74,7 +74,7 @@ def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
         f"{plan.num_workers} workers",
         f"memory for training {size(plan.device_bytes())} of "
         f"{size(plan.memory_limit * plan.num_workers)}, for results "
-        f"{size(plan.result_bytes())}",
+        f"{size(plan.result_bytes()) if plan.keeps.results else 'none: a folder'}",
     ]
     if seconds is not None:
         parts.append(f"about {clock(seconds)} of training")

@@ -7,6 +7,7 @@ from typing import Any
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner.seeds import check_seeds
 from purerl.scale.devices import check_count, make_workers
+from purerl.sweeps.axes import check_seed
 from purerl.tuning.pool import FITNESS, Setup, choose_lanes
 from purerl.tuning.result import TuneResult
 from purerl.tuning.search import Options, Search
@@ -78,6 +79,7 @@ def tune(
             settings (with what differs), Optuna missing; before anything is trained.
     """
     _check_options(sampler, pruner, fitness, holdout_seeds)
+    check_seed("seed", seed)
     for name, value in (("trials", trials), ("batch", batch), ("reports", reports)):
         check_count(name, value)
     check_count("lanes", lanes)

@@ -10,7 +10,7 @@ from purerl import serialise
 from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig, apply_overrides
 from purerl.sweeps.axes import Choice, Design, LogUniform, Uniform
-from purerl.sweeps.groups import group_points, resolve_point
+from purerl.sweeps.groups import for_fields, group_points, resolve_point
 from purerl.sweeps.labels import labels, plain
 
 # Fields that set the task or the budget: scores under several of them say nothing.
@@ -38,7 +38,8 @@ class Space:
                 "{'learning_rate': purerl.loguniform(1e-4, 1e-2)}."
             )
         self.config = config
-        self.axes = {name: _axis(name, axis) for name, axis in axes.items()}
+        listed = {name: _axis(name, axis) for name, axis in axes.items()}
+        self.axes = for_fields(config, listed)
         self.names: dict[str, list[Any]] = {
             name: _labels(name, axis)
             for name, axis in self.axes.items()

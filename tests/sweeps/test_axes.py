@@ -6,6 +6,7 @@ import pytest
 import purerl
 from purerl.losses import ClipDrift, DPODrift
 from purerl.sweeps.axes import expand, parse
+from purerl.sweeps.groups import for_fields
 from purerl.sweeps.labels import label, labels
 
 
@@ -92,6 +93,26 @@ def test_whole_ends_give_whole_numbers_with_both_ends():
         design = expand({"n": axis}, "random", 300)
         values = {p["n"] for p in design.points}
         assert values == {2, 3, 4} and all(type(v) is int for v in values)
+
+
+def test_fields_with_a_fraction_draw_fractions():
+    config = purerl.PPOConfig()
+    axes = {
+        "entropy_coef": purerl.uniform(0, 1),
+        "env_params.length": purerl.loguniform(1, 2),
+        "policy_loss.clip_eps": purerl.uniform(0, 1),
+        "num_envs": purerl.uniform(2, 4),
+        "gamma": [0, 1],
+    }
+    found = for_fields(config, axes)
+    kinds = {
+        name: {type(end) for end in axis}
+        for name, axis in found.items()
+        if name != "gamma"
+    }
+    assert kinds.pop("num_envs") == {int}
+    assert all(kind == {float} for kind in kinds.values())
+    assert found == axes  # the ends are what they were
 
 
 def test_loguniform_over_whole_numbers_gives_each_its_interval():

@@ -157,3 +157,16 @@ def test_one_task_of_slurm_is_no_job_of_several(monkeypatch):
 def test_half_of_an_address_is_refused():
     with pytest.raises(purerl.ConfigError, match="go together, got 'a:1', None and 0"):
         hosts.join("a:1", None, 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (("first-host", 2, 0), "must be host:port of process 0.*got 'first-host'"),
+        (("first-host:", 2, 0), "must be host:port"),
+        (("first-host:1234", 2, 2), "one of 0 to 1 of 2 processes, got 2"),
+    ],
+)
+def test_what_cannot_be_joined_is_refused_before_anybody_waits(asked, words):
+    with pytest.raises(purerl.ConfigError, match=words):
+        hosts.join(*asked)

@@ -7,8 +7,12 @@ import pytest
 import purerl
 from purerl.runner import programs
 from purerl.runner.programs import Executables, Members
+from purerl.scale import hosts
 from purerl.scale.devices import make_workers
-from purerl.sweeps import execute, planner
+from purerl.sweeps import execute, planner, store
+from purerl.sweeps.identity import written
+from purerl.sweeps.plan import make_outline
+from purerl.sweeps.spec import compare, describe
 from purerl.train import bind
 from tests.helpers import tiny_config
 
@@ -189,6 +193,36 @@ def test_an_unfinished_sweep_can_be_read(tiny, whole, tmp_path):
     np.testing.assert_array_equal(
         loaded["episode_return"].values[known], whole["episode_return"].values[known]
     )
+
+
+def test_more_updates_per_segment_than_a_run_has_are_a_whole_run(tiny):
+    """The folder of such a sweep is its own, in every group."""
+    wide = tiny.replace(num_minibatches=1)
+    axes = {"num_envs": [2, wide.total_timesteps // (2 * wide.num_steps)]}
+    outline = make_outline(wide, axes, 2, "grid", None, 0, 4)
+    assert [group.length for group in outline.groups] == [4, 2]
+    points = [written(point) for point in outline.design.points]
+    spec = json.loads(json.dumps(describe(outline, points, None, 4)))
+    assert compare(spec, spec) == []
+    asked = make_outline(wide, axes, 2, "grid", None, 0, 3)
+    assert compare(spec, describe(asked, points, None, 3)) == [
+        "segment_updates is 4 there and 3 here"
+    ]
+
+
+def test_what_a_folder_has_is_not_held_in_memory_too(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(store.Kept, "add", lambda *args: pytest.fail("kept"))
+    result = run_sweep(tiny, {"learning_rate": RATES}, seeds=2, out=tmp_path)
+    assert result.finished
+
+
+def test_a_process_compares_its_own_folder_like_the_first(tiny, tmp_path, monkeypatch):
+    run_sweep(tiny, {"learning_rate": RATES[:2]}, out=tmp_path)
+    monkeypatch.setattr(hosts, "index", lambda: 1)
+    with pytest.raises(purerl.ConfigError, match="holds another sweep"):
+        run_sweep(tiny.replace(gamma=0.9), {"learning_rate": RATES[:2]}, out=tmp_path)
+    with pytest.raises(purerl.ConfigError, match="add --extend"):
+        run_sweep(tiny, {"learning_rate": RATES}, out=tmp_path)
 
 
 def test_a_changed_sweep_in_a_folder_is_refused_with_the_difference(tiny, tmp_path):
