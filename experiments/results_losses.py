@@ -40,7 +40,7 @@ STUDIES = (
         "evolve-value-loss",
         "A value loss evolved on CartPole-v1",
         "A random 1-64-64-1 network in place of the critic's squared error, evolved by "
-        "Open-ES; the hand-written losses' coefficients (with clip, with delta) were "
+        "Open-ES, with a step size of PPO (0.001) at which a critic matters; the hand-written losses' coefficients (with clip, with delta) were "
         "tuned on a grid of 49 by 16 other seeds. All judged on 64 held-out seeds.",
         {
             "generations": "Along the evolution; differences are from generation 0:",
@@ -58,9 +58,12 @@ STUDIES = (
         "A drift evolved from none",
         "A drift network of the published form, from zero parameters (an unclipped "
         "policy gradient), evolved by Open-ES on CartPole-v1 and judged on 64 held-out "
-        "seeds, there and in two environments that it was not evolved in. Differences "
-        "are from the learned drift:",
-        {"judged": ""},
+        "seeds.",
+        {
+            "generations": "Along the evolution; differences are from generation 0:",
+            "judged": "Beside hand-written drifts, and in two environments that it was "
+            "not evolved in; differences are from the learned drift:",
+        },
         {
             "evolution-drift-curve.png": "the evolution's curve",
             "evolution-drift.png": "the learned drift beside those of PPO and DPO",
@@ -93,6 +96,7 @@ def section() -> list[str]:
         path = STORE / f"{study.name}.json"
         if path.exists():
             lines += _study(study, json.loads(path.read_text()))
+            lines += _others(study.name)
     if lines:
         lines = [
             "",
@@ -136,6 +140,47 @@ def _study(study: Study, numbers: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _others(name: str) -> list[str]:
+    """A row per other setting of a study that was tried, and one of the study's."""
+    others = sorted(STORE.glob(f"{name}-*.json"))
+    if not others:
+        return []
+    found = [json.loads(p.read_text()) for p in [STORE / f"{name}.json", *others]]
+    environments = list(dict.fromkeys(row["environment"] for row in found[0]["judged"]))
+    environments = [e for e in environments if _area(found[0], e, "learned")]
+    first, *rest = environments
+    lines = [
+        "",
+        "All settings of the evolution that were tried, by the area under the curve on "
+        f"the held-out seeds; the difference is that of the tuned squared error on "
+        f"{first}:",
+        "",
+        f"| command | population, first and last | {first} | tuned squared error | "
+        f"{' | '.join(rest)} | evolution |",
+        "|---|---|---|---|" + "---|" * (len(rest) + 1),
+    ]
+    for numbers in found:
+        means = numbers["history"]["mean"]
+        tuned = _area(numbers, first, "squared tuned")
+        areas = [_interval(_area(numbers, e, "learned"), "mean") for e in environments]
+        lines.append(
+            f"| `{numbers['command'].removeprefix('python experiments/')}` | "
+            f"{means[0]:.1f}, {means[-1]:.1f} | {areas[0]} | "
+            f"{_interval(tuned, 'difference')} | {' | '.join(areas[1:])} | "
+            f"{numbers['seconds']['evolve']:,} s |"
+        )
+    return lines
+
+
+def _area(numbers: dict[str, Any], environment: str, loss: str) -> dict[str, Any]:
+    """The row of a loss's area in an environment; empty where there is none."""
+    for row in numbers["judged"]:
+        place = (row["environment"], row["loss"], row["measure"])
+        if place == (environment, loss, "training_curve") and not _is_nan(row["mean"]):
+            return row
+    return {}
+
+
 def _table(rows: list[dict[str, Any]]) -> list[str]:
     lines = [
         "| environment | measure | loss | mean | difference | P(better) |",
@@ -158,7 +203,7 @@ def _interval(row: dict[str, Any], name: str) -> str:
     if any(_is_nan(value) for value in values):
         return ""
     largest = max(abs(value) for value in values)
-    digits = 2 if largest < 20 else 1 if largest < 1000 else 0
+    digits = 3 if largest < 2 else 2 if largest < 20 else 1 if largest < 1000 else 0
     sign = "+" if name == "difference" else ""
     text = [f"{value:{sign},.{digits}f}" for value in values]
     return f"{text[0]} ({text[1]} to {text[2]})"
