@@ -5,8 +5,9 @@ import pytest
 from tests.docs import pages
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/sweeps.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", pytest.param("docs/sweeps.md", marks=pytest.mark.slow)]
+)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     path = pages.ROOT / page
     assert any(block.language == "python" for block in pages.blocks(path))

@@ -196,7 +196,7 @@ def test_ctrl_c_saves_and_a_finished_search_trains_nothing(
         patch.setattr(store, "save_record", interrupt)
         stopped = search(tiny, axes, out=out)
     assert not stopped.finished and len(stopped.records) == 2
-    assert "Run the same search again" in " ".join(capsys.readouterr().err.split())
+    assert "The same search with --out" in " ".join(capsys.readouterr().err.split())
     with pytest.raises(purerl.ConfigError, match="stopped before its end"):
         stopped.best()
     assert not purerl.load_search(out).finished
