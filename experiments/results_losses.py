@@ -40,8 +40,9 @@ STUDIES = (
         "evolve-value-loss",
         "A value loss evolved on CartPole-v1",
         "A random 1-64-64-1 network in place of the critic's squared error, evolved by "
-        "Open-ES, with a step size of PPO (0.001) at which a critic matters; the hand-written losses' coefficients (with clip, with delta) were "
-        "tuned on a grid of 49 by 16 other seeds. All judged on 64 held-out seeds.",
+        "Open-ES, with a step size of PPO (0.001) at which a critic matters; the "
+        "hand-written losses' coefficients (with clip, with delta) were tuned on a "
+        "grid of 49 by 16 other seeds. All judged on 64 held-out seeds.",
         {
             "generations": "Along the evolution; differences are from generation 0:",
             "judged": "Beside hand-written losses, and in two environments that it was "
