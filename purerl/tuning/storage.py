@@ -10,6 +10,7 @@ from typing import Any
 
 import optuna
 import sqlalchemy
+import sqlalchemy.event
 import sqlalchemy.exc
 
 from purerl.config import ConfigError
@@ -147,7 +148,10 @@ def _storage(url: str | None) -> optuna.storages.BaseStorage:
     options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
     for attempt in range(5):
         try:
-            return optuna.storages.RDBStorage(url, engine_kwargs=options)
+            opened = optuna.storages.RDBStorage(url, engine_kwargs=options)
+            if opened.engine.name == "sqlite":
+                sqlalchemy.event.listen(opened.engine, "begin", _take_the_lock)
+            return opened
         except (sqlalchemy.exc.OperationalError, sqlalchemy.exc.IntegrityError) as e:
             # Two processes that make the tables at once get in each other's way.
             error: Exception = e
@@ -162,6 +166,15 @@ def _storage(url: str | None) -> optuna.storages.BaseStorage:
         f"storage: cannot use {_hidden(url)} ({words}). Give an Optuna storage URL, "
         "such as sqlite:///study.db or postgresql://host/name."
     )
+
+
+def _take_the_lock(connection: sqlalchemy.Connection) -> None:
+    """Begin with SQLite's write lock.
+
+    Optuna looks whether a queued trial still waits, then takes it. Without the lock
+    Python's driver begins between the two, and two workers take the same trial.
+    """
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _hidden(url: str) -> str:

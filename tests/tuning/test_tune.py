@@ -11,8 +11,10 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import optuna
 import pytest
 
 import purerl
@@ -307,6 +309,31 @@ def test_killed_and_continued_has_exactly_its_trials(tmp_path):
     assert after.count("COMPLETE") == 12 and not after.count("RUNNING")
     assert after.count("FAIL") == left.count("RUNNING")
     assert trained == 12 - left.count("COMPLETE")
+
+
+def test_a_waiting_trial_is_taken_by_one_worker(tmp_path, monkeypatch):
+    """Also where both have seen it wait: the second look is under the lock."""
+    from optuna.storages._rdb import models
+
+    from purerl.tuning import storage
+
+    url = storage.sqlite_url(tmp_path / "study.db")
+    workers = [storage._storage(url) for _ in range(2)]
+    study = optuna.create_study(storage=workers[0])
+    study.enqueue_trial({"x": 1.0})
+    trial = study.get_trials(deepcopy=False)[0]._trial_id
+    find = models.TrialModel.find_or_raise_by_id
+
+    def slowly(*args, **options):
+        found = find(*args, **options)
+        time.sleep(0.3)  # the other one looks meanwhile
+        return found
+
+    monkeypatch.setattr(models.TrialModel, "find_or_raise_by_id", slowly)
+    running = optuna.trial.TrialState.RUNNING
+    with ThreadPoolExecutor(2) as pool:
+        took = pool.map(lambda w: w.set_trial_state_values(trial, running), workers)
+        assert sorted(took) == [False, True]
 
 
 def test_two_workers_share_the_budget(tmp_path):
