@@ -22,10 +22,13 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 # milliseconds. Where nothing is said about bits or speed, the compiler need not try.
 UNOPTIMISED = ("algorithms", "cli", "contracts", "docs", "envs", "tuning")
 UNOPTIMISED_FILES = (
+    "test_adversary.py",
     "test_errors.py",
+    "test_genome.py",
     "test_planner.py",
     "test_tracker_stores.py",
     "test_trackers.py",
+    "test_transfer.py",
 )
 # Pieces, lanes and devices give the same bits in programs as users compile them.
 OPTIMISED = ("test_equivalences.py", "test_ppo_learning.py")

@@ -5,9 +5,8 @@ import pytest
 from tests.docs import pages
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", pytest.param("docs/sweeps.md", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/sweeps.md"])
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     path = pages.ROOT / page
     assert any(block.language == "python" for block in pages.blocks(path))

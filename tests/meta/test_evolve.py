@@ -204,7 +204,7 @@ def test_all_that_was_evolved_is_judged_together(tmp_path, quickly_compiled):
     assert found["learned"]["learning_rate"] != config.learning_rate
 
 
-def test_a_learned_loss_is_an_artifact_that_trains(tmp_path, capsys):
+def test_a_learned_loss_is_an_artifact_that_trains(tmp_path, capsys, quickly_compiled):
     """Evolve, write, read back bit for bit, and plug it in by name."""
     from purerl.cli import main
 
