@@ -121,9 +121,11 @@ def main() -> None:
     )
     if asked.dry:
         return
+    described = to_dict(config)
+    del described["policy_loss"]  # a thousand zeros
     numbers = {
         "command": command(parser, asked),
-        "config": to_dict(config),
+        "config": described,
         "settings": result.settings,
         "history": {
             name: result.history[name].tolist() for name in ("mean", "best", "std")

@@ -223,9 +223,11 @@ def main() -> None:
             "tune": round(tuned_at - began),
             "judge": round(judged_at - evolved_at),
         }
+    described = to_dict(config)
+    del described["value_loss"]  # thousands of numbers that the command draws again
     numbers = {
         "command": command(parser, asked),
-        "config": to_dict(config),
+        "config": described,
         "settings": result.settings,
         "tuned": {family: name for family, (name, _) in tuned.items()},
         "history": {
