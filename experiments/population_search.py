@@ -74,17 +74,10 @@ TASKS = {
         num_evaluations=0,
         eval_episodes=64,
     ),
-    "invaders": purerl.PPOConfig(
-        env="SpaceInvaders-MinAtar",
-        total_timesteps=UPDATES * 1024,
-        num_envs=16,
-        num_steps=64,
-        num_minibatches=8,
-        torso="mlp",
-        num_evaluations=0,
-        eval_episodes=64,
-    ),
 }
+TASKS["invaders"] = TASKS["doors"].replace(
+    env="SpaceInvaders-MinAtar", env_kwargs={}, env_params={}
+)
 
 
 def hyperband_points() -> int:

@@ -277,9 +277,7 @@ def estimate_table(found: Estimate, what: dict[str, Any]) -> Table:
         "agents": f"{found.agents:,}",
         "environment steps": si(found.env_steps),
         "measured here": f"{si(found.steps_per_second)} steps/s ({found.lanes} lanes)",
-        "estimated hours": f"{found.hours:,.0f}"
-        if found.hours >= 10
-        else f"{found.hours:.2g}",
+        "estimated hours": _hours(found.hours),
     }
     for name, text in rows.items():
         table.add_row(name, text)

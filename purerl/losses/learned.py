@@ -85,10 +85,9 @@ class MLPValueLoss:
         Raises:
             ConfigError: another init or other inputs.
         """
-        sizes = hidden_sizes
         if _is_random(init):
-            return cls.create(jax.random.key(int(seed)), sizes, inputs)
-        return cls.zeros(sizes, inputs)
+            return cls.create(jax.random.key(int(seed)), hidden_sizes, inputs)
+        return cls.zeros(hidden_sizes, inputs)
 
     def __call__(self, value: Array, target: Array, old_value: Array) -> Array:
         """Loss per sample, `[N]`."""

@@ -182,7 +182,10 @@ class Evolution:
         example = jax.tree.map(np.asarray, jax.jit(self.optimiser.genome.decode)(start))
         keys = runs.rollout_keys(self.key, 0, self.setup.rollouts)
         named = list(zip(self.setup.names, self.setup.bounds, strict=True))
-        self.tasks = self._compiled(named, keys, example, self.lanes)
+        self.tasks = self._compiled(
+            lambda lanes: [self._task(*one, keys, example, lanes) for one in named],
+            self.lanes,
+        )
         width = self.tasks[0].executables.lanes
         if width != self.lanes and self.options.folder and hosts.index() == 0:
             store.set_lanes(self.options.folder, width)
@@ -190,35 +193,16 @@ class Evolution:
         self.compile_seconds = time.perf_counter() - began
 
     def _compiled(
-        self,
-        named: Sequence[tuple[str, Bound]],
-        keys: Array,
-        example: Overrides,
-        lanes: int,
+        self, compile_at: Callable[[int], list[Task]], lanes: int
     ) -> list[Task]:
         """A program per environment, at one width that fits in every process."""
-        tasks = hosts.together(lambda: self._fitted(named, keys, example, lanes))
+        tasks = hosts.together(lambda: _fitted(compile_at, lanes))
         width = tasks[0].executables.lanes
         narrowest = int(hosts.min_of(width))
         if narrowest == width:
             return tasks
         # Another process has less memory, and all must cut the same blocks.
-        return self._fitted(named, keys, example, narrowest)
-
-    def _fitted(
-        self,
-        named: Sequence[tuple[str, Bound]],
-        keys: Array,
-        example: Overrides,
-        lanes: int,
-    ) -> list[Task]:
-        """A program per environment, all as wide as the narrowest that fits here."""
-        while True:
-            tasks = [self._task(*one, keys, example, lanes) for one in named]
-            width = min(task.executables.lanes for task in tasks)
-            if all(task.executables.lanes == width for task in tasks):
-                return tasks
-            lanes = width
+        return _fitted(compile_at, narrowest)
 
     def _task(
         self, name: str, bound: Bound, keys: Array, example: Overrides, lanes: int
@@ -246,7 +230,9 @@ class Evolution:
             for name, bound in zip(self.setup.names, self.setup.bounds, strict=True)
         ]
         lanes = min(self.lanes, default_lanes(rollouts, self.workers[:1]))
-        tasks = self._compiled(named, keys, {}, lanes)
+        tasks = self._compiled(
+            lambda lanes: [self._task(*one, keys, {}, lanes) for one in named], lanes
+        )
         returns = runs.evaluate(
             tasks,
             keys,
@@ -354,6 +340,16 @@ class Evolution:
             f"stopped after generation {done:,}, which is saved. Go on with: purerl "
             f"evolve --resume {self.options.folder}"
         )
+
+
+def _fitted(compile_at: Callable[[int], list[Task]], lanes: int) -> list[Task]:
+    """A program per environment, all as wide as the narrowest that fits here."""
+    while True:
+        tasks = compile_at(lanes)
+        width = min(task.executables.lanes for task in tasks)
+        if all(task.executables.lanes == width for task in tasks):
+            return tasks
+        lanes = width
 
 
 def _restored(folder: Path | None, state: State) -> State:

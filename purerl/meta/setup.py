@@ -18,6 +18,7 @@ from purerl.meta.strategies import Strategy, read_strategy
 from purerl.meta.strategy import Optimiser
 from purerl.runner import manifest
 from purerl.runner.programs import Executables
+from purerl.runner.seeds import check_seed
 from purerl.scale.devices import Worker, check_count
 from purerl.sweeps import planner
 from purerl.train import Bound, bind
@@ -81,8 +82,7 @@ def make_setup(
     """
     check_count("population", population)
     check_count("rollouts", rollouts)
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ConfigError(f"seed must be a whole number of 0 or more, got {seed!r}.")
+    check_seed("seed", seed)
     if population < 2:
         raise ConfigError("population must be at least 2: members are compared.")
     fitness_of.check_kind(fitness)

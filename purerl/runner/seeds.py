@@ -26,6 +26,16 @@ def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     return members
 
 
+def check_seed(name: str, seed: int) -> None:
+    """Refuse what numpy cannot start a stream from.
+
+    Raises:
+        ConfigError: naming the value.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigError(f"{name} must be a whole number of 0 or more, got {seed!r}.")
+
+
 def seeds_text(seeds: tuple[int, ...]) -> str:
     """Seeds as a person would write them in a call."""
     first, end = seeds[0], seeds[0] + len(seeds)

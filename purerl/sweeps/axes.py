@@ -16,6 +16,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError
+from purerl.runner.seeds import check_seed
 from purerl.scale.devices import check_count
 from purerl.sweeps.labels import labels, plain
 
@@ -227,16 +228,6 @@ def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Desig
         for i in range(num_points)
     ]
     return Design("random", tuple(axes), (num_points,), tuple(points))
-
-
-def check_seed(name: str, seed: int) -> None:
-    """Refuse what numpy cannot start a stream from.
-
-    Raises:
-        ConfigError: naming the value.
-    """
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ConfigError(f"{name} must be a whole number of 0 or more, got {seed!r}.")
 
 
 def _stream(seed: int, name: str, point: int) -> np.random.Generator:

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner.seeds import check_seeds
+from purerl.runner.seeds import check_seed, check_seeds
 from purerl.scale.devices import check_count, make_workers
-from purerl.sweeps.axes import check_seed
 from purerl.tuning.pool import FITNESS, Setup, choose_lanes
 from purerl.tuning.result import TuneResult
 from purerl.tuning.search import Options, Search
