@@ -17,13 +17,12 @@ from purerl import serialise
 from purerl.algorithms import entry_of
 from purerl.config import TrainConfig
 from purerl.environment import bind_params
+from purerl.metrics import is_defined
 from purerl.policy import recurrence_of
 from purerl.train import Bound, bind, make_segment, make_train
 from purerl.types import AgentState, Algorithm, Array, Metrics, PyTree
 
 REQUIRED_METRICS = ("env_steps", "episodes", "episode_return", "episode_length")
-# NaN where no episode ended.
-EPISODE_MEANS = ("episode_return", "episode_length")
 # Two widths of a program round differently; a few updates do not part the curves.
 TOLERANCE = 1e-2
 # Dice of two sides all fall alike in one of 2^8 times.
@@ -192,8 +191,6 @@ def _check_metrics(
         "env_steps from state.update.",
     )
     _require(config, set(metrics) == set(first), "metrics change their names.")
-    # Losses of a warm-up are undefined.
-    warming_up = int(metrics.get("gradient_steps", 1)) == 0
     for name, value in metrics.items():
         _require(
             config,
@@ -201,11 +198,9 @@ def _check_metrics(
             f"the metric {name!r} has shape {jnp.shape(value)}, expected a scalar: "
             "reduce it inside the step.",
         )
-        is_odd = name in EPISODE_MEANS and int(metrics["episodes"]) == 0
-        is_odd = is_odd or (warming_up and name not in REQUIRED_METRICS)
         _require(
             config,
-            is_odd or np.isfinite(value),
+            np.isfinite(value) or not is_defined(name, metrics),
             f"the metric {name!r} is {float(value)} in update {update}, expected a "
             "finite number.",
         )

@@ -1,5 +1,8 @@
 """Numbers that say how learning goes; they change nothing."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 
 from purerl.collectives import pmean
@@ -29,3 +32,17 @@ def approx_kl(log_ratio: Array) -> Array:
     Divergence").
     """
     return (jnp.expm1(log_ratio) - log_ratio).mean()
+
+
+def parameters_finite(state: Any) -> Array:
+    """Whether all parameters of an agent are finite numbers, bool `[]`.
+
+    Args:
+        state: State of one agent; what it holds under `params` is looked at.
+    """
+    floats = [
+        leaf
+        for leaf in jax.tree.leaves(getattr(state, "params", ()))
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+    return jnp.stack([jnp.isfinite(x).all() for x in floats] or [jnp.array(True)]).all()

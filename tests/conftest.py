@@ -23,6 +23,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 UNOPTIMISED = ("algorithms", "cli", "contracts", "docs", "envs", "tuning")
 UNOPTIMISED_FILES = (
     "test_adversary.py",
+    "test_divergence.py",
     "test_errors.py",
     "test_genome.py",
     "test_planner.py",

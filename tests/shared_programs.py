@@ -51,11 +51,11 @@ def shared_programs() -> Iterator[None]:
 
     judge, judges = engine._compile, {}
 
-    def compile_judge(function: Any, programs: Programs, extra: int) -> Any:
+    def compile_judge(function: Any, programs: Programs) -> Any:
         # What looks at states goes with the program that makes them.
-        name = (id(programs.executables._advance), extra)
+        name = id(programs.executables._advance)
         if name not in judges:
-            judges[name] = programs.executables, judge(function, programs, extra)
+            judges[name] = programs.executables, judge(function, programs)
         return judges[name][1]
 
     with pytest.MonkeyPatch.context() as patch:

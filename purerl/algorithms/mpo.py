@@ -270,7 +270,7 @@ def learn(
         learner: before the step.
         batch: from the buffer.
         key: consumed.
-        count: int32 `[]`, gradient steps before this one.
+        count: uint32 `[]`, gradient steps before this one.
     """
     config, targets = setup.config, learner.target_params
     key_evaluate, key_improve = jax.random.split(key)

@@ -31,6 +31,7 @@ from purerl.config import (
     config_dataclass,
     static,
 )
+from purerl.metrics import averages
 from purerl.observe import to_features
 from purerl.types import Array, Metrics, PyTree
 
@@ -104,7 +105,10 @@ class Wiring(NamedTuple):
         to_env: from the stored action to the environment's.
         draw_learning: `(key) -> noise` of one gradient step; the key itself if None.
         learn: `(learner, batch, noise, count) -> (learner, td_error [N], metrics)`,
-            one gradient step; `count` int32 `[]` gradient steps came before it.
+            one gradient step; `count` uint32 `[]` gradient steps came before it. A
+            metric of the policy is 0 where the policy took no step.
+        policy_delay: gradient steps per step of the policy, the last of which moves
+            it; None for an algorithm whose metrics are all of every gradient step.
     """
 
     config: OffPolicyConfig
@@ -117,6 +121,7 @@ class Wiring(NamedTuple):
     to_env: Callable[[Array], Array]
     draw_learning: Callable[[Array], PyTree] | None
     learn: Callable[[Any, Batch, PyTree, Array], tuple[Any, Array, Metrics]]
+    policy_delay: int | None = None
 
 
 class Experience(NamedTuple):
@@ -194,8 +199,9 @@ def run(
         update: int32 `[]`, updates done; the same number for all vmapped agents.
 
     Returns:
-        Learner, experience, and metrics: losses are means over the update's gradient
-        steps, NaN where there was none.
+        Learner, experience, and metrics. Losses are means over the update's gradient
+        steps (those of the policy over its `policy_steps`), undefined (NaN) where the
+        count of these is 0; a NaN of a step that was taken stays one.
     """
     config, axis = wiring.config, wiring.stepper.axis_name
     rounds, num_steps = config.rounds_per_update, config.num_steps
@@ -226,25 +232,51 @@ def run(
         experience = experience._replace(priorities=priorities)
         return (learner, experience), (episodes, metrics)
 
-    numbers = update.astype(jnp.uint32) * jnp.uint32(rounds)
-    numbers = numbers + jnp.arange(rounds, dtype=jnp.uint32)
-    (learner, experience), (episodes, metrics) = jax.lax.scan(
+    first = update.astype(jnp.uint32) * jnp.uint32(rounds)
+    numbers = first + jnp.arange(rounds, dtype=jnp.uint32)
+    (learner, experience), (episodes, sums) = jax.lax.scan(
         one_round, (learner, experience), (numbers, inputs, noise)
     )
-    metrics = {name: jnp.nanmean(values) for name, values in metrics.items()}
+    sums = {name: values.sum(0) for name, values in sums.items()}
+    counts = _counts(wiring, gradient_steps_before(config, first), numbers[-1] + 1)
+    metrics = averages(sums, counts)
     end = next(iter(metrics.values()))
     steps = (update + 1).astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
-    learned = (update + 1) * rounds - config.first_round
+    total = gradient_steps_before(config, numbers[-1] + 1)
+    reported = {name: counts[name] for name in counts if name != "gradient_steps"}
     return (
         learner,
         experience,
         {
             "env_steps": steps,
-            "gradient_steps": jnp.maximum(learned, 0) * config.gradient_steps,
+            "gradient_steps": total,
+            **reported,
             **rollout.episode_metrics(after(episodes, end, axis), axis),
             **metrics,
         },
     )
+
+
+def gradient_steps_before(config: OffPolicyConfig, number: Array) -> Array:
+    """Gradient steps that come before a round, uint32 `[]`.
+
+    Args:
+        config: sizes, steps and the warm-up.
+        number: uint32 `[]`, number of the round.
+    """
+    first = jnp.uint32(config.first_round)
+    rounds = jnp.where(number > first, number - first, jnp.uint32(0))
+    return rounds * jnp.uint32(config.gradient_steps)
+
+
+def _counts(wiring: Wiring, before: Array, end: Array) -> Metrics:
+    """How often what happened in an update: the weights of its averages."""
+    after_it = gradient_steps_before(wiring.config, end)
+    counts = {"gradient_steps": after_it - before}
+    if wiring.policy_delay is not None:
+        delay = jnp.uint32(wiring.policy_delay)
+        counts["policy_steps"] = (after_it // delay - before // delay).astype(jnp.int32)
+    return counts
 
 
 def _draw_learning(wiring: Wiring, key_memory: Array, key_learn: Array) -> PyTree:
@@ -327,16 +359,16 @@ def _learn_if_due(
 ) -> tuple[Any, PyTree, Metrics]:
     """The round's gradient steps, or nothing during the warm-up."""
     config = wiring.config
-    due = number.astype(jnp.int32) - config.first_round
+    due = number >= jnp.uint32(config.first_round)
     learn = partial(_learn, wiring, experience.buffer, number, noise)
     args = (learner, experience.priorities)
     _, _, shapes = jax.eval_shape(learn, *args)
 
     def skip(learner: Any, priorities: PyTree) -> tuple[Any, PyTree, Metrics]:
-        blank = jax.tree.map(lambda x: jnp.full(x.shape, jnp.nan, x.dtype), shapes)
+        blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         return learner, priorities, vary_like(blank, key)
 
-    return jax.lax.cond(due >= 0, learn, skip, *args)
+    return jax.lax.cond(due, learn, skip, *args)
 
 
 def _learn(
@@ -347,11 +379,11 @@ def _learn(
     learner: Any,
     priorities: PyTree,
 ) -> tuple[Any, PyTree, Metrics]:
-    """`gradient_steps` gradient steps; metrics are their means."""
+    """`gradient_steps` gradient steps; metrics are their sums."""
     config, memory = wiring.config, wiring.memory
     added = (number + 1) * jnp.uint32(config.steps_per_round)
     added = rollout.per_device(added, wiring.stepper.axis_name)
-    before = (number.astype(jnp.int32) - config.first_round) * config.gradient_steps
+    before = gradient_steps_before(config, number)
 
     def one_step(carry: tuple, xs: tuple) -> tuple[tuple, Metrics]:
         learner, priorities = carry
@@ -372,9 +404,9 @@ def _learn(
         priorities = memory.update(priorities, numbers, td_error)
         return (learner, priorities), metrics
 
-    indices = jnp.arange(config.gradient_steps)
+    indices = jnp.arange(config.gradient_steps, dtype=jnp.uint32)
     (learner, priorities), metrics = jax.lax.scan(
         one_step, (learner, priorities), (indices, noise)
     )
-    means = {name: jnp.nanmean(values) for name, values in metrics.items()}
-    return learner, priorities, means
+    sums = {name: values.sum(0) for name, values in metrics.items()}
+    return learner, priorities, sums

@@ -248,6 +248,7 @@ def wire(setup: Setup) -> off_policy.Wiring:
         to_env=head.to_env,
         draw_learning=draw_learning,
         learn=partial(learn, setup),
+        policy_delay=config.policy_delay,
     )
 
 
@@ -289,7 +290,7 @@ def learn(
         learner: before the step.
         batch: from the buffer.
         noise: standard normal `[2, N, A]`; nothing for discrete actions.
-        count: int32 `[]`, gradient steps before this one.
+        count: uint32 `[]`, gradient steps before this one.
     """
     config = setup.config
     noise_next, noise_now = (None, None) if setup.head.is_discrete else noise
@@ -304,7 +305,9 @@ def learn(
     )
 
     def wait(learner: Learner) -> tuple[Learner, Metrics]:
-        blank = jnp.nan * metrics["value_loss"]  # no policy step, no numbers of it
+        # No policy step adds nothing to the sums of its numbers. (A product and no
+        # constant: it varies over devices as the loss does.)
+        blank = 0.0 * metrics["value_loss"]
         return learner, {"policy_loss": blank, "entropy": blank}
 
     move = partial(improve, setup, batch.obs, noise_now)

@@ -196,6 +196,7 @@ def wire(setup: Setup) -> off_policy.Wiring:
         to_env=head.to_env,
         draw_learning=partial(head.noise, shape=(batch_size,)),
         learn=partial(learn, setup),
+        policy_delay=config.policy_delay,
     )
 
 
@@ -209,7 +210,7 @@ def learn(
         learner: before the step.
         batch: from the buffer.
         noise: standard normal `[N, A]`, of the target's actions.
-        count: int32 `[]`, gradient steps before this one.
+        count: uint32 `[]`, gradient steps before this one.
     """
     target = td_target(setup, learner.target_params, batch, noise)
 
@@ -221,7 +222,9 @@ def learn(
     )
 
     def wait(learner: Learner) -> tuple[Learner, Array]:
-        return learner, jnp.nan * metrics["value_loss"]  # no policy step, no loss
+        # No policy step adds nothing to the sum of its losses. (A product and no
+        # constant: it varies over devices as the loss does.)
+        return learner, 0.0 * metrics["value_loss"]
 
     due = (count + 1) % setup.config.policy_delay == 0
     learner, metrics["policy_loss"] = jax.lax.cond(

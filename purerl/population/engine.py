@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from purerl.algorithms import entry_of
@@ -74,7 +73,7 @@ class Engine:
     def __init__(self, bound: Bound, members: Members, lanes: int, length: int) -> None:
         self.bound, self.length = bound, length
         self.programs = Programs(bound, members, lanes, length)
-        self._judge = _Judge(bound, self.programs)
+        self._judge = _Judge(bound)
         self.update = 0
         self.states: list[PyTree] = []
 
@@ -122,10 +121,10 @@ class Engine:
             mean = record(curves, metrics, evaluation, first, plan)
             self.update = first + ran
             on_segment(num, ran, mean)
-        finite, judged = self._judge(self.programs, self.states, judge_keys)
+        judged = self._judge(self.programs, self.states, judge_keys)
         train = {name: np.stack(rows, 1) for name, rows in curves.train.items()}
         evaluation = {n: np.stack(rows, 1) for n, rows in curves.evaluation.items()}
-        at = np.where((curves.diverged_at < 0) & ~finite, until, curves.diverged_at)
+        at = curves.diverged_at
         return Stretch(train, evaluation, at >= 0, at, judged)
 
     def copy(self, parents: np.ndarray, keys: Array) -> None:
@@ -171,60 +170,43 @@ class Engine:
 
 
 class _Judge:
-    """Compiled: are the parameters finite, and how do fresh episodes end?"""
+    """Compiled: how do fresh episodes end?"""
 
-    def __init__(self, bound: Bound, programs: Programs) -> None:
+    def __init__(self, bound: Bound) -> None:
         self._bound = bound
         self.compile_seconds = 0.0
-        self._look = self._compiled(_finite, programs, 0)
         self._play: dict[Any, Any] = {}
 
     def __call__(
         self, programs: Programs, states: Sequence[PyTree], keys: Array | None
-    ) -> tuple[np.ndarray, Judged | None]:
-        if keys is not None and not self._play:
-            evaluation = partial(_evaluate, self._bound)
-            self._play = self._compiled(evaluation, programs, 2)
+    ) -> Judged | None:
+        if keys is None:
+            return None
+        if not self._play:
+            self._play = self._compiled(partial(_evaluate, self._bound), programs)
         items = list(zip(programs.blocks, states, strict=True))
 
         def one(worker: Any, item: Any) -> Any:
             del worker
             block, state = item
             device = block.worker.device
-            finite = np.asarray(self._look[device](state))[: block.size]
-            if keys is None:
-                return finite, None
             members = programs.members.block(block.start, programs.lanes)
             index = np.arange(block.start, block.start + programs.lanes)
             block_keys = keys[np.minimum(index, len(keys) - 1)]
             args = jax.device_put((members.overrides, block_keys), device)
             played = self._play[device](state, *args)
-            return finite, [np.asarray(x)[: block.size] for x in played]
+            return [np.asarray(x)[: block.size] for x in played]
 
-        results = run_blocks(programs.workers, items, one)
-        finite = np.concatenate([finite for finite, _ in results])
-        if keys is None:
-            return finite, None
-        parts = zip(*[played for _, played in results], strict=True)
-        return finite, Judged(*(np.concatenate(part) for part in parts))
+        parts = zip(*run_blocks(programs.workers, items, one), strict=True)
+        return Judged(*(np.concatenate(part) for part in parts))
 
     def _compiled(
-        self, function: Callable[..., Any], programs: Programs, extra: int
+        self, function: Callable[..., Any], programs: Programs
     ) -> dict[Any, Any]:
         began = time.perf_counter()
-        compiled = _compile(function, programs, extra)
+        compiled = _compile(function, programs)
         self.compile_seconds += time.perf_counter() - began
         return compiled
-
-
-def _finite(state: PyTree) -> Array:
-    """Whether all parameters of a member are finite numbers."""
-    floats = [
-        leaf
-        for leaf in jax.tree.leaves(getattr(state, "params", ()))
-        if jnp.issubdtype(leaf.dtype, jnp.floating)
-    ]
-    return jnp.stack([jnp.isfinite(x).all() for x in floats] or [jnp.array(True)]).all()
 
 
 def _evaluate(
@@ -245,15 +227,12 @@ def _evaluate(
     return result.episode_return.mean(), result.episode_length.sum()
 
 
-def _compile(
-    function: Callable[..., Any], programs: Programs, extra: int
-) -> dict[Any, Any]:
-    """`vmap(function)` over blocks, for every device; `extra` asks for more arguments.
+def _compile(function: Callable[..., Any], programs: Programs) -> dict[Any, Any]:
+    """`vmap(function)` over blocks, for every device.
 
     Args:
-        function: of one member's state, and with `extra` its overrides and a key.
-        programs: whose blocks it will see.
-        extra: 0 or 2.
+        function: Function of one member's state, its overrides and a key.
+        programs: Programs whose blocks it will see.
     """
     lanes = programs.lanes
 
@@ -266,8 +245,6 @@ def _compile(
             )
 
         state = jax.tree.map(shape, programs.member_shapes())
-        if not extra:
-            return (state,)
         members = jax.device_put(programs.members.block(0, lanes), device)
         return state, members.overrides, members.keys
 

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.diagnostics import parameters_finite
+from purerl.runner.reduce import PARAMETERS_FINITE
 from purerl.scale import parallel
 from purerl.scale.devices import Worker, compile_for, make_workers, run_blocks
 from purerl.scale.host import to_device, to_host
@@ -242,8 +244,9 @@ class Programs:
         """Advance every block by `length` updates.
 
         Returns:
-            New states, metrics `[S, length]`, and evaluations `[S, slots, ...]`, both
-            on the host. The old states are consumed.
+            New states, metrics `[S, length]` (with `PARAMETERS_FINITE` among them),
+            and evaluations `[S, slots, ...]`, both on the host. The old states are
+            consumed.
         """
 
         def one(worker: Worker, item: tuple[Block, PyTree]) -> Any:
@@ -324,7 +327,10 @@ def _batched(bound: Bound, length: int, axis_name: str | None) -> tuple[Any, Any
 
     def advance(state: PyTree, overrides: Overrides, first_update: Array) -> Any:
         segment = make_segment(bound, overrides, axis_name)
-        return segment.advance(state, first_update, length)
+        state, metrics, evaluation = segment.advance(state, first_update, length)
+        last = jnp.minimum(length, bound.plan.num_updates - first_update) - 1
+        finite = jnp.ones(length, bool).at[last].set(parameters_finite(state))
+        return state, metrics | {PARAMETERS_FINITE: finite}, evaluation
 
     # `first_update` is shared, so the branch "evaluate now?" stays one branch.
     return jax.vmap(init), jax.vmap(advance, in_axes=(0, 0, None))

@@ -2,55 +2,57 @@
 
 import numpy as np
 
+from purerl.metrics import PER_UPDATE, SINCE_START, count_of, is_defined
 from purerl.types import HostMetrics
 
-COUNTERS = ("env_steps", "gradient_steps")
-EPISODE_MEANS = ("episode_return", "episode_length")
+# Of a segment's last update: whether all parameters were finite after it. Compiled
+# segments report it beside the algorithm's metrics; it is in no row.
+PARAMETERS_FINITE = "parameters_finite"
 
 
 def reduce_segment(metrics: HostMetrics) -> HostMetrics:
     """Metrics `[S, K]` of the updates that ran, reduced to `[S]` each.
 
-    Counters as they are at the end, episodes summed, means over episodes weighted by
-    their numbers, everything else averaged over the updates that learned: losses are
-    undefined in a warm-up. A NaN of an update that learned stays one: it diverged.
+    Counts since the start of the run as they are at the end, counts of updates summed,
+    averages weighted by their counts (see `purerl.metrics`): by episodes, by policy
+    steps, and by 1 in the updates that took gradient steps. NaN where the count is 0
+    in all of them; a NaN where it is positive stays one: the member has diverged.
     """
-    episodes = np.asarray(metrics["episodes"])
-    learned = updates_that_learned(metrics)
     reduced: HostMetrics = {}
     for name, values in metrics.items():
         values = np.asarray(values)
-        if name in COUNTERS:
+        if name == PARAMETERS_FINITE:
+            continue
+        if name in SINCE_START:
             reduced[name] = values[:, -1]
-        elif name == "episodes":
+        elif name in PER_UPDATE:
             reduced[name] = values.sum(1)
-        elif name in EPISODE_MEANS:
-            reduced[name] = _weighted(values, episodes)
         else:
-            reduced[name] = _weighted(values, learned)
+            reduced[name] = _weighted(values, _weights(name, metrics))
     return reduced
 
 
-def updates_that_learned(metrics: HostMetrics) -> np.ndarray:
-    """Which updates `[S, K]` took gradient steps."""
-    episodes = np.asarray(metrics["episodes"])
-    return np.asarray(metrics.get("gradient_steps", np.ones_like(episodes))) > 0
+def _weights(name: str, metrics: HostMetrics) -> np.ndarray:
+    """How much the updates `[S, K]` count in the average of a metric."""
+    count = count_of(name, metrics)
+    if count in PER_UPDATE:
+        return np.asarray(metrics[count])
+    return np.broadcast_to(is_defined(name, metrics), np.shape(metrics["episodes"]))
 
 
 def first_bad_update(metrics: HostMetrics) -> np.ndarray:
     """The first update `[S]` of a segment with a number that is not finite, or -1.
 
-    What is undefined does not count: means over no episode, losses of a warm-up.
+    What is undefined does not count: see `purerl.metrics`. What no metric shows yet,
+    parameters that broke in the very last gradient step, does.
     """
-    learned = updates_that_learned(metrics)
-    ended = np.asarray(metrics["episodes"]) > 0
-    bad = np.zeros(learned.shape, bool)
+    bad = np.zeros(np.shape(metrics["episodes"]), bool)
     for name, values in metrics.items():
         values = np.asarray(values)
-        if not np.issubdtype(values.dtype, np.floating):
-            continue
-        defined = ended if name in EPISODE_MEANS else learned
-        bad |= defined & ~np.isfinite(values)
+        if name == PARAMETERS_FINITE:
+            bad |= ~values
+        elif np.issubdtype(values.dtype, np.floating):
+            bad |= np.asarray(is_defined(name, metrics)) & ~np.isfinite(values)
     return np.where(bad.any(1), bad.argmax(1), -1)
 
 

@@ -65,12 +65,23 @@ def test_numbers_of_a_row():
 
 
 def test_what_is_undefined_is_left_out_and_what_diverged_is_not():
-    row = {"env_steps": 1, "episode_return": None, "value_loss": None}
+    row = {
+        "env_steps": 1,
+        "episodes": 0,
+        "policy_steps": 0,
+        "episode_return": None,
+        "policy_loss": None,
+        "value_loss": None,
+    }
+    counts = {"train/episodes": 0.0, "train/policy_steps": 0.0}
     learned = dict(scalars("train", {**row, "gradient_steps": 4}))
     assert math.isnan(learned.pop("train/value_loss"))
-    assert learned == {"train/gradient_steps": 4.0}
+    assert learned == {"train/gradient_steps": 4.0, **counts}
     warming_up = dict(scalars("train", {**row, "gradient_steps": 0}))
-    assert warming_up == {"train/gradient_steps": 0.0}
+    assert warming_up == {"train/gradient_steps": 0.0, **counts}
+    # A policy that took steps and has no loss has diverged.
+    moved = dict(scalars("train", {**row, "gradient_steps": 4, "policy_steps": 2}))
+    assert math.isnan(moved["train/policy_loss"])
 
 
 def test_a_config_as_short_texts():

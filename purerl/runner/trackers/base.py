@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from purerl.config import ConfigError
-from purerl.runner.reduce import EPISODE_MEANS
+from purerl.metrics import is_defined
 
 Row = dict[str, Any]
 AXES = ("env_steps", "update", "generation")
@@ -109,7 +109,6 @@ def scalars(kind: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     What is undefined is left out (returns where no episode ended, losses of a warm-up);
     a NaN of a segment that learned stays: the run has diverged.
     """
-    warming_up = row.get("gradient_steps", 1) == 0
     for name, value in row.items():
         if name in AXES or isinstance(value, str | bool):
             continue
@@ -121,7 +120,7 @@ def scalars(kind: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
                 yield f"{kind}/{name}_max", max(known)
             continue
         number = math.nan if value is None else float(value)
-        if math.isnan(number) and (name in EPISODE_MEANS or warming_up):
+        if math.isnan(number) and not is_defined(name, row):
             continue
         yield f"{kind}/{name}", number
 

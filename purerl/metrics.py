@@ -1,0 +1,70 @@
+"""What a metric is an average over, and so in which updates it is defined.
+
+An average over something that did not happen (no episode ended, the policy took no
+step) is undefined, and undefined is not the same as wrong. So every such metric stands
+beside the count of what it is averaged over, and whoever reads it looks at the count
+first. A number that is not finite although its count is positive is a real one: the
+member has diverged.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from purerl.types import Metrics
+
+# The count beside a metric. A metric that is not listed, or one of the policy where an
+# algorithm reports no count of policy steps, is averaged over gradient steps, and is
+# defined in every update of an algorithm that does not report these either.
+COUNT_OF = {
+    "episode_return": "episodes",
+    "episode_length": "episodes",
+    "policy_loss": "policy_steps",
+    "entropy": "policy_steps",
+}
+# Counts of one update, beside `gradient_steps`, which counts from the run's beginning.
+PER_UPDATE = ("episodes", "policy_steps")
+SINCE_START = ("env_steps", "gradient_steps")
+
+
+def count_of(name: str, metrics: Mapping[str, Any]) -> str | None:
+    """Name of the count that says where a metric is defined.
+
+    Args:
+        name: Name of the metric.
+        metrics: Everything that is reported beside it, by name.
+
+    Returns:
+        A name in `metrics`, or None for a metric that is always defined.
+    """
+    if name in PER_UPDATE or name in SINCE_START:
+        return None
+    own = COUNT_OF.get(name, "gradient_steps")
+    return next((n for n in (own, "gradient_steps") if n in metrics), None)
+
+
+def is_defined(name: str, metrics: Mapping[str, Any]) -> Any:
+    """Whether a metric is defined, of the shape of its count; True without a count.
+
+    Args:
+        name: Name of the metric.
+        metrics: Everything that is reported beside it, by name: numbers or arrays.
+    """
+    count = count_of(name, metrics)
+    return True if count is None else metrics[count] > 0
+
+
+def averages(sums: Metrics, counts: Metrics) -> Metrics:
+    """Averages `[]` from sums, each by its own count; NaN where that is 0.
+
+    Args:
+        sums: Sums over an update, `[]` each.
+        counts: `gradient_steps` of the update, perhaps `policy_steps`.
+    """
+    found = {}
+    for name, total in sums.items():
+        count = counts[count_of(name, counts) or "gradient_steps"]
+        mean = total / jnp.maximum(count, 1).astype(total.dtype)
+        found[name] = jnp.where(count > 0, mean, jnp.nan)
+    return found

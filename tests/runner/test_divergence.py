@@ -1,0 +1,120 @@
+"""What did not happen is not a divergence, and what broke is one, wherever it broke."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import PPOConfig, SACConfig, TD3Config
+from purerl.algorithms import ppo, td3
+from purerl.runner.reduce import (
+    PARAMETERS_FINITE,
+    first_bad_update,
+    reduce_segment,
+)
+
+nan, inf = np.nan, np.inf
+SMALL = {"hidden_sizes": (8,), "batch_size": 8, "num_evaluations": 1}
+
+
+def test_a_loss_of_no_policy_step_is_undefined_and_of_a_step_it_is_not():
+    metrics = {
+        "episodes": np.zeros((3, 3), int),
+        "gradient_steps": np.array([[1, 2, 3]] * 3),
+        "policy_steps": np.array([[0, 1, 3]] * 3),
+        "policy_loss": np.array([[nan, 2.0, 6.0], [nan, nan, 6.0], [nan, 2.0, inf]]),
+        "value_loss": np.ones((3, 3)),
+    }
+    assert first_bad_update(metrics).tolist() == [-1, 1, 2]
+    reduced = reduce_segment(metrics)
+    assert reduced["policy_steps"].tolist() == [4, 4, 4]
+    assert reduced["policy_loss"][0] == (2.0 + 3 * 6.0) / 4
+    assert np.isnan(reduced["policy_loss"][1]) and reduced["policy_loss"][2] == inf
+
+
+def test_without_a_count_of_policy_steps_every_update_that_learned_has_one():
+    metrics = {
+        "episodes": np.zeros((2, 2), int),
+        "policy_loss": np.array([[1.0, nan], [1.0, 3.0]]),
+    }
+    assert first_bad_update(metrics).tolist() == [1, -1]
+    metrics["gradient_steps"] = np.array([[0, 0], [0, 4]])
+    assert first_bad_update(metrics).tolist() == [-1, -1]
+    assert reduce_segment(metrics)["policy_loss"][1] == 3.0
+
+
+def test_parameters_that_broke_in_the_last_step_mark_the_member_and_are_in_no_row():
+    metrics = {
+        "episodes": np.zeros((2, 2), int),
+        "value_loss": np.ones((2, 2)),
+        PARAMETERS_FINITE: np.array([[True, False], [True, True]]),
+    }
+    assert first_bad_update(metrics).tolist() == [1, -1]
+    assert set(reduce_segment(metrics)) == {"episodes", "value_loss"}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        # Its default structure: the first update that learns has one gradient step,
+        # and that is no step of the policy.
+        TD3Config(env="Pendulum-v1", total_timesteps=1_200, **SMALL),
+        SACConfig(env="Pendulum-v1", total_timesteps=1_200, policy_delay=2, **SMALL),
+    ],
+    ids=["td3", "sac"],
+)
+def test_a_healthy_agent_with_a_policy_delay_has_not_diverged(config):
+    result = purerl.sweep(config, {"learning_rate": [1e-3]}, seeds=1, lanes=1)
+    assert np.isnan(result["diverged_at"]).all()
+    steps, loss = (
+        result[name].values[0, 0] for name in ("policy_steps", "policy_loss")
+    )
+    # Steps 0 to 998 are the warm-up; of the 201 gradient steps each second is one.
+    assert steps.sum() == 100 and result["gradient_steps"].values[0, 0, -1] == 201
+    np.testing.assert_array_equal(np.isfinite(loss), steps > 0)
+    assert result.best().score == result.scores().values.max()
+
+
+class BrokenAt:
+    """Replaces a function that learns: the loss is NaN at one gradient step."""
+
+    def __init__(self, learn, step):
+        self.learn, self.step = learn, step
+
+    def __call__(self, setup, learner, batch, noise, count):
+        learner, error, metrics = self.learn(setup, learner, batch, noise, count)
+        broken = jnp.where(count == self.step, jnp.nan, 0.0)
+        return learner, error, metrics | {"value_loss": metrics["value_loss"] + broken}
+
+
+def test_one_number_that_is_not_finite_among_many_is_not_averaged_away(monkeypatch):
+    config = TD3Config(
+        env="Pendulum-v1", total_timesteps=60, learning_starts=20, num_evaluations=0,
+        rounds_per_update=20, hidden_sizes=(4,), batch_size=4,
+    )  # fmt: skip
+    monkeypatch.setattr(td3, "learn", BrokenAt(td3.learn, 5))
+    metrics = jax.jit(purerl.make_train(config))(jax.random.key(0)).metrics
+    # Round 19 learns first: gradient step 5 is in the second update.
+    assert np.isfinite(metrics["value_loss"][::2]).all()
+    assert np.isnan(metrics["value_loss"][1])
+    members = {name: np.asarray(value)[None] for name, value in metrics.items()}
+    assert first_bad_update(members).tolist() == [1]
+
+
+def test_what_breaks_in_the_very_last_step_is_seen_by_every_search(monkeypatch):
+    config = PPOConfig(
+        num_envs=2, num_steps=8, num_minibatches=1, num_epochs=1, num_evaluations=0,
+        hidden_sizes=(4,), total_timesteps=48,
+    )  # fmt: skip
+    step = ppo.step
+
+    def breaks(setup, state):
+        new, metrics = step(setup, state)
+        is_last = state.update == 2
+        broken = jax.tree.map(lambda x: jnp.where(is_last, jnp.nan, x), new.params)
+        return new._replace(params=broken), metrics
+
+    monkeypatch.setattr(ppo, "step", breaks)
+    result = purerl.sweep(config, {"learning_rate": [1e-3]}, seeds=1, lanes=1)
+    assert result["diverged_at"].values.tolist() == [[2.0]]
