@@ -55,9 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     from purerl.config import ConfigError
 
-    command = importlib.import_module(f"purerl.cli.{name}")
     try:
-        return command.main(rest)
+        return importlib.import_module(f"purerl.cli.{name}").main(rest)
     except ConfigError as error:
         print(f"purerl {name}: {error}", file=sys.stderr)
         return 2
@@ -72,3 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"purerl {name}: stopped", file=sys.stderr)
         return 130
+    except (RuntimeError, AssertionError) as error:
+        from purerl.cli.settings import backend_problem
+
+        problem = backend_problem(error)
+        if problem is None:
+            raise
+        print(f"purerl {name}: {problem} purerl doctor says more.", file=sys.stderr)
+        return 2

@@ -26,20 +26,24 @@ class Doctor:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; returns the exit status: 1 where JAX lacks what was asked."""
     flags.parse(Doctor, argv, "doctor")
+    asked = jax.config.read("jax_platforms")
+    lacking = settings.backend_problem()
+    if lacking is not None:
+        settings.take_what_there_is()
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in (*_software(), *_devices(), *_cache()):
+    for name, value in (*_software(), *_asked(asked), *_devices(), *_cache()):
         table.add_row(name, value)
     console = Console(highlight=False)
     console.print(table)
-    problems = list(_problems())
+    problems = [*([lacking] if lacking else []), *_problems()]
     for problem in problems:
-        console.print(f"[yellow]! {problem}")
+        console.print(f"! {problem}", style="yellow", markup=False)
     console.print("no problems found" if not problems else "")
-    return 0
+    return 1 if lacking else 0
 
 
 def _software() -> list[tuple[str, str]]:
@@ -51,6 +55,10 @@ def _software() -> list[tuple[str, str]]:
         except metadata.PackageNotFoundError:
             optional.append(f"{name} (not installed)")
     return [("versions", ", ".join(found)), ("loaded when used", ", ".join(optional))]
+
+
+def _asked(platforms: str | None) -> list[tuple[str, str]]:
+    return [("asked for", f"JAX_PLATFORMS={platforms}")] if platforms else []
 
 
 def _devices() -> list[tuple[str, str]]:
@@ -90,8 +98,7 @@ def _cache() -> list[tuple[str, str]]:
 
 def _problems() -> list[str]:
     found = []
-    has_gpu = Path("/dev/nvidia0").exists() or Path("/dev/nvidiactl").exists()
-    if has_gpu and jax.default_backend() == "cpu":
+    if settings.has_nvidia_gpu() and jax.default_backend() == "cpu":
         found.append(
             "there is an NVIDIA GPU, but JAX runs on the CPU: install purerl[cuda12] "
             "or purerl[cuda13]."

@@ -85,21 +85,60 @@ def _mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
 
 
 def option_before_parsing(argv: Sequence[str], name: str) -> str | None:
-    """The value of `--name` in raw arguments: it decides the other flags' defaults."""
+    """The value of `--name` in raw arguments: it decides the other flags' defaults.
+
+    Raises:
+        ConfigError: there is no value, or it is empty.
+    """
     for index, word in enumerate(argv):
+        value = None
         if word == f"--{name}":
             if index + 1 >= len(argv):
                 raise ConfigError(f"--{name} needs a value.")
-            return argv[index + 1]
-        if word.startswith(f"--{name}="):
-            return word.partition("=")[2]
+            value = argv[index + 1]
+        elif word.startswith(f"--{name}="):
+            value = word.partition("=")[2]
+        if value is not None:
+            _refuse_empty(f"--{name}", value)
+            return value
     return None
+
+
+def _refuse_empty(name: str, value: str) -> None:
+    if not value.strip():
+        raise ConfigError(f"{name} is empty; give a value, or leave it out.")
+
+
+def _check_paths(cls: type, argv: Sequence[str]) -> None:
+    """Refuse empty paths: to Python they are the working directory."""
+    fields = dataclasses.fields(cls)
+    names = {f"--{f.name.replace('_', '-')}" for f in fields if "Path" in str(f.type)}
+    has_folder = any(f.default is dataclasses.MISSING for f in fields)
+    before = ""
+    for word in argv:
+        name, equals, value = word.partition("=")
+        if equals and name.replace("_", "-") in names:
+            _refuse_empty(name, value)
+        elif before.replace("_", "-") in names:
+            _refuse_empty(before, word)
+        elif has_folder and not before.startswith("--"):
+            _refuse_empty("the folder", word)
+        before = word
 
 
 def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     """Parse with tyro; underscores and dashes are both understood.
 
     tyro prints what is wrong with a flag and exits with 2.
+
+    Args:
+        cls: a dataclass, whose fields are the flags.
+        argv: the words after the command.
+        command: the name of the command.
+
+    Raises:
+        ConfigError: a path that is empty.
     """
+    _check_paths(cls, argv)
     prefix = (tyro.conf.OmitArgPrefixes,)
     return tyro.cli(cls, args=list(argv), prog=f"purerl {command}", config=prefix)

@@ -9,7 +9,7 @@ import tyro
 
 from purerl.cli import flags
 from purerl.config import ConfigError
-from purerl.runner import manifest
+from purerl.runner import kinds, manifest
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -41,12 +41,9 @@ def write(folder: Path, path: Path, command: str = "") -> Path:
     Raises:
         ConfigError: it holds none of them, or nothing yet.
     """
-    kind = manifest.load(folder).get("kind", "run")
+    kind = manifest.kind_of(folder)
     if kind not in _PAGES:
-        raise ConfigError(
-            f"{folder} holds a search of kind {kind}, for which there is no page; look "
-            f"at it with purerl.load_search({str(folder)!r})."
-        )
+        raise ConfigError(kinds.refusal(folder, kind, ", for which there is no page"))
     return _PAGES[kind](folder, path, command)
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from importlib import metadata
 from pathlib import Path
 
 import jax
@@ -30,6 +31,71 @@ def enable_compile_cache() -> Path | None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
     return folder
+
+
+def backend_problem(error: BaseException | None = None) -> str | None:
+    """Why JAX cannot compute on the devices that were asked for; None where it can.
+
+    Args:
+        error: what a command failed with; JAX says a failed platform once only where
+            another one of `JAX_PLATFORMS` works.
+    """
+    if not str(error).startswith(_FAILED):
+        try:
+            jax.devices()
+        except Exception as found:  # an AssertionError where no GPU is visible
+            error = found
+        else:
+            return None
+    reason = str(error).partition(" (")[0].removeprefix(_FAILED).strip()
+    asked = jax.config.read("jax_platforms")
+    if not asked:
+        return f"JAX cannot use the devices of this machine: {reason}."
+    remedies = [_remedy(name) for name in asked.split(",") if name != "cpu"]
+    return (
+        f"JAX_PLATFORMS={asked} asks for devices that JAX cannot use here: "
+        f"{'; '.join(remedies)}. To take the devices that there are, unset "
+        "JAX_PLATFORMS."
+    )
+
+
+_FAILED = "Unable to initialize backend"
+
+
+def _remedy(platform: str) -> str:
+    """What a platform needs, what of it is missing, and how to get it."""
+    if platform in ("cuda", "gpu"):
+        gpu = "" if has_nvidia_gpu() else " (none is visible)"
+        build = _missing("jax-cuda12-plugin", "jax-cuda13-plugin")
+        install = "pip install 'purerl[cuda12]' or 'purerl[cuda13]'"
+        return (
+            f"{platform} needs an NVIDIA GPU{gpu} and a CUDA build of JAX"
+            f"{f' ({install})' if build else ''}"
+        )
+    if platform == "tpu":
+        install = " (pip install 'jax[tpu]')" if _missing("libtpu") else ""
+        return f"tpu needs a TPU and libtpu{install}"
+    if platform == "rocm":
+        return "rocm needs an AMD GPU and a ROCm build of JAX"
+    return f"JAX knows no platform {platform!r}; it may be cpu, cuda, tpu or rocm"
+
+
+def _missing(*packages: str) -> bool:
+    """Whether none of some packages is installed."""
+    return all(not list(metadata.distributions(name=name)) for name in packages)
+
+
+def has_nvidia_gpu() -> bool:
+    """Whether the driver of an NVIDIA GPU is there."""
+    return Path("/dev/nvidia0").exists() or Path("/dev/nvidiactl").exists()
+
+
+def take_what_there_is() -> None:
+    """Let JAX choose its devices, whatever `JAX_PLATFORMS` asks for."""
+    for platforms in (None, "cpu"):
+        jax.config.update("jax_platforms", platforms)
+        if backend_problem() is None:
+            return
 
 
 def _processor() -> str:

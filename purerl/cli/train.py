@@ -138,7 +138,7 @@ def _check_resume_flags(argv: Sequence[str]) -> None:
 def _resume(parsed: Train) -> RunResult:
     folder = parsed.resume
     assert folder is not None
-    stored = manifest.load(folder)
+    stored = manifest.load_run(folder)
     if stored["data_parallel"]:
         use_all_cores()
     return run(

@@ -18,6 +18,7 @@ from purerl.meta.contestants import Entry
 from purerl.meta.held_out import Scores
 from purerl.report import statistics
 from purerl.report.statistics.missing import resolve
+from purerl.runner import kinds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
-KIND, FORMAT = "comparison of losses", 1
-FILE = "transfer.json"
+KIND, FILE, FORMAT = kinds.COMPARISON, kinds.COMPARISON_FILE, 1
 ALL = "all environments"
 WORDS = {
     "training_curve": "under the training curve, by its length",

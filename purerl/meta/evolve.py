@@ -15,6 +15,7 @@ from purerl.meta.genome import Names
 from purerl.meta.result import EvolutionResult
 from purerl.meta.setup import Environments, make_setup
 from purerl.meta.strategies import Strategy
+from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
@@ -110,16 +111,13 @@ def evolve(
         ("chunk_blocks", chunk_blocks),
     ):
         check_count(name, count)
-    for name, value in (
-        ("checkpoint_seconds", checkpoint_seconds),
-        ("snapshot_every", snapshot_every),
-    ):
-        if not isinstance(value, int | float) or not value >= 0:
-            raise ConfigError(f"{name} must be 0 or more, got {value!r}.")
+    check_seconds("checkpoint_seconds", checkpoint_seconds)
+    if not isinstance(snapshot_every, int | float) or not snapshot_every >= 0:
+        raise ConfigError(f"snapshot_every must be 0 or more, got {snapshot_every!r}.")
     workers = make_workers(devices)
     is_cpu = workers[0].device.platform == "cpu"
     options = Options(
-        Path(out) if out is not None else None,
+        as_folder("out", out),
         lanes,
         segment_updates,
         chunk_blocks or (1 if is_cpu else 2),

@@ -115,7 +115,7 @@ def load(folder: Path) -> dict[str, Any]:
     Raises:
         ConfigError: there is none, or it cannot be read, or it is of another kind.
     """
-    return manifest.load_kind(folder, KIND, FORMAT, "evolution")
+    return manifest.load_kind(folder, KIND, FORMAT)
 
 
 def set_lanes(folder: Path, lanes: int) -> None:

@@ -18,6 +18,7 @@ from purerl.meta.contestants import Entry, Environments, Group, Losses
 from purerl.meta.population import Stopped
 from purerl.meta.setup import make_task
 from purerl.runner import manifest
+from purerl.runner.arguments import as_folder
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.loop import check_seeds
 from purerl.runner.progress import Reporter
@@ -143,7 +144,7 @@ def compare_losses(
             f"baseline must be one of the losses ({', '.join(names)}), got "
             f"{baseline!r}."
         )
-    folder = Path(out) if out is not None else None
+    folder = as_folder("out", out)
     if folder is not None:
         _open(folder)
     scores, parts = _plan(entries, named, options, folder)

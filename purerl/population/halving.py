@@ -21,6 +21,7 @@ from purerl.population.fitness import Fitness, check_kind, measure, ranking
 from purerl.population.halving_result import HalvingResult
 from purerl.population.search import Options, search
 from purerl.population.space import Space
+from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.programs import Members
 from purerl.runner.seeds import check_seeds
 from purerl.scale.devices import check_count, make_workers
@@ -95,6 +96,7 @@ def halving(
         ("segment_updates", segment_updates),
     ):
         check_count(name, count)
+    check_seconds("checkpoint_seconds", checkpoint_seconds)
     check_kind(fitness)
     updates = space.bound.plan.num_updates
     rung = min_updates or max(1, updates // max(2, eta) ** DEFAULT_RUNGS)
@@ -112,7 +114,7 @@ def halving(
         "fitness": fitness,
     }
     carried_out = Options(
-        out=Path(out) if out is not None else None,
+        out=as_folder("out", out),
         lanes=lanes or choose_lanes(ladder, len(searches), make_workers()),
         length=segment_updates or rung,
         lanes_asked=lanes,

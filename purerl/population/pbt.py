@@ -20,6 +20,7 @@ from purerl.population.fitness import Fitness, check_kind, measure
 from purerl.population.pbt_result import PBTResult
 from purerl.population.search import Options, search
 from purerl.population.space import Hyper, Space
+from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.programs import Members
 from purerl.runner.seeds import check_seeds
 from purerl.scale.devices import check_count, default_lanes, make_workers
@@ -103,6 +104,7 @@ def pbt(
         ("segment_updates", segment_updates),
     ):
         check_count(name, count)
+    check_seconds("checkpoint_seconds", checkpoint_seconds)
     check_kind(fitness)
     options = {
         "population": population,
@@ -113,7 +115,7 @@ def pbt(
         "fitness": fitness,
     }
     carried_out = Options(
-        out=Path(out) if out is not None else None,
+        out=as_folder("out", out),
         lanes=lanes or default_lanes(population * len(searches), make_workers()),
         length=_length(options["ready_updates"], segment_updates),
         lanes_asked=lanes,

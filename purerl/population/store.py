@@ -73,8 +73,7 @@ def load(folder: Path) -> dict[str, Any]:
     Raises:
         ConfigError: there is none, or it cannot be read, or it is of another kind.
     """
-    what = f"population search (of {' or '.join(KINDS)})"
-    return manifest.load_kind(folder, KINDS, FORMAT, what)
+    return manifest.load_kind(folder, KINDS, FORMAT)
 
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:

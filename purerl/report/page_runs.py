@@ -25,7 +25,7 @@ def run_page(run: RunResult | str | Path, path: str | Path | None) -> Path:
     if isinstance(run, RunResult):
         result, config = run, serialise.to_dict(run.config)
     else:
-        stored = manifest.load(Path(run))
+        stored = manifest.load_run(Path(run))
         result, config = read_result(Path(run)), stored["config"]
         versions = stored.get("versions", {})
         facts["versions"] = ", ".join(f"{n} {v}" for n, v in versions.items())

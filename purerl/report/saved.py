@@ -15,7 +15,7 @@ def read_result(folder: Path) -> RunResult:
     Raises:
         ConfigError: no run there, or nothing logged yet.
     """
-    stored = manifest.load(folder)
+    stored = manifest.load_run(folder)
     jsonl = JsonlTracker(folder / "metrics")
     records = {}
     for kind in KINDS:

@@ -17,6 +17,7 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import checkpoint, manifest
+from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.programs import Members, Programs
 from purerl.runner.records import Records
@@ -92,8 +93,9 @@ def run(
         ("keep_checkpoints", keep_checkpoints),
     ):
         check_count(name, count)
+    check_seconds("checkpoint_seconds", checkpoint_seconds)
+    folder = as_folder("out", out)
     bound = bind(config)
-    folder = Path(out) if out is not None else None
     options = Options(
         lanes=lanes
         or (1 if data_parallel else default_lanes(len(members), make_workers())),
@@ -126,7 +128,7 @@ def _open_folder(
         )
         manifest.create(folder, description, config)
         return options
-    stored = manifest.load(folder)
+    stored = manifest.load_run(folder)
     manifest.check_same(stored, config, seeds)
     manifest.check_devices(stored)
     manifest.require_writable(folder)

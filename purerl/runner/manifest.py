@@ -21,6 +21,7 @@ from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.environment import is_built_in
 from purerl.losses import registry
+from purerl.runner import kinds
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
 
@@ -59,6 +60,11 @@ def create(folder: Path, description: dict[str, Any], config: TrainConfig) -> No
         ConfigError: it holds a run already, or cannot be written.
     """
     if (folder / "manifest.json").exists():
+        kind = kind_of(folder)
+        if kind != "run":
+            raise ConfigError(
+                f"out: {folder} holds {kinds.words_of(kind)}; give another folder."
+            )
         raise ConfigError(
             f"out: {folder} holds a run already. Resume it (--resume, or "
             "resume=True), or give another folder."
@@ -123,40 +129,74 @@ def check_writable(folder: Path) -> None:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """A run's manifest.
+    """The manifest of a folder, whatever it holds.
 
     Raises:
         ConfigError: there is none, or it cannot be read.
     """
     path = folder / "manifest.json"
     if not path.exists():
+        kind = kinds.kind_of(folder, None)
+        if kind is not None:
+            raise ConfigError(kinds.not_wanted(folder, kind, "run"))
         raise ConfigError(
             f"there is no run in {folder} (no manifest.json). Give the folder that a "
             "run printed."
         )
     try:
-        return json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
+        stored = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path} is damaged ({error}). Start a new run.") from None
+    if not isinstance(stored, dict):
+        raise ConfigError(f"{path} is damaged (no mapping in it). Start a new run.")
+    return stored
+
+
+def kind_of(folder: Path) -> str:
+    """The kind of a folder, a key of `purerl.runner.kinds.KINDS` where it is known.
+
+    Raises:
+        ConfigError: nothing that purerl has written, or a manifest that is damaged.
+    """
+    has_manifest = (folder / "manifest.json").exists()
+    kind = kinds.kind_of(folder, load(folder) if has_manifest else None)
+    if kind is None:
+        load(folder)  # says that there is nothing
+    return str(kind)
+
+
+def load_run(folder: Path) -> dict[str, Any]:
+    """The manifest of a run.
+
+    Raises:
+        ConfigError: there is none, it cannot be read, or the folder holds something
+            else, with the commands that read that.
+    """
+    stored = load(folder)
+    kind = kind_of(folder)
+    if kind != "run":
+        raise ConfigError(kinds.not_wanted(folder, kind, "run"))
+    return stored
 
 
 def load_kind(
-    folder: Path, kinds: str | Sequence[str], version: int, what: str
+    folder: Path, wanted: str | Sequence[str], version: int
 ) -> dict[str, Any]:
     """The manifest of what is not a run.
 
     Args:
-        folder: of it.
-        kinds: that the manifest may name.
-        version: of the format that this program reads.
-        what: the folder should hold, for people: `sweep`.
+        folder: the folder that should hold it.
+        wanted: the kind or kinds, of `purerl.runner.kinds`, that it may name.
+        version: the format that this program reads.
 
     Raises:
         ConfigError: there is none, it cannot be read, or is of another kind or format.
     """
     stored = load(folder)
-    if stored.get("kind") not in ((kinds,) if isinstance(kinds, str) else kinds):
-        raise ConfigError(f"{folder} holds no {what}; give the folder of one.")
+    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    kind = kind_of(folder)
+    if kind not in names:
+        raise ConfigError(kinds.not_wanted(folder, kind, names))
     if stored.get("format") != version:
         raise ConfigError(
             f"{folder} was written in format {stored.get('format')}, this version "

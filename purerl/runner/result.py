@@ -69,7 +69,7 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
         ConfigError: no run there, no checkpoint, or a damaged one.
     """
     folder = Path(folder)
-    stored = manifest.load(folder)
+    stored = manifest.load_run(folder)
     config = config or manifest.read_config(folder, stored)
     update, flat = checkpoint.restore(folder / "checkpoints")
     shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))

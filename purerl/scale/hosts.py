@@ -59,8 +59,24 @@ def join(
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
         jax.distributed.initialize(coordinator, num_processes, process)
-    except RuntimeError as error:
-        raise ConfigError(f"cannot join the other processes: {error}.") from None
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise ConfigError(_cannot_join(error, any(given))) from None
+
+
+def _cannot_join(error: Exception, is_given: bool) -> str:
+    """The sentence for a job whose processes do not meet."""
+    reason = str(error).strip().rstrip(".") or type(error).__name__
+    if is_given or isinstance(error, RuntimeError):
+        return f"cannot join the other processes: {reason}."
+    found = _launcher()
+    assert found is not None
+    (rank, number), (size, count) = found
+    return (
+        f"{rank}={number} and {size}={count} say that this is one of {count} "
+        f"processes, but not where process 0 can be found ({reason}). Say it by hand "
+        f"with --coordinator HOST:PORT --num-processes {count} --process {number}, or "
+        f"unset {size} to work in one process."
+    )
 
 
 def _check(coordinator: str, num_processes: int, process: int) -> None:
@@ -78,10 +94,30 @@ def _check(coordinator: str, num_processes: int, process: int) -> None:
 
 def launched() -> bool:
     """Whether SLURM or Open MPI started more than one process of this job."""
-    for rank, size in _LAUNCHERS:
-        if rank in os.environ and int(os.environ.get(size, "1")) > 1:
-            return True
-    return False
+    return _launcher() is not None
+
+
+def _launcher() -> tuple[tuple[str, int], tuple[str, int]] | None:
+    """Name and value of the number of this process, and of how many there are.
+
+    Raises:
+        ConfigError: a variable of a launcher is no whole number.
+    """
+    for names in _LAUNCHERS:
+        if names[0] not in os.environ:
+            continue
+        numbers = []
+        for name in names:
+            text = os.environ.get(name, "1")
+            if not text.strip().isdigit():
+                raise ConfigError(
+                    f"{name}={text!r} must be a whole number, as the launcher of a job "
+                    f"sets it; unset {names[0]} to work in one process."
+                )
+            numbers.append(int(text))
+        if numbers[1] > 1:
+            return (names[0], numbers[0]), (names[1], numbers[1])
+    return None
 
 
 def count() -> int:

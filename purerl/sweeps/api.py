@@ -7,6 +7,7 @@ from typing import Any
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
+from purerl.runner.arguments import as_folder
 from purerl.runner.trackers import Tracker, read_trackers
 from purerl.runner.trackers.points import dataset_points, track_points
 from purerl.scale import hosts
@@ -75,7 +76,8 @@ def sweep(
             what differs), memory that does not suffice; before anything is trained.
     """
     check_count("chunk_blocks", chunk_blocks)
-    if out is None and hosts.count() > 1:
+    folder = as_folder("out", out)
+    if folder is None and hosts.count() > 1:
         raise ConfigError(
             f"out: a sweep of {hosts.count()} processes needs a folder: each trains a "
             "part and writes its own files, and none holds all results; give out."
@@ -91,7 +93,6 @@ def sweep(
     groups = tuple(choose_lanes(g, lanes, workers, limit) for g in outline.groups)
     # The least that any process has: all must cut the same chunks.
     limit = float(hosts.min_of(limit))
-    folder = Path(out) if out is not None else None
     outline = outline._replace(
         groups=agreed(groups),
         memory_limit=limit,

@@ -259,9 +259,18 @@ def _listed(name: str, axis: Any, design: str) -> list[Any]:
     return values
 
 
+def _geomspace(low: float, high: float, count: int) -> list[float]:
+    if not (low * high > 0 and math.isfinite(low) and math.isfinite(high)):
+        raise ConfigError(
+            "geomspace needs two finite ends of one sign, neither of them 0, got "
+            f"{low} and {high}; use linspace."
+        )
+    return np.geomspace(low, high, count).tolist()
+
+
 FUNCTIONS = {
     "linspace": lambda a, b, n: np.linspace(a, b, n).tolist(),
-    "geomspace": lambda a, b, n: np.geomspace(a, b, n).tolist(),
+    "geomspace": _geomspace,
     "range": lambda *ends: list(range(*ends)),
     "uniform": uniform,
     "loguniform": loguniform,

@@ -21,7 +21,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError
-from purerl.runner import manifest
+from purerl.runner import kinds, manifest
 from purerl.sweeps.spec import FORMAT, compare, is_extension, is_reordered
 
 MEMBERS = "members"
@@ -61,10 +61,11 @@ def open_folder(folder: Path, spec: dict[str, Any], *, extend: bool) -> dict[str
     if not path.exists():
         _write(folder, spec)
         return spec
-    if manifest.load(folder).get("kind") != "sweep":
+    kind = manifest.kind_of(folder)
+    if kind != "sweep":
         raise ConfigError(
-            f"out: {folder} holds no sweep, but a run or other results; "
-            "give another folder."
+            f"out: {folder} holds {kinds.words_of(kind)}, not a sweep; give another "
+            "folder."
         )
     stored = load(folder)
     new = json.loads(json.dumps(spec))
@@ -125,7 +126,7 @@ def load(folder: Path) -> dict[str, Any]:
     Raises:
         ConfigError: there is none, or it cannot be read, or it is of another kind.
     """
-    return manifest.load_kind(folder, "sweep", FORMAT, "sweep")
+    return manifest.load_kind(folder, "sweep", FORMAT)
 
 
 def save(folder: Path, group: str, chunk: Chunk) -> Path:

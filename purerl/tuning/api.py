@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seed, check_seeds
 from purerl.scale.devices import check_count, make_workers
 from purerl.tuning.pool import FITNESS, Setup, choose_lanes
@@ -89,7 +90,7 @@ def tune(
     options = Options(
         trials, sampler, pruner, storage, study, batch, seed, holdout_seeds
     )
-    folder = Path(out) if out is not None else None
+    folder = as_folder("out", out)
     return Search(space, setup, options, folder, progress).run()
 
 

@@ -17,7 +17,7 @@ import jax
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner import manifest
+from purerl.runner import kinds, manifest
 from purerl.tuning.pool import Setup
 from purerl.tuning.space import Space
 
@@ -31,8 +31,13 @@ def start(folder: Path) -> None:
         ConfigError: it holds something else, or cannot be written.
     """
     path = folder / "manifest.json"
-    if path.exists() and manifest.load(folder).get("kind") != "tune":
-        raise ConfigError(f"out: {folder} holds a run or a sweep; give another folder.")
+    if path.exists():
+        kind = manifest.kind_of(folder)
+        if kind != "tune":
+            raise ConfigError(
+                f"out: {folder} holds {kinds.words_of(kind)}, not a tuning study; give "
+                "another folder."
+            )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

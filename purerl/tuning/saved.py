@@ -47,7 +47,7 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
 
 def read(folder: Path, config: TrainConfig | None = None) -> Saved:
     """As `load_tune`, with the space and the manifest."""
-    stored = manifest.load_kind(folder, "tune", FORMAT, "tuning study")
+    stored = manifest.load_kind(folder, "tune", FORMAT)
     config = config or manifest.read_config(folder, stored)
     space = Space(config, _axes(stored["axes"]))
     numbers = _read_summary(folder)

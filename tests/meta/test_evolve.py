@@ -252,5 +252,5 @@ def test_another_folder_holds_no_evolution(tmp_path):
     with pytest.raises(purerl.ConfigError, match="no run in"):
         purerl.load_evolution(tmp_path)
     (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(purerl.ConfigError, match="holds no evolution"):
+    with pytest.raises(purerl.ConfigError, match="holds a run, not an evolution"):
         purerl.load_evolution(tmp_path)

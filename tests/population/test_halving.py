@@ -159,7 +159,7 @@ def test_folders_of_other_kinds_are_refused(tiny, axes, tmp_path, monkeypatch):
         purerl.pbt(tiny, axes, out=tmp_path / "a", progress=False)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "manifest.json").write_text("{}")
-    with pytest.raises(purerl.ConfigError, match="holds no population search"):
+    with pytest.raises(purerl.ConfigError, match="not population-based training or a"):
         search(tiny, axes, out=tmp_path / "b")
 
 

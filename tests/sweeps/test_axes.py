@@ -154,6 +154,13 @@ def test_geomspace_is_even_in_the_logarithm():
     np.testing.assert_allclose(values, [1e-4, 1e-3, 1e-2])
 
 
+@pytest.mark.parametrize("ends", ["-1,1", "0,1", "1,1e999"])
+@pytest.mark.filterwarnings("error")
+def test_geomspace_needs_ends_of_one_sign_and_says_so_without_a_warning(ends):
+    with pytest.raises(purerl.ConfigError, match="two finite ends of one sign"):
+        parse(f"learning_rate=geomspace({ends},3)")
+
+
 def test_labels_tell_values_apart():
     assert label((64, 64)) == "64-64" and label(0.5) == 0.5
     assert label(DPODrift(2.0, 0.6)) == "DPODrift(alpha=2.0, beta=0.6)"

@@ -256,9 +256,9 @@ def test_a_folder_of_something_else_is_refused(tiny, tmp_path):
     run = tmp_path / "run"
     config = tiny.replace(learning_rate=RATES[0])
     purerl.run(config, out=run, lanes=LANES, progress=False, segment_updates=SEGMENT)
-    with pytest.raises(purerl.ConfigError, match="holds no sweep, but a run"):
+    with pytest.raises(purerl.ConfigError, match="holds a run, not a sweep"):
         run_sweep(tiny, out=run)
-    with pytest.raises(purerl.ConfigError, match="holds no sweep"):
+    with pytest.raises(purerl.ConfigError, match="holds a run, not a sweep"):
         purerl.load_sweep(run)
     with pytest.raises(purerl.ConfigError, match="there is no"):
         purerl.load_sweep(tmp_path / "nothing")

@@ -393,5 +393,5 @@ def test_options_that_cannot_be(chain, options, words):
 
 def test_a_folder_of_something_else_is_refused(chain, tmp_path):
     (tmp_path / "manifest.json").write_text('{"kind": "sweep"}')
-    with pytest.raises(purerl.ConfigError, match="holds a run or a sweep"):
+    with pytest.raises(purerl.ConfigError, match="holds a sweep, not a tuning study"):
         tune(chain, out=tmp_path)

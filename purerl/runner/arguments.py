@@ -1,0 +1,42 @@
+"""Checks of arguments that every trained thing takes: its folder, times."""
+
+from pathlib import Path
+
+from purerl.config import ConfigError
+
+
+def as_folder(name: str, value: str | Path | None) -> Path | None:
+    """A folder that was given, or None where none was.
+
+    Args:
+        name: the name of the argument, for the sentence.
+        value: the path that was given.
+
+    Raises:
+        ConfigError: the path is an empty text, which would be the working directory.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) and not value.strip():
+        raise ConfigError(
+            f"{name} is empty; give a folder, such as runs/first, or leave it out."
+        )
+    return Path(value)
+
+
+def check_seconds(name: str, value: float) -> None:
+    """Refuse what is no time.
+
+    Args:
+        name: the name of the argument, for the sentence.
+        value: the number of seconds; infinity is one.
+
+    Raises:
+        ConfigError: the value is negative, not a number, or none at all.
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not value >= 0:
+        raise ConfigError(
+            f"{name} must be a number of seconds, 0 or more, got {value!r}; for "
+            "example 30."
+        )

@@ -1,0 +1,143 @@
+"""What a folder holds, in words, and which commands read it.
+
+Every command that is given a folder of another kind than its own says so with the
+sentences of this module. It reads nothing but a manifest and imports nothing heavy.
+"""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+COMPARISON = "comparison of losses"
+COMPARISON_FILE = "transfer.json"
+
+
+class Kind(NamedTuple):
+    """What one kind of folder is, for people.
+
+    Attributes:
+        words: the noun with its article.
+        goes_on: what goes on with it; `{folder}` stands for the folder.
+        reads: the commands and functions that read it, likewise.
+    """
+
+    words: str
+    goes_on: str
+    reads: tuple[str, ...]
+
+
+def _repeat(command: str) -> str:
+    return f"repeat its purerl {command} command with --out {{folder}}"
+
+
+KINDS = {
+    "run": Kind(
+        "a run",
+        "purerl train --resume {folder}",
+        ("purerl evaluate {folder}", "purerl plot {folder}", "purerl report {folder}"),
+    ),
+    "sweep": Kind(
+        "a sweep",
+        _repeat("sweep"),
+        (
+            "purerl plot {folder}",
+            "purerl report {folder}",
+            "purerl.load_sweep({folder!r}) in Python",
+        ),
+    ),
+    "pbt": Kind(
+        "population-based training",
+        _repeat("pbt"),
+        ("purerl.load_search({folder!r}) in Python",),
+    ),
+    "halving": Kind(
+        "a successive-halving search",
+        _repeat("halving"),
+        ("purerl.load_search({folder!r}) in Python",),
+    ),
+    "tune": Kind(
+        "a tuning study",
+        _repeat("tune"),
+        ("purerl report {folder}", "purerl.load_tune({folder!r}) in Python"),
+    ),
+    "evolution": Kind(
+        "an evolution",
+        "purerl evolve --resume {folder}",
+        (
+            "purerl plot {folder}",
+            "purerl report {folder}",
+            "purerl.load_evolution({folder!r}) in Python",
+        ),
+    ),
+    COMPARISON: Kind(
+        "a comparison of losses",
+        _repeat("transfer"),
+        ("purerl plot {folder}", "purerl.load_comparison({folder!r}) in Python"),
+    ),
+}
+
+
+def kind_of(folder: Path, stored: dict[str, Any] | None) -> str | None:
+    """The kind of a folder, a key of `KINDS` where this program knows it.
+
+    Args:
+        folder: the folder.
+        stored: its manifest; None where it has none.
+
+    Returns:
+        None where the folder holds nothing that purerl has written. A run's manifest
+        names no kind.
+    """
+    if stored is not None:
+        return str(stored.get("kind", "run"))
+    return COMPARISON if (folder / COMPARISON_FILE).exists() else None
+
+
+def words_of(kind: str) -> str:
+    """The noun of a kind with its article."""
+    known = KINDS.get(kind)
+    return known.words if known else f"results of the kind {kind!r}"
+
+
+def not_wanted(folder: Path, kind: str, wanted: str | Sequence[str]) -> str:
+    """The sentences for a folder that holds something else than a command takes.
+
+    Args:
+        folder: the folder that was given.
+        kind: the kind of what it holds.
+        wanted: the kind or kinds that the command takes.
+    """
+    names = (wanted,) if isinstance(wanted, str) else wanted
+    return refusal(folder, kind, f", not {' or '.join(map(words_of, names))}")
+
+
+def refusal(folder: Path, kind: str, why: str) -> str:
+    """The sentences for a folder that a command cannot use.
+
+    Args:
+        folder: the folder that was given.
+        kind: the kind of what it holds.
+        why: the end of the first sentence, with the comma before it.
+    """
+    lead = f"{folder} holds {words_of(kind)}{why}."
+    known = KINDS.get(kind)
+    if known is None:
+        return f"{lead} This version does not know that kind; give another folder."
+    quoted = _Quoted(folder)
+    goes_on = known.goes_on.format(folder=quoted)
+    reads = " or ".join(known.reads).format(folder=quoted)
+    return f"{lead} To go on with it: {goes_on}. To read it: {reads}."
+
+
+class _Quoted:
+    """A folder as a command takes it, and with `!r` as Python does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return shlex.quote(str(self.folder))
+
+    def __repr__(self) -> str:
+        return repr(str(self.folder))

@@ -1,0 +1,157 @@
+"""What a folder holds, said by every command that was given the wrong kind."""
+
+import json
+from pathlib import Path
+
+import jax
+import pytest
+
+import purerl
+from purerl.cli import main
+from purerl.runner import kinds
+from tests.helpers import tiny_config
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture(autouse=True)
+def no_compile_cache_of_the_user(monkeypatch):
+    folder = jax.config.jax_compilation_cache_dir
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A finished sweep's folder."""
+    out = tmp_path_factory.mktemp("folders") / "sweep"
+    axes = {"learning_rate": [1e-3, 1e-2]}
+    options = {"lanes": 2, "segment_updates": 4, "progress": False}
+    purerl.sweep(tiny_config(), axes, seeds=2, out=out, **options)
+    return out
+
+
+def _folder(path: Path, kind: str) -> Path:
+    """A folder that says what it holds, and holds nothing else."""
+    path.mkdir()
+    if kind == "comparison of losses":
+        (path / "transfer.json").write_text("{}")
+    else:
+        text = json.dumps({"kind": kind, "format": 1})
+        (path / "manifest.json").write_text(text)
+    return path
+
+
+def test_a_sweep_is_no_run_to_go_on_with(swept, capsys):
+    assert main(["train", "--resume", str(swept)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"purerl train: {swept} holds a sweep, not a run.")
+    assert f"repeat its purerl sweep command with --out {swept}." in error
+
+
+def test_a_sweep_has_no_policies_to_play(swept, capsys):
+    assert main(["evaluate", str(swept)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"purerl evaluate: {swept} holds a sweep, not a run.")
+    assert f"purerl report {swept}" in error
+
+
+def test_a_sweep_can_be_drawn(swept, tmp_path, capsys):
+    path = tmp_path / "sweep.png"
+    assert main(["plot", str(swept), "--out", str(path)]) == 0
+    assert path.read_bytes().startswith(PNG)
+    assert str(path) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", [kind for kind in kinds.KINDS if kind != "run"])
+@pytest.mark.parametrize("command", ["evaluate", "train"])
+def test_every_kind_of_folder_says_what_it_is(kind, command, tmp_path, capsys):
+    folder = _folder(tmp_path / "x", kind)
+    flags = ["--resume", str(folder)] if command == "train" else [str(folder)]
+    assert main([command, *flags]) == 2
+    error = capsys.readouterr().err
+    expected = f"purerl {command}: {folder} holds {kinds.KINDS[kind].words}, not a run."
+    assert error.startswith(expected)
+    assert str(folder) in error.removeprefix(expected)  # in what reads it
+
+
+def test_a_run_is_none_of_the_others(tmp_path, capsys):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "manifest.json").write_text(json.dumps({"data_parallel": 0}))
+    for load in (purerl.load_sweep, purerl.load_tune, purerl.load_evolution):
+        with pytest.raises(purerl.ConfigError, match="holds a run, not a") as error:
+            load(folder)
+        assert f"purerl train --resume {folder}" in str(error.value)
+    args = ["evolve", "--resume", str(folder)]
+    assert main(args) == 2
+    assert "holds a run, not an evolution." in capsys.readouterr().err
+
+
+def test_what_no_command_knows_is_said_too(tmp_path):
+    folder = _folder(tmp_path / "x", "of another program")
+    with pytest.raises(purerl.ConfigError, match="does not know that kind"):
+        purerl.load_run(folder)
+
+
+def test_a_run_cannot_begin_in_the_folder_of_a_sweep(swept):
+    with pytest.raises(purerl.ConfigError, match="holds a sweep; give another folder"):
+        purerl.run(tiny_config(), out=swept, progress=False)
+
+
+def test_no_page_or_picture_says_what_to_call(tmp_path, capsys):
+    for number, kind in enumerate(("pbt", "halving")):
+        folder = _folder(tmp_path / str(number), kind)
+        for command in ("plot", "report"):
+            assert main([command, str(folder)]) == 2
+            error = capsys.readouterr().err
+            assert f"{folder} holds {kinds.KINDS[kind].words}" in error
+            assert f"purerl.load_search({str(folder)!r})" in error
+
+
+@pytest.mark.parametrize("value", ["-1", "nan"])
+@pytest.mark.parametrize("command", ["train", "pbt", "halving", "evolve"])
+def test_time_between_saves_is_no_time(command, value, tmp_path, capsys):
+    args = [command, "--checkpoint-seconds", value, "--out", str(tmp_path / "x")]
+    args += {
+        "train": [],
+        "pbt": ["--axis", "learning_rate=loguniform(1e-5,1e-2)"],
+        "halving": ["--axis", "learning_rate=loguniform(1e-5,1e-2)"],
+        "evolve": ["--evolve", "learning_rate"],
+    }[command]
+    assert main(args) == 2
+    error = capsys.readouterr().err
+    assert "checkpoint_seconds must be a number of seconds, 0 or more, got" in error
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["train", "--out", ""],
+        ["train", "--out="],
+        ["sweep", "--out", ""],
+        ["tune", "--out", ""],
+        ["transfer", "--loss", "squared", "--out", ""],
+        ["train", "--resume", ""],
+        ["train", "--config", ""],
+        ["plot", ""],
+        ["evaluate", ""],
+        ["report", ""],
+    ],
+)
+def test_an_empty_folder_name_is_no_folder(args, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(args) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"purerl {args[0]}: ")
+    assert "is empty" in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_folder_name_is_no_folder_in_python(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(purerl.ConfigError, match="out is empty"):
+        purerl.run(tiny_config(), out="", progress=False)
+    with pytest.raises(purerl.ConfigError, match="out is empty"):
+        purerl.sweep(tiny_config(), out="", progress=False)
+    assert not list(tmp_path.iterdir())

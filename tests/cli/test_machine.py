@@ -1,0 +1,103 @@
+"""Machines that lack what was asked for: a sentence, and what to do about it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from purerl.cli import main, settings
+from purerl.config import ConfigError
+from purerl.scale import hosts
+
+# One process of its own each: which devices there are is decided once in a process.
+ASKED = ("cuda", "tpu", "nonsense")
+
+
+def _run(args, **environment):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "OMPI"))}
+    env |= {"PURERL_COMPILE_CACHE": "off", **environment}
+    return subprocess.run(
+        [sys.executable, "-m", "purerl", *args],
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=120,
+    )
+
+
+def _has_accelerator():
+    import jax
+
+    return jax.default_backend() != "cpu"
+
+
+@pytest.mark.skipif(_has_accelerator(), reason="tells what a CPU-only machine says")
+@pytest.mark.parametrize("platform", ASKED)
+def test_doctor_says_what_was_asked_for_and_what_there_is(platform):
+    done = _run(["doctor"], JAX_PLATFORMS=platform)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    text = " ".join(done.stdout.split())
+    assert f"asked for JAX_PLATFORMS={platform}" in text
+    assert "devices cpu:0" in text
+    remedy = {
+        "cuda": "pip install 'purerl[cuda12]' or 'purerl[cuda13]'",
+        "tpu": "pip install 'jax[tpu]'",
+        "nonsense": "JAX knows no platform 'nonsense'",
+    }[platform]
+    assert remedy in text
+    assert "unset JAX_PLATFORMS" in text
+    assert "no problems found" not in text
+
+
+@pytest.mark.skipif(_has_accelerator(), reason="tells what a CPU-only machine says")
+@pytest.mark.parametrize("platform", ["cuda", "cpu,nonsense"])
+def test_other_commands_say_one_sentence(platform, tmp_path):
+    out = tmp_path / "out"
+    done = _run(["train", "--out", str(out)], JAX_PLATFORMS=platform)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"purerl train: JAX_PLATFORMS={platform} asks for ")
+    assert line.endswith("purerl doctor says more.")
+    assert not out.exists()
+
+
+def test_a_command_that_fails_for_another_reason_still_shows_where(monkeypatch):
+    def fail(argv):
+        raise RuntimeError("no fault of the machine")
+
+    monkeypatch.setattr("purerl.cli.envs.main", fail)
+    with pytest.raises(RuntimeError, match="no fault of the machine"):
+        main(["envs"])
+    assert settings.backend_problem() is None
+
+
+def test_a_launcher_without_a_coordinator_is_a_sentence(tmp_path):
+    out = tmp_path / "out"
+    slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}
+    done = _run(["sweep", "--out", str(out)], **slurm)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("purerl sweep: SLURM_PROCID=0 and SLURM_NTASKS=2 say")
+    assert "--coordinator HOST:PORT --num-processes 2 --process" in done.stderr
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "count", "words"),
+    [("0", "two", "SLURM_NTASKS='two'"), ("x", "2", "SLURM_PROCID='x'")],
+)
+def test_a_launcher_that_says_no_number_is_a_sentence(
+    number, count, words, monkeypatch
+):
+    monkeypatch.setenv("SLURM_PROCID", number)
+    monkeypatch.setenv("SLURM_NTASKS", count)
+    with pytest.raises(ConfigError, match=f"{words} must be a whole number"):
+        hosts.join()
+
+
+def test_one_process_of_a_launcher_needs_no_coordinator(monkeypatch):
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    assert not hosts.launched()
