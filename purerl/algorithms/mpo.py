@@ -7,7 +7,8 @@ networks and `a` for actions in [-1, 1], does three things.
 
        y = r + gamma (1 - terminated) mean_a' min_i Q'_i(s', a'),    a' ~ pi'(s'),
 
-   a mean over `bootstrap_samples` actions, `r` and `s'` over `n_step` steps. A time
+   a mean over `bootstrap_samples` actions, `r` and `s'` over `n_step` steps as they
+   were collected, without a correction for the older policy that took them. A time
    limit bootstraps.
 
 2. **Improve, without a policy** (E-step). `action_samples` actions from `pi'(s)` are

@@ -22,72 +22,12 @@ from purerl.algorithms.memory import Item as Item
 from purerl.algorithms.memory import Memory as Memory
 from purerl.algorithms.memory import prioritised as prioritised
 from purerl.algorithms.memory import uniform as uniform
+from purerl.algorithms.off_policy_config import OffPolicyConfig as OffPolicyConfig
+from purerl.algorithms.off_policy_config import validate as validate
 from purerl.collectives import after, vary_like
-from purerl.config import (
-    NON_NEGATIVE,
-    POSITIVE,
-    ConfigError,
-    TrainConfig,
-    config_dataclass,
-    static,
-)
 from purerl.metrics import averages
 from purerl.observe import to_features
 from purerl.types import Array, Metrics, PyTree
-
-
-@config_dataclass
-class OffPolicyConfig(TrainConfig):
-    """Fields that every algorithm with a replay buffer has."""
-
-    num_envs: int = static(
-        1, "Environments that one agent steps in parallel.", POSITIVE
-    )
-    num_steps: int = static(1, "Steps per environment and round.", POSITIVE)
-    gradient_steps: int = static(1, "Gradient steps per round.", POSITIVE)
-    rounds_per_update: int = static(
-        100, "Rounds of acting and learning in one row of the metrics.", POSITIVE
-    )
-    buffer_size: int = static(100_000, "Transitions that are kept.", POSITIVE)
-    batch_size: int = static(256, "Transitions of one gradient step.", POSITIVE)
-    n_step: int = static(1, "Rewards summed before bootstrapping.", POSITIVE)
-    learning_starts: int = static(
-        1_000,
-        "Environment steps with random actions, before which nothing is learned.",
-        NON_NEGATIVE,
-    )
-
-    @property
-    def steps_per_round(self) -> int:
-        """Environment steps of one round, `T * B`."""
-        return self.num_envs * self.num_steps
-
-    @property
-    def steps_per_update(self) -> int:
-        """Environment steps of one update."""
-        return self.rounds_per_update * self.steps_per_round
-
-    @property
-    def sequential_steps(self) -> int:
-        """Dependent operations of one update: environment and gradient steps."""
-        return self.rounds_per_update * (self.num_steps + self.gradient_steps)
-
-    @property
-    def capacity(self) -> int:
-        """Transitions that the buffer holds: no more than the run has steps."""
-        num_updates = max(1, self.total_timesteps // self.steps_per_update)
-        return min(self.buffer_size, num_updates * self.steps_per_update)
-
-    @property
-    def first_round(self) -> int:
-        """Number of the round that learns first: the one that ends the warm-up."""
-        return max(0, -(-self.learning_starts // self.steps_per_round) - 1)
-
-    @property
-    def total_gradient_steps(self) -> int:
-        """Gradient steps of the whole run."""
-        rounds = self.total_timesteps // self.steps_per_update * self.rounds_per_update
-        return max(1, rounds - self.first_round) * self.gradient_steps
 
 
 class Wiring(NamedTuple):
@@ -136,37 +76,6 @@ class Experience(NamedTuple):
     buffer: Item
     priorities: PyTree
     envs: rollout.EnvCarry
-
-
-def validate(config: OffPolicyConfig) -> None:
-    """Check what the sizes of an off-policy algorithm have to do with one another.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
-    if config.buffer_size < config.steps_per_round:
-        raise ConfigError(
-            f"buffer_size must hold the num_envs * num_steps = {config.steps_per_round}"
-            f" transitions of a round, got {config.buffer_size}."
-        )
-    if config.learning_starts >= config.total_timesteps:
-        raise ConfigError(
-            f"learning_starts must be less than total_timesteps "
-            f"({config.total_timesteps}), got {config.learning_starts}: nothing would "
-            "be learned."
-        )
-    window = config.n_step * config.num_envs
-    if config.buffer_size < window:
-        raise ConfigError(
-            f"buffer_size must hold n_step * num_envs = {window} transitions, got "
-            f"{config.buffer_size}."
-        )
-    first = max(config.learning_starts, config.steps_per_round)
-    if first < window:
-        raise ConfigError(
-            f"learning_starts must be at least n_step * num_envs = {window}, got "
-            f"{config.learning_starts}: before that no n-step return is complete."
-        )
 
 
 def init(wiring: Wiring, key: Array) -> Experience:
@@ -266,7 +175,7 @@ def gradient_steps_before(config: OffPolicyConfig, number: Array) -> Array:
     """
     first = jnp.uint32(config.first_round)
     rounds = jnp.where(number > first, number - first, jnp.uint32(0))
-    return rounds * jnp.uint32(config.gradient_steps)
+    return rounds * jnp.uint32(config.gradient_steps_per_round)
 
 
 def _counts(wiring: Wiring, before: Array, end: Array) -> Metrics:
@@ -282,7 +191,7 @@ def _counts(wiring: Wiring, before: Array, end: Array) -> Metrics:
 def _draw_learning(wiring: Wiring, key_memory: Array, key_learn: Array) -> PyTree:
     """What is random in the gradient steps of an update, `[R, G, ...]`."""
     config = wiring.config
-    shape = (config.rounds_per_update, config.gradient_steps)
+    shape = (config.rounds_per_update, config.gradient_steps_per_round)
     axis = wiring.stepper.axis_name
     if axis is not None:
         index = jax.lax.axis_index(axis)
@@ -320,7 +229,7 @@ def _act(
         (noise_action, random), step = noise
         action = wiring.explore(learner, features, noise_action, step)
         # To the step: some environments may still be in the warm-up, others not.
-        warming_up = step < config.learning_starts
+        warming_up = step < config.warm_up_steps
         extra = (1,) * (action.ndim - 1)
         action = jnp.where(warming_up.reshape(-1, *extra), random, action)
         return action, (), wiring.to_env(action)
@@ -404,7 +313,7 @@ def _learn(
         priorities = memory.update(priorities, numbers, td_error)
         return (learner, priorities), metrics
 
-    indices = jnp.arange(config.gradient_steps, dtype=jnp.uint32)
+    indices = jnp.arange(config.gradient_steps_per_round, dtype=jnp.uint32)
     (learner, priorities), metrics = jax.lax.scan(
         one_step, (learner, priorities), (indices, noise)
     )

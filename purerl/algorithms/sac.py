@@ -17,8 +17,13 @@ target networks by `tau (online - target)`. A time limit bootstraps: see `memory
 * **Discrete actions** leave nothing to sample: the expectations are sums over all of
   them, and `H*` is a share of the largest entropy, `log n`.
 
+With `n_step` > 1 the rewards of n steps are summed as they were collected: the entropies
+of the steps between are left out, and nothing corrects for the older policy that took
+them.
+
 Acting samples from the policy, evaluation takes `tanh(mu)` or the likeliest action, and
-the first `learning_starts` environment steps are uniformly random.
+the first `random_steps` environment steps are uniformly random (`learning_starts` of
+them, unless that is set apart).
 
 Defaults are those of the paper's appendix D (256-256, batch 256, 3e-4, tau 0.005), and
 of Stable-Baselines3 where it is silent (initial price 1, `log sigma` in -20 .. 2). For
@@ -68,7 +73,10 @@ class SACConfig(ActorCriticConfig):
         0.5, "Target entropy of n discrete actions, as a share of log n.", FRACTION
     )
     policy_delay: int = static(
-        1, "Gradient steps of the critics per step of policy and price.", POSITIVE
+        1,
+        "Gradient steps of the critics per step of policy and price; the steps between "
+        "are left out, not made up for (CleanRL's policy_frequency repeats them).",
+        POSITIVE,
     )
     target_update_interval: int = static(
         1, "Gradient steps between updates of the target networks.", POSITIVE

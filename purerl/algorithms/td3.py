@@ -16,8 +16,8 @@ and actions in [-1, 1], every gradient step fits two critics to
 
 A time limit bootstraps: see `memory.Batch`. Acting adds `N(0, exploration_noise^2)` to
 the action of every environment by itself, evaluation does not, and the first
-`learning_starts` environment steps are uniformly random. All noise is in units of half
-the range of actions.
+`random_steps` environment steps are uniformly random (`learning_starts` of them, unless
+that is set apart). All noise is in units of half the range of actions.
 
 Defaults are the paper's for the tasks in which it warms up for 1,000 steps, with the
 sizes and the step size of the authors' later code (256-256, batch 256, Adam 3e-4). The

@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 
 from purerl.meta import population as runs
 from purerl.meta import store
-from purerl.meta.fitness import measured_anchors, member_scores
+from purerl.meta.fitness import check_progress, measured_anchors, member_scores
 from purerl.meta.population import Stopped, Task
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
 from purerl.meta.setup import Setup, baseline_of, make_task, specification
@@ -259,6 +260,7 @@ class Evolution:
             with self.lock:
                 reporter.ran(count)
 
+        reasons: Counter[str] = Counter()
         returns = runs.evaluate(
             self.tasks,
             runs.rollout_keys(self.key, number, self.setup.rollouts),
@@ -269,8 +271,10 @@ class Evolution:
             self.options.chunk_blocks,
             on_runs,
             is_stopped,
+            reasons,
         )
         scores = member_scores(returns, state.anchors)
+        check_progress(np.vstack([state.fitness[:number], scores]), reasons)
         told = self.optimiser.tell(key_tell, vectors, scores, asked)
         state = with_generation(state._replace(strategy=told), vectors, scores, returns)
         state.sigma[number] = sigma

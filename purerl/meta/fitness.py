@@ -21,13 +21,16 @@ from typing import Any
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner.reduce import first_bad_update
+from purerl.runner.reduce import PARAMETERS_FINITE, bad_numbers
 from purerl.types import HostMetrics
 
 _MEASURES = ("training_curve", "final_return", "evaluation")
 _NEGATIVE = "negative_"
 KINDS = (*_MEASURES, *(f"{_NEGATIVE}{measure}" for measure in _MEASURES))
 FINAL_SHARE = 0.1
+# A generation may fail as a whole by bad luck, but hardly a few in a row. The first may
+# not: an evolution that begins so has nothing to go back to.
+FAILED_GENERATIONS = 3
 
 
 def check_kind(kind: str) -> None:
@@ -50,9 +53,14 @@ class Accumulator:
     """The fitness of a block's runs, growing segment by segment.
 
     Args:
-        kind: in `KINDS`.
-        lanes: W.
-        num_updates: of the whole run.
+        kind: Kind of fitness, in `KINDS`.
+        lanes: Runs in the block, W.
+        num_updates: Updates of the whole run.
+
+    Attributes:
+        failed: `[W]` bool, a number of the run was not finite.
+        reasons: `W` texts, the metric that was not finite first; empty for a run in
+            which all were.
     """
 
     def __init__(self, kind: str, lanes: int, num_updates: int) -> None:
@@ -62,6 +70,7 @@ class Accumulator:
         self.sum, self.tail = np.zeros(lanes), np.zeros(lanes)
         self.evaluated = np.full(lanes, np.nan)
         self.failed = np.zeros(lanes, bool)
+        self.reasons = [""] * lanes
         self.first_of_tail = num_updates - math.ceil(FINAL_SHARE * num_updates)
 
     def add(self, metrics: HostMetrics, evaluation: HostMetrics, first: int) -> None:
@@ -74,7 +83,7 @@ class Accumulator:
         """
         ran = min(metrics["episodes"].shape[1], self.num_updates - first)
         metrics = {name: values[:, :ran] for name, values in metrics.items()}
-        self.failed |= first_bad_update(metrics) >= 0
+        self._note_failures(bad_numbers(metrics))
         known = metrics["episodes"] > 0
         start = first_known(metrics["episode_return"], known)
         before = np.where(self.is_known, self.last, start)
@@ -88,6 +97,20 @@ class Accumulator:
         self.is_known |= known.any(1)
         if self.measure == "evaluation" and first + ran == self.num_updates:
             self.evaluated = evaluation["episode_return"][:, 0].mean(-1, dtype=float)
+
+    def _note_failures(self, bad: Mapping[str, np.ndarray]) -> None:
+        """Mark the runs of which a number `[W, K]` was not finite, and say which."""
+        never = np.iinfo(np.int64).max
+        first = np.full(len(self.failed), never)
+        names = [""] * len(self.failed)
+        for name, places in bad.items():
+            at = np.where(places.any(1), places.argmax(1), never)
+            for lane in np.flatnonzero(at < first):
+                names[lane] = "parameters" if name == PARAMETERS_FINITE else name
+            first = np.minimum(first, at)
+        for lane in np.flatnonzero((first < never) & ~self.failed):
+            self.reasons[lane] = names[lane]
+        self.failed |= first < never
 
     def result(self) -> np.ndarray:
         """Fitness `[W]` float32; NaN for a run in which a number was not finite."""
@@ -129,6 +152,33 @@ def member_scores(returns: np.ndarray, anchors: np.ndarray) -> np.ndarray:
     low, high = anchors[:, :1].astype(float), anchors[:, 1:].astype(float)
     by_environment = returns.mean(-1, dtype=float)
     return ((by_environment - low) / (high - low)).mean(0).astype(np.float32)
+
+
+def check_progress(fitness: np.ndarray, reasons: Mapping[str, int]) -> None:
+    """Refuse to go on with an evolution in which all members fail.
+
+    Args:
+        fitness: `[G, P]`, what the members of all generations so far were worth; NaN
+            where they failed.
+        reasons: Metrics that were not finite first in the last generation, with the
+            number of runs in which they were.
+
+    Raises:
+        ConfigError: every member failed, in the first generation or in
+            `FAILED_GENERATIONS` in a row.
+    """
+    has_learned = np.isfinite(fitness).any(1)
+    if has_learned[-FAILED_GENERATIONS:].any():
+        return
+    name = max(reasons, key=lambda name: reasons[name], default="")
+    what = f" ({name} was not finite in {reasons[name]} runs)" if name else ""
+    first, last = max(1, len(fitness) - FAILED_GENERATIONS + 1), len(fitness)
+    which = f"generation {last}" if first == last else f"generations {first} to {last}"
+    raise ConfigError(
+        f"every member of {which} failed{what}, so there is nothing to learn from. "
+        "Check that the config trains by itself (purerl train), then evolve with a "
+        "smaller sigma or from another start."
+    )
 
 
 def read_baselines(

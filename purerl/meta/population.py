@@ -6,6 +6,7 @@ chunks, devices and processes in any way. All members of a generation have the s
 has others.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -105,6 +106,7 @@ def evaluate(
     chunk_blocks: int,
     on_runs: OnRuns,
     is_stopped: Callable[[], bool],
+    reasons: Counter[str] | None = None,
 ) -> np.ndarray:
     """Train every member with every key in every environment.
 
@@ -120,6 +122,8 @@ def evaluate(
         chunk_blocks: blocks that a worker holds at a time.
         on_runs: is told of progress.
         is_stopped: whether somebody asked to stop.
+        reasons: Counts of the metrics that were not finite first in the runs of this
+            process that failed; they are added to.
 
     Returns:
         Fitness of every run `[E, P, R]`, float32, NaN where it failed; the same in
@@ -141,11 +145,12 @@ def evaluate(
         task = tasks[chunk.task]
         lanes = task.executables.lanes
         blocks = [block_of(host_keys, overrides, s, lanes) for s in chunk.starts]
-        for start, values in zip(
-            chunk.starts, _train(task, worker.device, blocks, kind), strict=True
-        ):
+        totals = _train(task, worker.device, blocks, kind)
+        for start, total in zip(chunk.starts, totals, strict=True):
             size = min(lanes, num_runs - start)
-            found[chunk.task, start : start + size] = values[:size]
+            found[chunk.task, start : start + size] = total.result()[:size]
+            if reasons is not None:
+                reasons.update(filter(None, total.reasons[:size]))
             on_runs(size)
 
     hosts.together(lambda: run_blocks(workers, mine, one))
@@ -168,8 +173,8 @@ def _cut(tasks: Sequence[Task], num_runs: int, chunk_blocks: int) -> list[Chunk]
 
 def _train(
     task: Task, device: Any, blocks: Sequence[Members], kind: str
-) -> list[np.ndarray]:
-    """Fitness `[W]` of every block.
+) -> list[Accumulator]:
+    """The fitness of every block.
 
     Everything is dispatched before anything is read, so that a device which works by
     itself always has its next call.
@@ -189,7 +194,7 @@ def _train(
         unread = sent
     states.clear()
     _read(totals, unread)
-    return [total.result() for total in totals]
+    return totals
 
 
 def _read(totals: list[Accumulator], sent: list[tuple[int, int, Any]]) -> None:

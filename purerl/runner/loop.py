@@ -253,9 +253,14 @@ class _Loop:
         config, plan = self.bound.config, self.bound.plan
         device = jax.local_devices()[0]
         steps = plan.num_updates * plan.steps_per_update
+        ratio = getattr(config, "update_ratio", None)
+        learning = ""
+        if ratio is not None:
+            unit = "step" if ratio == 1 else "steps"
+            learning = f"{ratio:.3g} gradient {unit} per environment step, "
         return (
             f"{_count(len(self.seeds), 'agent')}, {self.bound.env.name}, "
-            f"{si(steps)} steps each, {_count(plan.num_updates, 'update')}, "
+            f"{si(steps)} steps each, {_count(plan.num_updates, 'update')}, {learning}"
             f"{_count(len(plan.evaluate_after), 'evaluation')} of "
             f"{_count(config.eval_episodes, 'episode')}, on {device.device_kind} "
             f"({len(make_workers())} workers, {self.options.lanes} lanes)"

@@ -41,19 +41,31 @@ def _weights(name: str, metrics: HostMetrics) -> np.ndarray:
 
 
 def first_bad_update(metrics: HostMetrics) -> np.ndarray:
-    """The first update `[S]` of a segment with a number that is not finite, or -1.
+    """The first update `[S]` of a segment with a number that is not finite, or -1."""
+    bad = np.zeros(np.shape(metrics["episodes"]), bool)
+    for places in bad_numbers(metrics).values():
+        bad |= places
+    return np.where(bad.any(1), bad.argmax(1), -1)
+
+
+def bad_numbers(metrics: HostMetrics) -> dict[str, np.ndarray]:
+    """Where metrics are not finite, bool `[S, K]` by name, for those that ever are not.
 
     What is undefined does not count: see `purerl.metrics`. What no metric shows yet,
     parameters that broke in the very last gradient step, does.
     """
-    bad = np.zeros(np.shape(metrics["episodes"]), bool)
+    found = {}
     for name, values in metrics.items():
         values = np.asarray(values)
         if name == PARAMETERS_FINITE:
-            bad |= ~values
+            bad = ~values
         elif np.issubdtype(values.dtype, np.floating):
-            bad |= np.asarray(is_defined(name, metrics)) & ~np.isfinite(values)
-    return np.where(bad.any(1), bad.argmax(1), -1)
+            bad = np.asarray(is_defined(name, metrics)) & ~np.isfinite(values)
+        else:
+            continue
+        if bad.any():
+            found[name] = bad
+    return found
 
 
 def _weighted(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

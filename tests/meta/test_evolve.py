@@ -26,8 +26,9 @@ def toy(**changes):
     return tiny_config(**{**base, **changes})
 
 
-def evolve_toy(**changes):
-    return evolve(toy(), "learning_rate", **{"population": 8, **changes})
+def evolve_toy(config=None, **changes):
+    config = toy() if config is None else config
+    return evolve(config, "learning_rate", **{"population": 8, **changes})
 
 
 def test_runs_are_common_within_a_generation_and_fresh_between():
@@ -36,6 +37,12 @@ def test_runs_are_common_within_a_generation_and_fresh_between():
     fitness = result.history["fitness"]
     np.testing.assert_array_equal(fitness, np.broadcast_to(fitness[:, :1], (3, 8)))
     assert len(set(fitness[:, 0])) == 3
+
+
+def test_an_evolution_in_which_all_fail_ends_with_a_sentence():
+    # Steps of 1e30: everything overflows in the first update.
+    with pytest.raises(purerl.ConfigError, match="every member of generation 1"):
+        evolve_toy(toy(learning_rate=1e30), strategy="open-es(sigma=1e-3)")
 
 
 def test_keys_of_rollouts_generations_and_strategy_never_meet():

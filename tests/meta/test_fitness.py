@@ -6,11 +6,13 @@ import pytest
 from purerl.config import ConfigError
 from purerl.meta.fitness import (
     Accumulator,
+    check_progress,
     hold,
     measured_anchors,
     member_scores,
     read_baselines,
 )
+from purerl.runner.reduce import PARAMETERS_FINITE
 
 NAN = np.nan
 
@@ -166,3 +168,31 @@ def test_measured_baselines_are_means_and_refuse_nothing_to_divide_by():
     np.testing.assert_array_equal(found, [[0, 15], [0, 2]])
     with pytest.raises(ConfigError, match="b needs a return other than 0"):
         measured_anchors(np.array([[1.0], [0.0]]), ("a", "b"))
+
+
+def test_a_run_that_failed_says_which_number_was_not_finite_first():
+    total = Accumulator("training_curve", 3, 4)
+    ones = np.ones((3, 2))
+    metrics = {
+        "episodes": np.ones((3, 2), int),
+        "episode_return": ones,
+        "policy_loss": np.array([[1, 1], [1, np.nan], [1, 1]]),
+        "value_loss": np.array([[1, 1], [np.inf, 1], [1, 1]]),
+    }
+    total.add(metrics, {}, 0)
+    assert total.reasons == ["", "value_loss", ""]
+    healthy = {"policy_loss": ones, "value_loss": ones}
+    finite = np.array([[True, False], [True, True], [True, True]])
+    total.add(metrics | healthy | {PARAMETERS_FINITE: finite}, {}, 2)
+    assert total.reasons == ["parameters", "value_loss", ""]
+    assert np.isnan(total.result()).tolist() == [True, True, False]
+
+
+def test_an_evolution_whose_members_all_fail_ends_with_a_sentence():
+    failed, fine = [np.nan, np.nan], [np.nan, 1.0]
+    with pytest.raises(ConfigError, match=r"1 failed \(value_loss .* 7 runs"):
+        check_progress(np.array([failed]), {"entropy": 1, "value_loss": 7})
+    check_progress(np.array([fine, failed, failed]), {})
+    with pytest.raises(ConfigError, match="generations 2 to 4 failed, so"):
+        check_progress(np.array([fine, failed, failed, failed]), {})
+    check_progress(np.array([failed, failed, failed, fine]), {})

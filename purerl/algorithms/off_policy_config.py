@@ -1,0 +1,162 @@
+"""Fields of every algorithm with a replay buffer, their arithmetic and their checks."""
+
+import math
+
+from purerl.config import (
+    MAX_ENV_STEPS,
+    NON_NEGATIVE,
+    POSITIVE,
+    Check,
+    ConfigError,
+    TrainConfig,
+    config_dataclass,
+    static,
+)
+
+
+@config_dataclass
+class OffPolicyConfig(TrainConfig):
+    """Fields that every algorithm with a replay buffer has."""
+
+    num_envs: int = static(
+        1, "Environments that one agent steps in parallel.", POSITIVE
+    )
+    num_steps: int = static(1, "Steps per environment and round.", POSITIVE)
+    gradient_steps: int = static(
+        1,
+        "Gradient steps per round; updates_per_step wins where it is given.",
+        POSITIVE,
+    )
+    updates_per_step: float = static(
+        0.0,
+        "Gradient steps per environment step, over all environments; 0 takes "
+        "gradient_steps per round, whatever num_envs * num_steps is.",
+        NON_NEGATIVE,
+    )
+    rounds_per_update: int = static(
+        100, "Rounds of acting and learning in one row of the metrics.", POSITIVE
+    )
+    buffer_size: int = static(100_000, "Transitions that are kept.", POSITIVE)
+    batch_size: int = static(256, "Transitions of one gradient step.", POSITIVE)
+    n_step: int = static(1, "Rewards summed before bootstrapping.", POSITIVE)
+    learning_starts: int = static(
+        1_000, "Environment steps before which nothing is learned.", NON_NEGATIVE
+    )
+    random_steps: int = static(
+        -1,
+        "Environment steps with random actions; -1 takes learning_starts.",
+        Check(lambda x: x >= -1, "must be -1 or greater"),
+    )
+
+    @property
+    def steps_per_round(self) -> int:
+        """Environment steps of one round, `T * B`."""
+        return self.num_envs * self.num_steps
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of one update."""
+        return self.rounds_per_update * self.steps_per_round
+
+    @property
+    def gradient_steps_per_round(self) -> int:
+        """Gradient steps of a round, by `updates_per_step` or `gradient_steps`."""
+        if not self.updates_per_step:
+            return self.gradient_steps
+        return max(1, round(self.updates_per_step * self.steps_per_round))
+
+    @property
+    def update_ratio(self) -> float:
+        """Gradient steps per environment step after the warm-up."""
+        return self.gradient_steps_per_round / self.steps_per_round
+
+    @property
+    def warm_up_steps(self) -> int:
+        """Environment steps with random actions."""
+        return self.learning_starts if self.random_steps < 0 else self.random_steps
+
+    @property
+    def sequential_steps(self) -> int:
+        """Dependent operations of one update: environment and gradient steps."""
+        return self.rounds_per_update * (self.num_steps + self.gradient_steps_per_round)
+
+    @property
+    def capacity(self) -> int:
+        """Transitions that the buffer holds: no more than the run has steps."""
+        num_updates = max(1, self.total_timesteps // self.steps_per_update)
+        return min(self.buffer_size, num_updates * self.steps_per_update)
+
+    @property
+    def first_round(self) -> int:
+        """Number of the round that learns first: the one that ends the warm-up."""
+        return max(0, -(-self.learning_starts // self.steps_per_round) - 1)
+
+    @property
+    def total_gradient_steps(self) -> int:
+        """Gradient steps of the whole run."""
+        rounds = self.total_timesteps // self.steps_per_update * self.rounds_per_update
+        return max(1, rounds - self.first_round) * self.gradient_steps_per_round
+
+
+def validate(config: OffPolicyConfig) -> None:
+    """Check what the sizes of an off-policy algorithm have to do with one another.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    if config.buffer_size < config.steps_per_round:
+        raise ConfigError(
+            f"buffer_size must hold the num_envs * num_steps = {config.steps_per_round}"
+            f" transitions of a round, got {config.buffer_size}."
+        )
+    _validate_learning(config)
+    window = config.n_step * config.num_envs
+    if config.buffer_size < window:
+        raise ConfigError(
+            f"buffer_size must hold n_step * num_envs = {window} transitions, got "
+            f"{config.buffer_size}."
+        )
+    first = max(config.learning_starts, config.steps_per_round)
+    if first < window:
+        raise ConfigError(
+            f"learning_starts must be at least n_step * num_envs = {window}, got "
+            f"{config.learning_starts}: before that no n-step return is complete."
+        )
+
+
+def _validate_learning(config: OffPolicyConfig) -> None:
+    """Refuse a run that takes no gradient step, or more than can be counted."""
+    updates = config.total_timesteps // config.steps_per_update
+    ran = updates * config.steps_per_update
+    if ran and config.first_round >= updates * config.rounds_per_update:
+        raise ConfigError(
+            f"learning_starts must be at most the {ran} steps that are run "
+            f"({updates} updates of {config.steps_per_update} = num_envs * num_steps * "
+            f"rounds_per_update; total_timesteps is {config.total_timesteps}), got "
+            f"{config.learning_starts}: nothing would be learned."
+        )
+    steps = config.updates_per_step * config.steps_per_round
+    whole = config.gradient_steps_per_round
+    if config.updates_per_step and abs(steps - whole) > 1e-6 * whole:
+        below = max(1, math.floor(steps)) / config.steps_per_round
+        above = max(1, math.ceil(steps)) / config.steps_per_round
+        near = f"{below:g}" if below == above else f"{below:g} or {above:g}"
+        raise ConfigError(
+            "updates_per_step times the num_envs * num_steps = "
+            f"{config.steps_per_round} steps of a round must be a whole number of "
+            f"gradient steps, got {config.updates_per_step:g} (that is {steps:g}); "
+            f"nearest: {near}."
+        )
+    if config.updates_per_step and config.gradient_steps not in (1, whole):
+        raise ConfigError(
+            f"gradient_steps and updates_per_step contradict each other: "
+            f"{config.gradient_steps} per round, and {config.updates_per_step:g} per "
+            f"step, which is {whole} per round. Give one of them."
+        )
+    if config.total_gradient_steps > MAX_ENV_STEPS:
+        raise ConfigError(
+            f"the run would take {config.total_gradient_steps} gradient steps, and at "
+            f"most {MAX_ENV_STEPS} can be counted (32 bits): lower gradient_steps "
+            f"({config.gradient_steps_per_round} per round) or total_timesteps "
+            f"({config.total_timesteps})."
+        )

@@ -1,0 +1,94 @@
+"""How often an off-policy agent learns, from when on, and what would never learn."""
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl import ConfigError, SACConfig, TD3Config
+from purerl.algorithms import td3
+from purerl.runner.loop import run
+
+SMALL = {
+    "env": "Pendulum-v1",
+    "hidden_sizes": (4,),
+    "batch_size": 4,
+    "num_evaluations": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            # Three updates of 1,600 steps are run, not 5,990 steps.
+            {"num_envs": 16, "total_timesteps": 5_990, "learning_starts": 5_000},
+            r"learning_starts must be at most the 4800 steps that are run .* got 5000",
+        ),
+        (
+            {"num_envs": 16, "updates_per_step": 0.1},
+            r"whole number of gradient steps, got 0.1 \(that is 1.6\); nearest: "
+            r"0.0625 or 0.125",
+        ),
+        ({"updates_per_step": 0.5}, r"\(that is 0.5\); nearest: 1\."),
+        (
+            {"num_envs": 4, "updates_per_step": 1, "gradient_steps": 2},
+            r"contradict each other: 2 per round, and 1 per step, which is 4",
+        ),
+        (
+            {"total_timesteps": 4_000_000_000, "updates_per_step": 2},
+            r"7999998002 gradient steps, and at most 4294967295 can be counted",
+        ),
+        ({"random_steps": -2}, r"random_steps must be -1 or greater, got -2"),
+    ],
+)
+def test_what_cannot_be_learned_or_counted_is_refused(fields, message):
+    with pytest.raises(ConfigError, match=message):
+        purerl.make_train(SACConfig(env="Pendulum-v1", **fields))
+
+
+def test_the_last_step_that_is_run_may_be_the_first_that_learns():
+    config = SACConfig(num_envs=16, total_timesteps=5_990, learning_starts=4_800)
+    purerl.make_train(config)
+    assert config.total_gradient_steps == 1
+
+
+def test_gradient_steps_per_round_from_updates_per_step():
+    assert SACConfig(num_envs=64).update_ratio == 1 / 64
+    config = SACConfig(num_envs=10, num_steps=3, updates_per_step=0.7)
+    assert config.gradient_steps_per_round == 21  # 0.7 * 30 is 20.999999999999996
+    assert config.update_ratio == 0.7
+    purerl.make_train(config)
+
+
+def test_an_agent_of_many_environments_learns_as_often_as_it_is_told(capsys):
+    config = TD3Config(
+        num_envs=4, updates_per_step=0.5, rounds_per_update=5, learning_starts=10,
+        total_timesteps=40, **SMALL,
+    )  # fmt: skip
+    result = run(config, seeds=1)
+    # The warm-up ends in round 2 (steps 8 to 11); 8 rounds of 10 learn, twice each.
+    assert result.metrics["gradient_steps"].tolist() == [[6, 16]]
+    assert "0.5 gradient steps per environment step" in capsys.readouterr().err
+
+
+def test_random_steps_are_apart_from_the_start_of_learning():
+    config = TD3Config(
+        rounds_per_update=12, learning_starts=12, random_steps=3, total_timesteps=12,
+        exploration_noise=0.0, **SMALL,
+    )  # fmt: skip
+    algorithm = purerl.make_algorithm(config)
+    start = jax.jit(algorithm.init)(jax.random.key(0))
+    after, _ = jax.jit(algorithm.step)(start)
+    obs, action = after.buffer.obs[:12], np.asarray(after.buffer.action[:12])
+    chosen = np.asarray(jax.vmap(lambda o: algorithm.act(start, o))(obs))
+    chosen = chosen / 2.0  # Pendulum's actions lie in [-2, 2], stored ones in [-1, 1].
+    # Without noise the policy, which has not learned yet, acts from step 3 on.
+    np.testing.assert_allclose(action[3:], chosen[3:], atol=1e-6)
+    assert (np.abs(action[:3] - chosen[:3]) > 1e-3).all()
+
+
+def test_counts_of_gradient_steps_do_not_wrap():
+    config = TD3Config(total_timesteps=4_000_000_000, buffer_size=1_000)
+    number = np.uint32(3_999_999_999)
+    assert int(td3.off_policy.gradient_steps_before(config, number)) == 3_999_999_000
