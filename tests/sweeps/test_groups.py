@@ -100,7 +100,7 @@ def test_members_are_identified_by_values_and_seed():
         ({"num_envs": [2, 0]}, "at num_envs=0: num_envs must be greater than 0"),
         ({"num_minibatches": [5]}, "must be divisible by num_minibatches, got 5"),
         ({"algorithm": ["pppo"]}, "no algorithm 'pppo'. Did you mean 'ppo'"),
-        ({"algorithm": ["dqn"]}, "at algorithm='dqn': learning_starts must be at most"),
+        ({"algorithm": ["dqn"]}, "at algorithm='dqn': total_timesteps must cover"),
         ({"hidden_sizes.0": [3]}, "hidden_sizes has nothing inside"),
         ({"policy_loss": ["Clip(0.1)"]}, "cannot read the loss"),
     ],
