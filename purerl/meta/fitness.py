@@ -167,7 +167,7 @@ def check_progress(fitness: np.ndarray, reasons: Mapping[str, int]) -> None:
         ConfigError: every member failed, in the first generation or in
             `FAILED_GENERATIONS` in a row.
     """
-    has_learned: np.ndarray = np.isfinite(fitness).any(axis=1)
+    has_learned = np.asarray(np.isfinite(fitness).any(axis=1))
     if has_learned[-FAILED_GENERATIONS:].any():
         return
     name = max(reasons, key=lambda name: reasons[name], default="")
