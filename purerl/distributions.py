@@ -118,8 +118,9 @@ class CategoricalHead:
 class GaussianHead:
     """Independent normals; `outputs` is `Gaussian(mean, log_std)`.
 
-    The environment gets the raw action clipped to [-1, 1] and scaled to its bounds;
-    unbounded dimensions pass through. The policy's density is that of the unclipped
+    The environment gets the raw action clipped to [-1, 1] and scaled to its bounds. A
+    dimension with one bound gets the raw action clipped there, and one without bounds
+    the raw action. The policy's density is that of the unclipped
     action, so its ratio is exact (clipping the stored action would bias it).
     """
 
@@ -133,6 +134,7 @@ class GaussianHead:
         self.bounded = jnp.isfinite(low) & jnp.isfinite(high)
         self.centre = jnp.where(self.bounded, (high + low) / 2, 0.0)
         self.radius = jnp.where(self.bounded, (high - low) / 2, 1.0)
+        self.ends = low, high
 
     def _normal(self, outputs: Gaussian) -> Any:
         return _distrax().MultivariateNormalDiag(outputs.mean, jnp.exp(outputs.log_std))
@@ -162,7 +164,11 @@ class GaussianHead:
         return self._normal(outputs).entropy()
 
     def _squeezed(self, raw: Array) -> Array:
-        return jnp.where(_like(self.bounded, raw), jnp.clip(raw, -1.0, 1.0), raw)
+        # Where there are two bounds they are those of [-1, 1], which is scaled.
+        low, high = self.ends
+        low = jnp.where(self.bounded, -1.0, low)
+        high = jnp.where(self.bounded, 1.0, high)
+        return jnp.clip(raw, _like(low, raw), _like(high, raw))
 
     def to_env(self, raw: Array) -> Array:
         """The raw action clipped and scaled to the space, `[..., *shape]`."""

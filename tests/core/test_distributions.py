@@ -190,6 +190,14 @@ def test_unbounded_dimensions_pass_through():
     np.testing.assert_allclose(head.to_env(jnp.array([7.0, 7.0])), [3.0, 7.0])
 
 
+def test_a_dimension_with_one_bound_is_clipped_there():
+    """As Gymnasium's ClipAction does; the raw action keeps its own units."""
+    low, high = np.array([0.0, -np.inf, -1.0]), np.array([np.inf, 2.0, 3.0])
+    head = GaussianHead(low, high, (3,))
+    raw = jnp.array([[-5.0, 5.0, 5.0], [7.0, -7.0, 0.5]])
+    np.testing.assert_array_equal(head.to_env(raw), [[0.0, 2.0, 3.0], [7.0, -7.0, 2.0]])
+
+
 def test_tanh_actions_stay_inside_asymmetric_bounds():
     head = TanhGaussianHead(LOW, HIGH, (1,))
     raw = jnp.array([[-50.0], [0.0], [np.arctanh(0.5)], [50.0]])
