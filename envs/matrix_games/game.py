@@ -73,11 +73,18 @@ class MatrixGame(Environment[MatrixGameState, MatrixGameParams]):
       own side. Before the first game the agent's are 1/2.
     * reward: the agent's discounted average payoff per round of the game, before the
       opponent's update; `info["opponent_payoff"]` is the opponent's.
-    * terminated: never. truncated: at the end of the opponent's lifetime.
+    * terminated: never. truncated: at the end of the opponent's lifetime, so that an
+      agent values what a longer one would pay. With `terminal_lifetime` it terminates
+      there instead: the task has that many games, as in the authors' PPO.
     * start: the opponent's logits are normal.
 
     Subclasses say what the game pays.
+
+    Attributes:
+        terminal_lifetime: whether the end of a lifetime terminates the episode.
     """
+
+    terminal_lifetime: bool = False
 
     stochastic_transitions: ClassVar[bool] = False
     payoff: ClassVar[Table]
@@ -124,7 +131,7 @@ class MatrixGame(Environment[MatrixGameState, MatrixGameParams]):
             _observe(agent, opponent),
             next_state,
             earned.agent,
-            jnp.bool_(False),
+            self.terminal_lifetime & (next_state.time >= params.max_steps_in_episode),
             info,
         )
 

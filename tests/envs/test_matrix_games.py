@@ -243,6 +243,24 @@ def test_bad_lifetimes_are_refused():
         traced(jnp.arange(1, 3))
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_the_end_of_a_lifetime_is_a_time_limit_unless_it_is_asked_to_be_the_end(
+    is_terminal,
+):
+    env = envs.make("Chicken-v0", terminal_lifetime=is_terminal)
+    params = env.default_params.replace(max_steps_in_episode=3)
+    key = jax.random.key(0)
+    _, state = env.reset(key, params)
+    ends = []
+    for _ in range(3):
+        _, state, _, terminated, truncated, _ = env.step(
+            key, state, jnp.zeros(5), params
+        )
+        ends.append((bool(terminated), bool(truncated)))
+    last = (True, False) if is_terminal else (False, True)
+    assert ends == [(False, False), (False, False), last]
+
+
 @pytest.mark.slow
 def test_ppo_shapes_the_naive_learner_of_the_prisoners_dilemma():
     """Far better than mutual defection, which pays -2, for both seeds.
@@ -254,6 +272,7 @@ def test_ppo_shapes_the_naive_learner_of_the_prisoners_dilemma():
         total_timesteps=100 * 64 * 100,
         num_envs=64,
         num_steps=100,
+        num_epochs=4,
         num_minibatches=8,
         learning_rate=1e-3,
         entropy_coef=0.0,
