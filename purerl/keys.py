@@ -3,6 +3,11 @@
 Everything that update `u` draws comes from `fold_in(key, u)`, so that neither segments,
 nor saving, nor logging changes a number. Updates count from 0 in int32; initialisation
 and evaluations take the other end of `fold_in`'s 32 bits, which they never reach.
+
+With JAX's default random bits `fold_in(k, i)` is `split(k, n)[i]`. So an agent of the
+key `k` draws its update `i` from the key that is agent `i`'s own in a population of
+keys `split(k, n)`. No two streams of one experiment meet, but such an agent and such a
+population are not independent of one another: give them two keys.
 """
 
 import jax
