@@ -71,6 +71,11 @@ class Environment(Generic[StateT, ParamsT]):
         return type(self).__name__
 
     @property
+    def note(self) -> str:
+        """A sentence about what its returns do not compare with; mostly empty."""
+        return ""
+
+    @property
     def default_params(self) -> ParamsT:
         """The numbers of the standard task."""
         raise NotImplementedError

@@ -89,6 +89,7 @@ class EnvDescription:
         action_space: of the default parameters.
         params: the default parameters.
         summary: first line of the documentation.
+        note: what its returns do not compare with; empty where there is nothing.
     """
 
     id: str
@@ -97,6 +98,7 @@ class EnvDescription:
     action_space: Space
     params: EnvParams
     summary: str
+    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,6 +179,7 @@ def describe(id: str, **options: Any) -> EnvDescription:
         action_space=env.action_space(params),
         params=params,
         summary=_first_sentence_line(documented),
+        note=env.note,
     )
 
 

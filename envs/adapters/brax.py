@@ -86,7 +86,10 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
             brax_name: such as `halfcheetah`.
             backend: `spring`, `positional`, `generalized` or `mjx`. Where not given,
                 `spring`, which is three times as fast as the others on a CPU, but
-                `generalized` for swimmer, the only one it has.
+                `generalized` for swimmer, the only one it has. brax's own default is
+                `generalized`, and published curves are of `positional`,
+                `generalized` or `mjx`: with those, returns under `spring` do not
+                compare.
             max_steps_in_episode: time limit.
             **options: passed to brax's constructor.
 
@@ -115,6 +118,15 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
     def name(self) -> str:
         """`brax/` and brax's name."""
         return f"brax/{self.brax_name}"
+
+    @property
+    def note(self) -> str:
+        """Which physics it has: returns under one backend say nothing of another's."""
+        return (
+            f"{self.name} with the backend {self.backend}: returns do not compare with "
+            "those under another backend. Published ones are mostly of positional, "
+            "generalized or mjx (env_kwargs backend=positional)."
+        )
 
     @property
     def default_params(self) -> BraxParams:

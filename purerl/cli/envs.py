@@ -39,6 +39,8 @@ def main(argv: Sequence[str]) -> int:
     console.print(f"[bold]{about.id}[/bold] ({about.source}): {about.summary}")
     console.print(f"observation: {about.observation_space}", highlight=False)
     console.print(f"action:      {about.action_space}", highlight=False)
+    if about.note:
+        console.print(f"note:        {about.note}", highlight=False)
     console.print(parameters(about.params))
     return 0
 

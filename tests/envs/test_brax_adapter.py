@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 import envs
+import purerl
 from envs.adapters import brax as adapter
 from envs.adapters.brax import BraxEnvironment, BraxParams
+from purerl.cli import main
+from purerl.runner import words
+from purerl.train import bind
 
 # Compiling brax takes seconds: what can share a program does, on one worker.
 pytestmark = [
@@ -159,6 +163,17 @@ def test_action_range_is_the_actuators(name, high):
 def test_default_backends():
     assert envs.make("brax/hopper").backend == "spring"
     assert envs.make("brax/swimmer").backend == "generalized"
+
+
+def test_the_backend_is_said_where_an_environment_is_described(capsys):
+    for options, backend in (({}, "spring"), ({"backend": "positional"}, "positional")):
+        note = envs.describe("brax/inverted_pendulum", **options).note
+        assert f"with the backend {backend}: returns do not compare" in note
+    config = purerl.PPOConfig(env="brax/inverted_pendulum")
+    assert "the backend spring" in words.notes(bind(config))[-1]
+    assert main(["envs", "brax/inverted_pendulum"]) == 0
+    assert "backend spring" in capsys.readouterr().out
+    assert envs.describe("CartPole-v1").note == ""
 
 
 def test_swimmer_traces_though_brax_clips_the_old_way():
