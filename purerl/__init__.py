@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from purerl.train import make_algorithm as make_algorithm
     from purerl.train import make_policy as make_policy
     from purerl.train import make_train as make_train
+    from purerl.train import resolve as resolve
     from purerl.tuning.api import tune as tune
     from purerl.tuning.result import TuneResult as TuneResult
     from purerl.tuning.saved import load_tune as load_tune
@@ -120,6 +121,7 @@ _HOME = {
     "pbt": "purerl.population.pbt",
     "plan": "purerl.sweeps.plan",
     "pmap": "purerl.scale.devices",
+    "resolve": "purerl.train",
     "run": "purerl.runner.loop",
     "save_loss": "purerl.serialise",
     "sweep": "purerl.sweeps.api",

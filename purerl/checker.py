@@ -59,6 +59,7 @@ def check(
         ConfigError: the config cannot be trained.
     """
     bound = bind(config.replace(num_evaluations=0))
+    config = bound.config
     num_updates = min(num_updates, bound.plan.num_updates)
     key = jax.random.key(0) if key is None else key
     other = jax.random.fold_in(key, 1)

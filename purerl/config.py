@@ -19,6 +19,8 @@ from jax.core import Tracer
 from purerl.types import Overrides
 
 MAX_ENV_STEPS = 2**32 - 1  # `env_steps` is an unsigned 32-bit counter.
+# The value of a field that follows the task: see `TrainConfig.automatic`.
+AUTO = "auto"
 
 
 class ConfigError(ValueError):
@@ -134,6 +136,18 @@ class TrainConfig:
             "self.num_steps + self.num_epochs * self.num_minibatches."
         )
 
+    def automatic(self, env: Any) -> dict[str, Any]:
+        """What the fields whose default is `AUTO` stand for, by name.
+
+        It is asked before anything is traced, and again with the overrides put in:
+        see `purerl.auto.resolve`. A value that somebody has given is never replaced.
+
+        Args:
+            env: the environment, from `resolve_env`.
+        """
+        del env
+        return {}
+
     def __post_init__(self) -> None:
         # Normalise what people write: 5e5 for an integer, lists, plain dicts.
         for field in static_fields(self):
@@ -175,11 +189,6 @@ def check_known(name: str, known: list[str], owner: str) -> None:
     Raises:
         ConfigError: with a guess at what was meant.
     """
-    """Refuse a name that is not among the known ones.
-
-    Raises:
-        ConfigError: with a guess at what was meant.
-    """
     if name in known:
         return
     guess = difflib.get_close_matches(name, known, n=1)
@@ -204,7 +213,29 @@ def validate_fields(config: TrainConfig) -> None:
         )
 
 
+def is_auto(value: Any) -> bool:
+    """Whether a field's value is `AUTO`."""
+    return isinstance(value, str) and value == AUTO
+
+
+def number_of(config: TrainConfig, name: str) -> int:
+    """A whole number of a config that is needed before the task is known.
+
+    Raises:
+        ConfigError: it is `auto`.
+    """
+    value = getattr(config, name)
+    if is_auto(value):
+        raise ConfigError(
+            f"{name} is auto: it follows the task. purerl.resolve(config) gives the "
+            "config with the number that it stands for."
+        )
+    return value
+
+
 def _validate_field(field: dataclasses.Field, value: Any) -> None:
+    if is_auto(value) and is_auto(field.default):
+        return
     if field.type in (int, float, bool, "int", "float", "bool"):
         _validate_number(field, value)
     check = field.metadata.get("check")

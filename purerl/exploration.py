@@ -4,14 +4,16 @@ Every environment tosses its own coin: one coin for the batch makes all environm
 random together, and their samples as dependent as they can be.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from purerl.config import Check, ConfigError
 from purerl.types import Array
 
 SCHEDULES = ("linear", "inverse_time", "constant")
+SHARE = Check(lambda x: 0 < x <= 1, "must be greater than 0 and at most 1")
 
 
 class Coin(NamedTuple):
@@ -24,6 +26,34 @@ class Coin(NamedTuple):
 
     toss: Array
     action: Array
+
+
+def automatic(config: Any) -> dict[str, Any]:
+    """The length of the decay as a share of the run, for `TrainConfig.automatic`.
+
+    Args:
+        config: with `epsilon_fraction` and `total_timesteps`.
+    """
+    return {"epsilon_steps": config.epsilon_fraction * config.total_timesteps}
+
+
+def check_share(config: Any) -> None:
+    """Refuse a share of the run that a given number of steps makes idle.
+
+    Args:
+        config: with `epsilon_fraction`, `epsilon_steps`, `total_timesteps`, resolved.
+
+    Raises:
+        ConfigError: naming both, and how to choose one.
+    """
+    share, steps = config.epsilon_fraction, config.epsilon_steps
+    default = type(config)().epsilon_fraction
+    if share != default and steps != automatic(config)["epsilon_steps"]:
+        raise ConfigError(
+            f"epsilon_fraction={share:g} of total_timesteps={config.total_timesteps:,} "
+            f"and epsilon_steps={steps:g} contradict one another: leave "
+            "epsilon_fraction out, or set epsilon_steps='auto'."
+        )
 
 
 def draw_coin(key: Array, num_actions: int, shape: tuple[int, ...] = ()) -> Coin:

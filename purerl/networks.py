@@ -264,11 +264,21 @@ class DiscreteCritic(nn.Module):
     """Torso and one value per action, with the dueling split as an option.
 
     Q(s, a) = V(s) + A(s, a) - mean_b A(s, b)     (Wang et al. 2016, eq. 9)
+
+    There `V` and `A` are streams on the torso's features, each with a hidden layer of
+    its own: as linear functions of the same features, their sum would be another
+    parametrisation of one linear layer.
+
+    Attributes:
+        torso: of the observations.
+        num_actions: n.
+        make_stream: returns the hidden layer of a stream; without it there is no split.
+        dot_general: product of the last layers; `jax.lax.dot_general` if None.
     """
 
     torso: nn.Module
     num_actions: int
-    dueling: bool = False
+    make_stream: Callable[[], nn.Module] | None = None
     dot_general: Any = None
 
     @nn.compact
@@ -278,11 +288,11 @@ class DiscreteCritic(nn.Module):
         dense = partial(
             nn.Dense, kernel_init=orthogonal(1.0), dot_general=self.dot_general
         )
-        q = dense(self.num_actions)(features)
-        if self.dueling:
-            value = dense(1)(features)
-            q = value + q - q.mean(-1, keepdims=True)
-        return q
+        if self.make_stream is None:
+            return dense(self.num_actions)(features)
+        advantage = dense(self.num_actions)(self.make_stream()(features))
+        value = dense(1)(self.make_stream()(features))
+        return value + advantage - advantage.mean(-1, keepdims=True)
 
 
 class ActionCritic(nn.Module):

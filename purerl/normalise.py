@@ -2,7 +2,8 @@
 
 Statistics are frozen while a rollout is collected, and merged with its raw data
 afterwards. So the log-probabilities of a rollout and of its learning see the same
-normalised observations.
+normalised observations. Nothing is filtered: an observation that is not a number, as
+physics that have blown up give, stays in the statistics and ends the agent's learning.
 """
 
 from typing import NamedTuple
@@ -13,8 +14,6 @@ import jax.numpy as jnp
 from purerl.collectives import pmean
 from purerl.returns import running_returns
 from purerl.types import Array
-
-CLIP = 10.0  # as CleanRL and OpenAI Baselines clip normalised values
 
 
 class Moments(NamedTuple):
@@ -72,11 +71,20 @@ def merge(moments: Moments, batch: Array, axis_name: str | None = None) -> Momen
     return Moments(total, moments.mean + delta * weight, merged + between)
 
 
-def normalise(moments: Moments, x: Array) -> Array:
-    """Standardise `[..., *shape]` and clip to +-10."""
+def normalise(moments: Moments, x: Array, clip: Array | float) -> Array:
+    """Standardise and clip.
+
+    Before anything was seen the mean is 0 and the variance 1, so that observations are
+    clipped in their own units.
+
+    Args:
+        moments: `[*shape]` statistics.
+        x: `[..., *shape]`.
+        clip: largest absolute value of what is returned.
+    """
     scale = jax.lax.rsqrt(moments.var + 1e-8)
     mean, scale = (jnp.broadcast_to(s, x.shape) for s in (moments.mean, scale))
-    return jnp.clip((x - mean) * scale, -CLIP, CLIP)
+    return jnp.clip((x - mean) * scale, -clip, clip)
 
 
 def scale_rewards(
@@ -85,6 +93,7 @@ def scale_rewards(
     done: Array,
     *,
     gamma: Array | float,
+    clip: Array | float,
     axis_name: str | None = None,
 ) -> tuple[RewardScale, Array]:
     """Divide rewards by the standard deviation of running discounted returns.
@@ -97,6 +106,7 @@ def scale_rewards(
         reward: `[T, B]`.
         done: `[T, B]` bool, `terminated | truncated`.
         gamma: discount.
+        clip: largest absolute value of a scaled reward.
         axis_name: mapped axis over which environments are spread, if any.
 
     Returns:
@@ -105,7 +115,7 @@ def scale_rewards(
     running, returns = running_returns(scale.running, reward, done, gamma=gamma)
     moments = merge(scale.moments, returns, axis_name)
     scaled = reward * jax.lax.rsqrt(moments.var + 1e-8)
-    return RewardScale(moments, running), jnp.clip(scaled, -CLIP, CLIP)
+    return RewardScale(moments, running), jnp.clip(scaled, -clip, clip)
 
 
 def standardise(advantage: Array, axis_name: str | None = None) -> Array:

@@ -21,7 +21,13 @@ import jax
 import numpy as np
 import yaml
 
-from purerl.config import ConfigError, TrainConfig, check_known, field_names
+from purerl.config import (
+    ConfigError,
+    TrainConfig,
+    check_known,
+    field_names,
+    is_auto,
+)
 from purerl.losses import artifact, registry
 
 LEFTOVER_SECONDS = 600.0
@@ -167,6 +173,8 @@ def _env_text(env: Any) -> str:
 def _parsed(field: dataclasses.Field, value: Any) -> Any:
     if field.name.endswith("_loss"):
         return parse_loss(value)
+    if is_auto(value) and is_auto(field.default):
+        return value
     if isinstance(value, str) and field.type in (int, float, "int", "float"):
         try:
             value = float(value)  # YAML 1.1 reads 5e5 as a string.

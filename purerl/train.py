@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import auto
 from purerl.algorithms import entry_of
 from purerl.collectives import vary_like
 from purerl.config import ConfigError, TrainConfig, apply_overrides, validate_fields
@@ -38,11 +39,36 @@ class Plan(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A validated config with its environment and plan."""
+    """A validated config with its environment and plan.
+
+    Attributes:
+        config: with a value in every field that was `auto`.
+        env: the environment.
+        plan: the arithmetic of the run.
+        asked: the config as it was given.
+    """
 
     config: TrainConfig
     env: Environment
     plan: Plan
+    asked: TrainConfig
+
+    def at(self, overrides: Overrides | None) -> TrainConfig:
+        """The config that trains under overrides.
+
+        They are put into the config as it was given: what is `auto` there follows what
+        they change.
+
+        Raises:
+            ConfigError: see `apply_overrides` and `auto.check_overrides`.
+        """
+        auto.check_overrides(self.asked, overrides)
+        return auto.resolve(apply_overrides(self.asked, overrides), self.env)
+
+    @property
+    def automatic(self) -> dict[str, Any]:
+        """What `auto` stands for, by name of the field."""
+        return auto.values(self.asked, self.config)
 
 
 def bind(config: TrainConfig) -> Bound:
@@ -54,8 +80,18 @@ def bind(config: TrainConfig) -> Bound:
     entry = entry_of(config)
     validate_fields(config)
     env = resolve_env(config)
-    entry.validate(config, env)
-    return Bound(config, env, make_plan(config, env))
+    resolved = auto.resolve(config, env)
+    entry.validate(resolved, env)
+    return Bound(resolved, env, make_plan(resolved, env), config)
+
+
+def resolve(config: TrainConfig) -> TrainConfig:
+    """The config with the value of every field that is `auto`: what would be trained.
+
+    Raises:
+        ConfigError: see `bind`.
+    """
+    return bind(config).config
 
 
 def make_plan(config: TrainConfig, env: Environment) -> Plan:
@@ -86,8 +122,8 @@ def make_algorithm(config: TrainConfig) -> Algorithm:
     Raises:
         ConfigError: see `bind`.
     """
-    config, env, _ = bind(config)
-    return entry_of(config).make(config, env)
+    bound = bind(config)
+    return entry_of(config).make(bound.config, bound.env)
 
 
 def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
@@ -170,7 +206,7 @@ def make_segment(
     bound: Bound, overrides: Overrides | None = None, axis_name: str | None = None
 ) -> Segment:
     """The run of a config and its overrides, to be advanced in segments."""
-    config = apply_overrides(bound.config, overrides)
+    config = bound.at(overrides)
     check_time_limit(bound, config)
     algorithm = entry_of(config).make(config, bound.env, axis_name)
     plan = bound.plan

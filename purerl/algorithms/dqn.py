@@ -12,8 +12,14 @@ before bootstrapping; `prioritised` samples in proportion to the last TD error a
 weighs the loss by `w` (Schaul et al. 2016). `r` and `s'` end with their episode, and a
 time limit bootstraps: see `off_policy.Batch`.
 
-Defaults are CleanRL's `dqn.py` for CartPole-v1 (Huang et al. 2022), which uses neither
-extension, but with the double estimator and ten environments.
+Defaults are those of CleanRL's `dqn.py` for CartPole-v1 (Huang et al. 2022): a buffer
+of 10,000, batches of 128, a gradient step every 10 environment steps and a new target
+every 50 gradient steps, layers of 120 and 84 units, epsilon from 1 to 0.05 over half of
+the run. Not as there: the double estimator; one step of ten environments between
+gradient steps, in place of ten of one; learning begins after 1,000 steps (there
+10,000); gradients are clipped at a norm of 10 (there not at all) and are those of half
+the squared error (Adam does not notice the half, the clipping does); layers start
+orthogonal.
 """
 
 from functools import partial
@@ -24,11 +30,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl import exploration, networks, optimiser, rollout
+from purerl import auto, exploration, networks, optimiser, rollout
 from purerl.algorithms import off_policy
 from purerl.algorithms.off_policy import Batch, Experience, OffPolicyConfig
 from purerl.collectives import pmean
 from purerl.config import (
+    AUTO,
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
@@ -60,9 +67,13 @@ class DQNConfig(OffPolicyConfig):
     )
     epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
     epsilon_end: float = dynamic(0.05, "Share that it decays to.", FRACTION)
+    epsilon_fraction: float = dynamic(
+        0.5, "Share of the run over which exploration decays.", exploration.SHARE
+    )
     epsilon_steps: float = dynamic(
-        250_000.0,
-        "Environment steps of the linear decay, or that halve the inverse-time one.",
+        AUTO,
+        "Environment steps of the linear decay, or that halve the inverse-time one; "
+        "auto takes epsilon_fraction of total_timesteps.",
         POSITIVE,
     )
     target_update_interval: int = static(
@@ -76,7 +87,11 @@ class DQNConfig(OffPolicyConfig):
     adam_eps: float = dynamic(1e-8, "Adam's epsilon.", POSITIVE)
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     double: bool = static(True, "The online network chooses the target's action.")
-    dueling: bool = static(False, "Split the network into value and advantages.")
+    dueling: bool = static(
+        False,
+        "Split the network into value and advantages, each with one more hidden layer, "
+        "as wide as the last of hidden_sizes.",
+    )
     prioritised: bool = static(False, "Sample in proportion to the TD error.")
     priority_exponent: float = dynamic(0.6, "Power of the TD error.", NON_NEGATIVE)
     importance_exponent: float = dynamic(
@@ -90,6 +105,11 @@ class DQNConfig(OffPolicyConfig):
         "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
     )
     layer_norm: bool = static(False, "Normalise before each activation.")
+
+    def automatic(self, env: Environment) -> dict[str, Any]:
+        """The decay's length in environment steps."""
+        del env
+        return exploration.automatic(self)
 
 
 class Setup(NamedTuple):
@@ -141,6 +161,7 @@ def validate(config: DQNConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     off_policy.validate(config)
+    exploration.check_share(config)
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")
     params = env.default_params
     space = env.action_space(params)
@@ -172,6 +193,7 @@ def bind(config: DQNConfig, env: Environment, axis_name: str | None = None) -> S
         env: from `resolve_env`.
         axis_name: mapped axis over which this agent's environments are spread.
     """
+    config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
     obs_space = env.observation_space(stepper.params)
     action_space: Any = env.action_space(stepper.params)
@@ -184,8 +206,18 @@ def bind(config: DQNConfig, env: Environment, axis_name: str | None = None) -> S
         config.layer_norm,
         networks.small_product,
     )
+
+    def make_stream() -> nn.Module:
+        sizes = config.hidden_sizes[-1:]
+        return networks.MLP(
+            sizes, config.activation, 1, config.layer_norm, networks.small_product
+        )
+
     network = networks.DiscreteCritic(
-        torso, num_actions, config.dueling, networks.small_product
+        torso,
+        num_actions,
+        make_stream if config.dueling else None,
+        networks.small_product,
     )
     return Setup(config, stepper, obs_space, num_actions, network)
 

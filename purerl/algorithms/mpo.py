@@ -31,9 +31,11 @@ one critic.
 
 Defaults of constraints and multipliers, of the samples, of `n_step`, of the clipping of
 gradients and of the interval of targets are those of Acme's MPO (Hoffman et al. 2020,
-arXiv:2006.00979; its JAX agent). Constraints that tight suit long runs: the presets for
-short ones (`mpo-pendulum`, `mpo-swingup`) are looser. Networks, batch and step size are
-those of SAC (Haarnoja et al. 2018).
+arXiv:2006.00979; its JAX agent). Constraints that tight suit long runs: the standard
+deviation hardly moves for the first 100,000 gradient steps, in which its multiplier
+comes down from 1,000 by about 0.01 each. The presets for short runs (`mpo-pendulum`,
+`mpo-swingup`) are looser. Networks, batch and step size are those of SAC (Haarnoja et
+al. 2018).
 """
 
 from functools import partial
@@ -86,7 +88,11 @@ class MPOConfig(ActorCriticConfig):
         2.5e-3, "Largest divergence by the policy's mean, in nats.", POSITIVE
     )
     epsilon_std: float = dynamic(
-        1e-6, "Largest divergence by the policy's std, in nats.", POSITIVE
+        1e-6,
+        "Largest divergence by the policy's std, in nats. With Acme's 1e-6, its first "
+        "multiplier of 1,000 and its dual step of 0.01 the std hardly moves for the "
+        "first 100,000 gradient steps; the mean learns.",
+        POSITIVE,
     )
     per_dimension: bool = static(
         True, "A constraint for each action dimension, not for their sum."

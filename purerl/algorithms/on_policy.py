@@ -16,7 +16,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl import diagnostics, networks, normalise, optimiser, rollout
+from purerl import auto, diagnostics, networks, normalise, optimiser, rollout
 from purerl.algorithms.checks import check_hidden_sizes
 from purerl.collectives import after
 from purerl.config import (
@@ -27,6 +27,7 @@ from purerl.config import (
     TrainConfig,
     config_dataclass,
     dynamic,
+    number_of,
     one_of,
     static,
 )
@@ -52,6 +53,12 @@ class OnPolicyConfig(TrainConfig):
     normalize_advantages: bool = static(True, "Standardise the advantages.")
     normalize_observations: bool = static(False, "Standardise by running moments.")
     normalize_rewards: bool = static(False, "Scale by the std of running returns.")
+    clip_observations: float = dynamic(
+        10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
+    )
+    clip_rewards: float = dynamic(
+        10.0, "Largest normalised reward; CleanRL's and Baselines' 10.", POSITIVE
+    )
     policy: str = static(
         "auto",
         "Distribution of actions; auto takes categorical or gaussian.",
@@ -69,7 +76,7 @@ class OnPolicyConfig(TrainConfig):
     @property
     def steps_per_update(self) -> int:
         """Environment steps of one update, `T * B`."""
-        return self.num_envs * self.num_steps
+        return self.num_envs * number_of(self, "num_steps")
 
 
 ConfigT = TypeVar("ConfigT", bound=OnPolicyConfig)
@@ -164,6 +171,7 @@ def bind(
         env: from `resolve_env`.
         axis_name: mapped axis over which this agent's environments are spread.
     """
+    config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
     obs_space = env.observation_space(stepper.params)
     head = make_head(env.action_space(stepper.params), config.policy)
@@ -244,7 +252,8 @@ def prepare(setup: Setup, moments: normalise.Moments, obs: Array) -> Array:
     """What the networks see: floats, normalised if the config says so."""
     features = to_features(setup.obs_space, obs)
     if setup.config.normalize_observations:
-        features = normalise.normalise(moments, features)
+        clip = setup.config.clip_observations
+        features = normalise.normalise(moments, features, clip)
     return features
 
 
@@ -297,7 +306,12 @@ def estimate(
     if config.normalize_rewards:
         done = transitions.terminated | transitions.truncated
         scale, reward = normalise.scale_rewards(
-            scale, reward, done, gamma=config.gamma, axis_name=setup.axis_name
+            scale,
+            reward,
+            done,
+            gamma=config.gamma,
+            clip=config.clip_rewards,
+            axis_name=setup.axis_name,
         )
     return Estimates(obs, reward, value, next_value), scale
 

@@ -7,8 +7,16 @@ several epochs of minibatch steps on
 
 with `r = pi(a|s) / pi_old(a|s)` and `A` the generalised advantage estimate, normalised
 per minibatch. The clipping is the drift `policy_loss`, and any other drift can take its
-place. Defaults are CleanRL's `ppo.py` (Huang et al. 2022, "The 37 implementation
-details of PPO") for CartPole-v1.
+place.
+
+Defaults are CleanRL's (Huang et al. 2022, "The 37 implementation details of PPO"), and
+as there they follow the actions: fields that are `auto` differ. For discrete actions
+they are those of `ppo.py` for CartPole-v1. For continuous actions they are those of
+`ppo_continuous_action.py`: observations and rewards are normalised (the value may move
+by 0.2, which must be a fair part of the returns), entropy earns nothing, and an update
+is 10 epochs of 32 minibatches over 2,048 steps. Two things are not as there: four
+environments collect 512 steps each, in place of one that collects 2,048, and the step
+size is that of `ppo.py`, 2.5e-4 (there 3e-4).
 """
 
 from functools import partial
@@ -29,10 +37,13 @@ from purerl.algorithms.on_policy import (
     bind,
 )
 from purerl.config import (
+    AUTO,
     NON_NEGATIVE,
     POSITIVE,
     config_dataclass,
     dynamic,
+    is_auto,
+    number_of,
     static,
 )
 from purerl.environment import Environment
@@ -48,21 +59,80 @@ from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 class PPOConfig(OnPolicyConfig):
     """Proximal policy optimisation."""
 
-    num_epochs: int = static(4, "Passes over the rollout per update.", POSITIVE)
-    num_minibatches: int = static(4, "Gradient steps per pass.", POSITIVE)
+    num_steps: int = static(
+        AUTO,
+        "Steps per environment and update; auto takes 128 for discrete actions, 512 "
+        "for continuous ones.",
+        POSITIVE,
+    )
+    num_epochs: int = static(
+        AUTO,
+        "Passes over the rollout per update; auto takes 4 for discrete actions, 10 for "
+        "continuous ones.",
+        POSITIVE,
+    )
+    num_minibatches: int = static(
+        AUTO,
+        "Gradient steps per pass; auto takes 4 for discrete actions, and for "
+        "continuous ones up to 32, of 64 samples at least.",
+        POSITIVE,
+    )
     policy_loss: Any = dynamic(ClipDrift(0.2), "Drift of the policy loss.")
     value_loss: Any = dynamic(ClippedSquaredError(0.2), "Loss of the critic.")
-    entropy_coef: float = dynamic(0.01, "Weight of the entropy bonus.", NON_NEGATIVE)
+    entropy_coef: float = dynamic(
+        AUTO,
+        "Weight of the entropy bonus; auto takes 0.01 for discrete actions, 0 for "
+        "continuous ones.",
+        NON_NEGATIVE,
+    )
     value_coef: float = dynamic(0.5, "Weight of the value loss.", NON_NEGATIVE)
     max_grad_norm: float = dynamic(0.5, "Largest global gradient norm.", POSITIVE)
     adam_eps: float = dynamic(1e-5, "Adam's epsilon.", POSITIVE)
     anneal_learning_rate: bool = static(True, "Decay the step size linearly to 0.")
     normalize_advantages: bool = static(True, "Standardise per minibatch.")
+    normalize_observations: bool = static(
+        AUTO,
+        "Standardise by running moments; auto does where actions are continuous.",
+    )
+    normalize_rewards: bool = static(
+        AUTO,
+        "Scale by the std of running returns; auto does where actions are continuous.",
+    )
 
     @property
     def sequential_steps(self) -> int:
         """Dependent operations of one update: environment and gradient steps."""
-        return self.num_steps + self.num_epochs * self.num_minibatches
+        num_epochs = number_of(self, "num_epochs")
+        num_minibatches = number_of(self, "num_minibatches")
+        return number_of(self, "num_steps") + num_epochs * num_minibatches
+
+    def automatic(self, env: Environment) -> dict[str, Any]:
+        """CleanRL's numbers for the kind of actions; see the module's docstring."""
+        is_discrete = hasattr(env.action_space(env.default_params), "n")
+        if is_discrete:
+            return {
+                "num_steps": 128,
+                "num_epochs": 4,
+                "num_minibatches": 4,
+                "entropy_coef": 0.01,
+                "normalize_observations": False,
+                "normalize_rewards": False,
+            }
+        num_steps = 512 if is_auto(self.num_steps) else self.num_steps
+        return {
+            "num_steps": num_steps,
+            "num_epochs": 10,
+            "num_minibatches": _minibatches(self.num_envs * num_steps),
+            "entropy_coef": 0.0,
+            "normalize_observations": True,
+            "normalize_rewards": True,
+        }
+
+
+def _minibatches(samples: int) -> int:
+    """The most minibatches of one size, up to 32, that have 64 samples at least."""
+    most = min(32, max(1, samples // 64))
+    return max(parts for parts in range(1, most + 1) if samples % parts == 0)
 
 
 def validate(config: PPOConfig, env: Environment) -> None:

@@ -14,9 +14,9 @@ was truncated bootstraps: see `returns.q_lambda`.
 
 Defaults are those of the authors' code for CartPole-v1, for a run of 500,000 steps: 32
 environments, 64 steps, 4 epochs of 16 minibatches, RAdam with linear decay, global norm
-10, lambda 0.95, epsilon from 1 to 0.2 over the first fifth. Theirs scales rewards by
-0.1, has layers of 256 units and a step size of 1e-4; here rewards are as they are, and
-128 units and 3e-4 were tuned to that.
+10, lambda 0.95, epsilon from 1 to 0.2 over the first fifth of the run. Theirs scales
+rewards by 0.1, has layers of 256 units and a step size of 1e-4; here rewards are as
+they are, and 128 units and 3e-4 were tuned to that.
 """
 
 from functools import partial
@@ -27,10 +27,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl import exploration, networks, normalise, optimiser, rollout
+from purerl import auto, exploration, networks, normalise, optimiser, rollout
 from purerl.algorithms.checks import check_action_values, check_minibatches
 from purerl.collectives import after
 from purerl.config import (
+    AUTO,
     FRACTION,
     POSITIVE,
     TrainConfig,
@@ -75,12 +76,19 @@ class PQNConfig(TrainConfig):
     )
     epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
     epsilon_end: float = dynamic(0.2, "Share that it decays to.", FRACTION)
+    epsilon_fraction: float = dynamic(
+        0.2, "Share of the run over which exploration decays.", exploration.SHARE
+    )
     epsilon_steps: float = dynamic(
-        100_000.0,
-        "Environment steps of the linear decay, or that halve the inverse-time one.",
+        AUTO,
+        "Environment steps of the linear decay, or that halve the inverse-time one; "
+        "auto takes epsilon_fraction of total_timesteps.",
         POSITIVE,
     )
     normalize_observations: bool = static(False, "Standardise by running moments.")
+    clip_observations: float = dynamic(
+        10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
+    )
     torso: str = static(
         "auto", "auto takes cnn for images, else mlp.", one_of(*networks.TORSOS)
     )
@@ -101,6 +109,11 @@ class PQNConfig(TrainConfig):
     def sequential_steps(self) -> int:
         """Dependent operations of one update: environment and gradient steps."""
         return self.num_steps + self.num_epochs * self.num_minibatches
+
+    def automatic(self, env: Environment) -> dict[str, Any]:
+        """The decay's length in environment steps."""
+        del env
+        return exploration.automatic(self)
 
 
 class Setup(NamedTuple):
@@ -150,6 +163,7 @@ def validate(config: PQNConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     check_minibatches(config)
+    exploration.check_share(config)
     check_action_values(config, env)
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")
 
@@ -170,6 +184,7 @@ def bind(config: PQNConfig, env: Environment, axis_name: str | None = None) -> S
         env: from `resolve_env`.
         axis_name: mapped axis over which this agent's environments are spread.
     """
+    config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
     obs_space = env.observation_space(stepper.params)
     actions: Any = env.action_space(stepper.params)
@@ -353,5 +368,6 @@ def _prepare(setup: Setup, moments: normalise.Moments, obs: Array) -> Array:
     """What the network sees: floats, normalised if the config says so."""
     features = to_features(setup.obs_space, obs)
     if setup.config.normalize_observations:
-        features = normalise.normalise(moments, features)
+        clip = setup.config.clip_observations
+        features = normalise.normalise(moments, features, clip)
     return features

@@ -16,7 +16,9 @@ Gradients flow through the `T` steps of a rollout and stop at its start.
 
 Defaults are the sizes and numbers of PureJaxRL's `ppo_rnn.py` (Lu et al. 2022) for
 CartPole-v1: an embedding, a GRU and two heads of 128 units with relu. Its heads' hidden
-layers start at gain 2, ours at sqrt(2).
+layers start at gain 2, ours at sqrt(2). Where actions are continuous, which its script
+does not know, observations and rewards are normalised and entropy earns nothing, as in
+`ppo`; the sizes stay, because a gradient step goes through all steps of a rollout.
 """
 
 from functools import partial
@@ -45,6 +47,8 @@ from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence, Transiti
 class RecurrentPPOConfig(PPOConfig):
     """Proximal policy optimisation with a memory."""
 
+    num_steps: int = static(128, "Steps per environment and update.", POSITIVE)
+    num_epochs: int = static(4, "Passes over the rollout per update.", POSITIVE)
     num_minibatches: int = static(
         4, "Gradient steps per pass; each takes whole environments.", POSITIVE
     )
@@ -314,7 +318,12 @@ def make_sequences(
     done = transitions.terminated | transitions.truncated
     if config.normalize_rewards:
         scale, reward = normalise.scale_rewards(
-            scale, reward, done, gamma=config.gamma, axis_name=heads.axis_name
+            scale,
+            reward,
+            done,
+            gamma=config.gamma,
+            clip=config.clip_rewards,
+            axis_name=heads.axis_name,
         )
     advantage = gae(
         reward,

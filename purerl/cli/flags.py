@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import tyro
 import yaml
 
 from purerl import serialise
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import AUTO, ConfigError, TrainConfig, is_auto
 
 _MAPPINGS = ("env_kwargs", "env_params")
 
@@ -46,7 +46,9 @@ def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
     if field.name == "env":
         return str, value
     kinds = {"int": int, "float": float, "bool": bool, "str": str}
-    kind = kinds.get(str(field.type), field.type)
+    kind: Any = kinds.get(str(field.type), field.type)
+    if is_auto(field.default) and kind is not str:
+        kind = kind | Literal["auto"]
     return kind, value
 
 
@@ -126,6 +128,24 @@ def _check_paths(cls: type, argv: Sequence[str]) -> None:
         before = word
 
 
+def _switches(cls: type, argv: Sequence[str]) -> list[str]:
+    """The words, with the values that `--x` and `--no-x` stand for.
+
+    tyro has switches for what is true or false; what may also be auto takes a value.
+    """
+    kinds = {field.name: get_args(field.type)[:1] for field in dataclasses.fields(cls)}
+    names = {name for name, kind in kinds.items() if kind == (bool | Literal["auto"],)}
+    found = []
+    for word, following in zip(argv, [*argv[1:], ""], strict=False):
+        found.append(word)
+        name = word.removeprefix("--").replace("-", "_") if word[:2] == "--" else ""
+        if name in names and following not in ("True", "False", AUTO):
+            found.append("True")
+        elif name.removeprefix("no_") in names and name.startswith("no_"):
+            found[-1:] = [f"--{name.removeprefix('no_')}", "False"]
+    return found
+
+
 def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     """Parse with tyro; underscores and dashes are both understood.
 
@@ -140,5 +160,6 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
         ConfigError: a path that is empty.
     """
     _check_paths(cls, argv)
+    argv = _switches(cls, argv)
     prefix = (tyro.conf.OmitArgPrefixes,)
     return tyro.cli(cls, args=list(argv), prog=f"purerl {command}", config=prefix)

@@ -23,7 +23,7 @@ from purerl.meta.tracking import Tracking
 from purerl.runner import manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.trackers import Tracker
-from purerl.runner.words import si
+from purerl.runner.words import notes, si
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, default_lanes
 from purerl.train import Bound
@@ -107,6 +107,10 @@ class Evolution:
         """The generations that are missing, until somebody asks to stop."""
         first = int(state.done)
         reporter.say(self._banner())
+        evolved = [self.optimiser.genome.values]
+        for bound in self.setup.bounds:
+            for line in notes(bound, evolved):
+                reporter.say(line)
         self.compile()
         reporter.say(f"compiled in {self.compile_seconds:.1f} s")
         began = time.perf_counter()

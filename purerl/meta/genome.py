@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import auto
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -65,6 +66,7 @@ class Genome:
     """
 
     def __init__(self, config: TrainConfig, env: Environment, evolve: Names) -> None:
+        config = auto.resolve(config, env)
         self.scales = read_names(config, env, evolve)
         self.values: dict[str, PyTree] = {
             name: _value_at(config, env, name) for name in self.scales

@@ -101,7 +101,7 @@ def make_setup(
     genome = Genome(config, resolve_env(config), evolve)
     if len(changes) > 1:
         for bound in bounds:
-            Genome(bound.config, bound.env, genome.scales)  # The same fields in all.
+            Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
     settings = {
         "evolve": genome.scales,
         "strategy": chosen.to_dict(),
@@ -150,14 +150,14 @@ def _label(config: TrainConfig) -> str:
 
 def baseline_of(bound: Bound, genome: Genome) -> Bound:
     """The same training with the algorithm's own losses where losses are evolved."""
-    fields = {field.name: field for field in dataclasses.fields(bound.config)}
+    fields = {field.name: field for field in dataclasses.fields(bound.asked)}
     changes = {}
     for name in {name.split(".")[0] for name in genome.values}:
         if name.endswith("_loss"):
             field = fields[name]
             has_factory = field.default is dataclasses.MISSING
             changes[name] = field.default_factory() if has_factory else field.default  # type: ignore[misc]
-    return bind(bound.config.replace(**changes))
+    return bind(bound.asked.replace(**changes))
 
 
 def make_task(
@@ -206,6 +206,10 @@ def specification(setup: Setup, generations: int, run: dict[str, Any]) -> dict:
         "kind": store.KIND,
         "format": store.FORMAT,
         "config": serialise.to_dict(setup.config),
+        "auto": {
+            label: bound.automatic
+            for label, bound in zip(setup.labels, setup.bounds, strict=True)
+        },
         "settings": setup.settings,
         "generations": generations,
         **run,

@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from purerl import auto
 from purerl.config import ConfigError, TrainConfig
+from purerl.environment import resolve_env
 from purerl.meta import contestants, held_out
 from purerl.meta.comparison import WORDS, LossComparison
 from purerl.meta.contestants import Entry, Environments, Group, Losses
@@ -233,15 +235,14 @@ def _identity(config: TrainConfig, options: Options) -> str:
         "lanes": options.lanes,
         "segment_updates": options.segment_updates,
     }
-    return held_out.identity(config, rest)
+    return held_out.identity(auto.resolve(config, resolve_env(config)), rest)
 
 
 def _steps(parts: Sequence[Part], options: Options) -> int:
+    plans = [bind(part.group.config).plan for part in parts]
     each = (
-        len(part.group.members)
-        * (part.group.config.total_timesteps // part.group.config.steps_per_update)
-        * part.group.config.steps_per_update
-        for part in parts
+        len(part.group.members) * plan.num_updates * plan.steps_per_update
+        for part, plan in zip(parts, plans, strict=True)
     )
     return max(1, sum(each) * len(options.seeds))
 

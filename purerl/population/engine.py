@@ -13,7 +13,6 @@ import jax
 import numpy as np
 
 from purerl.algorithms import entry_of
-from purerl.config import apply_overrides
 from purerl.environment import bind_params
 from purerl.evaluate import evaluate_recurrent
 from purerl.policy import recurrence_of
@@ -213,7 +212,7 @@ def _evaluate(
     bound: Bound, state: PyTree, overrides: Overrides, key: Array
 ) -> tuple[Array, Array]:
     """Mean return of fresh episodes of the deterministic policy, and their steps."""
-    config = apply_overrides(bound.config, overrides)
+    config = bound.at(overrides)
     recurrence = recurrence_of(entry_of(config).make(config, bound.env))
     result = evaluate_recurrent(
         bound.env,

@@ -21,7 +21,7 @@ from purerl.population.space import Space
 from purerl.runner import checkpoint, manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.programs import Members
-from purerl.runner.words import si
+from purerl.runner.words import notes, si
 from purerl.scale import hosts
 from purerl.train import make_algorithm
 from purerl.types import Array, HostMetrics, PyTree
@@ -140,6 +140,7 @@ def _spec(
         "kind": strategy.kind,
         "format": store.FORMAT,
         "config": serialise.to_dict(space.config),
+        "auto": space.bound.automatic,
         "axes": space.to_dict(),
         "options": strategy.options,
         "seeds": list(seeds),
@@ -197,6 +198,8 @@ class _Run:
             reporter.say(f"the search in {options.out} had finished")
             return Outcome(self.records, states, {"trained_marks": 0})
         reporter.say(self._banner())
+        for line in notes(self.space.bound, self.space.corners()):
+            reporter.say(line)
         with Interrupt() as interrupt:
             engine = self._engine(done, states)
             del states

@@ -136,6 +136,11 @@ class Space:
                 moved[name] = step(axis, float(hyper[name]), factor)
         return moved
 
+    def corners(self) -> list[Overrides]:
+        """Overrides of two members: with the first end of every axis, and the last."""
+        points = [{n: _ends(axis)[i] for n, axis in self.axes.items()} for i in (0, -1)]
+        return [split(self.config, point)[1] for point in points]
+
     def overrides(self, hyper: Hyper) -> Overrides:
         """What a program takes, leaves `[N, ...]` from arrays `[N]`."""
         found = {}

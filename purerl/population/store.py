@@ -81,9 +81,9 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     if stored["kind"] != new["kind"]:
         return [f"it is a {stored['kind']} search there and {new['kind']} here"]
     found = []
-    for part in ("config", "options"):
-        for name in sorted({*stored[part], *new[part]}):
-            before, now = stored[part].get(name), new[part].get(name)
+    for part in ("config", "auto", "options"):
+        for name in sorted({*stored.get(part, {}), *new[part]}):
+            before, now = stored.get(part, {}).get(name), new[part].get(name)
             if before != now:
                 found.append(f"{name} is {before!r} there and {now!r} here")
     if not same_axes(stored["axes"], new["axes"]):

@@ -26,7 +26,7 @@ from purerl.runner.seeds import check_seeds, seeds_text
 from purerl.runner.trackers import Member, TrackedRun, Tracker, choose, files
 from purerl.runner.trackers.group import Group, Say
 from purerl.runner.tracking import stack_rows
-from purerl.runner.words import si
+from purerl.runner.words import count, evaluations, notes, si
 from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.train import Bound, bind
 from purerl.types import PyTree
@@ -87,12 +87,12 @@ def run(
             or resumed, a damaged checkpoint.
     """
     members = check_seeds(seeds)
-    for name, count in (
+    for name, number in (
         ("lanes", lanes),
         ("segment_updates", segment_updates),
         ("keep_checkpoints", keep_checkpoints),
     ):
-        check_count(name, count)
+        check_count(name, number)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     folder = as_folder("out", out)
     bound = bind(config)
@@ -106,7 +106,7 @@ def run(
         keep=keep_checkpoints,
     )
     chosen = choose(trackers, folder if resume else None)
-    options = _open_folder(folder, config, members, options, resume)
+    options = _open_folder(folder, bound.config, members, options, resume)
     return _Loop(bound, members, folder, options, chosen, progress).run(resume)
 
 
@@ -182,6 +182,8 @@ class _Loop:
             reporter.say(sentence)
         with Interrupt() as interrupt, self.trackers:
             reporter.say(self._banner())
+            for line in notes(self.bound):
+                reporter.say(line)
             keys = jax.vmap(jax.random.key)(jnp.asarray(self.seeds, jnp.uint32))
             programs = Programs(
                 self.bound,
@@ -259,10 +261,9 @@ class _Loop:
             unit = "step" if ratio == 1 else "steps"
             learning = f"{ratio:.3g} gradient {unit} per environment step, "
         return (
-            f"{_count(len(self.seeds), 'agent')}, {self.bound.env.name}, "
-            f"{si(steps)} steps each, {_count(plan.num_updates, 'update')}, {learning}"
-            f"{_count(len(plan.evaluate_after), 'evaluation')} of "
-            f"{_count(config.eval_episodes, 'episode')}, on {device.device_kind} "
+            f"{count(len(self.seeds), 'agent')}, {self.bound.env.name}, "
+            f"{si(steps)} steps each, {count(plan.num_updates, 'update')}, {learning}"
+            f"{evaluations(self.bound)}, on {device.device_kind} "
             f"({len(make_workers())} workers, {self.options.lanes} lanes)"
         )
 
@@ -311,7 +312,3 @@ class _Loop:
             f"{saved} the same config, from Python: purerl.run(config, "
             f"seeds={seeds_text(self.seeds)}, out={str(self.folder)!r}, resume=True)"
         )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,6 +1,11 @@
 """Numbers in words that fit a line."""
 
 import math
+from collections.abc import Sequence
+
+from purerl import auto
+from purerl.train import Bound
+from purerl.types import Overrides
 
 
 def si(number: float) -> str:
@@ -26,3 +31,46 @@ def size(number: float) -> str:
         if number >= limit:
             return f"{number / limit:,.3g} {unit}"
     return f"{number:.0f} B"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 update`, `2 updates`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def evaluations(bound: Bound) -> str:
+    """How many evaluations a run has, and why there are fewer than were asked for."""
+    config, planned = bound.config, len(bound.plan.evaluate_after)
+    episodes = count(config.eval_episodes, "episode")
+    words = f"{count(planned, 'evaluation')} of {episodes}"
+    if planned == config.num_evaluations:
+        return words
+    reason = (
+        "an update each"
+        if planned == bound.plan.num_updates
+        else f"{planned} affordable within eval_share={config.eval_share:g}"
+    )
+    return f"{words} ({config.num_evaluations} asked for, {reason})"
+
+
+def notes(bound: Bound, overrides: Sequence[Overrides] = ()) -> list[str]:
+    """What a person should know of a training before it begins, a line each.
+
+    Args:
+        bound: config, environment and plan.
+        overrides: with which it is trained, of some of its members.
+    """
+    each = [auto.values(bound.asked, bound.at(values)) for values in overrides or [{}]]
+    named = {name for values in overrides for name in values}
+    words = [
+        f"{name}={_plain(value)}"
+        for name, value in each[0].items()
+        # What the members differ in is said by their axes.
+        if name not in named and all(other.get(name) == value for other in each)
+    ]
+    found = [f"auto: {', '.join(words)}"] if words else []
+    return [*found, bound.env.note] if bound.env.note else found
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

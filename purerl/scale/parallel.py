@@ -8,7 +8,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.train import Train, check_key, make_train
+from purerl.train import Train, bind, check_key, make_train
 from purerl.types import Array, Overrides, PyTree, TrainResult
 
 AXIS = "devices"
@@ -36,7 +36,7 @@ def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> 
         ConfigError: `num_envs` or the minibatch size is not divisible by D.
     """
     devices = list(devices) if devices is not None else jax.local_devices()
-    check_split(config, len(devices))
+    check_split(bind(config).config, len(devices))
     spread_train = spread(
         make_train(config), make_train(config, axis_name=AXIS), devices
     )

@@ -17,7 +17,6 @@ from purerl.algorithms import config_class, name_of
 from purerl.config import (
     ConfigError,
     TrainConfig,
-    apply_overrides,
     check_known,
     field_names,
 )
@@ -29,6 +28,7 @@ from purerl.types import Overrides
 
 # Segments of a member's training where their length is not given: rows of its curve.
 SEGMENTS = 100
+_FRACTIONS = (float, "float")  # types of fields, also where they are `auto`
 
 
 class Group(NamedTuple):
@@ -66,9 +66,11 @@ def for_fields(config: TrainConfig, axes: Mapping[str, Any]) -> dict[str, Any]:
     `uniform(0, 1)` of a learning rate is not 0 or 1, as it is of a number of layers.
     """
     found = dict(axes)
+    fractions = {f.name for f in dataclasses.fields(config) if f.type in _FRACTIONS}
     for name, axis in axes.items():
         is_drawn = isinstance(axis, Uniform | LogUniform)
-        if is_drawn and isinstance(_value_at(config, name), float):
+        is_fraction = name in fractions or isinstance(_value_at(config, name), float)
+        if is_drawn and is_fraction:
             found[name] = type(axis)(float(axis.low), float(axis.high))
     return found
 
@@ -126,7 +128,7 @@ def _draft(
         bound = bind(_with_static(base, static))
         found[name] = _Draft(bound, static, tuple(dynamic), [], [])
     draft = found[name]
-    checked = apply_overrides(draft.bound.config, dynamic)
+    checked = draft.bound.at(dynamic)
     if any(field.startswith("env_params") for field in dynamic):
         bind_params(draft.bound.env, checked.env_params)
     check_time_limit(draft.bound, checked)

@@ -42,6 +42,7 @@ def describe(
         "seeds": list(outline.seeds),
         "groups": {
             group.group.name: {
+                "auto": group.group.bound.automatic,
                 "lanes": group.lanes,
                 "lanes_asked": lanes,
                 "segment_updates": group.length,
@@ -73,6 +74,13 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
         )
     for name, group in new["groups"].items():
         known = stored["groups"].get(name, group)
+        resolved = known.get("auto", group["auto"])
+        found += [
+            f"{field}, which is auto, is {resolved.get(field)!r} there and {value!r} "
+            "here"
+            for field, value in group["auto"].items()
+            if resolved.get(field) != value
+        ]
         for field in ("lanes", "segment_updates"):
             asked = group.get(f"{field}_asked")
             if asked and known[field] != asked:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 from rich.table import Table
 
-from purerl.runner.words import clock, si, size
+from purerl.runner.words import clock, evaluations, notes, si, size
 from purerl.sweeps.plan import GroupPlan, SweepPlan
 from purerl.sweeps.planner import LaneRate
 
@@ -80,7 +81,21 @@ def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
         parts.append(f"about {clock(seconds)} of training")
     if compile_seconds is not None:
         parts.append(f"compiled in {compile_seconds:.1f} s")
-    return "; ".join(parts)
+    return "\n".join(["; ".join(parts), *_notes(plan)])
+
+
+def _notes(plan: SweepPlan) -> list[str]:
+    """What its groups have to say, once where they say the same."""
+    found: dict[str, None] = {}
+    for group in (each.group for each in plan.groups):
+        ends = [
+            jax.tree.map(lambda x, i=place: x[i], group.overrides) for place in (0, -1)
+        ]
+        planned = len(group.bound.plan.evaluate_after)
+        if planned != group.bound.config.num_evaluations:
+            found[evaluations(group.bound)] = None
+        found.update(dict.fromkeys(notes(group.bound, ends)))
+    return list(found)
 
 
 def end_line(summary: Mapping[str, Any]) -> str:

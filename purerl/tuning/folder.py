@@ -15,8 +15,9 @@ from typing import Any
 
 import jax
 
-from purerl import serialise
+from purerl import auto, serialise
 from purerl.config import ConfigError, TrainConfig
+from purerl.environment import resolve_env
 from purerl.runner import kinds, manifest
 from purerl.tuning.pool import Setup
 from purerl.tuning.space import Space
@@ -76,6 +77,7 @@ def describe(
     about = {
         "kind": "tune",
         **spec,
+        "auto": auto.values(config, auto.resolve(config, resolve_env(config))),
         **run,
         "device": f"{device.platform} {device.device_kind}",
         "versions": manifest.versions(),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from purerl import serialise
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.progress import Reporter
+from purerl.runner.words import notes
 from purerl.train import bind
 from purerl.tuning import folder, words
 from purerl.tuning import result as results
@@ -96,7 +97,10 @@ class Search:
         return study
 
     def _say_what_to_expect(self) -> None:
-        planned = bind(self.setup.config).plan.evaluate_after
+        bound = bind(self.setup.config)
+        for line in notes(bound):
+            self.reporter.say(f"of the config itself, {line}")
+        planned = bound.plan.evaluate_after
         if self.options.pruner and 0 < len(planned) < self.setup.reports:
             self.reporter.say(
                 f"the config evaluates {len(planned)} times, so the pruner looks only "

@@ -6,9 +6,10 @@ Nothing here knows Optuna: `purerl.tuning.samplers` makes its distributions of t
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from purerl import serialise
+from purerl import auto, serialise
 from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig, apply_overrides
+from purerl.environment import resolve_env
 from purerl.sweeps.axes import Choice, Design, LogUniform, Uniform
 from purerl.sweeps.groups import for_fields, group_points, resolve_point
 from purerl.sweeps.labels import labels, plain
@@ -38,6 +39,8 @@ class Space:
                 "{'learning_rate': purerl.loguniform(1e-4, 1e-2)}."
             )
         self.config = config
+        # What `auto` stands for is the default that trials are compared with.
+        self._own = auto.resolve(config, resolve_env(config))
         listed = {name: _axis(name, axis) for name, axis in axes.items()}
         self.axes = for_fields(config, listed)
         self.names: dict[str, list[Any]] = {
@@ -80,7 +83,7 @@ class Space:
         """The config's own values, or None where some lie outside of the axes."""
         found = {}
         for name, axis in self.axes.items():
-            value = _current(self.config, name)
+            value = _current(self._own, name)
             value = _place(axis, self.names.get(name, []), value)
             if value is None:
                 return None
@@ -92,7 +95,7 @@ class Space:
         params = self.default_params()
         if params is not None:
             return self.point(params)
-        values = {name: _current(self.config, name) for name in self.axes}
+        values = {name: _current(self._own, name) for name in self.axes}
         return {name: value for name, value in values.items() if value is not None}
 
     def outside(self) -> list[str]:
@@ -100,8 +103,7 @@ class Space:
         return [
             name
             for name, axis in self.axes.items()
-            if _place(axis, self.names.get(name, []), _current(self.config, name))
-            is None
+            if _place(axis, self.names.get(name, []), _current(self._own, name)) is None
         ]
 
     def config_at(self, point: Mapping[str, Any]) -> TrainConfig:

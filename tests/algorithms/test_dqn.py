@@ -118,16 +118,50 @@ def test_a_hard_target_is_an_exact_copy():
     np.testing.assert_array_equal(new.target_params, new.params)
 
 
-def test_dueling_values_average_to_the_state_value():
-    setup, restore, learner = make(dueling=True)
+def hidden_parameters(setup):
+    """Numbers of all layers but the last of each head."""
+    params = setup.network.init(jax.random.key(0), jnp.zeros((1, 4)))["params"]
+    return sum(
+        leaf.size
+        for name, layer in params.items()
+        if not name.startswith("Dense")
+        for leaf in jax.tree.leaves(layer)
+    )
+
+
+def test_each_stream_of_a_dueling_network_has_a_hidden_layer_of_its_own():
+    """Wang et al. 2016, section 4.2; else V + A is one linear layer, parametrised."""
+    plain, _, _ = make(hidden_sizes=(6, 5))
+    setup, restore, learner = make(hidden_sizes=(6, 5), dueling=True)
+    assert hidden_parameters(setup) == hidden_parameters(plain) + 2 * (5 * 5 + 5)
+
+    obs = jax.random.normal(jax.random.key(5), (200, 4))
+    params = restore(learner.params)
+    q = np.asarray(setup.network.apply(params, obs), np.float64)
+    shared = setup.network.bind(params).torso(obs)
+    features = np.column_stack([np.asarray(shared, np.float64), np.ones(len(obs))])
+    best = features @ np.linalg.lstsq(features, q, rcond=None)[0]
+    assert np.square(q - best).mean() > 1e-3 * q.var()
+
+
+def test_dueling_values_are_those_of_the_two_streams():
+    setup, restore, learner = make(hidden_sizes=(6, 5), dueling=True)
     obs = jax.random.normal(jax.random.key(5), (3, 4))
     params = restore(learner.params)
     q = setup.network.apply(params, obs)
-    features = setup.network.bind(params).torso(obs)
-    value = params["params"]["Dense_1"]
-    expected = features @ value["kernel"] + value["bias"][None]
-    # Q = V + A - mean A, so the mean over actions is V.
-    np.testing.assert_allclose(q.mean(1), expected[:, 0], rtol=1e-4, atol=1e-5)
+    network = setup.network.bind(params)
+    weights = params["params"]
+
+    def stream(index):
+        hidden = weights[f"MLP_{index}"]["Dense_0"]
+        head = weights[f"Dense_{index}"]
+        features = network.torso(obs) @ hidden["kernel"] + hidden["bias"][None]
+        return jax.nn.relu(features) @ head["kernel"] + head["bias"][None]
+
+    advantage, value = stream(0), stream(1)
+    expected = value + advantage - advantage.mean(1, keepdims=True)  # eq. 9
+    np.testing.assert_allclose(q, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(q.mean(1), value[:, 0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,9 @@ def small(**fields):
         "hidden_sizes": (5,),
         "total_timesteps": 4 * 8 * 4,
         "num_evaluations": 0,
+        "entropy_coef": 0.01,
+        "normalize_observations": False,
+        "normalize_rewards": False,
     }
     return purerl.PPOConfig(**{**defaults, **fields})
 

@@ -15,6 +15,9 @@ SHARED = {
     "num_steps": 16,
     "hidden_sizes": (16,),
     "entropy_coef": 0.0,
+    # The critic's values are looked at, on observations and in units as they are.
+    "normalize_observations": False,
+    "normalize_rewards": False,
     "gamma": 0.7,  # far from 1, so that forgetting it shows
     "num_evaluations": 1,
     "eval_episodes": 8,
@@ -24,6 +27,8 @@ CONFIGS = {
     "ppo": purerl.PPOConfig(
         **SHARED,
         total_timesteps=16 * 16 * 60,
+        num_epochs=4,
+        num_minibatches=4,
         learning_rate=1e-2,
         value_loss=purerl.losses.SquaredError(),
     ),

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import normalise
+from purerl import ConfigError, normalise
+from purerl.algorithms import on_policy, ppo
+from purerl.environment import resolve_env
 from purerl.normalise import Moments, RewardScale, init_moments, merge
 
 
@@ -61,13 +63,17 @@ def test_normalising_is_standardising_and_clipping():
     moments = Moments(jnp.float32(5.0), jnp.array([1.0, 0.0]), jnp.array([4.0, 1.0]))
     x = jnp.array([[3.0, 0.5], [1.0, 11.0], [1.0, -99.0]])
     np.testing.assert_allclose(
-        normalise.normalise(moments, x), [[1.0, 0.5], [0.0, 10.0], [0.0, -10.0]]
+        normalise.normalise(moments, x, 10.0), [[1.0, 0.5], [0.0, 10.0], [0.0, -10.0]]
+    )
+    np.testing.assert_allclose(
+        normalise.normalise(moments, x, 0.75), [[0.75, 0.5], [0.0, 0.75], [0.0, -0.75]]
     )
 
 
 def test_before_anything_was_seen_normalising_does_nothing():
     x = jnp.array([[3.0, -0.5]])
-    np.testing.assert_allclose(normalise.normalise(init_moments((2,)), x), x, rtol=1e-6)
+    same = normalise.normalise(init_moments((2,)), x, 10.0)
+    np.testing.assert_allclose(same, x, rtol=1e-6)
 
 
 def test_rewards_are_divided_by_the_std_of_returns_and_not_centred():
@@ -76,7 +82,7 @@ def test_rewards_are_divided_by_the_std_of_returns_and_not_centred():
     scale = RewardScale(init_moments(), jnp.zeros(1))
     reward = jnp.array([[2.0], [2.0], [6.0]])
     done = jnp.array([[False], [True], [False]])
-    after, scaled = normalise.scale_rewards(scale, reward, done, gamma=0.5)
+    after, scaled = normalise.scale_rewards(scale, reward, done, gamma=0.5, clip=10.0)
     np.testing.assert_allclose(scaled, reward / np.sqrt(26 / 9), rtol=1e-5)
     np.testing.assert_allclose(after.running, [6.0])
     np.testing.assert_allclose(after.moments.mean, 11 / 3, rtol=1e-6)
@@ -132,3 +138,31 @@ def test_reported_returns_are_those_of_unscaled_rewards(normalising):
         np.testing.assert_array_equal(
             metric["episode_return"], metric["episode_length"]
         )
+
+
+def test_the_clips_are_fields_and_reach_what_is_learned_from():
+    """Values 3 and -3 of a critic that says what it sees; rewards of 8 at scale 1."""
+    config = purerl.PPOConfig(
+        env="probe/continuous",
+        normalize_observations=True,
+        normalize_rewards=True,
+        clip_observations=0.5,
+        clip_rewards=0.25,
+        num_envs=2,
+        num_steps=8,
+        hidden_sizes=(4,),
+    )
+    env = resolve_env(config)
+    setup = on_policy.bind(config, env)
+    moments = normalise.init_moments((1,))
+    seen = on_policy.prepare(setup, moments, jnp.array([[3.0], [-3.0], [0.1]]))
+    np.testing.assert_allclose(seen, [[0.5], [-0.5], [0.1]], rtol=1e-6)
+
+    state = ppo.init(setup, jax.random.key(0))
+    _, transitions, _ = on_policy.collect(setup, state, jax.random.key(1))
+    estimates, _ = on_policy.estimate(setup, state, transitions)
+    scaled = np.abs(np.asarray(estimates.reward))
+    assert scaled.max() == 0.25 and (scaled == 0.25).mean() > 0.2
+    for name in ("clip_observations", "clip_rewards"):
+        with pytest.raises(ConfigError, match=f"{name} must be greater than 0"):
+            purerl.make_train(config.replace(**{name: 0.0}))

@@ -1,0 +1,88 @@
+"""Fields that follow the task: what `auto` stands for, once the environment is known.
+
+A field whose default is `config.AUTO` has no value of its own. `TrainConfig.automatic`
+says which one it takes in an environment, and `resolve` puts it in, in one place:
+`train.bind`, before a config is checked and before its structure is read. Values that
+somebody has given stay. `Bound.at` resolves again after the overrides, so that a field
+which follows another (`epsilon_steps` follows `epsilon_fraction`) follows it in a sweep
+too.
+"""
+
+import dataclasses
+from typing import Any, TypeVar
+
+from purerl.config import AUTO, ConfigError, TrainConfig, is_auto
+from purerl.environment import Environment
+from purerl.types import Overrides
+
+ConfigT = TypeVar("ConfigT", bound=TrainConfig)
+
+
+def resolve(config: ConfigT, env: Environment) -> ConfigT:
+    """The config with a value in every field that was `auto`.
+
+    `auto` stays where it is a choice of the field itself, as in `policy` and `torso`.
+
+    Args:
+        config: as it was given; leaves may be traced.
+        env: its environment, from `resolve_env`.
+
+    Raises:
+        ConfigError: the config's class says nothing about one of them.
+    """
+    asked = [
+        field
+        for field in dataclasses.fields(config)
+        if is_auto(field.default) and is_auto(getattr(config, field.name))
+    ]
+    if not asked:
+        return config
+    values = config.automatic(env)
+    for field in asked:
+        if field.name not in values and field.type not in (str, "str"):
+            raise ConfigError(
+                f"{field.name} is auto, but {type(config).__name__}.automatic has no "
+                "value for it; give one, or add it there."
+            )
+    names = [field.name for field in asked if field.name in values]
+    return config.replace(**{name: values[name] for name in names})
+
+
+# Fields that are read only where another one is `auto`.
+_FOLLOWED = {"epsilon_fraction": "epsilon_steps"}
+
+
+def check_overrides(asked: TrainConfig, overrides: Overrides | None) -> None:
+    """Refuse to override what nothing follows.
+
+    Args:
+        asked: the config as it was given.
+        overrides: name of a dynamic field -> value.
+
+    Raises:
+        ConfigError: naming the field that was given in its place.
+    """
+    for name, follower in _FOLLOWED.items():
+        if name not in (overrides or {}):
+            continue
+        given = (overrides or {}).get(follower, getattr(asked, follower, AUTO))
+        if not is_auto(given):
+            raise ConfigError(
+                f"override {name!r} has no effect: {follower} is given, and wins. Use "
+                f"config.replace({follower}='auto'), or override {follower} alone."
+            )
+
+
+def values(asked: TrainConfig, config: TrainConfig) -> dict[str, Any]:
+    """What `auto` stood for, by name, in the order of the fields.
+
+    Args:
+        asked: the config as it was given.
+        config: the same from `resolve`.
+    """
+    return {
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(config)
+        if is_auto(getattr(asked, field.name))
+        and not is_auto(getattr(config, field.name))
+    }

@@ -1,0 +1,250 @@
+"""Defaults that follow the task: fields that are `auto` until it is known."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+import purerl
+from purerl import exploration, serialise
+from purerl.algorithms import ALGORITHMS
+from purerl.config import AUTO, ConfigError
+from purerl.environment import resolve_env
+from purerl.runner import manifest, words
+from purerl.sweeps.axes import Design, uniform
+from purerl.sweeps.groups import for_fields, group_points
+from purerl.train import bind
+from tests.helpers import tiny_config
+
+CONTINUOUS = "probe/continuous"
+PPO_FIELDS = (
+    "num_steps",
+    "num_epochs",
+    "num_minibatches",
+    "entropy_coef",
+    "normalize_observations",
+    "normalize_rewards",
+)
+
+
+def values(config, names=PPO_FIELDS):
+    return tuple(getattr(config, name) for name in names)
+
+
+def test_the_defaults_of_ppo_follow_the_actions():
+    assert values(purerl.PPOConfig()) == (AUTO,) * 6
+    assert values(purerl.resolve(purerl.PPOConfig(env="CartPole-v1"))) == (
+        *(128, 4, 4, 0.01, False, False),
+    )
+    pendulum = purerl.resolve(purerl.PPOConfig(env="Pendulum-v1"))
+    assert values(pendulum) == (512, 10, 32, 0.0, True, True)
+    recurrent = purerl.resolve(purerl.RecurrentPPOConfig(env="Pendulum-v1"))
+    assert values(recurrent) == (128, 4, 4, 0.0, True, True)
+
+
+def test_what_is_given_wins():
+    given = {
+        "num_steps": 20,
+        "num_epochs": 3,
+        "num_minibatches": 5,
+        "entropy_coef": 0.25,
+        "normalize_observations": False,
+        "normalize_rewards": False,
+    }
+    for env in (CONTINUOUS, "CartPole-v1"):
+        config = purerl.resolve(purerl.PPOConfig(env=env, **given))
+        assert values(config) == tuple(given.values())
+
+
+@pytest.mark.parametrize(
+    ("num_envs", "num_steps", "parts"),
+    [(4, 512, 32), (2048, 10, 32), (2, 16, 1), (1, 1000, 10), (3, 100, 4)],
+)
+def test_minibatches_of_continuous_tasks_divide_any_rollout(num_envs, num_steps, parts):
+    config = purerl.PPOConfig(
+        env=CONTINUOUS, num_envs=num_envs, num_steps=num_steps, total_timesteps=10**6
+    )
+    found = purerl.resolve(config).num_minibatches
+    assert found == parts
+    size = num_envs * num_steps / found
+    assert size == int(size) and (size >= 64 or found == 1)
+
+
+def test_discrete_defaults_are_the_numbers_that_they_always_were():
+    explicit = purerl.PPOConfig(
+        num_steps=128,
+        num_epochs=4,
+        num_minibatches=4,
+        entropy_coef=0.01,
+        normalize_observations=False,
+        normalize_rewards=False,
+    )
+    assert purerl.resolve(purerl.PPOConfig()) == explicit == purerl.resolve(explicit)
+
+
+def test_the_arithmetic_of_an_update_needs_the_task():
+    with pytest.raises(ConfigError, match=r"num_steps is auto.*purerl.resolve"):
+        _ = purerl.PPOConfig().steps_per_update
+    with pytest.raises(ConfigError, match=r"num_epochs is auto"):
+        _ = purerl.PPOConfig(num_steps=8).sequential_steps
+    config = purerl.resolve(purerl.PPOConfig(env=CONTINUOUS))
+    assert (config.steps_per_update, config.sequential_steps) == (2048, 832)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_nothing_but_a_choice_stays_auto(name):
+    env = CONTINUOUS if name in ("td3", "sac", "mpo") else "CartPole-v1"
+    config = purerl.resolve(ALGORITHMS[name].config(env=env))
+    left = [n for n, v in serialise.to_dict(config).items() if v == AUTO]
+    assert set(left) <= {"policy", "torso"}
+    assert purerl.resolve(config) == config
+
+
+def test_auto_is_refused_where_a_field_has_no_such_default():
+    with pytest.raises(ConfigError, match=r"gamma must be a number, got 'auto'"):
+        purerl.make_train(purerl.PPOConfig(gamma=AUTO))
+    with pytest.raises(ConfigError, match=r"num_envs must be a whole number"):
+        purerl.make_train(purerl.PPOConfig(num_envs=AUTO))
+    with pytest.raises(ConfigError, match=r"entropy_coef must be a number, got 'atuo'"):
+        purerl.make_train(purerl.PPOConfig(entropy_coef="atuo"))
+
+
+# Exploration ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cls", "share", "steps"),
+    [(purerl.DQNConfig, 0.5, 250_000.0), (purerl.PQNConfig, 0.2, 100_000.0)],
+)
+def test_exploration_is_a_share_of_the_run(cls, share, steps):
+    assert purerl.resolve(cls()).epsilon_steps == steps  # as CleanRL's, purejaxql's
+    short = purerl.resolve(cls(total_timesteps=50_000))
+    assert short.epsilon_steps == share * 50_000
+    assert purerl.resolve(cls(epsilon_steps=7.0)).epsilon_steps == 7.0
+    half = purerl.resolve(cls(total_timesteps=50_000, epsilon_fraction=0.1))
+    assert half.epsilon_steps == 5_000.0
+
+
+@pytest.mark.parametrize("cls", [purerl.DQNConfig, purerl.PQNConfig])
+def test_an_overridden_share_moves_the_steps(cls):
+    bound = bind(cls(total_timesteps=100_000))
+    assert bound.at({"epsilon_fraction": 0.1}).epsilon_steps == 10_000.0
+    assert bound.at({"epsilon_steps": 3.0}).epsilon_steps == 3.0
+
+    def epsilon(share):
+        config = bound.at({"epsilon_fraction": share})
+        return exploration.epsilon_at(
+            "linear", jnp.int32(5_000), start=1.0, end=0.0, steps=config.epsilon_steps
+        )
+
+    found = jax.jit(jax.vmap(epsilon))(jnp.array([0.05, 0.1, 0.5]))
+    np.testing.assert_allclose(found, [0.0, 0.5, 0.9], rtol=1e-6)
+
+
+def test_a_share_that_nothing_follows_is_refused():
+    bound = bind(purerl.DQNConfig(epsilon_steps=100.0))
+    with pytest.raises(ConfigError, match=r"epsilon_fraction.*epsilon_steps is given"):
+        bound.at({"epsilon_fraction": 0.1})
+    with pytest.raises(ConfigError, match=r"epsilon_fraction.*epsilon_steps is given"):
+        bind(purerl.PQNConfig()).at({"epsilon_fraction": 0.1, "epsilon_steps": 10.0})
+    with pytest.raises(ConfigError, match=r"0.1 of.*epsilon_steps=7 contradict"):
+        bind(purerl.DQNConfig(epsilon_fraction=0.1, epsilon_steps=7.0))
+    bind(purerl.resolve(purerl.DQNConfig(epsilon_fraction=0.1)))  # they agree
+    with pytest.raises(ConfigError, match=r"epsilon_fraction must be greater than 0"):
+        bind(purerl.DQNConfig(epsilon_fraction=0.0))
+
+
+def test_a_swept_share_reaches_the_training():
+    config = purerl.PQNConfig(
+        total_timesteps=512,
+        num_envs=4,
+        num_steps=16,
+        num_epochs=1,
+        num_minibatches=1,
+        hidden_sizes=(4,),
+        num_evaluations=0,
+    )
+    train = jax.jit(jax.vmap(purerl.make_train(config), (None, 0)))
+    shares = {"epsilon_fraction": jnp.array([0.01, 1.0])}
+    first, second = train(jax.random.key(0), shares).metrics["episode_return"]
+    assert first[0] != second[0]  # one key: they differ in nothing else
+
+
+# In files, sweeps and words -----------------------------------------------------------
+
+
+def test_auto_survives_dict_and_yaml(tmp_path):
+    for config in (purerl.PPOConfig(), purerl.DQNConfig()):
+        serialise.to_yaml(config, tmp_path / "config.yaml")
+        assert serialise.from_yaml(tmp_path / "config.yaml") == config
+
+
+def test_a_run_saves_and_prints_what_auto_stood_for(tmp_path, capsys):
+    config = tiny_config(env=CONTINUOUS, total_timesteps=64, eval_share=0.0)
+    folder = tmp_path / "run"
+    result = purerl.run(config, out=folder)
+    assert (result.config.entropy_coef, result.config.normalize_rewards) == (0.0, True)
+    stored = json.loads((folder / "manifest.json").read_text())["config"]
+    assert (stored["entropy_coef"], stored["normalize_rewards"]) == (0.0, True)
+    assert serialise.from_yaml(folder / "config.yaml") == result.config
+    said = capsys.readouterr().err
+    assert "auto: entropy_coef=0, normalize_observations=True" in said
+    assert "(3 asked for, 1 affordable within eval_share=0)" in said
+    # Asked again, as it was asked for or as it was saved, it is the same run.
+    for again in (config, result.config):
+        manifest.check_same(manifest.load(folder), bind(again).config, (0,))
+    with pytest.raises(ConfigError, match=r"entropy_coef is 0.0 there and 0.5 here"):
+        purerl.run(config.replace(entropy_coef=0.5), out=folder, resume=True)
+
+
+def test_axes_over_auto_fields():
+    config = purerl.PPOConfig(total_timesteps=10_000)
+    drawn = for_fields(
+        config, {"entropy_coef": uniform(0, 1), "num_steps": uniform(1, 9)}
+    )
+    assert isinstance(drawn["entropy_coef"].low, float)
+    assert isinstance(drawn["num_steps"].low, int)
+    points = [
+        {"env": env, "entropy_coef": coef}
+        for env in ("CartPole-v1", CONTINUOUS)
+        for coef in (0.0, 0.5)
+    ]
+    design = Design("grid", ("env", "entropy_coef"), (2, 2), tuple(points))
+    one, two = group_points(config, design)
+    assert one.bound.config.num_steps == 128 and two.bound.config.num_steps == 512
+    np.testing.assert_array_equal(two.overrides["entropy_coef"], [0.0, 0.5])
+    assert two.bound.at({"entropy_coef": 0.5}).entropy_coef == 0.5
+
+
+def test_a_sweep_plans_with_and_says_what_auto_stands_for():
+    from purerl.sweeps.words import plan_lines
+
+    config = purerl.DQNConfig(total_timesteps=20_000, hidden_sizes=(4,))
+    plan = purerl.plan(config, {"epsilon_fraction": [0.1, 0.2]})
+    assert "auto" not in plan_lines(plan)  # the axis says it
+    text = plan_lines(purerl.plan(config, {"gamma": [0.9, 0.99]}))
+    assert "auto: epsilon_steps=10000" in text
+    assert "1 evaluation of 16 episodes (10 asked for, 1 affordable" in text
+
+
+def test_evaluations_that_are_dropped_are_said():
+    few = bind(purerl.PPOConfig(total_timesteps=50_000, num_evaluations=3))
+    assert words.evaluations(few) == (
+        "1 evaluation of 16 episodes (3 asked for, 1 affordable within eval_share=0.1)"
+    )
+    all_of_them = bind(few.asked.replace(eval_share=1.0))
+    assert words.evaluations(all_of_them) == "3 evaluations of 16 episodes"
+    two = bind(purerl.PPOConfig(total_timesteps=1024, eval_share=1.0, eval_max_steps=1))
+    assert "2 evaluations of 16 episodes (10 asked for, an update each" in (
+        words.evaluations(two)
+    )
+
+
+def test_every_environment_resolves_before_anything_is_traced():
+    env = envs.make(CONTINUOUS)
+    config = purerl.PPOConfig(env=env)
+    assert resolve_env(config).name == env.name
+    assert purerl.resolve(config).normalize_observations is True
