@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from purerl.config import Check, ConfigError
 from purerl.types import Array
@@ -47,6 +48,8 @@ def check_share(config: Any) -> None:
         ConfigError: naming both, and how to choose one.
     """
     share, steps = config.epsilon_fraction, config.epsilon_steps
+    if isinstance(share, Tracer) or isinstance(steps, Tracer):
+        return
     default = type(config)().epsilon_fraction
     if share != default and steps != automatic(config)["epsilon_steps"]:
         raise ConfigError(

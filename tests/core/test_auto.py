@@ -153,6 +153,12 @@ def test_a_share_that_nothing_follows_is_refused():
     with pytest.raises(ConfigError, match=r"0.1 of.*epsilon_steps=7 contradict"):
         bind(purerl.DQNConfig(epsilon_fraction=0.1, epsilon_steps=7.0))
     bind(purerl.resolve(purerl.DQNConfig(epsilon_fraction=0.1)))  # they agree
+
+    def is_bound(share):  # a traced share cannot be looked at
+        bind(purerl.DQNConfig(epsilon_fraction=share))
+        return share
+
+    assert jax.eval_shape(is_bound, 0.3).shape == ()
     with pytest.raises(ConfigError, match=r"epsilon_fraction must be greater than 0"):
         bind(purerl.DQNConfig(epsilon_fraction=0.0))
 
