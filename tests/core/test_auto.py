@@ -1,6 +1,7 @@
 """Defaults that follow the task: fields that are `auto` until it is known."""
 
 import json
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from purerl.environment import resolve_env
 from purerl.runner import manifest, words
 from purerl.sweeps.axes import Design, uniform
 from purerl.sweeps.groups import for_fields, group_points
+from purerl.sweeps.words import _notes
 from purerl.train import bind
 from tests.helpers import tiny_config
 
@@ -225,15 +227,26 @@ def test_axes_over_auto_fields():
     assert two.bound.at({"entropy_coef": 0.5}).entropy_coef == 0.5
 
 
-def test_a_sweep_plans_with_and_says_what_auto_stands_for():
-    from purerl.sweeps.words import plan_lines
+def test_a_sweep_says_what_auto_stands_for_where_its_axes_do_not():
+    config = purerl.DQNConfig(total_timesteps=20_000)
 
-    config = purerl.DQNConfig(total_timesteps=20_000, hidden_sizes=(4,))
-    plan = purerl.plan(config, {"epsilon_fraction": [0.1, 0.2]})
-    assert "auto" not in plan_lines(plan)  # the axis says it
-    text = plan_lines(purerl.plan(config, {"gamma": [0.9, 0.99]}))
-    assert "auto: epsilon_steps=10000" in text
-    assert "1 evaluation of 16 episodes (10 asked for, 1 affordable" in text
+    def said(name, *values):
+        points = tuple({name: value} for value in values)
+        design = Design("grid", (name,), (len(values),), points)
+        groups = group_points(config, design)
+        return _notes(
+            SimpleNamespace(groups=[SimpleNamespace(group=g) for g in groups])
+        )
+
+    few = "1 evaluation of 16 episodes (10 asked for, 1 affordable within"
+    assert said("gamma", 0.9, 0.99) == [
+        f"{few} eval_share=0.1)",
+        "auto: epsilon_steps=10000",
+    ]
+    # The axis says it: no value is all members'.
+    assert said("epsilon_fraction", 0.1, 0.2) == [f"{few} eval_share=0.1)"]
+    assert said("epsilon_steps", 10.0, 20.0) == [f"{few} eval_share=0.1)"]
+    assert said("num_evaluations", 0, 1) == ["auto: epsilon_steps=10000"]
 
 
 def test_evaluations_that_are_dropped_are_said():
