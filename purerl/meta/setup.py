@@ -208,7 +208,7 @@ def specification(setup: Setup, generations: int, run: dict[str, Any]) -> dict:
         "config": serialise.to_dict(setup.config),
         "auto": {
             label: bound.automatic
-            for label, bound in zip(setup.labels, setup.bounds, strict=True)
+            for label, bound in zip(setup.names, setup.bounds, strict=True)
         },
         "settings": setup.settings,
         "generations": generations,
