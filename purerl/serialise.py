@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import os
 import re
-import tempfile
+import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +31,7 @@ from purerl.config import (
 from purerl.losses import artifact, registry
 
 LEFTOVER_SECONDS = 600.0
-# `.<name>.<eight characters>`, as `mkstemp` names them for `write_atomic`.
+# `.<name>.<eight characters>`, as `write_atomic` names them.
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 
 
@@ -99,20 +99,18 @@ def from_yaml(path: str | Path) -> TrainConfig:
 def write_atomic(path: str | Path, content: str | bytes) -> None:
     """Write so that a reader sees the old file or the new one, never half."""
     path = Path(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    # Not mkstemp's: its files are for their owner only, and the process's umask cannot
+    # be asked for without setting it, which is no thread's business.
+    name = path.parent / f".{path.name}.{secrets.token_hex(4)}"
     try:
         data = content.encode() if isinstance(content, str) else content
-        with os.fdopen(handle, "wb") as file:
+        with name.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp's files are for their owner only; these are ordinary ones.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
         os.replace(name, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise
 
 

@@ -103,9 +103,7 @@ class Tracking:
 
     def close(self, result: "EvolutionResult", is_finished: bool) -> None:
         """Hand over the files and write what is left."""
-        if self.group.takes_files and result.done:
-            self._keep_files(result)
-        self.group.close("finished" if is_finished else "interrupted")
+        finish(self.group, result, is_finished)
 
     def _flush(self) -> None:
         if self.jsonl is not None:
@@ -121,23 +119,31 @@ class Tracking:
         kept = read_rows(path) if path.exists() else []
         return int(kept[-1]["update"]) if kept else 0
 
-    def _keep_files(self, result: "EvolutionResult") -> None:
-        """What was learned, what it was started with, and pictures."""
-        with tempfile.TemporaryDirectory() as place:
-            folder = Path(place)
-            result.save(folder)
-            for path in sorted(folder.iterdir()):
-                self.group.artifact(path, f"{KIND}/{path.name}")
-            for name in ("config.yaml", "manifest.json"):
-                if result.out is not None and (result.out / name).exists():
-                    self.group.artifact(result.out / name, f"{KIND}/{name}")
-            try:
-                pictures = _draw(result, folder)
-            except Exception as error:  # a picture is not worth an evolution
-                self.group.say(f"the pictures could not be drawn ({error}).")
-                return
-            for path in pictures:
-                self.group.artifact(path, f"figures/{path.name}")
+
+def finish(group: Group, result: "EvolutionResult", is_finished: bool) -> None:
+    """Hand over the files of an evolution, and close its trackers."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        if group.takes_files and result.done:
+            _keep_files(group, result, Path(folder))
+        # Inside: a tracker reads the files when it comes to them.
+        group.close("finished" if is_finished else "interrupted")
+
+
+def _keep_files(group: Group, result: "EvolutionResult", folder: Path) -> None:
+    """What was learned, what it was started with, and pictures."""
+    result.save(folder)
+    for path in sorted(folder.iterdir()):
+        group.artifact(path, f"{KIND}/{path.name}")
+    for name in ("config.yaml", "manifest.json"):
+        if result.out is not None and (result.out / name).exists():
+            group.artifact(result.out / name, f"{KIND}/{name}")
+    try:
+        pictures = _draw(result, folder)
+    except Exception as error:  # a picture is not worth an evolution
+        group.say(f"the pictures could not be drawn ({error}).")
+        return
+    for path in pictures:
+        group.artifact(path, f"figures/{path.name}")
 
 
 def _draw(result: "EvolutionResult", folder: Path) -> list[Path]:

@@ -24,7 +24,8 @@ from purerl.runner.records import Records
 from purerl.runner.result import RunResult
 from purerl.runner.seeds import check_seeds, seeds_text
 from purerl.runner.trackers import Member, TrackedRun, Tracker, choose, files
-from purerl.runner.trackers.group import Group, Say
+from purerl.runner.trackers.group import Group
+from purerl.runner.trackers.writer import Say
 from purerl.runner.tracking import stack_rows
 from purerl.runner.words import count, evaluations, notes, si
 from purerl.scale.devices import check_count, default_lanes, make_workers
@@ -224,8 +225,7 @@ class _Loop:
             train_steps=(update - first) * steps_each,
             out=self.folder,
         )
-        files.keep(self.trackers, result)
-        self.trackers.close("finished" if finished else "interrupted")
+        files.finish(self.trackers, result)
         return result
 
     def _begin_trackers(self, say: Say, resume: bool) -> None:

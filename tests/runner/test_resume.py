@@ -30,6 +30,8 @@ SEEDS = 3
 class StopAfter(purerl.Tracker):
     """Sends Ctrl-C when the given update of a seed has been logged."""
 
+    background = False  # between two segments
+
     def __init__(self, update, seed=0):
         self.update, self.seed = update, seed
 
@@ -168,6 +170,7 @@ def test_killed_at_random_moments_and_resumed_equals_uninterrupted(
         import purerl
         from purerl import serialise
         class Slow(purerl.Tracker):
+            background = False
             def log(self, kind, seed, row):
                 if seed == 0 and kind == "train":
                     print(row["update"], flush=True)

@@ -33,6 +33,8 @@ COLUMNS = {"train": 7, "evaluation": 3}
 class Killer(purerl.Tracker):
     """A second Ctrl-C, between the rows of a segment and its checkpoint."""
 
+    background = False
+
     def log(self, kind, seed, row):
         if kind == "train" and row["update"] == TOLD:
             raise KeyboardInterrupt

@@ -2,6 +2,7 @@
 
 import json
 import math
+import threading
 import time
 
 import pytest
@@ -153,9 +154,11 @@ def test_a_failing_tracker_is_left_out_with_one_sentence(tmp_path, method):
     trackers.close("finished")
     assert good.told == [("train", 0, 1), ("train", 0, 2), ("train", 0, 3)]
     assert good.status == "finished" and bad.status is None
-    (sentence,) = said
-    assert f"tracker 'keeps' failed (OSError: no room for {method})" in sentence
-    assert str(tmp_path / "metrics") in sentence and "second line" not in sentence
+    failed, missing = said
+    assert f"tracker 'keeps' failed (OSError: no room for {method})" in failed
+    assert "second line" not in failed
+    told = "has all rows" if method == "close" else "lacks 3 of 3 rows"
+    assert told in missing and str(tmp_path / "metrics") in missing
 
 
 def test_a_run_is_not_lost_with_its_tracker(tiny, tmp_path, capsys):
@@ -182,9 +185,11 @@ def test_a_tracker_that_cannot_go_on_does_not_stop_a_resumed_run(tmp_path):
     trackers.close("interrupted")
     bad = Keeps(fails="begin", id="a")
     trackers, said = group(bad, folder=tmp_path)
+    for update in (5, 6):
+        trackers.log("train", 0, {"update": update})
     trackers.close("finished")
-    assert "left out" in said[0]
-    assert load_stored(tmp_path)["keeps"]["logged"] == 5
+    assert "left out" in said[0] and "lacks 1 of 2 rows" in said[1]
+    assert load_stored(tmp_path)["keeps"]["rows"] == 1
 
 
 def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
@@ -192,32 +197,44 @@ def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
     trackers, _ = group(first, folder=tmp_path)
     trackers.log("train", 0, {"update": 3})
     trackers.log("evaluation", 0, {"update": 2})
-    trackers.flush()
+    trackers.close("interrupted")
     assert first.told == [("evaluation", 0, 2), ("train", 0, 3)]
-    assert load_stored(tmp_path) == {"keeps": {"id": "a", "logged": 3, "options": {}}}
+    entry = {"id": "a", "rows": 2, "status": "interrupted", "options": {}}
+    assert load_stored(tmp_path) == {"keeps": entry}
 
     again, new = Keeps(), Keeps()
     new.name = "new"
     trackers, _ = group(again, new, folder=tmp_path)
     assert again.begun.id == "a" and new.begun.id is None
-    for update in (3, 6):
-        trackers.log("train", 0, {"update": update})
+    for kind, update in (("train", 3), ("evaluation", 2), ("train", 6)):
+        trackers.log(kind, 0, {"update": update})
     trackers.close("finished")
     assert again.told == [("train", 0, 6)]
-    assert new.told == [("train", 0, 3), ("train", 0, 6)]
+    assert new.told == [("evaluation", 0, 2), ("train", 0, 3), ("train", 0, 6)]
 
 
 def test_a_slow_tracker_gets_its_share_of_the_time():
-    slow = Keeps()
-    slow.time_share = 0.01
-    slow.flush = lambda: time.sleep(0.05)
+    written = threading.Semaphore(0)
+
+    class Slow(Keeps):
+        time_share = 0.001
+
+        def flush(self):
+            self.told.append("flush")
+            time.sleep(0.05)
+            written.release()
+
+    slow = Slow()
     trackers, _ = group(slow)
-    for update in range(1, 6):
+    trackers.log("train", 0, {"update": 1})
+    trackers.flush()
+    assert written.acquire(timeout=10.0)
+    for update in range(2, 6):  # for these 50 s are to pass
         trackers.log("train", 0, {"update": update})
         trackers.flush()
-    assert [told[2] for told in slow.told] == [1]  # 5 s are to pass
     trackers.close("finished")
-    assert [told[2] for told in slow.told] == [1, 2, 3, 4, 5]
+    later = [("train", 0, update) for update in range(2, 6)]
+    assert slow.told == [("train", 0, 1), "flush", *later, "flush"]
 
 
 @pytest.mark.parametrize(
@@ -234,15 +251,16 @@ def test_trackers_are_closed_when_the_run_fails(error, status):
 
 def test_a_resumed_run_has_the_trackers_that_it_was_started_with(tmp_path):
     logs = str(tmp_path / "logs")
-    stored = {"tensorboard": {"id": "x", "logged": 1, "options": {"folder": logs}}}
+    stored = {"tensorboard": {"id": "x", "rows": 1, "options": {"folder": logs}}}
     (tmp_path / "trackers.json").write_text(json.dumps(stored))
     (remade,) = choose(None, tmp_path)
     (named,) = choose(["tensorboard"], tmp_path)
     assert remade.options == named.options == {"folder": logs}
     assert choose([], tmp_path) == [] and choose(None, None) == []
-    (tmp_path / "trackers.json").write_text("{")
-    with pytest.raises(ConfigError, match="damaged"):
-        choose(None, tmp_path)
+    for text in ("{", json.dumps({"tensorboard": {"id": "x", "logged": 1}})):
+        (tmp_path / "trackers.json").write_text(text)
+        with pytest.raises(ConfigError, match="damaged"):
+            choose(None, tmp_path)
 
 
 def test_names_and_objects_are_both_taken():

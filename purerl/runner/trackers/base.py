@@ -1,8 +1,9 @@
 """What every tracker is: an object that is told about a run between its segments.
 
-A tracker is told `begin`, then rows with `log` and `flush` after every segment, files
-with `artifact`, and `close`. It never sees the compiled program, and when it fails
-the run goes on without it (`purerl.runner.trackers.group`).
+A tracker is told `begin`, then rows with `log` and `flush` after some segments, files
+with `artifact`, and `close`, all by one thread of its own. It never sees the compiled
+program, training does not wait for it, and when it fails the run goes on without it
+(`purerl.runner.trackers.group`).
 """
 
 import math
@@ -63,13 +64,16 @@ class Tracker:
     Attributes:
         name: in sentences and in `trackers.json`.
         id: under which `begin` can go on with the same run, kept in `trackers.json`.
-        time_share: of the run's time that it may take. After a slow `flush` rows wait
-            until the run has had its part; nothing is lost, `close` writes the rest.
+        time_share: of a core's time that it may take. After a slow `flush` rows wait
+            until training has had its part; what waits then is written at the end.
+        background: whether a thread of its own calls it. Training waits for every call
+            of one that says no, which acts between two segments: stops the run, say.
     """
 
     name = "tracker"
     id: str | None = None
     time_share = 1.0
+    background = True
 
     @property
     def options(self) -> dict[str, Any]:
@@ -84,7 +88,11 @@ class Tracker:
         raise NotImplementedError
 
     def flush(self) -> None:
-        """A segment has ended: write what was logged."""
+        """Write what was logged: the rows of one segment or of several.
+
+        What was logged before counts as written when this returns; in a tracker that
+        has no `flush` of its own, when `log` returns.
+        """
 
     def end_member(self, seed: int) -> None:
         """No more rows of this member will come."""

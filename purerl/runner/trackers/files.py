@@ -8,15 +8,21 @@ from purerl.runner.result import RunResult
 from purerl.runner.trackers.group import Group
 
 
-def keep(trackers: Group, result: RunResult) -> None:
-    """Hand over the run's files, if any tracker takes files.
+def finish(trackers: Group, result: RunResult) -> None:
+    """Hand over the run's files, if any tracker takes files, and close the trackers.
 
     `run/` holds config.yaml, manifest.json and the last checkpoint (the parameters of
     all seeds) as in a run's folder, so that `purerl.load_run` reads it;
     `figures/curve.png` is the learning curve of a finished run.
     """
-    if not trackers.takes_files:
-        return
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        if trackers.takes_files:
+            _keep(trackers, result, Path(folder))
+        # Inside: a tracker reads the files when it comes to them.
+        trackers.close("finished" if result.finished else "interrupted")
+
+
+def _keep(trackers: Group, result: RunResult, folder: Path) -> None:
     if result.out is not None:
         for name in ("config.yaml", "manifest.json"):
             trackers.artifact(result.out / name, f"run/{name}")
@@ -25,13 +31,12 @@ def keep(trackers: Group, result: RunResult) -> None:
             name = f"checkpoints/{saved[-1]}"
             trackers.artifact(result.out / name, f"run/{name}")
     if result.finished:
-        with tempfile.TemporaryDirectory() as folder:
-            path = (result.out or Path(folder)) / "curve.png"
-            try:
-                from purerl.report import plots
+        path = (result.out or folder) / "curve.png"
+        try:
+            from purerl.report import plots
 
-                plots.learning_curve(result, path)
-            except Exception as error:  # a picture is not worth a run
-                trackers.say(f"the learning curve could not be drawn ({error}).")
-                return
-            trackers.artifact(path, "figures/curve.png")
+            plots.learning_curve(result, path)
+        except Exception as error:  # a picture is not worth a run
+            trackers.say(f"the learning curve could not be drawn ({error}).")
+            return
+        trackers.artifact(path, "figures/curve.png")

@@ -1,24 +1,32 @@
 """All trackers of a run: a failure of one neither stops the run nor the others.
 
-trackers.json, in the run's folder, holds per tracker what makes it again, the `id`
-under which it goes on, and `logged`: the last update whose rows it has taken. A
-resumed run computes the same rows again, so rows up to `logged` are not told twice;
-rows that a tracker has missed (it failed, or is new) are told from the JSON lines.
+Each is called by a thread of its own (`purerl.runner.trackers.writer`). trackers.json,
+in the run's folder, holds per tracker what makes it again, the `id` under which it goes
+on, and `rows`: how many of the run's rows it has taken, in their order. A resumed run
+computes the same rows again, so those are not told twice. What a tracker has missed (it
+failed, or is new) is told from the JSON lines, by a resumed run or by `purerl track`.
 """
 
+import itertools
 import json
+import shlex
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from purerl.config import ConfigError
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker
+from purerl.runner.trackers.writer import LoggedRow, Say, Writer
 from purerl.serialise import write_atomic
 
 FILE = "trackers.json"
-Say = Callable[[str], None]
+# How long the end of a run waits for its trackers, and of one that was stopped.
+END_SECONDS, STOP_SECONDS = 60.0, 10.0
+# After so long a sentence says that the end is waiting.
+QUIET_SECONDS = 2.0
 
 
 def load_stored(folder: Path | None) -> dict[str, Any]:
@@ -31,28 +39,50 @@ def load_stored(folder: Path | None) -> dict[str, Any]:
     if path is None or not path.exists():
         return {}
     try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError) as error:
+        stored = dict(json.loads(path.read_text()))
+        for entry in stored.values():
+            {"id": entry["id"], "rows": int(entry["rows"]), **entry["options"]}
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise ConfigError(
-            f"{path} is damaged ({error}). Delete it: trackers then begin new runs, "
+            f"{path} is damaged ({error!r}). Delete it: trackers then begin new runs, "
             "with all rows so far."
         ) from None
+    return stored
+
+
+def stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is stored of a tracker; nothing where it writes to another place now."""
+    entry = stored.get(tracker.name, {})
+    return entry if entry.get("options") == plain_options(tracker) else {}
+
+
+def plain_options(tracker: Tracker) -> dict[str, Any]:
+    """The tracker's options as a JSON file gives them back."""
+    return json.loads(json.dumps(tracker.options))
 
 
 class Group:
     """The trackers of one call of `run`.
 
     As a context it closes them when the run fails; else `close` is for the run to call.
+
+    Args:
+        trackers: all of them.
+        in_threads: whether training must not wait for them. Else they are called at
+            once, and the end takes as long as it takes.
     """
 
-    def __init__(self, trackers: Sequence[Tracker]) -> None:
-        self._guards = [_Guard(tracker) for tracker in trackers]
+    def __init__(self, trackers: Sequence[Tracker], in_threads: bool = True) -> None:
+        self._writers = [Writer(t, in_threads, self._remember) for t in trackers]
         self.say: Say = print
+        self._pending: list[LoggedRow] = []
         self._folder: Path | None = None
         self._stored: dict[str, Any] = {}
+        self._file = threading.Lock()
+        self._has_begun = False
 
     def __bool__(self) -> bool:
-        return bool(self._guards)
+        return bool(self._writers)
 
     def __enter__(self) -> Self:
         return self
@@ -71,8 +101,8 @@ class Group:
     def takes_files(self) -> bool:
         """Whether any of them does something with files."""
         return any(
-            type(guard.tracker).artifact is not Tracker.artifact
-            for guard in self._guards
+            type(writer.tracker).artifact is not Tracker.artifact
+            for writer in self._writers
         )
 
     def begin(self, run: TrackedRun, say: Say) -> None:
@@ -88,124 +118,136 @@ class Group:
         """
         self._folder, self.say = run.folder, say
         self._stored = load_stored(run.folder)
-        for guard in self._guards:
-            guard.begin(run, self._stored.get(guard.tracker.name, {}), say)
+        try:
+            for writer in self._writers:
+                writer.begin(run, stored_for(writer.tracker, self._stored), say)
+        except BaseException:
+            self._end("failed", STOP_SECONDS)
+            raise
+        self._has_begun = True
         self._remember()
 
     def log(self, kind: str, seed: int, row: Row) -> None:
         """Take a row for all."""
-        for guard in self._guards:
-            guard.log(kind, seed, row)
+        if self._writers:
+            self._pending.append(LoggedRow(kind, seed, row))
 
-    def flush(self, last: bool = False) -> None:
-        """A segment has ended; `last` also for those that have had their time."""
-        for guard in self._guards:
-            before = guard.logged
-            guard.flush(last)
-            if guard.logged != before:
-                self._remember()
+    def flush(self) -> None:
+        """A segment has ended: its rows are handed over."""
+        # In the order of updates: an evaluation comes before the end of its segment.
+        rows = sorted(self._pending, key=_update)
+        self._pending = []  # first: Ctrl-C in a tracker must not bring them back
+        for _, same in itertools.groupby(rows, key=_update):
+            together = list(same)
+            for writer in self._writers:
+                writer.offer(together)
+        for writer in self._writers:
+            writer.work()
 
     def artifact(self, path: Path, name: str) -> None:
-        """Keep a file or folder with every tracker."""
-        for guard in self._guards:
-            guard.call("artifact", path, name)
+        """Keep a file or folder with every tracker; it must stay until `close`."""
+        for writer in self._writers:
+            writer.call("artifact", path, name)
 
     def close(self, status: str) -> None:
-        """Write what is left; say where it is."""
-        self.flush(last=True)
-        for guard in self._guards:
-            guard.call("close", status)
+        """Wait for what is left to be written, and say what was missed.
+
+        Args:
+            status: `finished` waits at most `END_SECONDS`, another `STOP_SECONDS`;
+                Ctrl-C ends the waiting.
+        """
+        self.flush()
+        self._end(status, END_SECONDS if status == "finished" else STOP_SECONDS)
+        for writer in self._writers:
+            if sentence := self._missed(writer):
+                self.say(sentence)
 
     def where(self) -> list[str]:
         """Sentences that say how to look at what the trackers write."""
-        working = [g.tracker for g in self._guards if not g.failed]
+        working = [w.tracker for w in self._writers if not w.failed]
         return [text for tracker in working if (text := tracker.where())]
 
-    def _remember(self) -> None:
-        if self._folder is None:
-            return
-        known = {g.tracker.name: g.entry() for g in self._guards if g.tracker.id}
-        merged = {**self._stored, **known}
-        if merged:
-            write_atomic(self._folder / FILE, json.dumps(merged, indent=2))
-
-
-class _Guard:
-    """One tracker: its pending rows, and whether it still works."""
-
-    def __init__(self, tracker: Tracker) -> None:
-        self.tracker = tracker
-        self.say: Say = print
-        self.logged = 0
-        self.failed = False
-        self._pending: list[tuple[int, str, int, Row]] = []
-        self._free_at = 0.0
-        self._folder: Path | None = None
-
-    def entry(self) -> dict[str, Any]:
-        return {
-            "id": self.tracker.id,
-            "logged": self.logged,
-            "options": self.tracker.options,
-        }
-
-    def begin(self, run: TrackedRun, stored: Mapping[str, Any], say: Say) -> None:
-        self._folder, self.say = run.folder, say
-        self.logged = int(stored.get("logged", 0))
-        try:
-            self.tracker.begin(run._replace(id=stored.get("id")))
-        except Exception as error:
-            if stored:
-                self._fail(error)
-                return
-            raise ConfigError(
-                f"tracker {self.tracker.name!r} cannot begin ({_reason(error)}); check "
-                "its address and options, or leave it out."
-            ) from error
-
-    def log(self, kind: str, seed: int, row: Row) -> None:
-        if not self.failed and row["update"] > self.logged:
-            self._pending.append((row["update"], kind, seed, row))
-
-    def flush(self, last: bool) -> None:
-        if not self._pending or not (last or time.monotonic() >= self._free_at):
-            return
+    def _end(self, status: str, limit: float) -> None:
+        """Close all of them, as far as they answer in time."""
+        for writer in self._writers:
+            writer.close(status)
         began = time.monotonic()
-        # In the order of updates: an evaluation comes before the end of its segment.
-        rows = sorted(self._pending, key=lambda item: item[0])
-        self._pending = []  # first: Ctrl-C in a tracker must not bring them back
-        ok = all(self.call("log", kind, seed, row) for _, kind, seed, row in rows)
-        if ok and self.call("flush"):
-            self.logged = rows[-1][0]
-        ended = time.monotonic()
-        share = self.tracker.time_share
-        self._free_at = ended + (ended - began) * (1.0 / share - 1.0)
-
-    def call(self, method: str, *args: Any) -> bool:
-        """Call a method of the tracker; False when it has failed, now or before."""
-        if self.failed:
-            return False
         try:
-            getattr(self.tracker, method)(*args)
-        except Exception as error:
-            self._fail(error)
-        return not self.failed
+            if not self._wait(began + min(QUIET_SECONDS, limit)):
+                self.say(
+                    f"waiting for {self._unfinished()}, at most {limit:g} s; Ctrl-C "
+                    "ends the waiting."
+                )
+                self._wait(began + limit)
+        except KeyboardInterrupt:
+            self.say(f"not waiting for {self._unfinished()} any longer.")
+        late = [w for w in self._writers if not w.wait(0.0)]
+        for writer in late:
+            writer.give_up()
+        if late:
+            self._remember()
 
-    def _fail(self, error: Exception) -> None:
-        self.failed = True
-        self._pending.clear()
-        rest = (
-            f"; its metrics are in {self._folder / 'metrics'}, and resuming "
-            f"{self._folder} logs what is missing"
-            if self._folder
-            else ""
+    def _wait(self, until: float) -> bool:
+        """Whether all are done by a time of the monotonic clock."""
+        return all([w.wait(until - time.monotonic()) for w in self._writers])
+
+    def _unfinished(self) -> str:
+        names = [repr(w.tracker.name) for w in self._writers if not w.wait(0.0)]
+        return f"tracker{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+    def _missed(self, writer: Writer) -> str:
+        """What a tracker lacks, and how it gets it; empty where it has everything."""
+        if writer.status and not writer.missing:
+            return ""
+        name, folder = writer.tracker.name, self._folder
+        what = (
+            f"lacks {writer.missing:,} of {writer.offered:,} rows"
+            if writer.missing
+            else "has all rows, but perhaps not all files"
         )
-        self.say(
-            f"tracker {self.tracker.name!r} failed ({_reason(error)}) and is left out "
-            f"from here on. The run goes on{rest}."
-        )
+        if folder is None:
+            remedy = "Without an out folder they cannot be sent later."
+        elif writer.tracker.id is None:
+            remedy = f"Its metrics are in {folder / 'metrics'}."
+        else:
+            remedy = f"Send what is missing with: {how_to_send(writer.tracker, folder)}"
+        return f"tracker {name!r} {what}. {remedy}"
+
+    def _remember(self) -> None:
+        """Write what is known of all; from any of their threads."""
+        if self._folder is None or not self._has_begun:
+            return
+        # A disk that does not answer must not stop the end of a run.
+        if not self._file.acquire(timeout=STOP_SECONDS):
+            return
+        try:
+            known = {
+                w.tracker.name: _entry(w) for w in self._writers if w.tracker.id
+            }
+            merged = {**self._stored, **known}
+            if merged:
+                write_atomic(self._folder / FILE, json.dumps(merged, indent=2))
+        finally:
+            self._file.release()
 
 
-def _reason(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:200]}" if lines else repr(error)
+def how_to_send(tracker: Tracker, folder: Path) -> str:
+    """The command that sends a tracker what it lacks of a folder."""
+    from purerl.runner.trackers import TRACKERS
+
+    if tracker.name in TRACKERS:
+        return f"purerl track {shlex.quote(str(folder))} --track {tracker.name}"
+    return f"purerl.track({str(folder)!r}, [{type(tracker).__name__}(...)])"
+
+
+def _entry(writer: Writer) -> dict[str, Any]:
+    return {
+        "id": writer.tracker.id,
+        "rows": writer.taken,
+        "status": writer.status,
+        "options": writer.tracker.options,
+    }
+
+
+def _update(logged: LoggedRow) -> int:
+    return logged.row["update"]

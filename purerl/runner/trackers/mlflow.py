@@ -7,7 +7,12 @@ sweep's values) as params, so that MLflow's table sorts and compares them. Steps
 `purerl.load_run` reads it.
 
 The store is a SQLite file unless another address is given. A resumed run goes on in
-the same outer and nested runs.
+the same outer and nested runs. Every batch of metrics carries a tag with the step up to
+which it reaches (`purerl.train`), so that a batch whose answer was lost is not written
+twice.
+
+A server is given `LIMITS` to answer in place of the client's two minutes and seven
+repetitions, unless the user's environment says otherwise.
 """
 
 import logging
@@ -15,20 +20,35 @@ import math
 import os
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker, flat_params, scalars
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric
+    from mlflow.entities import Metric, Run
 
 DEFAULT_URI = "sqlite:///mlflow.db"
 STATUS = {"finished": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 # Most metrics and params of one request (the limits of MLflow's REST interface).
 MAX_METRICS, MAX_PARAMS = 1000, 100
 PARENT = "mlflow.parentRunId"
+TAG = "purerl."
+# Environment variables of MLflow's client: seconds, and repetitions.
+LIMITS = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+}
+
+
+class _Values(NamedTuple):
+    """The metrics of one row."""
+
+    kind: str
+    step: int
+    metrics: list["Metric"]
 
 
 class MLflowTracker(Tracker):
@@ -50,9 +70,6 @@ class MLflowTracker(Tracker):
         self.experiment = (
             experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "purerl"
         )
-        self._children: dict[int, str] = {}
-        self._pending: dict[str, list[Metric]] = defaultdict(list)
-        self._means: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -62,14 +79,20 @@ class MLflowTracker(Tracker):
     def begin(self, run: TrackedRun) -> None:
         """Create the outer run, or open it and its nested runs again."""
         self._run = run
+        self._children: dict[int, str] = {}
+        self._pending: dict[str, list[_Values]] = defaultdict(list)
+        # The last step of a run and kind that the store has.
+        self._written: dict[tuple[str, str], int] = {}
+        self._means: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
+        for name, value in LIMITS.items():
+            os.environ.setdefault(name, value)
         self._client = _client(self.uri)
         self._experiment = self._find_experiment()
         if run.id is not None:
             self.id = run.id
             self._client.update_run(run.id, status="RUNNING")
+            self._recall(self._client.get_run(run.id))
             self._children = self._find_children()
-            for child in self._children.values():
-                self._client.update_run(child, status="RUNNING")
             return
         tags = {
             "mlflow.source.name": "purerl",
@@ -91,25 +114,35 @@ class MLflowTracker(Tracker):
         """Keep the numbers of a row until `flush`."""
         child, step = self._child(seed), row[self._run.axis]
         values = dict(scalars(kind, row))
-        self._add(child, values, step)
+        self._add(child, kind, values, step)
         if not self._run.is_sweep:
             self._means[kind, step].append(values)
 
     def flush(self) -> None:
         """Write what was logged, as few requests per run as there can be."""
-        for (_, step), rows in self._means.items():
+        for (kind, step), rows in self._means.items():
             names = dict.fromkeys(name for row in rows for name in row)
             means = {}
             for name in names:
                 known = [row[name] for row in rows if name in row]
                 means[name] = sum(known) / len(known)
-            self._add(self._outer, means, step)
+            self._add(self._outer, kind, means, step)
         self._means.clear()
-        for id, metrics in self._pending.items():
-            for first in range(0, len(metrics), MAX_METRICS):
-                part = metrics[first : first + MAX_METRICS]
-                self._client.log_batch(id, metrics=part)
+        for id, rows in self._pending.items():
+            for part in _parts(rows):
+                self._send(id, part)
         self._pending.clear()
+
+    def _send(self, id: str, rows: list[_Values]) -> None:
+        """Write some rows of a run, and up to where they reach, in one request."""
+        from mlflow.entities import RunTag
+
+        tags = [RunTag(f"{TAG}{row.kind}", str(row.step)) for row in rows]
+        self._client.log_batch(
+            id,
+            metrics=[metric for row in rows for metric in row.metrics],
+            tags=list({tag.key: tag for tag in tags}.values()),  # the last of each
+        )
 
     def end_member(self, seed: int) -> None:
         """Write and end a nested run."""
@@ -162,7 +195,15 @@ class MLflowTracker(Tracker):
             page = self._client.search_runs(
                 [self._experiment], query, max_results=1000, page_token=token
             )
-            found.update({int(r.data.tags["member"]): r.info.run_id for r in page})
+            for run in page:
+                if self._run.is_sweep and run.info.status == STATUS["finished"]:
+                    continue  # no row of this member will come
+                number = int(run.data.tags["member"])
+                found[number] = run.info.run_id
+                self._recall(run)
+                self._client.update_run(run.info.run_id, status="RUNNING")
+                if not run.data.params:  # it was created, and then the answer was lost
+                    self._log_member(number, run.info.run_id)
             token = page.token
             if not token:
                 return found
@@ -175,20 +216,32 @@ class MLflowTracker(Tracker):
                 self._experiment, run_name=member.name, tags=tags
             )
             self._children[seed] = created.info.run_id
-            params = {**flat_params(member.params), "seed": str(member.seed)}
-            self._log_params(created.info.run_id, params)
+            self._log_member(seed, created.info.run_id)
         return self._children[seed]
 
-    def _add(self, id: str, values: dict[str, float], step: int) -> None:
+    def _log_member(self, seed: int, id: str) -> None:
+        member = self._run.members[seed]
+        params = {**flat_params(member.params), "seed": str(member.seed)}
+        self._log_params(id, params)
+
+    def _recall(self, run: "Run") -> None:
+        """Take over up to which step a run has been written."""
+        for name, value in run.data.tags.items():
+            if name.startswith(TAG):
+                self._written[run.info.run_id, name.removeprefix(TAG)] = int(value)
+
+    def _add(self, id: str, kind: str, values: dict[str, float], step: int) -> None:
         from mlflow.entities import Metric
 
+        if step <= self._written.get((id, kind), -1):
+            return
         now = int(time.time() * 1000)
-        self._pending[id] += [
-            Metric(name, value, now, step)
+        # A database has no infinities; what overflowed has diverged.
+        metrics = [
+            Metric(name, value if math.isfinite(value) else math.nan, now, step)
             for name, value in values.items()
-            # A database has no infinities; what overflowed has diverged.
-            for value in [value if math.isfinite(value) else math.nan]
         ]
+        self._pending[id].append(_Values(kind, step, metrics))
 
     def _log_params(self, id: str, values: dict[str, str]) -> None:
         from mlflow.entities import Param
@@ -196,6 +249,20 @@ class MLflowTracker(Tracker):
         params = [Param(name, value) for name, value in values.items()]
         for first in range(0, len(params), MAX_PARAMS):
             self._client.log_batch(id, params=params[first : first + MAX_PARAMS])
+
+
+def _parts(rows: list[_Values]) -> Iterator[list[_Values]]:
+    """Rows by requests: as many as one may hold, and none of them cut in two."""
+    part: list[_Values] = []
+    size = 0
+    for row in rows:
+        if part and size + len(row.metrics) > MAX_METRICS:
+            yield part
+            part, size = [], 0
+        part.append(row)
+        size += len(row.metrics)
+    if part:
+        yield part
 
 
 def database(uri: str) -> Path | None:

@@ -1,0 +1,259 @@
+"""One tracker behind a queue: training hands rows over and never waits for it.
+
+A thread of the tracker's own makes all calls to it, one after the other, in the order
+of the run. What waits is bounded by `MAX_ROWS`. They are the rows that the run keeps
+anyway, and a place in the queue is about 100 bytes, so a tracker that is far behind
+costs at most 10 MB. When the queue is full, or the tracker fails, it is told no further
+rows: what it has is the beginning of the run, and the rest can be sent later.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from purerl.config import ConfigError
+from purerl.runner.trackers.base import Row, TrackedRun, Tracker
+
+# Rows that may wait for one tracker.
+MAX_ROWS = 100_000
+# Rows between two calls of `flush`, where more wait: a tracker may make a hundred
+# times the memory of them while it writes.
+BATCH_ROWS = 1_000
+# How long a tracker may take to begin.
+BEGIN_SECONDS = 120.0
+
+Say = Callable[[str], None]
+
+
+class LoggedRow(NamedTuple):
+    """A row, and whose it is.
+
+    Attributes:
+        kind: `train`, `evaluation` or `evolution`.
+        member: number of the member, in a run its seed.
+        row: the numbers, by name.
+    """
+
+    kind: str
+    member: int
+    row: Row
+
+
+class _Call(NamedTuple):
+    method: str
+    args: tuple[Any, ...]
+
+
+_Job = Sequence[LoggedRow] | _Call
+
+
+class Writer:
+    """A tracker, what waits for it, and what it has taken.
+
+    Args:
+        tracker: to write to.
+        in_thread: whether a thread of its own calls the tracker. Else `work` and
+            `close` do, in the thread that calls them, and nothing is bounded.
+        remember: is called after the tracker has taken something.
+
+    Attributes:
+        offered: rows that the run has had for the tracker.
+        taken: of them, those that the tracker has written, first to last.
+        status: with which it was closed, empty before.
+        failed: whether it is called no more.
+    """
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        in_thread: bool = True,
+        remember: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.tracker, self.remember = tracker, remember
+        self.in_thread = in_thread and tracker.background
+        self.offered = self.taken = 0
+        self.status = ""
+        self.failed = False
+        self._error: BaseException | None = None
+        self._known = 0  # rows that it has taken in earlier calls of the run
+        self._jobs: deque[_Job] = deque()
+        self._waiting = 0  # rows in them
+        self._is_busy = self._is_behind = self._is_ending = False
+        self._free_at = 0.0
+        self._changed = threading.Condition()
+        self._say: Say = lambda text: None
+
+    def begin(self, run: TrackedRun, stored: Mapping[str, Any], say: Say) -> None:
+        """Open the tracker, and wait until it is open.
+
+        Args:
+            run: that begins.
+            stored: of an earlier call of the same run: `id` and `rows`, or nothing.
+            say: prints a sentence for people.
+
+        Raises:
+            ConfigError: it cannot begin, and there is no earlier call.
+        """
+        self._known = self.taken = int(stored.get("rows", 0))
+        if self.in_thread:
+            name = f"tracker {self.tracker.name}"
+            threading.Thread(target=self._loop, name=name, daemon=True).start()
+        self.call("begin", run._replace(id=stored.get("id")))
+        if not self.wait(BEGIN_SECONDS):
+            self._fail(TimeoutError(f"no answer within {BEGIN_SECONDS:g} s"))
+        self._say = say
+        if self._error is None:
+            return
+        if stored:
+            say(self._sentence(self._error))
+            return
+        raise ConfigError(
+            f"tracker {self.tracker.name!r} cannot begin ({_reason(self._error)}); "
+            "check its address and options, or leave it out."
+        ) from self._error
+
+    def offer(self, rows: Sequence[LoggedRow]) -> None:
+        """Hand rows over that belong together: all that ended with the same update."""
+        place = self.offered
+        self.offered += len(rows)
+        rows = rows[max(0, self._known - place) :]
+        if not rows or self.failed or self._is_behind:
+            return
+        if self.in_thread and self._waiting and self._waiting + len(rows) > MAX_ROWS:
+            self._is_behind = True
+            self._say(
+                f"tracker {self.tracker.name!r} is {self._waiting:,} rows behind and "
+                "is told no further ones. The run goes on."
+            )
+            return
+        self._put(rows)
+
+    def call(self, method: str, *args: Any) -> None:
+        """Call a method of the tracker after what waits already."""
+        if not self.failed:
+            self._put(_Call(method, args))
+            self.work()
+
+    def work(self) -> None:
+        """Do what waits, in this thread, unless the tracker has its own."""
+        while not self.in_thread and self._jobs:
+            self._do(self._next())
+
+    def close(self, status: str) -> None:
+        """Close the tracker after what waits already; without a pause from here on."""
+        with self._changed:
+            self._is_ending = True
+        self.call("close", status)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether nothing is left to be done, within some time."""
+        with self._changed:
+            return self._changed.wait_for(self._is_idle, max(0.0, seconds))
+
+    def give_up(self) -> None:
+        """Call the tracker no more; a call that goes on is left to itself."""
+        with self._changed:
+            self.failed = True
+            self._jobs.clear()
+            self._changed.notify_all()
+
+    @property
+    def missing(self) -> int:
+        """Rows that the tracker has not."""
+        return max(0, self.offered - self.taken)
+
+    def _is_idle(self) -> bool:
+        return self.failed or not (self._jobs or self._is_busy)
+
+    def _put(self, job: _Job) -> None:
+        with self._changed:
+            self._jobs.append(job)
+            self._waiting += 0 if isinstance(job, _Call) else len(job)
+            self._changed.notify_all()
+
+    def _loop(self) -> None:
+        """The tracker's thread: until it is closed, or has failed."""
+        while not self.failed and not self.status:
+            with self._changed:
+                while not self.failed and not self._is_due():
+                    rest = self._free_at - time.monotonic()
+                    self._changed.wait(rest if self._jobs else None)
+                if self.failed:
+                    return
+                job = self._next()
+            self._do(job)
+
+    def _is_due(self) -> bool:
+        in_time = time.monotonic() >= self._free_at
+        is_full = self._waiting > MAX_ROWS // 2
+        return bool(self._jobs) and (in_time or is_full or self._is_ending)
+
+    def _next(self) -> _Job:
+        """The next call, or as many of the next rows as are written at once."""
+        self._is_busy = True
+        job = self._jobs.popleft()
+        if isinstance(job, _Call):
+            return job
+        rows = list(job)
+        while self._jobs and not isinstance(self._jobs[0], _Call):
+            if len(rows) + len(self._jobs[0]) > BATCH_ROWS:
+                break
+            rows += self._jobs.popleft()
+        self._waiting -= len(rows)
+        return rows
+
+    def _do(self, job: _Job) -> None:
+        try:
+            if isinstance(job, _Call):
+                getattr(self.tracker, job.method)(*job.args)
+                if job.method == "close":
+                    self.status = job.args[0]
+            else:
+                self._write(job)
+            if not self.failed:
+                self.remember()
+        except BaseException as error:
+            if not self.in_thread and not isinstance(error, Exception):
+                raise  # Ctrl-C, in the thread that it is for
+            self._fail(error)
+        finally:
+            with self._changed:
+                self._is_busy = False
+                self._changed.notify_all()
+
+    def _write(self, rows: Sequence[LoggedRow]) -> None:
+        # One that has no `flush` of its own has taken a row when `log` returns.
+        is_direct = type(self.tracker).flush is Tracker.flush
+        began = time.monotonic()
+        for kind, member, row in rows:
+            if self.failed:  # given up in the meantime
+                return
+            self.tracker.log(kind, member, row)
+            self.taken += is_direct
+        self.tracker.flush()
+        if self.failed:
+            return
+        self.taken += 0 if is_direct else len(rows)
+        ended = time.monotonic()
+        share = self.tracker.time_share
+        self._free_at = ended + (ended - began) * (1.0 / share - 1.0)
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failed:  # given up before: nobody waits for what it says
+            return
+        self._error = error
+        self.give_up()
+        self._say(self._sentence(error))
+
+    def _sentence(self, error: BaseException) -> str:
+        return (
+            f"tracker {self.tracker.name!r} failed ({_reason(error)}) and is left out "
+            "from here on. The run goes on."
+        )
+
+
+def _reason(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else repr(error)
