@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from purerl.sweeps.plan import plan as plan
     from purerl.sweeps.result import SweepResult as SweepResult
     from purerl.sweeps.result import load_sweep as load_sweep
+    from purerl.track_folder import track as track
     from purerl.train import make_algorithm as make_algorithm
     from purerl.train import make_policy as make_policy
     from purerl.train import make_train as make_train
@@ -125,6 +126,7 @@ _HOME = {
     "run": "purerl.runner.loop",
     "save_loss": "purerl.serialise",
     "sweep": "purerl.sweeps.api",
+    "track": "purerl.track_folder",
     "track_points": "purerl.runner.trackers.points",
     "train_schedules": "purerl.population.schedule",
     "tune": "purerl.tuning.api",

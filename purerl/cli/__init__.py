@@ -14,6 +14,7 @@ COMMANDS = {
     "transfer": "compare losses on held-out seeds and environments",
     "evaluate": "play a run's saved policies, also in the real Gymnasium",
     "report": "write the page of a run, sweep, study or evolution",
+    "track": "send MLflow, TensorBoard or W&B what they missed of a folder",
     "lanes": "measure which width of blocks trains fastest here",
     "plot": "draw a run's learning curves",
     "envs": "list the environments, or describe one",

@@ -7,7 +7,7 @@ its last checkpoint is computed again with the same bits, and not told twice.
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +18,7 @@ from purerl import serialise
 from purerl.meta.setup import Setup
 from purerl.meta.store import State
 from purerl.runner.trackers import Member, TrackedRun, Tracker
-from purerl.runner.trackers.group import Group
+from purerl.runner.trackers.group import Group, lacking
 from purerl.runner.tracking import JsonlTracker, read_rows
 
 if TYPE_CHECKING:
@@ -70,19 +70,8 @@ class Tracking:
         Raises:
             ConfigError: a tracker cannot begin.
         """
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        config = {
-            **serialise.to_dict(self.setup.config),
-            "evolution": self.setup.settings,
-        }
-        run = TrackedRun(
-            name=self.folder.resolve().name if self.folder else f"evolution-{stamp}",
-            config=config if self.group else {},
-            members={self.seed: Member("evolution", self.seed, {})},
-            folder=self.folder,
-            axis=AXIS,
-            kind=KIND,
-        )
+        config = serialise.to_dict(self.setup.config) if self.group else {}
+        run = describe(self.folder, config, self.setup.settings)
         self.group.begin(run, say)
         for sentence in self.group.where():
             say(sentence)
@@ -118,6 +107,65 @@ class Tracking:
         path = self.jsonl.path(KIND, self.seed)
         kept = read_rows(path) if path.exists() else []
         return int(kept[-1]["update"]) if kept else 0
+
+
+def describe(
+    folder: Path | None, config: Mapping[str, Any], settings: Mapping[str, Any]
+) -> TrackedRun:
+    """What trackers are told of an evolution.
+
+    Args:
+        folder: of the evolution, if it writes one.
+        config: that members start from, as plain values.
+        settings: what is evolved and how, as plain values.
+    """
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    seed = int(settings["seed"])
+    return TrackedRun(
+        name=folder.resolve().name if folder else f"evolution-{stamp}",
+        config={**config, "evolution": settings},
+        members={seed: Member("evolution", seed, {})},
+        folder=folder,
+        axis=AXIS,
+        kind=KIND,
+    )
+
+
+def track_evolution(
+    folder: Path, trackers: Sequence[Tracker], say: Callable[[str], None]
+) -> bool:
+    """Send what trackers lack of an evolution's folder; see `purerl.track`.
+
+    Args:
+        folder: of the evolution.
+        trackers: that have not begun.
+        say: prints a sentence for people.
+
+    Returns:
+        Whether every tracker has everything now.
+
+    Raises:
+        ConfigError: nothing has been saved, or a tracker cannot begin.
+    """
+    from purerl.meta.result import load_evolution
+
+    result = load_evolution(folder)
+    seed = int(result.settings["seed"])
+    path = JsonlTracker(folder / "metrics").path(KIND, seed)
+    # What comes after the last checkpoint is told when the evolution goes on.
+    told = [row for row in read_rows(path) if row["update"] <= result.done]
+    group = Group(lacking(trackers, folder, len(told), say), in_threads=False)
+    if not group:
+        return True
+    config = serialise.to_dict(result.config)
+    with group:
+        group.begin(describe(folder, config, result.settings), say)
+        for row in told:
+            group.log(KIND, seed, row)
+        finish(group, result, result.finished)
+    for sentence in group.where():
+        say(sentence)
+    return group.lacks_nothing
 
 
 def finish(group: Group, result: "EvolutionResult", is_finished: bool) -> None:

@@ -23,7 +23,8 @@ from purerl.runner.programs import Members, Programs
 from purerl.runner.records import Records
 from purerl.runner.result import RunResult
 from purerl.runner.seeds import check_seeds, seeds_text
-from purerl.runner.trackers import Member, TrackedRun, Tracker, choose, files
+from purerl.runner.trackers import Tracker, choose, files
+from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.writer import Say
 from purerl.runner.tracking import stack_rows
@@ -230,21 +231,15 @@ class _Loop:
 
     def _begin_trackers(self, say: Say, resume: bool) -> None:
         """Open them; those that lack rows of a resumed run are told them."""
-        config, seeds = self.bound.config, self.seeds
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        run = TrackedRun(
-            name=self.folder.resolve().name if self.folder else f"run-{stamp}",
-            config=serialise.to_dict(config) if self.trackers else {},
-            members={seed: Member(f"seed={seed}", seed, {}) for seed in seeds},
-            folder=self.folder,
-        )
+        config = serialise.to_dict(self.bound.config) if self.trackers else {}
+        run = describe(self.folder, config, self.seeds)
         try:
             self.trackers.begin(run, say)
         except ConfigError:
             if self.folder and not resume:
                 manifest.undo(self.folder)  # so that the same command can be repeated
             raise
-        self.records.tell_again()
+        self.records.tell_again(self.trackers)
 
     @property
     def _folder(self) -> Path:

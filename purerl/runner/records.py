@@ -89,11 +89,16 @@ class Records:
         """Go on from the JSON lines, without what was logged after an update."""
         assert self._jsonl is not None
         self._jsonl.rewind(KINDS, self._seeds, update)
+        self.read(update)
+
+    def read(self, update: int) -> None:
+        """Take over the JSON lines up to an update."""
+        assert self._jsonl is not None
         for kind in KINDS:
             for member, seed in enumerate(self._seeds):
                 path = self._jsonl.path(kind, seed)
-                if path.exists():
-                    self.rows[kind][member] = read_rows(path)
+                rows = read_rows(path) if path.exists() else []
+                self.rows[kind][member] = [r for r in rows if r["update"] <= update]
 
     def set_aside(self) -> None:
         """There is nothing to go on from: start again, but lose no measurement."""
@@ -108,10 +113,10 @@ class Records:
                 file=sys.stderr,
             )
 
-    def tell_again(self) -> None:
-        """Tell the trackers all rows; they know which of them they lack."""
+    def tell_again(self, trackers: Group) -> None:
+        """Tell trackers all rows; they know which of them they lack."""
         for kind in KINDS:
             for seed, rows in zip(self._seeds, self.rows[kind], strict=True):
                 for row in rows:
-                    self._trackers.log(kind, seed, row)
-        self._trackers.flush()
+                    trackers.log(kind, seed, row)
+        trackers.flush()

@@ -1,17 +1,15 @@
 """purerl.sweep: axes and seeds in, labelled results out."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner.arguments import as_folder
 from purerl.runner.trackers import Tracker, read_trackers
-from purerl.runner.trackers.points import dataset_points, track_points
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
+from purerl.sweeps import tracking
 from purerl.sweeps.engine import Engine, Options, agreed
 from purerl.sweeps.plan import Keeps, choose_lanes, make_outline, worker_limit
 from purerl.sweeps.result import SweepResult
@@ -101,22 +99,5 @@ def sweep(
     options = Options(folder, lanes, segment_updates, chunk_blocks, keep_states, extend)
     result = Engine(outline, workers, options, progress).run()
     if result.finished and hosts.index() == 0:
-        _track(result, read)
+        tracking.track_finished(result, read)
     return result
-
-
-def _track(result: SweepResult, trackers: Sequence[Tracker]) -> None:
-    """Write a finished sweep into trackers; what was trained is safe by now."""
-    config = serialise.to_dict(result.config)
-    name = result.out.name if result.out else f"sweep-{config['env']}"
-    for tracker in trackers:
-        try:
-            points = dataset_points(result.dataset)
-            track_points(tracker, points, name=name, config=config, folder=result.out)
-        except ConfigError:
-            raise
-        except Exception as error:
-            print(
-                f"tracker {tracker.name} failed ({error}); the results are not touched",
-                file=sys.stderr,
-            )

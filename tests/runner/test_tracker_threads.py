@@ -1,8 +1,17 @@
 """Trackers in threads of their own: training does not wait, and nothing is lost."""
 
+import math
+import signal
 import threading
 
+import pytest
+
 import purerl
+from purerl.config import ConfigError
+from purerl.runner.trackers import group as writer_group
+from purerl.runner.trackers import writer
+from purerl.runner.trackers.base import Member, TrackedRun
+from purerl.runner.trackers.group import Group, load_stored
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
 
@@ -44,3 +53,180 @@ def test_training_does_not_wait_for_a_tracker_that_does_not_answer(tiny):
     assert run_tiny(tiny, trackers=[blocked, Watch(is_trained)]).finished
     assert all(blocked.waited) and blocked.updates == UPDATES
     assert threading.main_thread() not in blocked.threads
+
+
+RUN = TrackedRun("name", {}, {0: Member("seed=0", 0, {})})
+
+
+class Keeps(purerl.Tracker):
+    """Keeps the updates that it is told; fails once it has as many as it may."""
+
+    name = "keeps"
+
+    def __init__(self, most=math.inf):
+        self.id, self.updates, self.most, self.status = None, [], most, ""
+
+    def begin(self, run):
+        self.id = run.id or "there"
+
+    def log(self, kind, seed, row):
+        if len(self.updates) >= self.most:
+            raise OSError("the server has stopped")
+        self.updates.append(row["update"])
+
+    def close(self, status="finished"):
+        self.status = status
+
+
+class Hangs(Keeps):
+    """Does not come back from the third row until it is let go."""
+
+    def __init__(self):
+        super().__init__()
+        self.hangs, self.may_go = threading.Event(), threading.Event()
+
+    def log(self, kind, seed, row):
+        super().log(kind, seed, row)
+        if len(self.updates) == 3:
+            self.hangs.set()
+            self.may_go.wait(10.0)
+
+
+def group(*trackers, folder=None):
+    said = []
+    made = Group(trackers)
+    made.begin(RUN._replace(folder=folder), said.append)
+    return made, said
+
+
+def tell(trackers, updates):
+    for update in updates:
+        trackers.log("train", 0, {"update": update})
+        trackers.flush()
+
+
+def test_a_tracker_that_fails_in_the_middle_is_told_the_rest_later(tmp_path):
+    first, second = Keeps(most=4), Keeps()
+    trackers, said = group(first, folder=tmp_path)
+    tell(trackers, range(1, 11))
+    trackers.close("finished")
+    failed, missing = said
+    assert "tracker 'keeps' failed (OSError: the server has stopped)" in failed
+    assert "lacks 6 of 10 rows" in missing
+    assert f"purerl.track('{tmp_path}', [Keeps(...)])" in missing
+    trackers, said = group(second, folder=tmp_path)
+    tell(trackers, range(1, 11))
+    trackers.close("finished")
+    assert first.updates == [1, 2, 3, 4] and second.updates == [5, 6, 7, 8, 9, 10]
+    assert said == [] and second.status == "finished"
+
+
+def test_a_full_queue_drops_what_comes_later_and_says_so_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "MAX_ROWS", 5)
+    hangs = Hangs()
+    trackers, said = group(hangs, folder=tmp_path)
+    tell(trackers, range(1, 4))
+    assert hangs.hangs.wait(10.0)
+    tell(trackers, range(4, 101))
+    (full,) = said
+    assert "tracker 'keeps' is 5 rows behind and is told no further ones" in full
+    hangs.may_go.set()
+    trackers.close("finished")
+    assert hangs.updates == [1, 2, 3, 4, 5, 6, 7, 8] and hangs.status == "finished"
+    assert "lacks 92 of 100 rows" in said[1] and len(said) == 2
+    assert load_stored(tmp_path)["keeps"]["rows"] == 8
+
+
+def test_the_end_waits_for_a_while_and_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer_group, "END_SECONDS", 0.3)
+    monkeypatch.setattr(writer_group, "QUIET_SECONDS", 0.1)
+    hangs = Hangs()
+    trackers, said = group(hangs, folder=tmp_path)
+    tell(trackers, range(1, 11))
+    trackers.close("finished")
+    waiting, missing = said
+    assert waiting.startswith("waiting for tracker 'keeps', at most 0.3 s")
+    assert "lacks 8 of 10 rows" in missing  # the third is on its way
+    assert load_stored(tmp_path)["keeps"]["rows"] == 2
+    hangs.may_go.set()
+    (thread,) = [t for t in threading.enumerate() if t.name == "tracker keeps"]
+    thread.join(10.0)
+    assert thread.daemon and not thread.is_alive()
+    assert hangs.updates == [1, 2, 3]  # it was told no more after it was given up
+    assert load_stored(tmp_path)["keeps"]["rows"] == 2
+
+
+def test_ctrl_c_ends_the_waiting(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer_group, "QUIET_SECONDS", 0.0)
+    hangs, said = Hangs(), []
+
+    def say(text):
+        said.append(text)
+        if text.startswith("waiting"):
+            signal.raise_signal(signal.SIGINT)
+
+    trackers, _ = group(hangs, folder=tmp_path)
+    trackers.say = say
+    tell(trackers, range(1, 11))
+    assert hangs.hangs.wait(10.0)
+    trackers.close("finished")
+    hangs.may_go.set()
+    assert said[1] == "not waiting for tracker 'keeps' any longer."
+    assert "lacks 8 of 10 rows" in said[2]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(KeyboardInterrupt, "interrupted"), (ValueError, "failed")]
+)
+def test_what_waits_is_written_when_training_fails(error, status):
+    slow = Keeps()
+    trackers, said = group(slow)
+    with pytest.raises(error), trackers:
+        tell(trackers, range(1, 11))
+        raise error
+    assert slow.updates == [*range(1, 11)] and slow.status == status and not said
+
+
+def test_a_tracker_that_does_not_begin_stops_a_new_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "BEGIN_SECONDS", 0.2)
+    may_go = threading.Event()
+
+    class Silent(Keeps):
+        def begin(self, run):
+            may_go.wait(10.0)
+
+    one = Keeps()
+    with pytest.raises(ConfigError, match=r"cannot begin \(TimeoutError: no answer"):
+        group(one, Silent(), folder=tmp_path)
+    may_go.set()
+    assert one.status == "failed"  # it had begun
+    assert not (tmp_path / "trackers.json").exists()
+
+
+def test_a_tracker_that_asks_for_it_is_called_between_two_segments():
+    class Here(Keeps):
+        background = False
+
+    here = Here()
+    trackers, _ = group(here)
+    for update in range(1, 4):
+        tell(trackers, [update])
+        assert here.updates[-1] == update  # without any wait
+
+
+def test_a_tracker_of_another_place_begins_anew(tmp_path):
+    class Placed(Keeps):
+        def __init__(self, place):
+            super().__init__()
+            self.place = place
+
+        @property
+        def options(self):
+            return {"place": self.place}
+
+    one, same, other = Placed((1, 2)), Placed((1, 2)), Placed((3, 4))
+    for tracker in (one, same, other):
+        trackers, _ = group(tracker, folder=tmp_path)
+        tell(trackers, range(1, 4))
+        trackers.close("finished")
+    assert one.updates == other.updates == [1, 2, 3] and same.updates == []

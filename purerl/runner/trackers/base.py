@@ -7,7 +7,8 @@ program, training does not wait for it, and when it fails the run goes on withou
 """
 
 import math
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +57,25 @@ class TrackedRun(NamedTuple):
     is_sweep: bool = False
     axis: str = "env_steps"
     kind: str = ""
+
+
+def describe(
+    folder: Path | None, config: Mapping[str, Any], seeds: Iterable[int]
+) -> TrackedRun:
+    """What trackers are told of a run.
+
+    Args:
+        folder: of the run, if it writes one.
+        config: plain values (`purerl.serialise.to_dict`).
+        seeds: of its agents.
+    """
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    return TrackedRun(
+        name=folder.resolve().name if folder else f"run-{stamp}",
+        config=config,
+        members={seed: Member(f"seed={seed}", seed, {}) for seed in seeds},
+        folder=folder,
+    )
 
 
 class Tracker:

@@ -2,9 +2,10 @@
 
 Each is called by a thread of its own (`purerl.runner.trackers.writer`). trackers.json,
 in the run's folder, holds per tracker what makes it again, the `id` under which it goes
-on, and `rows`: how many of the run's rows it has taken, in their order. A resumed run
-computes the same rows again, so those are not told twice. What a tracker has missed (it
-failed, or is new) is told from the JSON lines, by a resumed run or by `purerl track`.
+on, and `rows`: how many of the run's rows it has taken, in their order (of a sweep, how
+many members). A resumed run computes the same rows again, so those are not told twice.
+What a tracker has missed (it failed, or is new) is told from the JSON lines, by a
+resumed run or by `purerl track`.
 """
 
 import itertools
@@ -41,7 +42,7 @@ def load_stored(folder: Path | None) -> dict[str, Any]:
     try:
         stored = dict(json.loads(path.read_text()))
         for entry in stored.values():
-            {"id": entry["id"], "rows": int(entry["rows"]), **entry["options"]}
+            _ = entry["id"], entry["status"], int(entry["rows"]), {**entry["options"]}
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ConfigError(
             f"{path} is damaged ({error!r}). Delete it: trackers then begin new runs, "
@@ -54,6 +55,30 @@ def stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]
     """What is stored of a tracker; nothing where it writes to another place now."""
     entry = stored.get(tracker.name, {})
     return entry if entry.get("options") == plain_options(tracker) else {}
+
+
+def lacking(
+    trackers: Sequence[Tracker], folder: Path, total: int, say: Say
+) -> list[Tracker]:
+    """Those trackers that lack something of a folder; the others are named.
+
+    Args:
+        trackers: to be looked at.
+        folder: of a run, sweep or evolution.
+        total: rows that a tracker should have, of a sweep members.
+        say: prints a sentence for people.
+
+    Raises:
+        ConfigError: see `load_stored`.
+    """
+    stored, found = load_stored(folder), []
+    for tracker in trackers:
+        entry = stored_for(tracker, stored)
+        if entry and entry["status"] and entry["rows"] >= total:
+            say(f"tracker {tracker.name!r} has everything of {folder} already.")
+        else:
+            found.append(tracker)
+    return found
 
 
 def plain_options(tracker: Tracker) -> dict[str, Any]:
@@ -162,6 +187,11 @@ class Group:
             if sentence := self._missed(writer):
                 self.say(sentence)
 
+    @property
+    def lacks_nothing(self) -> bool:
+        """Whether every tracker has all rows and files."""
+        return all(w.status and not w.missing for w in self._writers)
+
     def where(self) -> list[str]:
         """Sentences that say how to look at what the trackers write."""
         working = [w.tracker for w in self._writers if not w.failed]
@@ -199,19 +229,16 @@ class Group:
         """What a tracker lacks, and how it gets it; empty where it has everything."""
         if writer.status and not writer.missing:
             return ""
-        name, folder = writer.tracker.name, self._folder
         what = (
             f"lacks {writer.missing:,} of {writer.offered:,} rows"
             if writer.missing
             else "has all rows, but perhaps not all files"
         )
-        if folder is None:
-            remedy = "Without an out folder they cannot be sent later."
-        elif writer.tracker.id is None:
-            remedy = f"Its metrics are in {folder / 'metrics'}."
+        if self._folder is None:
+            remedy = "There is no out folder from which they could be sent later."
         else:
-            remedy = f"Send what is missing with: {how_to_send(writer.tracker, folder)}"
-        return f"tracker {name!r} {what}. {remedy}"
+            remedy = how_to_send(writer.tracker, self._folder)
+        return f"tracker {writer.tracker.name!r} {what}. {remedy}"
 
     def _remember(self) -> None:
         """Write what is known of all; from any of their threads."""
@@ -221,9 +248,7 @@ class Group:
         if not self._file.acquire(timeout=STOP_SECONDS):
             return
         try:
-            known = {
-                w.tracker.name: _entry(w) for w in self._writers if w.tracker.id
-            }
+            known = {w.tracker.name: _entry(w) for w in self._writers if w.tracker.id}
             merged = {**self._stored, **known}
             if merged:
                 write_atomic(self._folder / FILE, json.dumps(merged, indent=2))
@@ -232,12 +257,14 @@ class Group:
 
 
 def how_to_send(tracker: Tracker, folder: Path) -> str:
-    """The command that sends a tracker what it lacks of a folder."""
+    """The sentence that says how a tracker gets what it lacks of a folder."""
     from purerl.runner.trackers import TRACKERS
 
     if tracker.name in TRACKERS:
-        return f"purerl track {shlex.quote(str(folder))} --track {tracker.name}"
-    return f"purerl.track({str(folder)!r}, [{type(tracker).__name__}(...)])"
+        command = f"purerl track {shlex.quote(str(folder))} --track {tracker.name}"
+    else:
+        command = f"purerl.track({str(folder)!r}, [{type(tracker).__name__}(...)])"
+    return f"Send what is missing with: {command}"
 
 
 def _entry(writer: Writer) -> dict[str, Any]:

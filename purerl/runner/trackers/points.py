@@ -1,8 +1,9 @@
 """A finished sweep in a tracker: one outer run, one nested run per point and seed."""
 
+import contextlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,25 +47,61 @@ def track_points(
     """
     if isinstance(tracker, str):
         tracker = make_tracker(tracker)
-    members: dict[int, Member] = {}
     place = Path(folder) if folder is not None else None
-    run = TrackedRun(name, config, members, place, is_sweep=True)
-    status = "failed"
+    run = TrackedRun(name, config, {}, place, is_sweep=True)
+    return write_points(tracker, points, run)
+
+
+def write_points(
+    tracker: Tracker,
+    points: Iterable[Point],
+    run: TrackedRun,
+    first: int = 0,
+    on_member: Callable[[int], None] = lambda number: None,
+) -> int:
+    """Write the members of a sweep that a tracker lacks; see `track_points`.
+
+    Args:
+        tracker: that has not begun.
+        points: of all members.
+        run: what the tracker is told, without members; `id` where it goes on.
+        first: how many of the members it has already.
+        on_member: is called with the number of members that it has, after each.
+
+    Returns:
+        How many members were written.
+
+    Raises:
+        ConfigError: a point without params or seed, or no points.
+    """
+    members: dict[int, Member] = {}
+    run, point, number, has_begun = run._replace(members=members), None, -1, False
     try:
         for number, point in enumerate(points):
+            if number < first:
+                continue
             members[number] = _member(number, point)
-            if number == 0:  # a tracker may open its first member when it begins
+            if not has_begun:  # a tracker may open its first member when it begins
                 tracker.begin(run)
+                has_begun = True
             _write(tracker, number, point)
-        if members:
-            _keep_files(tracker, place)
-        status = "finished"
-    finally:
-        if members and tracker.id is not None:
-            tracker.close(status)
-    if not members:
-        raise ConfigError("points is empty: the sweep has no finished member to track.")
-    return len(members)
+            on_member(number + 1)
+        if point is None:
+            raise ConfigError(
+                "points is empty: the sweep has no finished member to track."
+            )
+        if not has_begun:  # it has all members, and perhaps not all files
+            members[number] = _member(number, point)
+            tracker.begin(run)
+        _keep_files(tracker, run.folder)
+    except BaseException as error:
+        if has_begun:
+            stopped = isinstance(error, KeyboardInterrupt)
+            with contextlib.suppress(Exception):  # the first failure is to be told
+                tracker.close("interrupted" if stopped else "failed")
+        raise
+    tracker.close("finished")
+    return max(0, number + 1 - first)
 
 
 def _member(number: int, point: Point) -> Member:

@@ -2,11 +2,13 @@
 
 A thread of the tracker's own makes all calls to it, one after the other, in the order
 of the run. What waits is bounded by `MAX_ROWS`. They are the rows that the run keeps
-anyway, and a place in the queue is about 100 bytes, so a tracker that is far behind
-costs at most 10 MB. When the queue is full, or the tracker fails, it is told no further
-rows: what it has is the beginning of the run, and the rest can be sent later.
+anyway, and a place in the queue takes at most 150 bytes, so a tracker that is far
+behind costs 15 MB at most, beside what it makes itself of `BATCH_ROWS` rows. When the
+queue is full, or the tracker fails, it is told no further rows: what it has is the
+beginning of the run, and the rest can be sent later.
 """
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -18,8 +20,8 @@ from purerl.runner.trackers.base import Row, TrackedRun, Tracker
 
 # Rows that may wait for one tracker.
 MAX_ROWS = 100_000
-# Rows between two calls of `flush`, where more wait: a tracker may make a hundred
-# times the memory of them while it writes.
+# Rows between two calls of `flush`, where more wait. MLflow makes 300 bytes of every
+# number: 6 MB of a thousand rows of twenty.
 BATCH_ROWS = 1_000
 # How long a tracker may take to begin.
 BEGIN_SECONDS = 120.0
@@ -110,7 +112,7 @@ class Writer:
             say(self._sentence(self._error))
             return
         raise ConfigError(
-            f"tracker {self.tracker.name!r} cannot begin ({_reason(self._error)}); "
+            f"tracker {self.tracker.name!r} cannot begin ({reason(self._error)}); "
             "check its address and options, or leave it out."
         ) from self._error
 
@@ -125,7 +127,7 @@ class Writer:
             self._is_behind = True
             self._say(
                 f"tracker {self.tracker.name!r} is {self._waiting:,} rows behind and "
-                "is told no further ones. The run goes on."
+                "is told no further ones."
             )
             return
         self._put(rows)
@@ -197,10 +199,11 @@ class Writer:
         if isinstance(job, _Call):
             return job
         rows = list(job)
-        while self._jobs and not isinstance(self._jobs[0], _Call):
-            if len(rows) + len(self._jobs[0]) > BATCH_ROWS:
+        while self._jobs and not isinstance(more := self._jobs[0], _Call):
+            if len(rows) + len(more) > BATCH_ROWS:
                 break
-            rows += self._jobs.popleft()
+            rows += more
+            self._jobs.popleft()
         self._waiting -= len(rows)
         return rows
 
@@ -215,8 +218,13 @@ class Writer:
             if not self.failed:
                 self.remember()
         except BaseException as error:
+            if not self.failed:
+                with contextlib.suppress(OSError):  # it may be what has failed
+                    self.remember()
             if not self.in_thread and not isinstance(error, Exception):
-                raise  # Ctrl-C, in the thread that it is for
+                self._jobs.clear()  # Ctrl-C, in the thread that it is for
+                self._is_behind = True
+                raise
             self._fail(error)
         finally:
             with self._changed:
@@ -249,11 +257,12 @@ class Writer:
 
     def _sentence(self, error: BaseException) -> str:
         return (
-            f"tracker {self.tracker.name!r} failed ({_reason(error)}) and is left out "
-            "from here on. The run goes on."
+            f"tracker {self.tracker.name!r} failed ({reason(error)}) and is left out "
+            "from here on."
         )
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
+    """The kind of an error and its first line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else repr(error)

@@ -1,0 +1,98 @@
+"""purerl.track: what trackers lack of a folder, sent when training has ended."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from purerl.config import ConfigError
+from purerl.runner import checkpoint, manifest
+from purerl.runner.records import Records
+from purerl.runner.trackers import Tracker, choose, files
+from purerl.runner.trackers.base import describe
+from purerl.runner.trackers.group import Group, lacking
+from purerl.runner.trackers.writer import Say
+
+
+def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -> bool:
+    """Send the rows and files of a run, sweep or evolution that trackers lack.
+
+    A tracker goes on where it left off (`trackers.json` in the folder), so that no row
+    is written twice; one that has not been told of the folder yet gets everything. This
+    takes as long as it takes: a tracker is called until it has all, or fails.
+
+    Args:
+        folder: of what has ended, or was interrupted or killed.
+        trackers: names and objects, as for `purerl.run`; those that have been told of
+            the folder where none are given.
+
+    Returns:
+        Whether every tracker has everything now; what it lacks is printed.
+
+    Raises:
+        ConfigError: a folder that holds nothing which trackers are told, an unknown
+            tracker, none, or one that cannot begin.
+    """
+    folder = Path(folder)
+    kind = manifest.load(folder).get("kind", "run")
+    if kind not in _KINDS:
+        raise ConfigError(
+            f"{folder} holds a search of kind {kind}; trackers are told runs, sweeps "
+            "and evolutions."
+        )
+    chosen = choose(trackers, folder)
+    if not chosen:
+        raise ConfigError(
+            f"no tracker has been told of {folder}; name one, such as --track mlflow "
+            "(trackers=['mlflow'])."
+        )
+    return _KINDS[kind](folder, chosen, _say)
+
+
+def _run(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+    from purerl.report.saved import read_result
+
+    stored = manifest.load(folder)
+    result = read_result(folder)
+    # What comes after the last checkpoint is computed, and told, when the run goes on.
+    saved = checkpoint.steps(folder / "checkpoints")
+    records = Records(stored["seeds"], folder, Group(()))
+    records.read(saved[-1] if saved else 0)
+    total = sum(len(rows) for members in records.rows.values() for rows in members)
+    group = Group(lacking(trackers, folder, total, say), in_threads=False)
+    if not group:
+        return True
+    with group:
+        group.begin(describe(folder, stored["config"], stored["seeds"]), say)
+        records.tell_again(group)
+        files.finish(group, result._replace(finished=_has_finished(stored, records)))
+    for sentence in group.where():
+        say(sentence)
+    return group.lacks_nothing
+
+
+def _has_finished(stored: dict[str, Any], records: Records) -> bool:
+    """Whether not even one update of the run is left to be done."""
+    row = records.rows["train"][0][-1]
+    each = row["env_steps"] // row["update"]
+    return row["env_steps"] + each > stored["config"]["total_timesteps"]
+
+
+def _sweep(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+    from purerl.sweeps.result import load_sweep
+    from purerl.sweeps.tracking import track_sweep
+
+    return track_sweep(load_sweep(folder), trackers, say)
+
+
+def _evolution(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+    from purerl.meta.tracking import track_evolution
+
+    return track_evolution(folder, trackers, say)
+
+
+_KINDS = {"run": _run, "sweep": _sweep, "evolution": _evolution}
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
