@@ -93,6 +93,25 @@ def test_a_late_tracker_is_told_everything_and_lost_lines_come_back(told):
     assert lines.read_text() == before
 
 
+def test_what_a_tracker_has_missed_is_sent_afterwards(tmp_path, told):
+    class Dies(Keeps):
+        def log(self, kind, seed, row):
+            if row["generation"] == 2:
+                raise OSError("the server has stopped")
+            super().log(kind, seed, row)
+
+    first, second = Dies(), Keeps()
+    evolve(out=tmp_path / "out", trackers=[first])
+    assert purerl.track(tmp_path / "out", [second])
+    wanted, *_ = told
+    rows = [row for tracker in (first, second) for _, _, row in tracker.rows]
+    assert [row["generation"] for row in rows] == [1, 2, 3]
+    assert [row["best"] for row in rows[:2]] == [row["best"] for *_, row in wanted.rows]
+    assert second.run.id == "there" and second.status == "finished"
+    assert second.run.config == first.run.config
+    assert second.files.keys() == wanted.files.keys()
+
+
 def test_lines_past_the_checkpoint_are_dropped(tmp_path, told):
     # As if a kill had come after the second generation's line, before it was saved.
     evolve(out=tmp_path, generations=1)

@@ -12,12 +12,17 @@ import pytest
 
 import purerl
 from purerl import serialise
-from purerl.runner.trackers.base import scalars
 from purerl.runner.trackers.mlflow import absolute
-from purerl.runner.tracking import read_rows
 
 from .conftest import NUM_UPDATES, SEGMENT, assert_same_bits, run_tiny
-from .tracked import event_scalars, event_tags, wandb_history, wandb_records
+from .tracked import (
+    event_scalars,
+    event_tags,
+    expected,
+    mlflow_history,
+    wandb_history,
+    wandb_records,
+)
 
 # MLflow's own use of SQLAlchemy; files that W&B's service leaves to the interpreter.
 pytestmark = [
@@ -27,7 +32,6 @@ pytestmark = [
 ]
 SEEDS = (3, 5)
 TOLD = 3 * SEGMENT
-COLUMNS = {"train": 7, "evaluation": 3}
 
 
 class Killer(purerl.Tracker):
@@ -59,18 +63,6 @@ def tracked(tiny, tmp_path_factory):
         yield SimpleNamespace(out=out, uri=uri, result=result, before=before)
 
 
-def expected(out: Path, seed: int) -> dict[str, list[tuple[int, float]]]:
-    """Name -> (env_steps, value) from the JSON lines."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    for kind in ("train", "evaluation"):
-        for row in read_rows(out / "metrics" / kind / f"seed={seed}.jsonl"):
-            for name, value in scalars(kind, row):
-                found.setdefault(name, []).append((row["env_steps"], value))
-    assert len(found["train/entropy"]) == COLUMNS["train"]
-    assert len(found["evaluation/episode_return"]) == COLUMNS["evaluation"]
-    return found
-
-
 @pytest.fixture(scope="module")
 def store(tracked):
     from mlflow import MlflowClient
@@ -98,25 +90,15 @@ def test_mlflow_nests_a_run_per_seed_in_one_run(tracked, store, tiny):
         assert run.data.params == {"seed": run.data.tags["seed"]}
 
 
-def mlflow_history(store, run) -> dict[str, list[tuple[int, float]]]:
-    return {
-        name: sorted(
-            (m.step, m.value)
-            for m in store.client.get_metric_history(run.info.run_id, name)
-        )
-        for name in run.data.metrics
-    }
-
-
 def test_mlflow_has_every_row_once(tracked, store):
     histories = {
-        int(r.data.tags["seed"]): mlflow_history(store, r) for r in store.inner
+        int(r.data.tags["seed"]): mlflow_history(store.client, r) for r in store.inner
     }
     assert histories == {seed: expected(tracked.out, seed) for seed in SEEDS}
 
 
 def test_mlflow_has_the_mean_over_seeds(tracked, store):
-    found = mlflow_history(store, store.outer[0])
+    found = mlflow_history(store.client, store.outer[0])
     one, two = (expected(tracked.out, seed) for seed in SEEDS)
     for name in ("train/entropy", "evaluation/episode_return"):
         pairs = zip(one[name], two[name], strict=True)
@@ -235,7 +217,7 @@ def test_a_sweep_is_one_mlflow_run_with_a_run_per_member(tracked, tmp_path, stor
         "policy_loss": "ClipDrift()",
         "seed": "7",
     }
-    assert mlflow_history(store, inner) == {
+    assert mlflow_history(store.client, inner) == {
         "train/episodes": [(32, 1.0), (64, 0.0)],
         "train/episode_return": [(32, 2.0)],
         "evaluation/episode_return": [(48, 2.0)],

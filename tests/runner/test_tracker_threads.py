@@ -2,6 +2,9 @@
 
 import math
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 
 import pytest
@@ -185,6 +188,44 @@ def test_what_waits_is_written_when_training_fails(error, status):
         tell(trackers, range(1, 11))
         raise error
     assert slow.updates == [*range(1, 11)] and slow.status == status and not said
+
+
+def test_a_tracker_that_hangs_does_not_keep_the_process_alive():
+    script = textwrap.dedent(
+        """
+        import threading
+        import purerl
+        from purerl.runner.trackers import group
+        from purerl.runner.trackers.base import Member, TrackedRun
+        group.END_SECONDS = 0.2
+        class Hangs(purerl.Tracker):
+            def log(self, kind, seed, row):
+                threading.Event().wait()
+        made = group.Group([Hangs()])
+        made.begin(TrackedRun("name", {}, {0: Member("seed=0", 0, {})}), print)
+        made.log("train", 0, {"update": 1})
+        made.close("finished")
+        """
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "lacks 1 of 1 rows. There is no out folder from which" in ended.stdout
+
+
+def test_ctrl_c_in_training_leaves_no_row_behind(tiny, tmp_path):
+    class Stops(Watch):
+        def log(self, kind, seed, row):
+            if kind == "train" and row["update"] == 2 * SEGMENT:
+                signal.raise_signal(signal.SIGINT)
+                self.event.set()
+
+    is_stopped = threading.Event()
+    behind = Blocked(is_stopped)  # has written nothing when training is stopped
+    result = run_tiny(tiny, out=tmp_path / "run", trackers=[behind, Stops(is_stopped)])
+    assert not result.finished
+    assert all(behind.waited) and behind.updates == [SEGMENT, 2 * SEGMENT]
 
 
 def test_a_tracker_that_does_not_begin_stops_a_new_run(tmp_path, monkeypatch):

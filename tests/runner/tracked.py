@@ -5,6 +5,33 @@ import struct
 from collections import defaultdict
 from pathlib import Path
 
+from purerl.runner.trackers.base import scalars
+from purerl.runner.tracking import read_rows
+
+COLUMNS = {"train": 7, "evaluation": 3}
+
+
+def expected(out: Path, seed: int) -> dict[str, list[tuple[int, float]]]:
+    """Name -> (env_steps, value) from the JSON lines of `run_tiny`."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for kind in ("train", "evaluation"):
+        for row in read_rows(out / "metrics" / kind / f"seed={seed}.jsonl"):
+            for name, value in scalars(kind, row):
+                found.setdefault(name, []).append((row["env_steps"], value))
+    assert len(found["train/entropy"]) == COLUMNS["train"]
+    assert len(found["evaluation/episode_return"]) == COLUMNS["evaluation"]
+    return found
+
+
+def mlflow_history(client, run) -> dict[str, list[tuple[int, float]]]:
+    """Name -> (step, value) of an MLflow run."""
+    return {
+        name: sorted(
+            (m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)
+        )
+        for name in run.data.metrics
+    }
+
 
 def event_scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
     """Name -> (step, value) of all TensorBoard event files in a folder."""

@@ -42,7 +42,7 @@ def load_stored(folder: Path | None) -> dict[str, Any]:
     try:
         stored = dict(json.loads(path.read_text()))
         for entry in stored.values():
-            _ = entry["id"], entry["status"], int(entry["rows"]), {**entry["options"]}
+            _ = entry["id"], int(entry["rows"]), {**entry["options"]}
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ConfigError(
             f"{path} is damaged ({error!r}). Delete it: trackers then begin new runs, "
@@ -74,7 +74,7 @@ def lacking(
     stored, found = load_stored(folder), []
     for tracker in trackers:
         entry = stored_for(tracker, stored)
-        if entry and entry["status"] and entry["rows"] >= total:
+        if entry.get("status") and entry["rows"] >= total:
             say(f"tracker {tracker.name!r} has everything of {folder} already.")
         else:
             found.append(tracker)

@@ -84,8 +84,7 @@ class MLflowTracker(Tracker):
         # The last step of a run and kind that the store has.
         self._written: dict[tuple[str, str], int] = {}
         self._means: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
-        for name, value in LIMITS.items():
-            os.environ.setdefault(name, value)
+        set_limits()
         self._client = _client(self.uri)
         self._experiment = self._find_experiment()
         if run.id is not None:
@@ -269,6 +268,12 @@ def database(uri: str) -> Path | None:
     """The file of a SQLite store; None for another store, or one in memory."""
     scheme, found, path = uri.partition(":///")
     return Path(path) if found and scheme.startswith("sqlite") and path else None
+
+
+def set_limits() -> None:
+    """Time limits of MLflow's client, where the user's environment has none."""
+    for name, value in LIMITS.items():
+        os.environ.setdefault(name, value)
 
 
 def absolute(uri: str) -> str:

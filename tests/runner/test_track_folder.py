@@ -1,0 +1,241 @@
+"""`purerl track`: exactly what a tracker has missed, and MLflow servers that die."""
+
+import json
+import os
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+
+import pytest
+
+import purerl
+from purerl.cli import main
+from purerl.config import ConfigError
+from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, set_limits
+from purerl.runner.trackers.tensorboard import TensorBoardTracker
+
+from .conftest import NUM_UPDATES, SEGMENT, run_tiny
+from .test_tracker_threads import Keeps, Watch
+from .tracked import event_scalars, expected, mlflow_history
+
+# MLflow's own use of SQLAlchemy.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+SEEDS = (3, 5)
+ROWS = 2 * (7 + 3)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    for name in LIMITS:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory):
+    return f"sqlite:///{tmp_path_factory.mktemp('store')}/m.db"
+
+
+def tracked(folder, name):
+    return json.loads((folder / "trackers.json").read_text())[name]
+
+
+class DiesOn(MLflowTracker):
+    """Loses the server at a batch of the third segment, of the second seed.
+
+    Args:
+        is_answer_lost: the batch is written, and only its answer is lost.
+    """
+
+    background = False  # so that a segment is a batch
+
+    def __init__(self, uri, is_answer_lost):
+        super().__init__(uri, experiment=f"lost {is_answer_lost}")
+        self.is_answer_lost = is_answer_lost
+
+    def _send(self, id, rows):
+        of_second = id == self._children.get(SEEDS[1])
+        if of_second and rows[-1].step == 3 * SEGMENT * 32:
+            if self.is_answer_lost:
+                super()._send(id, rows)
+            raise OSError("the server is gone")
+        super()._send(id, rows)
+
+
+@pytest.mark.parametrize("is_answer_lost", [False, True])
+def test_mlflow_gets_exactly_the_rows_that_it_missed(
+    tiny, tmp_path, capsys, uri, is_answer_lost
+):
+    from mlflow import MlflowClient
+
+    out = tmp_path / "a run"
+    run_tiny(tiny, seeds=SEEDS, out=out, trackers=[DiesOn(uri, is_answer_lost)])
+    said = capsys.readouterr().err.replace("\n", "")
+    entry = tracked(out, "mlflow")
+    assert 0 < entry["rows"] < ROWS and entry["status"] == ""
+    assert f"lacks {ROWS - entry['rows']} of {ROWS} rows" in said
+    assert f"purerl track '{out}' --track mlflow" in said
+
+    assert main(["track", str(out)]) == 0
+    assert f"MLflow: mlflow ui --backend-store-uri {uri}" in capsys.readouterr().err
+    assert tracked(out, "mlflow")["rows"] == ROWS
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name(f"lost {is_answer_lost}").experiment_id
+    runs = client.search_runs([experiment])
+    inner = {int(r.data.tags["seed"]): r for r in runs if "seed" in r.data.tags}
+    (outer,) = [r for r in runs if "seed" not in r.data.tags]
+    found = {seed: mlflow_history(client, run) for seed, run in inner.items()}
+    wanted = {seed: expected(out, seed) for seed in SEEDS}
+    assert found == wanted
+    means = mlflow_history(client, outer)["train/entropy"]
+    pairs = zip(*(wanted[seed]["train/entropy"] for seed in SEEDS), strict=True)
+    assert means == [(a[0], (a[1] + b[1]) / 2) for a, b in pairs]
+    assert {r.info.status for r in runs} == {"FINISHED"}
+    kept = {f.path for f in client.list_artifacts(outer.info.run_id, "run")}
+    assert kept == {"run/checkpoints", "run/config.yaml", "run/manifest.json"}
+
+    assert main(["track", str(out), "--track", "mlflow"]) == 0  # nothing is doubled
+    assert "has everything" in capsys.readouterr().err
+    again = {seed: mlflow_history(client, run) for seed, run in inner.items()}
+    assert again == wanted
+
+
+def test_event_files_get_exactly_the_rows_that_they_missed(tiny, tmp_path, capsys):
+    class Full(TensorBoardTracker):
+        background = False  # so that a segment is a batch
+
+        def log(self, kind, seed, row):
+            if row["update"] > 2 * SEGMENT:
+                raise OSError("no space left on device")
+            super().log(kind, seed, row)
+
+    out = tmp_path / "run"
+    run_tiny(tiny, seeds=SEEDS, out=out, trackers=[Full()])
+    assert 0 < tracked(out, "tensorboard")["rows"] < ROWS
+    assert purerl.track(out, ["tensorboard"])
+    for seed in SEEDS:
+        found = event_scalars(out / "tensorboard" / f"seed={seed}")
+        wanted = expected(out, seed)
+        steps = {name: [step for step, _ in curve] for name, curve in found.items()}
+        assert steps == {
+            name: [step for step, _ in curve] for name, curve in wanted.items()
+        }
+
+
+def test_an_interrupted_run_goes_on_after_it_was_sent(tiny, tmp_path):
+    class Stops(Watch):
+        def log(self, kind, seed, row):
+            if kind == "train" and row["update"] == 2 * SEGMENT:
+                raise KeyboardInterrupt
+
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        run_tiny(tiny, out=out, trackers=[Stops(None)])
+    late = Keeps()
+    assert purerl.track(out, [late])
+    assert late.status == "interrupted" and set(late.updates) == {SEGMENT}
+    then = Keeps()
+    run_tiny(tiny, out=out, resume=True, trackers=[then])
+    assert then.updates[0] > SEGMENT and then.updates[-1] == NUM_UPDATES
+    assert len(late.updates) + len(then.updates) == ROWS // 2
+    assert then.status == "finished" and purerl.track(out, [Keeps()])
+
+
+@pytest.mark.parametrize(
+    ("manifest", "fragment"),
+    [
+        (None, "there is no run in"),
+        ({"kind": "pbt"}, "holds a search of kind pbt"),
+        ({}, "no tracker has been told of"),
+    ],
+)
+def test_folders_that_cannot_be_sent_get_a_sentence(
+    tmp_path, capsys, manifest, fragment
+):
+    if manifest is not None:
+        (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert main(["track", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert fragment in error and error.count("\n") == 1
+
+
+def test_a_server_that_never_answers_stops_a_new_run(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        tracker = purerl.make_tracker("mlflow", uri=address)
+        with pytest.raises(ConfigError, match="tracker 'mlflow' cannot begin"):
+            run_tiny(tiny, out=tmp_path / "run", trackers=[tracker])
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "1"  # the user's own
+
+
+def test_time_limits_are_those_of_the_user_if_there_are_any(monkeypatch):
+    set_limits()
+    assert {name: os.environ[name] for name in LIMITS} == LIMITS
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
+    set_limits()
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"
+
+
+@pytest.fixture
+def dying_server():
+    """As much of MLflow's server as a run needs; it dies at the second batch.
+
+    It accepts what comes afterwards, and does not answer until training has ended.
+    """
+    state = SimpleNamespace(batches=0, is_trained=threading.Event(), waited=[])
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.answer({"experiment": {"experiment_id": "1", "name": "purerl"}})
+
+        def do_POST(self):
+            text = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path.endswith("log-batch") and b'"metrics"' in text:
+                state.batches += 1
+                if state.batches >= 2:
+                    state.waited.append(state.is_trained.wait(20.0))
+                    self.close_connection = True
+                    return
+            info = {"run_id": "a" * 32, "run_uuid": "a" * 32, "experiment_id": "1"}
+            self.answer({"run": {"info": {**info, "status": "RUNNING"}, "data": {}}})
+
+        def answer(self, values):
+            body = json.dumps(values).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    state.uri = f"http://127.0.0.1:{server.server_address[1]}"
+    yield state
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_server_that_dies_in_the_middle_does_not_slow_training(
+    tiny, tmp_path, capsys, monkeypatch, dying_server
+):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    tracker = purerl.make_tracker("mlflow", uri=dying_server.uri)
+    tracker.time_share = 1.0
+    out = tmp_path / "run"
+    trackers = [tracker, Watch(dying_server.is_trained)]
+    assert run_tiny(tiny, out=out, trackers=trackers).finished
+    assert dying_server.waited and all(dying_server.waited)
+    said = capsys.readouterr().err.replace("\n", "")
+    assert "tracker 'mlflow' failed" in said
+    assert f"purerl track {out} --track mlflow" in said
+    expected(out, 0)  # the JSON lines are whole
