@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError
-from purerl.runner import checkpoint, manifest
+from purerl.runner import checkpoint, kinds, manifest
 from purerl.runner.records import Records
 from purerl.runner.trackers import Tracker, choose, files
 from purerl.runner.trackers.base import describe
@@ -34,11 +34,10 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
             tracker, none, or one that cannot begin.
     """
     folder = Path(folder)
-    kind = manifest.load(folder).get("kind", "run")
+    kind = manifest.kind_of(folder)
     if kind not in _KINDS:
         raise ConfigError(
-            f"{folder} holds a search of kind {kind}; trackers are told runs, sweeps "
-            "and evolutions."
+            kinds.refusal(folder, kind, ", of which trackers are told nothing")
         )
     chosen = choose(trackers, folder)
     if not chosen:
@@ -56,8 +55,13 @@ def _run(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
     result = read_result(folder)
     # What comes after the last checkpoint is computed, and told, when the run goes on.
     saved = checkpoint.steps(folder / "checkpoints")
+    if not saved:
+        raise ConfigError(
+            f"the run in {folder} has saved nothing yet. Send it when it has ended, or "
+            f"go on with it: purerl train --resume {folder}"
+        )
     records = Records(stored["seeds"], folder, Group(()))
-    records.read(saved[-1] if saved else 0)
+    records.read(saved[-1])
     total = sum(len(rows) for members in records.rows.values() for rows in members)
     group = Group(lacking(trackers, folder, total, say), in_threads=False)
     if not group:

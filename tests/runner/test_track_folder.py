@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -146,11 +147,19 @@ def test_an_interrupted_run_goes_on_after_it_was_sent(tiny, tmp_path):
     assert then.status == "finished" and purerl.track(out, [Keeps()])
 
 
+def test_a_run_that_has_saved_nothing_gets_a_sentence(tiny, tmp_path):
+    out = tmp_path / "run"
+    run_tiny(tiny, out=out, trackers=[])
+    shutil.rmtree(out / "checkpoints")
+    with pytest.raises(ConfigError, match="has saved nothing yet"):
+        purerl.track(out, [Keeps()])
+
+
 @pytest.mark.parametrize(
     ("manifest", "fragment"),
     [
         (None, "there is no run in"),
-        ({"kind": "pbt"}, "holds a search of kind pbt"),
+        ({"kind": "pbt"}, "of which trackers are told nothing"),
         ({}, "no tracker has been told of"),
     ],
 )

@@ -7,12 +7,9 @@ sweep's values) as params, so that MLflow's table sorts and compares them. Steps
 `purerl.load_run` reads it.
 
 The store is a SQLite file unless another address is given. A resumed run goes on in
-the same outer and nested runs. Every batch of metrics carries a tag with the step up to
-which it reaches (`purerl.train`), so that a batch whose answer was lost is not written
-twice.
-
-A server is given `LIMITS` to answer in place of the client's two minutes and seven
-repetitions, unless the user's environment says otherwise.
+the same outer and nested runs. Every batch of metrics carries a tag with the step that
+it reaches (`purerl.train`): one whose answer was lost is not written twice. A server is
+given `LIMITS`, unless the user's environment says otherwise.
 """
 
 import logging
