@@ -169,7 +169,7 @@ def _start(argv: Sequence[str]) -> tuple[TrainConfig, dict[str, Any]]:
     resume = flags.option_before_parsing(argv, "resume")
     if resume:
         return manifest.read_config(Path(resume), store.load(Path(resume))), {}
-    if name not in evolutions.names():
+    if name not in (*evolutions.names(), *evolutions.RENAMED):
         try:
             return base_config(argv), {}
         except ConfigError as error:

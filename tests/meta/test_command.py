@@ -31,8 +31,8 @@ EVOLVE = [
 PUBLISHED = {
     "value-loss-cartpole": (1024, 512, 4353),
     "value-loss-cartpole-demo": (512, 256, 4353),
-    "drift-brax-ant": (1025, 32, 1152),
-    "drift-brax-ant-ppo": (1025, 32, 1152),
+    "drift-ant-like-lpo": (1025, 32, 1152),
+    "drift-ant-like-lpo-ppo": (1025, 32, 1152),
     "dpo-cartpole-small": (10, 32, 2),
 }
 
@@ -103,11 +103,27 @@ def test_a_preset_is_a_whole_evolution():
     # 1952 updates of 4 x 64 steps each: 500,000 rounded down to whole updates.
     assert setup.steps == 512 * 1953 * 256
     assert setup.bounds[0].plan.evaluate_after == ()
-    ant = presets.load("drift-brax-ant")["config"]
-    assert ant.steps_per_update == 1024 * 32 * 5
-    assert presets.load("drift-brax-ant-ppo")["config"].policy_loss.base_clip == 0.2
-    assert isinstance(ant.policy_loss, losses.MLPDrift)
     assert read_strategy("open-es-lpo").shaping == "z_score"
+
+
+def test_the_drift_of_ant_is_named_for_what_it_is_and_takes_what_can_be_taken():
+    ant = presets.load("drift-ant-like-lpo")["config"]
+    ppo = presets.load("drift-ant-like-lpo-ppo")["config"]
+    assert isinstance(ant.policy_loss, losses.MLPDrift)
+    assert ppo.policy_loss.base_clip == 0.2
+    assert ppo.replace(policy_loss=None) == ant.replace(policy_loss=None)
+    # 21 times 9 updates, as many as the published script makes.
+    assert ant.steps_per_update == 1024 * 32 * 5
+    assert ant.total_timesteps == 21 * 9 * ant.steps_per_update
+    assert (ant.activation, ant.adam_eps) == ("swish", 1e-8)
+    assert ant.max_grad_norm >= 1e6  # the gradients of networks never come near it
+
+
+@pytest.mark.parametrize("name", ["drift-brax-ant", "drift-brax-ant-ppo"])
+def test_the_names_of_before_say_the_new_ones(name, capsys):
+    assert main(["evolve", "--preset", name, "--dry-run"]) == 2
+    new = name.replace("drift-brax-ant", "drift-ant-like-lpo")
+    assert f"{name!r} is called {new!r} now" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
