@@ -38,6 +38,9 @@ WORDS = {
 class Row(NamedTuple):
     """One loss in one environment, by one measure; intervals are of 95%.
 
+    Of fewer than ten runs there are no intervals: the ends of a mean, an interquartile
+    mean and a difference are then the range of the runs, and `better` has none.
+
     Attributes:
         environment: its name; `all environments` takes them together.
         measure: in `purerl.meta.fitness.KINDS`.
@@ -49,8 +52,9 @@ class Row(NamedTuple):
             have no common unit.
         iqm: interquartile mean, likewise.
         difference: mean over seeds of the score minus the baseline's with the same key;
-            over all environments in units of the baseline's mean return in each. NaN
-            for the baseline itself.
+            over all environments in units of the baseline's mean return in each, or of
+            the spread (standard deviation) of all losses' scores there, where the mean
+            is nearer to zero than that. NaN for the baseline itself.
         better: probability that a run scores higher than one of the baseline's, ties
             half; over all environments their mean.
     """
@@ -177,10 +181,10 @@ class LossComparison:
         filled = _filled(raw)
         one = filled.shape[-1] == 1
         base = filled[self.losses.index(self.baseline)]
-        unit = np.ones(1) if one else np.abs(base.mean(0))
+        unit = np.ones(1) if one else _units(filled, base)
         rows = []
         for number, name in enumerate(self.losses):
-            own, nothing = filled[number], statistics.Estimate(*[float("nan")] * 3)
+            own, nothing = filled[number], statistics.Estimate(np.nan, np.nan, np.nan)
             mean, iqm, gap, better = [nothing] * 4
             known = np.isfinite(own).all()
             if known and one:
@@ -330,6 +334,16 @@ def find_comparison(folder: Path) -> LossComparison | None:
         if (place / FILE).exists():
             return load_comparison(place)
     return None
+
+
+def _units(filled: np.ndarray, base: np.ndarray) -> np.ndarray:
+    """What differences are divided by in each environment, `[E]`.
+
+    A mean return near zero says nothing of the scale of an environment's returns, so it
+    is at least the spread of all scores `[L, S, E]`: a baseline of 0.02 on the way from
+    -1 to 1 would else outweigh all other environments.
+    """
+    return np.maximum(np.abs(base.mean(0)), filled.std((0, 1)))
 
 
 def _filled(raw: np.ndarray) -> np.ndarray:

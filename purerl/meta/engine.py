@@ -29,6 +29,9 @@ from purerl.scale.devices import Worker, default_lanes
 from purerl.train import Bound
 from purerl.types import Array, Overrides
 
+# From one run nobody can tell whether a baseline is clear of zero.
+BASELINE_ROLLOUTS = 8
+
 
 class Options(NamedTuple):
     """How an evolution is carried out; of these only W and K change what is computed.
@@ -228,7 +231,8 @@ class Evolution:
         """The state with measured baselines, where they are needed and not known."""
         if np.isfinite(state.anchors).all():
             return state
-        genome, rollouts = self.optimiser.genome, self.setup.rollouts
+        genome = self.optimiser.genome
+        rollouts = max(self.setup.rollouts, BASELINE_ROLLOUTS)
         keys = runs.baseline_keys(self.key, rollouts)
         named = [
             (name, baseline_of(bound, genome))

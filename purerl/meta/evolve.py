@@ -72,7 +72,8 @@ def evolve(
             config's own where not given.
         baselines: by environment, the return that counts 1 (or a pair, the returns that
             count 0 and 1). Measured where there are several environments and none are
-            given: the algorithm's own loss, with as many rollouts.
+            given: the algorithm's own loss, with as many rollouts but at least eight;
+            refused if their mean is not clear of zero.
         seed: of everything random.
         out: folder to write; nothing is written without one.
         lanes: width of a block, part of what fixes the bits.

@@ -226,10 +226,24 @@ def measured_anchors(returns: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     """Anchors `[E, 2]` from the returns `[E, R]` of a baseline.
 
     Raises:
-        ConfigError: a baseline that diverged, or that earned nothing to divide by.
+        ConfigError: a baseline that diverged, that earned nothing to divide by, or
+            whose mean is not clear of zero: nearer to it than one standard deviation of
+            its runs.
     """
     anchors = read_baselines([float(mean) for mean in returns.mean(1)], names)
     assert anchors is not None
+    if returns.shape[1] < 2:
+        return anchors
+    for name, runs in zip(names, returns.astype(float), strict=True):
+        mean, spread = runs.mean(), runs.std(ddof=1)
+        if abs(mean) <= spread:
+            raise ConfigError(
+                f"baselines: the own loss of {name} returned {mean:.3g} on average, "
+                "which is not clear of zero beside the spread of its "
+                f"{len(runs)} runs, {spread:.3g}, and would be no unit; give "
+                "baselines=, for each environment the pair of returns that count 0 and "
+                "1, such as those of a random and of a good policy."
+            )
     return anchors
 
 

@@ -196,3 +196,13 @@ def test_an_evolution_whose_members_all_fail_ends_with_a_sentence():
     with pytest.raises(ConfigError, match="generations 2 to 4 failed, so"):
         check_progress(np.array([fine, failed, failed, failed]), {})
     check_progress(np.array([failed, failed, failed, fine]), {})
+
+
+@pytest.mark.parametrize("returns", [[0.35, -0.31, 0.02], [-0.5, 0.1, 0.1]])
+def test_a_measured_baseline_near_zero_is_no_unit(returns):
+    """Catch ends near 0 on the way from -1 to 1: divided by 0.02, it would be all."""
+    with pytest.raises(ConfigError) as error:
+        measured_anchors(np.array([[10.0, 11.0, 12.0], returns]), ("a", "b"))
+    words = str(error.value)
+    assert "b" in words and "spread" in words and "baselines=" in words
+    assert "\n" not in words
