@@ -33,7 +33,7 @@ from purerl.cli.settings import enable_compile_cache
 from purerl.environment import resolve_env
 from purerl.meta.fitness import Accumulator, first_known, hold
 from purerl.report.plots import style
-from purerl.report.statistics import bootstrap_mean, probability_of_improvement
+from purerl.report.statistics import mean_interval, probability_of_improvement
 from purerl.serialise import to_dict, write_atomic
 
 if TYPE_CHECKING:
@@ -171,9 +171,9 @@ def compare(found: dict[str, Judged]) -> dict[str, Any]:
 
 
 def interval(values: np.ndarray) -> list[float]:
-    """Mean over seeds with its 95% bootstrap interval."""
-    low, high = bootstrap_mean(values[:, None])
-    return [float(np.nanmean(values)), float(low[0]), float(high[0])]
+    """Mean over seeds with its interval."""
+    found = mean_interval(values)
+    return [float(np.nanmean(values)), float(found.low), float(found.high)]
 
 
 def table(rows: dict[str, Any]) -> Table:
@@ -266,8 +266,10 @@ def line(
 ) -> None:
     """The mean of curves `[S, U]` with a band."""
     steps = config.num_envs * config.num_steps * np.arange(1, curves.shape[1] + 1)
-    low, high = bootstrap_mean(curves)
-    axes.fill_between(steps, low, high, color=colour, alpha=style.FAINT, linewidth=0)
+    ends = mean_interval(curves)
+    axes.fill_between(
+        steps, ends.low, ends.high, color=colour, alpha=style.FAINT, linewidth=0
+    )
     axes.plot(
         steps,
         curves.mean(0),

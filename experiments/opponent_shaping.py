@@ -10,9 +10,10 @@ Eight meta-agents are trained per game. Each is judged by its mode in 256 lifeti
 opponents that it never met, beside two baselines against the same opponents: a second
 naive learner, and the policy that always takes the second action (defect, tails,
 straight). Payoffs are discounted averages per round, averaged over the lifetime;
-intervals are 95% percentile bootstraps of the mean over meta-agents, and of the
-baselines over as many blocks of 256 lifetimes. Numbers go to
-experiments/results/opponent-shaping.json, the picture to docs/images.
+the range is that of the meta-agents, and for the baselines of as many blocks of 256
+lifetimes; of ten and more, the 95% interval of the mean. Numbers go to
+experiments/results/opponent-shaping.json, the picture to docs/images; `--draw` prints
+and draws them again.
 """
 
 import argparse
@@ -40,6 +41,7 @@ from envs.matrix_games import (
 from envs.matrix_games.play import ALWAYS_SECOND
 from purerl.report import statistics
 from purerl.report.plots import style
+from purerl.report.statistics import heading_of, mean_interval
 from purerl.serialise import to_dict, write_atomic
 
 if TYPE_CHECKING:
@@ -168,7 +170,7 @@ def _mean(scores: np.ndarray) -> list[float]:
 
 
 def verdict(name: str, players: dict[str, Any]) -> dict[str, bool]:
-    """What the study is to show, decided by intervals alone."""
+    """What the study is to show, decided by intervals alone (or ranges)."""
     _, low, _ = players[SHAPED]["agent"]["lifetime"]
     found = {"above two naive learners": low > players[NAIVE]["agent"]["lifetime"][2]}
     if name == "ipd":
@@ -197,8 +199,9 @@ def run_task(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def table(games: dict[str, Any], seeds: int, lifetimes: int) -> Table:
     """A row per game and player."""
+    heading = heading_of(seeds)
     found = Table(
-        title=f"payoff per round over a lifetime: mean (95% interval) of {seeds} "
+        title=f"payoff per round over a lifetime: mean ({heading}) of {seeds} "
         f"meta-agents, {lifetimes} fresh opponents each"
     )
     for header in ("game", "player"):
@@ -208,10 +211,11 @@ def table(games: dict[str, Any], seeds: int, lifetimes: int) -> Table:
     for name, game in games.items():
         task = TASKS[name]
         for player, numbers in game["players"].items():
-            cells = [
-                "{:,.3f} ({:,.3f} to {:,.3f})".format(*numbers[side]["lifetime"])
-                for side in ("agent", "opponent")
-            ]
+            cells = []
+            for side in ("agent", "opponent"):
+                values = np.array(numbers[side]["per_agent"])
+                ends = mean_interval(values).text(3, heading)
+                cells.append(f"{values.mean():,.3f} ({ends})")
             ends = [f"{numbers[s]['last_game'][0]:,.3f}" for s in ("agent", "opponent")]
             label = task.second if player == STUBBORN else player
             found.add_row(task.title, label, *cells, *ends)
@@ -273,13 +277,15 @@ def main() -> None:
     parser.add_argument("--lifetimes", type=int, default=LIFETIMES)
     parser.add_argument("--dry", action="store_true", help="keep no numbers")
     parser.add_argument(
-        "--draw", action="store_true", help="draw the numbers that were kept, no more"
+        "--draw", action="store_true", help="print and draw what was kept, no more"
     )
     options = parser.parse_args()
-    if options.draw:
-        draw(json.loads(STORE.read_text())["games"], PICTURE)
-        return
     console = Console(width=150)
+    if options.draw:
+        kept = json.loads(STORE.read_text())
+        console.print(table(kept["games"], kept["seeds"], kept["lifetimes"]))
+        draw(kept["games"], PICTURE)
+        return
     games = {}
     for name in options.games:
         games[name] = run_task(name, options)

@@ -1,10 +1,10 @@
 """Population-based training and Hyperband against random search, at equal steps.
 
-    python experiments/population_search.py [--tasks doors invaders] [--searches 8]
+    python experiments/population_search.py [--tasks doors invaders] [--searches 16]
 
 Every method searches the same axes with the same number of environment steps, that of
 16 runs; Hyperband's number of points is the largest that stays below. A method is
-repeated with 8 search seeds, and each repetition is judged twice by what it did not
+repeated with 16 search seeds, and each repetition is judged twice by what it did not
 see:
 
 * agent: the best agent that the search itself trained, in 256 fresh episodes;
@@ -12,9 +12,9 @@ see:
   with 4 fresh seeds, each evaluated in `eval_episodes` fresh episodes.
 
 Random search is the population of PBT without exploit: its points are PBT's first ones.
-All choose by training returns, which cost no further steps. Intervals are 95%
-percentile bootstraps of the mean over searches. Numbers go to
-experiments/results/population-TASK.json.
+All choose by training returns, which cost no further steps. Intervals are those of
+`purerl.report.statistics.mean_interval` over searches. Numbers go to
+experiments/results/population-TASK.json, whose tables `--show` prints again.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from purerl.population.brackets import make_ladder
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
-from purerl.report.statistics import bootstrap_mean
+from purerl.report.statistics import heading_of, mean_interval
 from purerl.scale.host import to_device
 from purerl.serialise import to_dict, write_atomic
 
@@ -175,10 +175,7 @@ def run_task(name: str, searches: int, console: Console) -> dict[str, Any]:
     for numbers, setting in zip(found.values(), per_search, strict=True):
         numbers["setting"] = setting.tolist()
         for kind in ("agent", "setting"):
-            values = np.asarray(numbers[kind])
-            low, high = bootstrap_mean(values[:, None])
-            numbers[f"{kind}_mean"] = float(values.mean())
-            numbers[f"{kind}_interval"] = [float(low[0]), float(high[0])]
+            numbers[f"{kind}_mean"] = float(np.mean(numbers[kind]))
     return {
         "task": name,
         "command": f"python experiments/population_search.py --tasks {name} "
@@ -201,19 +198,15 @@ def _copies(result: Result) -> float | None:
 
 def table(numbers: dict[str, Any]) -> Table:
     """A row per method."""
-    title = (
-        f"{numbers['task']}: {numbers['searches']} searches each, mean (95% interval)"
-    )
+    searches = numbers["searches"]
+    heading = heading_of(searches)
+    title = f"{numbers['task']}: {searches} searches each, mean ({heading})"
     found = Table(title=title)
     found.add_column("method")
     for header in ("steps per search", "own score", "agent", "setting", "time"):
         found.add_column(header, justify="right")
     for method, row in numbers["methods"].items():
-        cells = [
-            f"{row[f'{kind}_mean']:,.1f} ({row[f'{kind}_interval'][0]:,.1f} to "
-            f"{row[f'{kind}_interval'][1]:,.1f})"
-            for kind in ("agent", "setting")
-        ]
+        cells = [_words(row[kind], heading) for kind in ("agent", "setting")]
         found.add_row(
             method,
             f"{row['training_steps_per_search']:,}",
@@ -224,16 +217,27 @@ def table(numbers: dict[str, Any]) -> Table:
     return found
 
 
+def _words(values: list[float], heading: str) -> str:
+    digits = 1 if abs(np.mean(values)) >= 100 else 2
+    ends = mean_interval(np.asarray(values)).text(digits, heading)
+    return f"{np.mean(values):,.{digits}f} ({ends})"
+
+
 def main() -> None:
     """Run the tasks that were asked for; write and print their numbers."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--searches", type=int, default=8)
+    parser.add_argument("--searches", type=int, default=16)
     parser.add_argument("--dry", action="store_true", help="keep no numbers")
+    parser.add_argument("--show", action="store_true", help="print what was kept")
     options = parser.parse_args()
     console = Console(width=110)
+    if options.show:
+        for path in sorted(STORE.glob("population-*.json")):
+            console.print(table(json.loads(path.read_text())))
+        return
     jnp.zeros(()).block_until_ready()
     for name in options.tasks:
         numbers = run_task(name, options.searches, console)

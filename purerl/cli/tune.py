@@ -69,7 +69,7 @@ class Tune:
     sampler_seed: Annotated[int, _arg("Seed of the sampler.")] = 0
     holdout_seeds: Annotated[
         int, _arg("Fresh seeds that compare best and default; 0 leaves it out.")
-    ] = 8
+    ] = 10
     lanes: Annotated[int | None, _arg("Agents per block.")] = None
     progress: Annotated[bool, _arg("Say how it goes.")] = True
 

@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from purerl.meta.comparison import ALL, WORDS, Row
+from purerl.report.statistics import INTERVAL, heading_of, text_of
 
 SHORT = {
     "training_curve": "area",
@@ -22,10 +23,13 @@ def make_table(result: "LossComparison") -> Table:
     """See `LossComparison.table`."""
     words = [f"{SHORT[name]}: {WORDS[name]}" for name in result.measures]
     if len(result.environments) > 1:
-        words.append(f"{ALL}: differences in units of the baseline's mean")
+        words.append(
+            f"{ALL}: differences in units of the baseline's mean, or "
+            "of the spread of all losses where that is larger"
+        )
     table = Table(
-        title=f"{result.field} on {len(result.seeds)} held-out seeds; 95% intervals; "
-        f"differences from {result.baseline}",
+        title=f"{result.field} on {len(result.seeds)} held-out seeds, in brackets "
+        f"{heading_of(len(result.seeds))}; differences from {result.baseline}",
         caption="\n".join(words),
         title_justify="left",
         caption_justify="left",
@@ -48,29 +52,29 @@ def make_table(result: "LossComparison") -> Table:
 
 def cells(row: Row) -> list[str]:
     """A row's cells, loss first."""
-    gap = _interval(row.difference, row.difference_low, row.difference_high, sign=True)
-    if row.difference_low > 0 or row.difference_high < 0:
+    gap = _interval(row, "difference", sign="+")
+    is_clear = row.difference_low > 0 or row.difference_high < 0
+    if is_clear and heading_of(row.seeds) == INTERVAL:
         gap = f"[bold]{gap}[/bold]"
     return [
         f"  {escape(row.loss)}",
-        _interval(row.mean, row.mean_low, row.mean_high),
-        _interval(row.iqm, row.iqm_low, row.iqm_high),
+        _interval(row, "mean"),
+        _interval(row, "iqm"),
         gap,
-        _interval(row.better, row.better_low, row.better_high, digits=2),
+        _interval(row, "better", digits=2),
     ]
 
 
-def _interval(
-    value: float, low: float, high: float, sign: bool = False, digits: int | None = None
-) -> str:
-    """A number and its interval; a dash where there is none."""
+def _interval(row: Row, name: str, sign: str = "", digits: int | None = None) -> str:
+    """A number and its interval, or the range of few runs; a dash without a number."""
+    value, low, high = (getattr(row, name + end) for end in ("", "_low", "_high"))
     if not math.isfinite(value):
         return "-"
     if digits is None:
-        size = max(abs(value), abs(low), abs(high))
+        size = max(abs(x) for x in (value, low, high) if math.isfinite(x))
         digits = 1 if size >= 10 else 2 if size >= 1 else 3
-    plus = "+" if sign else ""
-    return (
-        f"{value:{plus},.{digits}f} ({low:{plus},.{digits}f} to "
-        f"{high:{plus},.{digits}f})"
-    )
+    text = f"{value:{sign},.{digits}f}"
+    if not math.isfinite(low):
+        return text
+    ends = text_of(low, high, row.seeds, digits, heading_of(row.seeds), sign)
+    return f"{text} ({ends})"

@@ -225,17 +225,18 @@ def sweep_page(
 
 
 def sweep_table(dataset: "xr.Dataset", metric: str = SCORE) -> str:
-    """Every configuration with mean, IQM and its interval, best first."""
+    """Every configuration with mean, IQM, its interval or range, best first."""
     scores = read_scores(dataset, metric)
+    heading = statistics.heading_of(scores.scores.shape[1])
     filled, rows = scores.filled, []
     ranking = scores.ranking()
     for place in ranking:
         found = statistics.estimate(filled[place])
         values = [scores.points[place][name] for name in scores.names]
         lost = int((~np.isfinite(scores.scores[place])).sum())
-        numbers = [filled[place].mean(), found.value, found.low, found.high]
-        rows.append([*values, *(round(float(x), 3) for x in numbers), lost])
-    headers = [*map(short, scores.names), "mean", "IQM", "95% low", "95% high", "lost"]
+        numbers = [round(float(x), 3) for x in (filled[place].mean(), found.value)]
+        rows.append([*values, *numbers, found.text(2, heading), lost])
+    headers = [*map(short, scores.names), "mean", "IQM", heading, "lost"]
     return table_html(headers, rows)
 
 

@@ -9,9 +9,10 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError
 from purerl.report import page, plots
+from purerl.report.statistics import heading_of, text_of
 
 if TYPE_CHECKING:
-    from purerl.meta.comparison import LossComparison
+    from purerl.meta.comparison import LossComparison, Row
     from purerl.meta.result import EvolutionResult
 
 _CAPTIONS = {
@@ -85,41 +86,43 @@ def _numbers(result: "EvolutionResult") -> list[list[Any]]:
 
 
 def _transfer(transfer: "LossComparison") -> str:
-    headers = ["environment", "measure", "loss", "mean", "95%", "IQM"]
-    headers += [f"minus {transfer.baseline}", "95%", "P(better)", "95%"]
+    ends = heading_of(len(transfer.seeds))
+    headers = ["environment", "measure", "loss", "mean", ends, "IQM"]
+    headers += [f"minus {transfer.baseline}", ends, "P(better)", "95% interval"]
     rows = [
         [
             row.environment,
             row.measure.replace("_", " "),
             row.loss,
             row.mean,
-            _range(row.mean_low, row.mean_high),
+            _range(row, "mean"),
             row.iqm,
             row.difference,
-            _range(row.difference_low, row.difference_high),
+            _range(row, "difference"),
             row.better,
-            _range(row.better_low, row.better_high, digits=2),
+            _range(row, "better", digits=2),
         ]
         for row in transfer.rows
     ]
     body = page.figure_html(
-        transfer.plot(), "Mean return of the episodes that ended, with 95% bands."
+        transfer.plot(), f"Mean return of the episodes that ended; bands: {ends}."
     )
     body += page.table_html(headers, rows)
     words = f"{len(transfer.seeds)} seeds that no evolution has trained with, the same "
     words += "for every loss; differences are taken seed by seed."
     if len(transfer.environments) > 1:
-        words += " Over all environments, in units of the baseline's mean in each."
+        words += " Over all environments, in units of the baseline's mean in each, or "
+        words += "of the spread of all losses' scores where that is larger."
     return body + page.note_html(words)
 
 
-def _range(low: float, high: float, digits: int | None = None) -> str:
-    """The ends of an interval, which no line break parts."""
-    if not np.isfinite([low, high]).all():
-        return "-"
+def _range(row: "Row", name: str, digits: int | None = None) -> str:
+    """The ends beside a number of a row, which no line break parts."""
+    low, high = getattr(row, f"{name}_low"), getattr(row, f"{name}_high")
     if digits is None:
         digits = 1 if max(abs(low), abs(high)) >= 10 else 3
-    return f"{low:,.{digits}f} to {high:,.{digits}f}".replace(" ", "\N{NO-BREAK SPACE}")
+    text = text_of(low, high, row.seeds, digits, heading_of(row.seeds))
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _generations(result: "EvolutionResult") -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from purerl.report import page
+from purerl.report.statistics import heading_of, text_of
 from purerl.report.sweep_data import label, short
 
 if TYPE_CHECKING:
@@ -80,8 +81,11 @@ def _trials(result: "TuneResult") -> str:
 
 
 def _holdout(holdout: "Holdout") -> str:
+    heading = heading_of(len(holdout.seeds))
+
     def cells(name: str, held: "Held") -> list[Any]:
-        return [name, held.mean, held.low, held.high, held.diverged]
+        ends = text_of(held.low, held.high, held.known, 2, heading)
+        return [name, held.mean, ends, held.diverged]
 
     rows = [
         cells(f"trial {holdout.trial}", holdout.best),
@@ -90,7 +94,7 @@ def _holdout(holdout: "Holdout") -> str:
     ]
     first, last = holdout.seeds[0], holdout.seeds[-1]
     body = page.note_html(f"Seeds {first} to {last}, which no trial was trained with.")
-    return body + page.table_html(["", "mean", "95% low", "95% high", "diverged"], rows)
+    return body + page.table_html(["", "mean", heading, "diverged"], rows)
 
 
 def _about(

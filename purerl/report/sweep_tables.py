@@ -29,7 +29,7 @@ RAMP = (
 
 
 def best_table(dataset: "xr.Dataset", top: int = 10, *, metric: str = SCORE) -> Table:
-    """The best configurations: mean, IQM with its 95% interval, and lost members.
+    """The best configurations: mean, IQM, its interval or range, and lost members.
 
     A member that diverged or is missing counts as the worst score of the sweep.
 
@@ -46,7 +46,8 @@ def best_table(dataset: "xr.Dataset", top: int = 10, *, metric: str = SCORE) -> 
     )
     for name in scores.names:
         table.add_column(short(name), justify="right")
-    for header in ("mean", "IQM", "95% interval", "lost"):
+    heading = statistics.heading_of(seeds)
+    for header in ("mean", "IQM", heading, "lost"):
         table.add_column(header, justify="right", no_wrap=True)
     for rank, place in enumerate(shown):
         found = statistics.estimate(filled[place])
@@ -55,7 +56,7 @@ def best_table(dataset: "xr.Dataset", top: int = 10, *, metric: str = SCORE) -> 
             *(label(scores.points[place][name]) for name in scores.names),
             f"{filled[place].mean():,.1f}",
             f"{found.value:,.1f}",
-            f"{found.low:,.1f} to {found.high:,.1f}",
+            found.text(1, heading),
             f"{lost}" if lost else "",
             style="bold" if rank == 0 else "",
         )

@@ -5,12 +5,15 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from purerl.report.statistics import bootstrap_mean, nanmean
+from purerl.report.statistics import mean_interval, nanmean
 from purerl.runner.result import RunResult
 
 
 def run_table(result: RunResult) -> Table:
-    """Final evaluation and training return of every agent, and their mean."""
+    """Final evaluation and training return of every agent, and their mean.
+
+    Beside the mean is its 95% interval; of fewer than ten agents, their range.
+    """
     env = result.config.env
     name = env if isinstance(env, str) else type(env).__name__
     table = Table(title=f"{name}: deterministic policy at the end of training")
@@ -30,13 +33,13 @@ def run_table(result: RunResult) -> Table:
         table.add_row(str(seed), *cells, _number(training[member]))
     if final is not None and len(result.seeds) > 1:
         means = final[:, -1].mean(-1)
-        low, high = bootstrap_mean(means)
+        found = mean_interval(means)
         table.add_section()
         table.add_row(
             "mean",
             f"[bold]{_number(means.mean())}[/bold]",
-            "95% of mean:",
-            f"{_number(low)} to {_number(high)}",
+            f"{found.words}:",
+            f"{_number(found.low)} to {_number(found.high)}",
             _number(nanmean(training)),
         )
     return table

@@ -32,7 +32,7 @@ def tune(
     fitness: str = "final",
     reports: int = 9,
     seed: int = 0,
-    holdout_seeds: int = 8,
+    holdout_seeds: int = 10,
     lanes: int | None = None,
     progress: bool = True,
 ) -> TuneResult:

@@ -11,7 +11,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import TrainConfig
-from purerl.report.statistics import bootstrap_mean
+from purerl.report.statistics import heading_of, mean_interval
 
 # Of finished trials.
 STATES = ("complete", "pruned", "diverged", "refused", "unknown")
@@ -50,7 +50,7 @@ class Held(NamedTuple):
     Attributes:
         scores: `[S]`, NaN where it diverged.
         mean: of those that did not.
-        low: lower end of a 95% bootstrap interval of the mean.
+        low: lower end of the mean's 95% interval; of fewer than ten, of their range.
         high: upper end.
         diverged: how many did.
     """
@@ -60,6 +60,11 @@ class Held(NamedTuple):
     low: float
     high: float
     diverged: int
+
+    @property
+    def known(self) -> int:
+        """How many did not diverge."""
+        return len(self.scores) - self.diverged
 
 
 class Holdout(NamedTuple):
@@ -116,9 +121,11 @@ def held(scores: Sequence[float | None]) -> Held:
     known = values[np.isfinite(values)]
     if not known.size:
         return Held(values, float("nan"), float("nan"), float("nan"), len(values))
-    low, high = bootstrap_mean(known)
+    found = mean_interval(known)
     diverged = len(values) - known.size
-    return Held(values, float(known.mean()), float(low), float(high), diverged)
+    return Held(
+        values, float(known.mean()), float(found.low), float(found.high), diverged
+    )
 
 
 def compare(
@@ -140,6 +147,7 @@ def holdout_dict(holdout: Holdout) -> dict[str, Any]:
                 "mean": _plain(part.mean),
                 "low": _plain(part.low),
                 "high": _plain(part.high),
+                "ends": heading_of(part.known),
                 "diverged": part.diverged,
                 "scores": [_plain(score) for score in part.scores],
             }

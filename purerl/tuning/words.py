@@ -5,10 +5,10 @@ from typing import Any
 
 from rich.table import Table
 
-from purerl.report.statistics import bootstrap_mean
+from purerl.report.statistics import heading_of, mean_interval, text_of
 from purerl.report.sweep_data import short
 from purerl.runner.words import clock, si
-from purerl.tuning.result import Held, Holdout, Row, TuneResult, best_of
+from purerl.tuning.result import Holdout, Row, TuneResult, best_of
 
 
 def value(x: Any) -> str:
@@ -36,7 +36,7 @@ def batch_line(rows: Sequence[Row], total: int) -> str:
 
 
 def best_table(result: TuneResult, most: int = 10) -> Table:
-    """The best complete trials, and the default one, with 95% intervals over seeds."""
+    """The best complete trials, and the default one, with intervals over seeds."""
     complete = [row for row in result.rows if row.state == "complete"]
     complete.sort(key=lambda row: (-(row.score or 0.0), row.number))
     shown = complete[:most]
@@ -47,7 +47,8 @@ def best_table(result: TuneResult, most: int = 10) -> Table:
     for name in result.rows[0].params if result.rows else ():
         table.add_column(short(name), justify="right", overflow="fold")
     table.add_column("mean", justify="right", no_wrap=True)
-    table.add_column("95% interval", justify="right", no_wrap=True)
+    seeds = max((len(row.seed_scores) for row in shown), default=0)
+    table.add_column(heading_of(seeds), justify="right", no_wrap=True)
     for row in shown:
         name = f"{row.number} (default)" if row.is_default else str(row.number)
         cells = [value(x) for x in row.params.values()]
@@ -59,10 +60,8 @@ def _interval(row: Row) -> str:
     import numpy as np
 
     known = np.array([x for x in row.seed_scores if x is not None], float)
-    if known.size < 2:
-        return "-"
-    low, high = bootstrap_mean(known)
-    return f"{low:,.2f} to {high:,.2f}"
+    found = mean_interval(known)
+    return found.text(2, heading_of(len(row.seed_scores)))
 
 
 def holdout_table(holdout: Holdout) -> Table:
@@ -70,23 +69,16 @@ def holdout_table(holdout: Holdout) -> Table:
     seeds = holdout.seeds
     table = Table(title=f"on fresh seeds {seeds[0]} to {seeds[-1]}")
     table.add_column("")
-    for header in ("mean", "95% interval", "diverged"):
+    for header in ("mean", heading_of(len(seeds)), "diverged"):
         table.add_column(header, justify="right")
     for name, held in (
         (f"trial {holdout.trial}", holdout.best),
         ("default", holdout.default),
         ("difference", holdout.difference),
     ):
-        table.add_row(name, *_cells(held))
+        ends = text_of(held.low, held.high, held.known, 2, heading_of(len(seeds)))
+        table.add_row(name, f"{held.mean:,.2f}", ends, str(held.diverged))
     return table
-
-
-def _cells(held: Held) -> tuple[str, str, str]:
-    return (
-        f"{held.mean:,.2f}",
-        f"{held.low:,.2f} to {held.high:,.2f}",
-        str(held.diverged),
-    )
 
 
 def warnings(result: TuneResult) -> list[str]:

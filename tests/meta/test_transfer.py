@@ -153,7 +153,9 @@ def test_differences_are_taken_seed_by_seed():
     # The pairs differ by the same, however much the seeds vary.
     assert (row.difference, row.difference_low, row.difference_high) == (0.5, 0.5, 0.5)
     assert row.mean == 27.0 and row.iqm == 3.0
-    assert row.mean_low < 27.0 < row.mean_high
+    # Four runs have a range and no interval.
+    assert (row.mean_low, row.mean_high) == (1.5, 100.5)
+    assert np.isnan(row.better_low)
     # Of 16 pairs, 4 + 3 + 2 + 1 are won.
     assert row.better == pytest.approx(10 / 16)
     own = found.row("a", "final_return", "base")
@@ -185,6 +187,23 @@ def test_all_environments_are_in_units_of_the_baseline():
     assert (
         found.dataset["final_return"].sel(environment="b", loss="other").mean() == -50
     )
+
+
+def test_a_baseline_near_zero_does_not_rule_all_environments():
+    """Half of the return lost in the one, and nearly nothing won in the other."""
+    runs = np.linspace(-0.3, 0.3, 10)
+    found = make(
+        [
+            [100.0 + runs, 50.0 + runs],  # Half of the baseline's return.
+            [0.02 + runs, 0.10 + runs],  # Nearly nothing more, from nearly nothing.
+        ],
+        environments=("a", "b"),
+    )
+    row = found.row(ALL, "final_return", "other")
+    # Divided by 0.02 the second would count +4, and the sum +1.75.
+    spread = np.std([0.02 + runs, 0.10 + runs])
+    assert row.difference == pytest.approx((-0.5 + 0.08 / spread) / 2)
+    assert row.difference < 0
 
 
 def test_the_table_says_it(result):

@@ -25,6 +25,12 @@ def test_estimates_are_those_of_rliable(name):
     for statistic, (value, low, high) in RLIABLE["estimates"][name].items():
         mine = found[statistic]
         assert mine.value == pytest.approx(value, abs=1e-6, rel=1e-9)
+        if statistic == "mean" and scores.shape[1] == 1:
+            # rliable's percentiles of the mean of one task are too short.
+            own = statistics.mean_interval(scores[:, 0])
+            assert (mine.low, mine.high) == (own.low, own.high)
+            assert mine.high - mine.low > high - low
+            continue
         # The ends of both come from resampling: their noise is some 2% of the width.
         noise = 0.06 * (high - low) + 1e-6
         assert mine.low == pytest.approx(low, abs=noise), statistic
@@ -179,7 +185,8 @@ class TestMissing:
         assert found.value == pytest.approx(0.0)
 
     def test_drop(self):
-        found = statistics.estimate(self.scores, "mean", nan="drop")
+        scores = np.tile(self.scores, (4, 1))
+        found = statistics.estimate(scores, "mean", nan="drop")
         assert found.value == pytest.approx((2.0 + 19 / 3) / 2)
         assert 0 < found.low < found.value < found.high
         profile = statistics.performance_profile(self.scores, [2.5], nan="drop")

@@ -164,7 +164,8 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     """Final score against each axis: the others in all settings, and at their best.
 
     "All" is the IQM of all runs with a value, with a 95% interval (each setting of the
-    other axes is resampled by itself); "best" the IQM of the best setting's seeds.
+    other axes is resampled by itself); "best" the IQM of the best setting's seeds, with
+    its interval, or with the range of fewer than ten seeds.
 
     Raises:
         ConfigError: no such metric, or no score yet.
@@ -195,12 +196,12 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
                 marker=style.MARKERS[number],
                 ms=5,
                 lw=1.8,
-                label=words,
+                label=f"{words}; {' or '.join(dict.fromkeys(e.words for e in found))}",
             )
         style.finish(axes, x=short(name))
     panels[0].set_ylabel("final score", color=style.INK)
     _shared_legend(figure, panels[0])
-    _head(figure, f"{env_name(dataset)}: final score, IQM and 95% interval")
+    _head(figure, f"{env_name(dataset)}: final score, IQM over seeds")
     return figure
 
 

@@ -14,7 +14,9 @@ DASHES = ("-", "--", "-.", ":")
 
 
 def comparison_figure(result: "LossComparison") -> "Figure":
-    """Mean return along training with 95% bands, a line per loss.
+    """Mean return along training, a line per loss.
+
+    Bands are 95% intervals; of fewer than ten seeds, their range.
 
     Args:
         result: of `purerl.compare_losses`.

@@ -58,10 +58,11 @@ def sweep_curves(
     lines: int = MAX_LINES,
     confidence: float = 0.95,
 ) -> "Figure":
-    """IQM over seeds along training, with bootstrap bands, a line per value of an axis.
+    """IQM over seeds along training, with bands, a line per value of an axis.
 
-    Members that diverged count from then on as the worst of the picture; gaps of
-    unfinished members are left out.
+    Bands are bootstrap intervals; of fewer than ten seeds, their range. Members that
+    diverged count from then on as the worst of the picture; gaps of unfinished members
+    are left out.
 
     Args:
         dataset: of a sweep.
@@ -86,7 +87,7 @@ def sweep_curves(
     axes = figure.subplots()
     tables = [_on_one_grid(values, steps, line.places) for line in chosen]
     floor = min(float(np.nanmin(table)) for _, table in tables)
-    ends = []
+    ends, words = [], []
     for number, (line, (grid, table)) in enumerate(zip(chosen, tables, strict=True)):
         dead = scores.diverged[list(line.places)].T[:, :, None]
         filled = np.where(dead & np.isnan(table), floor, table)
@@ -113,10 +114,11 @@ def sweep_curves(
             markersize=4.5,
         )
         ends.append((float(found.value[known][-1]), line.name, colour))
+        words.append(found.words)
     style.step_axis(axes)
     style.finish(
         axes,
-        _title(dataset, by, others, scores, confidence, common),
+        _title(dataset, by, others, scores, words, common),
         "environment steps per agent",
         metric_name(dataset, metric).replace("_", " "),
     )
@@ -213,10 +215,11 @@ def _title(
     by: str | None,
     others: str,
     scores: Scores,
-    confidence: float,
+    words: Sequence[str],
     common: str,
 ) -> str:
-    band = f"IQM and {confidence:.0%} interval over {scores.scores.shape[1]} seeds"
+    band = f"IQM over {scores.scores.shape[1]} seeds, bands: "
+    band += " or ".join(dict.fromkeys(words))
     if by is None:
         where = f" ({common})" if common else ""
         return f"{env_name(dataset)}: best configurations{where}\n{band}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from purerl.report.plots import style
-from purerl.report.statistics import bootstrap_mean, nanmean
+from purerl.report.statistics import mean_interval, nanmean
 from purerl.runner.result import RunResult
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ MAX_THIN = 64
 def learning_curve(result: RunResult, path: str | Path) -> None:
     """Draw training and evaluation returns over environment steps into a file.
 
-    Every seed is a thin line; the mean is thick, with a 95% bootstrap band.
+    Every seed is a thin line; the mean is thick, with a band of its 95% interval; of
+    fewer than ten seeds, of their range, as the title says.
 
     Raises:
         OSError: the folder cannot be written to.
@@ -34,7 +35,9 @@ def run_curve(result: RunResult) -> "Figure":
     axes = figure.subplots()
     metrics = result.metrics
     steps = np.asarray(metrics["env_steps"][0], dtype=float)
-    _band(axes, steps, metrics["episode_return"], "training", style.COLOURS[0], "-")
+    words = _band(
+        axes, steps, metrics["episode_return"], "training", style.COLOURS[0], "-"
+    )
     if result.evaluation:
         _band(
             axes,
@@ -47,7 +50,7 @@ def run_curve(result: RunResult) -> "Figure":
     env = result.config.env
     name = env if isinstance(env, str) else type(env).__name__
     num = len(result.seeds)
-    agents = f"{num} agents, mean and 95% interval" if num > 1 else "1 agent"
+    agents = f"{num} agents, mean and {words}" if num > 1 else "1 agent"
     axes.legend(frameon=False, loc="best")
     style.step_axis(axes)
     style.finish(
@@ -63,16 +66,16 @@ def _band(
     label: str,
     colour: str,
     mark: str,
-) -> None:
+) -> str:
+    """Draw the mean and its band; what the band is, in words."""
     num = values.shape[0]
     if num > 1 and mark == "-":
         for line in values[:MAX_THIN]:
             axes.plot(steps, line, color=colour, alpha=style.FAINT, linewidth=0.6)
-    if num > 1:
-        low, high = bootstrap_mean(values)
-        axes.fill_between(
-            steps, low, high, color=colour, alpha=style.FAINT, linewidth=0
-        )
+    found = mean_interval(values)
+    axes.fill_between(
+        steps, found.low, found.high, color=colour, alpha=style.FAINT, linewidth=0
+    )
     axes.plot(
         steps,
         nanmean(values),
@@ -82,3 +85,4 @@ def _band(
         linewidth=1.8,
         markersize=4,
     )
+    return found.words

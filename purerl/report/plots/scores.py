@@ -103,7 +103,7 @@ def profile(
     """Performance profiles: the share of seeds that score above each threshold.
 
     Lines that do not cross rank their configurations at every threshold (stochastic
-    dominance); the bands are 95% intervals (Agarwal et al. 2021).
+    dominance); the bands are 95% intervals (Agarwal et al. 2021), from ten seeds.
 
     Args:
         dataset: of a sweep.
@@ -137,7 +137,8 @@ def profile(
     _percent(axes)
     _legend(axes, heading)
     where = f" ({common})" if common else ""
-    title = f"{env_name(dataset)}: performance profile, 95% intervals{where}"
+    bands = ", 95% intervals" if found.kind == "interval" else ""
+    title = f"{env_name(dataset)}: performance profile{bands}{where}"
     style.finish(axes, title, "score", "seeds that score higher")
     return figure
 

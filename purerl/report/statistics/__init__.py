@@ -1,10 +1,15 @@
 """Statistics over seeds and tasks: small tables on the host, more on the device."""
 
-from purerl.report.statistics.host import bootstrap_mean as bootstrap_mean
+from purerl.report.statistics.curves import curve as curve
+from purerl.report.statistics.host import INTERVAL as INTERVAL
+from purerl.report.statistics.host import Interval as Interval
+from purerl.report.statistics.host import heading_of as heading_of
+from purerl.report.statistics.host import mean_interval as mean_interval
+from purerl.report.statistics.host import name_of as name_of
 from purerl.report.statistics.host import nanmean as nanmean
+from purerl.report.statistics.host import text_of as text_of
 from purerl.report.statistics.intervals import Estimate as Estimate
 from purerl.report.statistics.intervals import compare as compare
-from purerl.report.statistics.intervals import curve as curve
 from purerl.report.statistics.intervals import estimate as estimate
 from purerl.report.statistics.intervals import estimates as estimates
 from purerl.report.statistics.intervals import (

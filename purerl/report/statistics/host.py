@@ -1,47 +1,182 @@
-"""Intervals of means on the host, without a device: for tables and pictures of runs."""
+"""The interval of a mean of n runs: one function, for every table, picture and page.
+
+From ten runs it is a 95% interval, by the studentised bootstrap; below ten, the range
+of the runs; of one run, nothing. Scores of reinforcement learning are often skewed, or
+those of two kinds of runs, some that solved the task and some that got stuck. Ten is
+the fewest runs from which an interval of such a mean can hold its level: if one run in
+five gets stuck, five runs of three samples out of ten show none that did, and no method
+can know of what it has not seen. `experiments/interval_coverage.py` prints the coverage
+of this and of other methods, which docs/sweeps.md quotes.
+"""
+
+import math
+from statistics import NormalDist
+from typing import Any, NamedTuple
 
 import numpy as np
 
+INTERVAL = "95% interval"
+FEWEST = 10  # Runs below which the range is given.
+RESAMPLES = 2_000
+# A resample of equal runs has no standard error, and its t is infinite: no end of an
+# interval lies further from the mean than so many standard errors, or beyond all runs.
+# Neither costs coverage.
+REACH = 4.5
+MANY = 1_000  # Runs of which the mean is as good as normal, and needs no resample.
+WORDS = 4_000_000  # Numbers of a block of resamples by columns, at most.
 
-def bootstrap_mean(
-    values: np.ndarray, *, confidence: float = 0.95, samples: int = 2_000, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Percentile bootstrap interval of the mean over the first axis (seeds).
+
+class Interval(NamedTuple):
+    """What is said beside a mean over runs.
+
+    Attributes:
+        low: lower ends, shaped like the mean; NaN where there is none.
+        high: upper ends.
+        kind: `"interval"`, `"range"` (fewer than ten runs, or runs that are all equal)
+            or `"none"` (one run, or none).
+        runs: how many runs the mean is of; for a curve, of its best known point.
+    """
+
+    low: Any
+    high: Any
+    kind: str
+    runs: int
+
+    @property
+    def words(self) -> str:
+        """What the two ends are, for a heading, a legend or a caption."""
+        return name_of(self.kind, self.runs)
+
+    def text(self, digits: int = 1, heading: str = INTERVAL) -> str:
+        """The two ends of a single mean in words; see `text_of`."""
+        return text_of(self.low, self.high, self.runs, digits, heading)
+
+
+def mean_interval(
+    values: np.ndarray, *, confidence: float = 0.95, seed: int = 0
+) -> Interval:
+    """Interval of the mean over the first axis (runs), or their range.
 
     Args:
-        values: `[S, ...]`; NaN counts as missing.
-        confidence: of the interval.
-        samples: bootstrap resamples.
-        seed: of the resampling.
+        values: `[S, ...]`, S runs; a value that is not finite counts as missing.
+        confidence: share of samples of whose intervals the mean is to be in.
+        seed: number that the resamples are drawn from.
 
     Returns:
-        Lower and upper ends, `[...]`.
+        Ends `[...]`. Of a curve with ten known runs somewhere, points at which fewer
+        are known have no ends.
+
+    Source: the studentised bootstrap (bootstrap-t) of Efron and Tibshirani 1993, "An
+    Introduction to the Bootstrap", chapter 12.
     """
-    rng = np.random.default_rng(seed)
-    num = values.shape[0]
-    index = rng.integers(0, num, (samples, num))
-    # Weights instead of resampled copies: [samples, S] times [S, ...].
-    weights = np.stack([np.bincount(row, minlength=num) for row in index])
-    flat = values.reshape(num, -1).astype(np.float64)
-    known = np.isfinite(flat)
-    sums = weights @ np.where(known, flat, 0.0)
-    counts = weights @ known
-    with np.errstate(invalid="ignore"):
-        means = sums / np.where(counts > 0, counts, np.nan)
+    values = np.asarray(values, np.float64)
+    table = values.reshape(len(values), -1)
+    known = np.isfinite(table)
+    counts = known.sum(0)
+    runs = int(counts.max(initial=0))
+    ordered = np.sort(np.where(known, table, np.nan), axis=0)  # NaN sorts last
+    low, high = np.full((2, table.shape[1]), np.nan)
+    kind = "none" if runs < 2 else "range" if runs < FEWEST else "interval"
+    for count in np.unique(counts):
+        at = np.flatnonzero(counts == count)
+        if kind == "range" and count > 1:
+            low[at], high[at] = ordered[0, at], ordered[count - 1, at]
+        elif count >= FEWEST:
+            low[at], high[at] = _studentised(ordered[:count, at], confidence, seed)
+    if kind == "interval" and not (high > low).any():
+        kind = "range"
+    shape = values.shape[1:]
+    return Interval(low.reshape(shape)[()], high.reshape(shape)[()], kind, runs)
+
+
+def kind_of(runs: int) -> str:
+    """What is said of so many runs: `"none"`, `"range"` or `"interval"`."""
+    return "none" if runs < 2 else "range" if runs < FEWEST else "interval"
+
+
+def name_of(kind: str, runs: int, confidence: float = 0.95) -> str:
+    """What the two ends beside a mean are, in words."""
+    if kind == "interval":
+        return f"{confidence:.0%} interval"
+    if kind == "range":
+        return f"range of {runs}"
+    return "one run" if runs == 1 else "no interval"
+
+
+def heading_of(runs: int) -> str:
+    """Heading of a column, or words of a legend, for means of so many runs each."""
+    return name_of(kind_of(runs), runs)
+
+
+def text_of(
+    low: float,
+    high: float,
+    runs: int,
+    digits: int = 1,
+    heading: str = INTERVAL,
+    sign: str = "",
+) -> str:
+    """Two ends in words: `1.0 to 2.0`; `no spread` if equal; `-` without ends.
+
+    Args:
+        low: lower end.
+        high: upper end.
+        runs: how many runs they are of.
+        digits: decimal places.
+        heading: what the reader has been told that the ends are; where they are
+            something else, it is said behind them.
+        sign: `"+"` to write a sign before positive numbers too.
+    """
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "-"
+    if low == high:
+        return "no spread"
+    ends = f"{low:{sign},.{digits}f} to {high:{sign},.{digits}f}"
+    words = heading_of(runs)
+    return ends if words == heading else f"{ends}, {words}"
+
+
+def _studentised(
+    values: np.ndarray, confidence: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ends `[K]` of the intervals of means of `values` `[n, K]`, all of them known."""
+    runs = len(values)
     tail = (1 - confidence) / 2
-    low, high = _quantiles(means, (tail, 1 - tail))
-    return low.reshape(values.shape[1:]), high.reshape(values.shape[1:])
+    mean = values.mean(0)
+    centred = values - mean
+    error = np.sqrt((centred**2).sum(0) / (runs - 1) / runs)
+    if runs >= MANY:
+        half = NormalDist().inv_cdf(1 - tail) * error
+        return mean - half, mean + half
+    rng = np.random.default_rng(seed)
+    weights = rng.multinomial(runs, np.full(runs, 1 / runs), RESAMPLES) / runs
+    width = max(1, WORDS // RESAMPLES)
+    parts = range(0, values.shape[1], width)
+    ends = [_quantiles(weights, centred[:, at : at + width], tail) for at in parts]
+    below, above = np.concatenate(ends, axis=1) if ends else np.zeros((2, 0))
+    # A high t of a resample stands for a mean that lies low, and the other way.
+    low = mean - np.clip(above, 0, REACH) * error
+    high = mean + np.clip(-below, 0, REACH) * error
+    return np.maximum(low, values.min(0)), np.minimum(high, values.max(0))
 
 
-def _quantiles(means: np.ndarray, levels: tuple[float, float]) -> np.ndarray:
-    ordered = np.sort(means, axis=0)  # NaN sorts last
-    counts = np.isfinite(ordered).sum(0)
-    ends = []
-    for level in levels:
-        at = np.clip(np.round(level * (counts - 1)), 0, None).astype(int)
-        picked = np.take_along_axis(ordered, at[None], axis=0)[0]
-        ends.append(np.where(counts > 0, picked, np.nan))
-    return np.stack(ends)
+def _quantiles(weights: np.ndarray, centred: np.ndarray, tail: float) -> np.ndarray:
+    """Lower and upper quantile `[2, K]` of Student's t of every resample."""
+    runs = len(centred)
+    means = weights @ centred
+    squares = weights @ centred**2
+    spread = np.maximum(squares - means**2, 0.0)
+    # Of equal runs nothing but rounding is left.
+    equal = spread <= 1e-12 * (centred**2).sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(
+            equal,
+            np.where(means == 0, 0.0, np.sign(means) * np.inf),
+            means / np.sqrt(spread / (runs - 1)),
+        )
+    place = round(tail * (len(t) + 1)) - 1
+    places = (place, len(t) - 1 - place)
+    return np.partition(t, places, axis=0)[list(places)]
 
 
 def nanmean(values: np.ndarray, axis: int = 0) -> np.ndarray:

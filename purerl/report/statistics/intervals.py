@@ -2,7 +2,13 @@
 
 Scores are `[S, M]`: S runs (seeds) on each of M tasks, or `[S]` for one task. Intervals
 are percentile intervals of the stratified bootstrap (runs are drawn with replacement,
-each task by itself), as recommended by Agarwal et al. 2021.
+each task by itself), as recommended by Agarwal et al. 2021; but that of the mean of one
+task, which would be too short, is `mean_interval`'s.
+
+There are intervals from ten runs of each task, or from five where there are at least
+forty of all tasks together. Of fewer runs of one task the ends are their range; of
+fewer runs of several tasks, or of two groups that are compared, there are no ends
+(NaN). `Estimate.kind` says which.
 
 What a run without a score is worth is said by `nan`, see `missing`.
 """
@@ -14,9 +20,19 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.report.statistics import aggregates
+from purerl.report.statistics.host import (
+    FEWEST,
+    INTERVAL,
+    kind_of,
+    mean_interval,
+    name_of,
+    text_of,
+)
 from purerl.report.statistics.missing import Missing, as_table, check_choice, resolve
 
-CURVES = ("iqm", "mean")
+# With so many runs of each of several tasks, and so many of all of them together, few
+# runs of each shorten the interval of a pooled statistic by a tenth at most.
+FEWEST_OF_MANY, POOLED = 5, 40
 
 
 class Estimate(NamedTuple):
@@ -28,12 +44,27 @@ class Estimate(NamedTuple):
         high: upper end.
         missing: how many runs had no score, whatever then became of them; for a curve
             one number per point.
+        kind: what the ends are: `"interval"`, `"range"` of the runs, or `"none"`.
+        runs: how many there are of each task, at least.
+        confidence: level of the interval.
     """
 
     value: Any
     low: Any
     high: Any
     missing: Any = 0
+    kind: str = "interval"
+    runs: int = 0
+    confidence: float = 0.95
+
+    @property
+    def words(self) -> str:
+        """What the ends are, for a heading, a legend or a caption."""
+        return name_of(self.kind, self.runs, self.confidence)
+
+    def text(self, digits: int = 1, heading: str = INTERVAL) -> str:
+        """The ends of a number in words; see `text_of`."""
+        return text_of(self.low, self.high, self.runs, digits, heading)
 
 
 def estimate(scores: Any, statistic: str = "iqm", **options: Any) -> Estimate:
@@ -73,21 +104,38 @@ def estimates(
 
     for name in statistics:
         check_choice("statistics", name, aggregates.STATISTICS)
-    _check_numbers(confidence, resamples)
+    check_numbers(confidence, resamples)
     (known,), missing = resolve(scores, nan=nan)
-    centred, centre, scale = _centre(known)
-    draws = resampling.aggregate_resamples(
-        _key(seed), centred, tuple(statistics), (target - centre) / scale, resamples
-    )
-    low, high = _interval(draws, confidence)
-    found = {}
-    for i, name in enumerate(statistics):
+    kind, runs = kind_of_table(known)
+    values = [float(aggregates.aggregate(known, name, target)) for name in statistics]
+    if kind != "interval":
+        pairs = [_range(known, name, target, kind) for name in statistics]
+    else:
+        centred, centre, scale = standardise(known)
+        draws = resampling.aggregate_resamples(
+            key(seed), centred, tuple(statistics), (target - centre) / scale, resamples
+        )
         # A gap is a difference of scores: it has a scale and no centre.
-        shift = 0.0 if name == "optimality_gap" else centre
-        ends = [float(shift + scale * end[i]) for end in (low, high)]
-        value = float(aggregates.aggregate(known, name, target))
-        found[name] = Estimate(value, ends[0], ends[1], missing)
+        shifts = [0.0 if name == "optimality_gap" else centre for name in statistics]
+        pairs = (shifts + scale * percentiles(draws, confidence)).T
+    found = {}
+    for name, value, (low, high) in zip(statistics, values, pairs, strict=True):
+        if name == "mean" and known.shape[1] == 1:
+            low, high = mean_interval(known[:, 0], confidence=confidence, seed=seed)[:2]
+        ends = float(low), float(high)
+        found[name] = Estimate(value, *ends, missing, kind, runs, confidence)
     return found
+
+
+def _range(
+    known: np.ndarray, statistic: str, target: float, kind: str
+) -> tuple[float, float]:
+    """The range of the runs of one task, in the units of a statistic; NaN of others."""
+    if kind == "none":
+        return float("nan"), float("nan")
+    if statistic == "optimality_gap":
+        known = np.maximum(target - known, 0.0)
+    return float(np.nanmin(known)), float(np.nanmax(known))
 
 
 def probability_of_improvement(
@@ -114,16 +162,21 @@ def probability_of_improvement(
     """
     from purerl.report.statistics import resampling
 
-    _check_numbers(confidence, resamples)
+    check_numbers(confidence, resamples)
     (x, y), missing = resolve(x, y, nan=nan)
     value = aggregates.improvement(x, y)
+    kinds = [kind_of_table(group) for group in (x, y)]
+    runs = min(number for _, number in kinds)
+    if any(kind != "interval" for kind, _ in kinds):
+        return Estimate(float(value), np.nan, np.nan, missing, "none", runs)
     # Ranks are exact in single precision; scores that differ little are not.
     ranks = _ranks(np.concatenate([x, y]))
     draws = resampling.improvement_resamples(
-        _key(seed), ranks[: len(x)], ranks[len(x) :], resamples
+        key(seed), ranks[: len(x)], ranks[len(x) :], resamples
     )
-    low, high = _interval(draws, confidence)
-    return Estimate(float(value), float(low), float(high), missing)
+    low, high = percentiles(draws, confidence)
+    ends = float(low), float(high)
+    return Estimate(float(value), *ends, missing, "interval", runs, confidence)
 
 
 def performance_profile(
@@ -153,7 +206,7 @@ def performance_profile(
     """
     from purerl.report.statistics import resampling
 
-    _check_numbers(confidence, resamples)
+    check_numbers(confidence, resamples)
     levels = np.atleast_1d(np.asarray(thresholds, np.float64))
     if levels.ndim != 1 or not np.isfinite(levels).all() or not levels.size:
         raise ConfigError(
@@ -161,92 +214,21 @@ def performance_profile(
             "example numpy.linspace(0, 1, 51)."
         )
     (known,), missing = resolve(scores, nan=nan)
+    value = aggregates.profile(known, levels)
+    kind, runs = kind_of_table(known)
+    if kind != "interval":
+        nothing = np.full(levels.shape, np.nan)
+        return Estimate(value, nothing, nothing, missing, "none", runs)
     both = np.concatenate([known.ravel(), levels])
     ranks = _ranks(both[:, None])[:, 0]  # Exact comparisons, as above.
     draws = resampling.profile_resamples(
-        _key(seed),
+        key(seed),
         ranks[: known.size].reshape(known.shape),
         ranks[known.size :],
         resamples,
     )
-    value = aggregates.profile(known, levels)
-    low, high = _interval(draws, confidence)
-    return Estimate(value, low, high, missing)
-
-
-def curve(
-    values: Any,
-    statistic: str = "iqm",
-    *,
-    nan: Missing = "drop",
-    confidence: float = 0.95,
-    resamples: int = 2_000,
-    seed: int = 0,
-) -> Estimate:
-    """IQM or mean over runs at every point of a curve, with pointwise intervals.
-
-    Args:
-        values: `[S, T]`, a row per run, or `[S, M, T]` with runs of M tasks (or
-            configurations), which are resampled each by itself.
-        statistic: iqm or mean.
-        nan: what a missing point is worth. Here the default drops it, as unfinished and
-            shorter runs have gaps that say nothing bad of them; points that no run
-            has are NaN.
-        confidence: of the interval at each point.
-        resamples: of the bootstrap; all points share them.
-        seed: of the resampling.
-
-    Returns:
-        Arrays `[T]`.
-
-    Raises:
-        ConfigError: see `estimates`.
-    """
-    check_choice("statistic", statistic, CURVES)
-    _check_numbers(confidence, resamples)
-    raw = np.asarray(values)
-    shape = raw.shape if raw.ndim == 3 else (len(raw), 1, -1)
-    (flat,), _ = resolve(raw.reshape(len(raw), -1), nan=nan, gaps=True)
-    table = flat.reshape(shape)
-    missing = (~np.isfinite(raw.reshape(table.shape))).sum((0, 1))
-    counts = np.isfinite(table).sum((0, 1))
-    value, low, high = (np.full(table.shape[2], np.nan) for _ in range(3))
-    single = table.shape[1] == 1
-    # Runs of one task share their resamples where equally many are known.
-    groups = np.unique(counts[counts > 0]) if single else [None]
-    for known in groups:
-        at = np.flatnonzero(counts == known if single else counts > 0)
-        draws, centre, scale = _curve_draws(
-            table[:, :, at], known, statistic, resamples, seed
-        )
-        ends = _interval(draws[:, : len(at)], confidence)
-        low[at], high[at] = (centre + scale * end for end in ends)
-        value[at] = [aggregates.aggregate(table[:, :, t], statistic) for t in at]
-    return Estimate(value, low, high, missing)
-
-
-def _curve_draws(
-    table: np.ndarray, known: int | None, statistic: str, resamples: int, seed: int
-) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Resampled statistics of standardised curves, their centres and scales `[T]`."""
-    from purerl.report.statistics import resampling
-
-    runs, tasks, points = table.shape
-    centred, centre, scale = _centre(table.reshape(runs * tasks, points), axis=0)
-    # The next power of two, so that few programs are compiled.
-    width = 1 << (points - 1).bit_length()
-    centred = np.pad(centred, ((0, 0), (0, width - points)))
-    if known is None:
-        strata = centred.reshape(runs, tasks, width)
-        draws = resampling.stratified_curve_resamples(
-            _key(seed), strata, statistic, resamples
-        )
-    else:
-        ordered = np.sort(centred, axis=0)
-        draws = resampling.curve_resamples(
-            _key(seed), ordered, known, statistic, resamples
-        )
-    return draws, centre, scale
+    low, high = percentiles(draws, confidence)
+    return Estimate(value, low, high, missing, kind, runs, confidence)
 
 
 def compare(scores: Mapping[str, Any], **options: Any) -> dict[str, Estimate]:
@@ -263,20 +245,30 @@ def compare(scores: Mapping[str, Any], **options: Any) -> dict[str, Estimate]:
     return found
 
 
-def _key(seed: int) -> Any:
+def kind_of_table(known: np.ndarray) -> tuple[str, int]:
+    """Kind of the ends beside a statistic of `[S, M]`; the fewest runs of a task."""
+    counts = np.isfinite(known).sum(0)
+    runs = int(counts.min(initial=len(known)))
+    if runs >= FEWEST or (runs >= FEWEST_OF_MANY and counts.sum() >= POOLED):
+        return "interval", runs
+    return (kind_of(runs) if known.shape[1] == 1 else "none"), runs
+
+
+def key(seed: int) -> Any:
+    """The key that the resamples are drawn with."""
     import jax
 
     return jax.random.key(seed)
 
 
-def _interval(draws: Any, confidence: float) -> np.ndarray:
+def percentiles(draws: Any, confidence: float) -> np.ndarray:
     """Percentile interval over the first axis, `[2, ...]`."""
     tail = (1 - confidence) / 2
     numbers = np.asarray(draws, np.float64)
     return np.quantile(numbers, (tail, 1 - tail), axis=0)
 
 
-def _centre(
+def standardise(
     scores: np.ndarray, axis: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Standardised scores: the device computes in single precision."""
@@ -295,7 +287,8 @@ def _ranks(columns: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def _check_numbers(confidence: float, resamples: int) -> None:
+def check_numbers(confidence: float, resamples: int) -> None:
+    """Refuse a level or a number of resamples that there is not."""
     if not 0 < confidence < 1:
         raise ConfigError(f"confidence must be between 0 and 1, got {confidence!r}.")
     if resamples < 1:

@@ -1,0 +1,190 @@
+"""How often 95% intervals of a mean of few runs hold the mean: five methods compared.
+
+    python experiments/interval_coverage.py [--repeats 2000]
+
+Samples of n runs are drawn from distributions whose mean is known, and the share of
+samples is counted whose interval holds that mean. The distributions stand for scores
+over seeds:
+
+* normal;
+* exponential, and lognormal with sigma 0.5 and 1: a few runs far better than the rest
+  (or, mirrored, far worse);
+* halves: each run solves the task or is stuck, with even chances;
+* stuck 1 in 5: so, with one chance in five to be stuck. The two kinds lie ten of their
+  own standard deviations apart. *Seen* is the share of samples with a run of each
+  kind; others do not show where the mean lies, so no method can cover much more often;
+* stuck 1 in 10: the same, harsher;
+* capped 1 in 5: those that solve the task score exactly its highest return. Runs that
+  are all equal get no interval from any method here, and are not counted.
+
+The last column is what `purerl` prints, `purerl.report.statistics.mean_interval`: the
+studentised bootstrap from ten runs, below them the range of the runs and no interval.
+"""
+
+import argparse
+from collections.abc import Callable
+from statistics import NormalDist
+
+import numpy as np
+from scipy import stats
+
+from purerl.report.statistics import mean_interval
+from purerl.report.statistics.host import REACH
+
+RUNS = (2, 3, 4, 5, 8, 10, 12, 16, 32)
+RESAMPLES = 1_000
+BATCH = 100  # Samples that are resampled side by side.
+NORMAL = NormalDist()
+Ends = tuple[np.ndarray, np.ndarray]
+Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+
+
+def two_kinds(share: float, spread: float = 1.0) -> Draw:
+    """Runs at 10, a `share` of them at 0 instead; `spread` of those at 10."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+        stuck, noise = rng.random(shape) < share, rng.normal(size=shape)
+        return np.where(stuck, noise, 10.0 + spread * noise)
+
+    return draw
+
+
+DISTRIBUTIONS: dict[str, tuple[Draw, float, float]] = {
+    # Name -> what draws, its mean, the share of runs that are stuck.
+    "normal": (lambda rng, shape: rng.normal(size=shape), 0.0, 0.0),
+    "exponential": (lambda rng, shape: rng.exponential(size=shape), 1.0, 0.0),
+    "lognormal 0.5": (
+        lambda rng, shape: np.exp(0.5 * rng.normal(size=shape)),
+        float(np.exp(0.125)),
+        0.0,
+    ),
+    "lognormal 1": (
+        lambda rng, shape: np.exp(rng.normal(size=shape)),
+        float(np.exp(0.5)),
+        0.0,
+    ),
+    "halves": (two_kinds(0.5), 5.0, 0.5),
+    "stuck 1 in 5": (two_kinds(0.2), 8.0, 0.2),
+    "stuck 1 in 10": (two_kinds(0.1), 9.0, 0.1),
+    "capped 1 in 5": (two_kinds(0.2, 0.0), 8.0, 0.2),
+}
+
+
+def percentile(x: np.ndarray, means: np.ndarray, t: np.ndarray) -> Ends:
+    """Quantiles of resampled means."""
+    low, high = np.quantile(means, (0.025, 0.975), axis=1)
+    return x.mean(1) + low, x.mean(1) + high
+
+
+def student(x: np.ndarray, means: np.ndarray, t: np.ndarray) -> Ends:
+    """Student's t."""
+    half = stats.t.ppf(0.975, x.shape[1] - 1) * _error(x)
+    return x.mean(1) - half, x.mean(1) + half
+
+
+def johnson(x: np.ndarray, means: np.ndarray, t: np.ndarray) -> Ends:
+    """Student's t, shifted by the sample's skewness (Johnson 1978)."""
+    runs, shift = x.shape[1], np.zeros(len(x))
+    if runs > 2:
+        cubes = ((x - x.mean(1, keepdims=True)) ** 3).sum(1)
+        third = cubes * runs / ((runs - 1) * (runs - 2))
+        shift = third / (6 * x.var(1, ddof=1) * runs)
+    low, high = student(x, means, t)
+    return low + shift, high + shift
+
+
+def bca(x: np.ndarray, means: np.ndarray, t: np.ndarray) -> Ends:
+    """Bias-corrected and accelerated percentiles (Efron 1987)."""
+    count = means.shape[1]
+    below = (means < 0).mean(1) + 0.5 * (means == 0).mean(1)
+    bias = stats.norm.ppf(np.clip(below, 1 / count, 1 - 1 / count))
+    # Leaving out a run shifts the mean against that run's deviation.
+    shifts = x - x.mean(1, keepdims=True)
+    squares = (shifts**2).sum(1)
+    speed = (shifts**3).sum(1) / (6 * np.where(squares > 0, squares, 1.0) ** 1.5)
+    ordered, ends = np.sort(means, axis=1), []
+    for level in (0.025, 0.975):
+        z = bias + NORMAL.inv_cdf(level)
+        place = stats.norm.cdf(bias + z / (1 - speed * z)) * count
+        place = np.clip(place.astype(int), 0, count - 1)[:, None]
+        ends.append(x.mean(1) + np.take_along_axis(ordered, place, axis=1)[:, 0])
+    return ends[0], ends[1]
+
+
+def studentised(x: np.ndarray, means: np.ndarray, t: np.ndarray) -> Ends:
+    """Quantiles of resampled t (Efron and Tibshirani 1993, chapter 12)."""
+    ordered, place = np.sort(t, axis=1), round(0.025 * (t.shape[1] + 1)) - 1
+    error = _error(x)
+    low = x.mean(1) - np.minimum(ordered[:, -1 - place], REACH) * error
+    high = x.mean(1) + np.minimum(-ordered[:, place], REACH) * error
+    return np.maximum(low, x.min(1)), np.minimum(high, x.max(1))
+
+
+METHODS = {
+    "percentile": percentile,
+    "t": student,
+    "Johnson": johnson,
+    "BCa": bca,
+    "studentised": studentised,
+}
+
+
+def _error(x: np.ndarray) -> np.ndarray:
+    return x.std(1, ddof=1) / np.sqrt(x.shape[1])
+
+
+def _resample(rng: np.random.Generator, x: np.ndarray) -> Ends:
+    """Deviations of resampled means `[R, B]` from the sample's, and their t."""
+    runs = x.shape[1]
+    centred = x - x.mean(1, keepdims=True)
+    weights = rng.multinomial(runs, np.full(runs, 1 / runs), RESAMPLES).T / runs
+    means = centred @ weights
+    spread = np.maximum(centred**2 @ weights - means**2, 0.0)
+    equal = spread <= 1e-12 * (centred**2).sum(1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = means / np.sqrt(spread / (runs - 1))
+    infinite = np.where(means > 1e-12, np.inf, np.where(means < -1e-12, -np.inf, 0.0))
+    return means, np.where(equal, infinite, t)
+
+
+def coverage(name: str, runs: int, repeats: int) -> dict[str, str]:
+    """Share of intervals that hold the mean, of every method, in words."""
+    draw, mean, stuck = DISTRIBUTIONS[name]
+    rng = np.random.default_rng(runs)
+    x = draw(rng, (repeats, runs))
+    x = x[x.std(1) > 0]
+    held = dict.fromkeys(METHODS, 0)
+    for start in range(0, len(x), BATCH):
+        part = x[start : start + BATCH]
+        resampled = _resample(rng, part)
+        for method, ends in METHODS.items():
+            low, high = ends(part, *resampled)
+            held[method] += int(((low <= mean) & (mean <= high)).sum())
+    found = {method: f"{count / len(x):.2f}" for method, count in held.items()}
+    blind = (1 - stuck) ** runs + stuck**runs if stuck else 0.0
+    is_counted = not name.startswith("capped")  # Its equal runs are left out.
+    found["seen"] = f"{1 - blind:.2f}" if stuck and is_counted else ""
+    printed = mean_interval(x.T)
+    inside = ((printed.low <= mean) & (mean <= printed.high)).mean()
+    shown = f"{inside:.2f}" if printed.kind == "interval" else "range"
+    return {**found, "printed": shown}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=2_000, help="samples of each")
+    options = parser.parse_args()
+    heads = [*METHODS, "seen", "printed"]
+    print(f"| scores | runs | {' | '.join(heads)} |")
+    print("|---|---|" + "---|" * len(heads))
+    for name in DISTRIBUTIONS:
+        for runs in RUNS:
+            cells = coverage(name, runs, options.repeats)
+            print(f"| {name} | {runs} | {' | '.join(cells[h] for h in heads)} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Intervals that are printed hold their level, or are not called intervals."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from purerl.report import statistics
+from purerl.report.plots.run import run_curve
+from purerl.report.sweep_tables import best_table
+from purerl.report.tables import run_table
+from purerl.tuning import result, words
+from tests.report import synthetic
+
+REPEATS = 4_000
+STUCK = 0.2
+
+
+def _normal(rng, shape):
+    return rng.normal(100.0, 10.0, shape)
+
+
+def _exponential(rng, shape):
+    return rng.exponential(1.0, shape)
+
+
+def _lognormal(rng, shape):
+    return np.exp(rng.normal(0.0, 1.0, shape))
+
+
+def _bimodal(rng, shape):
+    """Four runs in five solve the task, one in five is stuck far below."""
+    stuck = rng.random(shape) < STUCK
+    return np.where(stuck, 100.0, 480.0) + rng.normal(0.0, 20.0, shape)
+
+
+SCORES = {
+    "normal": (_normal, 100.0),
+    "exponential": (_exponential, 1.0),
+    "lognormal": (_lognormal, np.exp(0.5)),
+    "bimodal": (_bimodal, 480.0 - STUCK * 380.0),
+}
+
+
+@pytest.mark.parametrize("scores", SCORES)
+@pytest.mark.parametrize("runs", [2, 3, 4, 5, 8, 16])
+def test_a_printed_interval_holds_its_level(scores, runs):
+    draw, mean = SCORES[scores]
+    samples = draw(np.random.default_rng(7), (runs, REPEATS))
+    found = statistics.mean_interval(samples)
+    if runs < 10:
+        assert found.kind == "range"
+        assert found.words == f"range of {runs}"
+        np.testing.assert_array_equal(found.low, samples.min(0))
+        np.testing.assert_array_equal(found.high, samples.max(0))
+        return
+    assert found.kind == "interval"
+    covered = ((found.low <= mean) & (mean <= found.high)).mean()
+    assert 0.90 <= covered <= 0.985
+
+
+def test_equal_runs_have_no_spread():
+    found = statistics.mean_interval(np.full(16, 500.0))
+    assert (found.kind, found.words) == ("range", "range of 16")
+    assert found.text() == "no spread"
+
+
+def test_one_run_has_nothing():
+    found = statistics.mean_interval(np.array([3.0]))
+    assert found.kind == "none" and np.isnan(found.low)
+    assert found.text() == "-"
+
+
+def test_few_runs_of_a_long_curve_get_no_band_where_others_get_one():
+    rng = np.random.default_rng(0)
+    values = rng.normal(5.0, 1.0, (12, 3))
+    values[:5, 1] = np.nan
+    values[3, 2] = np.inf
+    found = statistics.mean_interval(values)
+    assert found.kind == "interval" and found.runs == 12
+    np.testing.assert_array_equal(np.isfinite(found.low), [True, False, True])
+    own = statistics.mean_interval(np.delete(values[:, 2], 3))
+    assert (found.low[2], found.high[2]) == (own.low, own.high)
+
+
+def test_an_interval_stays_within_its_runs():
+    """Nine of ten at the highest return: the mean is not above it."""
+    found = statistics.mean_interval(np.array([500.0] * 9 + [100.0]))
+    assert found.low >= 100.0
+    assert found.high == 500.0
+    many = np.random.default_rng(1).exponential(1.0, 5_000)
+    found = statistics.mean_interval(many)
+    half = 1.96 * many.std(ddof=1) / np.sqrt(5_000)
+    assert found.high - many.mean() == pytest.approx(half, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "runs", "kind"),
+    [(1, 4, "range"), (1, 10, "interval"), (2, 4, "none"), (8, 5, "interval")],
+)
+def test_statistics_over_tasks_say_what_their_ends_are(tasks, runs, kind):
+    scores = np.random.default_rng(2).normal(0.0, 1.0, (runs, tasks))
+    for name, found in statistics.estimates(scores, resamples=50).items():
+        assert found.kind == kind
+        assert np.isfinite(found.value)
+        assert np.isfinite(found.low) == (kind != "none")
+        if kind == "range" and name != "optimality_gap":
+            assert (found.low, found.high) == (scores.min(), scores.max())
+    better = statistics.probability_of_improvement(scores, scores, resamples=50)
+    assert np.isfinite(better.low) == (kind == "interval")
+    profile = statistics.performance_profile(scores, [0.0], resamples=50)
+    assert np.isfinite(profile.low).all() == (kind == "interval")
+
+
+def _result(agents):
+    rng = np.random.default_rng(3)
+    steps = np.tile(np.arange(1, 21) * 500, (agents, 1))
+    curve = 500 / (1 + np.exp(-(np.arange(20) - 8) / 3))
+    returns = curve + rng.normal(0.0, 20.0, (agents, 20))
+    return SimpleNamespace(
+        config=SimpleNamespace(env="CartPole-v1"),
+        seeds=tuple(range(agents)),
+        metrics={"env_steps": steps, "episode_return": returns},
+        evaluation={
+            "env_steps": steps[:, 4::5],
+            "episode_return": returns[:, 4::5, None] + rng.normal(size=(agents, 4, 6)),
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("agents", "ends"), [(1, "1 agent"), (3, "range of 3"), (12, "95% interval")]
+)
+def test_tables_and_curves_of_a_run_say_what_the_ends_are(agents, ends):
+    run = _result(agents)
+    title = run_curve(run).axes[0].get_title(loc="left")
+    assert ends in title
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(run_table(run))
+    assert ("95%" in captured.get()) == (agents == 12)
+    assert ("range of 3" in captured.get()) == (agents == 3)
+
+
+def test_tables_of_few_seeds_name_the_range():
+    dataset = synthetic.grid().isel(seed=slice(4))
+    table = best_table(dataset)
+    assert "range of 4" in [column.header for column in table.columns]
+    held = result.held([1.0, 2.0, 4.0, None])
+    assert (held.low, held.high, held.known) == (1.0, 4.0, 3)
+    whole = result.compare(0, range(12), np.arange(12.0), np.zeros(12))
+    headers = [column.header for column in words.holdout_table(whole).columns]
+    assert "95% interval" in headers
