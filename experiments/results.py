@@ -19,14 +19,15 @@ import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import results_losses
+from results_rows import ROWS, Row
 
 import purerl
 from purerl import presets
-from purerl.report.statistics import bootstrap_mean
+from purerl.report.statistics import mean_interval
 from purerl.serialise import write_atomic
 
 HERE = Path(__file__).parent
@@ -34,103 +35,27 @@ STORE = HERE / "results"
 PAGE = HERE.parent / "docs" / "results.md"
 
 
-class Row(NamedTuple):
-    """One learning result.
-
-    Attributes:
-        title: algorithm and task.
-        preset: of the config.
-        seeds: agents.
-        goal: least mean evaluation; None for a curve that is only to rise.
-        note: what a reader should know.
-        changes: fields that differ from the preset.
-    """
-
-    title: str
-    preset: str
-    seeds: int
-    goal: float | None
-    note: str = ""
-    changes: dict[str, Any] | None = None
-
-
 INTRODUCTION = """\
 # Learning results
 
-Each row was printed by its command, `python experiments/results.py ROW`, which also
-wrote this page from `experiments/results/*.json`. *Evaluation* is the deterministic
-policy at the end of training: the mean over seeds, with a 95% bootstrap interval of
-that mean. *Time* is training, compilation apart. Steps are environment steps per agent;
-all agents of a row train in one call. The config is the preset of the row's name unless
-the note says otherwise: `purerl train --preset NAME --seeds N` trains the same.
+Each row was printed by `python experiments/results.py ROW`, which also wrote this page
+from `experiments/results/*.json`. The config is the preset of the row's name unless its
+section says otherwise: `purerl train --preset NAME --seeds N` trains the same.
 
-| result | row | steps x seeds | evaluation (95% interval) | goal | time (compile) |
-|---|---|---|---|---|---|
+*Evaluation* is the deterministic policy at the end of training: the mean over seeds,
+with the 95% interval of that mean, by the studentised bootstrap. Rows with fewer than
+ten seeds have the range of the seeds instead, and say so; where all seeds are equal
+there is no spread to make an interval of. `experiments/interval_coverage.py` shows how
+often such intervals hold, and [Sweeps](sweeps.md#how-far-an-interval-can-be-trusted)
+what that means. *Published* is a number of others for the same task; its source, steps
+and seeds are in the row's section. Where it can be compared, *ours* says whether our
+interval lies above it, below it or holds it (of few seeds: where our mean lies). Steps
+are environment steps per agent; all agents of a row train in one call, on the hardware
+that its section names. *Time* is training, compilation apart.
+
+| result | steps x seeds | evaluation | published | ours | goal | time |
+|---|---|---|---|---|---|---|
 """
-
-ROWS = {
-    "ppo-cartpole": Row("PPO, CartPole-v1", "ppo-cartpole", 16, 490),
-    "vpg-cartpole": Row("VPG, CartPole-v1", "vpg-cartpole", 16, 450),
-    "dqn-cartpole": Row("DQN, CartPole-v1", "dqn-cartpole", 16, 475),
-    "pqn-cartpole": Row("PQN, CartPole-v1", "pqn-cartpole", 16, 475),
-    "recurrent-ppo-cartpole": Row(
-        "Recurrent PPO, CartPole-v1", "recurrent-ppo-cartpole", 4, None
-    ),
-    "dqn-cartpole-20k": Row(
-        "DQN, CartPole-v1, one environment, 20,000 steps",
-        "dqn-cartpole-20k",
-        10,
-        195,
-        "the goal is 195 by at least 8 of 10 seeds",
-    ),
-    "dqn-jym": Row(
-        "DQN, the same with the source article's numbers",
-        "dqn-jym",
-        10,
-        None,
-        "discount 0.9, buffer of 512",
-    ),
-    "ppo-doors": Row("PPO, Doors-v0, limit 60", "ppo-doors", 4, 14.5, "optimum 15.21"),
-    "dqn-doors": Row("DQN, Doors-v0, limit 60", "dqn-doors", 4, 14.5, "optimum 15.21"),
-    "pqn-doors": Row("PQN, Doors-v0, limit 60", "pqn-doors", 4, 14.5, "optimum 15.21"),
-    "ppo-pendulum": Row("PPO, Pendulum-v1", "ppo-pendulum", 4, -300),
-    "td3-pendulum": Row("TD3, Pendulum-v1", "td3-pendulum", 4, -200),
-    "sac-pendulum": Row("SAC, Pendulum-v1", "sac-pendulum", 4, -200),
-    "mpo-pendulum": Row("MPO, Pendulum-v1", "mpo-pendulum", 4, -200),
-    "td3-swingup": Row("TD3, CartpoleSwingup-v0", "td3-swingup", 4, 750),
-    "sac-swingup": Row("SAC, CartpoleSwingup-v0", "sac-swingup", 4, 750),
-    "mpo-swingup": Row("MPO, CartpoleSwingup-v0", "mpo-swingup", 4, 750),
-    "ppo-minatar": Row(
-        "PPO, Breakout-MinAtar",
-        "ppo-minatar",
-        2,
-        None,
-        changes={"env": "Breakout-MinAtar", "total_timesteps": 2_000_000},
-    ),
-    "pqn-minatar": Row(
-        "PQN, Breakout-MinAtar",
-        "pqn-minatar",
-        2,
-        None,
-        "128-128 units instead of the CNN",
-        changes={
-            "env": "Breakout-MinAtar",
-            "total_timesteps": 2_000_000,
-            "epsilon_steps": 200_000.0,
-            "torso": "mlp",
-            "hidden_sizes": (128, 128),
-        },
-    ),
-    "ppo-halfcheetah": Row(
-        "PPO, HalfCheetah (brax, spring)", "ppo-halfcheetah", 2, None
-    ),
-    "td3-halfcheetah-cpu": Row(
-        "TD3, HalfCheetah (brax, spring)", "td3-halfcheetah-cpu", 2, None
-    ),
-    "sac-halfcheetah-cpu": Row(
-        "SAC, HalfCheetah (brax, spring)", "sac-halfcheetah-cpu", 2, None
-    ),
-}
 
 
 def train(name: str, row: Row) -> dict[str, Any]:
@@ -139,7 +64,6 @@ def train(name: str, row: Row) -> dict[str, Any]:
     load = os.getloadavg()[0]
     result = purerl.run(config, seeds=row.seeds)
     final = result.evaluation["episode_return"][:, -1].mean(-1)
-    low, high = bootstrap_mean(final[:, None])
     curve = np.nanmean(result.evaluation["episode_return"], axis=(0, 2))
     return {
         "row": name,
@@ -147,8 +71,6 @@ def train(name: str, row: Row) -> dict[str, Any]:
         "steps": int(result.metrics["env_steps"][0, -1]),
         "seeds": row.seeds,
         "mean": float(final.mean()),
-        "low": float(low[0]),
-        "high": float(high[0]),
         "per_seed": [round(float(x), 2) for x in final],
         "curve_steps": result.evaluation["env_steps"][0].tolist(),
         "curve": [round(float(x), 2) for x in curve],
@@ -197,31 +119,59 @@ def _words(value: Any) -> str:
 
 def render() -> str:
     """The page, from the numbers that are there."""
-    lines = [str(line) for line in INTRODUCTION.splitlines()]
     found = {path.stem: json.loads(path.read_text()) for path in STORE.glob("*.json")}
-    notes = []
+    lines, sections = INTRODUCTION.splitlines(), []
     for name, row in ROWS.items():
-        numbers = found.get(name)
-        if numbers is None:
-            continue
-        lines.append(_line(name, row, numbers))
-        notes.append(_note(name, row, numbers))
-    lines += ["", "What each row came from, and its course:", "", *notes]
+        if name in found:
+            lines.append(_line(name, row, found[name]))
+            sections += ["", *_section(name, row, found[name])]
+    missing = {name: row for name, row in ROWS.items() if name not in found}
+    if missing:
+        sections += ["", "## Rows that were not run", ""]
+        sections += ["| row | why | published |", "|---|---|---|"]
+        sections += [_missing(name, row) for name, row in missing.items()]
+    lines += ["", "## Row by row", *sections]
     lines += results_losses.section()
     return "\n".join(lines) + "\n"
 
 
 def _line(name: str, row: Row, numbers: dict[str, Any]) -> str:
-    digits = 1 if abs(numbers["mean"]) < 1000 else 0
-    mean, low, high = (f"{numbers[k]:,.{digits}f}" for k in ("mean", "low", "high"))
     goal = "-"
     if row.goal is not None:
         goal = f">= {row.goal:g}: " + ("met" if _is_met(row, numbers) else "**missed**")
+    published = row.anchor.words.split(", ")[0] if row.anchor else "-"
+    link = f"[{row.title}](#{name})"
     return (
-        f"| {row.title} | `{name}` | {numbers['steps']:,} x {numbers['seeds']} | "
-        f"{mean} ({low} to {high}) | {goal} | "
-        f"{numbers['train_seconds']:.0f} s ({numbers['compile_seconds']:.0f} s) |"
+        f"| {link} | {numbers['steps']:,} x {numbers['seeds']} | "
+        f"{_evaluation(numbers)} | {published} | {_verdict(row, numbers)} | {goal} | "
+        f"{numbers['train_seconds']:.0f} s |"
     )
+
+
+def _evaluation(numbers: dict[str, Any]) -> str:
+    digits = _digits(numbers)
+    found = mean_interval(np.array(numbers["per_seed"]))
+    return f"{numbers['mean']:,.{digits}f} ({found.text(digits)})"
+
+
+def _digits(numbers: dict[str, Any]) -> int:
+    size = abs(numbers["mean"])
+    return 0 if size >= 1000 else 1 if size >= 10 else 2
+
+
+def _verdict(row: Row, numbers: dict[str, Any]) -> str:
+    """On which side of the published number ours lies, if they can be compared."""
+    if row.anchor is None or row.anchor.value is None:
+        return "-"
+    value = row.anchor.value
+    found = mean_interval(np.array(numbers["per_seed"]))
+    is_known = found.kind == "interval" or found.low == found.high
+    low, high = (found.low, found.high) if is_known else (numbers["mean"],) * 2
+    if low > value:
+        return "above" if is_known else "mean above"
+    if high < value:
+        return "**below**" if is_known else "**mean below**"
+    return "holds it"
 
 
 def _is_met(row: Row, numbers: dict[str, Any]) -> bool:
@@ -230,21 +180,34 @@ def _is_met(row: Row, numbers: dict[str, Any]) -> bool:
     return row.goal is None or numbers["mean"] >= row.goal
 
 
-def _note(name: str, row: Row, numbers: dict[str, Any]) -> str:
-    changes = "".join(f" {k}={v}" for k, v in (row.changes or {}).items())
-    parts = [row.note, f"changed:{changes}" if changes else ""]
-    seeds = ", ".join(f"{x:g}" for x in numbers["per_seed"])
+def _section(name: str, row: Row, numbers: dict[str, Any]) -> list[str]:
+    """What a row came from, and its course."""
+    changes = ", ".join(f"{k}={v}" for k, v in (row.changes or {}).items())
+    seeds = ", ".join(f"{x:,g}" for x in numbers["per_seed"])
     course = ", ".join(
-        f"{steps / 1000:,.0f}k: {value:,.4g}"
+        f"{value:,.4g} at {steps / 1000:,.0f}k"
         for steps, value in zip(numbers["curve_steps"], numbers["curve"], strict=True)
     )
-    parts += [
-        f"seeds {seeds}",
-        f"evaluations {course}",
-        f"{numbers['hardware']}, jax {numbers['jax']}, Python {numbers['python']}, "
-        f"{numbers['date']}, load {numbers['load_before']} before",
-    ]
-    return f"* `{name}`: " + "; ".join(part for part in parts if part) + "."
+    preset = f"preset `{row.preset}`" + (f" with {changes}" if changes else "")
+    facts = {
+        "Published": row.anchor and f"{row.anchor.words}. Source: {row.anchor.source}.",
+        "Note": row.note and f"{row.note}.",
+        "Config": f"{preset}.",
+        "Seeds": f"{seeds}.",
+        "Course": f"{course}." if len(numbers["curve"]) > 1 else "",
+        "Printed by": f"`{numbers['command']}`: training {numbers['train_seconds']:,} "
+        f"s, compilation {numbers['compile_seconds']:,} s; {numbers['hardware']}, jax "
+        f"{numbers['jax']}, Python {numbers['python']}, {numbers['date']}, load "
+        f"{numbers['load_before']} before.",
+    }
+    heading = f'### <a id="{name}"></a>{row.title} (`{name}`)'
+    return [heading, ""] + [f"* {key}: {text}" for key, text in facts.items() if text]
+
+
+def _missing(name: str, row: Row) -> str:
+    why = row.not_run or "no numbers yet"
+    published = f"{row.anchor.words}; {row.anchor.source}" if row.anchor else "-"
+    return f"| `{name}`: {row.title} | {why} | {published} |"
 
 
 def main() -> None:
@@ -259,11 +222,12 @@ def main() -> None:
     if unknown:
         parser.error(f"no row {', '.join(sorted(unknown))}; rows: {', '.join(ROWS)}")
     STORE.mkdir(exist_ok=True)
-    for name in ROWS if options.all else options.rows:
+    every = [name for name, row in ROWS.items() if not row.not_run]
+    for name in every if options.all else options.rows:
         numbers = train(name, ROWS[name])
         write_atomic(STORE / f"{name}.json", json.dumps(numbers, indent=2) + "\n")
         print(_line(name, ROWS[name], numbers), flush=True)
-        print(_note(name, ROWS[name], numbers), flush=True)
+        print("\n".join(_section(name, ROWS[name], numbers)), flush=True)
     write_atomic(PAGE, render())
 
 

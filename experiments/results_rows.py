@@ -1,0 +1,226 @@
+"""The rows of docs/results.md: what is trained, and the published number beside it."""
+
+from typing import Any, NamedTuple
+
+
+class Anchor(NamedTuple):
+    """A published number of the same task.
+
+    Attributes:
+        words: the number, and at which step, over how many seeds and on what, as far as
+            its source says so.
+        source: who published it, and where.
+        value: the number; None where it is of another task, scale or budget, so that
+            ours cannot be above or below it.
+    """
+
+    words: str
+    source: str
+    value: float | None = None
+
+
+class Row(NamedTuple):
+    """One learning result.
+
+    Attributes:
+        title: algorithm and task.
+        preset: of the config.
+        goal: least mean evaluation; None for a curve that is only to rise.
+        anchor: what is published of it; None where nothing was found.
+        note: what a reader should know.
+        changes: fields that differ from the preset.
+        seeds: agents.
+        not_run: why it is not trained with all rows, if so.
+    """
+
+    title: str
+    preset: str
+    goal: float | None = None
+    anchor: Anchor | None = None
+    note: str = ""
+    changes: dict[str, Any] | None = None
+    seeds: int = 10
+    not_run: str = ""
+
+
+JAX_RL = "README of henry-prior/jax-rl, read off its plot"
+JAX_4 = '"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023)'
+OTHER_ENGINE = (
+    "brax's spring backend here, MuJoCo's HalfCheetah-v2 there: returns of the two "
+    "are not comparable"
+)
+OPTIMUM = Anchor(
+    "optimum 15.21, the mean return of shortest paths", "arithmetic over all starts"
+)
+
+
+def _zoo(words: str, value: float, algorithm: str) -> Anchor:
+    return Anchor(
+        f"{words}, mean and standard deviation over the episodes of one agent",
+        f"model card sb3/{algorithm}-Pendulum-v1 of RL Baselines3 Zoo",
+        value,
+    )
+
+
+ROWS = {
+    "ppo-cartpole": Row(
+        "PPO, CartPole-v1",
+        "ppo-cartpole",
+        490,
+        Anchor(
+            "488.75 ± 18.40, returns in training at 500,000 steps (OpenAI Baselines "
+            "there: 497.54 ± 4.02)",
+            "CleanRL's documentation, ppo.py",
+            488.75,
+        ),
+        seeds=16,
+    ),
+    "recurrent-ppo-cartpole": Row(
+        "Recurrent PPO, CartPole-v1",
+        "recurrent-ppo-cartpole",
+        note="the source, PureJaxRL's ppo_rnn.py, publishes no number for it",
+    ),
+    "vpg-cartpole": Row("VPG, CartPole-v1", "vpg-cartpole", 450, seeds=16),
+    "dqn-cartpole": Row(
+        "DQN, CartPole-v1",
+        "dqn-cartpole",
+        475,
+        Anchor(
+            "488.69 ± 16.11, returns in training at 500,000 steps",
+            "CleanRL's documentation, dqn.py",
+            488.69,
+        ),
+        seeds=16,
+    ),
+    "pqn-cartpole": Row("PQN, CartPole-v1", "pqn-cartpole", 475, seeds=16),
+    "dqn-cartpole-20k": Row(
+        "DQN, CartPole-v1, one environment, 20,000 steps",
+        "dqn-cartpole-20k",
+        195,
+        note="the goal is 195 by at least 8 of 10 seeds",
+    ),
+    "dqn-jym": Row(
+        "DQN, the same with the source article's numbers",
+        "dqn-jym",
+        anchor=Anchor(
+            "393 steps in the longest episode of one run, more than 100 after about 45 "
+            "episodes; 20,000 steps",
+            '"A Gentle Introduction to Deep Reinforcement Learning in JAX" (Pegoud)',
+        ),
+        note="discount 0.9, buffer of 512; there episodes have no limit of 500 steps",
+    ),
+    **{
+        f"{name}-doors": Row(
+            f"{name.upper()}, Doors-v0, limit 60",
+            f"{name}-doors",
+            14.5,
+            OPTIMUM,
+            "mean of few evaluation episodes with random starts, so it may lie above "
+            "the optimum's mean",
+        )
+        for name in ("ppo", "dqn", "pqn")
+    },
+    "ppo-pendulum": Row(
+        "PPO, Pendulum-v1",
+        "ppo-pendulum",
+        -300,
+        _zoo("-230.42 ± 142.54", -230.42, "ppo"),
+    ),
+    "td3-pendulum": Row(
+        "TD3, Pendulum-v1",
+        "td3-pendulum",
+        -200,
+        _zoo("-195.99 ± 119.03, 20,000 steps", -195.99, "td3"),
+    ),
+    "sac-pendulum": Row(
+        "SAC, Pendulum-v1",
+        "sac-pendulum",
+        -200,
+        _zoo("-176.33 ± 101.55", -176.33, "sac"),
+    ),
+    "mpo-pendulum": Row("MPO, Pendulum-v1", "mpo-pendulum", -200),
+    **{
+        f"{name}-swingup": Row(
+            f"{name.upper()}, CartpoleSwingup-v0",
+            f"{name}-swingup",
+            750,
+            Anchor(f"about {value}, 250,000 steps", JAX_RL, float(value)),
+            "other settings than the source's, which are in the row below",
+        )
+        for name, value in (("td3", 470), ("sac", 770), ("mpo", 740))
+    },
+    **{
+        f"{name}-jaxrl": Row(
+            f"{name.upper()}, CartpoleSwingup-v0, jax-rl's numbers",
+            f"{name}-jaxrl",
+            anchor=Anchor(
+                f"about {value}, 250,000 steps" + (", band 260 to 670" * (value < 500)),
+                JAX_RL,
+                float(value),
+            ),
+        )
+        for name, value in (("td3", 470), ("sac", 770), ("mpo", 740))
+    },
+    "recurrent-ppo-memory-chain": Row(
+        "Recurrent PPO, MemoryChain-bsuite",
+        "recurrent-ppo-memory-chain",
+        0.9,
+        Anchor("1, and 0 for a policy without memory", "the environment's rule", None),
+    ),
+    "vpg-halfcheetah": Row(
+        "VPG, HalfCheetah (brax, spring)",
+        "vpg-halfcheetah",
+        anchor=Anchor("-50 ± 50 at 750,000 steps, 3 seeds", JAX_4),
+        note=OTHER_ENGINE,
+    ),
+    "td3-halfcheetah": Row(
+        "TD3, HalfCheetah (brax, spring)",
+        "td3-halfcheetah",
+        anchor=Anchor("5,000 ± 300 at 1,200,000 steps, 3 seeds", JAX_4),
+        note=OTHER_ENGINE,
+    ),
+    **{
+        name: Row(f"{title}, HalfCheetah (brax, spring), a short run", name)
+        for name, title in (
+            ("ppo-halfcheetah", "PPO"),
+            ("td3-halfcheetah-cpu", "TD3"),
+            ("sac-halfcheetah-cpu", "SAC"),
+        )
+    },
+    "ppo-brax": Row(
+        "PPO, Hopper (brax, positional)",
+        "ppo-brax",
+        anchor=Anchor(
+            "about 1,400 to 1,650 in training at 50,000,000 steps, one seed, 2.5 "
+            "minutes on an A40",
+            "PureJaxRL's notebook, read off its plot",
+        ),
+        not_run="2,048 environments and 50 million steps are for a GPU",
+    ),
+}
+
+_INVADERS = Anchor(
+    "about 165 to 170 in training at 10,000,000 steps, one seed, 45 s on an A40",
+    "PureJaxRL's notebook, read off its plot",
+)
+_BREAKOUT = Anchor("0.5 by a random policy", "README of MinAtar (Young and Tian 2019)")
+_PQN = {"epsilon_steps": 100_000.0, "torso": "mlp", "hidden_sizes": (128, 128)}
+for _game, _anchor in (
+    ("Breakout", _BREAKOUT),
+    ("Asterix", None),
+    ("SpaceInvaders", _INVADERS),
+    ("Freeway", None),
+):
+    for _name, _changes in (("ppo", {}), ("pqn", _PQN)):
+        ROWS[f"{_name}-minatar-{_game.lower()}"] = Row(
+            f"{_name.upper()}, {_game}-MinAtar, 1,000,000 steps",
+            f"{_name}-minatar",
+            anchor=_anchor if _name == "ppo" or _game == "Breakout" else None,
+            note="a tenth of the published budget"
+            + (", 128-128 units instead of the CNN" if _changes else ""),
+            changes={
+                "env": f"{_game}-MinAtar",
+                "total_timesteps": 1_000_000,
+                **_changes,
+            },
+        )
