@@ -17,9 +17,9 @@ target networks by `tau (online - target)`. A time limit bootstraps: see `memory
 * **Discrete actions** leave nothing to sample: the expectations are sums over all of
   them, and `H*` is a share of the largest entropy, `log n`.
 
-With `n_step` > 1 the rewards of n steps are summed as they were collected: the entropies
-of the steps between are left out, and nothing corrects for the older policy that took
-them.
+With `n_step` > 1 the rewards of n steps are summed as they were collected: the
+entropies of the steps between are left out, and nothing corrects for the older policy
+that took them.
 
 Acting samples from the policy, evaluation takes `tanh(mu)` or the likeliest action, and
 the first `random_steps` environment steps are uniformly random (`learning_starts` of
