@@ -14,6 +14,9 @@ from purerl.config import (
 )
 
 
+MAX_CAPACITY = 2**31 - 1  # items of a buffer are numbered by signed 32-bit integers
+
+
 @config_dataclass
 class OffPolicyConfig(TrainConfig):
     """Fields that every algorithm with a replay buffer has."""
@@ -104,6 +107,12 @@ def validate(config: OffPolicyConfig) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
+    if config.capacity > MAX_CAPACITY:
+        raise ConfigError(
+            f"buffer_size must be at most {MAX_CAPACITY:,} (items have 32-bit numbers) "
+            f"in a run of that many steps, got {config.buffer_size:,}; the memory of a "
+            "device rarely holds more than some millions."
+        )
     if config.buffer_size < config.steps_per_round:
         raise ConfigError(
             f"buffer_size must hold the num_envs * num_steps = {config.steps_per_round}"

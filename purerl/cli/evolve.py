@@ -28,7 +28,7 @@ from purerl.meta.setup import make_setup
 from purerl.meta.strategies import PRESETS, read_strategy
 from purerl.runner import manifest
 from purerl.runner.trackers import TRACKERS
-from purerl.runner.words import si
+from purerl.runner.words import count, si
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.sweeps.plan import worker_limit
@@ -270,13 +270,14 @@ def estimate_table(found: Estimate, what: dict[str, Any]) -> Table:
         if name != "options" and value is not None
     }
     rows = {
-        "evolve": f"{found.numbers:,} numbers of {', '.join(what['evolve'])}",
+        "evolve": f"{count(found.numbers, 'number')} of {', '.join(what['evolve'])}",
         "strategy": yaml.safe_dump(strategy, default_flow_style=True, width=72).strip(),
-        "population": f"{what['population']:,} x {what['rollouts']} rollouts",
+        "population": f"{what['population']:,} x {count(what['rollouts'], 'rollout')}",
         "generations": f"{found.generations:,}",
         "agents": f"{found.agents:,}",
         "environment steps": si(found.env_steps),
-        "measured here": f"{si(found.steps_per_second)} steps/s ({found.lanes} lanes)",
+        "measured here": f"{si(found.steps_per_second)} steps/s "
+        f"({count(found.lanes, 'lane')})",
         "estimated hours": _hours(found.hours),
     }
     for name, text in rows.items():
@@ -303,7 +304,7 @@ def show(result: EvolutionResult, command: str = "") -> None:
         f"generation {result.done:,}/{result.generations:,}: mean "
         f"{history['mean'][-1]:.4g}, best {history['best'][-1]:.4g}; best of all "
         f"{result.best_fitness:.4g} in generation {result.best_generation + 1:,}; "
-        f"{int(history['failed'].sum()):,} members failed",
+        f"{count(int(history['failed'].sum()), 'member')} failed",
         highlight=False,
     )
     if "agents" in result.summary:

@@ -23,7 +23,7 @@ from purerl.meta.tracking import Tracking
 from purerl.runner import manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.trackers import Tracker
-from purerl.runner.words import notes, si
+from purerl.runner.words import count, notes, si
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, default_lanes
 from purerl.train import Bound
@@ -264,9 +264,9 @@ class Evolution:
         vectors, overrides, asked = self.optimiser.ask(key_ask, state.strategy)
         sigma = self.optimiser.sigma(asked)
 
-        def on_runs(count: int) -> None:
+        def on_runs(number: int) -> None:
             with self.lock:
-                reporter.ran(count)
+                reporter.ran(number)
 
         reasons: Counter[str] = Counter()
         returns = runs.evaluate(
@@ -338,11 +338,13 @@ class Evolution:
     def _banner(self) -> str:
         setup, device = self.setup, jax.local_devices()[0]
         return (
-            f"{setup.settings['strategy']['name']} over {self.optimiser.genome.size:,} "
-            f"numbers of {', '.join(setup.settings['evolve'])}: {setup.population:,} "
-            f"members x {setup.rollouts} rollouts in {', '.join(setup.names)}, "
-            f"{si(setup.runs)} agents and {si(setup.steps)} steps a generation, on "
-            f"{device.device_kind} ({self.lanes} lanes)"
+            f"{setup.settings['strategy']['name']} over "
+            f"{count(self.optimiser.genome.size, 'number')} of "
+            f"{', '.join(setup.settings['evolve'])}: "
+            f"{count(setup.population, 'member')} x {count(setup.rollouts, 'rollout')} "
+            f"in {', '.join(setup.names)}, {si(setup.runs)} agents and "
+            f"{si(setup.steps)} steps a generation, on {device.device_kind} "
+            f"({count(self.lanes, 'lane')})"
         )
 
     def _how_to_go_on(self, done: int) -> str:

@@ -16,6 +16,7 @@ from purerl.meta.result import EvolutionResult
 from purerl.meta.setup import Environments, make_setup
 from purerl.meta.strategies import Strategy
 from purerl.runner.arguments import as_folder, check_seconds
+from purerl.runner.memory import require_listing
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
@@ -112,6 +113,7 @@ def evolve(
         ("chunk_blocks", chunk_blocks),
     ):
         check_count(name, count)
+    require_listing(population * rollouts, config.total_timesteps)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     if not isinstance(snapshot_every, int | float) or not snapshot_every >= 0:
         raise ConfigError(f"snapshot_every must be 0 or more, got {snapshot_every!r}.")

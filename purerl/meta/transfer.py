@@ -22,9 +22,10 @@ from purerl.meta.setup import make_task
 from purerl.runner import manifest
 from purerl.runner.arguments import as_folder
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.loop import check_seeds
+from purerl.runner.memory import require_listing
 from purerl.runner.progress import Reporter
-from purerl.runner.words import si
+from purerl.runner.seeds import check_seeds, num_seeds
+from purerl.runner.words import count, si
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, check_count, default_lanes, make_workers
 from purerl.sweeps.plan import worker_limit
@@ -128,6 +129,7 @@ def compare_losses(
             f"compare_losses works in one process, and this job has {hosts.count()}; "
             "call it in a program of its own."
         )
+    require_listing(num_seeds(seeds), config.total_timesteps)
     entries = contestants.read_losses(config, field, losses)
     named = contestants.read_environments(config, environments)
     names = [entry.name for entry in entries]
@@ -139,8 +141,8 @@ def compare_losses(
         segment_updates,
         worker_limit(memory_limit, workers := make_workers(devices)),
     )
-    for name, count in (("lanes", lanes), ("segment_updates", segment_updates)):
-        check_count(name, count)
+    for name, number in (("lanes", lanes), ("segment_updates", segment_updates)):
+        check_count(name, number)
     if baseline is not None and baseline not in names:
         raise ConfigError(
             f"baseline must be one of the losses ({', '.join(names)}), got "
@@ -206,8 +208,8 @@ def _plan(
     known: Known = {}
     parts = []
     for environment, config in named.items():
-        count = 1 if "evaluation" in options.measures else 0
-        inner = config.replace(num_evaluations=count)
+        evaluations = 1 if "evaluation" in options.measures else 0
+        inner = config.replace(num_evaluations=evaluations)
         missing, files = [], []
         for number, entry in enumerate(entries):
             path = None
@@ -268,8 +270,9 @@ def _train(
             reporter.update(done, mean)
 
     reporter.say(
-        f"{len(entries)} losses, {len(options.seeds)} held-out seeds: {len(parts)} "
-        f"programs, {si(reporter.total)} steps"
+        f"{count(len(entries), 'loss', 'losses')}, "
+        f"{count(len(options.seeds), 'held-out seed')}: "
+        f"{count(len(parts), 'program')}, {si(reporter.total)} steps"
     )
     with Interrupt() as interrupt, reporter:
 

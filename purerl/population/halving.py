@@ -22,8 +22,9 @@ from purerl.population.halving_result import HalvingResult
 from purerl.population.search import Options, search
 from purerl.population.space import Space
 from purerl.runner.arguments import as_folder, check_seconds
+from purerl.runner.memory import require_number
 from purerl.runner.programs import Members
-from purerl.runner.seeds import check_seeds
+from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import check_count, make_workers
 from purerl.types import Array, HostMetrics
 
@@ -88,7 +89,6 @@ def halving(
             folder of another search (with what differs), only diverged members.
     """
     space = Space(config, axes)
-    searches = check_seeds(seeds)
     for name, count in (
         ("num_points", num_points),
         ("min_updates", min_updates),
@@ -98,6 +98,9 @@ def halving(
         check_count(name, count)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     check_kind(fitness)
+    agents = (num_points or 1) * num_seeds(seeds)
+    require_number(space.bound, agents, make_workers())
+    searches = check_seeds(seeds)
     updates = space.bound.plan.num_updates
     rung = min_updates or max(1, updates // max(2, eta) ** DEFAULT_RUNGS)
     if segment_updates is not None and rung % segment_updates:

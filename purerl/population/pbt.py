@@ -21,8 +21,9 @@ from purerl.population.pbt_result import PBTResult
 from purerl.population.search import Options, search
 from purerl.population.space import Hyper, Space
 from purerl.runner.arguments import as_folder, check_seconds
+from purerl.runner.memory import require_number
 from purerl.runner.programs import Members
-from purerl.runner.seeds import check_seeds
+from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.types import Array, HostMetrics
 
@@ -95,7 +96,6 @@ def pbt(
             whole.
     """
     space = Space(config, axes)
-    searches = check_seeds(seeds)
     for name, count in (
         ("population", population),
         ("num_rounds", num_rounds),
@@ -106,6 +106,8 @@ def pbt(
         check_count(name, count)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     check_kind(fitness)
+    require_number(space.bound, population * num_seeds(seeds), make_workers())
+    searches = check_seeds(seeds)
     options = {
         "population": population,
         "ready_updates": _ready(space, num_rounds, ready_updates),

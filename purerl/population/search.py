@@ -21,7 +21,7 @@ from purerl.population.space import Space
 from purerl.runner import checkpoint, manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.programs import Members
-from purerl.runner.words import notes, si
+from purerl.runner.words import count, notes, si
 from purerl.scale import hosts
 from purerl.train import make_algorithm
 from purerl.types import Array, HostMetrics, PyTree
@@ -267,10 +267,10 @@ class _Run:
         device = jax.local_devices()[0]
         bound = self.space.bound
         return (
-            f"{self.strategy.kind}: {self.strategy.planned(0):,} members, "
+            f"{self.strategy.kind}: {count(self.strategy.planned(0), 'member')}, "
             f"{bound.env.name}, {si(sum(self.planned))} steps in all, "
-            f"{bound.plan.num_updates:,} updates to the end, on {device.device_kind} "
-            f"({self.options.lanes} lanes)"
+            f"{count(bound.plan.num_updates, 'update')} to the end, on "
+            f"{device.device_kind} ({count(self.options.lanes, 'lane')})"
         )
 
     def _how_to_go_on(self) -> str:

@@ -19,10 +19,11 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.runner import checkpoint, manifest
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.interrupt import Interrupt
+from purerl.runner.memory import require_number
 from purerl.runner.programs import Members, Programs
 from purerl.runner.records import Records
 from purerl.runner.result import RunResult
-from purerl.runner.seeds import check_seeds, seeds_text
+from purerl.runner.seeds import check_seeds, num_seeds, seeds_text
 from purerl.runner.trackers import Tracker, choose, files
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
@@ -88,7 +89,6 @@ def run(
         ConfigError: a config that cannot be trained, a folder that cannot be written
             or resumed, a damaged checkpoint.
     """
-    members = check_seeds(seeds)
     for name, number in (
         ("lanes", lanes),
         ("segment_updates", segment_updates),
@@ -98,6 +98,8 @@ def run(
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     folder = as_folder("out", out)
     bound = bind(config)
+    require_number(bound, num_seeds(seeds), make_workers())
+    members = check_seeds(seeds)
     options = Options(
         lanes=lanes
         or (1 if data_parallel else default_lanes(len(members), make_workers())),
@@ -186,14 +188,7 @@ class _Loop:
             reporter.say(self._banner())
             for line in notes(self.bound):
                 reporter.say(line)
-            keys = jax.vmap(jax.random.key)(jnp.asarray(self.seeds, jnp.uint32))
-            programs = Programs(
-                self.bound,
-                Members(keys, {}),
-                options.lanes,
-                options.length,
-                options.spread,
-            )
+            programs = self._programs(resume)
             reporter.say(f"compiled in {programs.compile_seconds:.1f} s")
             began = time.perf_counter()
             first = update
@@ -229,6 +224,19 @@ class _Loop:
         files.finish(self.trackers, result)
         return result
 
+    def _programs(self, resume: bool) -> Programs:
+        """The compiled programs; where they cannot be, the folder is as before."""
+        keys = jax.vmap(jax.random.key)(jnp.asarray(self.seeds, jnp.uint32))
+        members, options = Members(keys, {}), self.options
+        try:
+            return Programs(
+                self.bound, members, options.lanes, options.length, options.spread
+            )
+        except ConfigError:
+            if self.folder and not resume:
+                manifest.undo(self.folder)  # so that the same command can be repeated
+            raise
+
     def _begin_trackers(self, say: Say, resume: bool) -> None:
         """Open them; those that lack rows of a resumed run are told them."""
         config = serialise.to_dict(self.bound.config) if self.trackers else {}
@@ -259,7 +267,8 @@ class _Loop:
             f"{count(len(self.seeds), 'agent')}, {self.bound.env.name}, "
             f"{si(steps)} steps each, {count(plan.num_updates, 'update')}, {learning}"
             f"{evaluations(self.bound)}, on {device.device_kind} "
-            f"({len(make_workers())} workers, {self.options.lanes} lanes)"
+            f"({count(len(make_workers()), 'worker')}, "
+            f"{count(self.options.lanes, 'lane')})"
         )
 
     def _save(

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.diagnostics import parameters_finite
+from purerl.runner.memory import num_bytes, require_agent, require_together
 from purerl.runner.reduce import PARAMETERS_FINITE
 from purerl.scale import parallel
 from purerl.scale.devices import Worker, compile_for, make_workers, run_blocks
@@ -65,6 +66,9 @@ class Executables:
         self.lanes, self.length = example.size, length
         started = time.perf_counter()
         init, advance = _functions(bound, example, length, data_parallel)
+        if not data_parallel:  # each device holds a part of an agent
+            shapes = jax.eval_shape(init, *example)
+            require_agent(shapes, self.lanes, workers[0])
         self._init_function = init
         self._example, self._data_parallel = example, data_parallel
 
@@ -133,7 +137,7 @@ class Executables:
     def memory(self) -> "BlockMemory":
         """Bytes of one block, as the compiler counts them."""
         shapes = jax.eval_shape(self._init_function, *self._example)
-        state = sum(_bytes(leaf) for leaf in jax.tree.leaves(shapes))
+        state = sum(num_bytes(leaf) for leaf in jax.tree.leaves(shapes))
         program = next(iter(self._advance.values()))
         found = program.memory_analysis()
         if found is None:  # a backend that does not count
@@ -155,13 +159,6 @@ class BlockMemory(NamedTuple):
     state: int
     working: int
     code: int
-
-
-def _bytes(leaf: Any) -> int:
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        data = jax.eval_shape(jax.random.key_data, leaf)
-        return data.size * data.dtype.itemsize
-    return leaf.size * leaf.dtype.itemsize
 
 
 class Block(NamedTuple):
@@ -208,6 +205,9 @@ class Programs:
         example = members.block(0, lanes)
         self.executables = Executables(bound, example, length, used, data_parallel)
         self.compile_seconds = self.executables.compile_seconds
+        if not data_parallel:
+            memory = self.executables.memory()
+            require_together(memory, lanes, len(self.blocks), self._workers)
 
     def with_members(self, members: Members) -> "Programs":
         """The same executables for at most as many other members of the same shapes.

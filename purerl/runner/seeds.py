@@ -6,6 +6,13 @@ from collections.abc import Sequence
 from purerl.config import ConfigError
 
 
+def num_seeds(seeds: int | Sequence[int]) -> int:
+    """How many seeds are asked for, without making any; 0 for what is no seeds."""
+    if isinstance(seeds, int):
+        return seeds
+    return len(seeds) if hasattr(seeds, "__len__") else 0
+
+
 def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     """The seeds as a tuple.
 

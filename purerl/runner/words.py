@@ -9,11 +9,25 @@ from purerl.types import Overrides
 
 
 def si(number: float) -> str:
-    """A number with k, M or G."""
-    for limit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            return f"{number / limit:.3g}{letter}"
-    return f"{number:.3g}"
+    """A number with three digits and k, M, G or T."""
+    return _with_unit(number, 1000.0, ("", "k", "M", "G", "T"))
+
+
+def _with_unit(number: float, base: float, units: Sequence[str]) -> str:
+    """A number in the largest unit of which it has at least one, to three digits."""
+    if not math.isfinite(number):
+        return f"{number}{units[0]}"
+    power = 0
+    # What would be written as a whole unit is one: 999,999 is 1M, and not 1000k.
+    while power < len(units) - 1 and abs(number) >= base - 0.5:
+        number, power = number / base, power + 1
+    digits = f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"
+    return f"{digits}{units[power]}"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """A number and its noun: `1 agent`, `2 agents`, `3 losses`."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def clock(seconds: float) -> str:
@@ -26,16 +40,8 @@ def clock(seconds: float) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes with KiB, MiB or GiB."""
-    for limit, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if number >= limit:
-            return f"{number / limit:,.3g} {unit}"
-    return f"{number:.0f} B"
-
-
-def count(number: int, noun: str) -> str:
-    """`1 update`, `2 updates`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """Bytes with KiB, MiB, GiB, TiB or PiB."""
+    return _with_unit(number, 1024.0, (" B", " KiB", " MiB", " GiB", " TiB", " PiB"))
 
 
 def evaluations(bound: Bound) -> str:

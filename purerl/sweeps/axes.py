@@ -138,6 +138,14 @@ class Design(NamedTuple):
         return ("point",)
 
 
+def size_of(axes: Mapping[str, Any], design: str, num_points: int | None) -> int:
+    """How many points `expand` would make, at the most; it checks nothing."""
+    if design == "random":
+        return num_points if isinstance(num_points, int) else 1
+    lengths = [len(axis) if hasattr(axis, "__len__") else 1 for axis in axes.values()]
+    return math.prod(lengths) if design == "grid" else max(lengths, default=1)
+
+
 def expand(
     axes: Mapping[str, Any],
     design: str = "grid",

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import TrainConfig
+from purerl.runner.memory import require_listing
 from purerl.runner.programs import Executables, Members
-from purerl.runner.seeds import check_seeds
+from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import (
     Worker,
     check_count,
@@ -24,7 +25,7 @@ from purerl.scale.devices import (
 )
 from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps import planner
-from purerl.sweeps.axes import Design, expand
+from purerl.sweeps.axes import Design, expand, size_of
 from purerl.sweeps.groups import Group, for_fields, group_points
 from purerl.sweeps.identity import member_id
 from purerl.types import PyTree
@@ -218,6 +219,8 @@ def make_outline(
 ) -> SweepPlan:
     """Points, groups and members: all that needs no compilation."""
     check_count("segment_updates", segment_updates)
+    agents = size_of(axes, design, num_points) * num_seeds(seeds)
+    require_listing(agents, config.total_timesteps)
     points = expand(for_fields(config, axes), design, num_points, design_seed)
     members = check_seeds(seeds)
     groups = []

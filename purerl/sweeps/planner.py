@@ -7,7 +7,6 @@ follows.
 
 import contextlib
 import math
-import os
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
@@ -16,12 +15,12 @@ import jax
 import jax.numpy as jnp
 
 from purerl.config import ConfigError
+from purerl.runner.memory import available_memory as available_memory
+from purerl.runner.memory import device_memory as device_memory
 from purerl.runner.programs import BlockMemory, Executables, Members
 from purerl.scale.devices import Worker, run_blocks
 from purerl.train import Bound
 
-# Of the memory that is free; the rest is for what the compiler does not see.
-SHARE = 0.8
 PROBE_WIDTHS = (1, 2)
 # Chunks per worker: few files, yet little to do again after a kill.
 CHUNKS_PER_WORKER = 8
@@ -101,40 +100,6 @@ def rate(
         return segments * steps / (time.perf_counter() - began)
 
     return float(sum(run_blocks(workers, range(len(workers)), work)))
-
-
-def device_memory(worker: Worker, workers: Sequence[Worker]) -> float:
-    """Bytes that one worker may use: its device's, or its share of the machine's."""
-    stats = worker.device.memory_stats() or {}
-    if "bytes_limit" in stats:
-        free = stats["bytes_limit"] - stats.get("bytes_in_use", 0)
-        sharing = sum(other.device == worker.device for other in workers)
-        return SHARE * free / sharing
-    return SHARE * available_memory() / len(workers)
-
-
-def available_memory() -> float:
-    """Bytes of main memory that are free for this process."""
-    found = []
-    try:
-        with open("/proc/meminfo") as file:
-            values = dict(line.split(":", 1) for line in file)
-        found.append(1024.0 * int(values["MemAvailable"].split()[0]))
-    except (OSError, KeyError, ValueError):
-        found.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        (
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        ),
-    ):
-        try:
-            with open(limit) as most, open(used) as now:
-                found.append(float(most.read()) - float(now.read()))
-        except (OSError, ValueError):  # no such group, or "max"
-            continue
-    return max(0.0, min(found))
 
 
 def memory_in_use(workers: Sequence[Worker]) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from rich.table import Table
 
-from purerl.runner.words import clock, evaluations, notes, si, size
+from purerl.runner.words import clock, count, evaluations, notes, si, size
 from purerl.sweeps.plan import GroupPlan, SweepPlan
 from purerl.sweeps.planner import LaneRate
 
@@ -26,7 +26,8 @@ def plan_table(plan: SweepPlan, whole: SweepPlan | None = None) -> Table:
     different = outline.num_members // seeds
     twice = f" ({different:,} different ones)" if different < points else ""
     title = (
-        f"{points:,} points{twice} x {seeds:,} seeds = {outline.num_members:,} members"
+        f"{count(points, 'point')}{twice} x {count(seeds, 'seed')} = "
+        f"{count(outline.num_members, 'member')}"
     )
     if done:
         title += f", {done:,} of them finished before"
@@ -72,7 +73,7 @@ def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
         if len(plan.groups) != 1
         else "one program",
         f"{si(plan.steps)} environment steps",
-        f"{plan.num_workers} workers",
+        count(plan.num_workers, "worker"),
         f"memory for training {size(plan.device_bytes())} of "
         f"{size(plan.memory_limit * plan.num_workers)}, for results "
         f"{size(plan.result_bytes()) if plan.keeps.results else 'none: a folder'}",
@@ -101,9 +102,10 @@ def _notes(plan: SweepPlan) -> list[str]:
 def end_line(summary: Mapping[str, Any]) -> str:
     """How a sweep went."""
     return (
-        f"{summary['trained_members']:,} members, {si(summary['env_steps'])} steps in "
-        f"{clock(summary['train_seconds'])} ({summary['steps_per_second']:,} steps/s), "
-        f"compiled {summary['compilations']} programs in "
+        f"{count(summary['trained_members'], 'member')}, {si(summary['env_steps'])} "
+        f"steps in {clock(summary['train_seconds'])} "
+        f"({summary['steps_per_second']:,} steps/s), "
+        f"compiled {count(summary['compilations'], 'program')} in "
         f"{summary['compile_seconds']:.1f} s; memory of the process: planned "
         f"{size(summary['memory_planned'])}, used {size(summary['memory_used'])} "
         f"({size(summary['memory_before'])} of it before training)"

@@ -6,7 +6,8 @@ from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner.arguments import as_folder
-from purerl.runner.seeds import check_seed, check_seeds
+from purerl.runner.memory import require_listing
+from purerl.runner.seeds import check_seed, check_seeds, num_seeds
 from purerl.scale.devices import check_count, make_workers
 from purerl.tuning.pool import FITNESS, Setup, choose_lanes
 from purerl.tuning.result import TuneResult
@@ -84,6 +85,7 @@ def tune(
         check_count(name, value)
     check_count("lanes", lanes)
     _require_optuna()
+    require_listing(batch * num_seeds(seeds), config.total_timesteps)
     space, numbers = Space(config, axes), check_seeds(seeds)
     width = lanes or choose_lanes(batch * len(numbers), len(numbers), make_workers())
     setup = Setup(config, numbers, fitness, reports, width)

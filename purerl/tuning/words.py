@@ -7,7 +7,7 @@ from rich.table import Table
 
 from purerl.report.statistics import heading_of, mean_interval, text_of
 from purerl.report.sweep_data import short
-from purerl.runner.words import clock, si
+from purerl.runner.words import clock, count, si
 from purerl.tuning.result import Holdout, Row, TuneResult, best_of
 
 
@@ -42,7 +42,7 @@ def best_table(result: TuneResult, most: int = 10) -> Table:
     shown = complete[:most]
     shown += [row for row in complete[most:] if row.is_default]
     done = sum(row.state not in ("running", "waiting") for row in result.rows)
-    table = Table(title=f"best of {done:,} trials")
+    table = Table(title=f"best of {count(done, 'trial')}")
     table.add_column("trial", justify="right")
     for name in result.rows[0].params if result.rows else ():
         table.add_column(short(name), justify="right", overflow="fold")
@@ -105,7 +105,8 @@ def end_line(result: TuneResult) -> str:
     """How the call went."""
     numbers = result.summary
     return (
-        f"{numbers['trained_trials']} trials trained, {si(numbers['env_steps'])} steps "
-        f"in {clock(numbers['seconds'])}; compiled {numbers['compilations']} programs "
+        f"{count(numbers['trained_trials'], 'trial')} trained, "
+        f"{si(numbers['env_steps'])} steps in {clock(numbers['seconds'])}; compiled "
+        f"{count(numbers['compilations'], 'program')} "
         f"in {numbers['compile_seconds']:.1f} s"
     )

@@ -1,0 +1,190 @@
+"""Memory: what agents need at the least, and what there is."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from purerl.config import ConfigError
+from purerl.runner.words import size
+from purerl.scale.devices import Worker
+from purerl.train import Bound, make_segment
+from purerl.types import PyTree
+
+if TYPE_CHECKING:
+    from purerl.runner.programs import BlockMemory
+
+# Of the memory that is free; the rest is for what the compiler does not see.
+SHARE = 0.8
+# From so many agents on their number is looked at before they are made.
+MANY = 10_000
+# Agents that one sweep lists: their points and names are Python objects.
+MOST_LISTED = 10_000_000
+# What one agent costs the host beside its state: a seed, a key, its rows.
+HOST_BYTES = 500
+# Environment steps per second, to say how long something would take at the least.
+FAST = 1e6
+
+
+def device_memory(worker: Worker, workers: Sequence[Worker]) -> float:
+    """Bytes that one worker may use: its device's, or its share of the machine's."""
+    sharing = sum(other.device == worker.device for other in workers)
+    return SHARE * free_memory(worker) / sharing
+
+
+def free_memory(worker: Worker) -> float:
+    """Bytes that are free on a worker's device: of the machine, on a CPU."""
+    stats = worker.device.memory_stats() or {}
+    if "bytes_limit" in stats:
+        return float(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
+    return available_memory()
+
+
+def all_free_memory(workers: Sequence[Worker]) -> float:
+    """Bytes that are free on all devices of some workers."""
+    if workers[0].device.platform == "cpu":  # one memory, however many devices
+        return free_memory(workers[0])
+    by_device = {worker.device: worker for worker in workers}
+    return sum(free_memory(worker) for worker in by_device.values())
+
+
+def available_memory() -> float:
+    """Bytes of main memory that are free for this process."""
+    found = []
+    try:
+        with open("/proc/meminfo") as file:
+            values = dict(line.split(":", 1) for line in file)
+        found.append(1024.0 * int(values["MemAvailable"].split()[0]))
+    except (OSError, KeyError, ValueError):
+        found.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        try:
+            with open(limit) as most, open(used) as now:
+                found.append(float(most.read()) - float(now.read()))
+        except (OSError, ValueError):  # no such group, or "max"
+            continue
+    return max(0.0, min(found))
+
+
+def num_bytes(leaf: Any) -> int:
+    """Bytes of an array or of what has its shape, random keys included."""
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        leaf = jax.eval_shape(jax.random.key_data, leaf)
+    return leaf.size * leaf.dtype.itemsize
+
+
+def least_bytes(shapes: PyTree) -> int:
+    """Bytes that training needs at the least: the states, and their gradients.
+
+    Args:
+        shapes: the shapes of the states of one or several agents. Gradients are as
+            large as the parameters, where a state has any under that name.
+    """
+    leaves = [*jax.tree.leaves(shapes), *jax.tree.leaves(_parameters(shapes))]
+    return sum(map(num_bytes, leaves))
+
+
+def _parameters(shapes: PyTree) -> PyTree:
+    return getattr(shapes, "params", ())
+
+
+def require_agent(shapes: PyTree, lanes: int, worker: Worker) -> None:
+    """Refuse an agent that does not fit the memory, before anything is compiled.
+
+    Args:
+        shapes: the shapes of the states of a block, `[W, ...]`.
+        lanes: the width of the block, W.
+        worker: one whose memory is free for it.
+
+    Raises:
+        ConfigError: not even one lane fits, with both sizes and the largest array.
+    """
+    need, free = least_bytes(shapes) / lanes, free_memory(worker)
+    if need <= free:
+        return
+    leaves, _ = jax.tree_util.tree_flatten_with_path(shapes)
+    path, largest = max(leaves, key=lambda entry: num_bytes(entry[1]))
+    name = jax.tree_util.keystr(path, simple=True, separator=".")
+    raise ConfigError(
+        f"memory: one agent needs at least {size(need)}, and {size(free)} is free; its "
+        f"largest array ({name}) has {largest.size // lanes:,} numbers. Use a smaller "
+        "network (hidden_sizes), a smaller replay buffer (buffer_size) or fewer "
+        "environments (num_envs)."
+    )
+
+
+def require_together(
+    memory: "BlockMemory", lanes: int, blocks: int, workers: Sequence[Worker]
+) -> None:
+    """Refuse agents whose states do not fit the memory all at once.
+
+    Args:
+        memory: what the compiler counted for a block.
+        lanes: the width of a block.
+        blocks: the number of blocks, all of which are held.
+        workers: the threads that advance a block each.
+
+    Raises:
+        ConfigError: with both sizes.
+    """
+    busy = min(len(workers), blocks)
+    need = blocks * memory.state + busy * memory.working + memory.code
+    free = all_free_memory(workers)
+    if need > free:
+        raise ConfigError(
+            f"memory: {blocks * lanes:,} agents at once need {size(need)}, and "
+            f"{size(free)} is free. Use fewer agents (seeds), a smaller network or "
+            "replay buffer, or purerl.sweep, which trains them in chunks."
+        )
+
+
+def require_number(bound: Bound, agents: int, workers: Sequence[Worker]) -> None:
+    """Refuse a number of agents whose states cannot be held, before any is made.
+
+    Args:
+        bound: config, environment and plan of the agents.
+        agents: the number of them, all of which train side by side.
+        workers: the threads that train them.
+
+    Raises:
+        ConfigError: with the number, the bytes, and the hours that they would take.
+    """
+    if agents <= MANY:
+        return
+    shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
+    each = HOST_BYTES + sum(map(num_bytes, jax.tree.leaves(shapes)))
+    steps = bound.plan.num_updates * bound.plan.steps_per_update
+    _refuse(agents, steps, each, all_free_memory(workers), "is free")
+
+
+def require_listing(agents: int, steps_each: int) -> None:
+    """Refuse a number of agents that the host cannot even list.
+
+    Args:
+        agents: the number of them, which train a few at a time.
+        steps_each: environment steps of one of them.
+
+    Raises:
+        ConfigError: see `require_number`.
+    """
+    free = min(available_memory(), float(MOST_LISTED * HOST_BYTES))
+    _refuse(agents, steps_each, HOST_BYTES, free, "may hold the list of a sweep's")
+
+
+def _refuse(agents: int, steps_each: int, each: int, free: float, what: str) -> None:
+    if agents * each <= free:
+        return
+    hours = agents * steps_each / FAST / 3600
+    raise ConfigError(
+        f"memory: {agents:,} agents need at least {size(agents * each)} "
+        f"({size(each)} each), and {size(free)} {what}. At {FAST:,.0f} "
+        f"environment steps per second they would take {hours:,.0f} hours. Use fewer "
+        "agents (seeds, points)."
+    )
