@@ -1,5 +1,6 @@
 """The command line: `purerl COMMAND`, one of `COMMANDS`."""
 
+import errno
 import importlib
 import sys
 from collections.abc import Sequence
@@ -62,6 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"purerl {name}: {error}", file=sys.stderr)
         return 2
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            print(
+                f"purerl {name}: the disk is full ({error.strerror}). What was written "
+                "before is whole: make room, and go on with it (purerl train --resume "
+                "FOLDER; the same command for anything else).",
+                file=sys.stderr,
+            )
+            return 2
         if error.filename is None:  # no file's fault: show where it came from
             raise
         print(

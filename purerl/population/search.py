@@ -260,8 +260,15 @@ class _Run:
         is_last = len(self.records) == len(self.strategy.marks)
         if force or waited or is_last:
             folder = self.options.out / "checkpoints"
-            checkpoint.save(folder, engine.update, engine.gather(), KEEP_CHECKPOINTS)
             self.saved_time = time.monotonic()
+            try:
+                checkpoint.save(
+                    folder, engine.update, engine.gather(), KEEP_CHECKPOINTS
+                )
+            except checkpoint.NotSavedError as error:
+                if force or is_last:
+                    raise
+                print(f"{error} The search goes on without it.", file=sys.stderr)
 
     def _banner(self) -> str:
         device = jax.local_devices()[0]

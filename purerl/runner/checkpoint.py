@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,17 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError
+from purerl.runner.words import size
 from purerl.scale.host import HostKey, is_host_key
 from purerl.types import PyTree
 
 _DIGEST = "__sha256__"
+# Of files beside the arrays.
+_MARGIN = 2**16
+
+
+class NotSavedError(ConfigError):
+    """A checkpoint could not be written; those that there were are whole."""
 
 
 def _orbax() -> Any:
@@ -74,15 +82,43 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
         step: its name, the number of finished updates.
         tree: host arrays, from `Programs.gather`.
         keep: how many of the last ones stay.
+
+    Raises:
+        NotSavedError: the disk has no room for it, or orbax fails otherwise; what was
+            written of it is removed.
     """
-    ocp = _orbax()
     flat = flatten(tree)
     flat[_DIGEST] = np.frombuffer(_digest(flat), np.uint8)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Looked at first: orbax's threads print a traceback each where a disk is full.
+        need = sum(array.nbytes for array in flat.values()) + _MARGIN
+        free = shutil.disk_usage(folder).free
+        if need > free:
+            raise OSError(f"it needs {size(need)}, and the disk has {size(free)} free")
+        _write(folder, step, flat, keep)
+    except Exception as error:
+        for half in folder.glob(f"{step}.*tmp*"):
+            shutil.rmtree(half, ignore_errors=True)
+        raise NotSavedError(_not_saved(folder, step, error)) from error
+
+
+def _write(folder: Path, step: int, flat: dict[str, np.ndarray], keep: int) -> None:
+    ocp = _orbax()
     options = ocp.CheckpointManagerOptions(
         max_to_keep=keep, enable_async_checkpointing=False
     )
     with ocp.CheckpointManager(folder.absolute(), options=options) as manager:
         manager.save(step, args=ocp.args.StandardSave(flat), force=True)
+
+
+def _not_saved(folder: Path, step: int, error: Exception) -> str:
+    known = steps(folder)
+    kept = f"the last whole one is {known[-1]}" if known else "there is no other one"
+    return (
+        f"the checkpoint {folder / str(step)} could not be written "
+        f"({_first_line(error)}); {kept}. Make room on the disk."
+    )
 
 
 def steps(folder: Path) -> list[int]:
@@ -135,8 +171,12 @@ def _damaged(folder: Path, step: int, known: list[int], why: Any) -> str:
         if others
         else "There is no other one: start again with another --out."
     )
-    reason = str(why).strip().splitlines()[0][:200] if str(why).strip() else repr(why)
-    return f"the checkpoint {folder / str(step)} is damaged ({reason}). {remedy}"
+    where = folder / str(step)
+    return f"the checkpoint {where} is damaged ({_first_line(why)}). {remedy}"
+
+
+def _first_line(why: Any) -> str:
+    return str(why).strip().splitlines()[0][:200] if str(why).strip() else repr(why)
 
 
 def _digest(flat: dict[str, np.ndarray]) -> bytes:

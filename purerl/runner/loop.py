@@ -162,6 +162,8 @@ class _Loop:
         self.trackers = Group(trackers)
         self.records = Records(seeds, folder, self.trackers)
         self.progress = progress
+        self.say: Say = print
+        self.is_disk_full = False
         self.saved_at = 0
         self.saved_time = time.monotonic()
 
@@ -175,6 +177,7 @@ class _Loop:
         reporter = Reporter(
             plan.num_updates * steps_each, update * steps_each, enabled=self.progress
         )
+        self.say = reporter.tell_plain  # whether progress is shown or not
         if restored:
             reporter.say(f"resuming {self.folder} after update {update:,}")
             note = manifest.warn_other_versions(manifest.load(self._folder))
@@ -286,8 +289,16 @@ class _Loop:
             return
         members = programs.gather(states)
         folder = self.folder / "checkpoints"
-        checkpoint.save(folder, update, members, self.options.keep)
-        self.saved_at, self.saved_time = update, time.monotonic()
+        self.saved_time = time.monotonic()
+        try:
+            checkpoint.save(folder, update, members, self.options.keep)
+            self.saved_at, self.is_disk_full = update, False
+        except checkpoint.NotSavedError as error:
+            if force:
+                raise
+            if not self.is_disk_full:  # said once, until there is room again
+                self.say(f"{error} Training goes on without it.")
+            self.is_disk_full = True
 
     def _restore(self) -> tuple[int, dict[str, np.ndarray]] | None:
         """The last checkpoint, and the rows up to it; None if it saved none yet."""

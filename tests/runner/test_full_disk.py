@@ -1,0 +1,89 @@
+"""A disk that fills up while a run is trained: a sentence, and nothing is lost."""
+
+import errno
+import shutil
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl.cli import main
+from purerl.runner import checkpoint
+from tests.helpers import tiny_config
+
+OPTIONS = {"lanes": 2, "segment_updates": 3, "checkpoint_seconds": 0.0}
+
+
+@pytest.fixture
+def fill(monkeypatch):
+    """Call it with how many checkpoints still fit."""
+
+    real = shutil.disk_usage
+
+    def after(saves):
+        left = [saves]
+
+        def usage(path):
+            left[0] -= 1
+            return real(path) if left[0] >= 0 else SimpleNamespace(free=100)
+
+        monkeypatch.setattr(checkpoint.shutil, "disk_usage", usage)
+
+    return after
+
+
+def _run(out, **options):
+    return purerl.run(
+        tiny_config(), seeds=2, out=out, progress=False, **OPTIONS | options
+    )
+
+
+def test_training_goes_on_and_the_end_is_a_sentence(tmp_path, fill, capsys):
+    whole = _run(tmp_path / "whole")
+    fill(1)
+    out = tmp_path / "run"
+    with pytest.raises(purerl.ConfigError, match="could not be written") as error:
+        _run(out)
+    assert "the last whole one is 3. Make room on the disk." in str(error.value)
+    told = capsys.readouterr().err
+    assert "the disk has 100 B free" in told
+    assert told.count("Training goes on without it.") == 1
+    assert checkpoint.steps(out / "checkpoints") == [3]
+    rows = (out / "metrics" / "train" / "seed=0.jsonl").read_text().splitlines()
+    assert len(rows) == whole.metrics["env_steps"].shape[1]  # it did go on
+    fill(100)  # there is room again
+    resumed = _run(out, resume=True)
+    for one, two in zip(
+        jax.tree.leaves(whole.state), jax.tree.leaves(resumed.state), strict=True
+    ):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_what_orbax_left_of_a_checkpoint_is_removed(tmp_path, monkeypatch):
+    folder = tmp_path / "checkpoints"
+    checkpoint.save(folder, 3, {"x": np.arange(4.0)}, keep=3)
+
+    def fail(folder, step, flat, keep):
+        (folder / f"{step}.orbax-checkpoint-tmp" / "default").mkdir(parents=True)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "_write", fail)
+    with pytest.raises(checkpoint.NotSavedError, match="No space left on device"):
+        checkpoint.save(folder, 6, {"x": np.arange(4.0)}, keep=3)
+    assert [path.name for path in folder.iterdir()] == ["3"]
+    step, flat = checkpoint.restore(folder)
+    assert step == 3
+    np.testing.assert_array_equal(flat["['x']"], np.arange(4.0))
+
+
+def test_a_command_on_a_full_disk_prints_one_sentence(monkeypatch, capsys):
+    def fail(argv):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("purerl.cli.envs.main", fail)
+    assert main(["envs"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("purerl envs: the disk is full (No space left on device).")
+    assert "make room" in error
