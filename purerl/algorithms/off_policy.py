@@ -29,6 +29,7 @@ from purerl.metrics import averages
 from purerl.observe import to_features
 from purerl.types import Array, Metrics, PyTree
 
+
 class Wiring(NamedTuple):
     """What an algorithm brings to the loop.
 

@@ -13,7 +13,6 @@ from purerl.config import (
     static,
 )
 
-
 MAX_CAPACITY = 2**31 - 1  # items of a buffer are numbered by signed 32-bit integers
 
 
