@@ -129,4 +129,5 @@ def test_a_page_needs_a_place(whole):
 def test_what_has_no_page_is_one_sentence(tmp_path, capsys):
     (tmp_path / "manifest.json").write_text('{"kind": "pbt"}')
     assert main(["report", str(tmp_path)]) == 2
-    assert "a search of kind pbt, for which there is no page" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "holds population-based training, for which there is no page" in told
