@@ -29,6 +29,11 @@ def psum(tree: PyTree, axis_name: str | None) -> PyTree:
     return restore(jax.lax.psum(flat, axis_name))
 
 
+def pmax(x: Array, axis_name: str | None) -> Array:
+    """Maximum over the mapped axis, or `x` itself without one."""
+    return x if axis_name is None else jax.lax.pmax(x, axis_name)
+
+
 def after(tree: PyTree, anchor: Array, axis_name: str | None) -> PyTree:
     """`tree`, unchanged, but not before the number `anchor` is known.
 

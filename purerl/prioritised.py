@@ -72,6 +72,28 @@ def init(capacity: int) -> Priorities:
     return Priorities(tuple(levels), jnp.float32(1))
 
 
+def grow(leaves: Array, largest: Array) -> Priorities:
+    """The tree over given leaves: bit for bit the one that `add` and `update` left.
+
+    Args:
+        leaves: float32 `[C]`, the `p` of every slot.
+        largest: float32 `[]`, the largest `p` so far.
+    """
+    levels, entries = [], leaves
+    while True:
+        rows = -(-entries.size // CHILDREN)
+        entries = jnp.pad(entries, (0, rows * CHILDREN - entries.size))
+        levels.append(entries.reshape(rows, CHILDREN))
+        if rows == 1:
+            return Priorities(tuple(levels), largest)
+        entries = _running_sums(levels[-1])[..., -1]
+
+
+def leaves_of(priorities: Priorities, capacity: int) -> Array:
+    """The `p` of every slot, `[C]`: all that `grow` needs beside the largest."""
+    return priorities.levels[0].reshape(-1)[:capacity]
+
+
 def add(
     priorities: Priorities, added: Array, num: int, capacity: int, margin: int = 0
 ) -> Priorities:

@@ -7,7 +7,9 @@ follows from how many were added: one number that all vmapped agents share, and 
 program computes from its update counter.
 
 Items are added in rounds, every environment's step one after another, so item `i + B`
-is the next step of the environment of item `i`, whatever the capacity.
+is the next step of the environment of item `i`, whatever the capacity. Where C is a
+multiple of B, so that an environment's items lie in a column of `[C / B, B]` slots, a
+buffer can be split by environments as everything else is (`by_env`).
 """
 
 from typing import Any, NamedTuple
@@ -31,6 +33,21 @@ def init(example: PyTree, capacity: int) -> PyTree:
 def capacity_of(buffer: PyTree) -> int:
     """C."""
     return jax.tree.leaves(buffer)[0].shape[0]
+
+
+def by_env(buffer: PyTree, num_envs: int) -> PyTree:
+    """Leaves `[C / B, B, ...]` of leaves `[C, ...]`: a column per environment.
+
+    Args:
+        buffer: of items that were added in rounds of whole steps.
+        num_envs: B, by which C is divisible.
+    """
+    return jax.tree.map(lambda x: x.reshape(-1, num_envs, *x.shape[1:]), buffer)
+
+
+def in_order(buffer: PyTree) -> PyTree:
+    """Leaves `[C, ...]` of leaves `[C / B, B, ...]`: the inverse of `by_env`."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), buffer)
 
 
 def add(buffer: PyTree, items: PyTree, added: Array) -> PyTree:

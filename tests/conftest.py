@@ -26,6 +26,7 @@ UNOPTIMISED_FILES = (
     "test_divergence.py",
     "test_errors.py",
     "test_genome.py",
+    "test_parallel_replay.py",
     "test_planner.py",
     "test_tracker_stores.py",
     "test_trackers.py",

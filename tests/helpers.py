@@ -1,6 +1,8 @@
 """What tests of several rooms share."""
 
 import dataclasses
+import os
+import signal
 
 import jax
 import numpy as np
@@ -44,6 +46,19 @@ def tiny_config(**changes) -> purerl.PPOConfig:
         eval_share=1.0,
     )
     return config.replace(**changes)
+
+
+class StopAfter(purerl.Tracker):
+    """Sends Ctrl-C when the given update of a seed has been logged."""
+
+    background = False  # between two segments
+
+    def __init__(self, update, seed=0):
+        self.update, self.seed = update, seed
+
+    def log(self, kind, seed, row):
+        if kind == "train" and seed == self.seed and row["update"] == self.update:
+            os.kill(os.getpid(), signal.SIGINT)
 
 
 def plain(tree):

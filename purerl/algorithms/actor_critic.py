@@ -68,7 +68,8 @@ class ActorCriticState(NamedTuple):
         params: of `actor` and `critics`, and whatever else is learned, by name.
         target_params: of the networks that have targets, by name.
         opt_state: of the optimiser of each of `params`.
-        buffer: `memory.Item` with leaves `[C, ...]`; continuous actions in [-1, 1].
+        buffer: `memory.Item` with leaves `[C / B, B, ...]`, a column for every
+            environment; continuous actions in [-1, 1].
         envs: the environments between two steps.
         key: never changes; every update's key is folded from it.
         update: int32 `[]`, updates done.

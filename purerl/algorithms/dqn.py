@@ -60,7 +60,11 @@ class DQNConfig(OffPolicyConfig):
     num_envs: int = static(
         10, "Environments that one agent steps in parallel.", POSITIVE
     )
-    buffer_size: int = static(10_000, "Transitions that are kept.", POSITIVE)
+    buffer_size: int = static(
+        10_000,
+        "Transitions that are kept, in whole steps of all environments.",
+        POSITIVE,
+    )
     batch_size: int = static(128, "Transitions of one gradient step.", POSITIVE)
     epsilon_schedule: str = static(
         "linear", "How exploration decays.", one_of(*exploration.SCHEDULES)
@@ -129,8 +133,9 @@ class DQNState(NamedTuple):
         params: of the online network.
         target_params: of the target network.
         opt_state: of the optimiser.
-        buffer: `off_policy.Item` with leaves `[C, ...]`.
-        priorities: of the items, where replay is prioritised.
+        buffer: `off_policy.Item` with leaves `[C / B, B, ...]`, a column for every
+            environment.
+        priorities: `memory.Kept` of the items, where replay is prioritised.
         envs: the environments between two steps.
         key: never changes; every update's key is folded from it.
         update: int32 `[]`, updates done.

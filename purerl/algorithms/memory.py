@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from purerl import prioritised as sum_tree
 from purerl import replay, rollout
+from purerl.collectives import after, pmax
 from purerl.types import Array, PyTree
 
 
@@ -60,11 +61,28 @@ class Batch(NamedTuple):
     weight: Array
 
 
+class Kept(NamedTuple):
+    """Priorities between two updates: what the sum tree is grown from.
+
+    The depth and the sums of a tree depend on how many slots it has, so that the trees
+    of several devices are no parts of one tree. Their leaves are.
+
+    Attributes:
+        p: float32 `[C / B, B]` of every slot, see `prioritised.Priorities`.
+        largest: float32 `[]`, the largest so far on any device.
+    """
+
+    p: Array
+    largest: Array
+
+
 class Memory(NamedTuple):
     """How batches are sampled: uniformly, or by priority.
 
     Attributes:
-        init: `() -> priorities`, a pytree that `add` and `update` change.
+        init: `() -> kept`, what is kept of the priorities between two updates.
+        grow: `(kept) -> priorities`, a pytree that `add` and `update` change.
+        keep: `(priorities, anchor) -> kept`, not before the number `anchor` is known.
         add: `(priorities, added, num) -> priorities` after `num` items came.
         draw: `(key) -> noise` of one batch.
         sample: `(priorities, noise, added) -> (numbers, weights)`.
@@ -73,6 +91,8 @@ class Memory(NamedTuple):
     """
 
     init: Callable[[], PyTree]
+    grow: Callable[[PyTree], PyTree]
+    keep: Callable[[PyTree, Array], PyTree]
     add: Callable[[PyTree, Array, int], PyTree]
     draw: Callable[[Array], PyTree]
     sample: Callable[[PyTree, PyTree, Array], tuple[Array, Array]]
@@ -97,6 +117,8 @@ def uniform(config: Any, axis_name: str | None) -> Memory:
 
     return Memory(
         init=lambda: (),
+        grow=lambda kept: kept,
+        keep=lambda priorities, anchor: priorities,
         add=lambda priorities, added, num: priorities,
         draw=lambda key: jax.random.bits(key, (batch_size,)),
         sample=sample,
@@ -115,7 +137,8 @@ def prioritised(
     """A memory from which items come in proportion to their last TD error.
 
     The importance exponent grows linearly to 1 over the run, as in Schaul et al. (2016,
-    section 3.4). On several devices each draws from its own items.
+    section 3.4). On several devices each draws from its own items and weighs them among
+    themselves; the largest priority is shared at the end of every update.
 
     Args:
         config: sizes, steps and discount, an `OffPolicyConfig`.
@@ -134,8 +157,18 @@ def prioritised(
         weight = sum_tree.importance_weights(drawn.probability, beta)
         return drawn.numbers, weight
 
+    def init() -> Kept:
+        return Kept(jnp.zeros((capacity // num_envs, num_envs)), jnp.float32(1))
+
+    def keep(priorities: sum_tree.Priorities, anchor: Array) -> Kept:
+        leaves = sum_tree.leaves_of(priorities, capacity)
+        largest = pmax(after(priorities.largest, anchor, axis_name), axis_name)
+        return Kept(replay.by_env(leaves, num_envs), largest)
+
     return Memory(
-        init=partial(sum_tree.init, capacity),
+        init=init,
+        grow=lambda kept: sum_tree.grow(kept.p.reshape(-1), kept.largest),
+        keep=keep,
         add=partial(sum_tree.add, capacity=capacity, margin=margin),
         draw=lambda key: jax.random.bits(key, (batch_size,)),
         sample=sample,

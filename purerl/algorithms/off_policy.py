@@ -67,9 +67,14 @@ class Wiring(NamedTuple):
 class Experience(NamedTuple):
     """What the loop carries beside the learner.
 
+    Between two updates every leaf either has an axis of environments, along which
+    devices share it, or is the same on all devices. Inside an update a device has a
+    buffer and priorities of its own.
+
     Attributes:
-        buffer: `Item` with leaves `[C, ...]`.
-        priorities: of the items, empty without them.
+        buffer: `Item` with leaves `[C / B, B, ...]`, inside an update `[C, ...]`.
+        priorities: `memory.Kept` of the items, inside an update the sum tree; empty
+            without them.
         envs: the environments between two steps.
     """
 
@@ -85,7 +90,8 @@ def init(wiring: Wiring, key: Array) -> Experience:
     envs = rollout.init_envs(wiring.stepper, key, num_envs)
     shapes = jax.eval_shape(partial(_example, wiring), envs)
     capacity = rollout.per_device(config.capacity, axis)
-    return Experience(replay.init(shapes, capacity), wiring.memory.init(), envs)
+    buffer = replay.by_env(replay.init(shapes, capacity), num_envs)
+    return Experience(buffer, wiring.memory.init(), envs)
 
 
 def _example(wiring: Wiring, envs: rollout.EnvCarry) -> Item:
@@ -128,6 +134,10 @@ def run(
         lambda x: x.reshape(rounds, num_steps, *x.shape[1:]), script.inputs
     )
     noise = _draw_learning(wiring, key_memory, key_learn)
+    experience = experience._replace(
+        buffer=replay.in_order(experience.buffer),
+        priorities=wiring.memory.grow(experience.priorities),
+    )
 
     def one_round(carry: tuple, xs: tuple) -> tuple[tuple, Any]:
         learner, experience = carry
@@ -153,14 +163,17 @@ def run(
     steps = (update + 1).astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
     total = gradient_steps_before(config, numbers[-1] + 1)
     reported = {name: counts[name] for name in counts if name != "gradient_steps"}
+    ended = rollout.episode_metrics(after(episodes, end, axis), axis)
+    kept = wiring.memory.keep(experience.priorities, ended["episodes"])
+    buffer = replay.by_env(experience.buffer, num_envs)
     return (
         learner,
-        experience,
+        experience._replace(buffer=buffer, priorities=kept),
         {
             "env_steps": steps,
             "gradient_steps": total,
             **reported,
-            **rollout.episode_metrics(after(episodes, end, axis), axis),
+            **ended,
             **metrics,
         },
     )

@@ -38,7 +38,11 @@ class OffPolicyConfig(TrainConfig):
     rounds_per_update: int = static(
         100, "Rounds of acting and learning in one row of the metrics.", POSITIVE
     )
-    buffer_size: int = static(100_000, "Transitions that are kept.", POSITIVE)
+    buffer_size: int = static(
+        100_000,
+        "Transitions that are kept, in whole steps of all environments.",
+        POSITIVE,
+    )
     batch_size: int = static(256, "Transitions of one gradient step.", POSITIVE)
     n_step: int = static(1, "Rewards summed before bootstrapping.", POSITIVE)
     learning_starts: int = static(
@@ -84,9 +88,13 @@ class OffPolicyConfig(TrainConfig):
 
     @property
     def capacity(self) -> int:
-        """Transitions that the buffer holds: no more than the run has steps."""
+        """Transitions that the buffer holds: no more than the run has steps.
+
+        A multiple of `num_envs`, so that every environment has slots of its own.
+        """
+        whole_steps = self.buffer_size // self.num_envs * self.num_envs
         num_updates = max(1, self.total_timesteps // self.steps_per_update)
-        return min(self.buffer_size, num_updates * self.steps_per_update)
+        return min(whole_steps, num_updates * self.steps_per_update)
 
     @property
     def first_round(self) -> int:

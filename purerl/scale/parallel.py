@@ -23,6 +23,11 @@ def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> 
     run is the single-device one up to rounding; with more, a minibatch takes an equal
     part of every device's samples.
 
+    With replay every device keeps the steps of its environments, and draws an equal
+    part of every batch from them, by priority among its own where they have priorities.
+    So the warm-up is the single-device one, and its batches are others: two runs of the
+    same algorithm, but not the same run.
+
     Args:
         config: as for `make_train`; `num_envs` counts all devices' environments.
         devices: at least one; all local ones where not given. On a CPU call
@@ -30,10 +35,11 @@ def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> 
 
     Returns:
         `train(key, overrides=None) -> TrainResult`, to be jitted; its state is that of
-        an agent on one device.
+        an agent on one device, which `jax.device_put(state, device)` brings there.
 
     Raises:
-        ConfigError: `num_envs` or the minibatch size is not divisible by D.
+        ConfigError: `num_envs`, the minibatch size or the batch size is not divisible
+            by D.
     """
     devices = list(devices) if devices is not None else jax.local_devices()
     check_split(bind(config).config, len(devices))
@@ -68,12 +74,14 @@ def spread(
     def run(*args: PyTree) -> PyTree:
         local = args if part_args is None else part_args
         out_specs = split_specs(
-            jax.eval_shape(whole, *args), part_shapes(part, local, len(devices))
+            jax.eval_shape(whole, *args),
+            part_shapes(part, local, len(devices)),
+            len(devices),
         )
         sharded = jax.shard_map(
             part,
             mesh=mesh,
-            in_specs=split_specs(args, local),
+            in_specs=split_specs(args, local, len(devices)),
             out_specs=out_specs,
             check_vma=False,
         )
@@ -95,17 +103,46 @@ def part_shapes(
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), stacked)
 
 
-def split_specs(whole: PyTree, part: PyTree) -> PyTree:
-    """How arrays are spread: along the axis on which a part is shorter."""
+def split_specs(whole: PyTree, part: PyTree, num_devices: int) -> PyTree:
+    """How arrays are spread: along the axis of which a part has a device's share.
 
-    def spec(all_: Any, one: Any) -> PartitionSpec:
-        pairs = zip(np.shape(all_), np.shape(one), strict=True)
-        for axis, (size, local) in enumerate(pairs):
-            if size != local:
+    That axis is how an algorithm declares what differs between devices. An array
+    without one must be the same on all of them, and nothing checks its values.
+
+    Args:
+        whole: arrays or shapes of one device's program.
+        part: those of one of several devices.
+        num_devices: D.
+
+    Raises:
+        ConfigError: the two are no whole and its D-th part, naming the array.
+    """
+
+    def spec(path: Any, all_: Any, one: Any) -> PartitionSpec:
+        pairs = list(zip(np.shape(all_), np.shape(one), strict=False))
+        split = [axis for axis, (size, local) in enumerate(pairs) if size != local]
+        same_rank = np.ndim(all_) == np.ndim(one)
+        if same_rank and not split:
+            return PartitionSpec()
+        if same_rank and len(split) == 1:
+            axis = split[0]
+            size, local = pairs[axis]
+            if size == num_devices * local:
                 return PartitionSpec(*[None] * axis, AXIS)
-        return PartitionSpec()
+        raise ConfigError(
+            f"{jax.tree_util.keystr(path)} cannot be spread over {num_devices} "
+            f"devices: it has the shape {np.shape(all_)} on one device and "
+            f"{np.shape(one)} on each of these. One axis must be that of the "
+            "environments, as in `[num_envs]`, or none may differ."
+        )
 
-    return jax.tree.map(spec, whole, part)
+    if jax.tree.structure(whole) != jax.tree.structure(part):
+        raise ConfigError(
+            f"this algorithm cannot be spread over {num_devices} devices: its arrays "
+            "form another pytree on each of them than on one. Give its state the same "
+            "structure for any num_envs."
+        )
+    return jax.tree_util.tree_map_with_path(spec, whole, part)
 
 
 def check_split(config: Any, num_devices: int) -> None:
@@ -121,14 +158,13 @@ def check_split(config: Any, num_devices: int) -> None:
             f"{config.num_envs}; nearest: {below or num_devices} or "
             f"{below + num_devices}."
         )
-    for name in ("batch_size", "buffer_size"):
-        size = getattr(config, name, num_devices)
-        if size % num_devices:
-            below = size // num_devices * num_devices
-            raise ConfigError(
-                f"{name} must be divisible by the {num_devices} devices, got {size}; "
-                f"nearest: {below or num_devices} or {below + num_devices}."
-            )
+    batch_size = getattr(config, "batch_size", num_devices)
+    if batch_size % num_devices:
+        below = batch_size // num_devices * num_devices
+        raise ConfigError(
+            f"batch_size must be divisible by the {num_devices} devices, got "
+            f"{batch_size}; nearest: {below or num_devices} or {below + num_devices}."
+        )
     # Minibatches are drawn from all steps, or from sequences, one per environment.
     samples = getattr(config, "samples_per_update", config.steps_per_update)
     words = "num_envs" if samples == config.num_envs else "num_envs * num_steps"

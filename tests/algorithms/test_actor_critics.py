@@ -12,6 +12,7 @@ from scipy import integrate, stats
 import purerl
 from envs import spaces
 from envs.probe import ContinuousProbe
+from purerl import replay
 from purerl.algorithms import continuous, sac, td3
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
@@ -408,7 +409,8 @@ def test_both_critics_know_what_actions_are_worth(learned):
 
 def test_what_is_stored_is_what_the_environment_was_paid_for(learned):
     _, result = learned
-    item = jax.tree.map(lambda x: x[:6_000], result.state.buffer)
+    buffer = replay.in_order(result.state.buffer)
+    item = jax.tree.map(lambda x: x[:6_000], buffer)
     assert np.abs(item.action).max() <= 1.0
     taken = 1.0 + 2.0 * item.action[:, 0]  # the middle and half the range
     expected = -jnp.square(taken - (1.5 + item.obs[:, 0]))
@@ -482,9 +484,11 @@ def test_a_buffer_is_no_longer_than_its_run():
     config = SAC.replace(total_timesteps=5_000, learning_starts=100)
     assert config.buffer_size == 1_000_000 and config.capacity == 5_000
     state = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
-    assert state.buffer.reward.shape == (5_000,)
+    assert state.buffer.reward.shape == (5_000, 1)
     # Whole updates of 4 * 100 steps.
     assert config.replace(num_envs=4, total_timesteps=4_999).capacity == 4_800
+    # And whole steps of all environments.
+    assert config.replace(num_envs=3, buffer_size=1_000).capacity == 999
 
 
 # One agent over several devices.
@@ -507,7 +511,7 @@ def test_an_agent_spread_over_a_named_axis_is_one_agent(config):
     spread = jax.jit(jax.vmap(train, in_axes=None, axis_size=2, axis_name="devices"))
     result = spread(jax.random.key(0))
     items = result.state.buffer.obs
-    assert items.shape == (2, 120, 1) and (items[0] != items[1]).any()
+    assert items.shape == (2, 60, 2, 1) and (items[0] != items[1]).any()
     shared = (result.state.params, result.state.target_params, result.metrics)
     for leaf in jax.tree.leaves(shared):
         np.testing.assert_array_equal(leaf[0], leaf[1])

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import purerl
-from purerl import optimiser, prioritised
+from purerl import optimiser, prioritised, replay
 from purerl.algorithms import off_policy, td3
 from purerl.algorithms.off_policy import Experience
 from purerl.distributions import Gaussian, TanhGaussianHead
@@ -58,7 +58,7 @@ def test_all_vmapped_seeds_equal():
     result = jax.jit(jax.vmap(purerl.make_train(CONFIG)))(keys)
     for values in (
         result.metrics["value_loss"][:, -1],
-        result.state.buffer.reward.sum(1),
+        result.state.buffer.reward.sum((1, 2)),
         result.state.params["actor"]["params"]["Dense_0"]["kernel"][:, 0, 0],
     ):
         assert len(np.unique(values)) == 3
@@ -180,7 +180,8 @@ def test_time_limit_stored_as_terminal():
         hidden_sizes=(4,),
         num_evaluations=0,
     )
-    buffer = jax.jit(purerl.make_train(config))(jax.random.key(0)).state.buffer
+    state = jax.jit(purerl.make_train(config))(jax.random.key(0)).state
+    buffer = replay.in_order(state.buffer)
     assert not buffer.terminated.any()
     assert int(buffer.truncated.sum()) == 200 // 5
     memory = off_policy.uniform(config, None)
@@ -222,6 +223,7 @@ def test_warm_up_is_exact_in_steps(num_envs):
     experience = off_policy.init(wiring, key)
     _, experience, _ = off_policy.run(wiring, (), experience, key, jnp.int32(0))
     assert isinstance(experience, Experience)
-    actions = np.asarray(experience.buffer.action)[: 20 * num_envs, 0]
+    actions = np.asarray(replay.in_order(experience.buffer).action)[:, 0]
+    actions = actions[: 20 * num_envs]
     assert (np.abs(actions[:7]) <= 1).all() and len(np.unique(actions[:7])) == 7
     np.testing.assert_array_equal(actions[7:], 5.0)

@@ -14,6 +14,7 @@ import envs
 import purerl
 from envs import spaces
 from envs.probe import ContinuousProbe
+from purerl import replay
 from purerl.algorithms import mpo
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
@@ -312,7 +313,7 @@ def acted():
 
 def test_stored_actions_are_the_squashed_ones_that_the_environment_got(acted):
     _, result = acted
-    buffer = result.state.buffer
+    buffer = replay.in_order(result.state.buffer)
     assert np.abs(buffer.action).max() <= 1.0
     # Reward -(a - (1.5 + o))^2 of a = 1 + 2 * stored, the middle and half the range.
     taken = 1.0 + 2.0 * buffer.action[:, 0]
@@ -324,7 +325,8 @@ def test_deterministic_acting_during_training(acted):
     # The known bug: after the warm-up the deterministic action was taken. A policy of
     # nearly mean 0 and std 1 gives distinct actions, with tanh(N(0, 1))'s spread 0.63.
     config, result = acted
-    after = np.asarray(result.state.buffer.action)[config.learning_starts :]
+    buffer = replay.in_order(result.state.buffer)
+    after = np.asarray(buffer.action)[config.learning_starts :]
     assert len(np.unique(after)) == after.size
     assert 0.4 < after.std() < 0.85
 
@@ -337,7 +339,7 @@ def test_the_warm_up_is_uniform_and_ends_to_the_step(acted):
     mean_layer = state.params["actor"]["params"]["Dense_0"]
     mean_layer["bias"] = jnp.full(ACTIONS, 5.0)
     state = jax.jit(partial(mpo.step, setup))(state)[0]
-    actions = np.asarray(state.buffer.action)
+    actions = np.asarray(replay.in_order(state.buffer).action)
     outermost = (actions > 0.75).all(1)
     assert outermost[config.learning_starts :].all()
     assert not outermost[config.learning_starts - 1]

@@ -67,6 +67,12 @@ def test_the_tree_is_that_of_a_plain_list(capacity):
         np.testing.assert_allclose(leaves(priorities, capacity), expected, rtol=1e-6)
     check_sums(priorities, capacity)
     assert float(priorities.largest) == pytest.approx(largest)
+    # Grown from its leaves it is the same tree, bit for bit.
+    grown = prioritised.grow(
+        prioritised.leaves_of(priorities, capacity), priorities.largest
+    )
+    for one, other in zip(grown.levels, priorities.levels, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_sums_do_not_remember_what_was_there_before():

@@ -1,5 +1,3 @@
-import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -13,7 +11,7 @@ from flax import struct
 import purerl
 from envs import CartPole
 from purerl.runner.tracking import read_rows
-from tests.helpers import slow_but
+from tests.helpers import StopAfter, slow_but
 
 from .conftest import (
     LANES,
@@ -25,19 +23,6 @@ from .conftest import (
 )
 
 SEEDS = 3
-
-
-class StopAfter(purerl.Tracker):
-    """Sends Ctrl-C when the given update of a seed has been logged."""
-
-    background = False  # between two segments
-
-    def __init__(self, update, seed=0):
-        self.update, self.seed = update, seed
-
-    def log(self, kind, seed, row):
-        if kind == "train" and seed == self.seed and row["update"] == self.update:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +78,7 @@ def test_replay_goes_on_with_the_same_bits_after_a_resume(
     learned = whole.metrics["gradient_steps"][0, [0, 1, -1]]
     assert learned[0] == 0 and 0 < learned[1] < learned[2]
     for leaf in jax.tree.leaves(whole.state.buffer):
-        assert leaf.shape[:2] == (SEEDS, 301)
+        assert leaf.shape[:3] == (SEEDS, 150, 2)
 
 
 def test_files_after_a_resume_equal_those_of_an_uninterrupted_run(tiny, tmp_path):

@@ -1,9 +1,11 @@
 import jax
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec
 
 import purerl
 from purerl import ConfigError
+from purerl.scale.parallel import AXIS, split_specs
 from tests.helpers import tiny_config
 
 FIRST = 5  # updates over which rounding stays small
@@ -91,36 +93,37 @@ def test_sizes_that_do_not_split_are_refused(changes, fragment):
         purerl.data_parallel(tiny_config(**changes))
 
 
-@pytest.mark.parametrize("name", ["batch_size", "buffer_size"])
-def test_replay_that_does_not_split_is_refused(name):
-    config = purerl.DQNConfig(num_envs=2).replace(**{name: 1025})
-    with pytest.raises(ConfigError, match=f"{name} must be .* got 1025; nearest: 1024"):
+def test_a_batch_that_does_not_split_is_refused():
+    config = purerl.DQNConfig(num_envs=2, batch_size=1025)
+    with pytest.raises(ConfigError, match=r"batch_size must .* got 1025; nearest"):
         purerl.data_parallel(config)
 
 
-@pytest.mark.slow
-def test_an_agent_with_replay_is_one_agent_on_two_devices():
-    config = purerl.DQNConfig(
-        num_envs=4,
-        total_timesteps=640,
-        rounds_per_update=16,
-        learning_starts=101,
-        buffer_size=200,
-        batch_size=8,
-        hidden_sizes=(8,),
-        num_evaluations=0,
-    )
-    single, spread = compare(config)
-    # The warm-up is the same, environment by environment; batches then differ.
-    first = single.metrics["episodes"][0]
-    assert spread.metrics["episodes"][0] == first
-    np.testing.assert_array_equal(
-        spread.metrics["gradient_steps"], single.metrics["gradient_steps"]
-    )
-    assert np.isfinite(spread.metrics["value_loss"][-1])
-    for leaf in jax.tree.leaves(spread.state.params):
-        copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
-        np.testing.assert_array_equal(copies[0], copies[1])
-    shards = spread.state.buffer.obs.addressable_shards
-    assert [shard.data.shape[0] for shard in shards] == [100, 100]
-    assert not np.array_equal(shards[0].data, shards[1].data)
+@pytest.mark.parametrize(
+    ("whole", "part", "words"),
+    [
+        ({"a": (4, 3)}, {"a": (3, 3)}, r"\['a'\] cannot be spread .* \(4, 3\) on one"),
+        (
+            {"a": (4, 4)},
+            {"a": (2, 2)},
+            r"shape \(4, 4\) on one .* and \(2, 2\) on each",
+        ),
+        ({"a": (4,)}, {"a": ()}, r"\['a'\] cannot be spread"),
+        ({"a": (4,)}, {"b": (4,)}, "another pytree on each of them than on one"),
+    ],
+)
+def test_arrays_that_are_no_parts_of_a_whole_are_refused(whole, part, words):
+    trees = (jax.tree.map(np.zeros, x, is_leaf=is_shape) for x in (whole, part))
+    with pytest.raises(ConfigError, match=words):
+        split_specs(*trees, 2)
+
+
+def is_shape(x):
+    return isinstance(x, tuple)
+
+
+def test_an_array_is_split_along_its_environments():
+    whole = {"envs": np.zeros((5, 4, 3)), "params": np.zeros((4, 2))}
+    part = {"envs": np.zeros((5, 2, 3)), "params": np.zeros((4, 2))}
+    specs = split_specs(whole, part, 2)
+    assert specs == {"envs": PartitionSpec(None, AXIS), "params": PartitionSpec()}
