@@ -118,8 +118,7 @@ def run(
         steps (those of the policy over its `policy_steps`), undefined (NaN) where the
         count of these is 0; a NaN of a step that was taken stays one.
     """
-    config, axis = wiring.config, wiring.stepper.axis_name
-    rounds, num_steps = config.rounds_per_update, config.num_steps
+    rounds, num_steps = wiring.config.rounds_per_update, wiring.config.num_steps
     key_script, key_memory, key_learn = jax.random.split(key, 3)
     num_envs = experience.envs.episode_return.shape[0]
 
@@ -156,27 +155,31 @@ def run(
     (learner, experience), (episodes, sums) = jax.lax.scan(
         one_round, (learner, experience), (numbers, inputs, noise)
     )
-    sums = {name: values.sum(0) for name, values in sums.items()}
-    counts = _counts(wiring, gradient_steps_before(config, first), numbers[-1] + 1)
-    metrics = averages(sums, counts)
-    end = next(iter(metrics.values()))
-    steps = (update + 1).astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
-    total = gradient_steps_before(config, numbers[-1] + 1)
-    reported = {name: counts[name] for name in counts if name != "gradient_steps"}
-    ended = rollout.episode_metrics(after(episodes, end, axis), axis)
-    kept = wiring.memory.keep(experience.priorities, ended["episodes"])
-    buffer = replay.by_env(experience.buffer, num_envs)
-    return (
-        learner,
-        experience._replace(buffer=buffer, priorities=kept),
-        {
-            "env_steps": steps,
-            "gradient_steps": total,
-            **reported,
-            **ended,
-            **metrics,
-        },
+    metrics = _metrics(wiring, first, episodes, sums)
+    experience = experience._replace(
+        buffer=replay.by_env(experience.buffer, num_envs),
+        priorities=wiring.memory.keep(experience.priorities, metrics["episodes"]),
     )
+    return learner, experience, metrics
+
+
+def _metrics(
+    wiring: Wiring, first: Array, episodes: rollout.Episodes, sums: Metrics
+) -> Metrics:
+    """What there is to say about the update that began with round `first`."""
+    config, axis = wiring.config, wiring.stepper.axis_name
+    end = first + jnp.uint32(config.rounds_per_update)
+    counts = _counts(wiring, gradient_steps_before(config, first), end)
+    sums = {name: values.sum(0) for name, values in sums.items()}
+    losses = averages(sums, counts)
+    episodes = after(episodes, next(iter(losses.values())), axis)
+    return {
+        "env_steps": end * jnp.uint32(config.steps_per_round),
+        "gradient_steps": gradient_steps_before(config, end),
+        **{name: counts[name] for name in counts if name != "gradient_steps"},
+        **rollout.episode_metrics(episodes, axis),
+        **losses,
+    }
 
 
 def gradient_steps_before(config: OffPolicyConfig, number: Array) -> Array:
