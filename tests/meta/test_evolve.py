@@ -148,9 +148,12 @@ def test_a_finished_folder_is_not_cut_by_asking_for_less(whole, tmp_path):
 
 @pytest.mark.slow
 def test_several_environments_by_their_measured_baselines():
-    environments = [{}, {"env": "probe/constant-reward", "num_envs": 4}]
-    settings = {"environments": environments, "generations": 1, "population": 2}
-    result = evolve_toy(**settings)
+    constant = {"env": "probe/constant-reward", "num_envs": 4}
+    settings = {"generations": 1, "population": 2}
+    near_zero = "action-observation .* not clear of zero"
+    with pytest.raises(purerl.ConfigError, match=near_zero):
+        evolve_toy(environments=[{}, constant], **settings)
+    result = evolve_toy(environments=[{"env": "CartPole-v1"}, constant], **settings)
     anchors = result._state.anchors
     assert anchors.shape == (2, 2)
     # Every episode of this one pays 1, whoever plays it.
