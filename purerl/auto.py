@@ -11,7 +11,7 @@ too.
 import dataclasses
 from typing import Any, TypeVar
 
-from purerl.config import AUTO, ConfigError, TrainConfig, is_auto
+from purerl.config import AUTO, Auto, ConfigError, TrainConfig, is_auto
 from purerl.environment import Environment
 from purerl.types import Overrides
 
@@ -21,7 +21,7 @@ ConfigT = TypeVar("ConfigT", bound=TrainConfig)
 def resolve(config: ConfigT, env: Environment) -> ConfigT:
     """The config with a value in every field that was `auto`.
 
-    `auto` stays where it is a choice of the field itself, as in `policy` and `torso`.
+    The word stays where it is one of a field's own choices, as in `policy` and `torso`.
 
     Args:
         config: as it was given; leaves may be traced.
@@ -30,21 +30,20 @@ def resolve(config: ConfigT, env: Environment) -> ConfigT:
     Raises:
         ConfigError: the config's class says nothing about one of them.
     """
-    asked = [
-        field
+    names = [
+        field.name
         for field in dataclasses.fields(config)
-        if is_auto(field.default) and is_auto(getattr(config, field.name))
+        if isinstance(getattr(config, field.name), Auto)
     ]
-    if not asked:
+    if not names:
         return config
     values = config.automatic(env)
-    for field in asked:
-        if field.name not in values and field.type not in (str, "str"):
+    for name in names:
+        if name not in values:
             raise ConfigError(
-                f"{field.name} is auto, but {type(config).__name__}.automatic has no "
-                "value for it; give one, or add it there."
+                f"{name} is auto, but {type(config).__name__}.automatic has no value "
+                "for it; give one, or add it there."
             )
-    names = [field.name for field in asked if field.name in values]
     return config.replace(**{name: values[name] for name in names})
 
 
@@ -83,6 +82,6 @@ def values(asked: TrainConfig, config: TrainConfig) -> dict[str, Any]:
     return {
         field.name: getattr(config, field.name)
         for field in dataclasses.fields(config)
-        if is_auto(getattr(asked, field.name))
-        and not is_auto(getattr(config, field.name))
+        if isinstance(getattr(asked, field.name), Auto)
+        and not isinstance(getattr(config, field.name), Auto)
     }

@@ -19,8 +19,17 @@ from jax.core import Tracer
 from purerl.types import Overrides
 
 MAX_ENV_STEPS = 2**32 - 1  # `env_steps` is an unsigned 32-bit counter.
-# The value of a field that follows the task: see `TrainConfig.automatic`.
-AUTO = "auto"
+
+
+@jax.tree_util.register_static
+class Auto(str):
+    """The value of a field that follows the task: see `TrainConfig.automatic`.
+
+    It is the word `auto`, and no leaf: a config that holds it passes through `jax.jit`.
+    """
+
+
+AUTO = Auto("auto")
 
 
 class ConfigError(ValueError):
@@ -149,7 +158,10 @@ class TrainConfig:
         return {}
 
     def __post_init__(self) -> None:
-        # Normalise what people write: 5e5 for an integer, lists, plain dicts.
+        # Normalise what people write: 5e5 for an integer, lists, plain dicts, "auto".
+        for field in dataclasses.fields(self):
+            if isinstance(field.default, Auto) and is_auto(getattr(self, field.name)):
+                object.__setattr__(self, field.name, AUTO)
         for field in static_fields(self):
             value = getattr(self, field.name)
             is_whole = isinstance(value, np.integer) or (
@@ -214,7 +226,7 @@ def validate_fields(config: TrainConfig) -> None:
 
 
 def is_auto(value: Any) -> bool:
-    """Whether a field's value is `AUTO`."""
+    """Whether a field's value is `AUTO`, or that word."""
     return isinstance(value, str) and value == AUTO
 
 
@@ -234,7 +246,7 @@ def number_of(config: TrainConfig, name: str) -> int:
 
 
 def _validate_field(field: dataclasses.Field, value: Any) -> None:
-    if is_auto(value) and is_auto(field.default):
+    if isinstance(value, Auto) and isinstance(field.default, Auto):
         return
     if field.type in (int, float, bool, "int", "float", "bool"):
         _validate_number(field, value)
@@ -324,6 +336,8 @@ def _same_shape(current: Any, value: Any, path: str) -> Any:
     """`value`, refused where its leaves have another shape than the current ones."""
     if current is None or isinstance(current, Mapping):
         return value
+    if isinstance(current, Auto):
+        current = 0.0  # What it stands for is a number.
     old, new = jax.tree.structure(current), jax.tree.structure(value)
     if old != new:
         if jax.tree_util.treedef_is_leaf(old):

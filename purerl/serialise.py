@@ -22,6 +22,7 @@ import numpy as np
 import yaml
 
 from purerl.config import (
+    Auto,
     ConfigError,
     TrainConfig,
     check_known,
@@ -144,8 +145,10 @@ def plain(value: Any, where: str) -> Any:
         return [plain(inner, where) for inner in value]
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         return np.asarray(value).tolist()
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | float):
         return value
+    if isinstance(value, str):
+        return str(value)  # `AUTO` is a word like others.
     if callable(value):
         raise ConfigError(
             f"{where} is {value!r}, a function or class, which no file can hold: "
@@ -171,7 +174,7 @@ def _env_text(env: Any) -> str:
 def _parsed(field: dataclasses.Field, value: Any) -> Any:
     if field.name.endswith("_loss"):
         return parse_loss(value)
-    if is_auto(value) and is_auto(field.default):
+    if is_auto(value) and isinstance(field.default, Auto):
         return value
     if isinstance(value, str) and field.type in (int, float, "int", "float"):
         try:

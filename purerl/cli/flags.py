@@ -8,7 +8,7 @@ import tyro
 import yaml
 
 from purerl import serialise
-from purerl.config import AUTO, ConfigError, TrainConfig, is_auto
+from purerl.config import AUTO, Auto, ConfigError, TrainConfig
 
 _MAPPINGS = ("env_kwargs", "env_params")
 
@@ -47,7 +47,7 @@ def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
         return str, value
     kinds = {"int": int, "float": float, "bool": bool, "str": str}
     kind: Any = kinds.get(str(field.type), field.type)
-    if is_auto(field.default) and kind is not str:
+    if isinstance(field.default, Auto):
         kind = kind | Literal["auto"]
     return kind, value
 

@@ -105,6 +105,23 @@ def test_nothing_but_a_choice_stays_auto(name):
     assert purerl.resolve(config) == config
 
 
+@pytest.mark.parametrize("cls", [purerl.PPOConfig, purerl.PQNConfig])
+def test_a_config_that_holds_auto_passes_through_jit(cls):
+    def program(config, key):
+        return purerl.make_train(config)(key)
+
+    config = cls(total_timesteps=4096, num_evaluations=0)
+    assert all(isinstance(x, float) for x in jax.tree.leaves(config))
+    shapes = jax.eval_shape(program, config, jax.random.key(0))
+    assert shapes.metrics["env_steps"].shape[0] >= 2
+
+
+def test_the_word_is_taken_for_the_value_and_an_override_is_a_number():
+    assert purerl.PPOConfig(num_steps="auto", entropy_coef="auto") == purerl.PPOConfig()
+    with pytest.raises(ConfigError, match=r"'entropy_coef' has shape \(2,\)"):
+        bind(purerl.PPOConfig()).at({"entropy_coef": np.zeros(2)})
+
+
 def test_auto_is_refused_where_a_field_has_no_such_default():
     with pytest.raises(ConfigError, match=r"gamma must be a number, got 'auto'"):
         purerl.make_train(purerl.PPOConfig(gamma=AUTO))
