@@ -217,7 +217,7 @@ def validate_fields(config: TrainConfig) -> None:
         ConfigError: naming the field, the value, the constraint and the remedy.
     """
     for field in dataclasses.fields(config):
-        _validate_field(field, getattr(config, field.name))
+        validate_field(field, getattr(config, field.name))
     if config.total_timesteps > MAX_ENV_STEPS:
         raise ConfigError(
             f"total_timesteps must be at most {MAX_ENV_STEPS} (a 32-bit counter), got "
@@ -245,7 +245,12 @@ def number_of(config: TrainConfig, name: str) -> int:
     return value
 
 
-def _validate_field(field: dataclasses.Field, value: Any) -> None:
+def validate_field(field: dataclasses.Field, value: Any) -> None:
+    """Check a field's value by itself.
+
+    Raises:
+        ConfigError: naming the field, the value, the constraint and the remedy.
+    """
     if isinstance(value, Auto) and isinstance(field.default, Auto):
         return
     if field.type in (int, float, bool, "int", "float", "bool"):
@@ -328,7 +333,7 @@ def _replace_at(node: Any, keys: list[str], value: Any, path: str) -> Any:
     else:
         new = _same_shape(current, value, path)
         if _is_concrete(new) and "help" in field.metadata:
-            _validate_field(field, new)  # A traced value cannot be looked at.
+            validate_field(field, new)  # A traced value cannot be looked at.
     return dataclasses.replace(node, **{name: new})  # type: ignore[type-var]
 
 

@@ -31,7 +31,7 @@ from purerl.runner.trackers.writer import Say
 from purerl.runner.tracking import stack_rows
 from purerl.runner.words import count, evaluations, notes, si
 from purerl.scale.devices import check_count, default_lanes, make_workers
-from purerl.train import Bound, bind
+from purerl.train import Bound, bind, make_segment
 from purerl.types import PyTree
 
 # Segments of a run where their length is not given: fine enough for a progress bar,
@@ -187,6 +187,11 @@ class _Loop:
         self._begin_trackers(reporter.tell_plain, resume)
         for sentence in self.trackers.where():
             reporter.say(sentence)
+        if restored and update >= plan.num_updates:
+            with self.trackers:
+                result = self._had_finished(restored[1])
+            files.finish(self.trackers, result)
+            return result
         with Interrupt() as interrupt, self.trackers:
             reporter.say(self._banner())
             for line in notes(self.bound):
@@ -226,6 +231,22 @@ class _Loop:
         )
         files.finish(self.trackers, result)
         return result
+
+    def _had_finished(self, flat: dict[str, np.ndarray]) -> RunResult:
+        """The result of a run of which nothing is left to train or to compile."""
+        shapes = jax.eval_shape(make_segment(self.bound).init, jax.random.key(0))
+        return RunResult(
+            config=self.bound.config,
+            seeds=self.seeds,
+            state=checkpoint.unflatten(flat, shapes, self._folder / "checkpoints"),
+            metrics=stack_rows(self.records.rows["train"]),
+            evaluation=stack_rows(self.records.rows["evaluation"]),
+            finished=True,
+            compile_seconds=0.0,
+            train_seconds=0.0,
+            train_steps=0,
+            out=self.folder,
+        )
 
     def _programs(self, resume: bool) -> Programs:
         """The compiled programs; where they cannot be, the folder is as before."""

@@ -6,7 +6,7 @@ overrides with a leading axis.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,15 +19,17 @@ from purerl.config import (
     TrainConfig,
     check_known,
     field_names,
+    validate_field,
 )
 from purerl.environment import bind_params, resolve_env
 from purerl.sweeps.axes import Design, LogUniform, Uniform
 from purerl.sweeps.identity import canonical, digest
 from purerl.train import Bound, bind, check_time_limit
-from purerl.types import Overrides
+from purerl.types import Overrides, PyTree
 
 # Segments of a member's training where their length is not given: rows of its curve.
 SEGMENTS = 100
+_NUMBERS = (int, float)  # and no bool
 _FRACTIONS = (float, "float")  # types of fields, also where they are `auto`
 
 
@@ -96,17 +98,76 @@ def group_points(config: TrainConfig, design: Design) -> list[Group]:
             that cannot be trained.
     """
     found: dict[str, _Draft] = {}
+    numeric = _numeric_fields(config)
+    alike: dict[Any, tuple[_Draft, Overrides]] = {}
     for number, point in enumerate(design.points):
         try:
-            draft = _draft(config, point, found)
+            # Of points that differ in numbers alone one is looked at as a whole: a
+            # sweep may have a million.
+            shape = _shape_of(point, numeric)
+            if shape in alike:
+                draft, others = alike[shape]
+                values = {**others, **_checked_numbers(point, numeric)}
+            else:
+                draft = _draft(config, point, found)
+                values = _numbers(draft.bound.config, point, draft.dynamic)
         except ConfigError as error:
             where = ", ".join(f"{name}={value!r}" for name, value in point.items())
             if not point:
                 raise
             raise ConfigError(f"at {where}: {error}") from None
+        if shape is not None:
+            alike.setdefault(shape, (draft, values))
         draft.numbers.append(number)
-        draft.values.append(_numbers(draft.bound.config, point, draft.dynamic))
+        draft.values.append(values)
     return [_finish(name, draft) for name, draft in found.items()]
+
+
+def _numeric_fields(config: TrainConfig) -> dict[str, dataclasses.Field]:
+    """Dynamic fields that are a number each."""
+    return {
+        field.name: field
+        for field in dataclasses.fields(config)
+        if field.metadata.get("pytree_node", True) and field.type in (float, "float")
+    }
+
+
+def _shape_of(
+    point: Mapping[str, Any], numeric: Mapping[str, dataclasses.Field]
+) -> tuple[Any, ...] | None:
+    """What a point has beside its numbers; None where that cannot be compared."""
+    found = tuple(
+        (name, None)
+        if name in numeric and type(value) in _NUMBERS
+        # 1, 1.0 and True are equal, and are no equal values of a static field.
+        else (name, type(value), value)
+        for name, value in point.items()
+    )
+    try:
+        hash(found)
+    except TypeError:
+        return None
+    return found
+
+
+def _checked_numbers(
+    point: Mapping[str, Any], numeric: Mapping[str, dataclasses.Field]
+) -> Overrides:
+    """As `_numbers`, of a point of which only its numbers are new.
+
+    Raises:
+        ConfigError: a value that its field refuses.
+    """
+    found = {}
+    for name, value in point.items():
+        field = numeric.get(name)
+        if field is None or type(value) not in _NUMBERS:
+            continue
+        check = field.metadata.get("check")
+        if not math.isfinite(value) or (check is not None and not check.holds(value)):
+            validate_field(field, value)  # raises, with the sentence
+        found[name] = np.float32(value)
+    return found
 
 
 class _Draft(NamedTuple):
@@ -136,8 +197,18 @@ def _draft(
 
 
 def _finish(name: str, draft: _Draft) -> Group:
-    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *draft.values)
+    stacked = {
+        field: _stack([values[field] for values in draft.values])
+        for field in draft.values[0]
+    }
     return Group(name, draft.bound, tuple(draft.numbers), stacked, draft.static)
+
+
+def _stack(values: Sequence[PyTree]) -> PyTree:
+    """One field's values at all points, leaves `[P, ...]`."""
+    if type(values[-1]) is np.float32:  # numbers, the first of them as an array
+        return np.array([float(value) for value in values], np.float32)
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *values)
 
 
 def split(

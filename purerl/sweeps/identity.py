@@ -6,9 +6,10 @@ there: another content is another member.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from purerl import serialise
 from purerl.config import ConfigError
@@ -19,6 +20,39 @@ from purerl.sweeps.labels import plain
 def member_id(point: Mapping[str, Any], seed: int) -> str:
     """A hash of the values of a point (as they are, or as `written`), and a seed."""
     return digest([canonical(point), seed])
+
+
+class MemberIds(Sequence[str]):
+    """The ids of some points with some seeds each, made when they are asked for.
+
+    A plan of a million members needs their number alone.
+
+    Args:
+        points: as a person gives them.
+        seeds: of every point; they vary fastest.
+    """
+
+    def __init__(self, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]):
+        self._points, self._seeds = points, seeds
+
+    def __len__(self) -> int:
+        return len(self._points) * len(self._seeds)
+
+    @cached_property
+    def _all(self) -> tuple[str, ...]:
+        return tuple(member_id(p, seed) for p in self._points for seed in self._seeds)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        return self._all[index]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
 
 
 def canonical(values: Mapping[str, Any]) -> dict[str, Any]:

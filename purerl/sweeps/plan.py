@@ -27,7 +27,7 @@ from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps import planner
 from purerl.sweeps.axes import Design, expand, size_of
 from purerl.sweeps.groups import Group, for_fields, group_points
-from purerl.sweeps.identity import member_id
+from purerl.sweeps.identity import MemberIds
 from purerl.types import PyTree
 
 # Bytes of a number in the results on the host.
@@ -50,7 +50,7 @@ class GroupPlan(NamedTuple):
     """
 
     group: Group
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     members: Members
     lanes: int
     length: int
@@ -225,17 +225,14 @@ def make_outline(
     members = check_seeds(seeds)
     groups = []
     for group in group_points(config, points):
-        ids = [
-            member_id(points.points[number], seed)
-            for number in group.points
-            for seed in members
-        ]
+        ids = MemberIds([points.points[number] for number in group.points], members)
         length = min(
             segment_updates or group.default_length(), group.bound.plan.num_updates
         )
         trained = _members(group, members)
-        whole = GroupPlan(group, tuple(ids), trained, 1, length)
-        groups.append(_once_each(whole))
+        whole = GroupPlan(group, ids, trained, 1, length)
+        # The points of a grid and of a zip are different ones: see `expand`.
+        groups.append(_once_each(whole) if design == "random" else whole)
     workers = len(make_workers())
     return SweepPlan(config, points, members, tuple(groups), workers, 0.0, Keeps())
 

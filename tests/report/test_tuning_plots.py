@@ -1,8 +1,10 @@
+import itertools
+
 import numpy as np
 import pytest
 
 import purerl
-from purerl.report.plots import tuning
+from purerl.report.plots import style, tuning
 from purerl.tuning.result import Row, TuneResult, best_of
 from purerl.tuning.space import Space
 
@@ -91,3 +93,39 @@ def test_a_smooth_surface_is_the_score_where_one_trial_is(space):
 def test_a_study_without_a_complete_trial_has_no_pictures(result, space):
     rows = tuple(row for row in result.rows if row.state != "complete")
     assert tuning.figures(result._replace(rows=rows), space) == {}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (1e-5, 1e-2, [1e-5, 1e-4, 1e-3, 1e-2]),
+        (1e-8, 1e2, [1e-8, 1e-5, 1e-2, 10]),
+        (2e-4, 4e-3, [2e-4, 5e-4, 1e-3, 2e-3]),
+        (1.2e-3, 8e-3, [2e-3, 5e-3]),
+        (2.1e-3, 3.9e-3, [2.1e-3, 3.9e-3]),
+    ],
+)
+def test_a_logarithmic_axis_has_few_round_ticks(low, high, ticks):
+    np.testing.assert_allclose(style.log_ticks(low, high, 4), ticks)
+
+
+@pytest.mark.parametrize("ends", [(1e-5, 1e-2), (2e-4, 4e-3), (1e-3, 8e-3)])
+@pytest.mark.parametrize("columns", [1, 3])
+def test_labels_of_a_logarithmic_axis_do_not_overlap(ends, columns):
+    axes = {f"a{i}": purerl.loguniform(*ends) for i in range(columns)}
+    figure = style.new_figure(style.PAGE_WIDTH, 3.6)
+    panels = figure.subplots(1, columns, squeeze=False)[0]
+    for panel, name in zip(panels, axes, strict=True):
+        tuning.Axis(name, True, []).set_up(panel, "x")
+        panel.plot(ends, [0, 1], "o")
+        style.finish(panel, x=name)
+    figure.canvas.draw()
+    for panel in panels:
+        boxes = [
+            label.get_window_extent()
+            for label in panel.get_xticklabels(which="both")
+            if label.get_text()
+        ]
+        assert 2 <= len(boxes) <= 4
+        for left, right in itertools.pairwise(boxes):
+            assert left.x1 + 4 < right.x0

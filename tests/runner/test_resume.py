@@ -233,3 +233,17 @@ def test_an_interrupted_run_says_how_it_can_go_on(
     assert f"stopped after update {SEGMENT} and saved it" in said
     assert remedy.format(out=out) in said
     assert run_tiny(config, seeds=seeds, out=out, resume=True).finished
+
+
+def test_a_finished_run_is_resumed_without_a_compilation(tiny, tmp_path, monkeypatch):
+    from purerl.runner import loop
+
+    whole = run_tiny(tiny, seeds=SEEDS, out=tmp_path / "run")
+
+    def refuse(*args):
+        raise AssertionError("something was compiled")
+
+    monkeypatch.setattr(loop, "Programs", refuse)
+    again = run_tiny(tiny, seeds=SEEDS, out=tmp_path / "run", resume=True)
+    assert again.finished and again.train_steps == 0 and again.compile_seconds == 0
+    assert_same_bits(outcome(whole), outcome(again))

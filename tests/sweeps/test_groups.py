@@ -1,11 +1,16 @@
+import math
+
+import jax
 import numpy as np
 import pytest
 
 import purerl
 from purerl.losses import ClipDrift, DPODrift
+from purerl.sweeps import groups as grouping
 from purerl.sweeps.axes import expand
 from purerl.sweeps.groups import group_points, resolve_point, with_algorithm
 from purerl.sweeps.identity import member_id
+from purerl.sweeps.plan import make_outline
 from tests.helpers import tiny_config
 
 
@@ -114,3 +119,55 @@ def test_a_longer_time_limit_than_the_evaluations_is_refused():
     axes = {"env_params.max_steps_in_episode": [10, 999]}
     with pytest.raises(purerl.ConfigError, match="evaluations are planned for 500"):
         groups_of(axes, tiny_config(eval_max_steps=0))
+
+
+def test_a_hundred_thousand_points_are_looked_at_as_a_whole_once(monkeypatch):
+    looked = []
+    draft = grouping._draft
+
+    def counted(config, point, found):
+        looked.append(point)
+        return draft(config, point, found)
+
+    monkeypatch.setattr(grouping, "_draft", counted)
+    rates = np.linspace(1e-4, 1e-2, 50_000).tolist()
+    axes = {"learning_rate": rates, "num_envs": [2, 4]}
+    outline = make_outline(tiny_config(), axes, 3, "grid", None, 0, None)
+    assert len(looked) == 2  # one for each program
+    assert outline.num_members == 300_000
+    for group in outline.groups:
+        found = group.members.overrides["learning_rate"]
+        np.testing.assert_array_equal(found, np.repeat(np.float32(rates), 3))
+
+
+def test_points_looked_at_alone_or_together_are_the_same(monkeypatch):
+    axes = {
+        "learning_rate": [1e-3, 2, 3e-3],
+        "gamma": [0.9, 0.99],
+        "env_params.length": [0.4, 0.6],
+        "policy_loss": [ClipDrift(clip_eps=0.1), ClipDrift(clip_eps=0.3)],
+        "num_envs": [2, 4],
+    }
+    args = (tiny_config(), axes, 2, "grid", None, 0, None)
+    quick = make_outline(*args)
+    monkeypatch.setattr(grouping, "_shape_of", lambda *args: None)
+    slow = make_outline(*args)
+    assert len(quick.groups) == len(slow.groups) == 2
+    for one, two in zip(quick.groups, slow.groups, strict=True):
+        assert one.group.name == two.group.name
+        assert list(one.ids) == list(two.ids)
+        assert len(set(one.ids)) == one.num_members == 48
+        same = jax.tree.map(
+            np.array_equal, one.members.overrides, two.members.overrides
+        )
+        assert all(jax.tree.leaves(same))
+        assert list(one.members.overrides) == list(two.members.overrides)
+
+
+@pytest.mark.parametrize("bad", [-1e-3, 0, math.inf])
+def test_a_bad_number_among_many_points_is_named(bad):
+    rates = [1e-3, 2e-3, bad, 3e-3]
+    with pytest.raises(
+        purerl.ConfigError, match=r"at learning_rate=.*learning_rate must"
+    ):
+        make_outline(tiny_config(), {"learning_rate": rates}, 1, "grid", None, 0, None)

@@ -71,14 +71,22 @@ def _band(
     num = values.shape[0]
     if num > 1 and mark == "-":
         for line in values[:MAX_THIN]:
-            axes.plot(steps, line, color=colour, alpha=style.FAINT, linewidth=0.6)
+            axes.plot(
+                *_known(steps, line), color=colour, alpha=style.FAINT, linewidth=0.6
+            )
     found = mean_interval(values)
+    mean = nanmean(values)
+    is_known = np.isfinite(mean)
     axes.fill_between(
-        steps, found.low, found.high, color=colour, alpha=style.FAINT, linewidth=0
+        steps[is_known],
+        np.broadcast_to(found.low, mean.shape)[is_known],
+        np.broadcast_to(found.high, mean.shape)[is_known],
+        color=colour,
+        alpha=style.FAINT,
+        linewidth=0,
     )
     axes.plot(
-        steps,
-        nanmean(values),
+        *_known(steps, mean),
         mark,
         color=colour,
         label=label,
@@ -86,3 +94,9 @@ def _band(
         markersize=4,
     )
     return found.words
+
+
+def _known(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The points of a line that are known: where no episode ended nothing is new."""
+    is_known = np.isfinite(values)
+    return steps[is_known], values[is_known]

@@ -5,6 +5,7 @@ tell apart; lines differ by marker as well. No global state of matplotlib is use
 """
 
 import io
+import math
 import os
 import re
 import tempfile
@@ -35,7 +36,10 @@ COLOUR_MAP = "viridis"
 DPI = 150
 
 
-def new_figure(width: float = 7.0, height: float = 4.2) -> "Figure":
+PAGE_WIDTH = 10.4  # inches: a picture of it is as wide as a page's text
+
+
+def new_figure(width: float = PAGE_WIDTH, height: float = 4.8) -> "Figure":
     """An empty figure, in inches."""
     from matplotlib.figure import Figure
 
@@ -98,7 +102,7 @@ def scale_axis(
     else:
         places = np.asarray(values, float)
         if log:
-            axes.set_xscale("log")
+            log_axis(axes, "x", most)
     if len(values) <= most:
         labels = [label(value) for value in values]
         axes.xaxis.set_major_locator(FixedLocator(places.tolist()))
@@ -107,6 +111,59 @@ def scale_axis(
         if sum(map(len, labels)) > 34:
             axes.tick_params(axis="x", rotation=35)
     return places
+
+
+def log_axis(axes: "Axes", along: str, most: int = 5) -> None:
+    """Make an axis logarithmic, with few ticks, whose labels do not overlap.
+
+    Args:
+        axes: the panel.
+        along: `x` or `y`.
+        most: the largest number of ticks.
+    """
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    from purerl.report.sweep_data import label
+
+    (axes.set_xscale if along == "x" else axes.set_yscale)("log")
+    axis = axes.xaxis if along == "x" else axes.yaxis
+    axis.set_major_locator(_few_ticks(most))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: label(float(value))))
+    axis.set_minor_locator(NullLocator())
+
+
+def _few_ticks(most: int) -> Any:
+    from matplotlib.ticker import Locator
+
+    class FewTicks(Locator):
+        """The most ticks at round numbers that are not too many."""
+
+        def __call__(self) -> np.ndarray:
+            return self.tick_values(*sorted(self.axis.get_view_interval()))
+
+        def tick_values(self, vmin: float, vmax: float) -> np.ndarray:
+            return log_ticks(vmin, vmax, most)
+
+    return FewTicks()
+
+
+def log_ticks(low: float, high: float, most: int) -> np.ndarray:
+    """Round numbers between two positive ends, at most `most` and at least two.
+
+    The ends themselves where no two round numbers lie between them.
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    found: list[list[float]] = []
+    for digits in ((1,), (1, 3), (1, 2, 5), range(1, 10), np.arange(10, 100) / 10):
+        every = [d * 10.0**power for power in range(first, last + 1) for d in digits]
+        found.append([x for x in every if low * (1 - 1e-9) <= x <= high * (1 + 1e-9)])
+    fitting = [ticks for ticks in found if 2 <= len(ticks) <= most]
+    if fitting:
+        return np.asarray(max(fitting, key=len))
+    decades = found[0]
+    if len(decades) > most:
+        return np.asarray(decades[:: -(-len(decades) // most)])
+    return np.asarray([low, high])
 
 
 def is_number(value: Any) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7f7f7f"
+TICKS = 4  # of a logarithmic axis: three panels lie side by side
 CELLS = 160  # of a contour, per side
 BANDWIDTH = 0.15  # of its smoothing, as a share of an axis
 
@@ -50,7 +51,7 @@ class Axis(NamedTuple):
             set_limits = axes.set_xlim if along == "x" else axes.set_ylim
             set_limits(-0.5, len(labels) - 0.5)
         elif self.log:
-            (axes.set_xscale if along == "x" else axes.set_yscale)("log")
+            style.log_axis(axes, along, TICKS)
 
 
 def figures(result: TuneResult, space: Space) -> dict[str, "Figure"]:
@@ -71,7 +72,7 @@ def history(rows: Sequence[Row]) -> "Figure":
     """Scores in the order of the trials, and the best so far."""
     from matplotlib.ticker import MaxNLocator
 
-    figure = style.new_figure(7.0, 4.0)
+    figure = style.new_figure()
     axes = figure.subplots()
     complete = [row for row in rows if row.state == "complete"]
     numbers = [row.number for row in complete]
@@ -117,7 +118,7 @@ def history(rows: Sequence[Row]) -> "Figure":
 def importance(shares: dict[str, float]) -> "Figure":
     """Share of each axis in what makes a trial good."""
     names = sorted(shares, key=lambda name: shares[name])
-    figure = style.new_figure(6.4, 1.2 + 0.42 * len(names))
+    figure = style.new_figure(style.PAGE_WIDTH, 1.2 + 0.42 * len(names))
     axes = figure.subplots()
     values = [shares[name] for name in names]
     axes.barh([short(name) for name in names], values, color=BLUE, height=0.62)
@@ -145,7 +146,7 @@ def slices(rows: Sequence[Row], space: Space) -> "Figure":
     names = list(space.axes)
     columns = min(3, len(names))
     height = -(-len(names) // columns)
-    figure = style.new_figure(max(4.4, 3.3 * columns), 0.6 + 2.8 * height)
+    figure = style.new_figure(style.PAGE_WIDTH, 0.6 + 3.0 * height)
     panels = figure.subplots(height, columns, sharey=True, squeeze=False).ravel()
     for spare in panels[len(names) :]:
         spare.set_visible(False)
@@ -184,7 +185,7 @@ def contour(rows: Sequence[Row], space: Space, names: Sequence[str]) -> "Figure"
     pairs = [(x, y) for i, x in enumerate(names) for y in names[i + 1 :]]
     complete = [row for row in rows if row.state == "complete"]
     scores = np.array([row.score for row in complete], float)
-    figure = style.new_figure(max(5.0, 4.1 * len(pairs)), 3.7)
+    figure = style.new_figure(style.PAGE_WIDTH, 3.7 if len(pairs) > 1 else 4.8)
     panels = figure.subplots(1, len(pairs), squeeze=False)[0]
     best = int(scores.argmax())
     limits = (float(np.quantile(scores, 0.1)), float(scores.max()))
