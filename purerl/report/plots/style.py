@@ -139,6 +139,7 @@ def _few_ticks(most: int) -> Any:
         """The most ticks at round numbers that are not too many."""
 
         def __call__(self) -> np.ndarray:
+            assert self.axis is not None
             return self.tick_values(*sorted(self.axis.get_view_interval()))
 
         def tick_values(self, vmin: float, vmax: float) -> np.ndarray:
