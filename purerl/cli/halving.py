@@ -5,18 +5,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import tyro
 from rich.console import Console
 from rich.table import Table
 
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import flags, settings
+from purerl.cli import dry_run, flags, settings
 from purerl.cli.pbt import AXIS_HELP, best_table, write_summary
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
-from purerl.population.halving import DEFAULT_ETA, halving
+from purerl.population.brackets import make_ladder
+from purerl.population.halving import DEFAULT_ETA, first_rung, halving
 from purerl.population.halving_result import HalvingResult
+from purerl.runner.seeds import check_seeds
+from purerl.train import Bound, bind
 
 
 def _arg(text: str) -> object:
@@ -58,6 +62,7 @@ class Halving:
     lanes: Annotated[int | None, _arg("Members per block of the compiled call.")] = None
     segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
     checkpoint_seconds: Annotated[float, _arg("Least time between saves.")] = 30.0
+    dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
     progress: Annotated[bool, _arg("Show the progress bar.")] = True
 
 
@@ -67,6 +72,10 @@ def main(argv: Sequence[str]) -> int:
     parsed = flags.parse(flags.parser_class(base, Halving), argv, "halving")
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
+    if parsed.dry_run:
+        part = _cost(bind(config), parsed)
+        dry_run.show([part], parsed.lanes, parsed.segment_updates)
+        return 0
     result = halving(
         config,
         read_axes(parsed.axis),
@@ -86,6 +95,20 @@ def main(argv: Sequence[str]) -> int:
         return 130
     show(result)
     return 0
+
+
+def _cost(bound: Bound, parsed: Halving) -> dry_run.Part:
+    """The agents that start, and the steps of all that go on."""
+    updates, seeds = bound.plan.num_updates, len(check_seeds(parsed.seeds))
+    rung = first_rung(updates, parsed.eta, parsed.min_updates)
+    ladder = make_ladder(updates, rung, parsed.eta, parsed.points, parsed.brackets)
+    spans = np.diff(ladder.marks, prepend=0).tolist()
+    trained = sum(
+        ladder.alive(mark) * span
+        for mark, span in zip(ladder.marks, spans, strict=True)
+    )
+    steps = seeds * trained * bound.plan.steps_per_update
+    return dry_run.Part(bound, seeds * ladder.size, steps)
 
 
 def show(result: HalvingResult) -> None:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from purerl import presets, serialise
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import flags, settings
+from purerl.cli import dry_run, flags, settings
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
@@ -21,6 +21,8 @@ from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
 from purerl.population.space import describe
+from purerl.runner.seeds import check_seeds
+from purerl.train import bind
 
 
 def _arg(text: str) -> object:
@@ -72,6 +74,7 @@ class PBT:
     lanes: Annotated[int | None, _arg("Members per block of the compiled call.")] = None
     segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
     checkpoint_seconds: Annotated[float, _arg("Least time between saves.")] = 30.0
+    dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
     progress: Annotated[bool, _arg("Show the progress bar.")] = True
 
 
@@ -81,6 +84,11 @@ def main(argv: Sequence[str]) -> int:
     parsed = flags.parse(flags.parser_class(base, PBT), argv, "pbt")
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
+    if parsed.dry_run:
+        agents = parsed.population * len(check_seeds(parsed.seeds))
+        parts = [dry_run.whole_runs(bind(config), agents)]
+        dry_run.show(parts, parsed.lanes, parsed.segment_updates)
+        return 0
     result = pbt(
         config,
         read_axes(parsed.axis),

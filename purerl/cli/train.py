@@ -11,13 +11,16 @@ from rich.console import Console
 
 from purerl import presets, serialise
 from purerl.algorithms import ALGORITHMS, config_class, name_of
-from purerl.cli import flags, settings
+from purerl.cli import dry_run, flags, settings
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
 from purerl.runner.loop import run
+from purerl.runner.memory import require_number
 from purerl.runner.result import RunResult, summary, write_summary
+from purerl.runner.seeds import check_seeds
 from purerl.runner.trackers import TRACKERS, Tracker, make_tracker
-from purerl.scale.devices import use_all_cores
+from purerl.scale.devices import make_workers, use_all_cores
+from purerl.train import bind
 
 
 def _arg(text: str) -> object:
@@ -46,6 +49,7 @@ class Train:
     data_parallel: Annotated[
         bool, _arg("Spread each agent's environments over all devices.")
     ] = False
+    dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
     progress: Annotated[bool, _arg("Show the progress bar.")] = True
     track: Annotated[
         tyro.conf.UseAppendAction[tuple[str, ...]],
@@ -93,6 +97,8 @@ def main(argv: Sequence[str]) -> int:
         result = _resume(parsed)
     else:
         config = flags.read_config(parsed, base)
+        if parsed.dry_run:
+            return _show_cost(config, parsed)
         result = run(
             config,
             seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
@@ -111,6 +117,14 @@ def main(argv: Sequence[str]) -> int:
         print(f"the run in {result.out} had finished already; nothing was trained.")
         return 0
     show(result, time.perf_counter() - started)
+    return 0
+
+
+def _show_cost(config: TrainConfig, parsed: Train) -> int:
+    bound = bind(config)
+    require_number(bound, parsed.seeds, make_workers())
+    parts = [dry_run.whole_runs(bound, len(check_seeds(parsed.seeds)))]
+    dry_run.show(parts, parsed.lanes, parsed.segment_updates)
     return 0
 
 

@@ -12,14 +12,16 @@ from rich.console import Console
 
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import flags, settings
+from purerl.cli import dry_run, flags, settings
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError, TrainConfig
 from purerl.meta import store
 from purerl.meta.comparison import WORDS, LossComparison
-from purerl.meta.contestants import read_loss
+from purerl.meta.contestants import read_environments, read_loss
 from purerl.meta.transfer import DEFAULT_SEEDS, MEASURES, compare_losses
 from purerl.runner import manifest
+from purerl.runner.seeds import check_seeds
+from purerl.train import bind
 
 WIDTH = 130  # of the table where the output is no terminal
 # A name before the first "=", unless a bracket comes first: HuberError(delta=1.0).
@@ -85,6 +87,7 @@ class Transfer:
     memory_limit: Annotated[
         str | None, _arg("Bytes for training, such as 2GB; most of what is free.")
     ] = None
+    dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
     progress: Annotated[bool, _arg("Show the progress.")] = True
 
 
@@ -114,6 +117,12 @@ def main(argv: Sequence[str]) -> int:
             "--loss squared, or give --evolution FOLDER."
         )
     settings.enable_compile_cache()
+    if parsed.dry_run:
+        agents = len(losses) * len(check_seeds(parsed.seeds))
+        named = read_environments(config, environments)
+        parts = [dry_run.whole_runs(bind(each), agents) for each in named.values()]
+        dry_run.show(parts, parsed.lanes, parsed.segment_updates)
+        return 0
     result = compare_losses(
         config,
         field,

@@ -11,9 +11,11 @@ from rich.console import Console
 
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import flags, report, settings
+from purerl.cli import dry_run, flags, report, settings
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
+from purerl.runner.seeds import check_seeds
+from purerl.train import bind
 from purerl.tuning import words
 from purerl.tuning.api import tune
 from purerl.tuning.result import TuneResult
@@ -71,6 +73,7 @@ class Tune:
         int, _arg("Fresh seeds that compare best and default; 0 leaves it out.")
     ] = 10
     lanes: Annotated[int | None, _arg("Agents per block.")] = None
+    dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
     progress: Annotated[bool, _arg("Say how it goes.")] = True
 
 
@@ -80,6 +83,14 @@ def main(argv: Sequence[str]) -> int:
     parsed = flags.parse(flags.parser_class(base, Tune), argv, "tune")
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
+    if parsed.dry_run:
+        seeds = len(check_seeds(parsed.seeds))
+        agents = parsed.trials * seeds + 2 * parsed.holdout_seeds
+        whole = dry_run.whole_runs(bind(config), agents)
+        part = whole._replace(agents=min(agents, parsed.batch * seeds))
+        note = "; trials that are pruned take less, and other settings other times"
+        dry_run.show([part], parsed.lanes, note=note)
+        return 0
     result = tune(
         config,
         read_axes(parsed.axis),

@@ -102,7 +102,7 @@ def halving(
     require_number(space.bound, agents, make_workers())
     searches = check_seeds(seeds)
     updates = space.bound.plan.num_updates
-    rung = min_updates or max(1, updates // max(2, eta) ** DEFAULT_RUNGS)
+    rung = first_rung(updates, eta, min_updates)
     if segment_updates is not None and rung % segment_updates:
         raise ConfigError(
             f"segment_updates must divide min_updates = {rung}, so that every rung is "
@@ -128,6 +128,11 @@ def halving(
     strategy = Halving(space, searches, options, ladder)
     outcome = search(strategy, space, searches, carried_out)
     return HalvingResult(space, searches, options, ladder, outcome, carried_out.out)
+
+
+def first_rung(updates: int, eta: int, min_updates: int | None) -> int:
+    """Updates up to the first rung: those that are asked for, or some of the run's."""
+    return min_updates or max(1, updates // max(2, eta) ** DEFAULT_RUNGS)
 
 
 class Halving:

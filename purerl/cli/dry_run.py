@@ -1,0 +1,88 @@
+"""`--dry-run`: what a command would train and how long that takes here, measured."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+from rich.console import Console
+
+from purerl.runner.memory import least_bytes
+from purerl.runner.programs import Executables, Members
+from purerl.runner.words import clock, count, si, size
+from purerl.scale.devices import default_lanes, make_workers
+from purerl.sweeps import planner
+from purerl.train import Bound
+
+# Segments of a run where their length is not given: one of them is timed.
+SEGMENTS = 100
+SECONDS = 0.5  # of measurement
+
+
+class Part(NamedTuple):
+    """Agents that train alike.
+
+    Attributes:
+        bound: config, environment and plan of each.
+        agents: how many train side by side.
+        env_steps: environment steps of all of them.
+    """
+
+    bound: Bound
+    agents: int
+    env_steps: int
+
+
+def whole_runs(bound: Bound, agents: int) -> Part:
+    """Agents of which each trains from the beginning to the end."""
+    steps = bound.plan.num_updates * bound.plan.steps_per_update
+    return Part(bound, agents, agents * steps)
+
+
+def show(
+    parts: Sequence[Part],
+    lanes: int | None = None,
+    segment_updates: int | None = None,
+    note: str = "",
+) -> None:
+    """Print steps, measured rate, time and memory, a line per part and their sum.
+
+    Args:
+        parts: what the command would train.
+        lanes: agents per block; chosen by their number where not given.
+        segment_updates: updates per compiled call; a hundredth of a run where not
+            given.
+        note: a sentence about what the numbers leave out.
+
+    Raises:
+        ConfigError: an agent that cannot fit the memory.
+    """
+    console = Console(highlight=False, soft_wrap=True)
+    seconds = 0.0
+    for part in parts:
+        rate, text = _measured(part, lanes, segment_updates)
+        seconds += part.env_steps / rate
+        console.print(text)
+    console.print(f"about {clock(seconds)} of training here, compilation apart{note}")
+
+
+def _measured(
+    part: Part, lanes: int | None, segment_updates: int | None
+) -> tuple[float, str]:
+    """Environment steps per second with the workers that are busy, and a line."""
+    workers, bound = make_workers(), part.bound
+    width = lanes or default_lanes(part.agents, workers)
+    updates = bound.plan.num_updates
+    length = min(segment_updates or max(1, updates // SEGMENTS), updates)
+    block = Members(jax.random.split(jax.random.key(0), width), {})
+    programs = Executables(bound, block, length, workers)
+    busy = min(len(workers), -(-part.agents // width))
+    # As many blocks side by side as there will be.
+    rate = planner.rate(bound, programs, block, workers[:busy], SECONDS)
+    # Lanes beyond the last agent are copies: their steps do not count.
+    rate *= min(1.0, part.agents / (busy * width))
+    states = part.agents * least_bytes(programs.member_shapes())
+    return rate, (
+        f"{count(part.agents, 'agent')}, {bound.env.name}: {si(part.env_steps)} "
+        f"environment steps at {si(rate)} steps/s (measured with "
+        f"{count(busy, 'worker')} and {count(width, 'lane')}), states of {size(states)}"
+    )

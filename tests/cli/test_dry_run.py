@@ -1,0 +1,69 @@
+"""Every command that trains says what it would cost, and trains nothing."""
+
+import re
+
+import jax
+import pytest
+
+from purerl.cli import main
+
+TINY = [
+    *("--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"),
+    *("--num-epochs", "2", "--num-minibatches", "2", "--hidden-sizes", "8"),
+    *("--num-evaluations", "0"),
+]
+HALVING = [
+    *("--eta", "2", "--min-updates", "5", "--points", "4"),
+    *("--brackets", "one", "--seeds", "1"),
+]
+AXIS = ["--axis", "learning_rate=loguniform(1e-4,1e-2)"]
+
+
+@pytest.fixture(autouse=True)
+def no_compile_cache_of_the_user(monkeypatch):
+    folder = jax.config.jax_compilation_cache_dir
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
+
+
+@pytest.mark.parametrize(
+    ("args", "agents", "steps"),
+    [
+        (["train", "--seeds", "16"], 16, "10.2k"),
+        (["pbt", *AXIS, "--population", "8", "--seeds", "2"], 16, "10.2k"),
+        # 4 up to update 5, 2 up to 10, 1 up to 20: 4 x 5 + 2 x 5 + 10 updates of 32.
+        (
+            ["halving", *AXIS, *HALVING],
+            4,
+            "1.28k",
+        ),
+        # 5 trials with 4 seeds, and twice 10 fresh seeds; a batch is 8 trials.
+        (["tune", *AXIS, "--trials", "5", "--seeds", "4"], 32, "25.6k"),
+        (["transfer", "--loss", "squared", "--seeds", "16"], 16, "10.2k"),
+    ],
+)
+def test_a_dry_run_says_what_it_would_cost(
+    args, agents, steps, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert main([*args, *TINY, "--lanes", "2", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert f"{agents} agents, CartPole-v1: {steps} environment steps at " in out
+    rate = re.search(r"at ([\d.]+)k? steps/s \(measured with 2 workers and 2", out)
+    assert rate is not None
+    assert re.search(r"about \d+:\d\d of training here", out)
+    assert not list(tmp_path.iterdir())
+
+
+def test_time_is_that_of_all_environments(tmp_path, capsys, monkeypatch):
+    from purerl.cli import dry_run
+
+    monkeypatch.setattr(dry_run.planner, "rate", lambda *args: 10.0)
+    monkeypatch.chdir(tmp_path)
+    losses = ["--loss", "squared", "--loss", "a=squared", "--seeds", "4"]
+    envs = ["--env", "CartPole-v1", "--env", "probe/constant-reward"]
+    command = ["transfer", *losses, *envs, *TINY, "--lanes", "2", "--dry-run"]
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    # Two environments, two losses, four seeds, 640 steps, ten in a second.
+    assert out.count("8 agents, ") == 2
+    assert "about 17:04 of training here, compilation apart" in out
