@@ -13,6 +13,31 @@ import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 2)
+
+
+def _compile_quickly() -> None:
+    """Where nothing is optimised, let the CPU's kernels be made in the simple way.
+
+    XLA's fusion emitters take three quarters of such a compilation. JAX has no public
+    setting for options of all compilations, so that where its function has moved,
+    tests are only slower.
+    """
+    from jax._src import compiler
+
+    options = getattr(compiler, "get_compile_options", None)
+    if options is None:
+        return
+
+    def quick_options(*args, env_options_overrides=None, **kwargs):
+        if jax.config.read("jax_disable_most_optimizations"):
+            simple = {"xla_cpu_use_fusion_emitters": False}
+            env_options_overrides = simple | dict(env_options_overrides or {})
+        return options(*args, env_options_overrides=env_options_overrides, **kwargs)
+
+    compiler.get_compile_options = quick_options
+
+
+_compile_quickly()
 # Programs are compiled once per machine; the second run of the tests is much faster.
 cache = os.environ.get("PURERL_TEST_CACHE", os.path.join(os.getcwd(), ".jax_cache"))
 jax.config.update("jax_compilation_cache_dir", cache)

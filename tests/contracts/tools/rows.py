@@ -1,0 +1,106 @@
+"""The rows of the grid: every algorithm as it is by default, and every preset.
+
+A row is the structure that a user trains with in a run of a few updates. Nothing that
+shapes a program is changed but how wide its layers are: environments, steps and rounds
+of an update, the warm-up, delays, n-step returns, annealing, normalisation and resets
+are those of the defaults or of the preset.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from purerl import presets
+from purerl.algorithms import ALGORITHMS
+from purerl.config import TrainConfig
+from purerl.train import bind
+
+WIDTH = 8  # of every layer
+# Equal parts of a run: segments, rounds of PBT, reports of a study. A power of two, so
+# that rungs of successive halving with `eta=2` end with the run.
+PIECES = 4
+
+# Where a preset's environment takes minutes to compile, one with actions of the same
+# kind stands for it. What the adapter does is tested in tests/envs.
+STAND_INS = {"brax/": "Pendulum-v1"}
+
+# Structures that neither a default nor a preset has: algorithm and changed fields.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ppo-continuous": ("ppo", {"env": "Pendulum-v1"}),
+    "recurrent-ppo-continuous": ("recurrent_ppo", {"env": "Pendulum-v1"}),
+    "vpg-continuous": ("vpg", {"env": "Pendulum-v1"}),
+    "vpg-without-baseline": (
+        "vpg",
+        {"advantage": "rewards_to_go", "baseline": False},
+    ),
+    "dqn-rainbow": ("dqn", {"prioritised": True, "dueling": True, "n_step": 3}),
+    "sac-discrete": ("sac", {"env": "CartPole-v1"}),
+    "td3-two-envs": ("td3", {"num_envs": 2}),
+    "sac-two-envs": ("sac", {"num_envs": 2}),
+    "mpo-two-envs": ("mpo", {"num_envs": 2}),
+}
+
+# Presets that have no row, and why.
+WITHOUT_ROW: dict[str, str] = {}
+
+
+class Row(NamedTuple):
+    """A structure that all tools are tried with.
+
+    Attributes:
+        name: of the algorithm, the variant or the preset.
+        config: shortened.
+        length: updates of one piece of its run.
+    """
+
+    name: str
+    config: TrainConfig
+    length: int
+
+
+def defaults() -> dict[str, TrainConfig]:
+    """Every registered algorithm's own config."""
+    return {name: entry.config() for name, entry in ALGORITHMS.items()}
+
+
+def variants() -> dict[str, TrainConfig]:
+    """Defaults with a few fields changed."""
+    return {
+        name: ALGORITHMS[algorithm].config(**changes)
+        for name, (algorithm, changes) in VARIANTS.items()
+    }
+
+
+def published() -> dict[str, TrainConfig]:
+    """Every preset that has a row."""
+    names = [name for name in presets.names() if name not in WITHOUT_ROW]
+    return {name: presets.load(name) for name in names}
+
+
+def make_row(name: str, config: TrainConfig) -> Row:
+    """The config's structure in a run of seconds.
+
+    It goes on for two updates at least after the one that ends the warm-up: what
+    happens first in an update with a single gradient step is inside.
+    """
+    for prefix, env in STAND_INS.items():
+        if str(config.env).startswith(prefix):
+            config = config.replace(env=env, env_kwargs={})
+    steps = bind(config).config.steps_per_update
+    least = getattr(config, "learning_starts", 0) // steps + 2
+    length = -(-least // PIECES)
+    config = config.replace(
+        total_timesteps=PIECES * length * steps, num_evaluations=1, **_narrow(config)
+    )
+    return Row(name, config, length)
+
+
+def _narrow(config: TrainConfig) -> dict[str, Any]:
+    """As many layers as the config has, of `WIDTH` units at most."""
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name.endswith("_sizes"):
+            found[field.name] = tuple(min(units, WIDTH) for units in value)
+        elif field.name == "memory_size":
+            found[field.name] = min(value, WIDTH)
+    return found

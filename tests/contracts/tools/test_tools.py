@@ -1,0 +1,45 @@
+"""Every algorithm and preset under every tool; `python -m tests.contracts.tools.grid`.
+
+A cell of the grid is a test. An algorithm that is registered, and a preset that is a
+file, has its row; a function in `cells.TOOLS` has its column.
+"""
+
+import jax
+import pytest
+
+from purerl import presets
+from purerl.algorithms import ALGORITHMS
+from tests.contracts.tools import cells, rows
+from tests.shared_programs import shared_programs
+
+DEFAULTS = rows.defaults()
+OTHERS = rows.variants() | rows.published()
+ROWS = DEFAULTS | OTHERS
+
+
+def test_every_algorithm_and_preset_has_a_row_or_a_reason():
+    assert set(DEFAULTS) == set(ALGORITHMS)
+    assert set(presets.names()) <= set(OTHERS) | set(rows.WITHOUT_ROW)
+    assert all(rows.WITHOUT_ROW.values())
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        name if name in DEFAULTS else pytest.param(name, marks=pytest.mark.slow)
+        for name in ROWS
+    ],
+)
+def subject(request, tmp_path_factory):
+    with shared_programs(), pytest.MonkeyPatch.context() as patch:
+        # The tests' own cache stays: the command line would switch to the user's.
+        folder = jax.config.jax_compilation_cache_dir
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
+        row = rows.make_row(request.param, ROWS[request.param])
+        yield cells.Subject(row, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.mark.parametrize("tool", cells.TOOLS)
+def test_a_cell_passes_or_is_refused(subject, tool, quickly_compiled, record_property):
+    refused = cells.TOOLS[tool](subject)
+    record_property("cell", (subject.row.name, tool, refused))
