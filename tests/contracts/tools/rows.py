@@ -19,6 +19,9 @@ WIDTH = 8  # of every layer
 # that rungs of successive halving with `eta=2` end with the run.
 PIECES = 4
 
+# Fields with the environment steps before which a run is another program.
+WARM_UPS = ("learning_starts", "random_steps")
+
 # Where a preset's environment takes minutes to compile, one with actions of the same
 # kind stands for it. What the adapter does is tested in tests/envs.
 STAND_INS = {"brax/": "Pendulum-v1"}
@@ -86,8 +89,8 @@ def make_row(name: str, config: TrainConfig) -> Row:
         if str(config.env).startswith(prefix):
             config = config.replace(env=env, env_kwargs={})
     steps = bind(config).config.steps_per_update
-    least = getattr(config, "learning_starts", 0) // steps + 2
-    length = -(-least // PIECES)
+    warm_up = max(getattr(config, name, 0) for name in WARM_UPS)
+    length = -(-(warm_up // steps + 2) // PIECES)
     config = config.replace(
         total_timesteps=PIECES * length * steps, num_evaluations=1, **_narrow(config)
     )

@@ -10,11 +10,13 @@ import pytest
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
 from tests.contracts.tools import cells, rows
+from tests.helpers import slow_but
 from tests.shared_programs import shared_programs
 
 DEFAULTS = rows.defaults()
 OTHERS = rows.variants() | rows.published()
 ROWS = DEFAULTS | OTHERS
+QUICK = [name for name in cells.TOOLS if name not in cells.SLOW]
 
 
 def test_every_algorithm_and_preset_has_a_row_or_a_reason():
@@ -25,10 +27,7 @@ def test_every_algorithm_and_preset_has_a_row_or_a_reason():
 
 @pytest.fixture(
     scope="module",
-    params=[
-        name if name in DEFAULTS else pytest.param(name, marks=pytest.mark.slow)
-        for name in ROWS
-    ],
+    params=slow_but(ROWS, *DEFAULTS),
 )
 def subject(request, tmp_path_factory):
     with shared_programs(), pytest.MonkeyPatch.context() as patch:
@@ -39,7 +38,7 @@ def subject(request, tmp_path_factory):
         yield cells.Subject(row, tmp_path_factory.mktemp(request.param))
 
 
-@pytest.mark.parametrize("tool", cells.TOOLS)
+@pytest.mark.parametrize("tool", slow_but(cells.TOOLS, *QUICK))
 def test_a_cell_passes_or_is_refused(subject, tool, quickly_compiled, record_property):
-    refused = cells.TOOLS[tool](subject)
-    record_property("cell", (subject.row.name, tool, refused))
+    record_property("place", (subject.row.name, tool))
+    record_property("refused", cells.TOOLS[tool](subject))
