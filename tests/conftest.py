@@ -64,6 +64,7 @@ SHARING = ("population", "runner", "sweeps", "tuning")
 # A file is one worker's (`--dist loadfile`): long ones first, else the last of them
 # runs alone while the other worker waits.
 LONG_FIRST = (
+    "contracts",
     "algorithms",
     "docs",
     "sweeps",
@@ -72,7 +73,6 @@ LONG_FIRST = (
     "meta",
     "runner",
     "scale",
-    "contracts",
 )
 
 

@@ -66,7 +66,8 @@ def shared_programs() -> Iterator[None]:
 
 def _name(bound: Bound, example: Members) -> Hashable:
     """The config's numbers are constants of the program; the overrides are not."""
-    numbers, structure = jax.tree.flatten(bound.config)
+    # What was asked for, too: what is `auto` in it follows the overrides.
+    numbers, structure = jax.tree.flatten((bound.config, bound.asked))
     constants = [
         (type(x).__name__, np.shape(x), np.asarray(x).tobytes()) for x in numbers
     ]
