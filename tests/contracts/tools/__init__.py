@@ -2,4 +2,5 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.contracts.tools.cells")
+for name in ("subject", "training", "searching"):
+    pytest.register_assert_rewrite(f"tests.contracts.tools.{name}")

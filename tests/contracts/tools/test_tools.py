@@ -9,7 +9,8 @@ import pytest
 
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
-from tests.contracts.tools import cells, rows
+from purerl.meta import presets as evolutions
+from tests.contracts.tools import cells, rows, searching
 from tests.helpers import slow_but
 from tests.shared_programs import shared_programs
 
@@ -23,6 +24,12 @@ def test_every_algorithm_and_preset_has_a_row_or_a_reason():
     assert set(DEFAULTS) == set(ALGORITHMS)
     assert set(presets.names()) <= set(OTHERS) | set(rows.WITHOUT_ROW)
     assert all(rows.WITHOUT_ROW.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", evolutions.names())
+def test_a_published_evolution_is_told_of_all_its_members(name, quickly_compiled):
+    searching.published_evolution(name)
 
 
 @pytest.fixture(

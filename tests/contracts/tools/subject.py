@@ -1,0 +1,75 @@
+"""A row in the hands of the tools, and what all of them need.
+
+All programs of a row are as wide and as long, and train one config wherever a tool
+allows it: with `shared_programs` most tools then need no compilation of their own.
+"""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import purerl
+from purerl import losses
+from purerl.runner.result import RunResult
+from purerl.train import bind
+from purerl.types import TrainResult
+from tests.contracts.tools.rows import Row
+from tests.helpers import plain
+
+SEEDS = LANES = DEVICES = 2
+MEANS = ("episode_return", "episode_length")  # undefined where no episode ended
+# Between programs of the same arithmetic that were compiled apart.
+CLOSE = {"rtol": 1e-3, "atol": 1e-4}
+SMALL: dict[str, Any] = {"lanes": LANES, "progress": False}
+
+
+class Subject:
+    """A row and its folder; what several tools look at is made once."""
+
+    def __init__(self, row: Row, folder: Path) -> None:
+        self.row, self.folder = row, folder
+        self.config, self.length = row.config, row.length
+        self.bound = bind(row.config)
+
+    @property
+    def axes(self) -> dict[str, Any]:
+        """Step sizes about the config's own."""
+        rate = float(self.config.learning_rate)
+        return {"learning_rate": purerl.loguniform(rate / 2, rate * 2)}
+
+    @cached_property
+    def vmapped(self) -> TrainResult:
+        """The agents of seeds 0 and 1, in one call."""
+        keys = jax.vmap(jax.random.key)(np.arange(SEEDS, dtype=np.uint32))
+        return jax.jit(jax.vmap(purerl.make_train(self.config)))(keys)
+
+    @cached_property
+    def ran(self) -> RunResult:
+        """The same agents by `purerl.run`."""
+        return self.run()
+
+    def run(self, **options: Any) -> RunResult:
+        """As users call it, at this row's width and length."""
+        options = {"seeds": SEEDS, "segment_updates": self.length, **SMALL, **options}
+        return purerl.run(self.config, **options)
+
+    @cached_property
+    def other_losses(self) -> dict[str, Any]:
+        """A loss with numbers for every loss that the config has."""
+        known = {"value_loss": losses.HuberError(), "policy_loss": losses.DPODrift()}
+        return {n: loss for n, loss in known.items() if hasattr(self.config, n)}
+
+
+def assert_close(one: Any, other: Any) -> None:
+    """Equal up to rounding, leaf by leaf."""
+    pairs = zip(
+        jax.tree_util.tree_leaves_with_path(plain(one)),
+        jax.tree.leaves(plain(other)),
+        strict=True,
+    )
+    for (path, a), b in pairs:
+        name = jax.tree_util.keystr(path)
+        np.testing.assert_allclose(a, b, err_msg=name, **CLOSE)
