@@ -120,7 +120,8 @@ def _words(value: Any) -> str:
 def render() -> str:
     """The page, from the numbers that are there."""
     found = {path.stem: json.loads(path.read_text()) for path in STORE.glob("*.json")}
-    lines, sections = INTRODUCTION.splitlines(), []
+    lines: list[str] = [*INTRODUCTION.splitlines()]
+    sections: list[str] = []
     for name, row in ROWS.items():
         if name in found:
             lines.append(_line(name, row, found[name]))

@@ -48,7 +48,7 @@ def backend_problem(error: BaseException | None = None) -> str | None:
         else:
             return None
     reason = str(error).partition(" (")[0].removeprefix(_FAILED).strip()
-    asked = jax.config.jax_platforms
+    asked = jax.config.jax_platforms  # type: ignore[attr-defined]
     if not asked:
         return f"JAX cannot use the devices of this machine: {reason}."
     remedies = [_remedy(name) for name in asked.split(",") if name != "cpu"]
