@@ -1,9 +1,9 @@
 """The rows of the grid: every algorithm as it is by default, and every preset.
 
 A row is the structure that a user trains with in a run of a few updates. Nothing that
-shapes a program is changed but how wide its layers are: environments, steps and rounds
-of an update, the warm-up, delays, n-step returns, annealing, normalisation and resets
-are those of the defaults or of the preset.
+shapes a program is changed but how wide its layers are, and how large the batches of a
+replay buffer: environments, steps and rounds of an update, the warm-up, delays, n-step
+returns, annealing, normalisation and resets are those of the defaults or of the preset.
 """
 
 import dataclasses
@@ -15,6 +15,7 @@ from purerl.config import TrainConfig
 from purerl.train import bind
 
 WIDTH = 8  # of every layer
+BATCH = 32  # drawn from a replay buffer
 # Equal parts of a run: segments, rounds of PBT, reports of a study. A power of two, so
 # that rungs of successive halving with `eta=2` end with the run.
 PIECES = 4
@@ -98,12 +99,13 @@ def make_row(name: str, config: TrainConfig) -> Row:
 
 
 def _narrow(config: TrainConfig) -> dict[str, Any]:
-    """As many layers as the config has, of `WIDTH` units at most."""
+    """As many layers as the config has, of `WIDTH` units at most; smaller batches."""
+    most = {"memory_size": WIDTH, "batch_size": BATCH}
     found: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.name.endswith("_sizes"):
             found[field.name] = tuple(min(units, WIDTH) for units in value)
-        elif field.name == "memory_size":
-            found[field.name] = min(value, WIDTH)
+        elif field.name in most:
+            found[field.name] = min(value, most[field.name])
     return found
