@@ -151,27 +151,23 @@ def check_split(config: Any, num_devices: int) -> None:
     Raises:
         ConfigError: naming the numbers and the nearest that fit.
     """
-    if config.num_envs % num_devices:
-        below = config.num_envs // num_devices * num_devices
-        raise ConfigError(
-            f"num_envs must be divisible by the {num_devices} devices, got "
-            f"{config.num_envs}; nearest: {below or num_devices} or "
-            f"{below + num_devices}."
-        )
-    batch_size = getattr(config, "batch_size", num_devices)
-    if batch_size % num_devices:
-        below = batch_size // num_devices * num_devices
-        raise ConfigError(
-            f"batch_size must be divisible by the {num_devices} devices, got "
-            f"{batch_size}; nearest: {below or num_devices} or {below + num_devices}."
-        )
+    for name in ("num_envs", "batch_size"):
+        size = getattr(config, name, num_devices)
+        if size % num_devices:
+            below = size // num_devices * num_devices
+            near = f"{below} or {below + num_devices}" if below else f"{num_devices}"
+            raise ConfigError(
+                f"{name} must be divisible by the {num_devices} devices, got {size}; "
+                f"nearest: {near}."
+            )
     # Minibatches are drawn from all steps, or from sequences, one per environment.
     samples = getattr(config, "samples_per_update", config.steps_per_update)
     words = "num_envs" if samples == config.num_envs else "num_envs * num_steps"
     local = samples // num_devices
     minibatches = getattr(config, "num_minibatches", 1)
     if local % minibatches:
+        fits = max(n for n in range(1, minibatches) if local % n == 0)
         raise ConfigError(
-            f"{words} / devices ({local}) must be divisible by "
-            f"num_minibatches, got {minibatches}."
+            f"{words} / devices ({local}) must be divisible by num_minibatches, got "
+            f"{minibatches}; the next lower that fits is {fits}."
         )
