@@ -23,7 +23,7 @@ class Recorder:
 
     Attributes:
         cells: by row and tool, None for a pass, else a sentence.
-        failed: what a failed cell says last, by row and tool.
+        failed: what a failed cell says, by row and tool.
         names: of the rows, as they were tried.
     """
 
@@ -44,7 +44,7 @@ class Recorder:
         if report.failed:
             words = report.longreprtext.splitlines() or [""]
             said = [line[1:].strip() for line in words if line.startswith("E ")]
-            self.failed[place] = (said or words[-1:])[0]
+            self.failed[place] = " ".join((said or words[-1:])[:3])
         else:
             self.cells[place] = dict(report.user_properties)["refused"]
 

@@ -75,9 +75,11 @@ def pbt(subject: Subject) -> None:
     assert result.finished and len(result.marks) == PIECES
     dataset = result.dataset
     assert not dataset["diverged"].values.any()
-    members = np.arange(4)
-    copies = (dataset["parent"].values != members).sum(-1)
-    np.testing.assert_array_equal(copies, [[1] * (PIECES - 1) + [0]])
+    scores = dataset["score"].values[0]
+    copied = (dataset["parent"].values[0] != np.arange(4)).sum(-1)
+    # Of equals, and where no episode has ended yet, nobody is the worst.
+    differ = [bool(np.isfinite(x).any() and np.ptp(x) != 0) for x in scores]
+    assert copied.tolist() == [*map(int, differ[:-1]), 0]
     assert np.isfinite(result.best().score)
 
 
