@@ -92,7 +92,8 @@ def hardware() -> dict[str, Any]:
         found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.M)
         model = found.group(1).strip() if found else platform.machine()
         model = re.sub(r"\s+\d+-Core Processor$", "", model)
-        model = f"{os.cpu_count()} cores of {model}"
+        cores = len(os.sched_getaffinity(0))
+        model = f"{cores} core{'s' * (cores != 1)} of {model}"
     return {
         "hardware": model,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
