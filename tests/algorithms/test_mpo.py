@@ -383,7 +383,7 @@ def test_sampled_actions_have_the_policys_quantiles(start):
         ({"temperature": "slsqp"}, "must be one of exact, gradient"),
         ({"log_std_min": 3.0}, "log_std_min must be less than log_std_max"),
         ({"epsilon": 0.0}, "epsilon must be greater than 0"),
-        ({"learning_starts": 9_000}, "learning_starts must be less"),
+        ({"learning_starts": 9_000}, "learning_starts must be at most the 8000 steps"),
     ],
 )
 def test_bad_configs_are_refused(changes, words):

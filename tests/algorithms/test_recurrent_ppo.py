@@ -359,7 +359,7 @@ def test_a_minibatch_is_whole_environments(rolled):
         assert leaf.shape[0] == 6  # what is shuffled and split
     # Without standardised advantages the loss is a mean over samples: that of some
     # environments is that of their rows, whoever else is in the minibatch.
-    config = CHAIN.replace(normalize_advantages=False)
+    config = setup.heads.config.replace(normalize_advantages=False)
     setup = setup._replace(heads=setup.heads._replace(config=config))
     loss = jax.jit(lambda part: recurrent_ppo.loss(setup, start.params, part)[0])
     total = loss(sequences)
