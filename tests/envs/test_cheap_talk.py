@@ -72,7 +72,7 @@ def test_the_channel_touches_neither_dynamics_nor_rewards(talking, bare):
         jax.tree.leaves((first_bare, obs_bare, final_bare, rest_bare)),
         strict=True,
     ):
-        # Two programs may round the same dynamics differently on some CPUs: to 1e-7 here.
+        # Two programs may round the same dynamics differently: by 1e-7 on some CPUs.
         np.testing.assert_allclose(
             np.asarray(mine, float), np.asarray(theirs, float), rtol=1e-5, atol=1e-5
         )
