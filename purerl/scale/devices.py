@@ -80,14 +80,19 @@ def make_workers(devices: Sequence[Any] | None = None) -> list[Worker]:
 
 
 def default_lanes(num_members: int, workers: Sequence[Worker]) -> int:
-    """A width of blocks: narrow on CPU, wide on accelerators, a power of two.
+    """A width of blocks: narrow on a CPU, wide on accelerators.
 
-    Small populations get narrower blocks, so that no worker idles; give `lanes`
-    explicitly where members of different populations must be equal bit for bit.
+    On a CPU every worker gets as many lanes as the others, as far as that is possible:
+    ten members on two cores are two blocks of five. On an accelerator, where empty
+    lanes cost nothing, it is a power of two. Small populations get narrower blocks, so
+    that no worker idles; give `lanes` explicitly where members of different populations
+    must be equal bit for bit.
     """
-    is_cpu = workers[0].device.platform == "cpu"
-    limit = DEFAULT_CPU_LANES if is_cpu else DEFAULT_ACCELERATOR_LANES
-    return min(limit, widest_of_use(num_members, workers))
+    if workers[0].device.platform != "cpu":
+        return min(DEFAULT_ACCELERATOR_LANES, widest_of_use(num_members, workers))
+    share = max(1, -(-num_members // len(workers)))
+    blocks = -(-share // DEFAULT_CPU_LANES)
+    return -(-share // blocks)
 
 
 def widest_of_use(num_members: int, workers: Sequence[Worker]) -> int:

@@ -146,7 +146,8 @@ def test_an_error_in_a_block_reaches_the_caller():
 
 
 @pytest.mark.parametrize(
-    ("members", "lanes"), [(1, 1), (2, 1), (3, 2), (16, 8), (17, 8), (10_000, 8)]
+    ("members", "lanes"),
+    [(1, 1), (2, 1), (3, 2), (10, 5), (16, 8), (17, 5), (34, 6), (10_000, 8)],
 )
 def test_default_lanes_on_two_cpu_workers(members, lanes):
     device = jax.devices()[0]

@@ -1,0 +1,250 @@
+"""The same bits before and after a change of structure: a tiny run of every tool.
+
+    python -m tests.golden write before.json      # at one commit
+    python -m tests.golden compare before.json    # at another, on the same machine
+
+Each tool trains a few updates at a fixed width (lanes) and segment length, and every
+array that it hands back is kept as a hash. Compilers round differently on different
+processors, so that a file compares commits and not machines. That is why it is a script
+and no test.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import purerl
+from tests.helpers import StopAfter, plain, tiny_config
+
+Arrays = dict[str, Any]
+RATES = [1e-3, 3e-3, 1e-2]
+AXES = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
+SMALL: dict[str, Any] = {"lanes": 2, "progress": False}
+SEGMENT: dict[str, Any] = {**SMALL, "segment_updates": 3}
+
+
+def run() -> Arrays:
+    """Three agents in two blocks."""
+    return _run(purerl.run(tiny_config(), seeds=3, **SEGMENT))
+
+
+def run_with_replay() -> Arrays:
+    """Agents with a buffer, random steps first, and two critics."""
+    config = purerl.SACConfig(
+        env="Pendulum-v1",
+        total_timesteps=240,
+        learning_starts=40,
+        random_steps=40,
+        batch_size=16,
+        buffer_size=200,
+        hidden_sizes=(8,),
+        critic_hidden_sizes=(8,),
+        num_evaluations=1,
+        eval_episodes=1,
+        eval_share=1.0,
+    )
+    return _run(purerl.run(config, seeds=2, **SEGMENT))
+
+
+def run_resumed() -> Arrays:
+    """A run that is stopped by Ctrl-C and goes on from its folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        kept = {**SEGMENT, "out": folder, "seeds": 2}
+        purerl.run(
+            tiny_config(), trackers=[StopAfter(6)], checkpoint_seconds=0.0, **kept
+        )
+        return _run(purerl.run(tiny_config(), resume=True, **kept))
+
+
+def sweep() -> Arrays:
+    """Two programs (an axis of structure) by three step sizes by two seeds."""
+    axes = {"learning_rate": RATES, "num_epochs": [1, 2]}
+    found = purerl.sweep(tiny_config(), axes, seeds=2, keep_states=True, **SEGMENT)
+    dataset = found.dataset
+    arrays = {str(name): dataset[name].values for name in dataset.data_vars}
+    point = {"learning_rate": RATES[1], "num_epochs": 2}
+    return arrays | {"state": found.state(point, 1)}
+
+
+def compare_losses() -> Arrays:
+    """Two losses with held-out keys, in two environments' worth of programs."""
+    named = {"own": purerl.losses.SquaredError(), "huber": purerl.losses.HuberError()}
+    found = purerl.compare_losses(
+        tiny_config(),
+        "value_loss",
+        named,
+        seeds=3,
+        measures=("training_curve", "final_return", "evaluation"),
+        **SEGMENT,
+    )
+    dataset = found.dataset
+    return {str(name): dataset[name].values for name in dataset.data_vars}
+
+
+def pbt() -> Arrays:
+    """Two searches of four members."""
+    found = purerl.pbt(
+        tiny_config(), AXES, population=4, seeds=2, ready_updates=6, **SEGMENT
+    )
+    return _search(found)
+
+
+def halving() -> Arrays:
+    """All brackets of Hyperband."""
+    found = purerl.halving(
+        tiny_config(), AXES, num_points=6, eta=2, min_updates=5, **SMALL
+    )
+    return _search(found)
+
+
+def train_schedules() -> Arrays:
+    """A schedule of three pieces and a constant one."""
+    pieces = tuple({"learning_rate": rate} for rate in RATES)
+    found = purerl.train_schedules(
+        tiny_config(),
+        [purerl.Schedule((0, 6, 12), pieces), purerl.Schedule((0,), pieces[:1])],
+        seeds=2,
+        **SMALL,
+    )
+    return {"score": found.score, "train": found.train, "state": found.state}
+
+
+def evolve() -> Arrays:
+    """A loss, for two generations."""
+    config = tiny_config(policy_loss=purerl.losses.DPODrift())
+    found = purerl.evolve(config, ["policy_loss"], population=4, **_GENERATIONS)
+    return {"history": found.history, "vector": found.vector}
+
+
+def evolve_in_two_environments() -> Arrays:
+    """A hyperparameter, with baselines that are measured."""
+    config = tiny_config()
+    found = purerl.evolve(
+        config,
+        ["learning_rate"],
+        environments=["CartPole-v1", config.replace(gamma=0.9)],
+        baselines=[20.0, 25.0],
+        population=4,
+        **_GENERATIONS,
+    )
+    return {"history": found.history, "vector": found.vector}
+
+
+_GENERATIONS: dict[str, Any] = {"generations": 2, "rollouts": 2, **SEGMENT}
+
+
+def tune() -> Arrays:
+    """Two batches of trials, with rungs at which some are stopped."""
+    found = purerl.tune(
+        tiny_config(),
+        AXES,
+        trials=6,
+        seeds=2,
+        batch=3,
+        reports=4,
+        holdout_seeds=2,
+        **SMALL,
+    )
+    rows = [
+        (row.number, row.state, row.score, row.params, row.seed_scores, row.curve)
+        for row in found.rows
+    ]
+    holdout = found.holdout
+    assert holdout is not None
+    return {
+        "rows": np.frombuffer(repr(rows).encode(), np.uint8),
+        "holdout": [holdout.best.scores, holdout.default.scores],
+    }
+
+
+TOOLS: tuple[Callable[[], Arrays], ...] = (
+    run,
+    run_with_replay,
+    run_resumed,
+    sweep,
+    compare_losses,
+    pbt,
+    halving,
+    train_schedules,
+    evolve,
+    evolve_in_two_environments,
+    tune,
+)
+
+
+def _run(found: Any) -> Arrays:
+    return {
+        "state": found.state,
+        "metrics": found.metrics,
+        "evaluation": found.evaluation,
+    }
+
+
+def _search(found: Any) -> Arrays:
+    dataset, best = found.dataset, found.best()
+    arrays = {str(name): dataset[name].values for name in dataset.data_vars}
+    return arrays | {"best": {"score": np.float64(best.score), "state": best.state}}
+
+
+def hashes(arrays: Arrays) -> dict[str, str]:
+    """A hash of the type, the shape and the bytes of every array."""
+
+    def hashed(leaf: Any) -> str:
+        values = np.ascontiguousarray(leaf)
+        if values.dtype == object:  # texts among the coordinates
+            values = np.array(values.astype(str))
+        head = f"{values.dtype} {values.shape} ".encode()
+        return hashlib.sha256(head + values.tobytes()).hexdigest()[:16]
+
+    leaves = jax.tree_util.tree_leaves_with_path(jax.tree.map(_as_array, arrays))
+    return {jax.tree_util.keystr(path): hashed(leaf) for path, leaf in leaves}
+
+
+def _as_array(leaf: Any) -> Any:
+    return plain(leaf) if hasattr(leaf, "dtype") else np.asarray(leaf)
+
+
+def main(args: list[str] | None = None) -> int:
+    """Write or compare; the exit status is 1 where something differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("action", choices=("write", "compare"))
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--tools", nargs="+", default=[tool.__name__ for tool in TOOLS])
+    asked = parser.parse_args(args)
+    found = {}
+    for tool in TOOLS:
+        if tool.__name__ in asked.tools:
+            found[tool.__name__] = hashes(tool())
+            print(f"{tool.__name__}: {len(found[tool.__name__])} arrays", flush=True)
+    if asked.action == "write":
+        asked.file.write_text(json.dumps(found, indent=1))
+        return 0
+    differ = _compare(json.loads(asked.file.read_text()), found)
+    print("\n".join(differ) or "all arrays are equal, bit for bit")
+    return int(bool(differ))
+
+
+def _compare(
+    before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]
+) -> list[str]:
+    """What differs, in words."""
+    differ = []
+    for tool, arrays in after.items():
+        known = before.get(tool, {})
+        for name in sorted({*arrays, *known}):
+            if arrays.get(name) != known.get(name):
+                pair = f"{known.get(name, 'absent')} -> {arrays.get(name, 'absent')}"
+                differ.append(f"{tool} {name}: {pair}")
+    return differ
+
+
+if __name__ == "__main__":
+    sys.exit(main())
