@@ -58,16 +58,17 @@ that its section names. *Time* is training, compilation apart.
 """
 
 
-def train(name: str, row: Row) -> dict[str, Any]:
+def train(name: str, row: Row, lanes: int | None) -> dict[str, Any]:
     """Train a row's agents; the numbers that are kept."""
     config = presets.load(row.preset).replace(**(row.changes or {}))
     load = os.getloadavg()[0]
-    result = purerl.run(config, seeds=row.seeds)
+    result = purerl.run(config, seeds=row.seeds, lanes=lanes)
+    width = f" --lanes {lanes}" if lanes else ""
     final = result.evaluation["episode_return"][:, -1].mean(-1)
     curve = np.nanmean(result.evaluation["episode_return"], axis=(0, 2))
     return {
         "row": name,
-        "command": f"python experiments/results.py {name}",
+        "command": f"python experiments/results.py {name}{width}",
         "steps": int(result.metrics["env_steps"][0, -1]),
         "seeds": row.seeds,
         "mean": float(final.mean()),
@@ -219,6 +220,7 @@ def main() -> None:
     )
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--all", action="store_true", help="train every row")
+    parser.add_argument("--lanes", type=int, help="agents that one block holds")
     options = parser.parse_args()
     unknown = set(options.rows) - set(ROWS)
     if unknown:
@@ -226,7 +228,7 @@ def main() -> None:
     STORE.mkdir(exist_ok=True)
     every = [name for name, row in ROWS.items() if not row.not_run]
     for name in every if options.all else options.rows:
-        numbers = train(name, ROWS[name])
+        numbers = train(name, ROWS[name], options.lanes)
         write_atomic(STORE / f"{name}.json", json.dumps(numbers, indent=2) + "\n")
         print(_line(name, ROWS[name], numbers), flush=True)
         print("\n".join(_section(name, ROWS[name], numbers)), flush=True)

@@ -112,7 +112,7 @@ def train_schedules() -> Arrays:
         tiny_config(),
         [purerl.Schedule((0, 6, 12), pieces), purerl.Schedule((0,), pieces[:1])],
         seeds=2,
-        **SMALL,
+        lanes=2,
     )
     return {"score": found.score, "train": found.train, "state": found.state}
 
