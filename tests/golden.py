@@ -130,7 +130,7 @@ def evolve_in_two_environments() -> Arrays:
     found = purerl.evolve(
         config,
         ["learning_rate"],
-        environments=["CartPole-v1", config.replace(gamma=0.9)],
+        environments=[{"env": "CartPole-v1"}, {"gamma": 0.9}],
         baselines=[20.0, 25.0],
         population=4,
         **_GENERATIONS,
