@@ -6,7 +6,7 @@ numbers that can be vmapped. See `base` for the contract, `registry` for the nam
 """
 
 from . import spaces as spaces
-from .adapters.contract import adapt as adapt
+from .adapters.adapt import adapt as adapt
 from .adapters.gymnasium import register_in_gymnasium as register_in_gymnasium
 from .adapters.gymnasium import to_gymnasium as to_gymnasium
 from .adapters.gymnasium import to_gymnasium_vector as to_gymnasium_vector

@@ -21,7 +21,7 @@ import numpy as np
 from flax import struct
 from jax.core import Tracer
 
-from .adapters.contract import adapt
+from .adapters.adapt import adapt
 from .base import Environment, Info
 from .spaces import Box, Space
 

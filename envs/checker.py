@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .adapters.contract import adapt
+from .adapters.adapt import adapt
 from .base import Environment
 from .checker_play import (
     TIME_LIMIT,

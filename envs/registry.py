@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from . import probe
-from .adapters.gymnasium import refusal
+from .adapters.refusal import refusal
 from .base import Environment, EnvParams
 from .cartpole import CartPole
 from .chain import ChainMDP

@@ -20,9 +20,9 @@ from flax import struct
 
 from ..base import Environment, EnvState, Info
 from ..spaces import Box
+from .arrays import as_arrays, cast_like
 from .brax_compat import restore_clip
 from .brax_physics import WHERE, BraxParams, read_physics, with_physics
-from .contract import as_arrays, cast_like
 
 with warnings.catch_warnings():
     # jaxopt, which brax imports, announces its end; no user of brax can act on it.

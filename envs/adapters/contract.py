@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
 
 from ..base import Environment, Info, Obs
-from ..spaces import Box, Discrete, Space
-from .gymnasium import is_of_gymnasium, refusal
+from ..spaces import Space
+from .arrays import as_arrays, as_space, cast_like
 
 
 class ContractEnvironment(Environment[Any, Any]):
@@ -100,77 +97,6 @@ class ContractEnvironment(Environment[Any, Any]):
         """The object's, as a space of this package."""
         params = self.default_params if params is None else params
         return as_space(self.wrapped.observation_space(params), "observation_space")
-
-
-def adapt(env: Any) -> Environment:
-    """Return `env` as an `Environment`.
-
-    An `Environment` comes back as it is. A gymnax environment gets the gymnax adapter.
-    Any other object that keeps the gymnax 1.0 contract, a wrapper for instance, is
-    used through its `reset` and `step`.
-
-    Raises:
-        TypeError: it does not keep the contract, or it is one of Gymnasium.
-    """
-    if isinstance(env, Environment):
-        return env
-    if is_of_gymnasium(env):
-        raise TypeError(refusal(f"({type(env).__name__})"))
-    # An object of gymnax can only exist where gymnax is imported already.
-    if "gymnax" in sys.modules:
-        from .gymnax import GymnaxEnvironment, is_plain_gymnax
-
-        if is_plain_gymnax(env):
-            return GymnaxEnvironment(env)
-    return ContractEnvironment(env)
-
-
-def as_space(space: Any, field: str = "space") -> Space:
-    """Convert a space with `n`, or with `low`, `high` and `shape`, into ours.
-
-    Args:
-        space: of any package.
-        field: its name in the error message.
-
-    Raises:
-        ValueError: it is of another kind, such as a dictionary of spaces.
-    """
-    if isinstance(space, Space):
-        return space
-    if hasattr(space, "n"):
-        return Discrete(int(space.n))
-    if hasattr(space, "low") and hasattr(space, "high"):
-        shape = tuple(int(size) for size in space.shape)
-        low, high = (_fit(bound, shape) for bound in (space.low, space.high))
-        return Box(low, high, shape, space.dtype)
-    raise ValueError(
-        f"{field} is {space!r}, which is neither discrete nor a box: wrap the "
-        "environment so that it is one of them, for instance by flattening."
-    )
-
-
-def as_arrays(tree: Any) -> Any:
-    """Turn every leaf, Python numbers included, into an array of a strong type."""
-    return jax.tree.map(_strong, tree)
-
-
-def cast_like(tree: Any, like: Any) -> Any:
-    """Give every leaf the dtype of its counterpart, so that a scan can carry it."""
-    return jax.tree.map(lambda x, y: _strong(x, jnp.result_type(y)), tree, like)
-
-
-def _strong(x: Any, dtype: Any = None) -> jax.Array:
-    x = jnp.asarray(x)
-    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
-        return x
-    return jax.lax.convert_element_type(x, x.dtype if dtype is None else dtype)
-
-
-def _fit(bound: Any, shape: tuple[int, ...]) -> Any:
-    """Reduce a bound of one element to a scalar; others must have the shape."""
-    if np.shape(bound) == shape or isinstance(bound, Tracer):
-        return bound
-    return np.asarray(bound).reshape(()) if np.size(bound) == 1 else bound
 
 
 def _check_step(name: str, result: Any) -> None:

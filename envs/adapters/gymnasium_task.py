@@ -13,7 +13,8 @@ import jax.numpy as jnp
 
 from ..base import Environment
 from ..registry import make, source_of
-from .contract import adapt, as_arrays
+from .adapt import adapt
+from .arrays import as_arrays
 from .gymnasium_programs import Programs, programs_of
 from .gymnasium_spaces import to_gym_space
 

@@ -11,7 +11,7 @@ from gymnax.environments.environment import Environment as _GymnaxBase
 
 from ..base import Environment, Info, Obs
 from ..spaces import Space
-from .contract import as_arrays, as_space, cast_like
+from .arrays import as_arrays, as_space, cast_like
 
 
 class GymnaxEnvironment(Environment[Any, Any]):

@@ -9,7 +9,8 @@ from gymnax import wrappers
 from gymnax.environments import environment as gymnax_environment
 
 import envs
-from envs.adapters.contract import ContractEnvironment, as_space
+from envs.adapters.arrays import as_space
+from envs.adapters.contract import ContractEnvironment
 from envs.adapters.gymnax import GymnaxEnvironment
 from envs.cartpole import CartPole
 from envs.spaces import Box, Discrete

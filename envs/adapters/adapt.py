@@ -1,0 +1,33 @@
+"""From any object that keeps the gymnax 1.0 contract to an `Environment`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..base import Environment
+from .contract import ContractEnvironment
+from .refusal import is_of_gymnasium, refusal
+
+
+def adapt(env: Any) -> Environment:
+    """Return `env` as an `Environment`.
+
+    An `Environment` comes back as it is. A gymnax environment gets the gymnax adapter.
+    Any other object that keeps the gymnax 1.0 contract, a wrapper for instance, is
+    used through its `reset` and `step`.
+
+    Raises:
+        TypeError: it does not keep the contract, or it is one of Gymnasium.
+    """
+    if isinstance(env, Environment):
+        return env
+    if is_of_gymnasium(env):
+        raise TypeError(refusal(f"({type(env).__name__})"))
+    # An object of gymnax can only exist where gymnax is imported already.
+    if "gymnax" in sys.modules:
+        from .gymnax import GymnaxEnvironment, is_plain_gymnax
+
+        if is_plain_gymnax(env):
+            return GymnaxEnvironment(env)
+    return ContractEnvironment(env)
