@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from purerl.meta.evolve import evolve as evolve
     from purerl.meta.result import EvolutionResult as EvolutionResult
     from purerl.meta.result import load_evolution as load_evolution
-    from purerl.meta.strategies import OpenES as OpenES
-    from purerl.meta.strategies import Strategy as Strategy
+    from purerl.meta.strategy import OpenES as OpenES
+    from purerl.meta.strategy import Strategy as Strategy
     from purerl.meta.transfer import compare_losses as compare_losses
     from purerl.population.halving import halving as halving
     from purerl.population.halving_result import HalvingResult as HalvingResult
     from purerl.population.pbt import pbt as pbt
     from purerl.population.pbt_result import PBTResult as PBTResult
-    from purerl.population.result import load_search as load_search
+    from purerl.population.saved import load_search as load_search
     from purerl.population.schedule import Schedule as Schedule
     from purerl.population.schedule import train_schedules as train_schedules
     from purerl.runner.loop import run as run
@@ -84,7 +84,7 @@ _HOME = {
     "HalvingResult": "purerl.population.halving_result",
     "LossComparison": "purerl.meta.comparison",
     "MPOConfig": "purerl.algorithms.mpo",
-    "OpenES": "purerl.meta.strategies",
+    "OpenES": "purerl.meta.strategy",
     "PBTResult": "purerl.population.pbt_result",
     "PPOConfig": "purerl.algorithms.ppo",
     "PQNConfig": "purerl.algorithms.pqn",
@@ -92,7 +92,7 @@ _HOME = {
     "RunResult": "purerl.runner.result",
     "SACConfig": "purerl.algorithms.sac",
     "Schedule": "purerl.population.schedule",
-    "Strategy": "purerl.meta.strategies",
+    "Strategy": "purerl.meta.strategy",
     "SweepResult": "purerl.sweeps.result",
     "TD3Config": "purerl.algorithms.td3",
     "Tracker": "purerl.runner.trackers.base",
@@ -111,7 +111,7 @@ _HOME = {
     "load_evolution": "purerl.meta.result",
     "load_loss": "purerl.serialise",
     "load_run": "purerl.runner.result",
-    "load_search": "purerl.population.result",
+    "load_search": "purerl.population.saved",
     "load_sweep": "purerl.sweeps.result",
     "load_tune": "purerl.tuning.saved",
     "loguniform": "purerl.sweeps.axes",

@@ -25,7 +25,7 @@ from purerl.meta.estimate import Estimate, estimate
 from purerl.meta.evolve import evolve
 from purerl.meta.result import EvolutionResult
 from purerl.meta.setup import make_setup
-from purerl.meta.strategies import PRESETS, read_strategy
+from purerl.meta.strategy import PRESETS, read_strategy
 from purerl.runner import manifest
 from purerl.runner.trackers import TRACKERS
 from purerl.runner.words import count, si

@@ -14,7 +14,7 @@ from purerl.meta.engine import Evolution, Options
 from purerl.meta.genome import Names
 from purerl.meta.result import EvolutionResult
 from purerl.meta.setup import Environments, make_setup
-from purerl.meta.strategies import Strategy
+from purerl.meta.strategy import Strategy
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.memory import require_listing
 from purerl.runner.trackers import Tracker, choose

@@ -12,9 +12,9 @@ from purerl.config import ConfigError, TrainConfig, apply_overrides
 from purerl.environment import resolve_env
 from purerl.meta import store
 from purerl.meta.genome import Genome
+from purerl.meta.optimiser import Optimiser
 from purerl.meta.store import State
-from purerl.meta.strategies import read_strategy
-from purerl.meta.strategy import Optimiser
+from purerl.meta.strategy import read_strategy
 from purerl.runner import manifest
 from purerl.types import HostMetrics, Overrides
 

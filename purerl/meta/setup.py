@@ -13,9 +13,9 @@ from purerl.environment import resolve_env
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
 from purerl.meta.genome import Genome, Names
+from purerl.meta.optimiser import Optimiser
 from purerl.meta.population import Task, block_of
-from purerl.meta.strategies import Strategy, read_strategy
-from purerl.meta.strategy import Optimiser
+from purerl.meta.strategy import Strategy, read_strategy
 from purerl.runner import manifest
 from purerl.runner.programs import Executables
 from purerl.runner.seeds import check_seed

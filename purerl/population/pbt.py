@@ -17,7 +17,7 @@ from purerl.population import streams
 from purerl.population.engine import Engine, Stretch
 from purerl.population.exploit import truncation
 from purerl.population.fitness import Fitness, check_kind, measure
-from purerl.population.pbt_result import PBTResult
+from purerl.population.pbt_result import PBTResult, marks_of
 from purerl.population.search import Options, search
 from purerl.population.space import Hyper, Space
 from purerl.runner.arguments import as_folder, check_seconds
@@ -223,11 +223,6 @@ class PBT:
             for name, value in moved.items():
                 hyper[name][member] = value
         return hyper
-
-
-def marks_of(num_updates: int, ready_updates: int) -> tuple[int, ...]:
-    """Ends of the rounds; the last one may be shorter."""
-    return (*range(ready_updates, num_updates, ready_updates), num_updates)
 
 
 def _ready(space: Space, num_rounds: int | None, ready_updates: int | None) -> int:

@@ -122,3 +122,8 @@ class PBTResult(Result):
         rows = np.stack([record[name] for record in self.records])
         split = rows.reshape(len(rows), len(self.seeds), self.population)
         return split.transpose(1, 0, 2)
+
+
+def marks_of(num_updates: int, ready_updates: int) -> tuple[int, ...]:
+    """Ends of the rounds; the last one may be shorter."""
+    return (*range(ready_updates, num_updates, ready_updates), num_updates)

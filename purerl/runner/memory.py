@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -11,9 +11,6 @@ from purerl.runner.words import size
 from purerl.scale.devices import Worker
 from purerl.train import Bound, make_segment
 from purerl.types import PyTree
-
-if TYPE_CHECKING:
-    from purerl.runner.programs import BlockMemory
 
 # Of the memory that is free; the rest is for what the compiler does not see.
 SHARE = 0.8
@@ -25,6 +22,20 @@ MOST_LISTED = 10_000_000
 HOST_BYTES = 500
 # Environment steps per second, to say how long something would take at the least.
 FAST = 1e6
+
+
+class BlockMemory(NamedTuple):
+    """Bytes on the device.
+
+    Attributes:
+        state: of a block's states, held from its first update to its last.
+        working: beside them while the block is advanced: temporaries and records.
+        code: of the program.
+    """
+
+    state: int
+    working: int
+    code: int
 
 
 def device_memory(worker: Worker, workers: Sequence[Worker]) -> float:
@@ -121,7 +132,7 @@ def require_agent(shapes: PyTree, lanes: int, worker: Worker) -> None:
 
 
 def require_together(
-    memory: "BlockMemory", lanes: int, blocks: int, workers: Sequence[Worker]
+    memory: BlockMemory, lanes: int, blocks: int, workers: Sequence[Worker]
 ) -> None:
     """Refuse agents whose states do not fit the memory all at once.
 

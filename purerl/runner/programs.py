@@ -15,7 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.diagnostics import parameters_finite
-from purerl.runner.memory import num_bytes, require_agent, require_together
+from purerl.runner.memory import (
+    BlockMemory,
+    num_bytes,
+    require_agent,
+    require_together,
+)
 from purerl.runner.reduce import PARAMETERS_FINITE
 from purerl.scale import parallel
 from purerl.scale.devices import Worker, compile_for, make_workers, run_blocks
@@ -134,7 +139,7 @@ class Executables:
             lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes
         )
 
-    def memory(self) -> "BlockMemory":
+    def memory(self) -> BlockMemory:
         """Bytes of one block, as the compiler counts them."""
         shapes = jax.eval_shape(self._init_function, *self._example)
         state = sum(num_bytes(leaf) for leaf in jax.tree.leaves(shapes))
@@ -145,20 +150,6 @@ class Executables:
         records = found.output_size_in_bytes - found.alias_size_in_bytes
         code = found.generated_code_size_in_bytes
         return BlockMemory(state, found.temp_size_in_bytes + max(records, 0), code)
-
-
-class BlockMemory(NamedTuple):
-    """Bytes on the device.
-
-    Attributes:
-        state: of a block's states, held from its first update to its last.
-        working: beside them while the block is advanced: temporaries and records.
-        code: of the program.
-    """
-
-    state: int
-    working: int
-    code: int
 
 
 class Block(NamedTuple):

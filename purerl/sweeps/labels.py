@@ -1,16 +1,13 @@
 """How results name the values of an axis."""
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
 from purerl import serialise
-
-if TYPE_CHECKING:
-    from purerl.sweeps.axes import Design
 
 
 def plain(value: Any) -> Any:
@@ -39,21 +36,19 @@ def labels(values: Sequence[Any]) -> list[Any]:
     return [f"{name}#{number}" for number, name in enumerate(names)]
 
 
-def column(design: "Design", name: str) -> list[Any]:
-    """An axis's label at every point; equal values have equal ones."""
-    keys = [_key(point[name], name) for point in design.points]
-    different = {
-        key: point[name] for key, point in zip(keys, design.points, strict=True)
-    }
+def column(points: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    """An axis's label at every point of a design; equal values have equal ones."""
+    keys = [_key(point[name], name) for point in points]
+    different = {key: point[name] for key, point in zip(keys, points, strict=True)}
     named = dict(zip(different, labels(list(different.values())), strict=True))
     return [named[key] for key in keys]
 
 
-def known_label(design: "Design", name: str, value: Any) -> Any:
-    """The label of a value of an axis; None if no point has it."""
-    keys = {_key(point[name], name): i for i, point in enumerate(design.points)}
+def known_label(points: Sequence[Mapping[str, Any]], name: str, value: Any) -> Any:
+    """The label of a value of an axis; None if no point of a design has it."""
+    keys = {_key(point[name], name): i for i, point in enumerate(points)}
     place = keys.get(_key(value, name))
-    return None if place is None else column(design, name)[place]
+    return None if place is None else column(points, name)[place]
 
 
 def _key(value: Any, name: str) -> str:

@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from purerl.config import ConfigError
+from purerl.runner.memory import BlockMemory
 from purerl.runner.memory import available_memory as available_memory
 from purerl.runner.memory import device_memory as device_memory
-from purerl.runner.programs import BlockMemory, Executables, Members
+from purerl.runner.programs import Executables, Members
 from purerl.scale.devices import Worker, run_blocks
 from purerl.train import Bound
 

@@ -244,9 +244,9 @@ class SweepResult:
         """A row per member: its axes, seed, final scores, and where it diverged."""
         import pandas as pd
 
-        num_seeds = len(self.seeds)
+        num_seeds, points = len(self.seeds), self.design.points
         columns: dict[str, Any] = {
-            name: np.repeat(np.asarray(column(self.design, name), object), num_seeds)
+            name: np.repeat(np.asarray(column(points, name), object), num_seeds)
             for name in self.design.names
         }
         columns["seed"] = np.tile(self.seeds, len(self.design.points))
@@ -283,16 +283,16 @@ class SweepResult:
         coords: dict[str, Any] = {"seed": list(self.seeds)}
         if self.design.kind == "grid":
             for name in self.design.names:
-                coords[name] = list(dict.fromkeys(column(self.design, name)))
+                coords[name] = list(dict.fromkeys(column(self.design.points, name)))
             return coords
         for name in self.design.names:
-            coords[name] = ("point", column(self.design, name))
+            coords[name] = ("point", column(self.design.points, name))
         return coords
 
     def _where(self, values: np.ndarray, name: str, value: Any) -> np.ndarray:
         wanted = label(plain(value))
         if callable(value):  # a loss: networks are told apart by numbers
-            wanted = known_label(self.design, name, value) or wanted
+            wanted = known_label(self.design.points, name, value) or wanted
         if np.issubdtype(values.dtype, np.number) and isinstance(wanted, int | float):
             found = np.isclose(values, wanted, rtol=1e-6, atol=0.0)
         else:

@@ -11,7 +11,7 @@ from purerl.environment import resolve_env
 from purerl.meta import presets
 from purerl.meta.genome import Genome
 from purerl.meta.setup import make_setup
-from purerl.meta.strategies import read_strategy
+from purerl.meta.strategy import read_strategy
 
 from .conftest import EVOLVED, LANES, SEGMENT, STRATEGY
 

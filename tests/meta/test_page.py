@@ -13,9 +13,9 @@ from purerl.config import ConfigError
 from purerl.environment import resolve_env
 from purerl.meta.comparison import LossComparison
 from purerl.meta.genome import Genome
+from purerl.meta.optimiser import Optimiser
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
-from purerl.meta.strategies import read_strategy
-from purerl.meta.strategy import Optimiser
+from purerl.meta.strategy import read_strategy
 from purerl.report import page
 from tests.helpers import tiny_config
 

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from purerl.config import ConfigError
-from purerl.meta import strategies
-from purerl.meta.strategies import OpenES, read_strategy
-from purerl.meta.strategy import Optimiser, with_failed_worst
+from purerl.meta.optimiser import Optimiser, with_failed_worst
+from purerl.meta.strategy import OpenES, names, read_strategy
 
 GOAL = np.array([0.5, -0.25, 1.0, 0.0, -1.0], np.float32)
 
@@ -255,4 +254,4 @@ def test_names_and_options_survive_their_dict():
     assert found.name == "CMA_ES" and found.options == {"std_min": 0.01}
     assert read_strategy(found.to_dict()) == found
     assert read_strategy("cmaes") == read_strategy("Cma-Es")
-    assert len(strategies.names()) > 25
+    assert len(names()) > 25

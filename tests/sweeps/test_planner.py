@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import pytest
 
 import purerl
-from purerl.runner.programs import BlockMemory, Executables, Members
+from purerl.runner.memory import BlockMemory
+from purerl.runner.programs import Executables, Members
 from purerl.scale.devices import make_workers
 from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps import plan, planner

@@ -7,45 +7,15 @@ import difflib
 from collections.abc import Sequence
 from importlib import import_module, util
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from purerl.config import ConfigError, check_known
 from purerl.runner.trackers.base import Member as Member
 from purerl.runner.trackers.base import TrackedRun as TrackedRun
 from purerl.runner.trackers.base import Tracker as Tracker
 from purerl.runner.trackers.base import missing
+from purerl.runner.trackers.catalogue import TRACKERS as TRACKERS
 from purerl.runner.trackers.group import load_stored
-
-
-class Entry(NamedTuple):
-    """Where a tracker's class is, and what it needs."""
-
-    module: str
-    cls: str
-    packages: tuple[str, ...]
-    options: tuple[str, ...]
-
-
-TRACKERS = {
-    "mlflow": Entry(
-        "purerl.runner.trackers.mlflow",
-        "MLflowTracker",
-        ("mlflow", "sqlalchemy", "alembic"),
-        ("uri", "experiment"),
-    ),
-    "tensorboard": Entry(
-        "purerl.runner.trackers.tensorboard",
-        "TensorBoardTracker",
-        ("tensorboardX",),
-        ("folder",),
-    ),
-    "wandb": Entry(
-        "purerl.runner.trackers.wandb",
-        "WandbTracker",
-        ("wandb",),
-        ("folder", "project", "mode"),
-    ),
-}
 
 
 def make_tracker(name: str, **options: Any) -> Tracker:

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from purerl.config import ConfigError
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker
+from purerl.runner.trackers.catalogue import TRACKERS
 from purerl.runner.trackers.writer import LoggedRow, Say, Writer
 from purerl.serialise import write_atomic
 
@@ -258,8 +259,6 @@ class Group:
 
 def how_to_send(tracker: Tracker, folder: Path) -> str:
     """The sentence that says how a tracker gets what it lacks of a folder."""
-    from purerl.runner.trackers import TRACKERS
-
     if tracker.name in TRACKERS:
         command = f"purerl track {shlex.quote(str(folder))} --track {tracker.name}"
     else:

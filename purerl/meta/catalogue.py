@@ -1,0 +1,24 @@
+"""Which algorithms of evosax can be used here, and why the others cannot."""
+
+from typing import Any
+
+# In evosax, but not here, with the reason.
+EXCLUDED = {
+    "NoiseReuseES": "it needs unrolls that stop in the middle of training",
+    "PersistentES": "it needs unrolls that stop in the middle of training",
+    "RandomSearch": "it needs a sampling function",
+    "SV_CMA_ES": "its populations are several",
+    "SV_Open_ES": "its populations are several",
+    "LES": "its weights are pickled files",
+    "LGA": "its weights are pickled files",
+    "LearnedGA": "its weights are pickled files",
+    "EvoTF_ES": "its weights are pickled files",
+    "CMAAnchoredLES": "its weights are pickled files",
+}
+
+
+def algorithms() -> dict[str, Any]:
+    """Every algorithm that can be used here, by its name in evosax."""
+    from evosax import algorithms as known
+
+    return {name: cls for name, cls in known.algorithms.items() if name not in EXCLUDED}

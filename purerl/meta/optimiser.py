@@ -1,0 +1,230 @@
+"""A strategy at work on a genome: ask and tell, by evosax.
+
+evosax minimises, purerl's fitness is to be maximised: the sign is turned once, in
+`Optimiser.tell`.
+"""
+
+import dataclasses
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.config import ConfigError, check_known
+from purerl.meta.catalogue import algorithms
+from purerl.meta.genome import Genome
+from purerl.meta.strategy import Strategy
+from purerl.scale.host import to_host
+from purerl.types import Array, Overrides, PyTree
+
+
+class Optimiser:
+    """A strategy over a genome: ask and tell, each compiled once.
+
+    States pass through the host, so that a restored one meets the same programs.
+
+    Attributes:
+        is_distribution: whether it has a mean, rather than a population.
+    """
+
+    def __init__(self, strategy: Strategy, genome: Genome, population: int) -> None:
+        self.strategy, self.genome, self.population = strategy, genome, population
+        make = _as_evosax_writes(_make)
+        self.algorithm = make(strategy, population, genome.size)
+        self.params = _as_evosax_writes(_params)(strategy, self.algorithm)
+        self.is_distribution = hasattr(self.algorithm, "get_mean")
+        self._ask = jax.jit(_as_evosax_writes(self._ask_and_decode))
+        self._tell = jax.jit(_as_evosax_writes(self._tell_loss))
+        self._has_schedule = "std_schedule" in _arguments(type(self.algorithm))
+
+    def init(self, key: Array) -> PyTree:
+        """The state before the first generation, on the host."""
+        init = jax.jit(_as_evosax_writes(self._init))
+        return to_host(init(key, self.genome.start()))
+
+    def ask(self, key: Array, state: PyTree) -> tuple[np.ndarray, Overrides, PyTree]:
+        """The next population.
+
+        Returns:
+            Vectors `[P, D]`, their overrides with leaves `[P, ...]`, and the new
+            state, all on the host.
+
+        Raises:
+            ConfigError: the strategy has broken down, as some do in few dimensions.
+        """
+        vectors, overrides, state = to_host(self._ask(key, state))
+        if not np.isfinite(vectors).all():
+            raise ConfigError(
+                f"strategy: {self.strategy.name} proposed numbers that are not finite "
+                f"over {self.genome.size} of them; choose another one."
+            )
+        return vectors, overrides, state
+
+    def tell(
+        self, key: Array, vectors: np.ndarray, fitness: np.ndarray, state: PyTree
+    ) -> PyTree:
+        """The state after a generation.
+
+        Args:
+            key: of this generation.
+            vectors: `[P, D]`, from `ask`.
+            fitness: `[P]`, greater is better; NaN for members that failed.
+            state: from `ask`.
+        """
+        if not np.isfinite(fitness).any():
+            return state  # Nothing was learned: ask again, with another key.
+        # evosax minimises. This is the only place where the sign is turned.
+        loss = with_failed_worst(-np.asarray(fitness, np.float32))
+        return to_host(self._tell(key, vectors, loss, state))
+
+    def mean(self, state: PyTree) -> np.ndarray | None:
+        """The mean `[D]` of the distribution, where there is one."""
+        return np.asarray(state.mean) if self.is_distribution else None
+
+    def sigma(self, state: PyTree) -> float:
+        """The mean standard deviation, NaN for a strategy without one."""
+        std = getattr(state, "std", None)
+        return float(np.mean(std)) if std is not None else float("nan")
+
+    def _init(self, key: Array, start: Array) -> PyTree:
+        key_init, key_population = jax.random.split(key)
+        if self.is_distribution:
+            return self.algorithm.init(key_init, start, self.params)
+        noise = jax.random.normal(key_population, (self.population, start.size))
+        noise = noise.at[0].set(0.0)  # One member starts where the config is.
+        vectors = start[None] + self.strategy.sigma * noise
+        # As if all had failed: whatever is told first is better.
+        worst = jnp.full(self.population, jnp.finfo(jnp.float32).max)
+        return self.algorithm.init(key_init, vectors, worst, self.params)
+
+    def _ask_and_decode(self, key: Array, state: PyTree) -> Any:
+        vectors, state = self.algorithm.ask(key, state, self.params)
+        if not self.is_distribution:
+            # The first generation is the initial population itself.
+            is_first = state.generation_counter == 0
+            vectors = jnp.where(is_first, state.population, vectors)
+        return vectors, self.genome.decode(vectors), state
+
+    def _tell_loss(self, key: Array, vectors: Array, loss: Array, state: PyTree) -> Any:
+        state, _ = self.algorithm.tell(key, vectors, loss, state, self.params)
+        if self._has_schedule:
+            # evosax's own schedule is a generation late: it repeats the first sigma.
+            std = _schedule(self.strategy)(state.generation_counter)
+            state = state.replace(std=jnp.broadcast_to(std, jnp.shape(state.std)))
+        return state
+
+
+def _as_evosax_writes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with what evosax does and strict settings would refuse.
+
+    It lets arrays of different ranks meet, and calls names of optax that will go.
+    """
+
+    def wrapped(*args: Any) -> Any:
+        with jax.numpy_rank_promotion("allow"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return function(*args)
+
+    return wrapped
+
+
+def with_failed_worst(loss: np.ndarray) -> np.ndarray:
+    """Losses `[P]` where members that failed (NaN) lie a deviation above the worst.
+
+    So they rank last, and neither NaN nor infinity reaches a mean or a deviation.
+    """
+    finite = loss[np.isfinite(loss)]
+    margin = max(float(finite.std()), 1e-6 * (1.0 + float(np.abs(finite).max())))
+    return np.where(np.isfinite(loss), loss, finite.max() + margin).astype(np.float32)
+
+
+def _schedule(strategy: Strategy) -> Callable[[Any], Array]:
+    """Sigma by generation."""
+    return _decayed(strategy.sigma, strategy.sigma_decay, strategy.sigma_limit)
+
+
+def _adam(strategy: Strategy) -> Any:
+    import optax
+
+    assert strategy.learning_rate is not None
+    rate = _decayed(
+        strategy.learning_rate,
+        strategy.learning_rate_decay,
+        strategy.learning_rate_limit,
+    )
+    return optax.adam(rate, strategy.beta1, strategy.beta2, strategy.eps)
+
+
+def _decayed(start: float, decay: float, limit: float) -> Callable[[Any], Array]:
+    """A number by generation; what does not decay has no limit."""
+    least = limit if decay != 1 else 0.0
+
+    def value(generation: Any) -> Array:
+        return jnp.maximum(start * decay ** jnp.float32(generation), least)
+
+    return value
+
+
+def _arguments(cls: Any) -> list[str]:
+    return list(inspect.signature(cls.__init__).parameters)
+
+
+def _make(strategy: Strategy, population: int, size: int) -> Any:
+    """The evosax algorithm.
+
+    Raises:
+        ConfigError: an option that it does not take, or a population that it refuses.
+    """
+    from evosax.core import fitness_shaping
+
+    cls = algorithms()[strategy.name]
+    taken = _arguments(cls)
+    options: dict[str, Any] = {}
+    if "std_schedule" in taken:
+        options["std_schedule"] = _schedule(strategy)
+    if strategy.learning_rate is not None:
+        if "optimizer" not in taken:
+            raise ConfigError(
+                f"strategy: {strategy.name} has no optimiser, so learning_rate cannot "
+                "be given; leave it out."
+            )
+        options["optimizer"] = _adam(strategy)
+    if "use_antithetic_sampling" in taken:
+        options["use_antithetic_sampling"] = strategy.antithetic
+    if strategy.shaping != "auto":
+        options["fitness_shaping_fn"] = {
+            "none": fitness_shaping.identity_fitness_shaping_fn,
+            "centered_rank": fitness_shaping.centered_rank_fitness_shaping_fn,
+            "z_score": fitness_shaping.standardize_fitness_shaping_fn,
+            "normalize": fitness_shaping.normalize_fitness_shaping_fn,
+        }[strategy.shaping]
+    options |= {n: v for n, v in strategy.options.items() if n in taken}
+    try:
+        return cls(population, np.zeros(size, np.float32), **options)
+    except AssertionError as error:
+        raise ConfigError(
+            f"strategy: {strategy.name} refuses population={population}, {size} "
+            f"numbers and options {dict(strategy.options)}: {error}"
+        ) from None
+
+
+def _params(strategy: Strategy, algorithm: Any) -> PyTree:
+    """Parameters for evosax: its defaults, our sigma, and the options."""
+    params = algorithm.default_params
+    known = [field.name for field in dataclasses.fields(params)]
+    taken = _arguments(type(algorithm))
+    changes: dict[str, Any] = {}
+    if "std_init" in known:
+        changes["std_init"] = jnp.asarray(strategy.sigma, jnp.float32)
+    for name, value in strategy.options.items():
+        if name in taken:
+            continue
+        own = [field.name for field in dataclasses.fields(Strategy)]
+        everything = [*known, *taken[3:], *own]
+        check_known(name, everything, f"strategy: {strategy.name}")
+        changes[name] = value
+    return dataclasses.replace(params, **changes)
