@@ -78,7 +78,7 @@ def _sweep(folder: Path) -> "Figure":
 def _evolution(folder: Path) -> "Figure":
     from purerl.meta.result import load_evolution
 
-    return plots.evolution_curve(load_evolution(folder))
+    return load_evolution(folder).plot()
 
 
 def _comparison(folder: Path) -> "Figure":

@@ -16,9 +16,10 @@ from purerl.cli import dry_run, flags, settings
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError, TrainConfig
 from purerl.meta import store
-from purerl.meta.comparison import WORDS, LossComparison
+from purerl.meta.comparison import LossComparison
 from purerl.meta.contestants import read_environments, read_loss
 from purerl.meta.transfer import DEFAULT_SEEDS, MEASURES, compare_losses
+from purerl.report.comparison import WORDS
 from purerl.runner import manifest
 from purerl.runner.seeds import check_seeds
 from purerl.train import bind

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.losses import artifact
 from purerl.meta.contestants import Entry
 from purerl.meta.held_out import Scores
-from purerl.report import statistics
+from purerl.report import plots, statistics
+from purerl.report.comparison import ALL, Row, make_table
 from purerl.report.statistics.missing import resolve
 from purerl.runner import kinds
 
@@ -27,55 +28,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 KIND, FILE, FORMAT = kinds.COMPARISON, kinds.COMPARISON_FILE, 1
-ALL = "all environments"
-WORDS = {
-    "training_curve": "under the training curve, by its length",
-    "final_return": "over the last tenth of training",
-    "evaluation": "of the deterministic policy, after training",
-}
-
-
-class Row(NamedTuple):
-    """One loss in one environment, by one measure; intervals are of 95%.
-
-    Of fewer than ten runs there are no intervals: the ends of a mean, an interquartile
-    mean and a difference are then the range of the runs, and `better` has none.
-
-    Attributes:
-        environment: its name; `all environments` takes them together.
-        measure: in `purerl.meta.fitness.KINDS`.
-        loss: its name.
-        seeds: how many runs.
-        failed: of them, how many met a number that was not finite. They count as the
-            worst score of any loss there.
-        mean: over runs, with its interval; NaN over all environments, whose returns
-            have no common unit.
-        iqm: interquartile mean, likewise.
-        difference: mean over seeds of the score minus the baseline's with the same key;
-            over all environments in units of the baseline's mean return in each, or of
-            the spread (standard deviation) of all losses' scores there, where the mean
-            is nearer to zero than that. NaN for the baseline itself.
-        better: probability that a run scores higher than one of the baseline's, ties
-            half; over all environments their mean.
-    """
-
-    environment: str
-    measure: str
-    loss: str
-    seeds: int
-    failed: int
-    mean: float
-    mean_low: float
-    mean_high: float
-    iqm: float
-    iqm_low: float
-    iqm_high: float
-    difference: float
-    difference_low: float
-    difference_high: float
-    better: float
-    better_low: float
-    better_high: float
 
 
 class LossComparison:
@@ -205,9 +157,7 @@ class LossComparison:
 
         Bold: the interval of the difference lies on one side of zero.
         """
-        from purerl.meta.comparison_table import make_table
-
-        return make_table(self)
+        return make_table(self.rows, field=self.field, baseline=self.baseline)
 
     def to_dataframe(self) -> "pd.DataFrame":
         """A line per row of `rows`."""
@@ -245,9 +195,7 @@ class LossComparison:
 
     def plot(self) -> "Figure":
         """Learning curves of all losses, a panel per environment."""
-        from purerl.report.plots.comparison import comparison_figure
-
-        return comparison_figure(self)
+        return plots.comparison_figure(self.dataset)
 
     def save(self, folder: str | Path) -> Path:
         """Write `transfer.json`, `.csv`, `.png` and the curves as `.npz`.
@@ -255,8 +203,6 @@ class LossComparison:
         Raises:
             OSError: the folder cannot be written to.
         """
-        from purerl.report import plots
-
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         values = {

@@ -15,6 +15,7 @@ from purerl.meta.genome import Genome
 from purerl.meta.optimiser import Optimiser
 from purerl.meta.store import State
 from purerl.meta.strategy import read_strategy
+from purerl.report import plots
 from purerl.runner import manifest
 from purerl.types import HostMetrics, Overrides
 
@@ -141,9 +142,7 @@ class EvolutionResult:
 
     def plot(self) -> "Figure":
         """The evolution's curve."""
-        from purerl.report import plots
-
-        return plots.evolution_curve(self)
+        return plots.evolution_curve(self.history, self.settings)
 
     def plot_loss(self) -> "Figure":
         """The learned loss: beside the squared error, or as a drift beside PPO's.
@@ -151,8 +150,6 @@ class EvolutionResult:
         Raises:
             ConfigError: no loss was evolved, or two were.
         """
-        from purerl.report import plots
-
         return plots.loss_figure(self.loss)
 
 

@@ -15,10 +15,11 @@ from purerl import auto
 from purerl.config import ConfigError, TrainConfig
 from purerl.environment import resolve_env
 from purerl.meta import contestants, held_out
-from purerl.meta.comparison import WORDS, LossComparison
+from purerl.meta.comparison import LossComparison
 from purerl.meta.contestants import Entry, Environments, Group, Losses
 from purerl.meta.population import Stopped
 from purerl.meta.setup import make_task
+from purerl.report.comparison import WORDS
 from purerl.runner import manifest
 from purerl.runner.arguments import as_folder
 from purerl.runner.interrupt import Interrupt

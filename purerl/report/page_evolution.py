@@ -8,12 +8,22 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError
-from purerl.report import page, plots
+from purerl.report import plots
+from purerl.report.html import (
+    Section,
+    about,
+    code_html,
+    figure_html,
+    note_html,
+    table_html,
+    write_page,
+)
 from purerl.report.statistics import heading_of, text_of
 
 if TYPE_CHECKING:
-    from purerl.meta.comparison import LossComparison, Row
+    from purerl.meta.comparison import LossComparison
     from purerl.meta.result import EvolutionResult
+    from purerl.report.comparison import Row
 
 _CAPTIONS = {
     "value_loss": "Left: the loss from its value at zero error, beside the squared "
@@ -25,38 +35,50 @@ _CAPTIONS = {
 
 def evolution_page(
     result: "EvolutionResult",
-    path: str | Path | None,
-    transfer: "LossComparison | None",
-    command: str,
+    path: str | Path | None = None,
+    *,
+    transfer: "LossComparison | None" = None,
+    command: str = "",
 ) -> Path:
-    """See `page.evolution_page`."""
+    """Report of an evolution: its curve, pictures of what was learned, generations.
+
+    Args:
+        result: of `purerl.evolve` or `purerl.load_evolution`, finished or not.
+        path: of the page; `report.html` in the evolution's folder if not given.
+        transfer: what `purerl.compare_losses` found of its loss.
+        command: that started it; this one if not given.
+
+    Raises:
+        ConfigError: neither a path nor a folder.
+        OSError: the page cannot be written.
+    """
     if path is None and result.out is None:
         raise ConfigError(
             "path: say where to write the page; the evolution has no folder."
         )
     path = Path(path) if path else Path(str(result.out)) / "report.html"
-    sections = [page.Section("Curve", _curves(result))]
+    sections = [Section("Curve", _curves(result))]
     for name, loss in result.losses(result.learned).items():
-        body = page.figure_html(plots.loss_figure(loss), _CAPTIONS[name])
-        sections.append(page.Section(_title(name), body + _use(result, name)))
+        body = figure_html(plots.loss_figure(loss), _CAPTIONS[name])
+        sections.append(Section(_title(name), body + _use(result, name)))
     numbers = _numbers(result)
     if numbers:
         headers = ["field", "start", "learned", "best member"]
-        sections.append(page.Section("Numbers", page.table_html(headers, numbers)))
+        sections.append(Section("Numbers", table_html(headers, numbers)))
     if transfer is not None:
-        sections.append(page.Section("Held-out seeds", _transfer(transfer)))
-    sections.append(page.Section("Generations", _generations(result)))
+        sections.append(Section("Held-out seeds", _transfer(transfer)))
+    sections.append(Section("Generations", _generations(result)))
     sections.append(_about(result, command))
     evolved = ", ".join(result.settings["evolve"])
     title = f"Evolution: {evolved} in {_environments(result)}"
-    return page.write_page(path, title, *sections, note=_note(result))
+    return write_page(path, title, *sections, note=_note(result))
 
 
 def _curves(result: "EvolutionResult") -> str:
-    body = page.figure_html(result.plot(), "Mean and best member of every generation.")
+    body = figure_html(result.plot(), "Mean and best member of every generation.")
     if result.history["returns"].shape[1] > 1:
-        figure = plots.evolution_returns(result, _names(result))
-        body += page.figure_html(
+        figure = plots.evolution_returns(result.history["returns"], _names(result))
+        body += figure_html(
             figure, "Mean over members and rollouts, in units of each environment."
         )
     return body
@@ -67,7 +89,7 @@ def _use(result: "EvolutionResult", name: str) -> str:
         return ""
     flag = name.replace("_", "-")
     file = result.out / f"{name}.npz"
-    return page.code_html(f"purerl train --{flag} {file}") + page.code_html(
+    return code_html(f"purerl train --{flag} {file}") + code_html(
         f"import purerl\n\nconfig = purerl.PPOConfig({name}=purerl.load_loss("
         f"{str(file)!r}))"
     )
@@ -104,16 +126,16 @@ def _transfer(transfer: "LossComparison") -> str:
         ]
         for row in transfer.rows
     ]
-    body = page.figure_html(
+    body = figure_html(
         transfer.plot(), f"Mean return of the episodes that ended; bands: {ends}."
     )
-    body += page.table_html(headers, rows)
+    body += table_html(headers, rows)
     words = f"{len(transfer.seeds)} seeds that no evolution has trained with, the same "
     words += "for every loss; differences are taken seed by seed."
     if len(transfer.environments) > 1:
         words += " Over all environments, in units of the baseline's mean in each, or "
         words += "of the spread of all losses' scores where that is larger."
-    return body + page.note_html(words)
+    return body + note_html(words)
 
 
 def _range(row: "Row", name: str, digits: int | None = None) -> str:
@@ -133,10 +155,10 @@ def _generations(result: "EvolutionResult") -> str:
         [number + 1, *(float(history[name][number]) for name in names)]
         for number in range(result.done)
     ]
-    return page.table_html(headers, rows)
+    return table_html(headers, rows)
 
 
-def _about(result: "EvolutionResult", command: str) -> page.Section:
+def _about(result: "EvolutionResult", command: str) -> Section:
     settings = result.settings
     load = "import purerl\n\n"
     load += f"result = purerl.load_evolution({str(result.out or 'FOLDER')!r})\n"
@@ -153,7 +175,7 @@ def _about(result: "EvolutionResult", command: str) -> page.Section:
         **{key: f"{result.summary[key]:,}" for key in _COSTS if key in result.summary},
         "command": command,
     }
-    return page.about(serialise.to_dict(result.config), load, **facts)
+    return about(serialise.to_dict(result.config), load, **facts)
 
 
 _COSTS = ("agents", "env_steps", "steps_per_second", "train_seconds")

@@ -1,4 +1,4 @@
-"""Pages of runs and of searches for hyperparameters; see `page`."""
+"""Pages of runs and of searches for hyperparameters."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,14 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError
-from purerl.report import page, plots
+from purerl.report import plots
+from purerl.report.html import (
+    Section,
+    about,
+    figure_html,
+    table_html,
+    write_page,
+)
 from purerl.report.saved import read_result
 from purerl.report.sweep_data import is_log, label, short
 from purerl.report.tables import last_known
@@ -19,8 +26,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def run_page(run: RunResult | str | Path, path: str | Path | None) -> Path:
-    """See `page.run_page`."""
+def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Path:
+    """Report of one run.
+
+    Args:
+        run: what `purerl.run` returned, or the folder it wrote.
+        path: of the page; `report.html` in the run's folder if not given.
+
+    Raises:
+        ConfigError: no run in the folder.
+        OSError: the page cannot be written.
+    """
     facts: dict[str, Any] = {}
     if isinstance(run, RunResult):
         result, config = run, serialise.to_dict(run.config)
@@ -40,33 +56,49 @@ def run_page(run: RunResult | str | Path, path: str | Path | None) -> Path:
     if result.train_seconds:
         compiling, training = result.compile_seconds, result.train_seconds
         facts["seconds"] = f"{compiling:.1f} compiling, {training:.1f} training"
-    curve = page.figure_html(plots.run_curve(result))
-    sections = [page.Section("Learning curve", curve)]
+    curve = figure_html(plots.run_curve(result))
+    sections = [Section("Learning curve", curve)]
     final = result.evaluation.get("episode_return")
     if final is not None and len(result.seeds) > 1:
         scores = {"evaluation": final[:, -1].mean(-1)}
         figure = plots.score_groups(scores, title="Final evaluation of every seed")
-        sections.append(page.Section("Seeds", page.figure_html(figure)))
-    sections.append(page.Section("Agents", _agents(result)))
+        sections.append(Section("Seeds", figure_html(figure)))
+    sections.append(Section("Agents", _agents(result)))
     folder = str(result.out) if result.out else "FOLDER"
     load = f"import purerl\n\nrun = purerl.load_run({folder!r})\n"
     load += "print(run.config, run.seeds, run.update)"
-    sections.append(page.about(config, load, **facts))
-    return page.write_page(path, f"Run: {config.get('env')}", *sections)
+    sections.append(about(config, load, **facts))
+    return write_page(path, f"Run: {config.get('env')}", *sections)
 
 
 def tuning_page(
     trials: Sequence[Any],
     path: str | Path,
     *,
-    title: str,
-    config: Mapping[str, Any],
-    figures: Mapping[str, "Figure"],
-    mode: str,
-    load: str,
-    facts: Mapping[str, Any],
+    title: str = "Tuning",
+    config: Mapping[str, Any] | None = None,
+    figures: Mapping[str, "Figure"] | None = None,
+    mode: str = "max",
+    load: str = "",
+    **facts: Any,
 ) -> Path:
-    """See `page.tuning_page`."""
+    """Report of a search for hyperparameters.
+
+    Args:
+        trials: mappings (or objects with attributes) with `params`, a mapping, and
+            `value`, a number or None; what else they hold becomes columns.
+        path: of the page.
+        title: of the page.
+        config: the base config, plain values.
+        figures: by caption.
+        mode: `"max"` or `"min"`: which values are better.
+        load: Python that reads the trials.
+        **facts: further lines about it.
+
+    Raises:
+        ConfigError: trials without `params` and `value`, or another mode.
+        OSError: the page cannot be written.
+    """
     if mode not in ("max", "min"):
         raise ConfigError(f"mode must be max or min, got {mode!r}.")
     rows = [_trial(trial) for trial in trials]
@@ -88,19 +120,19 @@ def tuning_page(
         ]
         for i in ranked
     ]
-    body = page.table_html(["trial", *map(short, names), "value", *extra], table)
-    progress = page.figure_html(_progress(values, sign), "Line: best so far.")
+    body = table_html(["trial", *map(short, names), "value", *extra], table)
+    progress = figure_html(_progress(values, sign), "Line: best so far.")
     if np.isfinite(values).any():
-        progress += page.figure_html(_against(rows, names, values, int(ranked[0])))
-    progress += "".join(page.figure_html(f, name) for name, f in figures.items())
+        progress += figure_html(_against(rows, names, values, int(ranked[0])))
+    progress += "".join(figure_html(f, name) for name, f in (figures or {}).items())
     best = rows[ranked[0]]
     words = ", ".join(f"{short(n)}={label(v)}" for n, v in best["params"].items())
-    return page.write_page(
+    return write_page(
         path,
         title,
-        page.Section("Trials", body),
-        page.Section("Search", progress),
-        page.about(config, load, trials=len(rows), mode=mode, **facts),
+        Section("Trials", body),
+        Section("Search", progress),
+        about(config or {}, load, trials=len(rows), mode=mode, **facts),
         note=f"Best: {words}; value {values[ranked[0]]:,.4g}.",
     )
 
@@ -132,7 +164,7 @@ def _agents(result: RunResult) -> str:
         numbers = (episodes.mean(), episodes.min(), episodes.max(), training[member])
         rows.append([seed, *(round(float(x), 3) for x in numbers)])
     headers = ["seed", "evaluation", "worst episode", "best episode", "training"]
-    return page.table_html(headers, rows)
+    return table_html(headers, rows)
 
 
 def _progress(values: np.ndarray, sign: float) -> "Figure":

@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from purerl.report import page
+from purerl.report.html import (
+    Section,
+    about,
+    figure_html,
+    note_html,
+    table_html,
+    write_page,
+)
+from purerl.report.plots import tuning
 from purerl.report.statistics import heading_of, text_of
 from purerl.report.sweep_data import label, short
 
@@ -40,22 +48,20 @@ def study_page(
     Raises:
         OSError: the page cannot be written.
     """
-    from purerl.report.plots import tuning
-
-    sections = [page.Section("Trials", _trials(result))]
+    sections = [Section("Trials", _trials(result))]
     if result.holdout is not None:
-        sections.append(page.Section("On fresh seeds", _holdout(result.holdout)))
-    found = tuning.figures(result, space)
+        sections.append(Section("On fresh seeds", _holdout(result.holdout)))
+    found = tuning.figures(result.rows, result.importance, space.drawn())
     pictures = "".join(
-        page.figure_html(found[name], caption)
+        figure_html(found[name], caption)
         for name, caption in _CAPTIONS.items()
         if name in found
     )
     if pictures:
-        sections.append(page.Section("Search", pictures))
+        sections.append(Section("Search", pictures))
     sections.append(_about(result, stored, command))
     title = f"Tuning: {stored['config']['env']}"
-    return page.write_page(path, title, *sections, note=_note(result))
+    return write_page(path, title, *sections, note=_note(result))
 
 
 def _trials(result: "TuneResult") -> str:
@@ -77,7 +83,7 @@ def _trials(result: "TuneResult") -> str:
         for row in rows
     ]
     headers = ["trial", *map(short, names), "score", "state", "steps", "note"]
-    return page.table_html(headers, table)
+    return table_html(headers, table)
 
 
 def _holdout(holdout: "Holdout") -> str:
@@ -93,13 +99,11 @@ def _holdout(holdout: "Holdout") -> str:
         cells("difference, seed by seed", holdout.difference),
     ]
     first, last = holdout.seeds[0], holdout.seeds[-1]
-    body = page.note_html(f"Seeds {first} to {last}, which no trial was trained with.")
-    return body + page.table_html(["", "mean", heading, "diverged"], rows)
+    body = note_html(f"Seeds {first} to {last}, which no trial was trained with.")
+    return body + table_html(["", "mean", heading, "diverged"], rows)
 
 
-def _about(
-    result: "TuneResult", stored: Mapping[str, Any], command: str
-) -> page.Section:
+def _about(result: "TuneResult", stored: Mapping[str, Any], command: str) -> Section:
     states = [row.state for row in result.rows]
     counts = {state: states.count(state) for state in dict.fromkeys(states)}
     numbers = {n: f"{result.summary[n]:,}" for n in _COSTS if n in result.summary}
@@ -116,7 +120,7 @@ def _about(
         "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
         "command": command,
     }
-    return page.about(stored["config"], load, **facts)
+    return about(stored["config"], load, **facts)
 
 
 def _note(result: "TuneResult") -> str:

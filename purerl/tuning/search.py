@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from purerl import serialise
+from purerl.report.plots import tuning as plots
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.progress import Reporter
 from purerl.runner.words import notes
@@ -235,11 +236,10 @@ class Search:
             out=self.folder,
         )
         if self.folder is not None:
-            from purerl.report.plots import tuning
-
             results.write(self.folder, found)
-            for name, figure in tuning.figures(found, self.space).items():
-                tuning.save(figure, self.folder / f"{name}.png")
+            shown = plots.figures(rows, found.importance, self.space.drawn())
+            for name, figure in shown.items():
+                plots.save(figure, self.folder / f"{name}.png")
         return found
 
     def _summary(self, rows: Sequence[results.Row]) -> dict[str, Any]:

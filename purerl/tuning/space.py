@@ -10,6 +10,7 @@ from purerl import auto, serialise
 from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig, apply_overrides
 from purerl.environment import resolve_env
+from purerl.report.plots import tuning as plots
 from purerl.sweeps.axes import Choice, Design, LogUniform, Uniform
 from purerl.sweeps.groups import for_fields, group_points, resolve_point
 from purerl.sweeps.labels import labels, plain
@@ -68,6 +69,15 @@ class Space:
                 points = tuple({**base, name: value} for value in values)
                 if name != "algorithm":
                     check_points(self.config, points)
+
+    def drawn(self) -> dict[str, plots.Axis]:
+        """How pictures show the axes, by name."""
+        return {
+            name: plots.Axis(
+                name, isinstance(axis, LogUniform), list(self.names.get(name, []))
+            )
+            for name, axis in self.axes.items()
+        }
 
     def point(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The values that a trial's `params` name, in the order of the axes."""

@@ -11,8 +11,9 @@ import purerl
 from purerl import losses
 from purerl.config import ConfigError
 from purerl.meta import contestants, held_out, transfer
-from purerl.meta.comparison import ALL, LossComparison
+from purerl.meta.comparison import LossComparison
 from purerl.meta.population import baseline_keys, rollout_keys
+from purerl.report.comparison import ALL
 from tests.helpers import tiny_config
 
 SEEDS, LANES = 4, 4

@@ -65,7 +65,7 @@ def test_importance_has_a_bar_per_axis_the_longest_on_top(result):
 
 
 def test_slices_mark_the_best_on_every_axis(result, space):
-    figure = tuning.slices(result.rows, space)
+    figure = tuning.slices(result.rows, space.drawn())
     stars = [axes.get_lines()[0].get_xydata()[0] for axes in figure.axes[:3]]
     np.testing.assert_allclose(stars[0], [8e-4, 5.0])
     np.testing.assert_allclose(stars[1], [0.93, 5.0])
@@ -74,7 +74,7 @@ def test_slices_mark_the_best_on_every_axis(result, space):
 
 
 def test_contours_are_of_pairs_of_the_most_important_axes(result, space):
-    figure = tuning.figures(result, space)["contour"]
+    figure = tuning.figures(result.rows, result.importance, space.drawn())["contour"]
     pairs = [(axes.get_xlabel(), axes.get_ylabel()) for axes in figure.axes[:3]]
     assert pairs == [
         ("gamma", "learning_rate"),
@@ -92,7 +92,7 @@ def test_a_smooth_surface_is_the_score_where_one_trial_is(space):
 
 def test_a_study_without_a_complete_trial_has_no_pictures(result, space):
     rows = tuple(row for row in result.rows if row.state != "complete")
-    assert tuning.figures(result._replace(rows=rows), space) == {}
+    assert tuning.figures(rows, result.importance, space.drawn()) == {}
 
 
 @pytest.mark.parametrize(

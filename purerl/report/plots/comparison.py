@@ -2,36 +2,40 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from purerl.report import statistics
 from purerl.report.plots import style
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.figure import Figure
-
-    from purerl.meta.comparison import LossComparison
 
 DASHES = ("-", "--", "-.", ":")
 
 
-def comparison_figure(result: "LossComparison") -> "Figure":
+def comparison_figure(dataset: "xr.Dataset") -> "Figure":
     """Mean return along training, a line per loss.
 
     Bands are 95% intervals; of fewer than ten seeds, their range.
 
     Args:
-        result: of `purerl.compare_losses`.
+        dataset: of a `LossComparison`: `curve` by environment, loss, seed and piece,
+            `env_steps` at the end of each piece, NaN after the last one.
     """
-    columns = min(3, len(result.environments))
-    height = -(-len(result.environments) // columns)
+    names, losses = (dataset[k].values.tolist() for k in ("environment", "loss"))
+    columns = min(3, len(names))
+    height = -(-len(names) // columns)
     figure = style.new_figure(max(6.0, 4.2 * columns), 0.6 + 3.2 * height)
     panels = figure.subplots(height, columns, squeeze=False).ravel()
-    for spare in panels[len(result.environments) :]:
+    for spare in panels[len(names) :]:
         spare.set_visible(False)
-    for axes, name in zip(panels, result.environments, strict=False):
-        steps, curves = result.steps[name], result.curves[name].astype(float)
-        for number, (loss, values) in enumerate(
-            zip(result.losses, curves, strict=True)
-        ):
+    for place, (axes, name) in enumerate(zip(panels, names, strict=False)):
+        steps = dataset["env_steps"].values[place]
+        is_piece = np.isfinite(steps)
+        steps = steps[is_piece]
+        curves = dataset["curve"].values[place][..., is_piece]
+        for number, (loss, values) in enumerate(zip(losses, curves, strict=True)):
             colour = style.COLOURS[number % len(style.COLOURS)]
             found = statistics.curve(values, "mean")
             axes.fill_between(

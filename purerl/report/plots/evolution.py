@@ -1,7 +1,7 @@
 """The curve of an evolution: what members were worth, generation by generation."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,18 +10,18 @@ from purerl.report.plots import style
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from purerl.meta.result import EvolutionResult
 
-
-def evolution_curve(result: "EvolutionResult") -> "Figure":
+def evolution_curve(
+    history: Mapping[str, np.ndarray], settings: Mapping[str, Any]
+) -> "Figure":
     """Best and mean fitness over generations, a band of one deviation, and failures.
 
     Args:
-        result: of an evolution, finished or not.
+        history: of an `EvolutionResult`, finished or not.
+        settings: of the same: what is evolved, by what, and how many agents.
     """
     from matplotlib.ticker import MaxNLocator
 
-    history, settings = result.history, result.settings
     generations = np.arange(1, len(history["mean"]) + 1)
     figure = style.new_figure(8.0, 4.2)
     axes = figure.subplots()
@@ -72,16 +72,15 @@ def evolution_curve(result: "EvolutionResult") -> "Figure":
     return figure
 
 
-def evolution_returns(result: "EvolutionResult", names: Sequence[str]) -> "Figure":
+def evolution_returns(returns: np.ndarray, names: Sequence[str]) -> "Figure":
     """Mean return of members in each environment, a panel of its own for each.
 
     Args:
-        result: of an evolution, finished or not.
+        returns: `[G, E]`, by generation and environment.
         names: of the environments.
     """
     from matplotlib.ticker import MaxNLocator
 
-    returns = result.history["returns"]
     generations = np.arange(1, len(returns) + 1)
     figure = style.new_figure(min(12.0, 1.0 + 3.6 * len(names)), 3.2)
     panels = figure.subplots(1, len(names), squeeze=False)[0]

@@ -1,13 +1,13 @@
 """Learning curves of a run."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval, nanmean
-from purerl.runner.result import RunResult
+from purerl.types import HostMetrics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,31 @@ if TYPE_CHECKING:
 MAX_THIN = 64
 
 
-def learning_curve(result: RunResult, path: str | Path) -> None:
+class Run(Protocol):
+    """What a picture of a run reads of it, as `purerl.runner.result.RunResult` has it."""
+
+    @property
+    def config(self) -> Any:
+        """A config, whose `env` is named in the title."""
+        ...
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the agents, S of them."""
+        ...
+
+    @property
+    def metrics(self) -> HostMetrics:
+        """Metrics of training by name, `[S, U]` each."""
+        ...
+
+    @property
+    def evaluation(self) -> HostMetrics:
+        """Metrics of the evaluations by name, `[S, T, E]`; empty without any."""
+        ...
+
+
+def learning_curve(result: Run, path: str | Path) -> None:
     """Draw training and evaluation returns over environment steps into a file.
 
     Every seed is a thin line; the mean is thick, with a band of its 95% interval; of
@@ -29,7 +53,7 @@ def learning_curve(result: RunResult, path: str | Path) -> None:
     style.save(run_curve(result), path)
 
 
-def run_curve(result: RunResult) -> "Figure":
+def run_curve(result: Run) -> "Figure":
     """The figure that `learning_curve` writes."""
     figure = style.new_figure()
     axes = figure.subplots()

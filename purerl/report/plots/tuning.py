@@ -1,16 +1,13 @@
 """Pictures of a study: history, importance, contour, slices."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from purerl.report.plots import style
 from purerl.report.plots.style import save as save
 from purerl.report.sweep_data import short
-from purerl.sweeps.axes import Choice, LogUniform
-from purerl.tuning.result import Row, TuneResult
-from purerl.tuning.space import Space
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +17,40 @@ BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7f7f7f"
 TICKS = 4  # of a logarithmic axis: three panels lie side by side
 CELLS = 160  # of a contour, per side
 BANDWIDTH = 0.15  # of its smoothing, as a share of an axis
+
+
+class Trial(Protocol):
+    """What a picture reads of a trial, as `purerl.tuning.result.Row` has it."""
+
+    @property
+    def number(self) -> int:
+        """Number of the trial in its study."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """How it ended: `complete`, `pruned`, `diverged`, `refused`, ..."""
+        ...
+
+    @property
+    def score(self) -> float | None:
+        """Its score, if it is complete."""
+        ...
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """Its values of the axes, by name."""
+        ...
+
+    @property
+    def curve(self) -> Mapping[int, float]:
+        """Its scores by the environment steps that it had taken."""
+        ...
+
+    @property
+    def is_default(self) -> bool:
+        """Whether its values are the config's own."""
+        ...
 
 
 class Axis(NamedTuple):
@@ -35,7 +66,7 @@ class Axis(NamedTuple):
     log: bool
     names: list[Any]
 
-    def places(self, rows: Sequence[Row]) -> np.ndarray:
+    def places(self, rows: Sequence[Trial]) -> np.ndarray:
         """Coordinates `[N]` of some trials."""
         values = [row.params[self.name] for row in rows]
         if self.names:
@@ -54,21 +85,28 @@ class Axis(NamedTuple):
             style.log_axis(axes, along, TICKS)
 
 
-def figures(result: TuneResult, space: Space) -> dict[str, "Figure"]:
-    """The pictures that a study has data for, by name."""
-    complete = [row for row in result.rows if row.state == "complete"]
-    if not complete:
+def figures(
+    rows: Sequence[Trial], shares: Mapping[str, float], axes: Mapping[str, Axis]
+) -> dict[str, "Figure"]:
+    """The pictures that a study has data for, by name.
+
+    Args:
+        rows: the trials.
+        shares: of the axes in what makes a trial good; empty if not known.
+        axes: by name, as they are drawn.
+    """
+    if not any(row.state == "complete" for row in rows):
         return {}
-    found = {"history": history(result.rows), "slice": slices(result.rows, space)}
-    if result.importance:
-        found["importance"] = importance(result.importance)
-        if len(result.importance) > 1:
-            names = sorted(result.importance, key=lambda n: -result.importance[n])
-            found["contour"] = contour(result.rows, space, names[:3])
+    found = {"history": history(rows), "slice": slices(rows, axes)}
+    if shares:
+        found["importance"] = importance(shares)
+        if len(shares) > 1:
+            names = sorted(shares, key=lambda n: -shares[n])
+            found["contour"] = contour(rows, axes, names[:3])
     return found
 
 
-def history(rows: Sequence[Row]) -> "Figure":
+def history(rows: Sequence[Trial]) -> "Figure":
     """Scores in the order of the trials, and the best so far."""
     from matplotlib.ticker import MaxNLocator
 
@@ -115,7 +153,7 @@ def history(rows: Sequence[Row]) -> "Figure":
     return figure
 
 
-def importance(shares: dict[str, float]) -> "Figure":
+def importance(shares: Mapping[str, float]) -> "Figure":
     """Share of each axis in what makes a trial good."""
     names = sorted(shares, key=lambda name: shares[name])
     figure = style.new_figure(style.PAGE_WIDTH, 1.2 + 0.42 * len(names))
@@ -137,13 +175,13 @@ def importance(shares: dict[str, float]) -> "Figure":
     return figure
 
 
-def slices(rows: Sequence[Row], space: Space) -> "Figure":
+def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
     """Score against each axis; later trials are darker, the best one is a star."""
     complete = [row for row in rows if row.state == "complete"]
     scores = np.array([row.score for row in complete], float)
     order = np.array([row.number for row in complete], float)
     best = int(scores.argmax())
-    names = list(space.axes)
+    names = list(drawn)
     columns = min(3, len(names))
     height = -(-len(names) // columns)
     figure = style.new_figure(style.PAGE_WIDTH, 0.6 + 3.0 * height)
@@ -152,7 +190,7 @@ def slices(rows: Sequence[Row], space: Space) -> "Figure":
         spare.set_visible(False)
     dots = None
     for number, name in enumerate(names):
-        axes, axis = panels[number], axis_of(space, name)
+        axes, axis = panels[number], drawn[name]
         axis.set_up(axes, "x")
         places = axis.places(complete)
         if axis.names:
@@ -176,7 +214,9 @@ def slices(rows: Sequence[Row], space: Space) -> "Figure":
     return figure
 
 
-def contour(rows: Sequence[Row], space: Space, names: Sequence[str]) -> "Figure":
+def contour(
+    rows: Sequence[Trial], drawn: Mapping[str, Axis], names: Sequence[str]
+) -> "Figure":
     """Smoothed score over each pair of the most important axes, and the trials.
 
     The surface is the mean of the trials' scores weighted by a Gaussian of their
@@ -192,7 +232,7 @@ def contour(rows: Sequence[Row], space: Space, names: Sequence[str]) -> "Figure"
     if limits[0] >= limits[1]:
         limits = (limits[0] - 0.5, limits[0] + 0.5)
     for axes, pair in zip(panels, pairs, strict=True):
-        first, second = (axis_of(space, name) for name in pair)
+        first, second = (drawn[name] for name in pair)
         x, y = first.places(complete), second.places(complete)
         across, up = _line(first, x), _line(second, y)
         surface, near = _smooth(
@@ -244,13 +284,6 @@ def dots_of(limits: tuple[float, float]) -> Any:
     from matplotlib.colors import Normalize
 
     return ScalarMappable(Normalize(*limits), style.COLOUR_MAP)
-
-
-def axis_of(space: Space, name: str) -> Axis:
-    """How an axis is drawn."""
-    axis = space.axes[name]
-    names = space.names[name] if isinstance(axis, Choice) else []
-    return Axis(name, isinstance(axis, LogUniform), list(names))
 
 
 def _line(axis: Axis, places: np.ndarray) -> np.ndarray:

@@ -1,0 +1,135 @@
+"""A comparison of losses: its rows of statistics, as one table for the terminal."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.markup import escape
+from rich.table import Table
+
+from purerl.report.statistics import INTERVAL, heading_of, text_of
+
+ALL = "all environments"
+WORDS = {
+    "training_curve": "under the training curve, by its length",
+    "final_return": "over the last tenth of training",
+    "evaluation": "of the deterministic policy, after training",
+}
+SHORT = {
+    "training_curve": "area",
+    "final_return": "final return",
+    "evaluation": "evaluation",
+}
+
+
+class Row(NamedTuple):
+    """One loss in one environment, by one measure; intervals are of 95%.
+
+    Of fewer than ten runs there are no intervals: the ends of a mean, an interquartile
+    mean and a difference are then the range of the runs, and `better` has none.
+
+    Attributes:
+        environment: its name; `all environments` takes them together.
+        measure: in `purerl.meta.fitness.KINDS`.
+        loss: its name.
+        seeds: how many runs.
+        failed: of them, how many met a number that was not finite. They count as the
+            worst score of any loss there.
+        mean: over runs, with its interval; NaN over all environments, whose returns
+            have no common unit.
+        iqm: interquartile mean, likewise.
+        difference: mean over seeds of the score minus the baseline's with the same key;
+            over all environments in units of the baseline's mean return in each, or of
+            the spread (standard deviation) of all losses' scores there, where the mean
+            is nearer to zero than that. NaN for the baseline itself.
+        better: probability that a run scores higher than one of the baseline's, ties
+            half; over all environments their mean.
+    """
+
+    environment: str
+    measure: str
+    loss: str
+    seeds: int
+    failed: int
+    mean: float
+    mean_low: float
+    mean_high: float
+    iqm: float
+    iqm_low: float
+    iqm_high: float
+    difference: float
+    difference_low: float
+    difference_high: float
+    better: float
+    better_low: float
+    better_high: float
+
+
+def make_table(rows: Sequence[Row], *, field: str, baseline: str) -> Table:
+    """All rows of a comparison as one table; see `LossComparison.table`.
+
+    Args:
+        rows: those of one measure together, those of an environment before those of all
+            environments.
+        field: of the config that the losses stand in.
+        baseline: name of the loss that the others are compared with.
+    """
+    measures = dict.fromkeys(row.measure for row in rows)
+    seeds = rows[0].seeds
+    words = [f"{SHORT[name]}: {WORDS[name]}" for name in measures]
+    if any(row.environment == ALL for row in rows):
+        words.append(
+            f"{ALL}: differences in units of the baseline's mean, or "
+            "of the spread of all losses where that is larger"
+        )
+    table = Table(
+        title=f"{field} on {seeds} held-out seeds, in brackets "
+        f"{heading_of(seeds)}; differences from {baseline}",
+        caption="\n".join(words),
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("loss", no_wrap=True)
+    any_failed = any(row.failed for row in rows)
+    headers = ("mean", "IQM", "difference", "P(better)")
+    for header in (*headers, *(["failed"] if any_failed else [])):
+        table.add_column(header, justify="right", no_wrap=True)
+    before = None
+    for row in rows:
+        if (row.environment, row.measure) != before:
+            before = row.environment, row.measure
+            table.add_section()
+            heading = escape(f"{row.environment}, {SHORT[row.measure]}")
+            table.add_row(f"[bold]{heading}[/bold]")
+        table.add_row(*cells(row), *([str(row.failed or "")] if any_failed else []))
+    return table
+
+
+def cells(row: Row) -> list[str]:
+    """A row's cells, loss first."""
+    gap = _interval(row, "difference", sign="+")
+    is_clear = row.difference_low > 0 or row.difference_high < 0
+    if is_clear and heading_of(row.seeds) == INTERVAL:
+        gap = f"[bold]{gap}[/bold]"
+    return [
+        f"  {escape(row.loss)}",
+        _interval(row, "mean"),
+        _interval(row, "iqm"),
+        gap,
+        _interval(row, "better", digits=2),
+    ]
+
+
+def _interval(row: Row, name: str, sign: str = "", digits: int | None = None) -> str:
+    """A number and its interval, or the range of few runs; a dash without a number."""
+    value, low, high = (getattr(row, name + end) for end in ("", "_low", "_high"))
+    if not math.isfinite(value):
+        return "-"
+    if digits is None:
+        size = max(abs(x) for x in (value, low, high) if math.isfinite(x))
+        digits = 1 if size >= 10 else 2 if size >= 1 else 3
+    text = f"{value:{sign},.{digits}f}"
+    if not math.isfinite(low):
+        return text
+    ends = text_of(low, high, row.seeds, digits, heading_of(row.seeds), sign)
+    return f"{text} ({ends})"

@@ -1,0 +1,152 @@
+"""What the pages are written with: sections, tables, figures, and the file itself.
+
+A page is one HTML file without a server or network, its pictures inside. Text takes the
+colours that the reader prefers (dark or light); tables sort by a click on their header.
+"""
+
+import dataclasses
+import html
+import json
+import math
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from purerl import serialise
+from purerl.report import page_parts
+from purerl.report.sweep_data import label
+from purerl.runner import manifest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MAX_ROWS = 1_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A heading and HTML under it; make the HTML with the functions of this module."""
+
+    title: str
+    body: str
+
+
+def write_page(
+    path: str | Path, title: str, *sections: Section, note: str = ""
+) -> Path:
+    """Write a page, atomically.
+
+    Args:
+        path: of the HTML file.
+        title: of the page, as text.
+        *sections: in their order.
+        note: a line of text under the title.
+
+    Returns:
+        The path.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    links = "".join(
+        f'<a href="#s{i}">{html.escape(s.title)}</a>' for i, s in enumerate(sections)
+    )
+    parts = "".join(
+        f'<section id="s{i}"><h2>{html.escape(s.title)}</h2>{s.body}</section>'
+        for i, s in enumerate(sections)
+    )
+    lead = note_html(note) if note else ""
+    text = page_parts.PAGE.format(
+        title=html.escape(title),
+        style=page_parts.STYLE,
+        script=page_parts.SCRIPT,
+        note=lead,
+        links=links,
+        sections=parts,
+    )
+    serialise.write_atomic(path, text)
+    return Path(path)
+
+
+def figure_html(figure: "Figure", caption: str = "") -> str:
+    """A figure as inline SVG, or as PNG within the page where SVG would be large."""
+    picture = page_parts.picture(figure)
+    words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
+    return f"<figure>{picture}{words}</figure>"
+
+
+def table_html(
+    headers: Sequence[str], rows: Sequence[Sequence[Any]], most: int = MAX_ROWS
+) -> str:
+    """A sortable table; numbers are aligned and sorted as numbers."""
+    head = "".join(f"<th>{html.escape(str(name))}</th>" for name in headers)
+    body = "".join(
+        f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in rows[:most]
+    )
+    left = len(rows) - most
+    more = f"<p class=note>{left:,} further rows are not shown.</p>" if left > 0 else ""
+    table = f"<table class=sort><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="wide">{table}</table></div>{more}'
+
+
+def settings_html(values: Mapping[str, Any], *, closed: str = "") -> str:
+    """Names and values; behind a heading that opens on a click if `closed` says one."""
+    cells = "<tr><td>{}</td><td><code>{}</code></td></tr>"
+    rows = "".join(
+        cells.format(html.escape(str(name)), _text(value))
+        for name, value in values.items()
+    )
+    table = f'<div class="wide"><table>{rows}</table></div>'
+    if not closed:
+        return table
+    return f"<details><summary>{html.escape(closed)}</summary>{table}</details>"
+
+
+def note_html(text: str) -> str:
+    """A line of small text."""
+    return f"<p class=note>{html.escape(text)}</p>"
+
+
+def code_html(text: str) -> str:
+    """Code as it is."""
+    return f"<pre><code>{html.escape(text)}</code></pre>"
+
+
+def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
+    """Where the results come from: facts, versions, command, config, how to load.
+
+    Args:
+        config: plain values.
+        load: Python that reads the results; may be empty.
+        **facts: further lines; empty ones are left out.
+    """
+    lines = {name.replace("_", " "): value for name, value in facts.items() if value}
+    versions = manifest.versions().items()
+    lines.setdefault("versions", ", ".join(f"{n} {v}" for n, v in versions))
+    lines.setdefault("command", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
+    body = settings_html(lines)
+    body += settings_html(config, closed=f"Configuration ({len(config)} fields)")
+    if load:
+        body += "<h3>Load it</h3>" + code_html(load)
+    return Section("About", body)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool | str) or value is None:
+        return f"<td>{html.escape('-' if value is None else str(value))}</td>"
+    if isinstance(value, int | float | np.number):
+        number = float(value)
+        known = math.isfinite(number)
+        text = label(value) if abs(number) < 1e3 else f"{number:,.1f}"
+        shown = text if known else "-"
+        return f'<td class=n data-v="{number if known else ""}">{shown}</td>'
+    return f"<td>{_text(value)}</td>"
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return html.escape(text)

@@ -1,0 +1,108 @@
+"""The page of a sweep: its best configurations, curves, axes, seeds."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from purerl.report import plots, statistics
+from purerl.report.html import Section, about, figure_html, table_html, write_page
+from purerl.report.sweep_data import (
+    SCORE,
+    axis_names,
+    configuration,
+    env_name,
+    read_scores,
+    short,
+)
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def sweep_page(
+    dataset: "xr.Dataset",
+    path: str | Path,
+    *,
+    metric: str = SCORE,
+    load: str = "",
+    **facts: Any,
+) -> Path:
+    """Report of a sweep: best configurations, curves, axes, seeds.
+
+    Args:
+        dataset: of the sweep.
+        path: of the page.
+        metric: what the configurations are judged by.
+        load: Python that reads the sweep; a usual way if not given.
+        **facts: further lines about it, such as `command="..."`.
+
+    Raises:
+        ConfigError: no such metric, or no score yet.
+        OSError: the page cannot be written.
+    """
+    scores = read_scores(dataset, metric)
+    best = int(scores.ranking()[0])
+    names = axis_names(dataset)
+    sections = [Section("Best configurations", sweep_table(dataset, metric))]
+    curves = figure_html(
+        plots.sweep_curves(dataset), "Lines: interquartile mean; diverged as worst."
+    )
+    varying = [name for name in names if len(scores.values(name)) > 1]
+    if scores.grid is not None:
+        for name in varying:
+            curves += figure_html(plots.sweep_curves(dataset, name))
+    sections.append(Section("Learning curves", curves))
+    if names:
+        sections.append(Section("Axes", _axis_figures(dataset, metric, varying)))
+    seeds = figure_html(plots.seed_scores(dataset, metric=metric))
+    seeds += figure_html(plots.profile(dataset, metric=metric))
+    sections.append(Section("Seeds", seeds))
+    load = load or (
+        "import xarray\n\n"
+        "# result.dataset.to_netcdf('sweep.nc') of what the sweep returned, then:\n"
+        "data = xarray.open_dataset('sweep.nc')"
+    )
+    shape = " x ".join(map(str, scores.grid or (len(scores.points),)))
+    lost = int((~np.isfinite(scores.scores)).sum())
+    about_it = about(
+        configuration(dataset),
+        load,
+        axes=", ".join(names),
+        design=f"{dataset.attrs.get('design', 'grid')}, {shape} configurations",
+        seeds=scores.scores.shape[1],
+        diverged=int(scores.diverged.sum()),
+        without_a_score=lost,
+        **facts,
+    )
+    note = f"Best: {scores.name(best)}; mean {scores.means[best]:,.1f} over seeds."
+    title = f"Sweep: {env_name(dataset)}"
+    return write_page(path, title, *sections, about_it, note=note)
+
+
+def sweep_table(dataset: "xr.Dataset", metric: str = SCORE) -> str:
+    """Every configuration with mean, IQM, its interval or range, best first."""
+    scores = read_scores(dataset, metric)
+    heading = statistics.heading_of(scores.scores.shape[1])
+    filled, rows = scores.filled, []
+    ranking = scores.ranking()
+    for place in ranking:
+        found = statistics.estimate(filled[place])
+        values = [scores.points[place][name] for name in scores.names]
+        lost = int((~np.isfinite(scores.scores[place])).sum())
+        numbers = [round(float(x), 3) for x in (filled[place].mean(), found.value)]
+        rows.append([*values, *numbers, found.text(2, heading), lost])
+    headers = [*map(short, scores.names), "mean", "IQM", heading, "lost"]
+    return table_html(headers, rows)
+
+
+def _axis_figures(dataset: "xr.Dataset", metric: str, varying: Sequence[str]) -> str:
+    if read_scores(dataset, metric).grid is None:
+        return figure_html(plots.scatter(dataset, metric=metric))
+    body = figure_html(plots.slices(dataset, metric=metric))
+    if len(varying) < 2:
+        return body
+    pairs = [(a, b) for i, a in enumerate(varying) for b in varying[i + 1 :]]
+    maps = [plots.heat_map(dataset, b, a, metric=metric) for a, b in pairs[:6]]
+    return body + "".join(map(figure_html, maps))
