@@ -29,8 +29,8 @@ from rich.table import Table
 
 import purerl
 from envs import CheapTalk
+from purerl.acting.environment import resolve_env
 from purerl.cli.settings import enable_compile_cache
-from purerl.environment import resolve_env
 from purerl.meta.fitness import Accumulator, first_known, hold
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval, probability_of_improvement

@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 import purerl
-from purerl.evaluate import evaluate
+from purerl.acting.evaluate import evaluate
 from purerl.population.brackets import make_ladder
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
@@ -128,7 +128,7 @@ def fresh_returns(config: purerl.PPOConfig, states: list[Any]) -> np.ndarray:
     """Mean return `[N]` of trained agents in fresh episodes, the same ones for all."""
     bound = purerl.train.bind(config)
     algorithm = purerl.make_algorithm(config)
-    params = purerl.environment.bind_params(bound.env, config.env_params)
+    params = purerl.acting.environment.bind_params(bound.env, config.env_params)
 
     def one(state: Any) -> jax.Array:
         result = evaluate(

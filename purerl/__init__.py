@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from purerl.population.saved import load_search as load_search
     from purerl.population.schedule import Schedule as Schedule
     from purerl.population.schedule import train_schedules as train_schedules
+    from purerl.report.track_folder import track as track
     from purerl.runner.loop import run as run
     from purerl.runner.result import RunResult as RunResult
     from purerl.runner.result import load_run as load_run
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from purerl.sweeps.plan import plan as plan
     from purerl.sweeps.result import SweepResult as SweepResult
     from purerl.sweeps.result import load_sweep as load_sweep
-    from purerl.track_folder import track as track
     from purerl.train import make_algorithm as make_algorithm
     from purerl.train import make_policy as make_policy
     from purerl.train import make_train as make_train
@@ -126,7 +126,7 @@ _HOME = {
     "run": "purerl.runner.loop",
     "save_loss": "purerl.serialise",
     "sweep": "purerl.sweeps.api",
-    "track": "purerl.track_folder",
+    "track": "purerl.report.track_folder",
     "track_points": "purerl.runner.trackers.points",
     "train_schedules": "purerl.population.schedule",
     "tune": "purerl.tuning.api",

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import serialise
+from purerl.acting.environment import bind_params
+from purerl.acting.policy import recurrence_of
 from purerl.algorithms import entry_of
 from purerl.config import TrainConfig
-from purerl.environment import bind_params
 from purerl.metrics import is_defined
-from purerl.policy import recurrence_of
 from purerl.train import Bound, bind, make_segment, make_train
 from purerl.types import AgentState, Algorithm, Array, Metrics, PyTree
 

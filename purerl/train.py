@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import auto
+from purerl.acting.environment import Environment, bind_params, resolve_env, time_limit
+from purerl.acting.evaluate import evaluate_recurrent
+from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.algorithms import entry_of
-from purerl.collectives import vary_like
 from purerl.config import ConfigError, TrainConfig, apply_overrides, validate_fields
-from purerl.environment import Environment, bind_params, resolve_env, time_limit
-from purerl.evaluate import evaluate_recurrent
 from purerl.keys import evaluation_key
-from purerl.policy import RecurrentPolicy, recurrence_of
+from purerl.learning.collectives import vary_like
 from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree, TrainResult
 
 Train = Callable[..., TrainResult]
@@ -136,7 +136,7 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
     Returns:
         `policy(obs, key=None) -> action`, on one observation or a batch; without a
         key the action is deterministic. Where the policy remembers the episode so
-        far, a `purerl.policy.RecurrentPolicy`: `memory = policy.init()`, then
+        far, a `purerl.acting.policy.RecurrentPolicy`: `memory = policy.init()`, then
         `policy(obs, memory, key=None) -> (action, memory)`.
 
     Raises:

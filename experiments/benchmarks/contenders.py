@@ -14,7 +14,7 @@ from report import Measure, Run, alternate, number, rates, spread
 
 import envs
 import purerl
-from purerl.evaluate import evaluate
+from purerl.acting.evaluate import evaluate
 
 EVAL_EPISODES = 16
 STEPPED_ENVS = 2048

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl import prioritised, replay
+from purerl.replay import prioritised
+from purerl.replay import uniform as replay
 
 ALPHA = 0.6
 

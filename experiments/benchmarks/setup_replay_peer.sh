@@ -17,4 +17,4 @@ pip=("$PEER/bin/python" -m pip install --disable-pip-version-check -q)
 "${pip[@]}" flashbax==0.1.3 $same_as_purerl
 # Replay needs jax alone; the rest of purerl's dependencies stay out.
 "${pip[@]}" --no-deps -e .
-"$PEER/bin/python" -c 'import flashbax, purerl.prioritised' && echo "$PEER is ready."
+"$PEER/bin/python" -c 'import flashbax, purerl.replay.prioritised' && echo "$PEER is ready."

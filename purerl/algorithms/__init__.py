@@ -4,9 +4,9 @@ import difflib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from purerl.acting.environment import Environment
 from purerl.algorithms import dqn, mpo, ppo, pqn, recurrent_ppo, sac, td3, vpg
 from purerl.config import ConfigError, TrainConfig
-from purerl.environment import Environment
 from purerl.types import Algorithm
 
 

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl import networks, optimiser, rollout
+from purerl import networks
+from purerl.acting import rollout
 from purerl.algorithms import off_policy
 from purerl.algorithms.off_policy import (
     Batch,
@@ -21,7 +22,6 @@ from purerl.algorithms.off_policy import (
     OffPolicyConfig,
     Wiring,
 )
-from purerl.collectives import pmean
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -32,6 +32,8 @@ from purerl.config import (
     static,
 )
 from purerl.keys import update_key
+from purerl.learning import optimiser
+from purerl.learning.collectives import pmean
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
 from purerl.types import Array, Metrics, PyTree

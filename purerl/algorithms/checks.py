@@ -3,9 +3,9 @@
 from typing import Any
 
 from purerl import networks
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape
 from purerl.config import ConfigError
-from purerl.environment import Environment
-from purerl.observe import obs_shape
 
 
 def check_minibatches(config: Any) -> None:

@@ -13,10 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import networks
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape
 from purerl.config import ConfigError, TrainConfig
-from purerl.distributions import Gaussian, GaussianHead, log_tanh_slope, make_head
-from purerl.environment import Environment
-from purerl.observe import obs_shape
+from purerl.networks.distributions import (
+    Gaussian,
+    GaussianHead,
+    log_tanh_slope,
+    make_head,
+)
 from purerl.types import Array
 
 

@@ -30,10 +30,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl import auto, exploration, networks, optimiser, rollout
+from purerl import auto, networks
+from purerl.acting import exploration, rollout
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape, to_features
 from purerl.algorithms import off_policy
 from purerl.algorithms.off_policy import Batch, Experience, OffPolicyConfig
-from purerl.collectives import pmean
 from purerl.config import (
     AUTO,
     FRACTION,
@@ -45,11 +47,11 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.environment import Environment
 from purerl.keys import init_key, update_key
+from purerl.learning import optimiser
+from purerl.learning.collectives import pmean
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
-from purerl.observe import obs_shape, to_features
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 

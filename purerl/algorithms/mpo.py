@@ -46,11 +46,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl import networks, optimiser, rollout
+from purerl import networks
+from purerl.acting import rollout
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape, to_features
 from purerl.algorithms import actor_critic, continuous, off_policy
 from purerl.algorithms.actor_critic import ActorCriticConfig, ActorCriticState, Learner
 from purerl.algorithms.off_policy import Batch
-from purerl.collectives import pmean
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -60,13 +62,13 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.distributions import Gaussian, GaussianHead
-from purerl.environment import Environment
 from purerl.keys import init_key
+from purerl.learning import optimiser
+from purerl.learning.collectives import pmean
 from purerl.losses import mpo as m_step
 from purerl.losses import temperature as e_step
 from purerl.losses.mpo import Bounds, Duals, Improvement
-from purerl.observe import obs_shape, to_features
+from purerl.networks.distributions import Gaussian, GaussianHead
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 

@@ -16,17 +16,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl import replay, rollout
-from purerl.algorithms.memory import Batch as Batch
-from purerl.algorithms.memory import Item as Item
-from purerl.algorithms.memory import Memory as Memory
-from purerl.algorithms.memory import prioritised as prioritised
-from purerl.algorithms.memory import uniform as uniform
+from purerl.acting import rollout
+from purerl.acting.observe import to_features
 from purerl.algorithms.off_policy_config import OffPolicyConfig as OffPolicyConfig
 from purerl.algorithms.off_policy_config import validate as validate
-from purerl.collectives import after, vary_like
+from purerl.learning.collectives import after, vary_like
 from purerl.metrics import averages
-from purerl.observe import to_features
+from purerl.replay import uniform as replay
+from purerl.replay.batches import Batch as Batch
+from purerl.replay.batches import Item as Item
+from purerl.replay.batches import Memory as Memory
+from purerl.replay.batches import prioritised as prioritised
+from purerl.replay.batches import uniform as uniform
 from purerl.types import Array, Metrics, PyTree
 
 

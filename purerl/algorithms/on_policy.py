@@ -16,9 +16,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl import auto, diagnostics, networks, normalise, optimiser, rollout
+from purerl import auto, networks
+from purerl.acting import rollout
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape, to_features
 from purerl.algorithms.checks import check_hidden_sizes
-from purerl.collectives import after
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -31,12 +33,12 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.distributions import Head, make_head
-from purerl.environment import Environment
 from purerl.keys import init_key
+from purerl.learning import diagnostics, normalise, optimiser
+from purerl.learning.collectives import after
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
-from purerl.observe import obs_shape, to_features
+from purerl.networks.distributions import Head, make_head
 from purerl.types import Array, Metrics, PyTree, Transition
 
 

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl import diagnostics, normalise, optimiser
+from purerl.acting.environment import Environment
 from purerl.algorithms import on_policy
 from purerl.algorithms.checks import check_minibatches
 from purerl.algorithms.on_policy import (
@@ -46,12 +46,12 @@ from purerl.config import (
     number_of,
     static,
 )
-from purerl.environment import Environment
 from purerl.keys import update_key
+from purerl.learning import diagnostics, normalise, optimiser
+from purerl.learning.minibatches import minimise
+from purerl.learning.returns import gae
 from purerl.losses import ClipDrift, ClippedSquaredError, surrogate
 from purerl.losses.check import check_loss
-from purerl.minibatches import minimise
-from purerl.returns import gae
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
 

@@ -28,9 +28,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl import auto, exploration, networks, normalise, optimiser, rollout
+from purerl import auto, networks
+from purerl.acting import exploration, rollout
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape, to_features
 from purerl.algorithms.checks import check_action_values, check_minibatches
-from purerl.collectives import after
 from purerl.config import (
     AUTO,
     FRACTION,
@@ -41,13 +43,13 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.environment import Environment
 from purerl.keys import init_key, update_key
+from purerl.learning import normalise, optimiser
+from purerl.learning.collectives import after
+from purerl.learning.minibatches import minimise
+from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
-from purerl.minibatches import minimise
-from purerl.observe import obs_shape, to_features
-from purerl.returns import q_lambda
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
 _OPTIMISERS = {"radam": optimiser.radam, "adam": optimiser.adam}

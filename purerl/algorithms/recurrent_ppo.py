@@ -28,18 +28,20 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl import networks, normalise, optimiser, rollout
+from purerl import networks
+from purerl.acting import rollout
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape
+from purerl.acting.policy import refuse_to_forget
 from purerl.algorithms import on_policy, ppo
 from purerl.algorithms.on_policy import Batch
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
-from purerl.environment import Environment
 from purerl.keys import init_key, update_key
-from purerl.minibatches import minimise
-from purerl.observe import obs_shape
-from purerl.policy import refuse_to_forget
-from purerl.recurrent import GRU
-from purerl.returns import gae
+from purerl.learning import normalise, optimiser
+from purerl.learning.minibatches import minimise
+from purerl.learning.returns import gae
+from purerl.networks.recurrent import GRU
 from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence, Transition
 
 

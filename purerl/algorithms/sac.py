@@ -40,11 +40,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import exploration, networks, optimiser, rollout
+from purerl import networks
+from purerl.acting import exploration, rollout
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape, to_features
 from purerl.algorithms import actor_critic, continuous, off_policy
 from purerl.algorithms.actor_critic import ActorCriticConfig, ActorCriticState, Learner
 from purerl.algorithms.off_policy import Batch
-from purerl.collectives import pmean
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -53,10 +55,10 @@ from purerl.config import (
     dynamic,
     static,
 )
-from purerl.distributions import Head, make_head
-from purerl.environment import Environment
 from purerl.keys import init_key
-from purerl.observe import obs_shape, to_features
+from purerl.learning import optimiser
+from purerl.learning.collectives import pmean
+from purerl.networks.distributions import Head, make_head
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 

@@ -31,7 +31,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl import networks, optimiser, rollout
+from purerl import networks
+from purerl.acting import rollout
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape, to_features
 from purerl.algorithms import actor_critic, continuous, off_policy
 from purerl.algorithms.actor_critic import (
     ActorCriticConfig,
@@ -39,7 +42,6 @@ from purerl.algorithms.actor_critic import (
     Learner,
 )
 from purerl.algorithms.off_policy import Batch
-from purerl.collectives import pmean
 from purerl.config import (
     NON_NEGATIVE,
     POSITIVE,
@@ -47,10 +49,10 @@ from purerl.config import (
     dynamic,
     static,
 )
-from purerl.distributions import GaussianHead
-from purerl.environment import Environment
 from purerl.keys import init_key
-from purerl.observe import obs_shape, to_features
+from purerl.learning import optimiser
+from purerl.learning.collectives import pmean
+from purerl.networks.distributions import GaussianHead
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 

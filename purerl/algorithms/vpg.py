@@ -29,7 +29,7 @@ from typing import Any
 import jax
 import optax
 
-from purerl import diagnostics, normalise, optimiser
+from purerl.acting.environment import Environment
 from purerl.algorithms import on_policy
 from purerl.algorithms.on_policy import (
     Batch,
@@ -38,7 +38,6 @@ from purerl.algorithms.on_policy import (
     Setup,
     bind,
 )
-from purerl.collectives import after, pmean
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -48,9 +47,10 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.environment import Environment
 from purerl.keys import update_key
-from purerl.returns import gae, rewards_to_go
+from purerl.learning import diagnostics, normalise, optimiser
+from purerl.learning.collectives import after, pmean
+from purerl.learning.returns import gae, rewards_to_go
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
 

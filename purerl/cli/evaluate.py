@@ -12,11 +12,11 @@ import numpy as np
 import tyro
 from rich.console import Console
 
+from purerl.acting.environment import bind_params
+from purerl.acting.evaluate import evaluate_recurrent
+from purerl.acting.policy import recurrence_of
 from purerl.cli import flags, settings
 from purerl.config import ConfigError
-from purerl.environment import bind_params
-from purerl.evaluate import evaluate_recurrent
-from purerl.policy import recurrence_of
 from purerl.report import tables
 from purerl.runner.result import SavedRun, load_run
 from purerl.scale.host import to_device

@@ -9,8 +9,8 @@ import tyro
 
 from purerl.cli import flags
 from purerl.cli.train import read_trackers
+from purerl.report.track_folder import track
 from purerl.runner.trackers import TRACKERS
-from purerl.track_folder import track
 
 
 def _arg(text: str) -> object:

@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.distributions import Gaussian
 from purerl.losses import temperature as e_step
+from purerl.networks.distributions import Gaussian
 from purerl.types import Array, Metrics
 
 _HALF_LOG_2PI = float(0.5 * np.log(2.0 * np.pi))

@@ -22,7 +22,7 @@ Axes: `S` sampled actions, `N` states.
 import jax
 import jax.numpy as jnp
 
-from purerl.collectives import pmean
+from purerl.learning.collectives import pmean
 from purerl.types import Array
 
 MIN_TEMPERATURE = 1e-6

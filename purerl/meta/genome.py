@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import auto
+from purerl.acting.environment import Environment, bind_params
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -31,7 +32,6 @@ from purerl.config import (
     check_known,
     field_names,
 )
-from purerl.environment import Environment, bind_params
 from purerl.types import Array, Overrides, PyTree
 
 SCALES = ("auto", "linear", "log", "logit")

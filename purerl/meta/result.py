@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from purerl import serialise
+from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig, apply_overrides
-from purerl.environment import resolve_env
 from purerl.meta import store
 from purerl.meta.genome import Genome
 from purerl.meta.optimiser import Optimiser

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import jax
 
 from purerl import serialise
+from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig
-from purerl.environment import resolve_env
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
 from purerl.meta.genome import Genome, Names

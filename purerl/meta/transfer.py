@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from purerl import auto
+from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig
-from purerl.environment import resolve_env
 from purerl.meta import contestants, held_out
 from purerl.meta.comparison import LossComparison
 from purerl.meta.contestants import Entry, Environments, Group, Losses

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from purerl.acting.environment import bind_params
+from purerl.acting.evaluate import evaluate_recurrent
+from purerl.acting.policy import recurrence_of
 from purerl.algorithms import entry_of
-from purerl.environment import bind_params
-from purerl.evaluate import evaluate_recurrent
-from purerl.policy import recurrence_of
 from purerl.population import streams
 from purerl.runner.programs import Members, Programs
 from purerl.scale.devices import compile_for, run_blocks

@@ -18,8 +18,8 @@ from typing import Any
 import jax
 
 from purerl import serialise
+from purerl.acting.environment import is_built_in
 from purerl.config import ConfigError, TrainConfig
-from purerl.environment import is_built_in
 from purerl.losses import registry
 from purerl.runner import kinds
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.diagnostics import parameters_finite
+from purerl.learning.diagnostics import parameters_finite
 from purerl.runner.memory import (
     BlockMemory,
     num_bytes,

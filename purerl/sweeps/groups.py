@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from purerl import serialise
+from purerl.acting.environment import bind_params, resolve_env
 from purerl.algorithms import config_class, name_of
 from purerl.config import (
     ConfigError,
@@ -21,7 +22,6 @@ from purerl.config import (
     field_names,
     validate_field,
 )
-from purerl.environment import bind_params, resolve_env
 from purerl.sweeps.axes import Design, LogUniform, Uniform
 from purerl.sweeps.identity import canonical, digest
 from purerl.train import Bound, bind, check_time_limit

@@ -16,8 +16,8 @@ from typing import Any
 import jax
 
 from purerl import auto, serialise
+from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig
-from purerl.environment import resolve_env
 from purerl.runner import kinds, manifest
 from purerl.tuning.pool import Setup
 from purerl.tuning.space import Space

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from purerl import auto, serialise
+from purerl.acting.environment import resolve_env
 from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig, apply_overrides
-from purerl.environment import resolve_env
 from purerl.report.plots import tuning as plots
 from purerl.sweeps.axes import Choice, Design, LogUniform, Uniform
 from purerl.sweeps.groups import for_fields, group_points, resolve_point

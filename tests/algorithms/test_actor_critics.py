@@ -12,13 +12,13 @@ from scipy import integrate, stats
 import purerl
 from envs import spaces
 from envs.probe import ContinuousProbe
-from purerl import replay
+from purerl.acting.environment import resolve_env
 from purerl.algorithms import continuous, sac, td3
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
-from purerl.distributions import Gaussian
-from purerl.environment import resolve_env
+from purerl.networks.distributions import Gaussian
+from purerl.replay import uniform as replay
 
 N, OBS, ACTIONS, RATE = 4, 1, 2, 1e-2
 

@@ -7,10 +7,11 @@ import optax
 import pytest
 
 import purerl
-from purerl import exploration, optimiser
+from purerl.acting import exploration
+from purerl.acting.environment import resolve_env
 from purerl.algorithms import dqn
 from purerl.algorithms.off_policy import Batch
-from purerl.environment import resolve_env
+from purerl.learning import optimiser
 from purerl.losses import HuberError, SquaredError
 
 N = 7

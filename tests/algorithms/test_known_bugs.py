@@ -10,12 +10,14 @@ import pytest
 from scipy import stats
 
 import purerl
-from purerl import optimiser, prioritised, replay
+from purerl.acting.environment import resolve_env
 from purerl.algorithms import off_policy, td3
 from purerl.algorithms.off_policy import Experience
-from purerl.distributions import Gaussian, TanhGaussianHead
-from purerl.environment import resolve_env
+from purerl.learning import optimiser
 from purerl.losses import mpo as mpo_losses
+from purerl.networks.distributions import Gaussian, TanhGaussianHead
+from purerl.replay import prioritised
+from purerl.replay import uniform as replay
 
 CONFIG = purerl.TD3Config(
     env="probe/continuous",

@@ -14,13 +14,13 @@ import envs
 import purerl
 from envs import spaces
 from envs.probe import ContinuousProbe
-from purerl import replay
 from purerl.algorithms import mpo
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
-from purerl.distributions import _distrax
 from purerl.losses.mpo import Bounds, fit_loss
+from purerl.networks.distributions import _distrax
+from purerl.replay import uniform as replay
 from tests.helpers import slow_but
 
 # Best 0.5 and 2.5 in the range [-1, 3], shown -1 and 1.

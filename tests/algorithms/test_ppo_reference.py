@@ -7,9 +7,10 @@ import pytest
 from scipy import stats
 
 import purerl
-from purerl import diagnostics, losses, normalise, optimiser
+from purerl import losses
+from purerl.acting.environment import resolve_env
 from purerl.algorithms import ppo
-from purerl.environment import resolve_env
+from purerl.learning import diagnostics, normalise, optimiser
 from tests.helpers import slow_but
 
 SAMPLES = 24

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import ConfigError, optimiser
+from purerl import ConfigError
+from purerl.acting.environment import resolve_env
 from purerl.algorithms import pqn
-from purerl.environment import resolve_env
 from purerl.keys import update_key
+from purerl.learning import optimiser
 from purerl.losses import HuberError
 from purerl.types import Transition
 from tests.algorithms.short_runs import assert_close, lane

@@ -8,7 +8,7 @@ import pytest
 import envs
 import purerl
 from purerl import networks
-from purerl.observe import obs_shape
+from purerl.acting.observe import obs_shape
 
 SHARED = {
     "num_envs": 16,

@@ -15,9 +15,11 @@ import envs
 import purerl
 from envs import probe
 from envs.chain import ChainMDP
-from purerl import ConfigError, recurrent, rollout
+from purerl import ConfigError
+from purerl.acting import rollout
+from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, recurrent_ppo
-from purerl.environment import resolve_env
+from purerl.networks import recurrent
 
 CONFIG = purerl.RecurrentPPOConfig(
     env="probe/memory",

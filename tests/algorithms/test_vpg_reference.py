@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 import purerl
+from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, vpg
 from purerl.config import ConfigError
-from purerl.environment import resolve_env
 from purerl.types import Transition
 
 

@@ -9,10 +9,10 @@ import pytest
 import envs
 import purerl
 from purerl import serialise
+from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.algorithms import ALGORITHMS
 from purerl.config import ConfigError, TrainConfig
 from purerl.metrics import is_defined
-from purerl.policy import RecurrentPolicy, recurrence_of
 from tests.helpers import CONTINUOUS_CARTPOLE
 
 UPDATES, EPISODES, MAX_STEPS = 3, 2, 15

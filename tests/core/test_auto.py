@@ -10,10 +10,11 @@ import pytest
 
 import envs
 import purerl
-from purerl import exploration, serialise
+from purerl import serialise
+from purerl.acting import exploration
+from purerl.acting.environment import resolve_env
 from purerl.algorithms import ALGORITHMS
 from purerl.config import AUTO, ConfigError
-from purerl.environment import resolve_env
 from purerl.runner import manifest, words
 from purerl.sweeps.axes import Design, uniform
 from purerl.sweeps.groups import for_fields, group_points

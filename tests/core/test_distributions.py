@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import envs
-from purerl.distributions import (
+from purerl.networks.distributions import (
     CategoricalHead,
     Gaussian,
     GaussianHead,

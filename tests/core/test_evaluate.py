@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import envs
-from purerl.evaluate import evaluate
+from purerl.acting.evaluate import evaluate
 
 EPISODES = 4
 

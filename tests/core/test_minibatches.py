@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from purerl import optimiser
-from purerl.minibatches import minimise
+from purerl.learning import optimiser
+from purerl.learning.minibatches import minimise
 
 N, EPOCHS, PARTS = 12, 3, 4
 BATCH = {"index": jnp.arange(N, dtype=jnp.float32), "twice": 2.0 * jnp.arange(N)}

@@ -9,8 +9,8 @@ import optax
 import pytest
 from scipy import integrate, optimize, stats
 
-from purerl.distributions import Gaussian, _distrax
 from purerl.losses import mpo, temperature
+from purerl.networks.distributions import Gaussian, _distrax
 
 SAMPLES, STATES = 20, 32
 SCALES = 10.0 ** np.arange(-5, 7)

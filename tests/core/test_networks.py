@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.distributions import Gaussian
 from purerl.networks import (
     CNN,
     MLP,
@@ -23,6 +22,7 @@ from purerl.networks import (
     orthogonal,
     small_product,
 )
+from purerl.networks.distributions import Gaussian
 
 
 @contextlib.contextmanager

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import ConfigError, normalise
+from purerl import ConfigError
+from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, ppo
-from purerl.environment import resolve_env
-from purerl.normalise import Moments, RewardScale, init_moments, merge
+from purerl.learning import normalise
+from purerl.learning.normalise import Moments, RewardScale, init_moments, merge
 
 
 def batches(shape, sizes=(5, 1, 40, 7), seed=0):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from envs.spaces import Box, Discrete
-from purerl.observe import to_features
+from purerl.acting.observe import to_features
 
 BYTES = jnp.array([0, 51, 255], jnp.uint8).reshape(1, 1, 3)
 

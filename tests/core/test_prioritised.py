@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from purerl import prioritised
+from purerl.replay import prioritised
 
 add = jax.jit(prioritised.add, static_argnames=("num", "capacity", "margin"))
 sample = jax.jit(prioritised.sample, static_argnames="capacity")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from purerl import networks
-from purerl.recurrent import GRU, forget
+from purerl.networks.recurrent import GRU, forget
 
 STEPS, ENVS, OBS, EMBED, SIZE = 9, 3, 2, 5, 4
 

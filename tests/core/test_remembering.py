@@ -7,10 +7,10 @@ import pytest
 
 import envs
 from envs.probe import MemoryProbe
-from purerl import rollout
-from purerl.evaluate import evaluate, evaluate_recurrent
-from purerl.policy import RecurrentPolicy, recurrence_of
-from purerl.rollout import Stepper
+from purerl.acting import rollout
+from purerl.acting.evaluate import evaluate, evaluate_recurrent
+from purerl.acting.policy import RecurrentPolicy, recurrence_of
+from purerl.acting.rollout import Stepper
 from purerl.types import Algorithm, Recurrence
 
 STEPS, ENVS, LIMIT = 23, 4, 5

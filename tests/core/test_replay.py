@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from purerl import replay
+from purerl.replay import uniform as replay
 
 add = jax.jit(replay.add)
 gather_n_step = jax.jit(replay.gather_n_step, static_argnums=(2, 3))

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.returns import gae, q_lambda, rewards_to_go, running_returns
+from purerl.learning.returns import gae, q_lambda, rewards_to_go, running_returns
 
 
 def column(*values, dtype=jnp.float32):

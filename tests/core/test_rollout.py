@@ -7,8 +7,9 @@ import pytest
 from scipy import stats
 
 import envs
-from purerl import collectives, rollout
-from purerl.rollout import Stepper
+from purerl.acting import rollout
+from purerl.acting.rollout import Stepper
+from purerl.learning import collectives
 
 STEPS, ENVS = 30, 3
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from purerl.shuffle import shuffled_indices
+from purerl.learning.minibatches import shuffled_indices
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 128, 1000, 2**16, 2**16 + 1])

@@ -13,8 +13,8 @@ import purerl
 from envs.cartpole import CartPole
 from envs.cheap_talk import CheapTalk
 from purerl import serialise
+from purerl.acting.environment import bind_params
 from purerl.config import ConfigError
-from purerl.environment import bind_params
 
 STEPS, LIMIT = 90, 25
 

@@ -18,7 +18,7 @@ from envs.adapters.gymnasium import play_in_gymnasium, play_in_vector
 from envs.adapters.gymnasium_spaces import to_gym_space
 from envs.registry import _OWN
 from envs.spaces import Box, Discrete
-from purerl.rollout import EnvCarry, Stepper, step_envs
+from purerl.acting.rollout import EnvCarry, Stepper, step_envs
 
 # The checker's opinions on the task itself; what it is, an adapter cannot change.
 UNAVOIDABLE = {

@@ -49,8 +49,8 @@ def test_a_learned_channel_comes_back_from_its_file(harmed, folder):
     channel = harmed.solution[FIELD]
     assert channel.weight_in.shape == (4, 3) and channel.weight_out.shape == (3, 2)
     read = from_yaml(folder / "learned.yaml")
-    bound = purerl.environment.bind_params(
-        purerl.environment.resolve_env(read), read.env_params
+    bound = purerl.acting.environment.bind_params(
+        purerl.acting.environment.resolve_env(read), read.env_params
     )
     for name in ("weight_in", "bias_in", "weight_out", "bias_out"):
         np.testing.assert_allclose(

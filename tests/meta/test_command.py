@@ -6,8 +6,8 @@ import pytest
 
 import purerl
 from purerl import losses
+from purerl.acting.environment import resolve_env
 from purerl.cli import main
-from purerl.environment import resolve_env
 from purerl.meta import presets
 from purerl.meta.genome import Genome
 from purerl.meta.setup import make_setup

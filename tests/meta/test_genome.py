@@ -6,8 +6,8 @@ import pytest
 
 import purerl
 from purerl import losses
+from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, apply_overrides
-from purerl.environment import resolve_env
 from purerl.meta.genome import Genome
 from tests.helpers import assert_same_bits, tiny_config
 

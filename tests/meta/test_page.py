@@ -8,9 +8,9 @@ import pytest
 
 import purerl
 from purerl import losses
+from purerl.acting.environment import resolve_env
 from purerl.cli import main
 from purerl.config import ConfigError
-from purerl.environment import resolve_env
 from purerl.meta.comparison import LossComparison
 from purerl.meta.genome import Genome
 from purerl.meta.optimiser import Optimiser

@@ -196,7 +196,7 @@ def test_scores_of_a_rung_are_fresh_and_share_their_episodes(tiny, axes, whole):
     result = search(tiny, frozen, brackets="one")
     best = result.best()
     key = streams.judge_keys(np.array([SEED]), len(result.marks) - 1)[0]
-    evaluation = purerl.evaluate.evaluate(
+    evaluation = purerl.acting.evaluate.evaluate(
         result.space.bound.env,
         result.space.bound.env.default_params,
         best.policy(),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import prioritised
+from purerl.replay import prioritised
 from tests.helpers import CONTINUOUS_CARTPOLE, StopAfter, assert_same_bits
 
 NUM_ENVS, CAPACITY, STEPS = 4, 400, 480

@@ -17,7 +17,7 @@ MAX_THIN = 64
 
 
 class Run(Protocol):
-    """What a picture of a run reads of it, as `purerl.runner.result.RunResult` has it."""
+    """What a picture reads of a run, as `purerl.runner.result.RunResult` has it."""
 
     @property
     def config(self) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from purerl.config import ConfigError
-from purerl.recurrent import forget
+from purerl.networks.recurrent import forget
 from purerl.types import Algorithm, Array, PyTree, Recurrence
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.collectives import pmean
-from purerl.returns import running_returns
+from purerl.learning.collectives import pmean
+from purerl.learning.returns import running_returns
 from purerl.types import Array
 
 

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
-from purerl.collectives import env_keys, psum
-from purerl.config import TrainConfig
-from purerl.environment import (
+from purerl.acting.environment import (
     Environment,
     bind_params,
     step_without_reset,
     steps_without_reset,
 )
-from purerl.recurrent import forget
+from purerl.config import TrainConfig
+from purerl.learning.collectives import env_keys, psum
+from purerl.networks.recurrent import forget
 from purerl.types import Array, Metrics, PyTree, Transition
 
 Number = TypeVar("Number", int, Array)

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import replay
+from purerl.replay import uniform as replay
 from purerl.types import Array
 
 CHILDREN = 8

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.collectives import vary_like
-from purerl.environment import Environment, step_without_reset
+from purerl.acting.environment import Environment, step_without_reset
+from purerl.learning.collectives import vary_like
 from purerl.types import Array, Evaluation, PyTree
 
 

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl import prioritised as sum_tree
-from purerl import replay, rollout
-from purerl.collectives import after, pmax
+from purerl.acting import rollout
+from purerl.learning.collectives import after, pmax
+from purerl.replay import prioritised as sum_tree
+from purerl.replay import uniform as replay
 from purerl.types import Array, PyTree
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.collectives import pmean
+from purerl.learning.collectives import pmean
 from purerl.types import Array
 
 

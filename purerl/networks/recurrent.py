@@ -11,7 +11,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl.networks import orthogonal
+from purerl.networks.layers import orthogonal
 from purerl.types import Array, PyTree
 
 

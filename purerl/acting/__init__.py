@@ -1,0 +1,1 @@
+"""Acting in an environment: policies, exploration, rollouts, evaluation."""

@@ -1,0 +1,1 @@
+"""Learning from data: returns, normalisers, minibatches, optimisers, averages."""

@@ -1,0 +1,1 @@
+"""Replay: buffers sampled uniformly or by priority, and batches made of them."""

@@ -1,0 +1,205 @@
+"""Which way imports point: the layers of purerl and envs, read from their source.
+
+Every import counts: at the top of a file, in a function, and under `TYPE_CHECKING`. To
+import a module also runs the `__init__` of the packages around it; that is not counted,
+because those only gather names.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+# From the bottom to the top. A file imports from its own layer and from those below it.
+# A name stands for a module, or for a package and everything in it that is not named
+# elsewhere; `purerl` alone is the file of public names.
+LAYERS = (
+    # Environments, which know nothing of learning.
+    ("envs",),
+    # What a config is, random keys, and the types and counts that all others speak of.
+    ("purerl.types", "purerl.config", "purerl.keys", "purerl.metrics"),
+    # The arithmetic of learning from data, and the networks.
+    ("purerl.learning", "purerl.networks"),
+    # What is minimised.
+    ("purerl.losses",),
+    # Policies in environments: exploring, rollouts, evaluation.
+    ("purerl.acting",),
+    # Buffers of steps, and batches of them.
+    ("purerl.replay",),
+    # Defaults that follow the environment.
+    ("purerl.auto",),
+    # Everything above put together, an algorithm a file.
+    ("purerl.algorithms",),
+    # Configs and losses as text and files.
+    ("purerl.serialise", "purerl.presets"),
+    # One training run as a pure function, and what checks an algorithm.
+    ("purerl.train", "purerl.checker"),
+    # Devices and processes.
+    ("purerl.scale",),
+    # Statistics, tables and pictures of plain arrays and datasets.
+    (
+        "purerl.report.statistics",
+        "purerl.report.plots",
+        "purerl.report.sweep_data",
+        "purerl.report.comparison",
+    ),
+    # A run on the host: programs, folders, checkpoints, trackers.
+    ("purerl.runner",),
+    # Many runs that do not depend on one another.
+    ("purerl.sweeps",),
+    # Searches: what is trained next depends on what came before.
+    ("purerl.population", "purerl.tuning", "purerl.meta"),
+    # Pages and tables of results, and trackers told afterwards.
+    ("purerl.report",),
+    # The public names.
+    ("purerl",),
+    # The command line.
+    ("purerl.cli", "purerl.__main__"),
+)
+TOP = "purerl"
+
+Graph = Mapping[str, Iterable[str]]
+
+
+def test_imports_point_down():
+    graph = imports(ROOT, ("envs", "purerl"))
+    assert upward(graph) == []
+    assert circles(graph) == []
+    assert circles(between_places(graph)) == []
+
+
+def test_every_module_has_a_layer_and_every_name_of_the_table_a_module():
+    graph = imports(ROOT, ("envs", "purerl"))
+    assert [module for module in graph if place_of(module) is None] == []
+    named = [name for layer in LAYERS for name in layer]
+    assert len(named) == len(set(named))
+    assert set(named) == {place_of(module) for module in graph}
+
+
+def test_what_points_up_is_found(tmp_path):
+    files = {
+        "purerl/__init__.py": "",
+        "purerl/config.py": "import jax\nfrom purerl.types import Array",
+        "purerl/types.py": "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    from purerl.config import TrainConfig",
+        "purerl/losses/__init__.py": "from .policy import clip",
+        "purerl/losses/policy.py": "def f():\n    from purerl import train\n",
+        "purerl/train.py": "import purerl.losses.policy, purerl",
+        "purerl/population/pbt.py": "from purerl.tuning import space",
+        "purerl/population/space.py": "",
+        "purerl/tuning/space.py": "from ..population.space import Space",
+        "purerl/utils.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    graph = imports(tmp_path, ("purerl",))
+    assert upward(graph) == [
+        "purerl.losses.policy -> purerl.train",
+        "purerl.train -> purerl",
+        "purerl.utils -> no layer",
+    ]
+    assert circles(graph) == [
+        ["purerl.config", "purerl.types"],
+        ["purerl.losses.policy", "purerl.train"],
+    ]
+    # No two files of these packages need one another, but the packages do.
+    assert ["purerl.population", "purerl.tuning"] in circles(between_places(graph))
+
+
+def imports(root: Path, packages: Iterable[str]) -> dict[str, set[str]]:
+    """The modules of some packages, and which of one another they import."""
+    files = {
+        name_of(path.relative_to(root)): path
+        for package in packages
+        for path in sorted((root / package).rglob("*.py"))
+    }
+    found = {}
+    for module, path in files.items():
+        package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+        names = list(named_in(ast.parse(path.read_text()), package))
+        # `from a import b` names the module `a.b` if there is one, and else `a`.
+        wanted = {full if full in files else base for base, full in names}
+        found[module] = (wanted & files.keys()) - {module}
+    return found
+
+
+def name_of(path: Path) -> str:
+    """The module in a file, whose path is relative to the root."""
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def named_in(tree: ast.AST, package: str) -> Iterator[tuple[str, str]]:
+    """What a file's imports name: a module, and the same with the name taken from it.
+
+    Args:
+        tree: of the file.
+        package: in which the file is, where its relative imports start.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            parts = parts[: len(parts) - node.level + 1] if node.level else []
+            base = ".".join([*parts, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield base, f"{base}.{alias.name}"
+
+
+def place_of(module: str) -> str | None:
+    """The name in the table that a module belongs to: the longest that begins it."""
+    named = {name for layer in LAYERS for name in layer}
+    while module not in named:
+        module = module.rpartition(".")[0]
+        if module in ("", TOP):
+            return None
+    return module
+
+
+def upward(graph: Graph) -> list[str]:
+    """Imports that point up, and modules that have no layer."""
+    height = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+    places = {module: place_of(module) for module in graph}
+    found = [f"{module} -> no layer" for module, place in places.items() if not place]
+    for module, wanted in graph.items():
+        for other in wanted:
+            here, there = places[module], places[other]
+            if here and there and height[there] > height[here]:
+                found.append(f"{module} -> {other}")
+    return sorted(found)
+
+
+def between_places(graph: Graph) -> dict[str, set[str]]:
+    """The same imports between the names of the table."""
+    found: dict[str, set[str]] = {}
+    for module, wanted in graph.items():
+        place = place_of(module) or module
+        others = {place_of(other) or other for other in wanted}
+        found.setdefault(place, set()).update(others - {place})
+    return found
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """Groups of modules each of which reaches all others of its group."""
+    reached = {module: reach(graph, module) for module in graph}
+    groups = {
+        tuple(sorted(other for other in reached[module] if module in reached[other]))
+        for module in graph
+        if module in reached[module]
+    }
+    return sorted(map(list, groups))
+
+
+def reach(graph: Graph, start: str) -> set[str]:
+    """Everything that a module imports, directly or through others."""
+    found: set[str] = set()
+    left = list(graph[start])
+    while left:
+        module = left.pop()
+        if module not in found:
+            found.add(module)
+            left += graph[module]
+    return found
