@@ -32,6 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 import purerl
+from purerl.acting.environment import bind_params
 from purerl.acting.evaluate import evaluate
 from purerl.population.brackets import make_ladder
 from purerl.population.pbt_result import PBTResult
@@ -40,6 +41,7 @@ from purerl.population.schedule import Schedule
 from purerl.report.statistics import heading_of, mean_interval
 from purerl.scale.host import to_device
 from purerl.serialise import to_dict, write_atomic
+from purerl.train import bind
 
 STORE = Path(__file__).parent / "results"
 MEMBERS, UPDATES, READY, MIN_UPDATES = 16, 96, 8, 3
@@ -126,9 +128,9 @@ def methods(config: purerl.PPOConfig, searches: int) -> dict[str, Callable[[], R
 
 def fresh_returns(config: purerl.PPOConfig, states: list[Any]) -> np.ndarray:
     """Mean return `[N]` of trained agents in fresh episodes, the same ones for all."""
-    bound = purerl.train.bind(config)
+    bound = bind(config)
     algorithm = purerl.make_algorithm(config)
-    params = purerl.acting.environment.bind_params(bound.env, config.env_params)
+    params = bind_params(bound.env, config.env_params)
 
     def one(state: Any) -> jax.Array:
         result = evaluate(

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+import purerl
+
 HEAVY = (
     *("gymnax", "brax", "distrax", "orbax", "matplotlib", "gymnasium", "mujoco"),
     *("mlflow", "sqlalchemy", "tensorboardX", "wandb"),
@@ -42,6 +44,14 @@ def test_importing_changes_no_global_setting():
         "print(before == dict(jax.config.values) and env == dict(os.environ))"
     )
     assert python(code) == "True"
+
+
+def test_every_public_name_loads_and_no_other():
+    names = [name for name in dir(purerl) if not name.startswith("_")]
+    assert {"PPOConfig", "losses", "make_train", "sweep", "track"} <= set(names)
+    assert all(getattr(purerl, name) is not None for name in names)
+    with pytest.raises(AttributeError, match="no attribute 'PPOconfig'"):
+        _ = purerl.PPOconfig
 
 
 def test_use_all_cores_before_and_after_the_first_computation():
