@@ -13,7 +13,7 @@ times fewer levels than with two, and a level costs a gather and a scatter whate
 width. A node is always summed anew from its children, so rounding errors do not add
 up, and an item drawn twice in a batch is written twice to the same effect.
 
-The tree knows slots, as `replay` does: item number `i` lies in slot `i % C`, and the
+The tree knows slots, as `uniform` does: item number `i` lies in slot `i % C`, and the
 caller says how many items were added.
 """
 
