@@ -31,6 +31,7 @@ import purerl
 from envs import CheapTalk
 from purerl.acting.environment import resolve_env
 from purerl.cli.settings import enable_compile_cache
+from purerl.execution.cohort import Segment
 from purerl.meta.fitness import Accumulator, first_known, hold
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval, probability_of_improvement
@@ -140,7 +141,7 @@ def judged(metrics: dict[str, np.ndarray]) -> Judged:
     worth = []
     for kind in ("training_curve", "final_return"):
         total = Accumulator(kind, size, updates)
-        total.add(metrics, {}, 0)
+        total.add(Segment(0, updates, metrics, {}))
         worth.append(total.result().astype(float))
     return Judged(curves, *worth)
 

@@ -14,6 +14,7 @@ from purerl.algorithms.td3 import TD3Config as TD3Config
 from purerl.algorithms.vpg import VPGConfig as VPGConfig
 from purerl.checker import check as check
 from purerl.config import ConfigError as ConfigError
+from purerl.execution.cache import share_programs as share_programs
 from purerl.meta.comparison import LossComparison as LossComparison
 from purerl.meta.comparison import load_comparison as load_comparison
 from purerl.meta.evolve import evolve as evolve

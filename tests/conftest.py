@@ -101,9 +101,9 @@ def _share_programs_in_a_file(request: pytest.FixtureRequest):
     if request.path.relative_to(Path(__file__).parent).parts[0] not in SHARING:
         yield
         return
-    from tests.shared_programs import shared_programs  # after JAX has been set up
+    import purerl  # after JAX has been set up
 
-    with shared_programs():
+    with purerl.share_programs():
         yield
 
 

@@ -121,7 +121,7 @@ def evolve() -> Arrays:
     """A loss, for two generations."""
     config = tiny_config(policy_loss=purerl.losses.DPODrift())
     found = purerl.evolve(config, ["policy_loss"], population=4, **_GENERATIONS)
-    return {"history": found.history, "vector": found.vector}
+    return _evolution(found)
 
 
 def evolve_in_two_environments() -> Arrays:
@@ -135,7 +135,7 @@ def evolve_in_two_environments() -> Arrays:
         population=4,
         **_GENERATIONS,
     )
-    return {"history": found.history, "vector": found.vector}
+    return _evolution(found)
 
 
 _GENERATIONS: dict[str, Any] = {"generations": 2, "rollouts": 2, **SEGMENT}
@@ -186,6 +186,12 @@ def _run(found: Any) -> Arrays:
         "metrics": found.metrics,
         "evaluation": found.evaluation,
     }
+
+
+def _evolution(found: Any) -> Arrays:
+    history = dict(found.history)
+    del history["seconds"]
+    return {"history": history, "vector": found.vector}
 
 
 def _search(found: Any) -> Arrays:

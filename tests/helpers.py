@@ -61,6 +61,14 @@ class StopAfter(purerl.Tracker):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+def trained(cohort, on_segment=lambda segment: None):
+    """Train a cohort from the beginning to the end; its states on the host."""
+    cohort.init()
+    for segment in cohort.segments(cohort.program.bound.plan.num_updates):
+        on_segment(segment)
+    return cohort.gather()
+
+
 def plain(tree):
     """A pytree with its random keys as numbers."""
 

@@ -43,7 +43,9 @@ LAYERS = (
         "purerl.report.sweep_data",
         "purerl.report.comparison",
     ),
-    # A run on the host: programs, folders, checkpoints, trackers.
+    # Compiled programs, the members that they train, what is kept of them.
+    ("purerl.execution",),
+    # A run on the host: folders, checkpoints, trackers.
     ("purerl.runner",),
     # Many runs that do not depend on one another.
     ("purerl.sweeps",),

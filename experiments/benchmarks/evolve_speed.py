@@ -24,6 +24,7 @@ import numpy as np
 from report import hardware
 
 import purerl
+from purerl.execution.members import crossed
 from purerl.meta import population as runs
 from purerl.meta import store
 from purerl.meta.engine import Evolution, Options
@@ -100,7 +101,7 @@ def plain_training(evolution: Evolution) -> Callable[[int], Any]:
         ask, _ = runs.strategy_keys(key, generation)
         _, overrides, _ = optimiser.ask(ask, state)
         keys = runs.rollout_keys(key, generation, setup.rollouts)
-        members = runs.block_of(keys, overrides, 0, setup.runs)
+        members = crossed(keys, overrides, np.arange(setup.runs))
         return jax.block_until_ready(mapped(members.keys, members.overrides))
 
     return one

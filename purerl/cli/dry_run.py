@@ -6,9 +6,15 @@ from typing import NamedTuple
 import jax
 from rich.console import Console
 
-from purerl.runner.memory import least_bytes
-from purerl.runner.programs import Executables, Members
-from purerl.runner.words import clock, count, si, size
+from purerl.execution.cache import current_cache
+from purerl.execution.format import (
+    format_bytes,
+    format_count,
+    format_duration,
+    with_noun,
+)
+from purerl.execution.members import Members
+from purerl.execution.memory import least_bytes
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.sweeps import planner
 from purerl.train import Bound
@@ -62,7 +68,9 @@ def show(
         rate, text = _measured(part, lanes, segment_updates)
         seconds += part.env_steps / rate
         console.print(text)
-    console.print(f"about {clock(seconds)} of training here, compilation apart{note}")
+    console.print(
+        f"about {format_duration(seconds)} of training here, compilation apart{note}"
+    )
 
 
 def _measured(
@@ -74,15 +82,16 @@ def _measured(
     updates = bound.plan.num_updates
     length = min(segment_updates or max(1, updates // SEGMENTS), updates)
     block = Members(jax.random.split(jax.random.key(0), width), {})
-    programs = Executables(bound, block, length, workers)
+    program = current_cache().get(bound, block, length, workers)
     busy = min(len(workers), -(-part.agents // width))
     # As many blocks side by side as there will be.
-    rate = planner.rate(bound, programs, block, workers[:busy], SECONDS)
+    rate = planner.rate(program, block, workers[:busy], SECONDS)
     # Lanes beyond the last agent are copies: their steps do not count.
     rate *= min(1.0, part.agents / (busy * width))
-    states = part.agents * least_bytes(programs.member_shapes())
+    states = part.agents * least_bytes(program.member_shapes())
     return rate, (
-        f"{count(part.agents, 'agent')}, {bound.env.name}: {si(part.env_steps)} "
-        f"environment steps at {si(rate)} steps/s (measured with "
-        f"{count(busy, 'worker')} and {count(width, 'lane')}), states of {size(states)}"
+        f"{with_noun(part.agents, 'agent')}, {bound.env.name}: "
+        f"{format_count(part.env_steps)} environment steps at "
+        f"{format_count(rate)} steps/s (measured with {with_noun(busy, 'worker')} and "
+        f"{with_noun(width, 'lane')}), states of {format_bytes(states)}"
     )

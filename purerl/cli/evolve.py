@@ -17,6 +17,7 @@ from purerl.algorithms import ALGORITHMS
 from purerl.cli import flags, settings
 from purerl.cli.train import base_config, default_folder, read_trackers
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.format import format_count, with_noun
 from purerl.meta import fitness as fitness_of
 from purerl.meta import presets as evolutions
 from purerl.meta import store
@@ -28,7 +29,6 @@ from purerl.meta.setup import make_setup
 from purerl.meta.strategy import PRESETS, read_strategy
 from purerl.runner import manifest
 from purerl.runner.trackers import TRACKERS
-from purerl.runner.words import count, si
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.sweeps.plan import worker_limit
@@ -270,14 +270,18 @@ def estimate_table(found: Estimate, what: dict[str, Any]) -> Table:
         if name != "options" and value is not None
     }
     rows = {
-        "evolve": f"{count(found.numbers, 'number')} of {', '.join(what['evolve'])}",
+        "evolve": (
+            f"{with_noun(found.numbers, 'number')} of {', '.join(what['evolve'])}"
+        ),
         "strategy": yaml.safe_dump(strategy, default_flow_style=True, width=72).strip(),
-        "population": f"{what['population']:,} x {count(what['rollouts'], 'rollout')}",
+        "population": (
+            f"{what['population']:,} x {with_noun(what['rollouts'], 'rollout')}"
+        ),
         "generations": f"{found.generations:,}",
         "agents": f"{found.agents:,}",
-        "environment steps": si(found.env_steps),
-        "measured here": f"{si(found.steps_per_second)} steps/s "
-        f"({count(found.lanes, 'lane')})",
+        "environment steps": format_count(found.env_steps),
+        "measured here": f"{format_count(found.steps_per_second)} steps/s "
+        f"({with_noun(found.lanes, 'lane')})",
         "estimated hours": _hours(found.hours),
     }
     for name, text in rows.items():
@@ -304,7 +308,7 @@ def show(result: EvolutionResult, command: str = "") -> None:
         f"generation {result.done:,}/{result.generations:,}: mean "
         f"{history['mean'][-1]:.4g}, best {history['best'][-1]:.4g}; best of all "
         f"{result.best_fitness:.4g} in generation {result.best_generation + 1:,}; "
-        f"{count(int(history['failed'].sum()), 'member')} failed",
+        f"{with_noun(int(history['failed'].sum()), 'member')} failed",
         highlight=False,
     )
     if "agents" in result.summary:
@@ -312,7 +316,7 @@ def show(result: EvolutionResult, command: str = "") -> None:
         console.print(
             f"compile {numbers['compile_seconds']:.1f} s, {numbers['agents']:,} agents "
             f"in {numbers['train_seconds']:.1f} s ({numbers['agents_per_second']:.3g} "
-            f"agents/s, {si(numbers['steps_per_second'])} steps/s)",
+            f"agents/s, {format_count(numbers['steps_per_second'])} steps/s)",
             highlight=False,
         )
     folder = result.out

@@ -12,18 +12,20 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from purerl.execution.format import format_count, with_noun
+from purerl.execution.programs import Program
 from purerl.meta import population as runs
 from purerl.meta import store
 from purerl.meta.fitness import check_progress, measured_anchors, member_scores
-from purerl.meta.population import Stopped, Task
+from purerl.meta.population import Stopped
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
-from purerl.meta.setup import Setup, baseline_of, make_task, specification
+from purerl.meta.setup import Setup, baseline_of, compile_runs, specification
 from purerl.meta.store import State
 from purerl.meta.tracking import Tracking
 from purerl.runner import manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.trackers import Tracker
-from purerl.runner.words import count, notes, si
+from purerl.runner.words import notes
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, default_lanes
 from purerl.train import Bound
@@ -72,7 +74,7 @@ class Evolution:
         self.workers, self.options = workers, options
         self.optimiser = setup.optimiser
         self.key = jax.random.key(setup.settings["seed"])
-        self.tasks: list[Task] = []
+        self.programs: list[Program] = []
         self.is_lanes_fixed = options.lanes is not None
         self.lanes = options.lanes or self._default_lanes()
         self.lock = threading.Lock()
@@ -189,34 +191,33 @@ class Evolution:
         start = np.asarray(self.optimiser.genome.start())[None]
         example = jax.tree.map(np.asarray, jax.jit(self.optimiser.genome.decode)(start))
         keys = runs.rollout_keys(self.key, 0, self.setup.rollouts)
-        named = list(zip(self.setup.names, self.setup.bounds, strict=True))
-        self.tasks = self._compiled(
-            lambda lanes: [self._task(*one, keys, example, lanes) for one in named],
+        bounds = self.setup.bounds
+        self.programs = self._compiled(
+            lambda lanes: [self._program(b, keys, example, lanes) for b in bounds],
             self.lanes,
         )
-        width = self.tasks[0].executables.lanes
+        width = self.programs[0].lanes
         if width != self.lanes and self.options.folder and hosts.index() == 0:
             store.set_lanes(self.options.folder, width)
         self.lanes = width
         self.compile_seconds = time.perf_counter() - began
 
     def _compiled(
-        self, compile_at: Callable[[int], list[Task]], lanes: int
-    ) -> list[Task]:
+        self, compile_at: Callable[[int], list[Program]], lanes: int
+    ) -> list[Program]:
         """A program per environment, at one width that fits in every process."""
-        tasks = hosts.together(lambda: _fitted(compile_at, lanes))
-        width = tasks[0].executables.lanes
+        programs = hosts.together(lambda: _fitted(compile_at, lanes))
+        width = programs[0].lanes
         narrowest = int(hosts.min_of(width))
         if narrowest == width:
-            return tasks
+            return programs
         # Another process has less memory, and all must cut the same blocks.
         return _fitted(compile_at, narrowest)
 
-    def _task(
-        self, name: str, bound: Bound, keys: Array, example: Overrides, lanes: int
-    ) -> Task:
-        return make_task(
-            name,
+    def _program(
+        self, bound: Bound, keys: Array, example: Overrides, lanes: int
+    ) -> Program:
+        return compile_runs(
             bound,
             keys,
             example,
@@ -234,16 +235,13 @@ class Evolution:
         genome = self.optimiser.genome
         rollouts = max(self.setup.rollouts, BASELINE_ROLLOUTS)
         keys = runs.baseline_keys(self.key, rollouts)
-        named = [
-            (name, baseline_of(bound, genome))
-            for name, bound in zip(self.setup.names, self.setup.bounds, strict=True)
-        ]
+        bounds = [baseline_of(bound, genome) for bound in self.setup.bounds]
         lanes = min(self.lanes, default_lanes(rollouts, self.workers[:1]))
-        tasks = self._compiled(
-            lambda lanes: [self._task(*one, keys, {}, lanes) for one in named], lanes
+        programs = self._compiled(
+            lambda lanes: [self._program(b, keys, {}, lanes) for b in bounds], lanes
         )
         returns = runs.evaluate(
-            tasks,
+            programs,
             keys,
             {},
             1,
@@ -270,7 +268,7 @@ class Evolution:
 
         reasons: Counter[str] = Counter()
         returns = runs.evaluate(
-            self.tasks,
+            self.programs,
             runs.rollout_keys(self.key, number, self.setup.rollouts),
             overrides,
             self.setup.population,
@@ -339,12 +337,13 @@ class Evolution:
         setup, device = self.setup, jax.local_devices()[0]
         return (
             f"{setup.settings['strategy']['name']} over "
-            f"{count(self.optimiser.genome.size, 'number')} of "
+            f"{with_noun(self.optimiser.genome.size, 'number')} of "
             f"{', '.join(setup.settings['evolve'])}: "
-            f"{count(setup.population, 'member')} x {count(setup.rollouts, 'rollout')} "
-            f"in {', '.join(setup.names)}, {si(setup.runs)} agents and "
-            f"{si(setup.steps)} steps a generation, on {device.device_kind} "
-            f"({count(self.lanes, 'lane')})"
+            f"{with_noun(setup.population, 'member')} x "
+            f"{with_noun(setup.rollouts, 'rollout')} in {', '.join(setup.names)}, "
+            f"{format_count(setup.runs)} agents and "
+            f"{format_count(setup.steps)} steps a generation, on {device.device_kind} "
+            f"({with_noun(self.lanes, 'lane')})"
         )
 
     def _how_to_go_on(self, done: int) -> str:
@@ -356,13 +355,13 @@ class Evolution:
         )
 
 
-def _fitted(compile_at: Callable[[int], list[Task]], lanes: int) -> list[Task]:
+def _fitted(compile_at: Callable[[int], list[Program]], lanes: int) -> list[Program]:
     """A program per environment, all as wide as the narrowest that fits here."""
     while True:
-        tasks = compile_at(lanes)
-        width = min(task.executables.lanes for task in tasks)
-        if all(task.executables.lanes == width for task in tasks):
-            return tasks
+        programs = compile_at(lanes)
+        width = min(program.lanes for program in programs)
+        if all(program.lanes == width for program in programs):
+            return programs
         lanes = width
 
 

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from purerl.execution.members import crossed
 from purerl.meta import population as runs
-from purerl.meta.setup import Setup, make_task
+from purerl.meta.setup import Setup, compile_runs
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, default_lanes
 from purerl.sweeps import planner
@@ -66,21 +67,20 @@ def estimate(
     start = jax.jit(genome.decode)(genome.start()[None])
     overrides = jax.tree.map(np.asarray, start)
     seconds = 0.0
-    for name, bound in zip(setup.names, setup.bounds, strict=True):
-        plan = bound.plan
-        length = max(1, plan.num_updates // SEGMENTS)
+    for bound in setup.bounds:
+        length = max(1, bound.plan.num_updates // SEGMENTS)
         fixed = lanes is not None
-        task = make_task(
-            name, bound, keys, overrides, width, length, workers, memory_limit, fixed
+        program = compile_runs(
+            bound, keys, overrides, width, length, workers, memory_limit, fixed
         )
-        width = task.executables.lanes
-        block = runs.block_of(keys, overrides, 0, width)
+        width = program.lanes
+        block = crossed(keys, overrides, np.arange(len(keys))).block(0, width)
         # No more workers are busy than there are blocks.
         busy = min(len(everyone), -(-per_environment // width))
-        one = planner.rate(bound, task.executables, block, workers, 0.5) / len(workers)
+        one = planner.rate(program, block, workers, 0.5) / len(workers)
         # Whole rounds of blocks: the last round takes as long as the others.
         rounds = -(-per_environment // width) / busy
-        steps = task.steps_each * width * np.ceil(rounds)
+        steps = program.steps_each * width * np.ceil(rounds)
         seconds += generations * steps / one
     total = setup.steps * generations
     return Estimate(

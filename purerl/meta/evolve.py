@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.memory import require_listing
 from purerl.meta.engine import Evolution, Options
 from purerl.meta.genome import Names
 from purerl.meta.result import EvolutionResult
 from purerl.meta.setup import Environments, make_setup
 from purerl.meta.strategy import Strategy
 from purerl.runner.arguments import as_folder, check_seconds
-from purerl.runner.memory import require_listing
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers

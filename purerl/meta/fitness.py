@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner.reduce import PARAMETERS_FINITE, bad_numbers
-from purerl.types import HostMetrics
+from purerl.execution.cohort import Segment
+from purerl.execution.curves import mean_of_known
+from purerl.execution.reduce import PARAMETERS_FINITE, bad_numbers
 
 _MEASURES = ("training_curve", "final_return", "evaluation")
 _NEGATIVE = "negative_"
@@ -50,39 +51,36 @@ def inner_config(config: TrainConfig, kind: str) -> TrainConfig:
 
 
 class Accumulator:
-    """The fitness of a block's runs, growing segment by segment.
+    """The fitness of runs, growing segment by segment.
 
     Args:
         kind: Kind of fitness, in `KINDS`.
-        lanes: Runs in the block, W.
+        num_runs: The number of runs, N.
         num_updates: Updates of the whole run.
 
     Attributes:
-        failed: `[W]` bool, a number of the run was not finite.
-        reasons: `W` texts, the metric that was not finite first; empty for a run in
+        failed: `[N]` bool, a number of the run was not finite.
+        reasons: `N` texts, the metric that was not finite first; empty for a run in
             which all were.
     """
 
-    def __init__(self, kind: str, lanes: int, num_updates: int) -> None:
+    def __init__(self, kind: str, num_runs: int, num_updates: int) -> None:
         self.measure, self.num_updates = kind.removeprefix(_NEGATIVE), num_updates
         self.sign = -1.0 if kind.startswith(_NEGATIVE) else 1.0
-        self.last, self.is_known = np.zeros(lanes), np.zeros(lanes, bool)
-        self.sum, self.tail = np.zeros(lanes), np.zeros(lanes)
-        self.evaluated = np.full(lanes, np.nan)
-        self.failed = np.zeros(lanes, bool)
-        self.reasons = [""] * lanes
+        self.last, self.is_known = np.zeros(num_runs), np.zeros(num_runs, bool)
+        self.sum, self.tail = np.zeros(num_runs), np.zeros(num_runs)
+        self.evaluated = np.full(num_runs, np.nan)
+        self.failed = np.zeros(num_runs, bool)
+        self.reasons = [""] * num_runs
         self.first_of_tail = num_updates - math.ceil(FINAL_SHARE * num_updates)
 
-    def add(self, metrics: HostMetrics, evaluation: HostMetrics, first: int) -> None:
-        """A segment's records.
+    def add(self, segment: Segment) -> float:
+        """Take a segment; at most one slot of evaluations is filled in a run.
 
-        Args:
-            metrics: `[W, K]`, of updates `first` on; those past the end do not count.
-            evaluation: `[W, slots, E]`; at most one slot is filled in a run.
-            first: number of the segment's first update.
+        Returns:
+            The mean over runs of the curve's last value, for a person.
         """
-        ran = min(metrics["episodes"].shape[1], self.num_updates - first)
-        metrics = {name: values[:, :ran] for name, values in metrics.items()}
+        metrics, first = segment.metrics, segment.first
         self._note_failures(bad_numbers(metrics))
         known = metrics["episodes"] > 0
         start = first_known(metrics["episode_return"], known)
@@ -95,11 +93,13 @@ class Accumulator:
         self.tail += late * max(0, first - self.first_of_tail)
         self.last = curve[:, -1]
         self.is_known |= known.any(1)
-        if self.measure == "evaluation" and first + ran == self.num_updates:
-            self.evaluated = evaluation["episode_return"][:, 0].mean(-1, dtype=float)
+        if self.measure == "evaluation" and segment.end == self.num_updates:
+            returns = segment.evaluation["episode_return"]
+            self.evaluated = returns[:, 0].mean(-1, dtype=float)
+        return mean_of_known(self.last)
 
     def _note_failures(self, bad: Mapping[str, np.ndarray]) -> None:
-        """Mark the runs of which a number `[W, K]` was not finite, and say which."""
+        """Mark the runs of which a number `[N, K]` was not finite, and say which."""
         never = np.iinfo(np.int64).max
         first = np.full(len(self.failed), never)
         names = [""] * len(self.failed)
@@ -113,7 +113,7 @@ class Accumulator:
         self.failed |= first < never
 
     def result(self) -> np.ndarray:
-        """Fitness `[W]` float32; NaN for a run in which a number was not finite."""
+        """Fitness `[N]` float32; NaN for a run in which a number was not finite."""
         if self.measure == "training_curve":
             value = self.sum / self.num_updates
         elif self.measure == "final_return":

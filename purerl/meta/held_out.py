@@ -19,12 +19,15 @@ import jax
 import numpy as np
 
 from purerl import serialise
+from purerl.execution.cohort import Segment
+from purerl.execution.curves import mean_of_known, train_through
+from purerl.execution.members import crossed
+from purerl.execution.programs import Program
 from purerl.meta.fitness import Accumulator, first_known, hold
-from purerl.meta.population import Stopped, Task, block_of
+from purerl.meta.population import Stopped
 from purerl.scale.devices import Worker, run_blocks
-from purerl.scale.host import to_host
 from purerl.train import Plan
-from purerl.types import Array, HostMetrics, Overrides
+from purerl.types import Array, Overrides
 
 # What to fold into a seed's key; `purerl.meta.population` has 0 to 2.
 _HELD_OUT = 3
@@ -54,25 +57,26 @@ def held_out_keys(seed: int, seeds: Sequence[int]) -> Array:
 
 
 class _Recorder:
-    """Measures and curves of a block, growing segment by segment."""
+    """Measures and curves of runs, growing segment by segment."""
 
-    def __init__(self, measures: Sequence[str], lanes: int, num_updates: int) -> None:
-        self.totals = [Accumulator(kind, lanes, num_updates) for kind in measures]
-        self.values = np.zeros((lanes, num_updates))
-        self.known = np.zeros((lanes, num_updates), bool)
+    def __init__(self, measures: Sequence[str], num_runs: int, plan: Plan) -> None:
+        updates = plan.num_updates
+        self.plan = plan
+        self.totals = [Accumulator(kind, num_runs, updates) for kind in measures]
+        self.values = np.zeros((num_runs, updates))
+        self.known = np.zeros((num_runs, updates), bool)
 
-    def add(self, metrics: HostMetrics, evaluation: HostMetrics, first: int) -> None:
-        """A segment's records, see `Accumulator.add`."""
-        for total in self.totals:
-            total.add(metrics, evaluation, first)
-        ran = min(metrics["episodes"].shape[1], self.values.shape[1] - first)
-        part = slice(first, first + ran)
-        self.values[:, part] = metrics["episode_return"][:, :ran]
-        self.known[:, part] = metrics["episodes"][:, :ran] > 0
+    def add(self, segment: Segment) -> float:
+        """Take a segment; the mean over runs of the curve's last value."""
+        means = [total.add(segment) for total in self.totals]
+        part = slice(segment.first, segment.end)
+        self.values[:, part] = segment.metrics["episode_return"]
+        self.known[:, part] = segment.metrics["episodes"] > 0
+        return means[0]
 
-    def result(self, plan: Plan) -> np.ndarray:
-        """Measures and pieces of the curve side by side, `[W, M + T]` float32."""
-        edges = _edges(plan)
+    def result(self) -> np.ndarray:
+        """Measures and pieces of the curve side by side, `[N, M + T]` float32."""
+        edges = _edges(self.plan)
         whole = hold(self.values, self.known, first_known(self.values, self.known))
         sums = np.add.reduceat(whole, edges[:-1], axis=1)
         curve = sums / np.diff(edges)
@@ -87,7 +91,7 @@ def _edges(plan: Plan) -> np.ndarray:
 
 
 def train(
-    task: Task,
+    program: Program,
     keys: Array,
     overrides: Overrides,
     num_members: int,
@@ -99,7 +103,7 @@ def train(
     """Train every member with every key.
 
     Args:
-        task: environment and programs.
+        program: what trains them.
         keys: `[S]`.
         overrides: leaves `[P, ...]`, on the host.
         num_members: P.
@@ -115,8 +119,7 @@ def train(
     Raises:
         Stopped: `is_stopped` said so.
     """
-    plan, lanes = task.bound.plan, task.executables.lanes
-    num_seeds = keys.shape[0]
+    plan, num_seeds = program.bound.plan, keys.shape[0]
     edges = _edges(plan)
     found = np.zeros(
         (num_members * num_seeds, len(measures) + len(edges) - 1), np.float32
@@ -126,24 +129,14 @@ def train(
     def one(worker: Worker, start: int) -> None:
         if is_stopped():
             return
-        block = block_of(host_keys, overrides, start, lanes)
-        recorder = _Recorder(measures, lanes, plan.num_updates)
-        programs = task.executables
-        state = programs.init(worker.device, block)
-        for first in range(0, plan.num_updates, programs.length):
-            state, records = programs.dispatch(
-                worker.device, state, block.overrides, first
-            )
-            metrics, evaluation = to_host(records)
-            recorder.add(metrics, evaluation, first)
-        size = min(lanes, len(found) - start)
-        found[start : start + size] = recorder.result(plan)[:size]
-        known = found[start : start + size, 0]
-        known = known[np.isfinite(known)]
-        mean = float(known.mean()) if known.size else float("nan")
-        on_block(size * task.steps_each, mean)
+        rows = np.arange(start, min(start + program.lanes, len(found)))
+        members = crossed(host_keys, overrides, rows)
+        recorder = _Recorder(measures, members.size, plan)
+        train_through(program, members, worker, recorder)
+        found[rows] = recorder.result()
+        on_block(members.size * program.steps_each, mean_of_known(found[rows, 0]))
 
-    run_blocks(workers, range(0, len(found), lanes), one)
+    run_blocks(workers, range(0, len(found), program.lanes), one)
     if is_stopped():
         raise Stopped
     everything = found.reshape(num_members, num_seeds, -1)

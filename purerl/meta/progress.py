@@ -4,8 +4,8 @@ import math
 import time
 from typing import Any
 
+from purerl.execution.format import format_count, format_duration
 from purerl.runner.progress import LINES, Reporter
-from purerl.runner.words import clock, si
 
 
 class EvolutionReporter(Reporter):
@@ -74,6 +74,6 @@ class EvolutionReporter(Reporter):
         frames = rate * self.steps / self.runs
         return {
             "returns": f"generation {self.done:,}/{self.generations:,}  {words}",
-            "rate": f"{si(rate)} agents/s  {si(frames)} steps/s",
-            "left": f"{clock(left)} left",
+            "rate": f"{format_count(rate)} agents/s  {format_count(frames)} steps/s",
+            "left": f"{format_duration(left)} left",
         }

@@ -6,21 +6,22 @@ from importlib import metadata
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from purerl import serialise
 from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.fit import compile_to_fit
+from purerl.execution.members import crossed
+from purerl.execution.programs import Program
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
 from purerl.meta.genome import Genome, Names
 from purerl.meta.optimiser import Optimiser
-from purerl.meta.population import Task, block_of
 from purerl.meta.strategy import Strategy, read_strategy
 from purerl.runner import manifest
-from purerl.runner.programs import Executables
 from purerl.runner.seeds import check_seed
 from purerl.scale.devices import Worker, check_count
-from purerl.sweeps import planner
 from purerl.train import Bound, bind
 from purerl.types import Array, Overrides
 
@@ -160,8 +161,7 @@ def baseline_of(bound: Bound, genome: Genome) -> Bound:
     return bind(bound.asked.replace(**changes))
 
 
-def make_task(
-    name: str,
+def compile_runs(
     bound: Bound,
     keys: Array,
     overrides: Overrides,
@@ -170,11 +170,10 @@ def make_task(
     workers: Sequence[Worker],
     limit: float,
     is_fixed: bool,
-) -> Task:
+) -> Program:
     """Compile a training run for blocks of lanes that fit the memory.
 
     Args:
-        name: of the environment.
         bound: config, environment and plan.
         keys: `[R]`, an example.
         overrides: leaves `[P, ...]`, an example.
@@ -189,14 +188,10 @@ def make_task(
     """
     updates = bound.plan.num_updates
     length = min(segment_updates or updates, updates)
-    while True:
-        block = block_of(keys, overrides, 0, lanes)
-        programs = Executables(bound, block, length, workers)
-        model = planner.model_of(programs.memory(), lanes)
-        width = planner.fit_lanes(model, lanes, limit, is_fixed)
-        if width == lanes:
-            return Task(name, bound, programs)
-        lanes = width
+    example = crossed(keys, overrides, np.arange(keys.shape[0]))
+    return compile_to_fit(
+        bound, example, lanes, length, workers, limit, is_fixed=is_fixed
+    )
 
 
 def specification(setup: Setup, generations: int, run: dict[str, Any]) -> dict:

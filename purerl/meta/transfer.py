@@ -14,19 +14,19 @@ from typing import Any, NamedTuple
 from purerl import auto
 from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.format import format_count, with_noun
+from purerl.execution.memory import require_listing
 from purerl.meta import contestants, held_out
 from purerl.meta.comparison import LossComparison
 from purerl.meta.contestants import Entry, Environments, Group, Losses
 from purerl.meta.population import Stopped
-from purerl.meta.setup import make_task
+from purerl.meta.setup import compile_runs
 from purerl.report.comparison import WORDS
 from purerl.runner import manifest
 from purerl.runner.arguments import as_folder
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.memory import require_listing
 from purerl.runner.progress import Reporter
 from purerl.runner.seeds import check_seeds, num_seeds
-from purerl.runner.words import count, si
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, check_count, default_lanes, make_workers
 from purerl.sweeps.plan import worker_limit
@@ -271,9 +271,9 @@ def _train(
             reporter.update(done, mean)
 
     reporter.say(
-        f"{count(len(entries), 'loss', 'losses')}, "
-        f"{count(len(options.seeds), 'held-out seed')}: "
-        f"{count(len(parts), 'program')}, {si(reporter.total)} steps"
+        f"{with_noun(len(entries), 'loss', 'losses')}, "
+        f"{with_noun(len(options.seeds), 'held-out seed')}: "
+        f"{with_noun(len(parts), 'program')}, {format_count(reporter.total)} steps"
     )
     with Interrupt() as interrupt, reporter:
 
@@ -291,7 +291,7 @@ def _train(
             for path, one in zip(part.files, found, strict=False):
                 held_out.save(path, one)
     seconds = time.perf_counter() - began
-    reporter.say(f"trained in {seconds:.1f} s ({si(done / seconds)} steps/s)")
+    reporter.say(f"trained in {seconds:.1f} s ({format_count(done / seconds)} steps/s)")
 
 
 def _train_part(
@@ -305,8 +305,7 @@ def _train_part(
     keys = held_out.held_out_keys(options.seed, options.seeds)
     # By the seeds alone, so that the bits do not depend on which losses there are.
     lanes = options.lanes or default_lanes(len(options.seeds), workers)
-    task = make_task(
-        part.environment,
+    program = compile_runs(
         bind(part.group.config),
         keys,
         part.group.overrides,
@@ -317,7 +316,7 @@ def _train_part(
         options.lanes is not None,
     )
     return held_out.train(
-        task,
+        program,
         keys,
         part.group.overrides,
         len(part.group.members),

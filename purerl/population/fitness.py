@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.population.engine import Stretch
+from purerl.population.outcome import Outcome
 
 KINDS = ("episode_return", "evaluation")
 
@@ -34,36 +34,36 @@ def check_kind(fitness: str) -> None:
         )
 
 
-def measure(stretch: Stretch, kind: str, known: np.ndarray) -> Fitness:
+def measure(outcome: Outcome, kind: str, known: np.ndarray) -> Fitness:
     """The fitness of members at a mark.
 
     Args:
-        stretch: what happened since the mark before, `[N]` members.
+        outcome: what happened since the mark before, `[N]` members.
         kind: `evaluation`: fresh episodes of the deterministic policy, the same ones
             for all members of a search. `episode_return`: the last evaluation that the
-            config planned in the stretch; else the mean return of the episodes that
+            config planned in the outcome; else the mean return of the episodes that
             ended in training.
         known: `[N]` what was known before: it counts where no episode ended.
     """
     if kind == "evaluation":
-        assert stretch.judged is not None
-        score = stretch.judged.episode_return.astype(np.float64)
-    elif "episode_return" in stretch.evaluation:
-        score = stretch.evaluation["episode_return"][:, -1].mean(-1, dtype=np.float64)
+        assert outcome.fresh is not None
+        score = outcome.fresh.episode_return.astype(np.float64)
+    elif "episode_return" in outcome.evaluation:
+        score = outcome.evaluation["episode_return"][:, -1].mean(-1, dtype=np.float64)
     else:
-        score = _training_return(stretch)
+        score = _training_return(outcome)
         score = np.where(np.isfinite(score), score, known)
-    diverged = stretch.diverged
-    if kind == "evaluation" or "episode_return" in stretch.evaluation:
+    diverged = outcome.diverged
+    if kind == "evaluation" or "episode_return" in outcome.evaluation:
         # An evaluation always has a return: one that is no number is a bad sign.
         diverged = diverged | ~np.isfinite(score)
     return Fitness(np.where(diverged, np.nan, score), diverged)
 
 
-def _training_return(stretch: Stretch) -> np.ndarray:
+def _training_return(outcome: Outcome) -> np.ndarray:
     """Mean over the episodes that ended; NaN where none did."""
-    episodes = stretch.train["episodes"].astype(np.float64)
-    returns = stretch.train["episode_return"].astype(np.float64)
+    episodes = outcome.train["episodes"].astype(np.float64)
+    returns = outcome.train["episode_return"].astype(np.float64)
     # NaN of a segment without episodes weighs nothing; else it stays what it is.
     total = np.where(episodes > 0, returns * episodes, 0.0).sum(1)
     count = np.where(np.isfinite(episodes), episodes, 0.0).sum(1)

@@ -14,16 +14,17 @@ from typing import Any
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.cohort import Cohort
+from purerl.execution.members import Members
+from purerl.execution.memory import require_number
 from purerl.population import streams
 from purerl.population.brackets import Ladder, choose_lanes, make_ladder
-from purerl.population.engine import Engine, Stretch
 from purerl.population.fitness import Fitness, check_kind, measure, ranking
 from purerl.population.halving_result import HalvingResult
+from purerl.population.outcome import Outcome
 from purerl.population.search import Options, search
 from purerl.population.space import Space
 from purerl.runner.arguments import as_folder, check_seconds
-from purerl.runner.memory import require_number
-from purerl.runner.programs import Members
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import check_count, make_workers
 from purerl.types import Array, HostMetrics
@@ -126,8 +127,8 @@ def halving(
         progress=progress,
     )
     strategy = Halving(space, searches, options, ladder)
-    outcome = search(strategy, space, searches, carried_out)
-    return HalvingResult(space, searches, options, ladder, outcome, carried_out.out)
+    finished = search(strategy, space, searches, carried_out)
+    return HalvingResult(space, searches, options, ladder, finished, carried_out.out)
 
 
 def first_rung(updates: int, eta: int, min_updates: int | None) -> int:
@@ -166,12 +167,12 @@ class Halving:
         """As many as train up to a mark, if none diverges."""
         return self.ladder.alive(self.marks[mark]) * len(self.seeds)
 
-    def judge_keys(self, mark: int) -> Array | None:
+    def evaluation_keys(self, mark: int) -> Array | None:
         """At a rung one key per search."""
         at_rung = self.marks[mark] in self.ladder.rungs
         if self.options["fitness"] != "evaluation" or not at_rung:
             return None
-        return streams.judge_keys(self.search_of[self.alive], mark)
+        return streams.evaluation_keys(self.search_of[self.alive], mark)
 
     def recall(self, records: list[HostMetrics]) -> None:
         """Who is left after the last record."""
@@ -180,15 +181,15 @@ class Halving:
             self.alive = last["alive"][last["kept"]]
             self.known = last["known"][last["kept"]]
 
-    def decide(self, mark: int, stretch: Stretch, engine: Engine) -> HostMetrics:
+    def decide(self, mark: int, outcome: Outcome, cohort: Cohort) -> HostMetrics:
         """Drop those that diverged, and at a rung those beyond the best."""
         kind = self.options["fitness"]
         is_rung = self.marks[mark] in self.ladder.rungs
         if kind == "evaluation" and not is_rung:
             unknown = np.full(len(self.alive), np.nan)
-            found = Fitness(unknown, stretch.diverged)
+            found = Fitness(unknown, outcome.diverged)
         else:
-            found = measure(stretch, kind, self.known)
+            found = measure(outcome, kind, self.known)
         kept = self._kept(mark, found)
         record = {
             "alive": self.alive,
@@ -196,18 +197,18 @@ class Halving:
             "known": found.score,
             "kept": kept,
             "diverged": found.diverged,
-            "diverged_at": stretch.diverged_at,
-            **{f"train/{name}": rows for name, rows in stretch.train.items()},
-            **{f"evaluation/{name}": rows for name, rows in stretch.evaluation.items()},
+            "diverged_at": outcome.diverged_at,
+            **{f"train/{name}": rows for name, rows in outcome.train.items()},
+            **{f"evaluation/{name}": rows for name, rows in outcome.evaluation.items()},
         }
-        if stretch.judged is not None:
-            record["judge_steps"] = stretch.judged.env_steps
+        if outcome.fresh is not None:
+            record["judge_steps"] = outcome.fresh.env_steps
         if not kept.any():
             raise ConfigError(
                 f"every member has diverged by update {self.marks[mark]}: narrow the "
                 "axes, such as a smaller upper end of learning_rate."
             )
-        engine.keep(np.flatnonzero(kept))
+        cohort.keep(np.flatnonzero(kept))
         self.alive, self.known = self.alive[kept], found.score[kept]
         return record
 

@@ -11,7 +11,7 @@ import numpy as np
 from purerl.population.brackets import Ladder
 from purerl.population.result import Best, Result
 from purerl.population.schedule import Schedule
-from purerl.population.search import Outcome
+from purerl.population.search import Finished
 from purerl.population.space import Hyper, Space
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ class HalvingResult(Result):
         seeds: Sequence[int],
         options: dict[str, Any],
         ladder: Ladder,
-        outcome: Outcome,
+        finished: Finished,
         out: Path | None,
     ) -> None:
         self.ladder = ladder
-        super().__init__(space, seeds, options, ladder.marks, outcome, out)
+        super().__init__(space, seeds, options, ladder.marks, finished, out)
 
     @cached_property
     def points(self) -> Hyper:

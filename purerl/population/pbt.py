@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.cohort import Cohort
+from purerl.execution.members import Members
+from purerl.execution.memory import require_number
 from purerl.population import streams
-from purerl.population.engine import Engine, Stretch
 from purerl.population.exploit import truncation
 from purerl.population.fitness import Fitness, check_kind, measure
+from purerl.population.outcome import Outcome
 from purerl.population.pbt_result import PBTResult, marks_of
 from purerl.population.search import Options, search
 from purerl.population.space import Hyper, Space
 from purerl.runner.arguments import as_folder, check_seconds
-from purerl.runner.memory import require_number
-from purerl.runner.programs import Members
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.types import Array, HostMetrics
@@ -126,8 +127,10 @@ def pbt(
         progress=progress,
     )
     strategy = PBT(space, searches, options)
-    outcome = search(strategy, space, searches, carried_out)
-    return PBTResult(space, searches, options, strategy.marks, outcome, carried_out.out)
+    finished = search(strategy, space, searches, carried_out)
+    return PBTResult(
+        space, searches, options, strategy.marks, finished, carried_out.out
+    )
 
 
 class PBT:
@@ -155,11 +158,11 @@ class PBT:
         del mark
         return len(self.search_of)
 
-    def judge_keys(self, mark: int) -> Array | None:
+    def evaluation_keys(self, mark: int) -> Array | None:
         """One key per search."""
         if self.options["fitness"] != "evaluation":
             return None
-        return streams.judge_keys(self.search_of, mark)
+        return streams.evaluation_keys(self.search_of, mark)
 
     def recall(self, records: list[HostMetrics]) -> None:
         """Hyperparameters and scores as after the last record."""
@@ -168,20 +171,20 @@ class PBT:
             self.hyper = {name: last[f"next/{name}"] for name in self.space.axes}
             self.known = last["known"]
 
-    def decide(self, mark: int, stretch: Stretch, engine: Engine) -> HostMetrics:
+    def decide(self, mark: int, outcome: Outcome, cohort: Cohort) -> HostMetrics:
         """Exploit and explore; after the last round nobody is replaced."""
-        found = measure(stretch, self.options["fitness"], self.known)
+        found = measure(outcome, self.options["fitness"], self.known)
         record = {
             "score": found.score,
             "diverged": found.diverged,
-            "diverged_at": stretch.diverged_at,
-            "key": engine.keys(),
+            "diverged_at": outcome.diverged_at,
+            "key": cohort.key_data(),
             **{f"hyper/{name}": values for name, values in self.hyper.items()},
-            **{f"train/{name}": rows for name, rows in stretch.train.items()},
-            **{f"evaluation/{name}": rows for name, rows in stretch.evaluation.items()},
+            **{f"train/{name}": rows for name, rows in outcome.train.items()},
+            **{f"evaluation/{name}": rows for name, rows in outcome.evaluation.items()},
         }
-        if stretch.judged is not None:
-            record["judge_steps"] = stretch.judged.env_steps
+        if outcome.fresh is not None:
+            record["judge_steps"] = outcome.fresh.env_steps
         if found.diverged.all():
             raise ConfigError(
                 f"every member has diverged by update {self.marks[mark]}, so there is "
@@ -192,9 +195,9 @@ class PBT:
         if mark + 1 < len(self.marks):
             parents = self._parents(mark, found)
             members = np.tile(np.arange(self.size), len(self.seeds))
-            engine.copy(parents, streams.child_keys(self.search_of, mark, members))
+            cohort.copy(parents, streams.child_keys(self.search_of, mark, members))
             self.hyper = self._explored(mark, parents)
-            engine.set_overrides(self.space.overrides(self.hyper))
+            cohort.set_overrides(self.space.overrides(self.hyper))
         self.known = found.score[parents]
         record["parent"], record["known"] = parents % self.size, self.known
         record |= {f"next/{name}": values for name, values in self.hyper.items()}

@@ -10,7 +10,7 @@ import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.population.schedule import Schedule
-from purerl.population.search import Outcome
+from purerl.population.search import Finished
 from purerl.population.space import Space
 from purerl.scale.host import to_device
 from purerl.train import make_policy
@@ -70,13 +70,13 @@ class Result(abc.ABC):
         seeds: Sequence[int],
         options: dict[str, Any],
         marks: tuple[int, ...],
-        outcome: Outcome,
+        finished: Finished,
         out: Path | None,
     ) -> None:
         self.space, self.seeds, self.options = space, tuple(seeds), options
         self.config, self.marks, self.out = space.config, marks, out
-        self.records, self.states = outcome.records, outcome.states
-        self.summary: dict[str, Any] = outcome.numbers | {
+        self.records, self.states = finished.records, finished.states
+        self.summary: dict[str, Any] = finished.numbers | {
             "training_steps": self.training_steps,
             "evaluation_steps": self.evaluation_steps,
         }

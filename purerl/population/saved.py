@@ -6,7 +6,7 @@ from purerl.config import TrainConfig
 from purerl.population.brackets import make_ladder
 from purerl.population.halving_result import HalvingResult
 from purerl.population.pbt_result import PBTResult, marks_of
-from purerl.population.search import Outcome, restore
+from purerl.population.search import Finished, restore
 from purerl.population.space import Space, axes_from_dict
 from purerl.population.store import load, load_records
 from purerl.runner import manifest
@@ -34,8 +34,8 @@ def load_search(
     updates = space.bound.plan.num_updates
     if stored["kind"] == "pbt":
         marks = marks_of(updates, options["ready_updates"])
-        outcome = _outcome(folder, space, marks)
-        return PBTResult(space, seeds, options, marks, outcome, folder)
+        finished = _finished(folder, space, marks)
+        return PBTResult(space, seeds, options, marks, finished, folder)
     ladder = make_ladder(
         updates,
         options["min_updates"],
@@ -43,11 +43,11 @@ def load_search(
         options["num_points"],
         options["brackets"],
     )
-    outcome = _outcome(folder, space, ladder.marks)
-    return HalvingResult(space, seeds, options, ladder, outcome, folder)
+    finished = _finished(folder, space, ladder.marks)
+    return HalvingResult(space, seeds, options, ladder, finished, folder)
 
 
-def _outcome(folder: Path, space: Space, marks: tuple[int, ...]) -> Outcome:
+def _finished(folder: Path, space: Space, marks: tuple[int, ...]) -> Finished:
     done, states = restore(folder, space, marks)
     records: list[HostMetrics] = load_records(folder, done)
-    return Outcome(records, states if done == len(marks) else None, {})
+    return Finished(records, states if done == len(marks) else None, {})

@@ -9,9 +9,10 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.cohort import make_cohort
+from purerl.execution.members import Members
 from purerl.population import streams
-from purerl.population.engine import Engine
-from purerl.runner.programs import Members
+from purerl.population.outcome import train_until
 from purerl.runner.seeds import check_seeds
 from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.sweeps.axes import Design
@@ -100,29 +101,28 @@ def train_schedules(
     num, repeats = len(several), len(agents)
     width = lanes or default_lanes(num * repeats, make_workers())
     keys = jax.vmap(jax.random.key)(np.tile(np.asarray(agents, np.uint32), num))
-    engine = Engine(
-        group.bound, Members(keys, _overrides(group, 0, num, repeats)), width, length
-    )
-    engine.init()
+    members = Members(keys, _overrides(group, 0, num, repeats))
+    cohort = make_cohort(group.bound, members, width, length)
+    cohort.init()
     train: list[HostMetrics] = []
     bad = np.zeros(num * repeats, bool)
     score = np.full(num * repeats, np.nan)
     for piece, end in enumerate((*starts[1:], plan.num_updates)):
-        engine.set_overrides(_overrides(group, piece, num, repeats))
+        cohort.set_overrides(_overrides(group, piece, num, repeats))
         at_end = end == plan.num_updates
-        judge = streams.judge_keys(np.tile(agents, num), piece) if at_end else None
-        stretch = engine.advance(end, lambda *_: None, judge)
-        bad |= stretch.diverged
-        train.append(stretch.train)
-        if stretch.judged is not None:
-            score = np.where(bad, np.nan, stretch.judged.episode_return)
+        fresh = streams.evaluation_keys(np.tile(agents, num), piece) if at_end else None
+        outcome = train_until(cohort, end, evaluation_keys=fresh)
+        bad |= outcome.diverged
+        train.append(outcome.train)
+        if outcome.fresh is not None:
+            score = np.where(bad, np.nan, outcome.fresh.episode_return)
     rows = {name: np.concatenate([t[name] for t in train], 1) for name in train[0]}
     split = (num, repeats)
     return Scheduled(
         agents,
         score.reshape(split),
         {name: row.reshape(*split, -1) for name, row in rows.items()},
-        jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), engine.gather()),
+        jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), cohort.gather()),
     )
 
 

@@ -15,13 +15,15 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError
+from purerl.execution.cohort import Cohort, make_cohort
+from purerl.execution.format import format_count, with_noun
+from purerl.execution.members import Members
 from purerl.population import store
-from purerl.population.engine import Engine, Stretch
+from purerl.population.outcome import Outcome, train_until
 from purerl.population.space import Space
 from purerl.runner import checkpoint, manifest
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.programs import Members
-from purerl.runner.words import count, notes, si
+from purerl.runner.words import notes
 from purerl.scale import hosts
 from purerl.train import make_algorithm
 from purerl.types import Array, HostMetrics, PyTree
@@ -51,12 +53,12 @@ class Strategy(Protocol):
         """How many members are to train up to a mark."""
         ...
 
-    def judge_keys(self, mark: int) -> Array | None:
+    def evaluation_keys(self, mark: int) -> Array | None:
         """Keys of fresh evaluations at a mark, one per member; None for none."""
         ...
 
-    def decide(self, mark: int, stretch: Stretch, engine: Engine) -> HostMetrics:
-        """Look at the members at a mark, and change the engine's accordingly.
+    def decide(self, mark: int, outcome: Outcome, cohort: Cohort) -> HostMetrics:
+        """Look at the members at a mark, and change the cohort accordingly.
 
         Returns:
             The record: everything that `recall` and the result need.
@@ -90,7 +92,7 @@ class Options(NamedTuple):
     progress: bool
 
 
-class Outcome(NamedTuple):
+class Finished(NamedTuple):
     """What is left of a search.
 
     Attributes:
@@ -107,7 +109,7 @@ class Outcome(NamedTuple):
 
 def search(
     strategy: Strategy, space: Space, seeds: tuple[int, ...], options: Options
-) -> Outcome:
+) -> Finished:
     """Run a search, or what is missing of it.
 
     Raises:
@@ -183,7 +185,7 @@ class _Run:
             strategy.planned(mark) * span * steps for mark, span in enumerate(spans)
         ]
 
-    def run(self) -> Outcome:
+    def run(self) -> Finished:
         from purerl.runner.progress import Reporter  # rich: only those who run pay it
 
         strategy, options, marks = self.strategy, self.options, self.strategy.marks
@@ -196,44 +198,44 @@ class _Run:
         reporter = Reporter(sum(self.planned), before, enabled=options.progress)
         if done == len(marks):
             reporter.say(f"the search in {options.out} had finished")
-            return Outcome(self.records, states, {"trained_marks": 0})
+            return Finished(self.records, states, {"trained_marks": 0})
         reporter.say(self._banner())
         for line in notes(self.space.bound, self.space.corners()):
             reporter.say(line)
         with Interrupt() as interrupt:
-            engine = self._engine(done, states)
+            cohort = self._start(done, states)
             del states
-            reporter.say(f"compiled in {engine.compile_seconds:.1f} s")
+            reporter.say(f"compiled in {cohort.compile_seconds:.1f} s")
             began = time.perf_counter()
             with reporter:
                 while len(self.records) < len(marks) and not interrupt.asked:
-                    self._next(engine, reporter)
-                    self._save(engine, force=interrupt.asked)
+                    self._next(cohort, reporter)
+                    self._save(cohort, force=interrupt.asked)
         is_finished = len(self.records) == len(marks)
         if not is_finished:
             reporter.tell(self._how_to_go_on())
         seconds = time.perf_counter() - began
         numbers = {
             "trained_marks": len(self.records) - done,
-            "compile_seconds": round(engine.compile_seconds, 2),
+            "compile_seconds": round(cohort.compile_seconds, 2),
             "train_seconds": round(seconds, 2),
             "lanes": options.lanes,
             "segment_updates": options.length,
         }
-        return Outcome(self.records, engine.gather() if is_finished else None, numbers)
+        return Finished(self.records, cohort.gather() if is_finished else None, numbers)
 
-    def _engine(self, done: int, states: PyTree | None) -> Engine:
+    def _start(self, done: int, states: PyTree | None) -> Cohort:
         """Compile for the whole population, as if nothing had been done yet."""
         strategy, options = self.strategy, self.options
         members = strategy.members()
-        engine = Engine(self.space.bound, members, options.lanes, options.length)
+        cohort = make_cohort(self.space.bound, members, options.lanes, options.length)
         if states is None:
-            engine.init()
+            cohort.init()
         else:
-            engine.restore(members, states, strategy.marks[done - 1])
-        return engine
+            cohort.restore(states, strategy.marks[done - 1])
+        return cohort
 
-    def _next(self, engine: Engine, reporter: Any) -> None:
+    def _next(self, cohort: Cohort, reporter: Any) -> None:
         """Train up to the next mark, decide, and keep the record."""
         number = len(self.records)
         steps = self.space.bound.plan.steps_per_update
@@ -244,15 +246,16 @@ class _Run:
             done += members * updates * steps
             reporter.update(done, mean_return)
 
-        keys = self.strategy.judge_keys(number)
-        stretch = engine.advance(self.strategy.marks[number], on_segment, keys)
-        record = self.strategy.decide(number, stretch, engine)
+        keys = self.strategy.evaluation_keys(number)
+        mark = self.strategy.marks[number]
+        outcome = train_until(cohort, mark, on_segment, keys)
+        record = self.strategy.decide(number, outcome, cohort)
         record = {name: np.asarray(value) for name, value in record.items()}
         if self.options.out is not None:
             store.save_record(self.options.out, number, record)
         self.records.append(record)
 
-    def _save(self, engine: Engine, force: bool) -> None:
+    def _save(self, cohort: Cohort, force: bool) -> None:
         """Save the states, now and then: what comes after is computed again."""
         if self.options.out is None:
             return
@@ -263,7 +266,7 @@ class _Run:
             self.saved_time = time.monotonic()
             try:
                 checkpoint.save(
-                    folder, engine.update, engine.gather(), KEEP_CHECKPOINTS
+                    folder, cohort.update, cohort.gather(), KEEP_CHECKPOINTS
                 )
             except checkpoint.NotSavedError as error:
                 if force or is_last:
@@ -274,10 +277,10 @@ class _Run:
         device = jax.local_devices()[0]
         bound = self.space.bound
         return (
-            f"{self.strategy.kind}: {count(self.strategy.planned(0), 'member')}, "
-            f"{bound.env.name}, {si(sum(self.planned))} steps in all, "
-            f"{count(bound.plan.num_updates, 'update')} to the end, on "
-            f"{device.device_kind} ({count(self.options.lanes, 'lane')})"
+            f"{self.strategy.kind}: {with_noun(self.strategy.planned(0), 'member')}, "
+            f"{bound.env.name}, {format_count(sum(self.planned))} steps in all, "
+            f"{with_noun(bound.plan.num_updates, 'update')} to the end, on "
+            f"{device.device_kind} ({with_noun(self.options.lanes, 'lane')})"
         )
 
     def _how_to_go_on(self) -> str:

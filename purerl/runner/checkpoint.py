@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.runner.words import size
+from purerl.execution.format import format_bytes
 from purerl.scale.host import HostKey, is_host_key
 from purerl.types import PyTree
 
@@ -95,7 +95,8 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
         need = sum(array.nbytes for array in flat.values()) + _MARGIN
         free = shutil.disk_usage(folder).free
         if need > free:
-            raise OSError(f"it needs {size(need)}, and the disk has {size(free)} free")
+            room = f"the disk has {format_bytes(free)} free"
+            raise OSError(f"it needs {format_bytes(need)}, and {room}")
         _write(folder, step, flat, keep)
     except Exception as error:
         for half in folder.glob(f"{step}.*tmp*"):

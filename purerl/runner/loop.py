@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.cohort import Cohort, make_cohort
+from purerl.execution.format import format_count, with_noun
+from purerl.execution.members import every
+from purerl.execution.memory import require_number
 from purerl.runner import checkpoint, manifest
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.memory import require_number
-from purerl.runner.programs import Members, Programs
 from purerl.runner.records import Records
 from purerl.runner.result import RunResult
 from purerl.runner.seeds import check_seeds, num_seeds, seeds_text
@@ -29,7 +30,7 @@ from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.writer import Say
 from purerl.runner.tracking import stack_rows
-from purerl.runner.words import count, evaluations, notes, si
+from purerl.runner.words import evaluations, notes
 from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.train import Bound, bind, make_segment
 from purerl.types import PyTree
@@ -164,16 +165,17 @@ class _Loop:
         self.progress = progress
         self.say: Say = print
         self.is_disk_full = False
-        self.saved_at = 0
+        self.saved_at = self.tried_at = 0
         self.saved_time = time.monotonic()
 
     def run(self, resume: bool) -> RunResult:
         from purerl.runner.progress import Reporter  # rich: only those who run pay it
 
-        plan, options = self.bound.plan, self.options
+        plan = self.bound.plan
         steps_each = plan.steps_per_update * len(self.seeds)
         restored = self._restore() if resume else None
-        self.saved_at = update = restored[0] if restored else 0
+        update = restored[0] if restored else 0
+        self.saved_at = self.tried_at = update
         reporter = Reporter(
             plan.num_updates * steps_each, update * steps_each, enabled=self.progress
         )
@@ -196,35 +198,36 @@ class _Loop:
             reporter.say(self._banner())
             for line in notes(self.bound):
                 reporter.say(line)
-            programs = self._programs(resume)
-            reporter.say(f"compiled in {programs.compile_seconds:.1f} s")
+            cohort = self._cohort(resume)
+            reporter.say(f"compiled in {cohort.compile_seconds:.1f} s")
             began = time.perf_counter()
             first = update
-            states = (
-                programs.scatter(self._members(restored[1], programs))
-                if restored
-                else programs.init()
-            )
+            if restored:
+                cohort.restore(self._states(restored[1], cohort), update)
+            else:
+                cohort.init()
+
+            def is_stopped() -> bool:
+                return interrupt.asked or self._is_save_due(cohort.update)
+
             with reporter:
                 while update < plan.num_updates and not interrupt.asked:
-                    states, metrics, evaluation = programs.advance(states, update)
-                    before = update
-                    update = min(update + options.length, plan.num_updates)
-                    latest = self.records.add(plan, metrics, evaluation, before, update)
-                    reporter.update(update * steps_each, latest)
-                    self._save(programs, states, update, plan.num_updates)
+                    for segment in cohort.segments(plan.num_updates, is_stopped):
+                        latest = self.records.add(plan, segment)
+                        update = segment.end
+                        reporter.update(update * steps_each, latest)
+                    self._save(cohort, is_last=interrupt.asked)
             finished = update >= plan.num_updates
-            self._save(programs, states, update, plan.num_updates, force=True)
         if not finished:
             reporter.tell(self._how_to_resume(update))
         result = RunResult(
             config=self.bound.config,
             seeds=self.seeds,
-            state=programs.gather(states) if finished else None,
+            state=cohort.gather() if finished else None,
             metrics=stack_rows(self.records.rows["train"]),
             evaluation=stack_rows(self.records.rows["evaluation"]),
             finished=finished,
-            compile_seconds=programs.compile_seconds,
+            compile_seconds=cohort.compile_seconds,
             train_seconds=time.perf_counter() - began,
             train_steps=(update - first) * steps_each,
             out=self.folder,
@@ -248,13 +251,16 @@ class _Loop:
             out=self.folder,
         )
 
-    def _programs(self, resume: bool) -> Programs:
-        """The compiled programs; where they cannot be, the folder is as before."""
-        keys = jax.vmap(jax.random.key)(jnp.asarray(self.seeds, jnp.uint32))
-        members, options = Members(keys, {}), self.options
+    def _cohort(self, resume: bool) -> Cohort:
+        """The agents and their program; where it cannot be, the folder is as before."""
+        members, options = every({}, 1, self.seeds), self.options
         try:
-            return Programs(
-                self.bound, members, options.lanes, options.length, options.spread
+            return make_cohort(
+                self.bound,
+                members,
+                options.lanes,
+                options.length,
+                data_parallel=options.spread,
             )
         except ConfigError:
             if self.folder and not resume:
@@ -288,34 +294,33 @@ class _Loop:
             unit = "step" if ratio == 1 else "steps"
             learning = f"{ratio:.3g} gradient {unit} per environment step, "
         return (
-            f"{count(len(self.seeds), 'agent')}, {self.bound.env.name}, "
-            f"{si(steps)} steps each, {count(plan.num_updates, 'update')}, {learning}"
+            f"{with_noun(len(self.seeds), 'agent')}, {self.bound.env.name}, "
+            f"{format_count(steps)} steps each, "
+            f"{with_noun(plan.num_updates, 'update')}, {learning}"
             f"{evaluations(self.bound)}, on {device.device_kind} "
-            f"({count(len(make_workers()), 'worker')}, "
-            f"{count(self.options.lanes, 'lane')})"
+            f"({with_noun(len(make_workers()), 'worker')}, "
+            f"{with_noun(self.options.lanes, 'lane')})"
         )
 
-    def _save(
-        self,
-        programs: Programs,
-        states: list[PyTree],
-        update: int,
-        last: int,
-        force: bool = False,
-    ) -> None:
-        if self.folder is None or update == self.saved_at:
+    def _is_save_due(self, update: int) -> bool:
+        """Whether a checkpoint is to be written before training goes on."""
+        if self.folder is None or update == self.tried_at:
+            return False
+        waited = time.monotonic() - self.saved_time
+        return waited >= self.options.checkpoint_seconds
+
+    def _save(self, cohort: Cohort, is_last: bool) -> None:
+        """Write a checkpoint; where it cannot be, only the last one is an error."""
+        if self.folder is None or cohort.update == self.saved_at:
             return
-        waited = time.monotonic() - self.saved_time >= self.options.checkpoint_seconds
-        if not (force or (waited and update < last)):
-            return
-        members = programs.gather(states)
         folder = self.folder / "checkpoints"
-        self.saved_time = time.monotonic()
+        states = cohort.gather()
+        self.saved_time, self.tried_at = time.monotonic(), cohort.update
         try:
-            checkpoint.save(folder, update, members, self.options.keep)
-            self.saved_at, self.is_disk_full = update, False
+            checkpoint.save(folder, cohort.update, states, self.options.keep)
+            self.saved_at, self.is_disk_full = cohort.update, False
         except checkpoint.NotSavedError as error:
-            if force:
+            if is_last or cohort.update >= self.bound.plan.num_updates:
                 raise
             if not self.is_disk_full:  # said once, until there is room again
                 self.say(f"{error} Training goes on without it.")
@@ -331,8 +336,8 @@ class _Loop:
         self.records.rewind(update)
         return update, flat
 
-    def _members(self, flat: dict[str, np.ndarray], programs: Programs) -> PyTree:
-        shapes = programs.member_shapes()
+    def _states(self, flat: dict[str, np.ndarray], cohort: Cohort) -> PyTree:
+        shapes = cohort.program.member_shapes()
         return checkpoint.unflatten(flat, shapes, self._folder / "checkpoints")
 
     def _how_to_resume(self, update: int) -> str:

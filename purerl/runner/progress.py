@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from purerl.runner.words import clock, si
+from purerl.execution.format import format_count, format_duration
 
 LINES = 10  # of a run whose output is no terminal
 
@@ -97,9 +97,9 @@ class Reporter:
         rate = (done_steps - self.start_steps) / elapsed
         left = (self.total - done_steps) / rate if rate > 0 else math.inf
         text: dict[str, Any] = {
-            "rate": f"{si(rate)} steps/s",
+            "rate": f"{format_count(rate)} steps/s",
             "returns": f"return {mean_return:.1f}",
-            "left": f"{clock(left)} left",
+            "left": f"{format_duration(left)} left",
         }
         if self._live:
             self._bar.update(self._task, completed=done_steps, **text)

@@ -1,6 +1,5 @@
 """The rows of a run: kept in memory, as JSON lines, and told to the trackers."""
 
-import math
 import sys
 import time
 from collections.abc import Sequence
@@ -8,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from purerl.execution.cohort import Segment
+from purerl.execution.curves import mean_of_known
 from purerl.runner.trackers.group import Group
 from purerl.runner.tracking import (
     JsonlTracker,
@@ -16,7 +17,6 @@ from purerl.runner.tracking import (
     segment_rows,
 )
 from purerl.train import Plan
-from purerl.types import HostMetrics
 
 KINDS = ("train", "evaluation")
 
@@ -43,38 +43,27 @@ class Records:
         self._jsonl = JsonlTracker(folder / "metrics") if folder else None
         self._latest = np.full(len(seeds), np.nan)
 
-    def add(
-        self,
-        plan: Plan,
-        metrics: HostMetrics,
-        evaluation: HostMetrics,
-        before: int,
-        update: int,
-    ) -> float:
+    def add(self, plan: Plan, segment: Segment) -> float:
         """Log a segment.
 
         Args:
             plan: says which slots of the evaluation were filled.
-            metrics: `[S, K]`, of which `update - before` updates ran.
-            evaluation: `[S, slots, ...]`.
-            before: updates that were finished before it.
-            update: and after it.
+            segment: what the members did in it.
 
         Returns:
             The mean episode return over members, for the progress bar; NaN where no
             episode has ended yet.
         """
-        ran = {name: values[:, : update - before] for name, values in metrics.items()}
-        self._log("train", segment_rows(ran, update))
-        due = [u for u in plan.evaluate_after if before < u <= update]
+        self._log("train", segment_rows(segment.metrics, segment.end))
+        after = plan.evaluate_after
+        due = [update for update in after if segment.first < update <= segment.end]
         for slot, at in enumerate(due):
-            self._log("evaluation", evaluation_rows(evaluation, slot, at))
+            self._log("evaluation", evaluation_rows(segment.evaluation, slot, at))
         self._trackers.flush()
         returns = np.array([m[-1]["episode_return"] for m in self.rows["train"]], float)
         # Long episodes end in few segments: in the others the last known return counts.
         self._latest = np.where(np.isfinite(returns), returns, self._latest)
-        known = self._latest[np.isfinite(self._latest)]
-        return float(known.mean()) if known.size else math.nan
+        return mean_of_known(self._latest)
 
     def _log(self, kind: str, rows: list[dict]) -> None:
         for member, (seed, row) in enumerate(zip(self._seeds, rows, strict=True)):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from purerl.runner.reduce import reduce_segment
+from purerl.execution.reduce import reduce_segment
 from purerl.runner.trackers.base import Row
 from purerl.serialise import write_atomic
 from purerl.types import HostMetrics

@@ -1,16 +1,15 @@
 """A program per group of a sweep, at a width and in chunks that fit the memory."""
 
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from purerl.runner.programs import Executables
+from purerl.execution.cache import current_cache
+from purerl.execution.fit import compile_to_fit, model_of
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, num_cores
-from purerl.sweeps import planner
 from purerl.sweeps.plan import GroupPlan, fit, timed
 
 
@@ -23,7 +22,6 @@ class Compiler:
         chunk_blocks: blocks of a chunk, if they are asked for.
 
     Attributes:
-        compilations: programs so far.
         seconds: that `compile` and its timing took.
         num_workers: of all processes.
     """
@@ -34,11 +32,17 @@ class Compiler:
         memory_limit: float,
         chunk_blocks: int | None = None,
     ) -> None:
-        self.compilations, self.seconds = 0, 0.0
+        self.seconds = 0.0
         self.num_workers = int(hosts.sum_of(np.array(len(workers))))
         self._workers, self._limit = workers, memory_limit
         self._chunk_blocks = chunk_blocks
-        self._lock = threading.Lock()
+        self._cache = current_cache()
+        self._known = len(self._cache)
+
+    @property
+    def compilations(self) -> int:
+        """Programs that were compiled so far."""
+        return len(self._cache) - self._known
 
     def compile(
         self, groups: Sequence[GroupPlan], is_fixed: Sequence[bool]
@@ -65,25 +69,26 @@ class Compiler:
             return list(pool.map(self._fitted, groups, is_fixed))
 
     def _fitted(self, group: GroupPlan, is_fixed: bool) -> GroupPlan:
-        """The group compiled, narrower again and again until it fits."""
-        while True:
-            block = group.members.block(0, group.lanes)
-            programs = Executables(
-                group.group.bound, block, group.length, self._workers
-            )
-            with self._lock:  # groups are compiled side by side
-                self.compilations += 1
-            fitted = fit(
-                group,
-                planner.model_of(programs.memory(), group.lanes),
-                self._limit,
-                self.num_workers,
-                is_fixed=is_fixed,
-                chunk_blocks=self._chunk_blocks,
-            )
-            if fitted.lanes == group.lanes:
-                return fitted._replace(executables=programs)
-            group = fitted
+        """The group compiled, at a width and in chunks that fit."""
+        program = compile_to_fit(
+            group.group.bound,
+            group.members,
+            group.lanes,
+            group.length,
+            self._workers,
+            self._limit,
+            is_fixed=is_fixed,
+            cache=self._cache,
+        )
+        fitted = fit(
+            group._replace(lanes=program.lanes),
+            model_of(program.memory(), program.lanes),
+            self._limit,
+            self.num_workers,
+            is_fixed=is_fixed,
+            chunk_blocks=self._chunk_blocks,
+        )
+        return fitted._replace(program=program)
 
     def _alike(self, groups: Sequence[GroupPlan]) -> list[GroupPlan]:
         """The groups with lanes and chunks that fit the memory of every process."""
@@ -99,6 +104,6 @@ class Compiler:
 
     def _timed(self, group: GroupPlan) -> GroupPlan:
         """The group with its rate, from one segment of one block."""
-        group = timed(group, self._workers, group.executables)
+        group = timed(group, self._workers, group.program)
         assert group.steps_per_second is not None
         return group._replace(steps_per_second=group.steps_per_second * hosts.count())

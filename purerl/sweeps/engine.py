@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from purerl.execution.members import Members
 from purerl.runner import manifest
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.programs import Members
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, run_blocks
 from purerl.sweeps import planner, store
@@ -214,14 +214,14 @@ class Engine:
             if interrupt.asked:
                 return
             group = task.group
-            assert group.executables is not None
-            plan = group.group.bound.plan
+            assert group.program is not None
+            steps_per_update = group.group.bound.plan.steps_per_update
 
             def on_segment(members: int, updates: int, mean_return: float) -> None:
                 if interrupt.insisted:
                     raise KeyboardInterrupt
                 with self.lock:
-                    self.done_steps += members * updates * plan.steps_per_update
+                    self.done_steps += members * updates * steps_per_update
                     reporter.update(self.done_steps, mean_return)
                     if interrupt.asked and not self.told:
                         self.told = True
@@ -231,10 +231,9 @@ class Engine:
                         )
 
             arrays = train_chunk(
-                group.executables,
-                worker.device,
+                group.program,
+                worker,
                 task.members,
-                plan,
                 on_segment,
                 keep_states=self.options.keep_states,
             )

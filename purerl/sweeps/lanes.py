@@ -15,8 +15,8 @@ import jax
 
 from purerl import serialise
 from purerl.config import TrainConfig
+from purerl.execution.programs import Members
 from purerl.runner.manifest import versions
-from purerl.runner.programs import Members
 from purerl.scale.devices import Worker, check_count, make_workers
 from purerl.sweeps import planner
 from purerl.sweeps.groups import SEGMENTS

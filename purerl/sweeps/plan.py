@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import TrainConfig
-from purerl.runner.memory import require_listing
-from purerl.runner.programs import Executables, Members
+from purerl.execution.cache import current_cache
+from purerl.execution.fit import MemoryModel, fit_lanes
+from purerl.execution.members import Members, every
+from purerl.execution.memory import require_listing
+from purerl.execution.programs import Program
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import (
     Worker,
@@ -28,7 +29,6 @@ from purerl.sweeps import planner
 from purerl.sweeps.axes import Design, expand, size_of
 from purerl.sweeps.groups import Group, for_fields, group_points
 from purerl.sweeps.identity import MemberIds
-from purerl.types import PyTree
 
 # Bytes of a number in the results on the host.
 RESULT_BYTES = 4
@@ -46,7 +46,7 @@ class GroupPlan(NamedTuple):
         chunk_blocks: blocks that a worker holds at a time.
         memory: model of a worker's bytes, if a program was compiled.
         steps_per_second: of all workers, if it was measured.
-        executables: the compiled program, if it was compiled at this width.
+        program: the compiled program, if it was compiled at this width.
     """
 
     group: Group
@@ -55,9 +55,9 @@ class GroupPlan(NamedTuple):
     lanes: int
     length: int
     chunk_blocks: int = 1
-    memory: planner.MemoryModel | None = None
+    memory: MemoryModel | None = None
     steps_per_second: float | None = None
-    executables: Executables | None = None
+    program: Program | None = None
 
     @property
     def num_members(self) -> int:
@@ -197,13 +197,13 @@ def plan(
 
 
 def timed(
-    group: GroupPlan, workers: Sequence[Worker], executables: Executables | None = None
+    group: GroupPlan, workers: Sequence[Worker], program: Program | None = None
 ) -> GroupPlan:
     """The group with the rate of this process, from one segment of one block."""
     bound, block = group.group.bound, group.members.block(0, group.lanes)
-    if executables is None:
-        executables = Executables(bound, block, group.length, workers[:1])
-    rate = planner.rate(bound, executables, block, workers[:1], 0.0)
+    if program is None:
+        program = current_cache().get(bound, block, group.length, workers[:1])
+    rate = planner.rate(program, block, workers[:1], 0.0)
     busy = min(len(workers), -(-group.num_members // group.lanes))
     return group._replace(steps_per_second=rate * busy)
 
@@ -229,20 +229,12 @@ def make_outline(
         length = min(
             segment_updates or group.default_length(), group.bound.plan.num_updates
         )
-        trained = _members(group, members)
+        trained = every(group.overrides, len(group.points), members)
         whole = GroupPlan(group, ids, trained, 1, length)
         # The points of a grid and of a zip are different ones: see `expand`.
         groups.append(_once_each(whole) if design == "random" else whole)
     workers = len(make_workers())
     return SweepPlan(config, points, members, tuple(groups), workers, 0.0, Keeps())
-
-
-def _members(group: Group, seeds: tuple[int, ...]) -> Members:
-    """Every point of a group with every seed, the seeds fastest, on the host's CPU."""
-    keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
-    points, num = len(group.points), len(seeds)
-    overrides = jax.tree.map(lambda x: np.repeat(x, num, axis=0), group.overrides)
-    return Members(keys[np.tile(np.arange(num), points)], overrides)
 
 
 def _once_each(group: GroupPlan) -> GroupPlan:
@@ -252,23 +244,14 @@ def _once_each(group: GroupPlan) -> GroupPlan:
         return group
     kept = np.asarray(sorted(first.values()))
     ids = tuple(group.ids[i] for i in kept)
-    return group._replace(ids=ids, members=take(group.members, kept))
+    return group._replace(ids=ids, members=group.members.take(kept))
 
 
 def without(group: GroupPlan, finished: set[str]) -> GroupPlan:
     """The group without members that have been trained already."""
     left = [i for i, id in enumerate(group.ids) if id not in finished]
-    members = take(group.members, np.asarray(left, int))
+    members = group.members.take(np.asarray(left, int))
     return group._replace(ids=tuple(group.ids[i] for i in left), members=members)
-
-
-def take(members: Members, index: np.ndarray) -> Members:
-    """Some of the members."""
-
-    def one(leaf: PyTree) -> PyTree:
-        return leaf[index]
-
-    return jax.tree.map(one, members)
 
 
 def worker_limit(memory_limit: str | float | None, workers: Sequence[Worker]) -> float:
@@ -297,7 +280,7 @@ def choose_lanes(
 
 def fit(
     group: GroupPlan,
-    memory: planner.MemoryModel,
+    memory: MemoryModel,
     limit: float,
     num_workers: int,
     *,
@@ -309,7 +292,7 @@ def fit(
     Raises:
         ConfigError: they do not fit.
     """
-    width = planner.fit_lanes(memory, group.lanes, limit, is_fixed)
+    width = fit_lanes(memory, group.lanes, limit, is_fixed)
     blocks = chunk_blocks or planner.fit_blocks(
         memory, width, group.num_members, num_workers, limit
     )

@@ -15,10 +15,12 @@ import jax
 import jax.numpy as jnp
 
 from purerl.config import ConfigError
-from purerl.runner.memory import BlockMemory
-from purerl.runner.memory import available_memory as available_memory
-from purerl.runner.memory import device_memory as device_memory
-from purerl.runner.programs import Executables, Members
+from purerl.execution.cache import current_cache
+from purerl.execution.fit import MemoryModel, extrapolate, model_of
+from purerl.execution.members import Members
+from purerl.execution.memory import available_memory as available_memory
+from purerl.execution.memory import device_memory as device_memory
+from purerl.execution.programs import Program
 from purerl.scale.devices import Worker, run_blocks
 from purerl.train import Bound
 
@@ -27,56 +29,15 @@ PROBE_WIDTHS = (1, 2)
 CHUNKS_PER_WORKER = 8
 
 
-class MemoryModel(NamedTuple):
-    """Bytes on a device as a function of the width of a block.
-
-    Attributes:
-        state: of one member's state.
-        working: of one member beside it, while its block is advanced.
-        fixed: that do not grow with members.
-    """
-
-    state: float
-    working: float
-    fixed: float
-
-    def block(self, lanes: int) -> float:
-        """Bytes while one block is trained alone."""
-        return self.chunk(lanes, 1)
-
-    def chunk(self, lanes: int, blocks: int) -> float:
-        """Bytes while some blocks are held, of which one is being advanced."""
-        return self.fixed + lanes * (blocks * self.state + self.working)
-
-
-def model_of(memory: BlockMemory, lanes: int) -> MemoryModel:
-    """The model that one compiled width gives: all of it is taken to grow."""
-    return MemoryModel(memory.state / lanes, memory.working / lanes, memory.code)
-
-
-def extrapolate(memories: Sequence[BlockMemory], widths: Sequence[int]) -> MemoryModel:
-    """The model through two widths.
-
-    Args:
-        memories: of blocks.
-        widths: their lanes, ascending.
-    """
-    (a, b), (first, second) = memories, widths
-    working = max(0.0, (b.working - a.working) / (second - first))
-    fixed = max(0.0, a.working - working * first) + max(a.code, b.code)
-    return MemoryModel(a.state / first, working, fixed)
-
-
 def probe(bound: Bound, members: Members, length: int, worker: Worker) -> MemoryModel:
     """Compile two small widths, and read their memory."""
     blocks = [members.block(0, width) for width in PROBE_WIDTHS]
-    programs = [Executables(bound, block, length, [worker]) for block in blocks]
+    programs = [current_cache().get(bound, b, length, [worker]) for b in blocks]
     return extrapolate([p.memory() for p in programs], PROBE_WIDTHS)
 
 
 def rate(
-    bound: Bound,
-    program: Executables,
+    program: Program,
     block: Members,
     workers: Sequence[Worker],
     least_seconds: float,
@@ -85,8 +46,8 @@ def rate(
 
     The second half of the run is timed where there is one: a warm-up is cheap.
     """
-    length, total = program.length, bound.plan.num_updates
-    steps = length * bound.plan.steps_per_update * program.lanes
+    length, total = program.length, program.bound.plan.num_updates
+    steps = length * program.bound.plan.steps_per_update * program.lanes
 
     def work(worker: Worker, _: int) -> float:
         state = jax.block_until_ready(program.init(worker.device, block))
@@ -177,26 +138,6 @@ def parse_bytes(text: str | float | None) -> float | None:
     return size
 
 
-def fit_lanes(model: MemoryModel, lanes: int, limit: float, asked: bool) -> int:
-    """The width, halved until one block fits the memory.
-
-    Raises:
-        ConfigError: not even one lane fits, or a width that was asked for does not.
-    """
-    width = lanes
-    while model.block(width) > limit and width > 1:
-        width //= 2
-    if model.block(width) > limit or (asked and width != lanes):
-        need = model.block(lanes if asked else 1)
-        raise ConfigError(
-            f"memory: a block of {lanes if asked else 1} lanes needs "
-            f"{need / 2**20:,.0f} MiB, and a worker has {limit / 2**20:,.0f} MiB; use "
-            "fewer lanes, a smaller replay buffer or network, or a higher "
-            "memory_limit."
-        )
-    return width
-
-
 def fit_blocks(
     model: MemoryModel, lanes: int, num_members: int, num_workers: int, limit: float
 ) -> int:
@@ -239,11 +180,11 @@ def measure_lanes(
     found: list[LaneRate] = []
     for width in widths:
         block = members.block(0, width)
-        program = Executables(bound, block, length, workers)
+        program = current_cache().get(bound, block, length, workers)
         memory = model_of(program.memory(), width).block(width)
         if memory > limit:
             break
-        speed = rate(bound, program, block, workers, least_seconds)
+        speed = rate(program, block, workers, least_seconds)
         found.append(LaneRate(width, speed, program.compile_seconds, memory))
         best = max(entry.steps_per_second for entry in found)
         if len(found) >= 3 and found[-2].steps_per_second < 0.7 * best > 0:

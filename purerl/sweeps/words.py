@@ -6,7 +6,13 @@ from typing import Any
 import jax
 from rich.table import Table
 
-from purerl.runner.words import clock, count, evaluations, notes, si, size
+from purerl.execution.format import (
+    format_bytes,
+    format_count,
+    format_duration,
+    with_noun,
+)
+from purerl.runner.words import evaluations, notes
 from purerl.sweeps.plan import GroupPlan, SweepPlan
 from purerl.sweeps.planner import LaneRate
 
@@ -26,8 +32,8 @@ def plan_table(plan: SweepPlan, whole: SweepPlan | None = None) -> Table:
     different = outline.num_members // seeds
     twice = f" ({different:,} different ones)" if different < points else ""
     title = (
-        f"{count(points, 'point')}{twice} x {count(seeds, 'seed')} = "
-        f"{count(outline.num_members, 'member')}"
+        f"{with_noun(points, 'point')}{twice} x {with_noun(seeds, 'seed')} = "
+        f"{with_noun(outline.num_members, 'member')}"
     )
     if done:
         title += f", {done:,} of them finished before"
@@ -57,29 +63,30 @@ def _row(group: GroupPlan, num_workers: int) -> tuple[str, ...]:
         static or "all points",
         f"{group.num_members:,}",
         f"{group.group.steps_each:,}",
-        si(group.steps),
+        format_count(group.steps),
         str(group.lanes),
         f"{min(group.chunk_members, group.num_members):,}",
-        size(group.chunk_bytes() * num_workers),
-        "-" if seconds is None else clock(seconds),
+        format_bytes(group.chunk_bytes() * num_workers),
+        "-" if seconds is None else format_duration(seconds),
     )
 
 
 def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
     """Totals of a plan."""
     seconds = plan.seconds()
+    kept = plan.keeps.results
+    results = format_bytes(plan.result_bytes()) if kept else "none: a folder"
     parts = [
         f"{len(plan.groups)} groups, a program each"
         if len(plan.groups) != 1
         else "one program",
-        f"{si(plan.steps)} environment steps",
-        count(plan.num_workers, "worker"),
-        f"memory for training {size(plan.device_bytes())} of "
-        f"{size(plan.memory_limit * plan.num_workers)}, for results "
-        f"{size(plan.result_bytes()) if plan.keeps.results else 'none: a folder'}",
+        f"{format_count(plan.steps)} environment steps",
+        with_noun(plan.num_workers, "worker"),
+        f"memory for training {format_bytes(plan.device_bytes())} of "
+        f"{format_bytes(plan.memory_limit * plan.num_workers)}, for results {results}",
     ]
     if seconds is not None:
-        parts.append(f"about {clock(seconds)} of training")
+        parts.append(f"about {format_duration(seconds)} of training")
     if compile_seconds is not None:
         parts.append(f"compiled in {compile_seconds:.1f} s")
     return "\n".join(["; ".join(parts), *_notes(plan)])
@@ -102,13 +109,15 @@ def _notes(plan: SweepPlan) -> list[str]:
 def end_line(summary: Mapping[str, Any]) -> str:
     """How a sweep went."""
     return (
-        f"{count(summary['trained_members'], 'member')}, {si(summary['env_steps'])} "
-        f"steps in {clock(summary['train_seconds'])} "
+        f"{with_noun(summary['trained_members'], 'member')}, "
+        f"{format_count(summary['env_steps'])} steps in "
+        f"{format_duration(summary['train_seconds'])} "
         f"({summary['steps_per_second']:,} steps/s), "
-        f"compiled {count(summary['compilations'], 'program')} in "
+        f"compiled {with_noun(summary['compilations'], 'program')} in "
         f"{summary['compile_seconds']:.1f} s; memory of the process: planned "
-        f"{size(summary['memory_planned'])}, used {size(summary['memory_used'])} "
-        f"({size(summary['memory_before'])} of it before training)"
+        f"{format_bytes(summary['memory_planned'])}, used "
+        f"{format_bytes(summary['memory_used'])} "
+        f"({format_bytes(summary['memory_before'])} of it before training)"
     )
 
 
@@ -124,7 +133,7 @@ def lanes_table(rates: Sequence[LaneRate]) -> Table:
             str(rate.lanes),
             f"{rate.steps_per_second:,.0f}",
             f"{share:.0%}",
-            size(rate.memory),
+            format_bytes(rate.memory),
             f"{rate.compile_seconds:.1f} s",
             style="bold" if share == 1 else "",
         )

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.memory import require_listing
 from purerl.runner.arguments import as_folder
-from purerl.runner.memory import require_listing
 from purerl.runner.seeds import check_seed, check_seeds, num_seeds
 from purerl.scale.devices import check_count, make_workers
 from purerl.tuning.pool import FITNESS, Setup, choose_lanes

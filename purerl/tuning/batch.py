@@ -1,53 +1,46 @@
 """A batch of trials with their seeds: blocks of lanes that advance together.
 
-Per group of equal static fields there is one executable, compiled once for the whole
-study. All blocks are brought to the same share of the budget before anything is
-reported. When trials are stopped, the members that are left are packed into as few
-blocks as hold them, and only those are advanced: a member's bits depend neither on its
-lane nor on its neighbours, so packing changes no result.
+Per group of equal static fields there is one cohort, and one program, which is compiled
+once for the whole study. All cohorts are brought to the same share of the budget before
+anything is reported. When trials are stopped, only the members of the others go on.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.runner.programs import Members
-from purerl.runner.reduce import first_bad_update, reduce_segment
-from purerl.scale.devices import Worker, run_blocks
-from purerl.scale.host import to_device, to_host
+from purerl.execution.cohort import Cohort, Segment, advance
+from purerl.execution.members import every
+from purerl.execution.reduce import first_bad_update, reduce_segment
 from purerl.sweeps.axes import Design
 from purerl.sweeps.groups import Group, group_points
-from purerl.tuning.pool import Pool, members_of
+from purerl.tuning.pool import Pool
 from purerl.tuning.space import check_points
-from purerl.types import PyTree
 
 
-class _Run(NamedTuple):
-    """A group of a batch, and where its members stand.
+class _Run:
+    """The trials of a group, and who of them goes on.
 
     Attributes:
-        group: its points.
-        members: `[M]`.
-        trials: `[M]`, each member's trial.
-        seeds: `[M]`, the number of each member's seed.
+        group: Their points.
+        cohort: Their members, every trial with every seed.
+        trials: Each member's trial, `[N]`, of those that go on.
+        seeds: The number of each member's seed, likewise.
     """
 
-    group: Group
-    members: Members
-    trials: np.ndarray
-    seeds: np.ndarray
+    def __init__(
+        self, group: Group, cohort: Cohort, trials: np.ndarray, seeds: np.ndarray
+    ) -> None:
+        self.group, self.cohort, self.trials, self.seeds = group, cohort, trials, seeds
 
-
-class _Block:
-    """Lanes that one call advances: numbers of members, and their states."""
-
-    def __init__(self, rows: np.ndarray, worker: Worker) -> None:
-        self.rows, self.worker = rows, worker
-        self.state: PyTree = None
+    def keep(self, alive: np.ndarray) -> None:
+        """Let only the members of living trials go on."""
+        survivors = np.flatnonzero(alive[self.trials])
+        if len(survivors) < len(self.trials):
+            self.cohort.keep(survivors)
+            self.trials, self.seeds = self.trials[survivors], self.seeds[survivors]
 
 
 class Score(NamedTuple):
@@ -101,108 +94,69 @@ class Batch:
         self.known = [0 for _ in points]
         self.diverged = np.zeros(shape, bool)
         self.steps = np.zeros(len(points), np.int64)
-        self.runs, self.blocks = self._start(points, numbers)
-        self.done = [0 for _ in self.runs]
+        self.runs = self._start(points, numbers)
 
     def _start(
         self, points: Sequence[Mapping[str, Any]], numbers: Sequence[int]
-    ) -> tuple[list[_Run], list[list[_Block]]]:
+    ) -> list[_Run]:
         if not numbers:
-            return [], []
+            return []
         chosen = tuple(dict(points[number]) for number in numbers)
         design = Design("zip", tuple(chosen[0]), (len(chosen),), chosen)
         groups = group_points(self.setup.config, design)
         self.pool.compile(groups)
-        seeds = np.arange(len(self.seeds))
-        runs, blocks = [], []
-        for group in groups:
-            trials = np.repeat(np.asarray(numbers)[list(group.points)], len(seeds))
-            members = members_of(group, self.seeds)
-            own = np.tile(seeds, len(group.points))
-            runs.append(_Run(group, members, trials, own))
-            blocks.append(self._cut(np.arange(members.size)))
+        runs = [self._run(group, np.asarray(numbers)) for group in groups]
         self.pool.check_memory(
-            {r.group.name: len(b) for r, b in zip(runs, blocks, strict=True)},
-            len(self.seeds),
+            {run.group.name: run.cohort.num_blocks for run in runs}, len(self.seeds)
         )
-        self._each(runs, blocks, self._init)
-        return runs, blocks
+        for run in runs:
+            run.cohort.init()
+        return runs
 
-    def _cut(self, rows: np.ndarray) -> list[_Block]:
-        lanes, workers = self.setup.lanes, self.pool.workers
-        starts = range(0, len(rows), lanes)
-        return [
-            _Block(rows[start : start + lanes], workers[i % len(workers)])
-            for i, start in enumerate(starts)
-        ]
-
-    def _each(self, runs: list[_Run], blocks: list[list[_Block]], call: Any) -> None:
-        """Call `call(run number, run, block)` for every block, on all workers."""
-        items = [
-            (number, run, block)
-            for number, run in enumerate(runs)
-            for block in blocks[number]
-        ]
-        run_blocks(self.pool.workers, items, lambda worker, item: call(*item))
-
-    def _lanes_of(self, run: _Run, block: _Block) -> Members:
-        """The members of a block, the last one again in the lanes that are left."""
-        index = np.minimum(np.arange(self.setup.lanes), len(block.rows) - 1)
-        rows = block.rows[index]
-        return jax.tree.map(lambda x: jnp.asarray(x)[rows], run.members)
-
-    def _init(self, number: int, run: _Run, block: _Block) -> None:
-        del number
-        programs = self.pool.programs[run.group.name]
-        state = programs.init(block.worker.device, self._lanes_of(run, block))
-        block.state = jax.block_until_ready(state)
+    def _run(self, group: Group, numbers: np.ndarray) -> _Run:
+        points, seeds = len(group.points), np.arange(len(self.seeds))
+        members = every(group.overrides, points, self.seeds)
+        program = self.pool.programs[group.name]
+        trials = np.repeat(numbers[list(group.points)], len(seeds))
+        cohort = Cohort(program, members, self.pool.workers)
+        return _Run(group, cohort, trials, np.tile(seeds, points))
 
     def advance(self, report: int) -> None:
         """Bring every living trial to `report / reports` of its budget."""
+        due = [run for run in self.runs if self._is_due(run, report)]
+        cohorts = [run.cohort for run in due]
+        ends = [run.cohort.next_update for run in due]
+        calls = sum(cohort.block_calls for cohort in cohorts)
+        for segments in advance(cohorts, ends):
+            for run, segment in zip(due, segments, strict=True):
+                self._add(run, segment)
+        self.pool.calls += sum(cohort.block_calls for cohort in cohorts) - calls
 
-        def is_due(number: int) -> bool:
-            total = self.runs[number].group.bound.plan.num_updates
-            return self.done[number] * self.setup.reports < report * total
+    def _is_due(self, run: _Run, report: int) -> bool:
+        total = run.group.bound.plan.num_updates
+        is_behind = run.cohort.update * self.setup.reports < report * total
+        return is_behind and len(run.trials) > 0
 
-        def one(number: int, run: _Run, block: _Block) -> None:
-            if is_due(number):
-                self._advance_block(self.done[number], run, block)
-
-        self._each(self.runs, self.blocks, one)
-        for number, run in enumerate(self.runs):
-            if is_due(number):
-                length = self.pool.programs[run.group.name].length
-                total = run.group.bound.plan.num_updates
-                self.done[number] = min(self.done[number] + length, total)
-
-    def _advance_block(self, first: int, run: _Run, block: _Block) -> None:
-        programs, plan = self.pool.programs[run.group.name], run.group.bound.plan
-        ran = min(programs.length, plan.num_updates - first)
-        overrides = self._lanes_of(run, block).overrides
-        block.state, (metrics, evaluation) = programs.advance(
-            block.worker.device, block.state, overrides, first
-        )
-        metrics = {name: values[:, :ran] for name, values in metrics.items()}
-        bad = first_bad_update(metrics) >= 0
-        due = [u for u in plan.evaluate_after if first < u <= first + ran]
-        if plan.evaluate_after:
-            scores = evaluation["episode_return"][:, : len(due)].mean(-1, dtype=float)
+    def _add(self, run: _Run, segment: Segment) -> None:
+        """Take what the members of a group did in a segment."""
+        plan = run.group.bound.plan
+        after = plan.evaluate_after
+        bad = first_bad_update(segment.metrics) >= 0
+        if after:
+            due = [u for u in after if segment.first < u <= segment.end]
+            scores = segment.evaluation["episode_return"][:, : len(due)]
+            scores = scores.mean(-1, dtype=float)
             bad |= ~np.isfinite(scores).all(1)
         else:
             # NaN where no episode ended: nothing is known, nothing has diverged.
-            scores = reduce_segment(metrics)["episode_return"][:, None]
-        steps = ran * plan.steps_per_update
-        with self.pool.lock:
-            self.pool.calls += 1
-            for lane, row in enumerate(block.rows):
-                trial, seed = run.trials[row], run.seeds[row]
-                if not self.alive[trial]:
-                    continue  # Its lane only fills the block.
-                self.pool.env_steps += steps
-                self.diverged[trial, seed] |= bad[lane]
-                self.steps[trial] += steps
-                known = scores[lane][np.isfinite(scores[lane])]
-                self.curves[trial][seed] += known.tolist()
+            scores = reduce_segment(segment.metrics)["episode_return"][:, None]
+        steps = segment.ran * plan.steps_per_update
+        for member, (trial, seed) in enumerate(zip(run.trials, run.seeds, strict=True)):
+            self.pool.env_steps += steps
+            self.diverged[trial, seed] |= bad[member]
+            self.steps[trial] += steps
+            known = scores[member][np.isfinite(scores[member])]
+            self.curves[trial][seed] += known.tolist()
 
     def score(self, trial: int) -> Score:
         """What is known of a trial."""
@@ -220,7 +174,7 @@ class Batch:
     @property
     def planned_steps(self) -> int:
         """Environment steps of all trials, if none is stopped."""
-        return sum(run.members.size * run.group.steps_each for run in self.runs)
+        return sum(len(run.trials) * run.group.steps_each for run in self.runs)
 
     def has_news(self, trial: int) -> bool:
         """Whether every seed of a trial has a new score since the last question."""
@@ -232,30 +186,5 @@ class Batch:
     def stop(self, trials: Sequence[int]) -> None:
         """Advance some trials no more; pack the others."""
         self.alive[list(trials)] = False
-        for number, run in enumerate(self.runs):
-            self.blocks[number] = self._packed(run, self.blocks[number])
-
-    def _packed(self, run: _Run, blocks: list[_Block]) -> list[_Block]:
-        living = [self.alive[run.trials[block.rows]] for block in blocks]
-        used = [block for block, some in zip(blocks, living, strict=True) if some.any()]
-        rows = np.concatenate([np.empty(0, int), *[block.rows for block in used]])
-        left = rows[self.alive[run.trials[rows]]]
-        packed = self._cut(left)
-        if len(packed) == len(used):
-            return used  # As much work, and nothing has to move.
-        programs = self.pool.programs[run.group.name]
-        hosts = [to_host(block.state) for block in used]
-        sizes = [len(block.rows) for block in used]
-        place = {int(row): i for i, row in enumerate(rows)}
-
-        def join(*leaves: np.ndarray) -> Any:
-            cut = [x[:n] for x, n in zip(leaves, sizes, strict=True)]
-            return np.concatenate(cut)
-
-        states = jax.tree.map(join, *hosts)
-        for block in packed:
-            index = np.array([place[int(row)] for row in block.rows])
-            index = index[np.minimum(np.arange(self.setup.lanes), len(index) - 1)]
-            host = jax.tree.map(lambda x, i=index: x[i], states)
-            block.state = programs.placed(block.worker.device, to_device(host))
-        return packed
+        for run in self.runs:
+            run.keep(self.alive)

@@ -1,18 +1,15 @@
 """What all batches of a study share: seeds, lanes, compiled programs, devices."""
 
 import math
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner.programs import Executables, Members
-from purerl.runner.words import size
+from purerl.execution.cache import current_cache
+from purerl.execution.format import format_bytes
+from purerl.execution.members import every
+from purerl.execution.programs import Program
 from purerl.scale.devices import Worker, default_lanes, make_workers, run_blocks
 from purerl.sweeps.groups import Group
 from purerl.sweeps.plan import worker_limit
@@ -64,21 +61,22 @@ class Pool:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.workers = make_workers()
-        self.programs: dict[str, Executables] = {}
+        self.programs: dict[str, Program] = {}
         self.compile_seconds = 0.0
         self.calls = self.env_steps = 0
-        self.lock = threading.Lock()
 
     def compile(self, groups: Sequence[Group]) -> None:
         """Compile what is new, several programs at a time."""
         started = time.perf_counter()
         missing = [group for group in groups if group.name not in self.programs]
+        cache = current_cache()
 
-        def one(worker: Worker, group: Group) -> Executables:
+        def one(worker: Worker, group: Group) -> Program:
             del worker
-            example = members_of(group, self.setup.seeds).block(0, self.setup.lanes)
+            members = every(group.overrides, len(group.points), self.setup.seeds)
+            example = members.block(0, self.setup.lanes)
             length = segment_length(group, self.setup.reports)
-            return Executables(group.bound, example, length, self.workers)
+            return cache.get(group.bound, example, length, self.workers)
 
         built = run_blocks(self.workers, missing, one)
         for group, programs in zip(missing, built, strict=True):
@@ -99,19 +97,12 @@ class Pool:
         if held + working * num > free:
             raise ConfigError(
                 f"a batch of these trials with {num_seeds} seeds needs "
-                f"{size(held + working * num)} for training, {size(free)} are free; "
-                "ask for smaller batches (batch) or fewer seeds."
+                f"{format_bytes(held + working * num)} for training, "
+                f"{format_bytes(free)} are free; ask for smaller batches (batch) or "
+                "fewer seeds."
             )
 
 
 def segment_length(group: Group, reports: int) -> int:
     """Updates per segment, for `reports` segments."""
     return max(1, math.ceil(group.bound.plan.num_updates / reports))
-
-
-def members_of(group: Group, seeds: Sequence[int]) -> Members:
-    """Every point with every seed, the seeds fastest."""
-    keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
-    points, num = len(group.points), len(seeds)
-    overrides = jax.tree.map(lambda x: np.repeat(x, num, axis=0), group.overrides)
-    return Members(keys[np.tile(np.arange(num), points)], overrides)

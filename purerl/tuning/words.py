@@ -5,9 +5,9 @@ from typing import Any
 
 from rich.table import Table
 
+from purerl.execution.format import format_count, format_duration, with_noun
 from purerl.report.statistics import heading_of, mean_interval, text_of
 from purerl.report.sweep_data import short
-from purerl.runner.words import clock, count, si
 from purerl.tuning.result import Holdout, Row, TuneResult, best_of
 
 
@@ -42,7 +42,7 @@ def best_table(result: TuneResult, most: int = 10) -> Table:
     shown = complete[:most]
     shown += [row for row in complete[most:] if row.is_default]
     done = sum(row.state not in ("running", "waiting") for row in result.rows)
-    table = Table(title=f"best of {count(done, 'trial')}")
+    table = Table(title=f"best of {with_noun(done, 'trial')}")
     table.add_column("trial", justify="right")
     for name in result.rows[0].params if result.rows else ():
         table.add_column(short(name), justify="right", overflow="fold")
@@ -105,8 +105,9 @@ def end_line(result: TuneResult) -> str:
     """How the call went."""
     numbers = result.summary
     return (
-        f"{count(numbers['trained_trials'], 'trial')} trained, "
-        f"{si(numbers['env_steps'])} steps in {clock(numbers['seconds'])}; compiled "
-        f"{count(numbers['compilations'], 'program')} "
-        f"in {numbers['compile_seconds']:.1f} s"
+        f"{with_noun(numbers['trained_trials'], 'trial')} trained, "
+        f"{format_count(numbers['env_steps'])} steps in "
+        f"{format_duration(numbers['seconds'])}; compiled "
+        f"{with_noun(numbers['compilations'], 'program')} in "
+        f"{numbers['compile_seconds']:.1f} s"
     )

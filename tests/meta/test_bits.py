@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import purerl
-from tests.helpers import assert_same_bits
+from tests.helpers import assert_same_bits, trained
 
 from .conftest import GENERATIONS, POPULATION, SETTINGS, evolve, outcome
 
@@ -123,6 +123,8 @@ def test_two_processes_are_one(whole, tmp_path):
 
 def test_members_are_plain_training_with_their_overrides(whole):
     """A member's fitness is that of `purerl.pmap(train)` on its key and numbers."""
+    from purerl.execution.cohort import make_cohort
+    from purerl.execution.members import crossed
     from purerl.meta import population as runs
     from purerl.meta.fitness import Accumulator, inner_config
 
@@ -131,14 +133,12 @@ def test_members_are_plain_training_with_their_overrides(whole):
     ask, _ = runs.strategy_keys(key, 0)
     _, overrides, _ = optimiser.ask(ask, optimiser.init(key))
     keys = runs.rollout_keys(key, 0, 2)
-    members = runs.block_of(keys, overrides, 0, 12)
+    members = crossed(keys, overrides, np.arange(12))
     config = inner_config(whole.config, "training_curve")
     bound = purerl.train.bind(config)
-    programs = purerl.runner.programs.Programs(bound, members, SETTINGS["lanes"], 10)
-    states, total = programs.init(), Accumulator("training_curve", 12, 20)
-    for first in (0, 10):
-        states, metrics, evaluation = programs.advance(states, first)
-        total.add(metrics, evaluation, first)
+    cohort = make_cohort(bound, members, SETTINGS["lanes"], 10)
+    total = Accumulator("training_curve", 12, 20)
+    trained(cohort, total.add)
     scores = total.result().reshape(6, 2).mean(1, dtype=float).astype(np.float32)
     np.testing.assert_array_equal(scores, whole._state.fitness[0])
 

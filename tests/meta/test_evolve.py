@@ -8,9 +8,11 @@ import pytest
 
 import purerl
 from purerl import losses, serialise
+from purerl.execution.cohort import make_cohort
+from purerl.execution.members import crossed
 from purerl.meta import engine
 from purerl.meta import population as runs
-from tests.helpers import assert_same_bits, tiny_config
+from tests.helpers import assert_same_bits, tiny_config, trained
 
 from .conftest import LANES, SEGMENT, evolve, outcome
 
@@ -57,12 +59,13 @@ def test_keys_of_rollouts_generations_and_strategy_never_meet():
 def test_a_member_meets_every_key_once():
     key = jax.random.key(0)
     keys = runs.rollout_keys(key, 0, 3)
-    block = runs.block_of(keys, {"x": np.arange(5.0)}, 4, 8)
+    everyone = crossed(keys, {"x": np.arange(5.0)}, np.arange(15))
+    block = everyone.block(4, 8)
     np.testing.assert_array_equal(block.overrides["x"], [1, 1, 2, 2, 2, 3, 3, 3])
     data = jax.random.key_data(keys)[np.array([1, 2, 0, 1, 2, 0, 1, 2])]
     np.testing.assert_array_equal(jax.random.key_data(block.keys), data)
     # Past the end the last run again: 5 members x 3 rollouts end at run 14.
-    past = runs.block_of(keys, {"x": np.arange(5.0)}, 12, 8)
+    past = everyone.block(12, 8)
     np.testing.assert_array_equal(past.overrides["x"], [4] * 8)
     last = jax.random.key_data(past.keys)
     np.testing.assert_array_equal(last[3:], np.broadcast_to(last[2:3], (5, 2)))
@@ -100,13 +103,13 @@ def test_evaluation_is_that_of_the_trained_policy():
     optimiser, key = result._optimiser, jax.random.key(3)
     ask, _ = runs.strategy_keys(key, 0)
     _, overrides, _ = optimiser.ask(ask, optimiser.init(key))
-    members = runs.block_of(runs.rollout_keys(key, 0, 2), overrides, 0, 4)
+    members = crossed(runs.rollout_keys(key, 0, 2), overrides, np.arange(4))
     bound = purerl.train.bind(toy(num_evaluations=1))
-    programs = purerl.runner.programs.Programs(bound, members, LANES, SEGMENT)
-    states = programs.init()
-    for first in (0, SEGMENT):
-        states, _, evaluation = programs.advance(states, first)
-    expected = evaluation["episode_return"][:, 0].mean(-1).reshape(2, 2).mean(1)
+    segments = []
+    trained(make_cohort(bound, members, LANES, SEGMENT), segments.append)
+    expected = (
+        segments[-1].evaluation["episode_return"][:, 0].mean(-1).reshape(2, 2).mean(1)
+    )
     np.testing.assert_array_equal(result.history["fitness"][0], expected)
 
 
@@ -168,13 +171,13 @@ def test_a_width_that_does_not_fit_everywhere_is_kept(
     tmp_path, monkeypatch, quickly_compiled
 ):
     """The narrowest environment's, in the folder too: there the bits come from."""
-    real = engine.make_task
+    real = engine.compile_runs
 
-    def make_task(name, bound, keys, overrides, lanes, *rest):
-        narrow = min(lanes, 2) if "constant" in name else lanes
-        return real(name, bound, keys, overrides, narrow, *rest)
+    def compile_runs(bound, keys, overrides, lanes, *rest):
+        narrow = min(lanes, 2) if "constant" in bound.env.name else lanes
+        return real(bound, keys, overrides, narrow, *rest)
 
-    monkeypatch.setattr(engine, "make_task", make_task)
+    monkeypatch.setattr(engine, "compile_runs", compile_runs)
     settings = {
         "environments": ["probe/constant-reward", "probe/action-observation"],
         "baselines": [1.0, 1.0],

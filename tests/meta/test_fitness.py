@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from purerl.config import ConfigError
+from purerl.execution.cohort import Segment
+from purerl.execution.reduce import PARAMETERS_FINITE
 from purerl.meta.fitness import (
     Accumulator,
     check_progress,
@@ -12,13 +14,12 @@ from purerl.meta.fitness import (
     member_scores,
     read_baselines,
 )
-from purerl.runner.reduce import PARAMETERS_FINITE
 
 NAN = np.nan
 
 
-def records(episodes, returns, evaluation=None):
-    """A segment's metrics `[W, K]` and evaluations."""
+def segment(first, episodes, returns, evaluation=None):
+    """A segment with metrics `[N, K]` and evaluations."""
     metrics = {
         "env_steps": np.ones(np.shape(episodes), np.uint32),
         "episodes": np.asarray(episodes, np.int32),
@@ -26,7 +27,8 @@ def records(episodes, returns, evaluation=None):
         "episode_length": np.where(np.asarray(episodes) > 0, 1.0, NAN),
         "policy_loss": np.zeros(np.shape(episodes), np.float32),
     }
-    return metrics, {"episode_return": np.asarray(evaluation)}
+    ran = np.shape(episodes)[1]
+    return Segment(first, ran, metrics, {"episode_return": np.asarray(evaluation)})
 
 
 def test_a_curve_is_held_where_no_episode_ended():
@@ -55,16 +57,8 @@ def test_fitness_of_a_run_whatever_its_segments(kind, expected, cut):
     returns = np.array([[NAN, NAN, 4, NAN, 8, NAN, NAN, NAN, 8, 6]])
     total = Accumulator(kind, 1, 10)
     for first in range(0, 10, cut):
-        # The last segment is masked past the end: those updates do not count.
-        pad = ((0, 0), (0, max(0, first + cut - 10)))
         part = slice(first, first + cut)
-        total.add(
-            *records(
-                np.pad(episodes[:, part], pad, constant_values=9),
-                np.pad(returns[:, part], pad, constant_values=1e9),
-            ),
-            first,
-        )
+        total.add(segment(first, episodes[:, part], returns[:, part]))
     np.testing.assert_allclose(total.result(), [expected], rtol=1e-6)
 
 
@@ -77,7 +71,7 @@ def test_who_is_slow_to_end_an_episode_is_not_better_for_it(cut):
         total = Accumulator(kind, 4, 20)
         for first in range(0, 20, cut):
             part = slice(first, first + cut)
-            total.add(*records(episodes[:, part], returns[:, part]), first)
+            total.add(segment(first, episodes[:, part], returns[:, part]))
         np.testing.assert_allclose(total.result(), [-100, -100, -100, 0], rtol=1e-6)
 
 
@@ -87,9 +81,9 @@ def test_who_is_slow_to_end_an_episode_is_not_better_for_it(cut):
 def test_evaluation_is_the_mean_of_its_episodes(kind, sign):
     total = Accumulator(kind, 2, 4)
     early = np.zeros((2, 1, 3))  # the buffer of a segment without an evaluation
-    total.add(*records(np.ones((2, 2)), np.ones((2, 2)), early), 0)
+    total.add(segment(0, np.ones((2, 2)), np.ones((2, 2)), early))
     late = np.array([[[1.0, 2.0, 6.0]], [[0.0, 0.0, 0.0]]])
-    total.add(*records(np.ones((2, 2)), np.ones((2, 2)), late), 2)
+    total.add(segment(2, np.ones((2, 2)), np.ones((2, 2)), late))
     np.testing.assert_array_equal(total.result(), [sign * 3.0, 0.0])
 
 
@@ -97,17 +91,17 @@ def test_evaluation_is_the_mean_of_its_episodes(kind, sign):
     ("kind", "worth"), [("training_curve", 1.0), ("negative_training_curve", -1.0)]
 )
 def test_a_run_with_a_number_that_is_not_finite_has_failed(kind, worth):
-    metrics, evaluation = records(np.ones((3, 2)), np.ones((3, 2)))
-    metrics["policy_loss"][1, 1] = np.inf
+    broken = segment(0, np.ones((3, 2)), np.ones((3, 2)))
+    broken.metrics["policy_loss"][1, 1] = np.inf
     total = Accumulator(kind, 3, 4)
-    total.add(metrics, evaluation, 0)
-    total.add(*records(np.ones((3, 2)), np.ones((3, 2))), 2)
+    total.add(broken)
+    total.add(segment(2, np.ones((3, 2)), np.ones((3, 2))))
     np.testing.assert_array_equal(total.result(), [worth, NAN, worth])
 
 
 def test_a_run_without_episodes_is_worth_nothing_but_has_not_failed():
     total = Accumulator("training_curve", 1, 2)
-    total.add(*records([[0, 0]], [[NAN, NAN]]), 0)
+    total.add(segment(0, [[0, 0]], [[NAN, NAN]]))
     np.testing.assert_array_equal(total.result(), [0.0])
 
 
@@ -179,11 +173,12 @@ def test_a_run_that_failed_says_which_number_was_not_finite_first():
         "policy_loss": np.array([[1, 1], [1, np.nan], [1, 1]]),
         "value_loss": np.array([[1, 1], [np.inf, 1], [1, 1]]),
     }
-    total.add(metrics, {}, 0)
+    total.add(Segment(0, 2, metrics, {}))
     assert total.reasons == ["", "value_loss", ""]
     healthy = {"policy_loss": ones, "value_loss": ones}
     finite = np.array([[True, False], [True, True], [True, True]])
-    total.add(metrics | healthy | {PARAMETERS_FINITE: finite}, {}, 2)
+    metrics = metrics | healthy | {PARAMETERS_FINITE: finite}
+    total.add(Segment(2, 2, metrics, {}))
     assert total.reasons == ["parameters", "value_loss", ""]
     assert np.isnan(total.result()).tolist() == [True, True, False]
 

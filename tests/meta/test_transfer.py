@@ -93,9 +93,9 @@ def test_losses_and_environments_make_a_difference(result):
 def test_a_folder_is_gone_on_with(result, folder, monkeypatch):
     trained = []
 
-    def train(task, keys, overrides, num_members, *rest):
-        trained.append((task.name, num_members))
-        return original(task, keys, overrides, num_members, *rest)
+    def train(program, keys, overrides, num_members, *rest):
+        trained.append((program.bound.plan.num_updates, num_members))
+        return original(program, keys, overrides, num_members, *rest)
 
     original = held_out.train
     monkeypatch.setattr(transfer.held_out, "train", train)

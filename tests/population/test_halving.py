@@ -3,10 +3,11 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.execution.cohort import Cohort, make_cohort
+from purerl.execution.members import Members
 from purerl.population import streams
 from purerl.population.space import Space
-from purerl.runner.programs import Members, Programs
-from tests.helpers import assert_same_bits, slow_but
+from tests.helpers import assert_same_bits, slow_but, trained
 
 from .conftest import LANES, NUM_UPDATES, SEED, KilledError, stop_after
 
@@ -39,12 +40,9 @@ def test_survivors_are_the_same_members_trained_alone_bit_for_bit(tiny, axes, wh
     bound = purerl.train.bind(tiny)
     for row, member in enumerate(survivors):
         alone = jax.tree.map(lambda x, m=member: x[np.array([m])], everyone)
-        programs = Programs(bound, alone, LANES, RUNG)
-        states = programs.init()
-        for first in range(0, NUM_UPDATES, RUNG):
-            states, _, _ = programs.advance(states, first)
+        cohort = make_cohort(bound, alone, LANES, RUNG)
         mine = jax.tree.map(lambda x, r=row: x[[r]], whole.states)
-        assert_same_bits(mine, programs.gather(states))
+        assert_same_bits(mine, trained(cohort))
 
 
 def test_the_best_third_of_each_bracket_goes_on(whole):
@@ -78,14 +76,13 @@ def test_equals_are_dropped_by_their_number(tiny, axes, whole):
 def test_work_falls_with_the_members(tiny, axes, monkeypatch):
     """Blocks that are really advanced, not members that are counted."""
     blocks: dict[int, int] = {}
-    advance = Programs.advance
+    dispatch = Cohort._dispatch
 
-    def counted(self, states, first_update):
-        assert len(states) == len(self.blocks)
-        blocks[first_update] = len(states)
-        return advance(self, states, first_update)
+    def counted(self, number, first):
+        blocks[first] = blocks.get(first, 0) + 1
+        return dispatch(self, number, first)
 
-    monkeypatch.setattr(Programs, "advance", counted)
+    monkeypatch.setattr(Cohort, "_dispatch", counted)
     result = search(tiny, axes)
     # 17 members, then 11, then 5, in blocks of four.
     assert [blocks[first] for first in (0, 2, 4, 6, 18)] == [5, 3, 3, 2, 2]

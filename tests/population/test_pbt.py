@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.execution.cohort import make_cohort
+from purerl.execution.members import Members
 from purerl.population import streams
 from purerl.population.space import Space
-from purerl.runner.programs import Members, Programs
-from tests.helpers import assert_same_bits, slow_but
+from tests.helpers import assert_same_bits, slow_but, trained
 
 from .conftest import LANES, NUM_UPDATES, SEED, KilledError, stop_after
 
@@ -40,22 +41,22 @@ def whole(tiny, axes):
     return search(tiny, axes)
 
 
-def train_alone(config, pieces, num_updates=NUM_UPDATES):
+def train_alone(config, pieces, length=ROUND):
     """One agent at the same W and K through `pieces` of (key data, overrides)."""
     bound = purerl.train.bind(config)
-    programs = None
-    for number, (data, overrides) in enumerate(pieces):
+    cohort = None
+    for data, overrides in pieces:
         keys = jax.random.wrap_key_data(data[None])
         members = Members(keys, jax.tree.map(lambda x: x[None], overrides))
-        if programs is None:
-            programs = Programs(bound, members, LANES, ROUND)
-            states = programs.init()
-        programs.members = members
+        if cohort is None:
+            cohort = make_cohort(bound, members, LANES, length)
+            cohort.init()
         # A copy goes on with a key of its own; all else is its parent's.
-        keys = jax.numpy.broadcast_to(keys, (LANES,))
-        states = [states[0]._replace(key=keys)]
-        states, _, _ = programs.advance(states, number * ROUND)
-    return jax.tree.map(lambda x: x[0], programs.gather(states))
+        states = cohort.gather()
+        states = states._replace(key=states.key.replace(data=data[None]))
+        cohort.restore(states, cohort.update, members)
+        list(cohort.segments(cohort.next_update))
+    return jax.tree.map(lambda x: x[0], cohort.gather())
 
 
 def test_without_exploit_it_is_plain_training_bit_for_bit(tiny, axes):
@@ -65,11 +66,8 @@ def test_without_exploit_it_is_plain_training_bit_for_bit(tiny, axes):
     members = Members(
         streams.member_keys((SEED,), SIZE), space.overrides(space.draw(SIZE, SEED))
     )
-    programs = Programs(purerl.train.bind(tiny), members, LANES, ROUND)
-    states = programs.init()
-    for first in range(0, NUM_UPDATES, ROUND):
-        states, _, _ = programs.advance(states, first)
-    assert_same_bits(result.states, programs.gather(states))
+    cohort = make_cohort(purerl.train.bind(tiny), members, LANES, ROUND)
+    assert_same_bits(result.states, trained(cohort))
 
 
 @pytest.mark.parametrize("member", range(SIZE))
@@ -386,16 +384,7 @@ def test_replay_is_copied_too_and_goes_on(tmp_path):
         overrides = {"learning_rate": np.float32(record["hyper/learning_rate"][who])}
         pieces.append((record["key"][who], overrides))
     assert (pieces[0][0] != pieces[1][0]).any()
-    bound = purerl.train.bind(config)
-    keys = jax.random.wrap_key_data(pieces[0][0][None])
-    first = jax.tree.map(lambda x: x[None], pieces[0][1])
-    programs = Programs(bound, Members(keys, first), LANES, 10)
-    states, _, _ = programs.advance(programs.init(), 0)
-    fresh = jax.numpy.broadcast_to(jax.random.wrap_key_data(pieces[1][0]), (LANES,))
-    states = [states[0]._replace(key=fresh)]
-    programs.members = Members(keys, jax.tree.map(lambda x: x[None], pieces[1][1]))
-    states, _, _ = programs.advance(states, 10)
-    alone = jax.tree.map(lambda x: x[0], programs.gather(states))
+    alone = train_alone(config, pieces, length=10)
     assert_same_bits(jax.tree.map(lambda x: x[child], whole.states), alone)
     assert space.bound.plan.num_updates == NUM_UPDATES
 

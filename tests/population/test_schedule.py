@@ -3,9 +3,10 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.execution.cohort import make_cohort
+from purerl.execution.members import Members
 from purerl.population.schedule import Schedule
-from purerl.runner.programs import Members, Programs
-from tests.helpers import assert_same_bits
+from tests.helpers import assert_same_bits, trained
 
 LOW, HIGH = {"learning_rate": 1e-4}, {"learning_rate": 3e-3}
 
@@ -20,12 +21,9 @@ def test_a_schedule_of_one_piece_is_training_with_it_bit_for_bit(tiny, both):
     keys = jax.vmap(jax.random.key)(np.array([2, 5], np.uint32))
     rates = np.full(2, 3e-3, np.float32)
     members = Members(keys, {"learning_rate": rates})
-    programs = Programs(purerl.train.bind(tiny), members, 2, 8)
-    states = programs.init()
-    for first in (0, 8, 16):
-        states, _, _ = programs.advance(states, first)
+    cohort = make_cohort(purerl.train.bind(tiny), members, 2, 8)
     fixed = jax.tree.map(lambda x: x[0], both.state)
-    assert_same_bits(fixed, programs.gather(states))
+    assert_same_bits(fixed, trained(cohort))
 
 
 def test_a_schedule_takes_effect_at_its_update(both):

@@ -9,8 +9,9 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.config import ConfigError
-from purerl.runner import memory
-from purerl.runner.programs import Executables, Members
+from purerl.execution import memory
+from purerl.execution.members import Members
+from purerl.execution.programs import Program
 from purerl.scale.devices import make_workers
 from purerl.train import bind, make_segment
 from tests.helpers import tiny_config
@@ -28,7 +29,7 @@ def no_compile_cache_of_the_user(monkeypatch):
 @pytest.fixture
 def no_compilation(monkeypatch):
     """Fail where anything is compiled."""
-    from purerl.runner import programs
+    from purerl.execution import programs
 
     def refuse(*args):
         raise AssertionError("something was compiled")
@@ -67,7 +68,7 @@ def test_an_agent_that_cannot_fit_is_said_by_every_command(args, tmp_path, capsy
 def test_the_estimate_is_the_state_and_its_gradients():
     bound = bind(tiny_config())
     members = Members(jax.random.split(jax.random.key(0), 2), {})
-    built = Executables(bound, members, 3, make_workers()[:1])
+    built = Program(bound, members, 3, make_workers()[:1])
     shapes = built.member_shapes()
     state = sum(memory.num_bytes(leaf) for leaf in jax.tree.leaves(shapes))
     gradients = sum(memory.num_bytes(leaf) for leaf in jax.tree.leaves(shapes.params))

@@ -8,7 +8,7 @@ import pytest
 import purerl
 from purerl import PPOConfig, SACConfig, TD3Config
 from purerl.algorithms import ppo, td3
-from purerl.runner.reduce import (
+from purerl.execution.reduce import (
     PARAMETERS_FINITE,
     first_bad_update,
     reduce_segment,

@@ -3,8 +3,10 @@ import jax.numpy as jnp
 import pytest
 
 import purerl
-from purerl.runner.memory import BlockMemory
-from purerl.runner.programs import Executables, Members
+from purerl.execution import fit
+from purerl.execution.members import Members
+from purerl.execution.memory import BlockMemory
+from purerl.execution.programs import Program
 from purerl.scale.devices import make_workers
 from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps import plan, planner
@@ -17,7 +19,7 @@ GIB = 2.0**30
 def test_two_widths_give_any_width():
     # 100 bytes of state a member; beside it 70 a member and 30 in all.
     memories = [BlockMemory(100 * w, 70 * w + 30, 0) for w in (1, 2)]
-    model = planner.extrapolate(memories, (1, 2))
+    model = fit.extrapolate(memories, (1, 2))
     assert model == (100.0, 70.0, 30.0)
     assert model.block(8) == 8 * 170 + 30
     assert model.chunk(8, 3) == 3 * 8 * 100 + 8 * 70 + 30
@@ -30,7 +32,7 @@ def test_the_compiler_counts_state_and_replay():
     )
     bound = bind(config)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
-    built = Executables(bound, members.block(0, 4), 2, make_workers()[:1])
+    built = Program(bound, members.block(0, 4), 2, make_workers()[:1])
     memory = built.memory()
     # An item: two observations of four floats, action, reward, two flags.
     replay = 2_000 * (2 * 4 * 4 + 4 + 4 + 1 + 1)
@@ -48,7 +50,7 @@ def test_memory_does_not_grow_with_the_length_of_a_run():
     for steps in (6_400, 64_000):
         config = tiny_config(total_timesteps=steps, num_evaluations=2)
         members = Members(jax.random.split(jax.random.key(0), 2), {})
-        built = Executables(bind(config), members, 4, make_workers()[:1])
+        built = Program(bind(config), members, 4, make_workers()[:1])
         found.append(built.memory())
     assert found[0].state == found[1].state
     assert found[1].working <= found[0].working * 1.01 + 1_000
@@ -65,13 +67,13 @@ def test_measured_lanes_are_no_wider_than_the_members_need(monkeypatch):
 
 
 def test_lanes_are_halved_until_a_block_fits():
-    model = planner.MemoryModel(state=100.0, working=50.0, fixed=0.0)
-    assert planner.fit_lanes(model, 8, 1_200.0, asked=False) == 8
-    assert planner.fit_lanes(model, 8, 1_199.0, asked=False) == 4
+    model = fit.MemoryModel(state=100.0, working=50.0, fixed=0.0)
+    assert fit.fit_lanes(model, 8, 1_200.0, asked=False) == 8
+    assert fit.fit_lanes(model, 8, 1_199.0, asked=False) == 4
     with pytest.raises(purerl.ConfigError, match="a block of 8 lanes needs"):
-        planner.fit_lanes(model, 8, 1_199.0, asked=True)
+        fit.fit_lanes(model, 8, 1_199.0, asked=True)
     with pytest.raises(purerl.ConfigError, match="a block of 1 lanes needs"):
-        planner.fit_lanes(model, 8, 100.0, asked=False)
+        fit.fit_lanes(model, 8, 100.0, asked=False)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_lanes_are_halved_until_a_block_fits():
     ],
 )
 def test_blocks_of_a_chunk(members, limit, blocks):
-    model = planner.MemoryModel(state=100.0, working=50.0, fixed=0.0)
+    model = fit.MemoryModel(state=100.0, working=50.0, fixed=0.0)
     assert planner.fit_blocks(model, 8, members, 2, limit) == blocks
 
 
@@ -140,7 +142,7 @@ def test_lanes_are_measured_once_and_remembered(cache, monkeypatch):
 
 def test_the_search_ends_where_throughput_falls(monkeypatch):
     rates = {1: 10.0, 2: 20.0, 4: 12.0, 8: 11.0, 16: 99.0}
-    monkeypatch.setattr(planner, "rate", lambda b, p, block, *a: rates[block.size])
+    monkeypatch.setattr(planner, "rate", lambda p, block, *a: rates[block.size])
 
     class Built:
         compile_seconds = 0.0
@@ -148,10 +150,14 @@ def test_the_search_ends_where_throughput_falls(monkeypatch):
         def __init__(self, bound, block, *args):
             self.size = block.size
 
+        @classmethod
+        def get(cls, *args):
+            return cls(*args)
+
         def memory(self):
             return BlockMemory(self.size, 0, 0)
 
-    monkeypatch.setattr(planner, "Executables", Built)
+    monkeypatch.setattr(planner, "current_cache", lambda: Built)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
     found = planner.measure_lanes(None, members, 1, [], list(rates), limit=100.0)
     assert [entry.lanes for entry in found] == [1, 2, 4, 8]

@@ -5,11 +5,15 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.runner import programs
-from purerl.runner.programs import Executables, Members
+from purerl.execution import programs
+from purerl.execution.cohort import Segment
+from purerl.execution.curves import Curves
+from purerl.execution.fit import model_of
+from purerl.execution.members import Members
+from purerl.execution.programs import Program
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
-from purerl.sweeps import execute, planner, store
+from purerl.sweeps import store
 from purerl.sweeps.identity import written
 from purerl.sweeps.plan import make_outline
 from purerl.sweeps.spec import compare, describe
@@ -108,7 +112,7 @@ def test_the_first_bad_update_is_found():
         ),
         "loss": np.array([[1, 1, 1, np.inf], [1, 1, 1, 1], [1] * 4], np.float32),
     }
-    from purerl.runner.reduce import first_bad_update
+    from purerl.execution.reduce import first_bad_update
 
     np.testing.assert_array_equal(first_bad_update(metrics), [3, -1, 2])
     # Losses of a warm-up are undefined, which is not bad.
@@ -306,18 +310,18 @@ def test_bad_options_get_a_sentence(tiny, options, words):
 @pytest.mark.usefixtures("quickly_compiled")
 def test_lanes_are_halved_until_they_fit(tiny):
     members = Members(jax.random.split(jax.random.key(0), 4), {})
-    built = Executables(bind(tiny), members, SEGMENT, make_workers())
-    block = planner.model_of(built.memory(), 4).block(4)
+    built = Program(bind(tiny), members, SEGMENT, make_workers())
+    block = model_of(built.memory(), 4).block(4)
     limit = 2 * 0.6 * block  # of two workers; two lanes fit, four do not
     result = run_sweep(tiny, seeds=8, lanes=None, memory_limit=limit)
     assert result.summary["lanes"] == [2]
 
 
 def test_frozen_rows_do_not_hide_later_members():
-    curves = execute.Curves({}, {}, np.array([2, -1]))
     from types import SimpleNamespace
 
-    plan = SimpleNamespace(evaluate_after=(8,))
+    curves = Curves(SimpleNamespace(evaluate_after=(8,)), 2)
+    curves.diverged_at[0] = 2
     ones = np.ones((2, 4), np.float32)
     metrics = {
         "env_steps": np.array([[5, 6, 7, 8]] * 2),
@@ -330,10 +334,10 @@ def test_frozen_rows_do_not_hide_later_members():
         "env_steps": np.full((2, 1), 8),
         "episode_return": np.ones((2, 1, 3), np.float32),
     }
-    assert execute.record(curves, metrics, evaluation, 4, plan) == 3.0
-    np.testing.assert_array_equal(curves.train["loss"][0], [np.nan, 1.0])
-    np.testing.assert_array_equal(curves.train["env_steps"][0], [8, 8])
-    returns = curves.evaluation["episode_return"][0]
+    assert curves.add(Segment(4, 4, metrics, evaluation)) == 3.0
+    np.testing.assert_array_equal(curves.train["loss"][:, 0], [np.nan, 1.0])
+    np.testing.assert_array_equal(curves.train["env_steps"][:, 0], [8, 8])
+    returns = curves.evaluation["episode_return"][:, 0]
     assert np.isnan(returns[0]).all() and (returns[1] == 1).all()
     np.testing.assert_array_equal(curves.diverged_at, [2, -1])
 
@@ -341,7 +345,8 @@ def test_frozen_rows_do_not_hide_later_members():
 def test_counts_stay_exact_above_what_float32_holds():
     from types import SimpleNamespace
 
-    curves = execute.Curves({}, {}, np.array([2, -1]))
+    curves = Curves(SimpleNamespace(evaluate_after=()), 2)
+    curves.diverged_at[0] = 2
     ones = np.ones((2, 1), np.float32)
     metrics = {
         "env_steps": np.array([[8], [8]]),
@@ -350,8 +355,7 @@ def test_counts_stay_exact_above_what_float32_holds():
         "episode_return": ones,
         "episode_length": ones,
     }
-    plan = SimpleNamespace(evaluate_after=())
-    execute.record(curves, metrics, {}, 4, plan)
+    curves.add(Segment(4, 1, metrics, {}))
     for name in ("episodes", "gradient_steps"):
-        np.testing.assert_array_equal(curves.train[name][0], [np.nan, 2**24 + 1])
+        np.testing.assert_array_equal(curves.train[name][:, 0], [np.nan, 2**24 + 1])
     assert curves.train["episode_return"][0].dtype == np.float32

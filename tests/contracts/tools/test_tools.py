@@ -7,12 +7,12 @@ file, has its row; a function in `cells.TOOLS` has its column.
 import jax
 import pytest
 
+import purerl
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
 from purerl.meta import presets as evolutions
 from tests.contracts.tools import cells, rows, searching
 from tests.helpers import slow_but
-from tests.shared_programs import shared_programs
 
 DEFAULTS = rows.defaults()
 OTHERS = rows.variants() | rows.published()
@@ -37,7 +37,7 @@ def test_a_published_evolution_is_told_of_all_its_members(name, quickly_compiled
     params=slow_but(ROWS, *DEFAULTS),
 )
 def subject(request, tmp_path_factory):
-    with shared_programs(), pytest.MonkeyPatch.context() as patch:
+    with purerl.share_programs(), pytest.MonkeyPatch.context() as patch:
         # The tests' own cache stays: the command line would switch to the user's.
         folder = jax.config.jax_compilation_cache_dir
         patch.setenv("JAX_COMPILATION_CACHE_DIR", folder)

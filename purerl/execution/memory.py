@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 
 from purerl.config import ConfigError
-from purerl.runner.words import size
+from purerl.execution.format import format_bytes
 from purerl.scale.devices import Worker
 from purerl.train import Bound, make_segment
 from purerl.types import PyTree
@@ -124,7 +124,8 @@ def require_agent(shapes: PyTree, lanes: int, worker: Worker) -> None:
     path, largest = max(leaves, key=lambda entry: num_bytes(entry[1]))
     name = jax.tree_util.keystr(path, simple=True, separator=".")
     raise ConfigError(
-        f"memory: one agent needs at least {size(need)}, and {size(free)} is free; its "
+        f"memory: one agent needs at least {format_bytes(need)}, and "
+        f"{format_bytes(free)} is free; its "
         f"largest array ({name}) has {largest.size // lanes:,} numbers. Use a smaller "
         "network (hidden_sizes), a smaller replay buffer (buffer_size) or fewer "
         "environments (num_envs)."
@@ -150,9 +151,9 @@ def require_together(
     free = all_free_memory(workers)
     if need > free:
         raise ConfigError(
-            f"memory: {blocks * lanes:,} agents at once need {size(need)}, and "
-            f"{size(free)} is free. Use fewer agents (seeds), a smaller network or "
-            "replay buffer, or purerl.sweep, which trains them in chunks."
+            f"memory: {blocks * lanes:,} agents at once need {format_bytes(need)}, and "
+            f"{format_bytes(free)} is free. Use fewer agents (seeds), a smaller "
+            "network or replay buffer, or purerl.sweep, which trains them in chunks."
         )
 
 
@@ -194,8 +195,8 @@ def _refuse(agents: int, steps_each: int, each: int, free: float, what: str) -> 
         return
     hours = agents * steps_each / FAST / 3600
     raise ConfigError(
-        f"memory: {agents:,} agents need at least {size(agents * each)} "
-        f"({size(each)} each), and {size(free)} {what}. At {FAST:,.0f} "
+        f"memory: {agents:,} agents need at least {format_bytes(agents * each)} "
+        f"({format_bytes(each)} each), and {format_bytes(free)} {what}. At {FAST:,.0f} "
         f"environment steps per second they would take {hours:,.0f} hours. Use fewer "
         "agents (seeds, points)."
     )

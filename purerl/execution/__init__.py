@@ -1,0 +1,1 @@
+"""Compiled training programs on the host: members, cohorts, what is kept of them."""

@@ -1,0 +1,121 @@
+"""Equal programs are compiled once: within a search, and within `share_programs`."""
+
+import contextlib
+import threading
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from purerl.execution.members import Members
+from purerl.execution.programs import Program
+from purerl.scale.devices import Worker
+from purerl.train import Bound
+
+
+class ProgramCache:
+    """Programs by what they were compiled from; safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._programs: dict[Hashable, Program] = {}
+        self._locks: dict[Hashable, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """The number of programs."""
+        return len(self._programs)
+
+    def get(
+        self,
+        bound: Bound,
+        example: Members,
+        length: int,
+        workers: Sequence[Worker],
+        data_parallel: bool = False,
+    ) -> Program:
+        """The program of these arguments, see `Program`; compiled if it is a new one.
+
+        Raises:
+            ConfigError: one agent does not fit the memory.
+        """
+        arguments = (bound, example, length, workers, data_parallel)
+        name = _name(*arguments)
+        if name is None:
+            return Program(*arguments)
+        with self._lock:
+            lock = self._locks.setdefault(name, threading.Lock())
+        with lock:
+            if name not in self._programs:
+                self._programs[name] = Program(*arguments)
+            return self._programs[name]
+
+
+_shared: list[ProgramCache] = []
+
+
+def current_cache() -> ProgramCache:
+    """The cache of the innermost `share_programs`, or else a new one."""
+    return _shared[-1] if _shared else ProgramCache()
+
+
+@contextlib.contextmanager
+def share_programs() -> Iterator[ProgramCache]:
+    """Calls of the library inside compile equal programs once.
+
+    A run and the run that resumes it, or a sweep that is repeated with other numbers,
+    need no second compilation. Inside, functions and environments are taken for what
+    they were when they were first compiled: a definition that is changed meanwhile, as
+    in a notebook, goes unnoticed.
+
+    Examples:
+        with purerl.share_programs():
+            first = purerl.run(config, seeds=4)
+            second = purerl.run(config, seeds=[4, 5, 6, 7])  # compiles nothing
+    """
+    cache = ProgramCache()
+    _shared.append(cache)
+    try:
+        yield cache
+    finally:
+        _shared.remove(cache)
+
+
+def _name(
+    bound: Bound,
+    example: Members,
+    length: int,
+    workers: Sequence[Worker],
+    data_parallel: bool,
+) -> Hashable | None:
+    """What tells programs apart; None for a config that no dictionary can hold.
+
+    The config's numbers are constants of the program, the values of overrides are not.
+    """
+    # What was asked for, too: what is `auto` in it follows the overrides.
+    numbers, structure = jax.tree.flatten((bound.config, bound.asked))
+    constants = tuple(
+        (type(x).__name__, np.shape(x), np.asarray(x).tobytes()) for x in numbers
+    )
+    shapes = tuple((x.shape, str(x.dtype)) for x in jax.tree.leaves(example))
+    # An id, which is in the structure, makes equal environments; objects of adapters
+    # are equal to nothing but themselves.
+    env = None if isinstance(bound.config.env, str) else bound.env
+    devices: dict[Any, None] = dict.fromkeys(worker.device for worker in workers)
+    name = (
+        structure,
+        constants,
+        env,
+        repr(bound.plan),
+        jax.tree.structure(example),
+        shapes,
+        length,
+        data_parallel,
+        tuple(devices),
+        jax.config.read("jax_disable_most_optimizations"),
+    )
+    try:
+        hash(name)
+    except TypeError:  # an environment object or a config that no dictionary can hold
+        return None
+    return name

@@ -1,0 +1,367 @@
+"""A cohort: members of one program, trained in step. The only training loop.
+
+Nothing here chooses. What a member becomes depends on its key, its hyperparameters, the
+width of a block and the length of a segment, and on the states that it was handed: not
+on who else is there, or was, nor on its lane.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl.execution.cache import ProgramCache, current_cache
+from purerl.execution.members import Block, Members, cut, fill
+from purerl.execution.memory import require_together
+from purerl.execution.programs import Program
+from purerl.execution.rekey import rekey
+from purerl.scale.devices import Worker, make_workers, run_blocks
+from purerl.scale.host import to_device, to_host
+from purerl.train import Bound
+from purerl.types import Array, HostMetrics, Overrides, PyTree
+
+
+class Segment(NamedTuple):
+    """What the members did in some updates, on the host.
+
+    Attributes:
+        first: Number of the first update.
+        ran: Updates that ran, K or fewer at the end of the run.
+        metrics: Metrics by name, `[N, ran]`, with `PARAMETERS_FINITE` among them.
+        evaluation: Evaluations by name, `[N, slots, ...]`; the plan says which slots
+            were filled.
+    """
+
+    first: int
+    ran: int
+    metrics: HostMetrics
+    evaluation: HostMetrics
+
+    @property
+    def end(self) -> int:
+        """Updates that were finished after it."""
+        return self.first + self.ran
+
+
+class Evaluation(NamedTuple):
+    """Fresh episodes of members, `[N]` each.
+
+    Attributes:
+        episode_return: Mean return of the episodes.
+        env_steps: Environment steps that they took.
+    """
+
+    episode_return: np.ndarray
+    env_steps: np.ndarray
+
+
+class Cohort:
+    """Members with their states on the devices, in blocks of lanes.
+
+    Args:
+        program: What trains them.
+        members: The members; they may become fewer, never more.
+        workers: Threads to which blocks are handed, on devices of the program.
+
+    Attributes:
+        program: As given.
+        update: Updates that have been dispatched.
+        block_calls: Calls of `advance` so far, each of a block and a segment.
+        compile_seconds: Seconds spent compiling for this cohort.
+    """
+
+    def __init__(
+        self, program: Program, members: Members, workers: Sequence[Worker]
+    ) -> None:
+        self.program, self.workers = program, workers
+        self._members = members
+        self._blocks = cut(members.size, program.lanes, workers)
+        self._states: list[PyTree] = []
+        # Numbers of the members that go on: the lanes of others only fill a block.
+        self._living = np.arange(members.size)
+        self.update = self.block_calls = 0
+        self.compile_seconds = 0.0
+
+    @property
+    def size(self) -> int:
+        """Members that go on, N."""
+        return len(self._living)
+
+    @property
+    def members(self) -> Members:
+        """The members that go on, `[N]`."""
+        return self._members.take(self._living)
+
+    @property
+    def num_blocks(self) -> int:
+        """Blocks that are advanced."""
+        return len(self._blocks)
+
+    @property
+    def next_update(self) -> int:
+        """The update that another segment would end at."""
+        total = self.program.bound.plan.num_updates
+        return min(self.update + self.program.length, total)
+
+    def init(self) -> None:
+        """Give every member its initial state."""
+
+        def start(worker: Worker, block: Block) -> PyTree:
+            del worker
+            members = self._members.lanes(block.rows, self.program.lanes)
+            state = self.program.init(block.worker.device, members)
+            return jax.block_until_ready(state)
+
+        self._states = run_blocks(self.workers, self._blocks, start)
+
+    def restore(
+        self, states: PyTree, update: int, members: Members | None = None
+    ) -> None:
+        """Go on with states from the host.
+
+        Args:
+            states: States on the host as of `gather`, leaves `[N, ...]`.
+            update: Updates that they have seen.
+            members: Whose states they are, at most as many as there were; those of the
+                cohort where not given.
+        """
+        self._members = self.members if members is None else members
+        self._living = np.arange(self._members.size)
+        self._blocks = cut(self._members.size, self.program.lanes, self.workers)
+        self._states = []  # Their memory is needed for the new ones.
+        self._states = [self._placed(block, states) for block in self._blocks]
+        self.update = update
+
+    def _placed(self, block: Block, states: PyTree) -> PyTree:
+        index = fill(block.rows, self.program.lanes)
+        host = jax.tree.map(lambda x: x[index], states)
+        return self.program.placed(block.worker.device, to_device(host))
+
+    def segments(
+        self, until: int, is_stopped: Callable[[], bool] = lambda: False
+    ) -> Iterator[Segment]:
+        """Train up to an update, segment by segment.
+
+        Where a device works by itself, its next segment is dispatched before the last
+        one is read, so that `update` runs ahead of what has been yielded.
+
+        Args:
+            until: A multiple of K, or the end of the run.
+            is_stopped: Is asked before every segment whether to train no further; what
+                was dispatched by then is still yielded.
+        """
+        return (found for (found,) in advance([self], [until], is_stopped))
+
+    def evaluate(self, keys: Array) -> Evaluation:
+        """Fresh episodes of every member with its key, `[N]`."""
+        before = self.program.compile_seconds
+        position = np.zeros(self._members.size, int)
+        position[self._living] = np.arange(self.size)
+
+        def play(worker: Worker, item: tuple[Block, PyTree]) -> list[np.ndarray]:
+            del worker
+            block, state = item
+            index = fill(block.rows, self.program.lanes)
+            overrides = self._members.lanes(block.rows, self.program.lanes).overrides
+            found = self.program.evaluate(
+                block.worker.device, state, overrides, keys[position[index]]
+            )
+            return [x[: block.size] for x in found]
+
+        items = list(zip(self._blocks, self._states, strict=True))
+        parts = zip(*run_blocks(self.workers, items, play), strict=True)
+        found = Evaluation(*(self._joined(list(part)) for part in parts))
+        self.compile_seconds += self.program.compile_seconds - before
+        return found
+
+    def set_overrides(self, overrides: Overrides) -> None:
+        """Train the members with other hyperparameters, `[N, ...]`, from now on."""
+        position = np.zeros(self._members.size, int)
+        position[self._living] = np.arange(self.size)
+        everyone = jax.tree.map(lambda x: x[position], overrides)
+        self._members = Members(self._members.keys, everyone)
+
+    def copy(self, parents: np.ndarray, keys: Array) -> None:
+        """Let every member go on with its parent's state; copies get their own keys.
+
+        The states pass through the host: a parent may lie on another device, a
+        checkpoint needs them there anyway, and a copy of whole blocks on the device
+        would need twice the memory.
+
+        Args:
+            parents: Numbers of members `[N]`, the own one where nothing is copied.
+            keys: Fresh keys `[N]`, of which those of copies are used: with its parent's
+                key a copy would repeat what the parent does.
+        """
+        is_copy = parents != np.arange(len(parents))
+        if not is_copy.any():
+            return
+        states = jax.tree.map(lambda x: x[parents], self.gather())
+        self.restore(rekey(states, is_copy, keys), self.update)
+
+    def keep(self, survivors: np.ndarray) -> None:
+        """Let only some members go on, in as few blocks as hold them.
+
+        Args:
+            survivors: Their numbers among those that went on so far, ascending.
+        """
+        living = self._living[survivors]
+        if not len(living):
+            self._living, self._blocks, self._states = living, [], []
+            return
+        used = [
+            (block, state)
+            for block, state in zip(self._blocks, self._states, strict=True)
+            if np.isin(block.rows, living).any()
+        ]
+        needed = -(-len(living) // self.program.lanes)
+        if needed < len(used):
+            states = jax.tree.map(lambda x: x[survivors], self.gather())
+            self.restore(states, self.update, self._members.take(living))
+            return
+        # As much work, and nothing has to move.
+        self._living = living
+        self._blocks = [block for block, _ in used]
+        self._states = [state for _, state in used]
+
+    def gather(self) -> PyTree:
+        """The members' states on the host, leaves `[N, ...]` (keys as `HostKey`)."""
+        hosts = [to_host(state) for state in self._states]
+        sizes = [block.size for block in self._blocks]
+
+        def join(*leaves: np.ndarray) -> np.ndarray:
+            cut_off = [x[:size] for x, size in zip(leaves, sizes, strict=True)]
+            return self._joined(cut_off)
+
+        return jax.tree.map(join, *hosts)
+
+    def key_data(self) -> np.ndarray:
+        """Data `[N, words]` of the keys that the members draw from."""
+        blocks = zip(self._blocks, self._states, strict=True)
+        data = [np.asarray(jax.random.key_data(s.key))[: b.size] for b, s in blocks]
+        return self._joined(data)
+
+    def _joined(self, parts: list[np.ndarray]) -> np.ndarray:
+        """Arrays of the blocks `[size, ...]` as one of the members `[N, ...]`."""
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if len(whole) == self.size:
+            return whole
+        rows = np.concatenate([block.rows for block in self._blocks])
+        return whole[np.searchsorted(rows, self._living)]
+
+    def _dispatch(self, number: int, first: int) -> Any:
+        """Begin a block's segment; its records are on the device."""
+        block, program = self._blocks[number], self.program
+        overrides = self._members.lanes(block.rows, program.lanes).overrides
+        self._states[number], records = program.dispatch(
+            block.worker.device, self._states[number], overrides, first
+        )
+        return records
+
+    def _segment(self, first: int, records: Sequence[Any]) -> Segment:
+        """What blocks returned, as one segment of the members that go on."""
+        ran = min(self.program.length, self.program.bound.plan.num_updates - first)
+        sizes = [block.size for block in self._blocks]
+        cut_off = [
+            jax.tree.map(lambda x, n=size: x[:n], to_host(record))
+            for size, record in zip(sizes, records, strict=True)
+        ]
+        metrics, evaluation = jax.tree.map(lambda *x: self._joined(list(x)), *cut_off)
+        metrics = {name: values[:, :ran] for name, values in metrics.items()}
+        return Segment(first, ran, metrics, evaluation)
+
+
+def advance(
+    cohorts: Sequence[Cohort],
+    until: Sequence[int],
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> Iterator[list[Segment]]:
+    """Train several cohorts side by side, a segment of each at a time.
+
+    Args:
+        cohorts: They share their workers.
+        until: For every cohort the update to reach; see `Cohort.segments`.
+        is_stopped: See `Cohort.segments`.
+
+    Yields:
+        The segments of the cohorts that have not reached their update, in their order.
+    """
+    sent: list[tuple[Cohort, int, list[Any]]] = []
+    while not is_stopped():
+        due = [c for c, end in zip(cohorts, until, strict=True) if c.update < end]
+        if not due:
+            break
+        before, sent = sent, _dispatch_all(due)
+        if before:
+            yield [cohort._segment(first, records) for cohort, first, records in before]
+        if not _works_alone(due[0]):
+            yield [cohort._segment(first, records) for cohort, first, records in sent]
+            sent = []
+    if sent:
+        yield [cohort._segment(first, records) for cohort, first, records in sent]
+
+
+def _works_alone(cohort: Cohort) -> bool:
+    """Whether the devices compute while the host does something else."""
+    return cohort.workers[0].device.platform != "cpu"
+
+
+def _dispatch_all(cohorts: Sequence[Cohort]) -> list[tuple[Cohort, int, list[Any]]]:
+    """Begin a segment of every cohort; on a CPU, train it."""
+    workers = cohorts[0].workers
+    # A CPU's cores are kept busy by threads that wait for what they have begun.
+    finish = (lambda x: x) if _works_alone(cohorts[0]) else to_host
+
+    def begin(worker: Worker, item: tuple[Cohort, int]) -> Any:
+        del worker
+        cohort, number = item
+        return finish(cohort._dispatch(number, cohort.update))
+
+    items = [(c, number) for c in cohorts for number in range(c.num_blocks)]
+    records = iter(run_blocks(workers, items, begin))
+    found = []
+    for cohort in cohorts:
+        of_cohort = [next(records) for _ in range(cohort.num_blocks)]
+        found.append((cohort, cohort.update, of_cohort))
+        cohort.update = cohort.next_update
+        cohort.block_calls += cohort.num_blocks
+    return found
+
+
+def make_cohort(
+    bound: Bound,
+    members: Members,
+    lanes: int,
+    length: int,
+    *,
+    cache: ProgramCache | None = None,
+    data_parallel: bool = False,
+) -> Cohort:
+    """A cohort on all workers of this process, whose states are all held at once.
+
+    Args:
+        bound: Config, environment and plan of all members.
+        members: The members.
+        lanes: Width of a block, W.
+        length: Updates of one compiled call, K.
+        cache: Where the program may be already.
+        data_parallel: Spread every agent over all local devices.
+
+    Raises:
+        ConfigError: the members do not fit the memory.
+    """
+    began = time.perf_counter()
+    # One program over all devices needs one caller; else see `make_workers`.
+    whole = [Worker(jax.local_devices()[0], 0)]
+    workers = whole if data_parallel else make_workers()
+    cache = cache or current_cache()
+    example = members.block(0, lanes)
+    num_blocks = -(-members.size // lanes)
+    program = cache.get(bound, example, length, workers[:num_blocks], data_parallel)
+    if not data_parallel:
+        require_together(program.memory(), lanes, num_blocks, workers)
+    cohort = Cohort(program, members, workers)
+    cohort.compile_seconds = time.perf_counter() - began
+    return cohort

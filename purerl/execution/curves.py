@@ -1,0 +1,132 @@
+"""What is kept of members while they train: a row per segment, and when they broke."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from purerl.execution.cohort import Cohort, Segment
+from purerl.execution.members import Members
+from purerl.execution.programs import Program
+from purerl.execution.reduce import first_bad_update, reduce_segment
+from purerl.scale.devices import Worker
+from purerl.train import Plan
+from purerl.types import HostMetrics
+
+# Called after every segment: members, updates done, mean episode return.
+OnSegment = Callable[[int, int, float], None]
+
+
+class Reducer(Protocol):
+    """What reduces the segments of some members to what is kept of them."""
+
+    def add(self, segment: Segment) -> float:
+        """Take a segment; the mean episode return of its members, for a person."""
+        ...
+
+
+class Curves:
+    """Rows of members, growing segment by segment.
+
+    After a member's first number that is not finite its rows are NaN: it is frozen, and
+    what its broken parameters do does not count.
+
+    Args:
+        plan: Says which evaluations a segment holds.
+        num_members: The number of members, N.
+
+    Attributes:
+        diverged_at: The first update `[N]` with a number that is not finite, or -1.
+    """
+
+    def __init__(self, plan: Plan, num_members: int) -> None:
+        self._plan = plan
+        self._train: dict[str, list[np.ndarray]] = {}
+        self._evaluation: dict[str, list[np.ndarray]] = {}
+        self.diverged_at = np.full(num_members, -1)
+
+    @property
+    def train(self) -> HostMetrics:
+        """Metrics by name, `[N, R]`: a row per segment."""
+        return {name: np.stack(rows, 1) for name, rows in self._train.items()}
+
+    @property
+    def evaluation(self) -> HostMetrics:
+        """Evaluations by name, `[N, K, ...]`; none where none was planned."""
+        return {name: np.stack(rows, 1) for name, rows in self._evaluation.items()}
+
+    @property
+    def arrays(self) -> HostMetrics:
+        """Everything: `train/<metric>`, `evaluation/<name>` and `diverged_at`."""
+        return {
+            "diverged_at": self.diverged_at,
+            **{f"train/{name}": rows for name, rows in self.train.items()},
+            **{f"evaluation/{name}": rows for name, rows in self.evaluation.items()},
+        }
+
+    def add(self, segment: Segment) -> float:
+        """Add a segment's rows.
+
+        Returns:
+            The mean episode return of the segment, NaN where no episode ended.
+        """
+        frozen = self.diverged_at >= 0
+        bad = first_bad_update(segment.metrics)
+        newly = ~frozen & (bad >= 0)
+        self.diverged_at[newly] = segment.first + bad[newly]
+        for name, values in reduce_segment(segment.metrics).items():
+            row = values if name == "env_steps" else _without(values, frozen)
+            self._train.setdefault(name, []).append(row)
+        after = self._plan.evaluate_after
+        due = [update for update in after if segment.first < update <= segment.end]
+        for slot, update in enumerate(due):
+            stopped = (self.diverged_at >= 0) & (self.diverged_at < update)
+            for name, values in segment.evaluation.items():
+                row = values[:, slot]
+                row = row if name == "env_steps" else _without(row, stopped)
+                self._evaluation.setdefault(name, []).append(row)
+        return mean_of_known(self._train["episode_return"][-1])
+
+
+def _without(values: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """`[N, ...]` with NaN for some members."""
+    mask = members.reshape(-1, *[1] * (values.ndim - 1))
+    # Counts stay exact: float32 has no whole numbers above 2^24.
+    is_count = np.issubdtype(values.dtype, np.integer)
+    return np.where(mask, np.nan, values).astype(np.float64 if is_count else np.float32)
+
+
+def mean_of_known(values: np.ndarray) -> float:
+    """The mean of the numbers that are finite; NaN where none is."""
+    values = np.asarray(values, float)
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if known.size else float("nan")
+
+
+def train_through(
+    program: Program,
+    members: Members,
+    worker: Worker,
+    reducer: Reducer,
+    on_segment: OnSegment = lambda *_: None,
+) -> Cohort:
+    """Train members of one worker from beginning to end.
+
+    Any number of members is trained so, a few at a time: only these are held.
+
+    Args:
+        program: What trains them.
+        members: As many as the worker is to hold.
+        worker: The worker that the caller is.
+        reducer: Is given every segment.
+        on_segment: Is told of progress.
+
+    Returns:
+        The members with their final states.
+    """
+    cohort = Cohort(program, members, [worker])
+    cohort.init()
+    for segment in cohort.segments(program.bound.plan.num_updates):
+        mean = reducer.add(segment)
+        on_segment(members.size, segment.ran, mean)
+    return cohort

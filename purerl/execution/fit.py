@@ -1,0 +1,112 @@
+"""Programs whose blocks fit the memory of a device.
+
+The compiler says how much memory a block of W lanes needs. From it follows what other
+widths need, and how many blocks a worker can hold.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from purerl.config import ConfigError
+from purerl.execution.cache import ProgramCache, current_cache
+from purerl.execution.members import Members
+from purerl.execution.memory import BlockMemory
+from purerl.execution.programs import Program
+from purerl.scale.devices import Worker
+from purerl.train import Bound
+
+
+class MemoryModel(NamedTuple):
+    """Bytes on a device as a function of the width of a block.
+
+    Attributes:
+        state: of one member's state.
+        working: of one member beside it, while its block is advanced.
+        fixed: that do not grow with members.
+    """
+
+    state: float
+    working: float
+    fixed: float
+
+    def block(self, lanes: int) -> float:
+        """Bytes while one block is trained alone."""
+        return self.chunk(lanes, 1)
+
+    def chunk(self, lanes: int, blocks: int) -> float:
+        """Bytes while some blocks are held, of which one is being advanced."""
+        return self.fixed + lanes * (blocks * self.state + self.working)
+
+
+def model_of(memory: BlockMemory, lanes: int) -> MemoryModel:
+    """The model that one compiled width gives: all of it is taken to grow."""
+    return MemoryModel(memory.state / lanes, memory.working / lanes, memory.code)
+
+
+def extrapolate(memories: Sequence[BlockMemory], widths: Sequence[int]) -> MemoryModel:
+    """The model through two widths.
+
+    Args:
+        memories: of blocks.
+        widths: their lanes, ascending.
+    """
+    (a, b), (first, second) = memories, widths
+    working = max(0.0, (b.working - a.working) / (second - first))
+    fixed = max(0.0, a.working - working * first) + max(a.code, b.code)
+    return MemoryModel(a.state / first, working, fixed)
+
+
+def fit_lanes(model: MemoryModel, lanes: int, limit: float, asked: bool) -> int:
+    """The width, halved until one block fits the memory.
+
+    Raises:
+        ConfigError: not even one lane fits, or a width that was asked for does not.
+    """
+    width = lanes
+    while model.block(width) > limit and width > 1:
+        width //= 2
+    if model.block(width) > limit or (asked and width != lanes):
+        need = model.block(lanes if asked else 1)
+        raise ConfigError(
+            f"memory: a block of {lanes if asked else 1} lanes needs "
+            f"{need / 2**20:,.0f} MiB, and a worker has {limit / 2**20:,.0f} MiB; use "
+            "fewer lanes, a smaller replay buffer or network, or a higher "
+            "memory_limit."
+        )
+    return width
+
+
+def compile_to_fit(
+    bound: Bound,
+    members: Members,
+    lanes: int,
+    length: int,
+    workers: Sequence[Worker],
+    limit: float,
+    *,
+    is_fixed: bool,
+    cache: ProgramCache | None = None,
+) -> Program:
+    """Compile a program, narrower again and again until a block of it fits.
+
+    Args:
+        bound: Config, environment and plan of all members.
+        members: An example of the members, at least one.
+        lanes: Width of a block to begin with, W.
+        length: Updates of one call, K.
+        workers: The workers to compile for.
+        limit: Bytes that a block may take.
+        is_fixed: Refuse a width that does not fit instead of narrowing it.
+        cache: Where the program may be already.
+
+    Raises:
+        ConfigError: no width fits, or not the fixed one.
+    """
+    cache = cache or current_cache()
+    while True:
+        program = cache.get(bound, members.block(0, lanes), length, workers)
+        model = model_of(program.memory(), lanes)
+        width = fit_lanes(model, lanes, limit, is_fixed)
+        if width == lanes:
+            return program
+        lanes = width

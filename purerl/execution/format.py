@@ -1,0 +1,40 @@
+"""Numbers as text that fits a line."""
+
+import math
+from collections.abc import Sequence
+
+
+def format_count(number: float) -> str:
+    """A number with three digits and k, M, G or T."""
+    return _with_unit(number, 1000.0, ("", "k", "M", "G", "T"))
+
+
+def _with_unit(number: float, base: float, units: Sequence[str]) -> str:
+    """A number in the largest unit of which it has at least one, to three digits."""
+    if not math.isfinite(number):
+        return f"{number}{units[0]}"
+    power = 0
+    # What would be written as a whole unit is one: 999,999 is 1M, and not 1000k.
+    while power < len(units) - 1 and abs(number) >= base - 0.5:
+        number, power = number / base, power + 1
+    digits = f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"
+    return f"{digits}{units[power]}"
+
+
+def with_noun(number: int, noun: str, nouns: str = "") -> str:
+    """A number and its noun: `1 agent`, `2 agents`, `3 losses`."""
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds as `m:ss` or `h:mm:ss`."""
+    if not math.isfinite(seconds):
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def format_bytes(number: float) -> str:
+    """Bytes with KiB, MiB, GiB, TiB or PiB."""
+    return _with_unit(number, 1024.0, (" B", " KiB", " MiB", " GiB", " TiB", " PiB"))

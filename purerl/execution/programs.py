@@ -1,0 +1,242 @@
+"""Compiled programs: a training run, and its evaluation, over blocks of lanes."""
+
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.acting.environment import bind_params
+from purerl.acting.evaluate import evaluate_recurrent
+from purerl.acting.policy import recurrence_of
+from purerl.algorithms import entry_of
+from purerl.execution.members import Members
+from purerl.execution.memory import BlockMemory, num_bytes, require_agent
+from purerl.execution.reduce import PARAMETERS_FINITE
+from purerl.learning.diagnostics import parameters_finite
+from purerl.scale import parallel
+from purerl.scale.devices import Worker, compile_for
+from purerl.scale.host import to_host
+from purerl.train import Bound, make_segment
+from purerl.types import Array, Overrides, PyTree
+
+
+class Program:
+    """Compiled `init`, `advance` and `evaluate` of blocks, on the workers' devices.
+
+    Whatever is interrupted or resumed, only these are called, and the same executable
+    maps the same state to the same bits. So a resumed run is the uninterrupted one.
+
+    Args:
+        bound: Config, environment and plan of all members.
+        example: A block of members; its width is W.
+        length: Updates of one call of `advance`, K.
+        workers: The workers to whose devices blocks will be given.
+        data_parallel: Spread every agent over all local devices.
+
+    Attributes:
+        bound: As given.
+        lanes: Width of a block, W.
+        length: Updates of one call, K.
+        compile_seconds: Seconds spent tracing and compiling so far.
+
+    Raises:
+        ConfigError: one agent does not fit the memory.
+    """
+
+    def __init__(
+        self,
+        bound: Bound,
+        example: Members,
+        length: int,
+        workers: Sequence[Worker],
+        data_parallel: bool = False,
+    ) -> None:
+        self.bound, self.lanes, self.length = bound, example.size, length
+        started = time.perf_counter()
+        init, advance = _functions(bound, example, length, data_parallel)
+        if not data_parallel:  # each device holds a part of an agent
+            shapes = jax.eval_shape(init, *example)
+            require_agent(shapes, self.lanes, workers[0])
+        self._init_function = init
+        self._example, self._data_parallel = example, data_parallel
+        self._workers = tuple(workers)
+        self._evaluate: dict[Any, Any] = {}
+        self._lock = threading.Lock()
+
+        def members_on(device: Any) -> Members:
+            return example if data_parallel else jax.device_put(example, device)
+
+        self._init = compile_for(jax.jit(init), workers, members_on)
+
+        def state_on(device: Any) -> tuple:
+            # Shapes with the placement that `init` gives, so that no call moves data.
+            members = members_on(device)
+            shapes = jax.eval_shape(init, *members)
+            places = self._init[device].output_shardings
+            placed = jax.tree.map(
+                lambda s, p: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=p),
+                shapes,
+                places,
+            )
+            first = jax.ShapeDtypeStruct((), jnp.int32)
+            return placed, members.overrides, first
+
+        # The old state's memory is the new one's.
+        jitted = jax.jit(advance, donate_argnums=0)
+        self._advance = compile_for(jitted, workers, state_on)
+        self.compile_seconds = time.perf_counter() - started
+
+    @property
+    def steps_each(self) -> int:
+        """Environment steps of one member's whole run."""
+        return self.bound.plan.num_updates * self.bound.plan.steps_per_update
+
+    def init(self, device: Any, members: Members) -> PyTree:
+        """Initial states of a block on a device, `[W, ...]`."""
+        if not self._data_parallel:
+            members = jax.device_put(members, device)
+        return self._init[device](*members)
+
+    def advance(
+        self, device: Any, state: PyTree, overrides: Overrides, first_update: int
+    ) -> tuple[PyTree, Any]:
+        """New states, and on the host (which waits) the metrics and evaluations.
+
+        The old state is consumed.
+        """
+        state, records = self.dispatch(device, state, overrides, first_update)
+        return state, to_host(records)
+
+    def dispatch(
+        self, device: Any, state: PyTree, overrides: Overrides, first_update: int
+    ) -> tuple[PyTree, Any]:
+        """As `advance`, but nothing waits: the records are on the device.
+
+        So a device can be given its next block before the last one's records are read.
+        """
+        overrides = jax.device_put(overrides, device)
+        first = jnp.int32(first_update)
+        state, *records = self._advance[device](state, overrides, first)
+        return state, records
+
+    def evaluate(
+        self, device: Any, state: PyTree, overrides: Overrides, keys: Array
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Fresh episodes of a block's agents, on the host; compiled when first asked.
+
+        Args:
+            device: Where the states are.
+            state: States of the block; they are not consumed.
+            overrides: Values `[W, ...]` of the members.
+            keys: Keys `[W]` of the episodes.
+
+        Returns:
+            Mean return `[W]` of `eval_episodes` episodes of the deterministic policy,
+            and the environment steps `[W]` that they took.
+        """
+        with self._lock:
+            if not self._evaluate:
+                self._compile_evaluation()
+        arguments = jax.device_put((overrides, keys), device)
+        returns, steps = self._evaluate[device](state, *arguments)
+        return np.asarray(returns), np.asarray(steps)
+
+    def _compile_evaluation(self) -> None:
+        started = time.perf_counter()
+
+        def arguments_for(device: Any) -> tuple:
+            placement = jax.sharding.SingleDeviceSharding(device)
+
+            def shape(leaf: Any) -> jax.ShapeDtypeStruct:
+                return jax.ShapeDtypeStruct(
+                    (self.lanes, *leaf.shape), leaf.dtype, sharding=placement
+                )
+
+            state = jax.tree.map(shape, self.member_shapes())
+            members = jax.device_put(self._example, device)
+            return state, members.overrides, members.keys
+
+        function = jax.jit(jax.vmap(partial(_evaluate, self.bound)))
+        self._evaluate = compile_for(function, self._workers, arguments_for)
+        self.compile_seconds += time.perf_counter() - started
+
+    def placed(self, device: Any, state: PyTree) -> PyTree:
+        """A block's states where `advance` wants them."""
+        return jax.device_put(state, self._advance[device].input_shardings[0][0])
+
+    def member_shapes(self) -> PyTree:
+        """Shapes of one member's state."""
+        shapes = jax.eval_shape(self._init_function, *self._example)
+        return jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes
+        )
+
+    def memory(self) -> BlockMemory:
+        """Bytes of one block, as the compiler counts them."""
+        shapes = jax.eval_shape(self._init_function, *self._example)
+        state = sum(num_bytes(leaf) for leaf in jax.tree.leaves(shapes))
+        program = next(iter(self._advance.values()))
+        found = program.memory_analysis()
+        if found is None:  # a backend that does not count
+            return BlockMemory(state, state, 0)
+        records = found.output_size_in_bytes - found.alias_size_in_bytes
+        code = found.generated_code_size_in_bytes
+        return BlockMemory(state, found.temp_size_in_bytes + max(records, 0), code)
+
+
+def _functions(
+    bound: Bound, example: Members, length: int, data_parallel: bool
+) -> tuple[Any, Any]:
+    """`init(keys, overrides)` and `advance(states, overrides, first_update)`, `[W]`."""
+    whole = _batched(bound, length, None)
+    if not data_parallel:
+        return whole
+    devices = jax.local_devices()
+    parallel.check_split(bound.config, len(devices))
+    part = _batched(bound, length, parallel.AXIS)
+    local_state = parallel.part_shapes(part[0], tuple(example), len(devices))
+    first = jax.ShapeDtypeStruct((), jnp.int32)
+    return (
+        parallel.spread(whole[0], part[0], devices),
+        parallel.spread(
+            whole[1], part[1], devices, (local_state, example.overrides, first)
+        ),
+    )
+
+
+def _batched(bound: Bound, length: int, axis_name: str | None) -> tuple[Any, Any]:
+    def init(key: Array, overrides: Overrides) -> PyTree:
+        return make_segment(bound, overrides, axis_name).init(key)
+
+    def advance(state: PyTree, overrides: Overrides, first_update: Array) -> Any:
+        segment = make_segment(bound, overrides, axis_name)
+        state, metrics, evaluation = segment.advance(state, first_update, length)
+        last = jnp.minimum(length, bound.plan.num_updates - first_update) - 1
+        finite = jnp.ones(length, bool).at[last].set(parameters_finite(state))
+        return state, metrics | {PARAMETERS_FINITE: finite}, evaluation
+
+    # `first_update` is shared, so the branch "evaluate now?" stays one branch.
+    return jax.vmap(init), jax.vmap(advance, in_axes=(0, 0, None))
+
+
+def _evaluate(
+    bound: Bound, state: PyTree, overrides: Overrides, key: Array
+) -> tuple[Array, Array]:
+    """Mean return of fresh episodes of the deterministic policy, and their steps."""
+    config = bound.at(overrides)
+    recurrence = recurrence_of(entry_of(config).make(config, bound.env))
+    result = evaluate_recurrent(
+        bound.env,
+        bind_params(bound.env, config.env_params),
+        partial(recurrence.act, state),
+        recurrence.init((config.eval_episodes,)),
+        key,
+        num_episodes=config.eval_episodes,
+        max_steps=bound.plan.eval_max_steps,
+    )
+    return result.episode_return.mean(), result.episode_length.sum()
