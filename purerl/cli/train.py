@@ -37,6 +37,10 @@ class Train:
     ] = None
     config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
     resume: Annotated[Path | None, _arg("Go on with the run in this folder.")] = None
+    extend: Annotated[
+        int | None,
+        _arg("With --resume: train up to so many steps in all, also a finished run."),
+    ] = None
     seeds: Annotated[int, _arg("Number of agents.")] = 1
     first_seed: Annotated[int, _arg("Seed of the first agent.")] = 0
     out: Annotated[
@@ -96,6 +100,11 @@ def main(argv: Sequence[str]) -> int:
         _check_resume_flags(argv)
         result = _resume(parsed)
     else:
+        if parsed.extend is not None:
+            raise ConfigError(
+                "--extend is for a run that there is: give --resume FOLDER with it, or "
+                "--total-timesteps for a new run."
+            )
         config = flags.read_config(parsed, base)
         if parsed.dry_run:
             return _show_cost(config, parsed)
@@ -114,7 +123,10 @@ def main(argv: Sequence[str]) -> int:
     if not result.finished:
         return 130
     if result.train_steps == 0:
-        print(f"the run in {result.out} had finished already; nothing was trained.")
+        print(
+            f"the run in {result.out} had finished already; nothing was trained. "
+            f"More steps: purerl train --resume {result.out} --extend STEPS"
+        )
         return 0
     show(result, time.perf_counter() - started)
     return 0
@@ -131,6 +143,7 @@ def _show_cost(config: TrainConfig, parsed: Train) -> int:
 # What may change when a run goes on; all else is the run's own.
 RESUME_FLAGS = (
     "resume",
+    "extend",
     "checkpoint-seconds",
     "keep-checkpoints",
     "progress",
@@ -155,11 +168,15 @@ def _resume(parsed: Train) -> RunResult:
     stored = manifest.load_run(folder)
     if stored["data_parallel"]:
         use_all_cores()
+    config = manifest.read_config(folder, stored)
+    if parsed.extend is not None:
+        config = config.replace(total_timesteps=parsed.extend)
     return run(
-        manifest.read_config(folder, stored),
+        config,
         seeds=stored["seeds"],
         out=folder,
         resume=True,
+        extend=parsed.extend is not None,
         checkpoint_seconds=parsed.checkpoint_seconds,
         keep_checkpoints=parsed.keep_checkpoints,
         data_parallel=bool(stored["data_parallel"]),

@@ -56,6 +56,7 @@ def run(
     seeds: int | Sequence[int] = 1,
     out: str | Path | None = None,
     resume: bool = False,
+    extend: bool = False,
     lanes: int | None = None,
     segment_updates: int | None = None,
     checkpoint_seconds: float = 30.0,
@@ -75,6 +76,10 @@ def run(
         seeds: how many (0, 1, ...), or which.
         out: folder to write; nothing is written without one.
         resume: go on with the run in `out`.
+        extend: With `resume`: go on to the `total_timesteps` of this config, which may
+            be more than the run was started with, also where it had finished. What
+            follows the share of the run that is done, such as an annealed learning
+            rate, follows the longer run from there on.
         lanes: agents per block (see `purerl.pmap`); part of what fixes the bits.
         segment_updates: updates per compiled call; likewise. About a hundredth of the
             run where not given.
@@ -98,6 +103,8 @@ def run(
         check_count(name, number)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     folder = as_folder("out", out)
+    if extend and resume and folder is not None:
+        config = manifest.with_values_of(manifest.load_run(folder), config)
     bound = bind(config)
     require_number(bound, num_seeds(seeds), make_workers())
     members = check_seeds(seeds)
@@ -111,7 +118,7 @@ def run(
         keep=keep_checkpoints,
     )
     chosen = choose(trackers, folder if resume else None)
-    options = _open_folder(folder, bound.config, members, options, resume)
+    options = _open_folder(folder, bound.config, members, options, resume, extend)
     return _Loop(bound, members, folder, options, chosen, progress).run(resume)
 
 
@@ -121,8 +128,13 @@ def _open_folder(
     seeds: tuple[int, ...],
     options: Options,
     resume: bool,
+    extend: bool,
 ) -> Options:
     """Create or check the folder; a resumed run keeps its own lanes and length."""
+    if extend and not resume:
+        raise ConfigError(
+            "extend=True goes on with a run: give resume=True and out=, its folder."
+        )
     if folder is None:
         if resume:
             raise ConfigError("resume needs out: the folder of the run to go on with.")
@@ -134,9 +146,11 @@ def _open_folder(
         manifest.create(folder, description, config)
         return options
     stored = manifest.load_run(folder)
-    manifest.check_same(stored, config, seeds)
+    manifest.check_same(stored, config, seeds, may_be_longer=extend)
     manifest.check_devices(stored)
     manifest.require_writable(folder)
+    if extend:
+        manifest.extend(folder, stored, config)
     for place in (folder, *folder.glob("metrics/*")):
         serialise.remove_leftovers(place)
     return options._replace(

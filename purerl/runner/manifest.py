@@ -19,6 +19,7 @@ import jax
 
 from purerl import serialise
 from purerl.acting.environment import is_built_in
+from purerl.auto import is_auto
 from purerl.config import ConfigError, TrainConfig
 from purerl.losses import registry
 from purerl.runner import kinds
@@ -236,14 +237,34 @@ def is_rebuildable(config: TrainConfig) -> bool:
     return ours and is_built_in(config.env)
 
 
-def check_same(stored: dict[str, Any], config: TrainConfig, seeds: Any) -> None:
+def check_same(
+    stored: dict[str, Any],
+    config: TrainConfig,
+    seeds: Any,
+    *,
+    may_be_longer: bool = False,
+) -> None:
     """Refuse to resume a run with another config or other seeds.
+
+    Args:
+        stored: The manifest of the run.
+        config: The config to go on with.
+        seeds: The seeds to go on with.
+        may_be_longer: Allow a larger `total_timesteps`.
 
     Raises:
         ConfigError: naming what differs.
     """
     asked = json.loads(json.dumps(serialise.to_dict(config)))
     before = {name: _renamed(value) for name, value in stored["config"].items()}
+    if may_be_longer:
+        steps, more = before["total_timesteps"], config.total_timesteps
+        if more < steps:
+            raise ConfigError(
+                f"extend: the run was started for {steps:,} steps, and "
+                f"total_timesteps is {more:,}; give a larger number."
+            )
+        before["total_timesteps"] = more
     differences = [
         f"{name} is {before.get(name)!r} there and {asked.get(name)!r} here"
         for name in sorted({*before, *asked})
@@ -256,6 +277,41 @@ def check_same(stored: dict[str, Any], config: TrainConfig, seeds: Any) -> None:
             f"cannot resume, the run was started otherwise: {'; '.join(differences)}. "
             "Use its own config, or another folder."
         )
+
+
+def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
+    """The config with a stored run's value wherever it says `auto`.
+
+    A run that is extended keeps what it began with, such as the number of steps over
+    which exploration decays, also where that follows the length of a run.
+    """
+    names = [
+        field.name
+        for field in dataclasses.fields(config)
+        if is_auto(getattr(config, field.name)) and field.name in stored["config"]
+    ]
+    return config.replace(**{name: stored["config"][name] for name in names})
+
+
+def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
+    """Let a run's folder say that the run is a longer one from now on.
+
+    Args:
+        folder: The folder of the run.
+        stored: Its manifest.
+        config: The run's config, with more `total_timesteps`.
+    """
+    lengths = [*stored.get("extended_from", []), stored["config"]["total_timesteps"]]
+    if config.total_timesteps == lengths[-1]:
+        return
+    changed = {
+        **stored,
+        "config": serialise.to_dict(config),
+        "extended_from": lengths,
+    }
+    serialise.to_yaml(config, folder / "config.yaml")
+    serialise.write_atomic(folder / "manifest.json", json.dumps(changed, indent=2))
+    (folder / "summary.json").unlink(missing_ok=True)  # It is of the shorter run.
 
 
 def _renamed(value: Any) -> Any:

@@ -192,7 +192,7 @@ def test_scores_of_a_rung_are_fresh_and_share_their_episodes(tiny, axes, whole):
     frozen = {"learning_rate": [1e-30]}  # nobody learns, so all that differs is init
     result = search(tiny, frozen, brackets="one")
     best = result.best()
-    key = streams.judge_keys(np.array([SEED]), len(result.marks) - 1)[0]
+    key = streams.evaluation_keys(np.array([SEED]), len(result.marks) - 1)[0]
     evaluation = purerl.acting.evaluate.evaluate(
         result.space.bound.env,
         result.space.bound.env.default_params,

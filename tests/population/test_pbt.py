@@ -12,6 +12,7 @@ import pytest
 import purerl
 from purerl.execution.cohort import make_cohort
 from purerl.execution.members import Members
+from purerl.execution.rekey import rekey
 from purerl.population import streams
 from purerl.population.space import Space
 from tests.helpers import assert_same_bits, slow_but, trained
@@ -139,7 +140,7 @@ def test_keys_inside_environments_are_renewed_as_well():
     )._replace(key=own, update=np.zeros(3))
     keys = jax.random.split(jax.random.key(5), 3)
     renewed = np.array([False, True, False])
-    new = streams.renew(states, renewed, keys)
+    new = rekey(states, renewed, keys)
     np.testing.assert_array_equal(new.key.data[1], jax.random.key_data(keys)[1])
     np.testing.assert_array_equal(new.key.data[[0, 2]], own.data[[0, 2]])
     np.testing.assert_array_equal(new.envs.data[[0, 2]], inner.data[[0, 2]])

@@ -247,3 +247,48 @@ def test_a_finished_run_is_resumed_without_a_compilation(tiny, tmp_path, monkeyp
     again = run_tiny(tiny, seeds=SEEDS, out=tmp_path / "run", resume=True)
     assert again.finished and again.train_steps == 0 and again.compile_seconds == 0
     assert_same_bits(outcome(whole), outcome(again))
+
+
+def test_a_finished_run_that_is_extended_is_the_longer_run(tiny, tmp_path):
+    """Where nothing follows the share of the run that is done, bit for bit."""
+    config = tiny.replace(anneal_learning_rate=False, num_evaluations=0)
+    short = config.replace(total_timesteps=5 * 32)  # which ends within a segment
+    whole = run_tiny(config)
+    first = run_tiny(short, out=tmp_path)
+    assert first.finished and int(first.metrics["env_steps"][0, -1]) == 5 * 32
+    with pytest.raises(purerl.ConfigError, match="total_timesteps is 160 there and"):
+        run_tiny(config, out=tmp_path, resume=True)
+    with pytest.raises(purerl.ConfigError, match="extend: the run was .* 160 steps"):
+        run_tiny(
+            short.replace(total_timesteps=64), out=tmp_path, resume=True, extend=True
+        )
+    with pytest.raises(purerl.ConfigError, match="extend=True goes on with a run"):
+        run_tiny(config, out=tmp_path, extend=True)
+    longer = run_tiny(config, out=tmp_path, resume=True, extend=True)
+    assert longer.finished and longer.train_steps == (NUM_UPDATES - 5) * 32
+    assert_same_bits(longer.state, whole.state)
+    steps = longer.metrics["env_steps"][0]
+    assert (np.diff(steps) > 0).all() and steps[-1] == NUM_UPDATES * 32
+    loaded = purerl.load_run(tmp_path)
+    assert loaded.config.total_timesteps == config.total_timesteps
+    again = run_tiny(config, out=tmp_path, resume=True, extend=True)
+    assert again.finished and again.train_steps == 0
+
+
+def test_what_followed_the_length_of_a_run_stays_when_it_is_extended(tmp_path):
+    config = purerl.DQNConfig(
+        total_timesteps=320,
+        num_envs=2,
+        learning_starts=32,
+        buffer_size=64,
+        batch_size=8,
+        hidden_sizes=(8,),
+        num_evaluations=0,
+    )
+    run_tiny(config, out=tmp_path)
+    before = purerl.load_run(tmp_path).config.epsilon_steps
+    longer = config.replace(total_timesteps=640)
+    assert purerl.resolve(longer).epsilon_steps == 2 * before
+    run_tiny(longer, out=tmp_path, resume=True, extend=True)
+    loaded = purerl.load_run(tmp_path).config
+    assert loaded.epsilon_steps == before and loaded.total_timesteps == 640

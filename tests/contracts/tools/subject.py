@@ -1,7 +1,8 @@
 """A row in the hands of the tools, and what all of them need.
 
 All programs of a row are as wide and as long, and train one config wherever a tool
-allows it: with `purerl.share_programs` most tools then need no compilation of their own.
+allows it: with `purerl.share_programs` most tools then need no compilation of their
+own.
 """
 
 from functools import cached_property
