@@ -243,7 +243,7 @@ def test_a_finished_run_is_resumed_without_a_compilation(tiny, tmp_path, monkeyp
     def refuse(*args):
         raise AssertionError("something was compiled")
 
-    monkeypatch.setattr(loop, "Programs", refuse)
+    monkeypatch.setattr(loop, "make_cohort", refuse)
     again = run_tiny(tiny, seeds=SEEDS, out=tmp_path / "run", resume=True)
     assert again.finished and again.train_steps == 0 and again.compile_seconds == 0
     assert_same_bits(outcome(whole), outcome(again))
@@ -258,7 +258,7 @@ def test_a_finished_run_that_is_extended_is_the_longer_run(tiny, tmp_path):
     assert first.finished and int(first.metrics["env_steps"][0, -1]) == 5 * 32
     with pytest.raises(purerl.ConfigError, match="total_timesteps is 160 there and"):
         run_tiny(config, out=tmp_path, resume=True)
-    with pytest.raises(purerl.ConfigError, match="extend: the run was .* 160 steps"):
+    with pytest.raises(purerl.ConfigError, match=r"extend: the run was .* 160 steps"):
         run_tiny(
             short.replace(total_timesteps=64), out=tmp_path, resume=True, extend=True
         )
