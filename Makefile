@@ -1,10 +1,11 @@
 # make train   environment, installation, and the main job: 16 PPO agents on CartPole-v1
 # make test    environment, installation, and the tests
+# make docs    environment, installation, and the site of the documentation in site/
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test test-slow check format clean
+.PHONY: train test test-slow check docs format clean
 
 train: $(VENV)/installed
 	$(BIN)/purerl train --preset ppo-cartpole --seeds 16
@@ -20,12 +21,15 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
+docs: $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean --quiet
+
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .jax_cache .pytest_cache .ruff_cache build dist *.egg-info
+	rm -rf $(VENV) .jax_cache .pytest_cache .ruff_cache build dist site *.egg-info
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -36,4 +40,8 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/installed-dev: $(VENV)/installed
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[docs]'
 	touch $@

@@ -1,0 +1,58 @@
+"""The tables of fields on the pages of the algorithms: the real defaults, all told."""
+
+import dataclasses
+import importlib.util
+
+import pytest
+
+from purerl.algorithms import ALGORITHMS, config_class
+from tests.docs.pages import ROOT
+
+_SPEC = importlib.util.spec_from_file_location(
+    "config_tables", ROOT / "docs" / "hooks" / "config_tables.py"
+)
+assert _SPEC is not None and _SPEC.loader is not None
+config_tables = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(config_tables)
+NAMES = ("ppo", "recurrent_ppo", "vpg", "dqn", "pqn", "td3", "sac", "mpo")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_field_is_told_with_its_default_and_origin(name):
+    rows = config_tables.fields_of(name)
+    fields = dataclasses.fields(config_class(name))
+    assert [row.name for row in rows] == [field.name for field in fields]
+    assert all(row.meaning and row.origin for row in rows)
+    page = ROOT / "docs" / "algorithms" / f"{name.replace('_', '-')}.md"
+    assert f"<!-- fields: {name} -->" in page.read_text()
+
+
+def test_an_auto_field_says_what_it_stands_for():
+    shown = {row.name: row.default for row in config_tables.fields_of("ppo")}
+    assert shown["num_steps"] == "`auto`: `128` (discrete), `512` (continuous)"
+    assert shown["learning_rate"] == "`0.00025`"
+
+
+def test_every_algorithm_has_a_page():
+    assert set(NAMES) <= set(ALGORITHMS)
+    pages = {path.stem for path in (ROOT / "docs" / "algorithms").glob("*.md")}
+    assert pages == {name.replace("_", "-") for name in NAMES} | {"index"}
+
+
+def test_no_origin_is_of_a_field_that_is_gone():
+    configs = [config_class(name) for name in NAMES]
+    classes = {base.__name__: base for config in configs for base in config.__mro__}
+    for owner, origins in config_tables.read_origins().items():
+        names = {field.name for field in dataclasses.fields(classes[owner])}
+        assert set(origins) <= names
+
+
+def test_an_origin_of_another_default_is_refused(monkeypatch):
+    origins = config_tables.read_origins()
+    origins["VPGConfig"]["value_iterations"][0] = "79"
+    monkeypatch.setattr(config_tables, "read_origins", lambda: origins)
+    with pytest.raises(ValueError, match=r"VPGConfig\.value_iterations.*79.*80"):
+        config_tables.fields_of("vpg")
+    del origins["VPGConfig"]["value_iterations"]
+    with pytest.raises(ValueError, match="value_iterations has no origin"):
+        config_tables.fields_of("vpg")
