@@ -11,7 +11,7 @@ changed since fails the build, and so does one without an origin.
 import dataclasses
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,19 +115,19 @@ def read_origins() -> dict[str, dict[str, list[str]]]:
 
 def text_of(value: Any) -> str:
     """A default as one would type it."""
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         numbers = (getattr(value, field.name) for field in dataclasses.fields(value))
         return f"{type(value).__name__}({', '.join(f'{x:g}' for x in numbers)})"
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    if hasattr(value, "items"):
+    if isinstance(value, Mapping):
         return str(dict(value))
     return str(value)
 
 
-def _default_of(field: dataclasses.Field) -> Any:
+def _default_of(field: Any) -> Any:
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default

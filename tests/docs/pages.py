@@ -2,13 +2,17 @@
 
 import re
 import sys
+import textwrap
 import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+# That come with purerl: a test of a page may have registered another one.
+ALGORITHMS = ("ppo", "recurrent_ppo", "vpg", "dqn", "pqn", "td3", "sac", "mpo")
+# Indented where the block stands in a tab or a note.
+FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
@@ -27,8 +31,8 @@ def blocks(page: Path, *sections: str) -> Iterator[Block]:
     text = page.read_text()
     for start, end in [_span(text, s) for s in sections] or [(0, len(text))]:
         for fence in FENCE.finditer(text, start, end):
-            line = text.count("\n", 0, fence.start(2)) + 1
-            yield Block(fence[1], fence[2], line)
+            line = text.count("\n", 0, fence.start(3)) + 1
+            yield Block(fence[2], textwrap.dedent(fence[3]), line)
 
 
 def _span(text: str, section: str) -> tuple[int, int]:

@@ -4,9 +4,24 @@ import pytest
 
 from tests.docs import pages
 
+PAGES = (
+    "README.md",
+    "docs/comparing.md",
+    "docs/devices.md",
+    "docs/evaluating.md",
+    "docs/faq.md",
+    "docs/getting-started.md",
+    "docs/sweeps.md",
+    "docs/training.md",
+    "docs/tuning.md",
+    *(f"docs/algorithms/{name.replace('_', '-')}.md" for name in pages.ALGORITHMS),
+)
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/sweeps.md"])
+
+@pytest.mark.parametrize(
+    "page",
+    ["docs/index.md", *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES)],
+)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     path = pages.ROOT / page
     assert any(block.language == "python" for block in pages.blocks(path))

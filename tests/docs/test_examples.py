@@ -1,0 +1,79 @@
+"""The examples run, small, print what they promise, and stay short."""
+
+import importlib.util
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.docs.pages import ROOT
+
+FOLDER = ROOT / "examples"
+NAMES = ("train", "sweep", "own_environment", "own_loss", "evolve")
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / name)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look up their module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def example(request):
+    module = load(f"{request.param}.py")
+    yield module
+    del sys.modules[module.__name__]
+
+
+def of(name):
+    return pytest.mark.parametrize("example", [name], indirect=True)
+
+
+def test_there_are_five_short_ones():
+    lengths = {p.stem: len(p.read_text().splitlines()) for p in FOLDER.glob("*.py")}
+    assert set(lengths) == set(NAMES)
+    assert max(lengths.values()) < 60
+
+
+@of("train")
+def test_train(example, capsys):
+    score = example.main(steps=2_048, seeds=2)
+    assert 5 < score <= 500
+    out = capsys.readouterr().out
+    assert "the score of each seed" in out and "when the pole falls right" in out
+
+
+@of("sweep")
+def test_sweep(example, capsys):
+    best = example.main(steps=2_048, seeds=2)
+    assert set(best) == {"learning_rate", "gamma"}
+    out = capsys.readouterr().out
+    assert out.count("range of 2") == 6
+
+
+@of("own_environment")
+def test_own_environment(example, capsys):
+    example.main(steps=2_048)
+    rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == 3 and all("of 50 steps on the rope" in row for row in rows)
+
+
+@of("own_loss")
+def test_own_loss(example, capsys):
+    moved = example.main(updates=4)
+    assert np.all(np.diff(moved) < 0)  # the larger beta, the nearer the policy stays
+    assert capsys.readouterr().out.count("KL per update") == 3
+    at_one = jnp.zeros(3)
+    np.testing.assert_array_equal(example.KLDrift(2.0)(at_one, at_one), 0.0)
+
+
+@of("evolve")
+def test_evolve(example, capsys):
+    found = example.main(generations=2, population=4, steps=1_024)
+    assert set(found) == {"learning_rate", "entropy_coef"}
+    assert found["learning_rate"] > 0
+    assert capsys.readouterr().out.count("generation") == 2
