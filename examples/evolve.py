@@ -24,6 +24,7 @@ def main(generations: int, population: int, steps: int) -> dict[str, float]:
         total_timesteps=steps,
         num_envs=8,
         learning_rate=1e-4,  # too small on purpose
+        entropy_coef=0.01,
         num_evaluations=0,
     )
     result = purerl.evolve(
