@@ -45,7 +45,9 @@ LAYERS = (
     ),
     # Compiled programs, the members that they train, what is kept of them.
     ("purerl.execution",),
-    # A run on the host: folders, checkpoints, trackers.
+    # Folders of results, arrays in files, checkpoints.
+    ("purerl.storage",),
+    # A run on the host: its folder, progress, trackers.
     ("purerl.runner",),
     # Many runs that do not depend on one another.
     ("purerl.sweeps",),

@@ -10,7 +10,7 @@ import tyro
 from purerl.cli import flags
 from purerl.config import ConfigError
 from purerl.report import plots
-from purerl.runner import kinds, manifest
+from purerl.storage import folders, kinds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +55,7 @@ def draw(folder: Path) -> "Figure":
     Raises:
         ConfigError: it holds something else, or nothing yet.
     """
-    kind = manifest.kind_of(folder)
+    kind = folders.kind_of(folder)
     if kind not in _PICTURES:
         raise ConfigError(
             kinds.refusal(folder, kind, ", for which there is no picture")

@@ -9,7 +9,7 @@ import tyro
 
 from purerl.cli import flags
 from purerl.config import ConfigError
-from purerl.runner import kinds, manifest
+from purerl.storage import folders, kinds
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -41,7 +41,7 @@ def write(folder: Path, path: Path, command: str = "") -> Path:
     Raises:
         ConfigError: it holds none of them, or nothing yet.
     """
-    kind = manifest.kind_of(folder)
+    kind = folders.kind_of(folder)
     if kind not in _PAGES:
         raise ConfigError(kinds.refusal(folder, kind, ", for which there is no page"))
     return _PAGES[kind](folder, path, command)

@@ -19,7 +19,7 @@ from purerl.meta.held_out import Scores
 from purerl.report import plots, statistics
 from purerl.report.comparison import ALL, Row, make_table
 from purerl.report.statistics.missing import resolve
-from purerl.runner import kinds
+from purerl.storage import arrays, kinds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -217,10 +217,8 @@ class LossComparison:
             "steps": {name: x.tolist() for name, x in self.steps.items()},
             "rows": [_plain_row(row) for row in self.rows],
         }
-        buffer = io.BytesIO()
         curves = {f"curve{i}": self.curves[e] for i, e in enumerate(self.environments)}
-        np.savez(buffer, **curves)  # type: ignore[arg-type]  # (of allow_pickle)
-        serialise.write_atomic(folder / "transfer.npz", buffer.getvalue())
+        arrays.save(folder / "transfer.npz", curves)
         serialise.write_atomic(folder / "transfer.csv", self._csv())
         plots.save(self.plot(), folder / "transfer.png")
         # Last: who finds it finds the others.
@@ -247,11 +245,11 @@ def load_comparison(folder: str | Path) -> LossComparison:
         if (values["kind"], values["format"]) != (KIND, FORMAT):
             raise ValueError(f"it is {values['kind']}, format {values['format']}")
         names = list(values["environments"])
-        with np.load(folder / "transfer.npz", allow_pickle=False) as file:
-            curves = {name: file[f"curve{i}"] for i, name in enumerate(names)}
+        stored = arrays.load(folder / "transfer.npz")
+        curves = {name: stored[f"curve{i}"] for i, name in enumerate(names)}
         scores = {n: _array(x) for n, x in values["scores"].items()}
         steps = {n: np.asarray(x) for n, x in values["steps"].items()}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (*arrays.DAMAGE, TypeError) as error:
         raise ConfigError(
             f"cannot read a comparison of losses in {folder} ({error}); give the out "
             "folder of purerl.compare_losses."

@@ -22,12 +22,12 @@ from purerl.meta.result import EvolutionResult, fresh_state, with_generation
 from purerl.meta.setup import Setup, baseline_of, compile_runs, specification
 from purerl.meta.store import State
 from purerl.meta.tracking import Tracking
-from purerl.runner import manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.trackers import Tracker
 from purerl.runner.words import notes
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, default_lanes
+from purerl.storage import folders
 from purerl.train import Bound
 from purerl.types import Array, Overrides
 
@@ -170,7 +170,7 @@ class Evolution:
         return specification(self.setup, self.generations, run)
 
     def _say_versions(self, stored: dict[str, Any]) -> None:
-        note = manifest.warn_other_versions(stored)
+        note = folders.differences_of_versions(stored)
         here = metadata.version("evosax")
         if note is None and stored["evosax"] != here:
             note = (

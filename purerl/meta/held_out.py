@@ -7,10 +7,7 @@ key of a run that it was evolved on.
 """
 
 import hashlib
-import io
 import json
-import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +23,7 @@ from purerl.execution.programs import Program
 from purerl.meta.fitness import Accumulator, first_known, hold
 from purerl.meta.population import Stopped
 from purerl.scale.devices import Worker, run_blocks
+from purerl.storage import arrays
 from purerl.train import Plan
 from purerl.types import Array, Overrides
 
@@ -160,18 +158,16 @@ def identity(config: Any, rest: dict[str, Any]) -> str:
 def save(path: Path, scores: Scores) -> None:
     """Write scores, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    buffer = io.BytesIO()
-    arrays = {f"measure_{name}": x for name, x in scores.measures.items()}
-    np.savez(buffer, curve=scores.curve, steps=scores.steps, **arrays)  # type: ignore[arg-type]  # (of allow_pickle)
-    serialise.write_atomic(path, buffer.getvalue())
+    named = {f"measure_{name}": x for name, x in scores.measures.items()}
+    arrays.save(path, {"curve": scores.curve, "steps": scores.steps, **named})
 
 
 def load(path: Path) -> Scores | None:
     """What `save` wrote; None where there is nothing or it is damaged."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            names = [n for n in file.files if n.startswith("measure_")]
-            measures = {n.removeprefix("measure_"): file[n] for n in names}
-            return Scores(measures, file["curve"], file["steps"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
+        found = arrays.load(path)
+        curve, steps = found.pop("curve"), found.pop("steps")
+    except arrays.DAMAGE:
         return None
+    measures = {name.removeprefix("measure_"): x for name, x in found.items()}
+    return Scores(measures, curve, steps)

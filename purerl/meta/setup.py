@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from purerl import serialise
@@ -19,9 +18,9 @@ from purerl.meta import store
 from purerl.meta.genome import Genome, Names
 from purerl.meta.optimiser import Optimiser
 from purerl.meta.strategy import Strategy, read_strategy
-from purerl.runner import manifest
 from purerl.runner.seeds import check_seed
 from purerl.scale.devices import Worker, check_count
+from purerl.storage import folders
 from purerl.train import Bound, bind
 from purerl.types import Array, Overrides
 
@@ -196,7 +195,6 @@ def compile_runs(
 
 def specification(setup: Setup, generations: int, run: dict[str, Any]) -> dict:
     """What the manifest says of an evolution."""
-    device = jax.local_devices()[0]
     return {
         "kind": store.KIND,
         "format": store.FORMAT,
@@ -208,7 +206,6 @@ def specification(setup: Setup, generations: int, run: dict[str, Any]) -> dict:
         "settings": setup.settings,
         "generations": generations,
         **run,
-        "device": f"{device.platform} {device.device_kind}",
-        "versions": manifest.versions(),
+        **folders.made_with(),
         "evosax": metadata.version("evosax"),
     }

@@ -9,17 +9,13 @@ learned.yaml     the config with the solution in it; and value_loss.npz, ...
 Every file is written atomically and none is pickled.
 """
 
-import io
-import json
-import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl import serialise
 from purerl.config import ConfigError
-from purerl.runner import checkpoint, manifest
+from purerl.storage import arrays, checkpoint, folders
 from purerl.types import PyTree
 
 KIND = "evolution"
@@ -65,48 +61,30 @@ def open_folder(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
     """Start an evolution's folder, or go on with it.
 
     Args:
-        folder: of the evolution.
-        spec: what it is: `config`, `settings`; `generations`, which may grow; `lanes`
-            and `segment_updates`, and what was asked of the first.
+        folder: The folder.
+        spec: What the evolution is: `config`, `settings`; `generations`, which may
+            grow; `lanes` and `segment_updates`, and what was asked of the first.
 
     Returns:
         The manifest that holds: a stored one's lanes win.
 
     Raises:
-        ConfigError: another evolution's folder (with what differs), or one that cannot
-            be written.
+        ConfigError: see `purerl.storage.folders.open_folder`.
     """
-    new = json.loads(json.dumps(spec))
-    if (folder / "manifest.json").exists():
-        stored = load(folder)
-        differences = compare(stored, new)
-        if differences:
-            raise ConfigError(
-                f"out: {folder} holds another evolution: {'; '.join(differences)}. "
-                "Give another folder, or the stored settings."
-            )
-        manifest.require_writable(folder)
-        merged = {
-            **stored,
-            "generations": max(new["generations"], stored["generations"]),
-        }
-        if merged != stored:
-            text = json.dumps(merged, indent=1)
-            serialise.write_atomic(folder / "manifest.json", text)
-        return merged
-    try:
-        for name in ("checkpoints", "snapshots"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-        manifest.check_writable(folder)
-        text = serialise.yaml_text(spec["config"])
-        serialise.write_atomic(folder / "config.yaml", text)
-        serialise.write_atomic(folder / "manifest.json", json.dumps(new, indent=1))
-    except OSError as error:
-        raise ConfigError(
-            f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
-            "that you may write to."
-        ) from None
-    return new
+    return folders.open_folder(
+        folder,
+        spec,
+        kind=KIND,
+        version=FORMAT,
+        noun="evolution",
+        compare=compare,
+        merge=_extended,
+        places=("checkpoints", "snapshots"),
+    )
+
+
+def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    return {**stored, "generations": max(new["generations"], stored["generations"])}
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -115,26 +93,20 @@ def load(folder: Path) -> dict[str, Any]:
     Raises:
         ConfigError: there is none, or it cannot be read, or it is of another kind.
     """
-    return manifest.load_kind(folder, KIND, FORMAT)
+    return folders.load_kind(folder, KIND, FORMAT)
 
 
 def set_lanes(folder: Path, lanes: int) -> None:
     """Narrow the lanes of an evolution of which nothing has been trained yet."""
-    stored = {**load(folder), "lanes": lanes}
-    serialise.write_atomic(folder / "manifest.json", json.dumps(stored, indent=1))
+    folders.update(folder, {"lanes": lanes})
 
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """What differs between two evolutions, in words."""
     found = []
     for part in _PARTS:
-        for name in sorted({*stored[part], *new[part]}):
-            before, now = stored[part].get(name), new[part].get(name)
-            if before != now:
-                found.append(f"{name} is {_brief(before)} there and {_brief(now)} here")
-    asked = new["lanes_asked"]
-    if asked and stored["lanes"] != asked:
-        found.append(f"lanes is {stored['lanes']} there and {asked} here")
+        found += folders.differing(stored[part], new[part], _brief)
+    found += folders.differing_widths(stored, new)
     before, now = stored["segment_updates"], new["segment_updates"]
     if before != now:
         found.append(f"segment_updates is {before} there and {now} here")
@@ -150,7 +122,7 @@ def save(folder: Path, state: State) -> None:
     """Write a state; a reader sees all of it or nothing."""
     flat = checkpoint.flatten(state._asdict())
     place = folder / "checkpoints"
-    _write(place / f"{int(state.done):06d}.npz", flat)
+    arrays.save(place / f"{int(state.done):06d}.npz", flat)
     for old in _saved(place)[:-KEEP]:
         old.unlink(missing_ok=True)
 
@@ -174,7 +146,7 @@ def restore(folder: Path, like: State) -> State | None:
 
 def save_snapshot(folder: Path, generation: int, vector: np.ndarray) -> None:
     """Write the solution after a generation."""
-    _write(folder / "snapshots" / f"{generation:06d}.npz", {"vector": vector})
+    arrays.save(folder / "snapshots" / f"{generation:06d}.npz", {"vector": vector})
 
 
 def load_snapshots(folder: Path) -> dict[int, np.ndarray]:
@@ -193,20 +165,10 @@ def _saved(place: Path) -> list[Path]:
     return sorted(path for path in place.glob("*.npz") if path.stem.isdigit())
 
 
-def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # (of allow_pickle)
-    serialise.write_atomic(path, buffer.getvalue())
-
-
 def _read(path: Path, others: list[str]) -> dict[str, np.ndarray]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.testzip() is not None:
-                raise zipfile.BadZipFile("a checksum does not match")
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        return arrays.load(path)
+    except arrays.DAMAGE as error:
         remedy = f"Delete it to go on from {others[-1]}." if others else "Delete it."
         raise ConfigError(f"{path} is damaged ({error}). {remedy}") from None
 

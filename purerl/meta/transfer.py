@@ -22,13 +22,13 @@ from purerl.meta.contestants import Entry, Environments, Group, Losses
 from purerl.meta.population import Stopped
 from purerl.meta.setup import compile_runs
 from purerl.report.comparison import WORDS
-from purerl.runner import manifest
 from purerl.runner.arguments import as_folder
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.progress import Reporter
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, check_count, default_lanes, make_workers
+from purerl.storage import folders
 from purerl.sweeps.plan import worker_limit
 from purerl.train import bind
 
@@ -151,7 +151,7 @@ def compare_losses(
         )
     folder = as_folder("out", out)
     if folder is not None:
-        _open(folder)
+        folders.make(folder, ("trained",))
     scores, parts = _plan(entries, named, options, folder)
     for part in parts:
         bind(part.group.config)  # Every mistake before the first training.
@@ -182,18 +182,6 @@ def _seed(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigError(f"seed must be a whole number of 0 or more, got {seed!r}.")
     return seed
-
-
-def _open(folder: Path) -> None:
-    """Make the folder; that of an evolution may hold a comparison too."""
-    try:
-        (folder / "trained").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
-            "that you may write to."
-        ) from None
-    manifest.require_writable(folder)
 
 
 Known = dict[tuple[str, str], held_out.Scores]  # by environment and loss

@@ -21,10 +21,10 @@ from purerl.execution.members import Members
 from purerl.population import store
 from purerl.population.outcome import Outcome, train_until
 from purerl.population.space import Space
-from purerl.runner import checkpoint, manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.words import notes
 from purerl.scale import hosts
+from purerl.storage import checkpoint, folders
 from purerl.train import make_algorithm
 from purerl.types import Array, HostMetrics, PyTree
 
@@ -128,7 +128,7 @@ def search(
         options = options._replace(
             lanes=stored["lanes"], length=stored["segment_updates"]
         )
-        note = manifest.warn_other_versions(stored)
+        note = folders.differences_of_versions(stored)
         if note:
             print(note, file=sys.stderr)
     return _Run(strategy, space, options).run()
@@ -137,7 +137,6 @@ def search(
 def _spec(
     strategy: Strategy, space: Space, seeds: tuple[int, ...], options: Options
 ) -> dict[str, Any]:
-    device = jax.local_devices()[0]
     return {
         "kind": strategy.kind,
         "format": store.FORMAT,
@@ -150,8 +149,7 @@ def _spec(
         "lanes_asked": options.lanes_asked,
         "segment_updates": options.length,
         "segment_updates_asked": options.length_asked,
-        "device": f"{device.platform} {device.device_kind}",
-        "versions": manifest.versions(),
+        **folders.made_with(),
     }
 
 

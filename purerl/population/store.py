@@ -9,18 +9,12 @@ Everything is decided by the seed, so what was lost with a kill is computed agai
 the same result. Nothing is pickled.
 """
 
-import io
-import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from purerl import serialise
 from purerl.config import ConfigError
 from purerl.population.space import same_axes
-from purerl.runner import manifest
+from purerl.storage import arrays, folders
 from purerl.types import HostMetrics
 
 KINDS = ("pbt", "halving")
@@ -32,39 +26,25 @@ def open_folder(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
     """Start a search's folder, or go on with it.
 
     Args:
-        folder: of the search.
-        spec: what it is: `kind`, `config`, `axes`, `options`, `seeds`, `lanes`,
+        folder: The folder.
+        spec: What the search is: `kind`, `config`, `axes`, `options`, `seeds`, `lanes`,
             `segment_updates`, and what was asked of the last two.
 
     Returns:
         The manifest that holds: a stored one's lanes and segments win.
 
     Raises:
-        ConfigError: another search's folder (with what differs), or one that cannot be
-            written.
+        ConfigError: see `purerl.storage.folders.open_folder`.
     """
-    if (folder / "manifest.json").exists():
-        stored = load(folder)
-        differences = compare(stored, json.loads(json.dumps(spec)))
-        if differences:
-            raise ConfigError(
-                f"out: {folder} holds another search: {'; '.join(differences)}. Give "
-                "another folder, or the stored settings."
-            )
-        manifest.require_writable(folder)
-        return stored
-    try:
-        (folder / "records").mkdir(parents=True, exist_ok=True)
-        manifest.check_writable(folder)
-        text = serialise.yaml_text(spec["config"])
-        serialise.write_atomic(folder / "config.yaml", text)
-        serialise.write_atomic(folder / "manifest.json", json.dumps(spec, indent=1))
-    except OSError as error:
-        raise ConfigError(
-            f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
-            "that you may write to."
-        ) from None
-    return spec
+    return folders.open_folder(
+        folder,
+        spec,
+        kind=KINDS,
+        version=FORMAT,
+        noun="search",
+        compare=compare,
+        places=("records",),
+    )
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -73,7 +53,7 @@ def load(folder: Path) -> dict[str, Any]:
     Raises:
         ConfigError: there is none, or it cannot be read, or it is of another kind.
     """
-    return manifest.load_kind(folder, KINDS, FORMAT)
+    return folders.load_kind(folder, KINDS, FORMAT)
 
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -82,26 +62,17 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
         return [f"it is a {stored['kind']} search there and {new['kind']} here"]
     found = []
     for part in ("config", "auto", "options"):
-        for name in sorted({*stored.get(part, {}), *new[part]}):
-            before, now = stored.get(part, {}).get(name), new[part].get(name)
-            if before != now:
-                found.append(f"{name} is {before!r} there and {now!r} here")
+        found += folders.differing(stored.get(part, {}), new[part])
     if not same_axes(stored["axes"], new["axes"]):
         found.append(f"axes are {stored['axes']} there and {new['axes']} here")
     if stored["seeds"] != new["seeds"]:
         found.append(f"seeds are {stored['seeds']} there and {new['seeds']} here")
-    for name in ("lanes", "segment_updates"):
-        asked = new[f"{name}_asked"]
-        if asked and stored[name] != asked:
-            found.append(f"{name} is {stored[name]} there and {asked} here")
-    return found
+    return found + folders.differing_widths(stored, new)
 
 
 def save_record(folder: Path, number: int, record: HostMetrics) -> None:
     """Write what happened up to a mark; a reader sees all of it or nothing."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **record)  # type: ignore[arg-type]  # (of allow_pickle)
-    serialise.write_atomic(_path(folder, number), buffer.getvalue())
+    arrays.save(_path(folder, number), record)
 
 
 def load_records(folder: Path, count: int) -> list[HostMetrics]:
@@ -115,12 +86,8 @@ def load_records(folder: Path, count: int) -> list[HostMetrics]:
 
 def _load_record(path: Path) -> HostMetrics:
     try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.testzip() is not None:
-                raise zipfile.BadZipFile("a checksum does not match")
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        return arrays.load(path)
+    except arrays.DAMAGE as error:
         raise ConfigError(
             f"{path} is missing or damaged ({error}). Delete the folder checkpoints "
             "beside it: the search is then computed again, with the same result."

@@ -19,7 +19,7 @@ import numpy as np
 from purerl import serialise
 from purerl.report import page_parts
 from purerl.report.sweep_data import label
-from purerl.runner import manifest
+from purerl.storage import folders
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -125,7 +125,7 @@ def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
         **facts: further lines; empty ones are left out.
     """
     lines = {name.replace("_", " "): value for name, value in facts.items() if value}
-    versions = manifest.versions().items()
+    versions = folders.versions().items()
     lines.setdefault("versions", ", ".join(f"{n} {v}" for n, v in versions))
     lines.setdefault("command", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
     body = settings_html(lines)

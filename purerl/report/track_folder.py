@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError
-from purerl.runner import checkpoint, kinds, manifest
 from purerl.runner.records import Records
 from purerl.runner.trackers import Tracker, choose, files
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group, lacking
 from purerl.runner.trackers.writer import Say
+from purerl.storage import checkpoint, folders, kinds
 
 
 def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -> bool:
@@ -34,7 +34,7 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
             tracker, none, or one that cannot begin.
     """
     folder = Path(folder)
-    kind = manifest.kind_of(folder)
+    kind = folders.kind_of(folder)
     if kind not in _KINDS:
         raise ConfigError(
             kinds.refusal(folder, kind, ", of which trackers are told nothing")
@@ -51,7 +51,7 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
 def _run(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
     from purerl.report.saved import read_result
 
-    stored = manifest.load(folder)
+    stored = folders.load(folder)
     result = read_result(folder)
     # What comes after the last checkpoint is computed, and told, when the run goes on.
     saved = checkpoint.steps(folder / "checkpoints")

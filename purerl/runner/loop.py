@@ -19,7 +19,7 @@ from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.members import every
 from purerl.execution.memory import require_number
-from purerl.runner import checkpoint, manifest
+from purerl.runner import manifest
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.records import Records
@@ -32,6 +32,7 @@ from purerl.runner.trackers.writer import Say
 from purerl.runner.tracking import stack_rows
 from purerl.runner.words import evaluations, notes
 from purerl.scale.devices import check_count, default_lanes, make_workers
+from purerl.storage import checkpoint, folders
 from purerl.train import Bound, bind, make_segment
 from purerl.types import PyTree
 
@@ -143,12 +144,12 @@ def _open_folder(
         description = manifest.describe_run(
             config, seeds, options.lanes, options.length, options.spread
         )
-        manifest.create(folder, description, config)
+        manifest.create(folder, description)
         return options
     stored = manifest.load_run(folder)
     manifest.check_same(stored, config, seeds, may_be_longer=extend)
     manifest.check_devices(stored)
-    manifest.require_writable(folder)
+    folders.require_writable(folder)
     if extend:
         manifest.extend(folder, stored, config)
     for place in (folder, *folder.glob("metrics/*")):
@@ -196,7 +197,7 @@ class _Loop:
         self.say = reporter.tell_plain  # whether progress is shown or not
         if restored:
             reporter.say(f"resuming {self.folder} after update {update:,}")
-            note = manifest.warn_other_versions(manifest.load(self._folder))
+            note = folders.differences_of_versions(folders.load(self._folder))
             if note:
                 reporter.say(f"[yellow]{note}")
 

@@ -8,10 +8,7 @@ checkpoints/     the last few, by number of finished updates
 
 import dataclasses
 import json
-import os
-import platform
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,45 +19,38 @@ from purerl.acting.environment import is_built_in
 from purerl.auto import is_auto
 from purerl.config import ConfigError, TrainConfig
 from purerl.losses import registry
-from purerl.runner import kinds
-
-PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
-
-
-def versions() -> dict[str, str]:
-    """Versions of what a run's bits depend on."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+from purerl.storage import kinds
+from purerl.storage.folders import (
+    MANIFEST,
+    differing,
+    kind_of,
+    load,
+    made_with,
+    write,
+)
 
 
 def describe_run(
     config: TrainConfig, seeds: Sequence[int], lanes: int, length: int, spread: bool
 ) -> dict[str, Any]:
     """What identifies a run: a member's bits depend on nothing else."""
-    device = jax.local_devices()[0]
     return {
         "config": serialise.to_dict(config),
         "seeds": list(seeds),
         "lanes": lanes,
         "segment_updates": length,
         "data_parallel": len(jax.local_devices()) if spread else 0,
-        "device": f"{device.platform} {device.device_kind}",
-        "versions": versions(),
+        **made_with(),
     }
 
 
-def create(folder: Path, description: dict[str, Any], config: TrainConfig) -> None:
+def create(folder: Path, description: dict[str, Any]) -> None:
     """Start a run's folder.
 
     Raises:
         ConfigError: it holds a run already, or cannot be written.
     """
-    if (folder / "manifest.json").exists():
+    if (folder / MANIFEST).exists():
         kind = kind_of(folder)
         if kind != "run":
             raise ConfigError(
@@ -70,22 +60,12 @@ def create(folder: Path, description: dict[str, Any], config: TrainConfig) -> No
             f"out: {folder} holds a run already. Resume it (--resume, or "
             "resume=True), or give another folder."
         )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        check_writable(folder)
-        serialise.to_yaml(config, folder / "config.yaml")
-        text = json.dumps(description, indent=2)
-        serialise.write_atomic(folder / "manifest.json", text)
-    except OSError as error:
-        raise ConfigError(
-            f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
-            "that you may write to."
-        ) from None
+    write(folder, description)
 
 
 def undo(folder: Path) -> None:
     """Take `create` back, where a run could not begin: the folder holds none."""
-    for name in ("manifest.json", "config.yaml"):
+    for name in (MANIFEST, "config.yaml"):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -103,69 +83,6 @@ def check_devices(stored: dict[str, Any]) -> None:
         )
 
 
-def require_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be written.
-
-    Raises:
-        ConfigError: naming it and why.
-    """
-    try:
-        check_writable(folder)
-    except OSError as error:
-        raise ConfigError(
-            f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
-            "that you may write to."
-        ) from None
-
-
-def check_writable(folder: Path) -> None:
-    """Write and remove a small file.
-
-    Raises:
-        OSError: the folder cannot be written to.
-    """
-    probe = folder / f".write-test-{os.getpid()}"
-    probe.write_text("")
-    probe.unlink()
-
-
-def load(folder: Path) -> dict[str, Any]:
-    """The manifest of a folder, whatever it holds.
-
-    Raises:
-        ConfigError: there is none, or it cannot be read.
-    """
-    path = folder / "manifest.json"
-    if not path.exists():
-        kind = kinds.kind_of(folder, None)
-        if kind is not None:
-            raise ConfigError(kinds.not_wanted(folder, kind, "run"))
-        raise ConfigError(
-            f"there is no run in {folder} (no manifest.json). Give the folder that a "
-            "run printed."
-        )
-    try:
-        stored = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is damaged ({error}). Start a new run.") from None
-    if not isinstance(stored, dict):
-        raise ConfigError(f"{path} is damaged (no mapping in it). Start a new run.")
-    return stored
-
-
-def kind_of(folder: Path) -> str:
-    """The kind of a folder, a key of `purerl.runner.kinds.KINDS` where it is known.
-
-    Raises:
-        ConfigError: nothing that purerl has written, or a manifest that is damaged.
-    """
-    has_manifest = (folder / "manifest.json").exists()
-    kind = kinds.kind_of(folder, load(folder) if has_manifest else None)
-    if kind is None:
-        load(folder)  # says that there is nothing
-    return str(kind)
-
-
 def load_run(folder: Path) -> dict[str, Any]:
     """The manifest of a run.
 
@@ -177,32 +94,6 @@ def load_run(folder: Path) -> dict[str, Any]:
     kind = kind_of(folder)
     if kind != "run":
         raise ConfigError(kinds.not_wanted(folder, kind, "run"))
-    return stored
-
-
-def load_kind(
-    folder: Path, wanted: str | Sequence[str], version: int
-) -> dict[str, Any]:
-    """The manifest of what is not a run.
-
-    Args:
-        folder: the folder that should hold it.
-        wanted: the kind or kinds, of `purerl.runner.kinds`, that it may name.
-        version: the format that this program reads.
-
-    Raises:
-        ConfigError: there is none, it cannot be read, or is of another kind or format.
-    """
-    stored = load(folder)
-    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
-    kind = kind_of(folder)
-    if kind not in names:
-        raise ConfigError(kinds.not_wanted(folder, kind, names))
-    if stored.get("format") != version:
-        raise ConfigError(
-            f"{folder} was written in format {stored.get('format')}, this version "
-            f"reads {version}; read it with the version in its manifest.json."
-        )
     return stored
 
 
@@ -265,11 +156,7 @@ def check_same(
                 f"total_timesteps is {more:,}; give a larger number."
             )
         before["total_timesteps"] = more
-    differences = [
-        f"{name} is {before.get(name)!r} there and {asked.get(name)!r} here"
-        for name in sorted({*before, *asked})
-        if before.get(name) != asked.get(name)
-    ]
+    differences = differing(before, asked)
     if list(seeds) != stored["seeds"]:
         differences.append(f"seeds are {_brief(stored['seeds'])}, not {_brief(seeds)}")
     if differences:
@@ -304,13 +191,8 @@ def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
     lengths = [*stored.get("extended_from", []), stored["config"]["total_timesteps"]]
     if config.total_timesteps == lengths[-1]:
         return
-    changed = {
-        **stored,
-        "config": serialise.to_dict(config),
-        "extended_from": lengths,
-    }
-    serialise.to_yaml(config, folder / "config.yaml")
-    serialise.write_atomic(folder / "manifest.json", json.dumps(changed, indent=2))
+    described = {"config": serialise.to_dict(config), "extended_from": lengths}
+    write(folder, {**stored, **described})
     (folder / "summary.json").unlink(missing_ok=True)  # It is of the shorter run.
 
 
@@ -322,23 +204,6 @@ def _renamed(value: Any) -> Any:
         return {**value, "type": registry.name_of(registry.class_of(value["type"]))}
     except ConfigError:
         return value
-
-
-def warn_other_versions(stored: dict[str, Any]) -> str | None:
-    """A sentence where versions differ: then equal bits are not promised."""
-    now = versions()
-    odd = [
-        f"{name} {version} -> {now.get(name)}"
-        for name, version in stored["versions"].items()
-        if now.get(name) != version
-    ]
-    device = jax.local_devices()[0]
-    here = f"{device.platform} {device.device_kind}"
-    if stored["device"] != here:
-        odd.append(f"device {stored['device']} -> {here}")
-    if not odd:
-        return None
-    return f"resumed with other versions, so bits may differ: {', '.join(odd)}"
 
 
 def _brief(seeds: Any) -> str:

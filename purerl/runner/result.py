@@ -8,7 +8,8 @@ import jax
 
 from purerl import serialise
 from purerl.config import TrainConfig
-from purerl.runner import checkpoint, manifest
+from purerl.runner import manifest
+from purerl.storage import checkpoint
 from purerl.train import make_algorithm
 from purerl.types import HostMetrics, PyTree
 

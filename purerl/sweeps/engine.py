@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.execution.members import Members
-from purerl.runner import manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, run_blocks
+from purerl.storage import folders
 from purerl.sweeps import planner, store
 from purerl.sweeps.compiling import Compiler
 from purerl.sweeps.execute import cut, train_chunk
@@ -174,7 +174,7 @@ class Engine:
                 group._replace(lanes=known["lanes"], length=known["segment_updates"])
             )
         self.outline = self.outline._replace(groups=tuple(groups))
-        note = manifest.warn_other_versions(stored)
+        note = folders.differences_of_versions(stored)
         if note and self.progress:
             print(note, file=sys.stderr)
 

@@ -11,8 +11,8 @@ import numpy as np
 from purerl.execution.curves import Curves, OnSegment, train_through
 from purerl.execution.members import Members
 from purerl.execution.programs import Program
-from purerl.runner import checkpoint
 from purerl.scale.devices import Worker
+from purerl.storage import checkpoint
 from purerl.types import HostMetrics
 
 

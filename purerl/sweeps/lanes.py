@@ -16,8 +16,8 @@ import jax
 from purerl import serialise
 from purerl.config import TrainConfig
 from purerl.execution.programs import Members
-from purerl.runner.manifest import versions
 from purerl.scale.devices import Worker, check_count, make_workers
+from purerl.storage.folders import versions
 from purerl.sweeps import planner
 from purerl.sweeps.groups import SEGMENTS
 from purerl.train import Bound, bind

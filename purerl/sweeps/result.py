@@ -11,7 +11,8 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, apply_overrides, check_known
-from purerl.runner import checkpoint, manifest
+from purerl.runner import manifest
+from purerl.storage import checkpoint
 from purerl.sweeps import store
 from purerl.sweeps.axes import Design
 from purerl.sweeps.groups import resolve_point

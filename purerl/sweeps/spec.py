@@ -4,10 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax
-
 from purerl import serialise
-from purerl.runner import manifest
+from purerl.storage import folders
 from purerl.sweeps.plan import SweepPlan
 
 # Files written by a program that lays them out otherwise are not read.
@@ -30,7 +28,6 @@ def describe(
         segment_updates: likewise.
     """
     design = outline.design
-    device = jax.local_devices()[0]
     return {
         "kind": "sweep",
         "format": FORMAT,
@@ -51,18 +48,13 @@ def describe(
             }
             for group in outline.groups
         },
-        "device": f"{device.platform} {device.device_kind}",
-        "versions": manifest.versions(),
+        **folders.made_with(),
     }
 
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """What differs between two sweeps, in words."""
-    found = []
-    for name in sorted({*stored["config"], *new["config"]}):
-        before, now = stored["config"].get(name), new["config"].get(name)
-        if before != now:
-            found.append(f"{name} is {before!r} there and {now!r} here")
+    found = folders.differing(stored["config"], new["config"])
     for name in ("axes", "design"):
         if stored[name] != new[name]:
             found.append(f"{name}: {stored[name]!r} there and {new[name]!r} here")
@@ -81,10 +73,7 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
             for field, value in group["auto"].items()
             if resolved.get(field) != value
         ]
-        for field in ("lanes", "segment_updates"):
-            asked = group.get(f"{field}_asked")
-            if asked and known[field] != asked:
-                found.append(f"{field} is {known[field]} there and {asked} here")
+        found += folders.differing_widths(known, group)
     return sorted(set(found), key=found.index)
 
 

@@ -10,9 +10,7 @@ and chunks may be cut otherwise, without touching what is there. Nothing is pick
 
 import contextlib
 import hashlib
-import io
 import json
-import zipfile
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -21,7 +19,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError
-from purerl.runner import kinds, manifest
+from purerl.storage import arrays, folders
 from purerl.sweeps.spec import FORMAT, compare, is_extension, is_reordered
 
 MEMBERS = "members"
@@ -57,31 +55,28 @@ def open_folder(folder: Path, spec: dict[str, Any], *, extend: bool) -> dict[str
         ConfigError: another sweep's folder (with what differs), or one that cannot be
             written.
     """
-    path = folder / "manifest.json"
-    if not path.exists():
-        _write(folder, spec)
-        return spec
-    kind = manifest.kind_of(folder)
-    if kind != "sweep":
-        raise ConfigError(
-            f"out: {folder} holds {kinds.words_of(kind)}, not a sweep; give another "
-            "folder."
-        )
-    stored = load(folder)
-    new = json.loads(json.dumps(spec))
-    differences = compare(stored, new)
-    if differences and not (extend and is_extension(stored, new)):
-        raise ConfigError(
-            f"out: {folder} holds another sweep: {'; '.join(differences)}. "
-            f"{_remedy(stored, new)}"
-        )
+
+    def differences(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+        found = compare(stored, new)
+        return [] if extend and is_extension(stored, new) else found
+
+    return folders.open_folder(
+        folder,
+        spec,
+        kind="sweep",
+        version=FORMAT,
+        noun="sweep",
+        compare=differences,
+        merge=_extended,
+        remedy=_remedy,
+        places=("chunks",),
+    )
+
+
+def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The stored groups win over the new ones."""
     merged = {**stored, **{name: new[name] for name in ("points", "seeds", "shape")}}
-    merged["groups"] = {**new["groups"], **stored["groups"]}
-    if merged != stored:
-        _write(folder, merged)
-    else:
-        manifest.require_writable(folder)
-    return merged
+    return {**merged, "groups": {**new["groups"], **stored["groups"]}}
 
 
 def _remedy(stored: dict[str, Any], new: dict[str, Any]) -> str:
@@ -98,26 +93,11 @@ def _remedy(stored: dict[str, Any], new: dict[str, Any]) -> str:
     return "Give another folder, or the stored settings."
 
 
-def _write(folder: Path, spec: dict[str, Any]) -> None:
-    try:
-        (folder / "chunks").mkdir(parents=True, exist_ok=True)
-        manifest.check_writable(folder / "chunks")
-        serialise.write_atomic(
-            folder / "config.yaml", serialise.yaml_text(spec["config"])
-        )
-        serialise.write_atomic(folder / "manifest.json", json.dumps(spec, indent=1))
-    except OSError as error:
-        raise ConfigError(
-            f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
-            "that you may write to."
-        ) from None
-
-
 def set_lanes(folder: Path, group: str, lanes: int) -> None:
     """Narrow the lanes of a group of which nothing has been trained yet."""
-    stored = load(folder)
-    stored["groups"][group]["lanes"] = lanes
-    _write(folder, stored)
+    groups = load(folder)["groups"]
+    groups[group]["lanes"] = lanes
+    folders.update(folder, {"groups": groups})
 
 
 def load(folder: Path) -> dict[str, Any]:
@@ -126,7 +106,7 @@ def load(folder: Path) -> dict[str, Any]:
     Raises:
         ConfigError: there is none, or it cannot be read, or it is of another kind.
     """
-    return manifest.load_kind(folder, "sweep", FORMAT)
+    return folders.load_kind(folder, "sweep", FORMAT)
 
 
 def save(folder: Path, group: str, chunk: Chunk) -> Path:
@@ -134,11 +114,9 @@ def save(folder: Path, group: str, chunk: Chunk) -> Path:
     text = json.dumps({"ids": list(chunk.ids), "group": group})
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = folder / "chunks" / f"{group}-{digest}.npz"
-    buffer = io.BytesIO()
-    arrays = {name: np.asarray(array) for name, array in chunk.arrays.items()}
-    arrays[MEMBERS] = np.frombuffer(text.encode(), np.uint8)
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # (of allow_pickle)
-    serialise.write_atomic(path, buffer.getvalue())
+    named = {name: np.asarray(array) for name, array in chunk.arrays.items()}
+    members = np.frombuffer(text.encode(), np.uint8)
+    arrays.save(path, {**named, MEMBERS: members})
     return path
 
 
@@ -185,7 +163,7 @@ class Index:
         for path in sorted((folder / "chunks").glob("*.npz")):
             try:
                 ids = _read_ids(path, verify)
-            except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+            except arrays.DAMAGE:
                 self.damaged.append(path)
                 continue
             self.places.update({id: (path, row) for row, id in enumerate(ids)})
@@ -275,7 +253,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         with np.load(path, allow_pickle=False) as file:
             yield file
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except arrays.DAMAGE as error:
         raise ConfigError(
             f"{path} is damaged ({error}). Delete it and run the sweep again: "
             "only its members are trained anew."
@@ -285,8 +263,6 @@ def _opened(path: Path) -> Iterator[Any]:
 def _read_ids(path: Path, verify: bool) -> list[str]:
     """The members of a file; with `verify` every array's checksum is looked at."""
     if verify:
-        with zipfile.ZipFile(path) as archive:
-            if archive.testzip() is not None:
-                raise zipfile.BadZipFile
+        arrays.check(path)
     with np.load(path, allow_pickle=False) as file:
         return json.loads(file[MEMBERS].tobytes())["ids"]

@@ -9,16 +9,13 @@ summary.json     numbers of the last call, the comparison on fresh seeds
 *.png            history, importance, contour, slice
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
-from purerl.config import ConfigError, TrainConfig
-from purerl.runner import kinds, manifest
+from purerl.config import TrainConfig
+from purerl.storage import folders
 from purerl.tuning.pool import Setup
 from purerl.tuning.space import Space
 
@@ -31,22 +28,9 @@ def start(folder: Path) -> None:
     Raises:
         ConfigError: it holds something else, or cannot be written.
     """
-    path = folder / "manifest.json"
-    if path.exists():
-        kind = manifest.kind_of(folder)
-        if kind != "tune":
-            raise ConfigError(
-                f"out: {folder} holds {kinds.words_of(kind)}, not a tuning study; give "
-                "another folder."
-            )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
-            "that you may write to."
-        ) from None
-    manifest.require_writable(folder)
+    if (folder / folders.MANIFEST).exists():
+        folders.refuse_other(folder, "tune")
+    folders.make(folder)
 
 
 def spec(space: Space, setup: Setup, seed: int) -> dict[str, Any]:
@@ -73,14 +57,11 @@ def describe(
         spec: what it is.
         run: how this call searches it.
     """
-    device = jax.local_devices()[0]
     about = {
         "kind": "tune",
         **spec,
         "auto": auto.values(config, auto.resolve(config, resolve_env(config))),
         **run,
-        "device": f"{device.platform} {device.device_kind}",
-        "versions": manifest.versions(),
+        **folders.made_with(),
     }
-    serialise.to_yaml(config, folder / "config.yaml")
-    serialise.write_atomic(folder / "manifest.json", json.dumps(about, indent=1))
+    folders.write(folder, about)

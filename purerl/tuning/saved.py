@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
 from purerl.serialise import parse_loss
+from purerl.storage import folders
 from purerl.sweeps.axes import Choice, LogUniform, Uniform
 from purerl.tuning import result as results
 from purerl.tuning.folder import FORMAT
@@ -47,7 +48,7 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
 
 def read(folder: Path, config: TrainConfig | None = None) -> Saved:
     """As `load_tune`, with the space and the manifest."""
-    stored = manifest.load_kind(folder, "tune", FORMAT)
+    stored = folders.load_kind(folder, "tune", FORMAT)
     config = config or manifest.read_config(folder, stored)
     space = Space(config, _axes(stored["axes"]))
     numbers = _read_summary(folder)

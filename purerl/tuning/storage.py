@@ -14,6 +14,7 @@ import sqlalchemy.event
 import sqlalchemy.exc
 
 from purerl.config import ConfigError
+from purerl.storage import folders
 from purerl.tuning import samplers
 from purerl.tuning.space import Space
 from purerl.tuning.study import DEFAULT, Study
@@ -109,22 +110,16 @@ def _await_spec(found: optuna.Study) -> bool:
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """What differs between two specs, in words."""
-    found = []
-    for part in ("config", "axes"):
-        before, now = stored.get(part, {}), new[part]
-        label = "the axis " if part == "axes" else ""
-        for name in sorted({*before, *now}):
-            if before.get(name) != now.get(name):
-                found.append(
-                    f"{label}{name} is {_text(before.get(name))} there and "
-                    f"{_text(now.get(name))} here"
-                )
-    for name in sorted({*stored, *new} - {"config", "axes"}):
-        if stored.get(name) != new.get(name):
-            found.append(
-                f"{name} is {stored.get(name)!r} there and {new.get(name)!r} here"
-            )
-    return found
+    own = {"config", "axes"}
+
+    def others(spec: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in spec.items() if name not in own}
+
+    return [
+        *folders.differing(stored.get("config", {}), new["config"], _text),
+        *folders.differing(stored.get("axes", {}), new["axes"], _text, "the axis "),
+        *folders.differing(others(stored), others(new)),
+    ]
 
 
 def _text(value: Any) -> str:

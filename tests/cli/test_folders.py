@@ -8,7 +8,7 @@ import pytest
 
 import purerl
 from purerl.cli import main
-from purerl.runner import kinds
+from purerl.storage import kinds
 from tests.helpers import tiny_config
 
 PNG = b"\x89PNG"

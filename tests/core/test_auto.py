@@ -16,6 +16,7 @@ from purerl.acting.environment import resolve_env
 from purerl.algorithms import ALGORITHMS
 from purerl.config import AUTO, ConfigError
 from purerl.runner import manifest, words
+from purerl.storage import folders
 from purerl.sweeps.axes import Design, uniform
 from purerl.sweeps.groups import for_fields, group_points
 from purerl.sweeps.words import _notes
@@ -221,7 +222,7 @@ def test_a_run_saves_and_prints_what_auto_stood_for(tmp_path, capsys):
     assert "(3 asked for, 1 affordable within eval_share=0)" in said
     # Asked again, as it was asked for or as it was saved, it is the same run.
     for again in (config, result.config):
-        manifest.check_same(manifest.load(folder), bind(again).config, (0,))
+        manifest.check_same(folders.load(folder), bind(again).config, (0,))
     with pytest.raises(ConfigError, match=r"entropy_coef is 0.0 there and 0.5 here"):
         purerl.run(config.replace(entropy_coef=0.5), out=folder, resume=True)
 

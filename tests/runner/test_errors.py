@@ -10,6 +10,7 @@ from purerl.cli import main as command_line
 from purerl.runner import manifest
 from purerl.runner.result import load_run
 from purerl.serialise import to_dict
+from purerl.storage import folders
 
 from .conftest import run_tiny
 
@@ -128,7 +129,7 @@ def test_an_environment_object_is_named_in_what_is_stored(tmp_path, tiny, capsys
     saved = load_run(out, tiny.replace(env=CartPole()))
     assert saved.update == 20
     # Another structure of it is another config.
-    assert manifest.load(out)["config"]["env"] == "<envs.cartpole.CartPole()>"
+    assert folders.load(out)["config"]["env"] == "<envs.cartpole.CartPole()>"
     assert command_line(["train", "--resume", str(out)]) == 2
     assert "purerl.run(config, ..., resume=True)" in capsys.readouterr().err
     assert purerl.make_policy  # the public name that reads such a state

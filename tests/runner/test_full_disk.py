@@ -10,7 +10,7 @@ import pytest
 
 import purerl
 from purerl.cli import main
-from purerl.runner import checkpoint
+from purerl.storage import checkpoint
 from tests.helpers import tiny_config
 
 OPTIONS = {"lanes": 2, "segment_updates": 3, "checkpoint_seconds": 0.0}

@@ -3,9 +3,9 @@
 import tempfile
 from pathlib import Path
 
-from purerl.runner import checkpoint
 from purerl.runner.result import RunResult
 from purerl.runner.trackers.group import Group
+from purerl.storage import checkpoint
 
 
 def finish(trackers: Group, result: RunResult) -> None:

@@ -1,0 +1,1 @@
+"""Files that hold results: folders, arrays, checkpoints. All are written atomically."""

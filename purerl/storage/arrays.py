@@ -1,0 +1,45 @@
+"""Named arrays in a file: written atomically, checked when read, never pickled."""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from purerl.serialise import write_atomic
+from purerl.types import HostMetrics
+
+# What NumPy and zipfile raise for a file that is missing, cut off or changed.
+DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+def save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays; a reader sees all of them or nothing."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # The stub wants allow_pickle.
+    write_atomic(path, buffer.getvalue())
+
+
+def load(path: Path) -> HostMetrics:
+    """The arrays that `save` wrote.
+
+    Raises:
+        OSError: there is no file; or another of `DAMAGE`: it is damaged, or a checksum
+            does not match.
+    """
+    check(path)
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def check(path: Path) -> None:
+    """Read a file's checksums.
+
+    Raises:
+        zipfile.BadZipFile: one does not match; see `load` for the others.
+    """
+    with zipfile.ZipFile(path) as archive:
+        if archive.testzip() is not None:
+            raise zipfile.BadZipFile("a checksum does not match")

@@ -1,0 +1,281 @@
+"""A folder of results: what it holds, whether it may be gone on with, who wrote it.
+
+config.yaml      every field, to be read and edited by people
+manifest.json    what the folder holds and how it was made
+
+A folder is opened by the specification of what is to be in it. Where it holds something
+else already, everything that differs is said; nothing in it is changed.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from purerl import serialise
+from purerl.config import ConfigError
+from purerl.storage import kinds
+
+PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
+MANIFEST = "manifest.json"
+Spec = dict[str, Any]
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the bits of results depend on."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def made_with() -> dict[str, Any]:
+    """The device and the versions of this process, as a manifest has them."""
+    device = jax.local_devices()[0]
+    return {"device": f"{device.platform} {device.device_kind}", "versions": versions()}
+
+
+def differences_of_versions(stored: Spec) -> str | None:
+    """A sentence where device or versions differ: then equal bits are not promised."""
+    now = made_with()
+    odd = [
+        f"{name} {version} -> {now['versions'].get(name)}"
+        for name, version in stored["versions"].items()
+        if now["versions"].get(name) != version
+    ]
+    if stored["device"] != now["device"]:
+        odd.append(f"device {stored['device']} -> {now['device']}")
+    if not odd:
+        return None
+    return f"resumed with other versions, so bits may differ: {', '.join(odd)}"
+
+
+def open_folder(
+    folder: Path,
+    spec: Spec,
+    *,
+    kind: str | Sequence[str],
+    version: int,
+    noun: str,
+    compare: Callable[[Spec, Spec], list[str]],
+    merge: Callable[[Spec, Spec], Spec] = lambda stored, new: stored,
+    remedy: Callable[[Spec, Spec], str] | None = None,
+    places: Sequence[str] = (),
+) -> Spec:
+    """Start a folder, or go on with it.
+
+    Args:
+        folder: The folder.
+        spec: What is to be in it: plain values, with `config`.
+        kind: The kind or kinds of `purerl.storage.kinds` that may be there.
+        version: The format that this program writes and reads.
+        noun: What the folder holds, for the sentence: "holds another NOUN".
+        compare: What differs between a stored and a new specification, in words.
+        merge: What a folder says from now on, from both.
+        remedy: What to do where they differ, from both.
+        places: Folders in it that are made.
+
+    Returns:
+        The specification that holds.
+
+    Raises:
+        ConfigError: another specification's folder, with all that differs; one of
+            another kind or format; one that cannot be written.
+    """
+    new = json.loads(json.dumps(spec))
+    if not (folder / MANIFEST).exists():
+        write(folder, new, places)
+        return new
+    refuse_other(folder, kind)
+    stored = load_kind(folder, kind, version)
+    found = compare(stored, new)
+    if found:
+        todo = "Give another folder, or the stored settings."
+        todo = remedy(stored, new) if remedy else todo
+        raise ConfigError(
+            f"out: {folder} holds another {noun}: {'; '.join(found)}. {todo}"
+        )
+    merged = merge(stored, new)
+    if merged == stored:
+        require_writable(folder)
+    else:
+        write(folder, merged, places)
+    return merged
+
+
+def refuse_other(folder: Path, wanted: str | Sequence[str]) -> None:
+    """Refuse to write into a folder that holds something else.
+
+    Raises:
+        ConfigError: saying what it holds.
+    """
+    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    kind = kind_of(folder)
+    if kind not in names:
+        here, wanted_words = kinds.words_of(kind), kinds.words_of(names[0])
+        raise ConfigError(
+            f"out: {folder} holds {here}, not {wanted_words}; give another folder."
+        )
+
+
+def write(folder: Path, spec: Spec, places: Sequence[str] = ()) -> None:
+    """Write config.yaml and manifest.json, and make the folder where there is none.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    make(folder, places)
+    try:
+        text = serialise.yaml_text(spec["config"])
+        serialise.write_atomic(folder / "config.yaml", text)
+        serialise.write_atomic(folder / MANIFEST, json.dumps(spec, indent=1))
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+
+
+def update(folder: Path, changes: Mapping[str, Any]) -> None:
+    """Change entries of a folder's manifest."""
+    text = json.dumps({**load(folder), **changes}, indent=1)
+    serialise.write_atomic(folder / MANIFEST, text)
+
+
+def make(folder: Path, places: Sequence[str] = ()) -> None:
+    """Make a folder and folders in it, and see that they can be written.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    try:
+        for place in (folder, *(folder / name for name in places)):
+            place.mkdir(parents=True, exist_ok=True)
+            _write_and_remove(place)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+
+
+def require_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be written.
+
+    Raises:
+        ConfigError: naming it and why.
+    """
+    try:
+        _write_and_remove(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+
+
+def _write_and_remove(folder: Path) -> None:
+    probe = folder / f".write-test-{os.getpid()}"
+    probe.write_text("")
+    probe.unlink()
+
+
+def cannot_write(folder: Path, error: OSError) -> ConfigError:
+    """The sentence for a folder that cannot be written."""
+    return ConfigError(
+        f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
+        "that you may write to."
+    )
+
+
+def load(folder: Path) -> Spec:
+    """The manifest of a folder, whatever it holds.
+
+    Raises:
+        ConfigError: there is none, or it cannot be read.
+    """
+    path = folder / MANIFEST
+    if not path.exists():
+        kind = kinds.kind_of(folder, None)
+        if kind is not None:
+            raise ConfigError(kinds.not_wanted(folder, kind, "run"))
+        raise ConfigError(
+            f"there is no run in {folder} (no manifest.json). Give the folder that a "
+            "run printed."
+        )
+    try:
+        stored = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} is damaged ({error}). Start a new run.") from None
+    if not isinstance(stored, dict):
+        raise ConfigError(f"{path} is damaged (no mapping in it). Start a new run.")
+    return stored
+
+
+def kind_of(folder: Path) -> str:
+    """The kind of a folder, a key of `purerl.storage.kinds.KINDS` where it is known.
+
+    Raises:
+        ConfigError: nothing that purerl has written, or a manifest that is damaged.
+    """
+    has_manifest = (folder / MANIFEST).exists()
+    kind = kinds.kind_of(folder, load(folder) if has_manifest else None)
+    if kind is None:
+        load(folder)  # says that there is nothing
+    return str(kind)
+
+
+def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:
+    """The manifest of what is not a run.
+
+    Args:
+        folder: The folder that should hold it.
+        wanted: The kind or kinds, of `purerl.storage.kinds`, that it may name.
+        version: The format that this program reads.
+
+    Raises:
+        ConfigError: there is none, it cannot be read, or is of another kind or format.
+    """
+    stored = load(folder)
+    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    kind = kind_of(folder)
+    if kind not in names:
+        raise ConfigError(kinds.not_wanted(folder, kind, names))
+    if stored.get("format") != version:
+        raise ConfigError(
+            f"{folder} was written in format {stored.get('format')}, this version "
+            f"reads {version}; read it with the version in its manifest.json."
+        )
+    return stored
+
+
+def differing(
+    stored: Mapping[str, Any],
+    new: Mapping[str, Any],
+    text: Callable[[Any], str] = repr,
+    label: str = "",
+) -> list[str]:
+    """Entries of two mappings that differ, in words.
+
+    Args:
+        stored: What a folder says.
+        new: What is asked for.
+        text: How a value is written.
+        label: What is written before the name of an entry.
+    """
+    pairs = {
+        name: (stored.get(name), new.get(name)) for name in sorted({*stored, *new})
+    }
+    return [
+        f"{label}{name} is {text(before)} there and {text(now)} here"
+        for name, (before, now) in pairs.items()
+        if before != now
+    ]
+
+
+def differing_widths(stored: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Lanes and segments that were asked for and are not those of the folder."""
+    return [
+        f"{name} is {stored[name]} there and {new[f'{name}_asked']} here"
+        for name in ("lanes", "segment_updates")
+        if new.get(f"{name}_asked") and stored[name] != new[f"{name}_asked"]
+    ]
