@@ -1,4 +1,4 @@
-"""One training loop: who trains beside a member, and where, changes none of its bits."""
+"""One training loop: who trains beside a member, and where, changes no bit of it."""
 
 import jax
 import numpy as np
@@ -57,12 +57,12 @@ def test_who_is_kept_is_trained_as_if_all_were(cohort, whole):
 
 def test_where_packing_saves_nothing_no_state_moves(cohort, whole, monkeypatch):
     monkeypatch.setattr(Cohort, "gather", lambda self: pytest.fail("states moved"))
-    cohort.keep(np.array([0, 2, 3, 4]))  # three blocks are needed for three... or two
+    cohort.keep(np.array([0, 2, 3]))  # two blocks, one with a lane that only fills it
     monkeypatch.undo()
     found = [s.metrics for s in cohort.segments(UPDATES)]
     for mine, segment in zip(found, whole[1], strict=True):
-        assert_same_bits(mine, take(segment.metrics, [0, 2, 3, 4]))
-    assert_same_bits(cohort.gather(), take(whole[0], [0, 2, 3, 4]))
+        assert_same_bits(mine, take(segment.metrics, [0, 2, 3]))
+    assert_same_bits(cohort.gather(), take(whole[0], [0, 2, 3]))
 
 
 def test_nobody_is_left(cohort):
@@ -74,8 +74,8 @@ def test_numbers_can_change_on_the_way(cohort, bound, members, cache):
     """Also of those that are left where dead lanes fill the blocks."""
     list(cohort.segments(SEGMENT))
     rates = members.overrides["learning_rate"]
-    cohort.keep(np.array([0, 1, 2, 4]))
-    changed = rates[[0, 1, 2, 4]] * np.float32(0.5)
+    cohort.keep(np.array([0, 2, 3]))
+    changed = rates[[0, 2, 3]] * np.float32(0.5)
     cohort.set_overrides({"learning_rate": changed})
     np.testing.assert_array_equal(cohort.members.overrides["learning_rate"], changed)
     list(cohort.segments(UPDATES))
@@ -84,7 +84,7 @@ def test_numbers_can_change_on_the_way(cohort, bound, members, cache):
     list(other.segments(SEGMENT))
     other.set_overrides({"learning_rate": rates * np.float32(0.5)})
     list(other.segments(UPDATES))
-    assert_same_bits(cohort.gather(), take(other.gather(), [0, 1, 2, 4]))
+    assert_same_bits(cohort.gather(), take(other.gather(), [0, 2, 3]))
 
 
 def test_a_copy_is_its_parent_with_a_key_of_its_own(cohort):
@@ -106,7 +106,7 @@ def test_evaluations_follow_the_members_that_are_left(cohort):
     keys = jax.random.split(jax.random.key(5), 5)
     everyone = cohort.evaluate(keys)
     assert len(set(everyone.env_steps.tolist())) > 1
-    alive = np.array([0, 2, 3, 4])
+    alive = np.array([0, 2, 3])
     cohort.keep(alive)
     left = cohort.evaluate(keys[alive])
     for mine, theirs in zip(left, everyone, strict=True):
