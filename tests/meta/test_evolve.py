@@ -174,7 +174,7 @@ def test_a_width_that_does_not_fit_everywhere_is_kept(
     real = engine.compile_runs
 
     def compile_runs(bound, keys, overrides, lanes, *rest):
-        narrow = min(lanes, 2) if "constant" in bound.env.name else lanes
+        narrow = min(lanes, 2) if "constant" in bound.config.env else lanes
         return real(bound, keys, overrides, narrow, *rest)
 
     monkeypatch.setattr(engine, "compile_runs", compile_runs)

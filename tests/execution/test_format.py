@@ -1,6 +1,6 @@
 import pytest
 
-from purerl.runner import words
+from purerl.execution.format import format_bytes, format_count, with_noun
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from purerl.runner import words
     ],
 )
 def test_numbers_have_three_digits_and_a_letter(number, text):
-    assert words.si(number) == text
+    assert format_count(number) == text
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,11 @@ def test_numbers_have_three_digits_and_a_letter(number, text):
     ],
 )
 def test_bytes_have_a_unit_and_no_exponent(number, text):
-    assert words.size(number) == text
+    assert format_bytes(number) == text
 
 
 def test_one_of_a_thing_is_singular():
-    assert words.count(1, "agent") == "1 agent"
-    assert words.count(0, "agent") == "0 agents"
-    assert words.count(2_000, "loss", "losses") == "2,000 losses"
-    assert words.count(1, "loss", "losses") == "1 loss"
+    assert with_noun(1, "agent") == "1 agent"
+    assert with_noun(0, "agent") == "0 agents"
+    assert with_noun(2_000, "loss", "losses") == "2,000 losses"
+    assert with_noun(1, "loss", "losses") == "1 loss"
