@@ -45,8 +45,23 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 # Most of a test's time is compilation, and half of that optimises what runs for
 # milliseconds. Where nothing is said about bits or speed, the compiler need not try.
-UNOPTIMISED = ("algorithms", "cli", "contracts", "docs", "envs", "tuning")
+UNOPTIMISED = (
+    "algorithms",
+    "cli",
+    "contracts",
+    "core",
+    "docs",
+    "envs",
+    "execution",
+    "meta",
+    "tuning",
+)
 UNOPTIMISED_FILES = (
+    "test_capacity.py",
+    "test_full_disk.py",
+    "test_sweep.py",
+    "test_track_folder.py",
+    "test_tracking.py",
     "test_adversary.py",
     "test_divergence.py",
     "test_errors.py",
@@ -58,9 +73,9 @@ UNOPTIMISED_FILES = (
     "test_transfer.py",
 )
 # Pieces, lanes and devices give the same bits in programs as users compile them.
-OPTIMISED = ("test_equivalences.py", "test_ppo_learning.py")
+OPTIMISED = ("test_bits.py", "test_equivalences.py", "test_ppo_learning.py")
 # Their tests call the library again and again with the same program.
-SHARING = ("population", "runner", "sweeps", "tuning")
+SHARING = ("cli", "meta", "population", "runner", "sweeps", "tuning")
 # A file is one worker's (`--dist loadfile`): long ones first, else the last of them
 # runs alone while the other worker waits.
 LONG_FIRST = (

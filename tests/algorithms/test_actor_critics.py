@@ -386,6 +386,7 @@ def learned(request):
     return config, jax.jit(purerl.make_train(config))(jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_the_policy_reaches_its_target_in_an_asymmetric_range(learned):
     # Best 0.5 and 2.5 of -1 .. 3, shown -1 and 1.
     config, result = learned

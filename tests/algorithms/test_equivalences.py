@@ -160,6 +160,7 @@ def test_training_moves_every_parameter_of_every_lane(runs, pieces):
     assert min(x.min() for x in jax.tree.leaves(moved)) > 1e-4
 
 
+@pytest.mark.slow
 def test_pieces_interleaved_with_other_runs_give_the_same_bits(runs, pieces):
     init, advance = pieces
     mine, _, _ = advanced(pieces, KEYS[:LANES])

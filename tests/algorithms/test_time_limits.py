@@ -177,6 +177,7 @@ def test_with_the_flags_apart_values_are_the_closed_form(name):
     np.testing.assert_allclose(values, chain.optimal_values(GAMMA), atol=TOLERANCE)
 
 
+@pytest.mark.slow
 # That a test can fail is shown by some; the closed form holds for every algorithm.
 @pytest.mark.parametrize("name", slow_but(CASES, "ppo", "dqn", "td3"))
 def test_with_the_flags_merged_values_are_others(name):

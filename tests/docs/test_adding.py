@@ -80,6 +80,7 @@ def a_loss():
     return pages.run(PAGE, SECTIONS[1])
 
 
+@pytest.mark.slow
 def test_a_member_of_the_population_is_the_agent_of_those_losses(a_loss):
     @jax.jit
     def train_alone(config):
@@ -126,6 +127,7 @@ def algorithm():
     return pages.run(PAGE, SECTIONS[2])
 
 
+@pytest.mark.slow
 def test_the_policy_takes_the_action_that_the_observation_asks_for(algorithm):
     policy = algorithm["policy"]
     np.testing.assert_array_equal(policy(jnp.array([[-1.0], [1.0]])), [0, 1])

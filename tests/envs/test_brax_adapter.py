@@ -78,6 +78,7 @@ def played(request, lax_rank_promotion):
     return env, fields, jax.tree.map(np.asarray, steps)
 
 
+@pytest.mark.slow
 def test_every_leaf_changes_the_physics_and_equal_ones_do_not(played):
     _, fields, (_, final, reward, *_) = played
     np.testing.assert_array_equal(final[0], final[1])

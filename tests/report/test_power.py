@@ -53,7 +53,9 @@ def test_false_alarms_tell_which_test_to_trust():
     assert bootstrap.power[1] < 0.08
 
 
-@pytest.mark.parametrize(("effect", "least"), [(1.0, 17), (0.5, 64)])
+@pytest.mark.parametrize(
+    ("effect", "least"), [(1.0, 17), pytest.param(0.5, 64, marks=pytest.mark.slow)]
+)
 def test_seeds_needed_are_the_textbooks(effect, least):
     """17 and 64 per group: two-sided t-test at 5%, power 0.8."""
     assert exact_power(least - 1, effect) < 0.8 <= exact_power(least, effect)

@@ -62,6 +62,7 @@ def test_continuous_interrupted_and_resumed_equals_uninterrupted(
     assert_same_bits(outcome(resumed), outcome(whole_continuous))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "update",
     [SEGMENT, pytest.param(2 * SEGMENT, marks=pytest.mark.slow), 5 * SEGMENT],
@@ -275,6 +276,7 @@ def test_a_finished_run_that_is_extended_is_the_longer_run(tiny, tmp_path):
     assert again.finished and again.train_steps == 0
 
 
+@pytest.mark.slow
 def test_what_followed_the_length_of_a_run_stays_when_it_is_extended(tmp_path):
     config = purerl.DQNConfig(
         total_timesteps=320,

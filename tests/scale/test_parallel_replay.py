@@ -131,6 +131,7 @@ def test_the_tree_that_one_device_grows_holds_the_items_of_both(weighed):
     np.testing.assert_array_equal(empty, [(120 - 1) % 18])
 
 
+@pytest.mark.slow
 def test_a_prioritised_run_on_two_devices_resumes_bitwise(tmp_path):
     options = {"data_parallel": True, "segment_updates": 1, "progress": False}
     whole = purerl.run(PRIORITISED, **options)

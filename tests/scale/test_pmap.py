@@ -48,6 +48,7 @@ def test_a_repeated_call_gives_the_same_bits(mapped, keys, whole):
     assert_same_bits(mapped(keys), whole)
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_devices(train, keys, whole):
     devices = jax.local_devices()
     assert len(devices) == 2

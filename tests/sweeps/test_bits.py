@@ -19,6 +19,7 @@ from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep
 AXES = {"learning_rate": RATES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_the_size_of_chunks(tiny, whole, blocks):
     assert_equal(run_sweep(tiny, AXES, seeds=5, chunk_blocks=blocks), whole)

@@ -336,6 +336,7 @@ def test_a_waiting_trial_is_taken_by_one_worker(tmp_path, monkeypatch):
         assert sorted(took) == [False, True]
 
 
+@pytest.mark.slow
 def test_two_workers_share_the_budget(tmp_path):
     out = tmp_path / "study"
     workers = [start_worker(out, 12) for _ in range(2)]
