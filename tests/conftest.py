@@ -1,6 +1,7 @@
 """Strict flags for every test, and two host devices, before jax is first used."""
 
 import os
+import signal
 from pathlib import Path
 
 # Many small programs on all cores: one piece of code each takes a tenth less time.
@@ -131,6 +132,16 @@ def _optimise_a_slow_test(request: pytest.FixtureRequest):
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.fixture(autouse=True)
+def _ctrl_c_is_as_before():
+    """Whatever a test does, Ctrl-C interrupts Python again when it is over."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    after = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
+    assert after is before, after
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import signal
+import time
 
 import jax
 import numpy as np
@@ -67,6 +68,15 @@ def trained(cohort, on_segment=lambda segment: None):
     for segment in cohort.segments(cohort.program.bound.plan.num_updates):
         on_segment(segment)
     return cohort.gather()
+
+
+def eventually(look, expected, seconds=20.0):
+    """Whether `look()` is as expected, now or when another process has got so far."""
+    until = time.monotonic() + seconds
+    while (found := look()) != expected and time.monotonic() < until:
+        time.sleep(0.2)
+    assert found == expected
+    return True
 
 
 def plain(tree):

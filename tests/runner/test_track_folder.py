@@ -15,6 +15,7 @@ from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, set_limits
 from purerl.runner.trackers.tensorboard import TensorBoardTracker
+from tests.helpers import eventually
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
 from .test_tracker_threads import Keeps, Watch
@@ -106,6 +107,10 @@ def test_mlflow_gets_exactly_the_rows_that_it_missed(
     assert again == wanted
 
 
+def steps_of(curves):
+    return {name: [step for step, _ in curve] for name, curve in curves.items()}
+
+
 def test_event_files_get_exactly_the_rows_that_they_missed(tiny, tmp_path, capsys):
     class Full(TensorBoardTracker):
         background = False  # so that a segment is a batch
@@ -120,12 +125,13 @@ def test_event_files_get_exactly_the_rows_that_they_missed(tiny, tmp_path, capsy
     assert 0 < tracked(out, "tensorboard")["rows"] < ROWS
     assert purerl.track(out, ["tensorboard"])
     for seed in SEEDS:
-        found = event_scalars(out / "tensorboard" / f"seed={seed}")
-        wanted = expected(out, seed)
-        steps = {name: [step for step, _ in curve] for name, curve in found.items()}
-        assert steps == {
-            name: [step for step, _ in curve] for name, curve in wanted.items()
-        }
+        wanted = steps_of(expected(out, seed))
+
+        def steps(seed=seed):
+            return steps_of(event_scalars(out / "tensorboard" / f"seed={seed}"))
+
+        # The thread of the tracker that failed may still be writing.
+        assert eventually(steps, wanted)
 
 
 def test_an_interrupted_run_goes_on_after_it_was_sent(tiny, tmp_path):

@@ -13,6 +13,7 @@ import pytest
 import purerl
 from purerl import serialise
 from purerl.runner.trackers.mlflow import absolute
+from tests.helpers import eventually
 
 from .conftest import NUM_UPDATES, SEGMENT, assert_same_bits, run_tiny
 from .tracked import (
@@ -241,13 +242,14 @@ def test_a_sweep_in_tensorboard_has_a_folder_and_hparams_per_member(tmp_path):
 def test_a_sweep_in_wandb_offline_has_a_run_per_member(tracked, tmp_path):
     tracker = purerl.make_tracker("wandb", folder=tmp_path)
     purerl.track_points(tracker, POINTS, name="rates", config={"gamma": 0.9})
-    rows = [
-        wandb_history(wandb_records(path))
-        for path in sorted(tmp_path.glob("wandb/offline-run-*/*.wandb"))
-    ]
-    assert [[row["env_steps"] for row in member] for member in rows] == [
-        [32, 48, 64]
-    ] * 2
+
+    def steps():
+        files = sorted(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+        rows = [wandb_history(wandb_records(path)) for path in files]
+        return [[row["env_steps"] for row in member] for member in rows]
+
+    # A process of wandb's own writes the files.
+    assert eventually(steps, [[32, 48, 64]] * 2)
 
 
 @pytest.mark.parametrize(
