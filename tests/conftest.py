@@ -147,9 +147,10 @@ def _ctrl_c_is_as_before():
 @pytest.fixture
 def quickly_compiled():
     """Without optimisation, in a file that has it: the test is not about bits."""
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
-    jax.config.update("jax_disable_most_optimizations", False)
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture

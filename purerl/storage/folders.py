@@ -120,7 +120,8 @@ def refuse_other(folder: Path, wanted: str | Sequence[str]) -> None:
     names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
     kind = kind_of(folder)
     if kind not in names:
-        here, wanted_words = kinds.words_of(kind), kinds.words_of(names[0])
+        here = kinds.words_of(kind)
+        wanted_words = " or ".join(map(kinds.words_of, names))
         raise ConfigError(
             f"out: {folder} holds {here}, not {wanted_words}; give another folder."
         )
