@@ -65,7 +65,14 @@ def test_those_of_the_same_code_are_environments():
     assert set(SAME_CODE) < set(OWN_IDS)
 
 
-@pytest.mark.parametrize(("id", "options"), [*OWN, *OPTIONS])
+@pytest.mark.parametrize(
+    ("id", "options"),
+    [
+        *OWN,
+        OPTIONS[0],
+        *(pytest.param(*o, marks=pytest.mark.slow) for o in OPTIONS[1:]),
+    ],
+)
 def test_own_environments_pass_the_checker(id, options):
     envs.check(envs.make(id, **options), key=jax.random.key(7))
 
