@@ -80,7 +80,7 @@ def quickly_compiled():
         jax.config.update("jax_disable_most_optimizations", False)
 
 
-@pytest.fixture(scope="module", params=slow_but(CONFIGS, "discrete", "off-policy"))
+@pytest.fixture(scope="module", params=slow_but(CONFIGS, "discrete"))
 def runs(request):
     return Runs(CONFIGS[request.param])
 
@@ -219,7 +219,7 @@ def test_plain_pmap_over_two_devices_runs_and_agrees(runs, deadline):
         assert_close(lane(spread, index), lane(runs.first, index))
 
 
-@pytest.mark.parametrize("runs", slow_but(CONFIGS, "off-policy"), indirect=True)
+@pytest.mark.parametrize("runs", slow_but(CONFIGS, "discrete"), indirect=True)
 def test_jit_of_shard_map_over_two_devices_runs_and_agrees(runs, deadline):
     mesh = jax.make_mesh((2,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
     spec = PartitionSpec("d")
