@@ -80,7 +80,7 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
     Args:
         folder: of all checkpoints of a run.
         step: its name, the number of finished updates.
-        tree: host arrays, from `Programs.gather`.
+        tree: Arrays on the host, from `Cohort.gather`.
         keep: how many of the last ones stay.
 
     Raises:
