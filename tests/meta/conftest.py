@@ -40,7 +40,9 @@ def outcome(result):
     return state, result.solution, result.best
 
 
-@pytest.fixture(scope="session")
+# Of a module, not of the session: a file sets how its programs are compiled, and two
+# ways of compiling differ in the last bits.
+@pytest.fixture(scope="module")
 def whole():
     """Three generations, in memory, in one process, a block at a time."""
     return evolve()

@@ -28,7 +28,9 @@ def tiny():
     return tiny_config()
 
 
-@pytest.fixture(scope="session")
+# Of a module, not of the session: a file sets how its programs are compiled, and two
+# ways of compiling differ in the last bits.
+@pytest.fixture(scope="module")
 def whole(tiny):
     """Three learning rates, five seeds, in memory, in one chunk."""
     return run_sweep(tiny, {"learning_rate": RATES}, seeds=5, chunk_blocks=8)

@@ -5,15 +5,56 @@
 
 Written with tensorboardX, which needs no TensorFlow. A resumed run adds event files
 to the same folders; no row is in two of them.
+
+tensorboardX's `SummaryWriter` is not used. Its `flush` leaves rows behind that still
+wait for its thread, and two of them that are opened within a second in one folder
+write to one file, of which the second first deletes what the first has written.
 """
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker, flat_params, scalars
 
 if TYPE_CHECKING:
-    from tensorboardX import SummaryWriter
+    from tensorboardX.proto.summary_pb2 import Summary
+
+
+class EventFile:
+    """An event file of its own name, written in the thread that calls.
+
+    Args:
+        folder: made where it is missing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+
+        folder.mkdir(parents=True, exist_ok=True)
+        # The name begins with the second and the host, and the files of a folder are
+        # read in the order of their names.
+        fraction = time.time_ns() % 10**9
+        self._writer = EventsWriter(
+            str(folder / "events"), f".{fraction:09d}.{os.getpid()}"
+        )
+
+    def add(self, summary: "Summary", step: int | None = None) -> None:
+        """Write a summary; `flush` brings it to the disk."""
+        from tensorboardX.proto.event_pb2 import Event
+
+        self._writer.write_event(
+            Event(wall_time=time.time(), step=step, summary=summary)
+        )
+
+    def flush(self) -> None:
+        """Everything that was added is on disk afterwards."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Flush, and close the file."""
+        self._writer.close()
 
 
 class TensorBoardTracker(Tracker):
@@ -28,7 +69,7 @@ class TensorBoardTracker(Tracker):
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = Path(folder) if folder is not None else None
-        self._writers: dict[int | None, SummaryWriter] = {}
+        self._files: dict[int | None, EventFile] = {}
         self._last: dict[int, dict[str, float]] = {}
         self._steps = 0
 
@@ -47,23 +88,27 @@ class TensorBoardTracker(Tracker):
         self.root.mkdir(parents=True, exist_ok=True)
         self.id = str(self.root.resolve())
         if run.id is None:
+            from tensorboardX.summary import text
+
             lines = [f"    {k}: {v}" for k, v in flat_params(run.config).items()]
-            self._writer(None).add_text("config", "\n".join(lines))
+            self._file(None).add(text("config", "\n".join(lines)))
 
     def log(self, kind: str, seed: int, row: Row) -> None:
         """Scalars of one row."""
-        self._steps = step = row[self._run.axis]
-        writer = self._writer(seed)
+        from tensorboardX.summary import scalar
+
+        self._steps = step = int(row[self._run.axis])
+        file = self._file(seed)
         values = dict(scalars(kind, row))
         for name, value in values.items():
-            writer.add_scalar(name, value, step)
+            file.add(scalar(name, value), step)
         if self._run.is_sweep:
             self._last.setdefault(seed, {}).update(values)
 
     def flush(self) -> None:
         """Everything is on disk afterwards."""
-        for writer in self._writers.values():
-            writer.flush()
+        for file in self._files.values():
+            file.flush()
 
     def end_member(self, seed: int) -> None:
         """Close a member's file; in a sweep, after its row of the HPARAMS table."""
@@ -78,39 +123,36 @@ class TensorBoardTracker(Tracker):
                 if isinstance(value, int | float)
             }
             params = {**flat_params(member.params), **numbers, "seed": member.seed}
-            files = self._writer(seed).file_writer
-            assert files is not None  # there is one until the writer is closed
             for part in hparams(params, self._last.pop(seed, {})):
-                files.add_summary(part)
-        self._writers.pop(seed).close()
+                self._file(seed).add(part)
+        self._files.pop(seed).close()
 
     def artifact(self, path: Path, name: str) -> None:
         """Pictures are shown; other files lie in the run's folder already."""
         if path.suffix != ".png":
             return
         import matplotlib.image
+        from tensorboardX.summary import image
 
         picture = matplotlib.image.imread(path)[..., :3]
         title = str(Path(name).with_suffix(""))
-        self._writer(None).add_image(title, picture, self._steps, dataformats="HWC")
+        self._file(None).add(image(title, picture, dataformats="HWC"), self._steps)
 
     def close(self, status: str = "finished") -> None:
         """Close all files."""
         del status
-        for writer in self._writers.values():
-            writer.close()
-        self._writers.clear()
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
 
     def where(self) -> str:
         """See `Tracker`."""
         return f"TensorBoard: tensorboard --logdir {self.root}"
 
-    def _writer(self, seed: int | None) -> "SummaryWriter":
-        if seed not in self._writers:
-            from tensorboardX import SummaryWriter
-
+    def _file(self, seed: int | None) -> EventFile:
+        if seed not in self._files:
             place = self.root
             if seed is not None:
                 place = place / self._run.members[seed].name.replace("/", "-")
-            self._writers[seed] = SummaryWriter(str(place))
-        return self._writers[seed]
+            self._files[seed] = EventFile(place)
+        return self._files[seed]

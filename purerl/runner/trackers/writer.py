@@ -235,18 +235,31 @@ class Writer:
         # One that has no `flush` of its own has taken a row when `log` returns.
         is_direct = type(self.tracker).flush is Tracker.flush
         began = time.monotonic()
-        for kind, member, row in rows:
-            if self.failed:  # given up in the meantime
-                return
-            self.tracker.log(kind, member, row)
-            self.taken += is_direct
-        self.tracker.flush()
+        logged = 0
+        try:
+            for kind, member, row in rows:
+                if self.failed:  # given up in the meantime
+                    return
+                self.tracker.log(kind, member, row)
+                logged += 1
+                self.taken += is_direct
+        except Exception:
+            # What it has taken before it failed must not be sent to it again.
+            with contextlib.suppress(Exception):
+                self._flush(0 if is_direct else logged)
+            raise
+        self._flush(0 if is_direct else logged)
         if self.failed:
             return
-        self.taken += 0 if is_direct else len(rows)
         ended = time.monotonic()
         share = self.tracker.time_share
         self._free_at = ended + (ended - began) * (1.0 / share - 1.0)
+
+    def _flush(self, rows: int) -> None:
+        """Count rows as taken when they are where they belong."""
+        self.tracker.flush()
+        if not self.failed:
+            self.taken += rows
 
     def _fail(self, error: BaseException) -> None:
         if self.failed:  # given up before: nobody waits for what it says
