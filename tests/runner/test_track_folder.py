@@ -141,6 +141,8 @@ def test_event_files_of_the_same_second_are_two_and_flush_means_on_disk(tmp_path
     found = event_scalars(tmp_path)
     assert found["a"] == [(step, step) for step in range(100)]
     assert found["b"] == [(step, -step) for step in range(100)]
+    for file in first, second:
+        file.close()
 
 
 def test_an_interrupted_run_goes_on_after_it_was_sent(tiny, tmp_path):
