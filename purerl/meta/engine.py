@@ -99,7 +99,7 @@ class Evolution:
             self.options.progress,
         )
         with self.tracking:
-            hosts.together(lambda: self.tracking.begin(state, reporter.say))
+            hosts.run_on_all(lambda: self.tracking.begin(state, reporter.say))
             if first >= generations:
                 reporter.say(f"all {generations:,} generations had finished")
                 result = self._result(state, {"generations_run": 0})
@@ -140,14 +140,14 @@ class Evolution:
         """The state to go on from, the same in every process, and where to stop."""
         # Only the first process looks at the disk: the others are told.
         folder = self.options.folder if hosts.index() == 0 else None
-        rows = hosts.together(lambda: self._open_folder(folder))
-        rows = int(hosts.from_first(rows))
+        rows = hosts.run_on_all(lambda: self._open_folder(folder))
+        rows = int(hosts.broadcast(rows))
         state = fresh_state(self.optimiser, self.key, rows, len(self.setup.bounds))
         if self.setup.anchors is not None:
             state = state._replace(anchors=self.setup.anchors)
-        state = hosts.together(lambda: _restored(folder, state))
-        state = State(*hosts.tree_from_first(tuple(state)))
-        self.lanes = int(hosts.from_first(self.lanes))
+        state = hosts.run_on_all(lambda: _restored(folder, state))
+        state = State(*hosts.broadcast(tuple(state)))
+        self.lanes = int(hosts.broadcast(self.lanes))
         self.is_lanes_fixed |= int(state.done) > 0
         self.saved_at = int(state.done)
         return state, max(self.generations, int(state.done))
@@ -206,9 +206,9 @@ class Evolution:
         self, compile_at: Callable[[int], list[Program]], lanes: int
     ) -> list[Program]:
         """A program per environment, at one width that fits in every process."""
-        programs = hosts.together(lambda: _fitted(compile_at, lanes))
+        programs = hosts.run_on_all(lambda: _fitted(compile_at, lanes))
         width = programs[0].lanes
-        narrowest = int(hosts.min_of(width))
+        narrowest = int(hosts.all_min(width))
         if narrowest == width:
             return programs
         # Another process has less memory, and all must cut the same blocks.

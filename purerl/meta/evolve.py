@@ -134,5 +134,5 @@ def evolve(
         # Only the first process writes.
         return choose(trackers, options.folder) if hosts.index() == 0 else []
 
-    chosen = hosts.together(choose_trackers)
+    chosen = hosts.run_on_all(choose_trackers)
     return Evolution(setup, generations, workers, options, chosen).run()

@@ -116,10 +116,10 @@ def evaluate(
             reasons.update(filter(None, total.reasons))
         on_runs(members.size)
 
-    hosts.together(lambda: run_blocks(workers, mine, one))
-    if hosts.any_of(np.array([is_stopped()]))[0]:
+    hosts.run_on_all(lambda: run_blocks(workers, mine, one))
+    if hosts.all_any(np.array([is_stopped()]))[0]:
         raise Stopped
-    return hosts.sum_of(found).reshape(len(programs), num_members, rollouts)
+    return hosts.all_sum(found).reshape(len(programs), num_members, rollouts)
 
 
 def _cut(programs: Sequence[Program], num_runs: int, chunk_blocks: int) -> list[Chunk]:

@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ from purerl.config import ConfigError
 
 # While a process waits for others it asks every so often, and says so now and then.
 ASK_SECONDS, SAY_SECONDS = 10.0, 600.0
-_meetings = itertools.count()
+_barriers = itertools.count()
 # What SLURM and Open MPI set for each process they start.
 _LAUNCHERS = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
@@ -130,57 +130,61 @@ def index() -> int:
     return jax.process_index()
 
 
-def from_first(numbers: Any) -> np.ndarray:
-    """What process 0 has of some numbers, in every process."""
-    numbers = np.asarray(numbers)
+def broadcast(tree: Any) -> Any:
+    """Return what process 0 has of a pytree of host arrays of at most 32 bits."""
+    tree = jax.tree.map(np.asarray, tree)
     if count() == 1:
-        return numbers
+        return tree
     from jax.experimental import multihost_utils
 
-    return np.asarray(multihost_utils.broadcast_one_to_all(numbers))
+    return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))
 
 
-def any_of(flags: np.ndarray) -> np.ndarray:
-    """For every flag `[N]`, whether any process has it set."""
+def all_any(flags: np.ndarray) -> np.ndarray:
+    """Return for every flag `[N]` whether any process has it set."""
     if count() == 1:
         return flags
-    from jax.experimental import multihost_utils
-
-    everywhere = multihost_utils.process_allgather(np.asarray(flags, np.int32))
-    return np.asarray(np.asarray(everywhere).any(0))
+    return np.asarray(_gathered(np.asarray(flags, bool)).any(0))
 
 
-def min_of(numbers: Any) -> np.ndarray:
-    """The least over all processes of numbers of one shape, the same in each."""
+def all_min(numbers: Any) -> np.ndarray:
+    """Return the least over all processes of numbers of one shape."""
+    numbers = np.asarray(numbers)
+    return numbers if count() == 1 else _gathered(numbers).min(0)
+
+
+def all_max(numbers: Any) -> np.ndarray:
+    """Return the most over all processes of numbers of one shape."""
+    numbers = np.asarray(numbers)
+    return numbers if count() == 1 else _gathered(numbers).max(0)
+
+
+def all_sum(numbers: Any) -> np.ndarray:
+    """Return the sum over all processes of numbers of one shape, in their own type.
+
+    Whole numbers are summed exactly, and so are floats of which every entry is zero in
+    all processes but one.
+    """
     numbers = np.asarray(numbers)
     if count() == 1:
         return numbers
-    return _gathered(numbers).min(0)
-
-
-def totals(numbers: Sequence[int]) -> list[int]:
-    """The sums over all processes of whole numbers, exact and the same in each."""
-    if count() == 1:
-        return list(numbers)
-    return [int(n) for n in _gathered(np.asarray(numbers, np.int64)).sum(0)]
-
-
-def longest(seconds: float) -> float:
-    """The most that any process has, the same in each."""
-    return -float(min_of(-np.float64(seconds)))
+    return _gathered(numbers).sum(0, dtype=numbers.dtype)
 
 
 def _gathered(numbers: np.ndarray) -> np.ndarray:
-    """Every process's numbers `[P, ...]`, as bytes: JAX would cut them to 32 bits."""
+    """Gather the numbers of all processes, `[P, ...]`.
+
+    They are sent as bytes, because JAX would cut them to 32 bits.
+    """
     from jax.experimental import multihost_utils
 
-    raw = np.frombuffer(np.ascontiguousarray(numbers).tobytes(), np.uint8)
+    raw = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8)
     everywhere = np.ascontiguousarray(multihost_utils.process_allgather(raw))
     return everywhere.view(numbers.dtype).reshape(count(), *numbers.shape)
 
 
-def meet() -> None:
-    """Until every process is here, however long that takes.
+def barrier() -> None:
+    """Return when every process has called this, however long that takes.
 
     A collective of CPU processes gives up after half an hour, and hosts may have more
     unequal work than that. So the others are waited for at the coordinator first. One
@@ -188,11 +192,11 @@ def meet() -> None:
     """
     if count() == 1:
         return
-    client, meeting = _client(), next(_meetings)
-    client.key_value_set(_place(meeting, index()), "here")
+    client, number = _client(), next(_barriers)
+    client.key_value_set(_barrier_key(number, index()), "here")
     began = said = time.monotonic()
     for other in range(count()):
-        while not _is_there(client, meeting, other):
+        while not _is_there(client, number, other):
             now = time.monotonic()
             if now - said >= SAY_SECONDS:
                 said = now
@@ -203,14 +207,15 @@ def meet() -> None:
                 )
 
 
-def _place(meeting: int, process: int) -> str:
-    return f"purerl/meeting/{meeting}/{process}"
+def _barrier_key(number: int, process: int) -> str:
+    return f"purerl/barrier/{number}/{process}"
 
 
-def _is_there(client: Any, meeting: int, process: int) -> bool:
-    """Whether a process comes within the time of one question."""
+def _is_there(client: Any, number: int, process: int) -> bool:
+    """Whether a process reaches a barrier within `ASK_SECONDS`."""
     try:
-        client.blocking_key_value_get(_place(meeting, process), int(ASK_SECONDS * 1e3))
+        key = _barrier_key(number, process)
+        client.blocking_key_value_get(key, int(ASK_SECONDS * 1e3))
     except jax.errors.JaxRuntimeError as error:
         if "DEADLINE_EXCEEDED" in str(error):
             return False
@@ -225,8 +230,8 @@ def _client() -> Any:
     return distributed.global_state.client
 
 
-def together(function: Callable[[], Any]) -> Any:
-    """What `function` gives here, once every process is done with its own.
+def run_on_all(function: Callable[[], Any]) -> Any:
+    """Run a function in every process, and return its result in this one.
 
     Where it fails in one process it fails in all: none waits for one that is gone.
 
@@ -240,41 +245,10 @@ def together(function: Callable[[], Any]) -> Any:
         error = caught
         if count() > 1:  # the others may work for long: say it now
             print(f"process {index()}: {caught}", file=sys.stderr)
-    meet()
-    has_failed = any_of(np.array([error is not None]))[0]
+    barrier()
+    has_failed = all_any(np.array([error is not None]))[0]
     if error is not None:
         raise error
     if has_failed:
         raise ConfigError("another process of this job failed; see what it says.")
     return result
-
-
-def sum_of(numbers: np.ndarray) -> np.ndarray:
-    """The sum over all processes of float32 arrays of one shape, the same in each.
-
-    Exact where every entry is zero in all processes but one.
-    """
-    numbers = np.asarray(numbers, np.float32)
-    if count() == 1:
-        return numbers
-    from jax.experimental import multihost_utils
-
-    everywhere = np.asarray(multihost_utils.process_allgather(numbers))
-    return everywhere.sum(0, dtype=np.float32)
-
-
-def tree_from_first(tree: Any) -> Any:
-    """What process 0 has of a pytree of host arrays of at most 32 bits."""
-    if count() == 1:
-        return tree
-    from jax.experimental import multihost_utils
-
-    return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))
-
-
-def wait(name: str) -> None:
-    """Until every process is here."""
-    if count() > 1:
-        from jax.experimental import multihost_utils
-
-        multihost_utils.sync_global_devices(name)

@@ -90,7 +90,7 @@ def sweep(
     limit = worker_limit(memory_limit, workers)
     groups = tuple(choose_lanes(g, lanes, workers, limit) for g in outline.groups)
     # The least that any process has: all must cut the same chunks.
-    limit = float(hosts.min_of(limit))
+    limit = float(hosts.all_min(limit))
     outline = outline._replace(
         groups=agreed(groups),
         memory_limit=limit,

@@ -33,7 +33,7 @@ class Compiler:
         chunk_blocks: int | None = None,
     ) -> None:
         self.seconds = 0.0
-        self.num_workers = int(hosts.sum_of(np.array(len(workers))))
+        self.num_workers = int(hosts.all_sum(np.array(len(workers))))
         self._workers, self._limit = workers, memory_limit
         self._chunk_blocks = chunk_blocks
         self._cache = current_cache()
@@ -57,7 +57,7 @@ class Compiler:
             ConfigError: a group does not fit the memory of some process.
         """
         began = time.perf_counter()
-        built = hosts.together(lambda: self._side_by_side(groups, is_fixed))
+        built = hosts.run_on_all(lambda: self._side_by_side(groups, is_fixed))
         found = [self._timed(group) for group in self._alike(built)]
         self.seconds += time.perf_counter() - began
         return found
@@ -94,7 +94,7 @@ class Compiler:
         """The groups with lanes and chunks that fit the memory of every process."""
         if not groups:
             return []
-        sizes = hosts.min_of([(group.lanes, group.chunk_blocks) for group in groups])
+        sizes = hosts.all_min([(group.lanes, group.chunk_blocks) for group in groups])
         found = []
         for group, (lanes, blocks) in zip(groups, sizes, strict=True):
             if lanes != group.lanes:

@@ -49,7 +49,7 @@ def agreed(groups: tuple[GroupPlan, ...]) -> tuple[GroupPlan, ...]:
 
     A measured width, or that of a folder that is not shared, may differ elsewhere.
     """
-    first = hosts.from_first([(group.lanes, group.length) for group in groups])
+    first = hosts.broadcast([(group.lanes, group.length) for group in groups])
     return tuple(
         group._replace(lanes=int(lanes), length=int(length))
         for group, (lanes, length) in zip(groups, first, strict=True)
@@ -142,20 +142,20 @@ class Engine:
         if self.folder is None:
             return set()
         is_first = hosts.index() == 0
-        hosts.together(lambda: self._open_own() if is_first else None)
+        hosts.run_on_all(lambda: self._open_own() if is_first else None)
         # After the first: a shared folder is there by now, and is compared like any.
-        hosts.together(lambda: None if is_first else self._open_own())
+        hosts.run_on_all(lambda: None if is_first else self._open_own())
         groups = agreed(self.outline.groups)
         self.outline = self.outline._replace(groups=groups)
         index = store.Index(self.folder, verify=True)
-        hosts.wait("purerl sweep index")
+        hosts.barrier()
         for path in index.damaged:
             print(f"{path} is damaged: trained again", file=sys.stderr)
         if hosts.index() == 0:  # no process writes before all have met again
             index.set_damaged_aside()
             store.remove_leftovers(self.folder)
         ids = [id for group in self.outline.groups for id in group.ids]
-        known = hosts.any_of(np.array([id in index for id in ids]))
+        known = hosts.all_any(np.array([id in index for id in ids]))
         return {id for id, is_known in zip(ids, known, strict=True) if is_known}
 
     def _open_own(self) -> None:
@@ -250,7 +250,7 @@ class Engine:
             run_blocks(self.workers, tasks, one)
             return time.perf_counter() - began
 
-        return hosts.together(work)
+        return hosts.run_on_all(work)
 
     def _result(
         self, plan: SweepPlan, seconds: float, before: float, peak: float
@@ -258,8 +258,8 @@ class Engine:
         """What there is now, and how it went: see `SweepResult.summary`."""
         source = store.Index(self.folder) if self.folder is not None else self.source
         own_steps = self.done_steps - (self.outline.steps - plan.steps)
-        trained, steps = hosts.totals([self.trained, own_steps])
-        seconds = hosts.longest(seconds)
+        trained, steps = map(int, hosts.all_sum([self.trained, own_steps]))
+        seconds = float(hosts.all_max(seconds))
         numbers = {
             "members": self.outline.num_members,
             "trained_members": trained,

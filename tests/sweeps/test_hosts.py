@@ -99,13 +99,13 @@ def test_others_are_waited_for_however_long_it_takes(monkeypatch, capsys):
     monkeypatch.setattr(hosts, "index", lambda: 0)
     monkeypatch.setattr(hosts, "_client", lambda: coordinator)
     monkeypatch.setattr(hosts, "SAY_SECONDS", 0.0)
-    hosts.meet()
+    hosts.barrier()
     own, *others = coordinator.asked
     assert own.endswith("/0") and len(others) == 5
     assert all(place.endswith("/1") for place in others)
     words = "process 0 has waited 0 min for process 1"
     assert capsys.readouterr().err.count(words) == 4
-    hosts.meet()  # another meeting has another place
+    hosts.barrier()  # another meeting has another place
     assert coordinator.asked[-1].split("/")[2] != own.split("/")[2]
 
 
@@ -117,7 +117,7 @@ def test_an_error_of_the_coordinator_is_no_lateness(monkeypatch):
     monkeypatch.setattr(hosts, "count", lambda: 2)
     monkeypatch.setattr(hosts, "_client", lambda: Gone(0))
     with pytest.raises(jax.errors.JaxRuntimeError, match="UNAVAILABLE"):
-        hosts.meet()
+        hosts.barrier()
 
 
 def test_sums_over_processes_are_exact(monkeypatch):
@@ -128,9 +128,9 @@ def test_sums_over_processes_are_exact(monkeypatch):
         multihost_utils, "process_allgather", lambda x: np.stack([x, x])
     )
     odd = 2**40 + 1  # float32, and JAX's integers of 32 bits, cannot hold it
-    assert hosts.totals([odd, 3]) == [2 * odd, 6]
-    assert hosts.longest(1.25) == 1.25
-    np.testing.assert_array_equal(hosts.min_of([[1, 2], [3, 4]]), [[1, 2], [3, 4]])
+    assert hosts.all_sum([odd, 3]).tolist() == [2 * odd, 6]
+    assert hosts.all_max(1.25) == 1.25
+    np.testing.assert_array_equal(hosts.all_min([[1, 2], [3, 4]]), [[1, 2], [3, 4]])
 
 
 @pytest.mark.parametrize(
