@@ -83,7 +83,9 @@ def plain(tree):
     """A pytree with its random keys as numbers."""
 
     def one(x):
-        if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+        if isinstance(x, jax.Array) and jax.dtypes.issubdtype(
+            x.dtype, jax.dtypes.prng_key
+        ):
             return np.asarray(jax.random.key_data(x))
         return np.asarray(x)
 

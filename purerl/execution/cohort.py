@@ -183,7 +183,9 @@ class Cohort:
         everyone = jax.tree.map(lambda x: x[position], overrides)
         self._members = Members(self._members.keys, everyone)
 
-    def copy(self, parents: np.ndarray, keys: Array) -> None:
+    def copy(
+        self, parents: np.ndarray, keys: Array, is_copy: np.ndarray | None = None
+    ) -> None:
         """Let every member go on with its parent's state; copies get their own keys.
 
         The states pass through the host: a parent may lie on another device, a
@@ -194,9 +196,12 @@ class Cohort:
             parents: Numbers of members `[N]`, the own one where nothing is copied.
             keys: Fresh keys `[N]`, of which those of copies are used: with its parent's
                 key a copy would repeat what the parent does.
+            is_copy: Which members get their key, `[N]` bool; those with another parent
+                than themselves where not given.
         """
-        is_copy = parents != np.arange(len(parents))
-        if not is_copy.any():
+        is_own = parents == np.arange(len(parents))
+        is_copy = ~is_own if is_copy is None else is_copy
+        if is_own.all() and not is_copy.any():
             return
         states = jax.tree.map(lambda x: x[parents], self.gather())
         self.restore(rekey(states, is_copy, keys), self.update)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.population.outcome import Outcome
+from purerl.search.protocol import Outcome
 
 KINDS = ("episode_return", "evaluation")
 

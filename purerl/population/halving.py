@@ -9,25 +9,26 @@ and no member's bits depend on who was dropped.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.cohort import Cohort
 from purerl.execution.members import Members
 from purerl.execution.memory import require_number
 from purerl.population import streams
 from purerl.population.brackets import Ladder, choose_lanes, make_ladder
+from purerl.population.describe import rows_of, spec_of, tracked_members
 from purerl.population.fitness import Fitness, check_kind, measure, ranking
 from purerl.population.halving_result import HalvingResult
-from purerl.population.outcome import Outcome
-from purerl.population.search import Options, search
-from purerl.population.space import Space
+from purerl.population.space import Hyper, Space
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.seeds import check_seeds, num_seeds
+from purerl.runner.trackers import Tracker, choose
+from purerl.runner.words import notes
 from purerl.scale.devices import check_count, make_workers
-from purerl.types import Array, HostMetrics
+from purerl.search.drive import Options, drive
+from purerl.search.protocol import Outcome, Request, Search
 
 DEFAULT_ETA = 3
 # Rungs before the end where `min_updates` is not given.
@@ -48,6 +49,7 @@ def halving(
     lanes: int | None = None,
     segment_updates: int | None = None,
     checkpoint_seconds: float = 30.0,
+    trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
 ) -> HalvingResult:
     """Search settings by dropping the worst early (Li et al. 2018, arXiv:1603.06560).
@@ -64,32 +66,36 @@ def halving(
     uninterrupted one. Several seeds are several searches, with points of their own.
 
     Args:
-        config: of every member, where no axis says otherwise; its `total_timesteps`
-            are those of a member that is never dropped.
-        axes: (dotted) name of a dynamic field -> a distribution such as
+        config: Config of every member, where no axis says otherwise; its
+            `total_timesteps` are those of a member that is never dropped.
+        axes: (Dotted) name of a dynamic field -> a distribution such as
             `purerl.loguniform`, or a list of values.
-        num_points: members that start in the first bracket; `eta^s` for `s` rungs
+        num_points: Members that start in the first bracket; `eta^s` for `s` rungs
             before the end where not given.
-        eta: a rung's best `1/eta` go on.
-        min_updates: of the first rung; `U / eta^3`, about, where not given.
+        eta: Of a rung's members the best `1/eta` go on.
+        min_updates: Updates up to the first rung; `U / eta^3`, about, where not given.
         brackets: `hyperband`, or `one` for successive halving.
         fitness: `evaluation`: `config.eval_episodes` fresh episodes at every rung, the
             same ones for all members of a search; then `num_evaluations=0` saves the
-            planned ones. `episode_return`: the last planned evaluation since the mark
-            before, else the return of the training episodes since then.
-        seeds: searches: how many (0, 1, ...), or which.
-        out: folder to write; nothing is written without one.
-        lanes: width of a block, part of what fixes the bits.
-        segment_updates: updates per compiled call, likewise; a divisor of
+            planned ones. `episode_return`: the last planned evaluation since the
+            milestone before, else the return of the training episodes since then.
+        seeds: Searches: how many (0, 1, ...), or which.
+        out: Folder to write; nothing is written without one.
+        lanes: Width of a block, part of what fixes the bits.
+        segment_updates: Updates per compiled call, likewise part of it; a divisor of
             `min_updates`, which it is where not given.
-        checkpoint_seconds: least time between checkpoints; 0 saves at every mark.
-        progress: show it.
+        checkpoint_seconds: Least time between checkpoints; 0 saves at every milestone.
+        trackers: Places that are told a row per member and milestone: names
+            (`mlflow`, `tensorboard`, `wandb`), or trackers. A search that goes on does
+            so with those that it was started with where none are given.
+        progress: Show progress.
 
     Raises:
         ConfigError: an axis that is static or cannot be, numbers that leave no rung, a
             folder of another search (with what differs), only diverged members.
     """
     space = Space(config, axes)
+    folder = as_folder("out", out)
     for name, count in (
         ("num_points", num_points),
         ("min_updates", min_updates),
@@ -118,16 +124,16 @@ def halving(
         "fitness": fitness,
     }
     carried_out = Options(
-        out=as_folder("out", out),
+        out=folder,
         lanes=lanes or choose_lanes(ladder, len(searches), make_workers()),
         length=segment_updates or rung,
         lanes_asked=lanes,
         length_asked=segment_updates,
         checkpoint_seconds=checkpoint_seconds,
+        trackers=choose(trackers, folder),
         progress=progress,
     )
-    strategy = Halving(space, searches, options, ladder)
-    finished = search(strategy, space, searches, carried_out)
+    finished = drive(halving_search(space, searches, options, ladder), carried_out)
     return HalvingResult(space, searches, options, ladder, finished, carried_out.out)
 
 
@@ -136,96 +142,128 @@ def first_rung(updates: int, eta: int, min_updates: int | None) -> int:
     return min_updates or max(1, updates // max(2, eta) ** DEFAULT_RUNGS)
 
 
-class Halving:
-    """The strategy: see `purerl.halving`, and `purerl.population.search.Strategy`."""
+class HalvingState(NamedTuple):
+    """What successive halving knows, of `S` searches with `N` members each.
 
-    kind = "halving"
+    Attributes:
+        number: Number of milestones that have been passed.
+        hyper: Hyperparameters of all members by name, `[S N]`.
+        alive: Numbers of the members that go on, ascending, `[A]`.
+        kept: Rows of them among the members before, `[A]`.
+        known: Their last scores, `[A]`; NaN where nothing is known.
+        score: Scores at the last milestone of those that reached it.
+        diverged: Whether one of these met a number that was not finite.
+    """
 
-    def __init__(
-        self,
-        space: Space,
-        seeds: tuple[int, ...],
-        options: dict[str, Any],
-        ladder: Ladder,
-    ) -> None:
-        self.space, self.seeds, self.options = space, seeds, options
-        self.ladder, self.marks = ladder, ladder.marks
-        self.size = ladder.size
-        self.bracket_of = np.tile(ladder.bracket_of(), len(seeds))
-        self.search_of = np.repeat(np.asarray(seeds), self.size)
-        self.keys = streams.member_keys(seeds, self.size)
-        self.hyper = space.draws(self.size, seeds)
-        self.alive = np.arange(len(self.search_of))
-        self.known = np.full(len(self.search_of), np.nan)
+    number: int
+    hyper: Hyper
+    alive: np.ndarray
+    kept: np.ndarray
+    known: np.ndarray
+    score: np.ndarray
+    diverged: np.ndarray
 
-    def members(self) -> Members:
-        """Those that have not been dropped."""
-        hyper = {name: values[self.alive] for name, values in self.hyper.items()}
-        return Members(self.keys[self.alive], self.space.overrides(hyper))
 
-    def planned(self, mark: int) -> int:
-        """As many as train up to a mark, if none diverges."""
-        return self.ladder.alive(self.marks[mark]) * len(self.seeds)
+def halving_search(
+    space: Space, seeds: tuple[int, ...], options: dict[str, Any], ladder: Ladder
+) -> Search:
+    """Successive halving as a search.
 
-    def evaluation_keys(self, mark: int) -> Array | None:
-        """At a rung one key per search."""
-        at_rung = self.marks[mark] in self.ladder.rungs
-        if self.options["fitness"] != "evaluation" or not at_rung:
+    Args:
+        space: Axes that are searched, and the config.
+        seeds: A search each.
+        options: `num_points`, `eta`, `min_updates`, `brackets` and `fitness`; see
+            `halving`.
+        ladder: Rungs and brackets that follow from them.
+    """
+    size, milestones = ladder.size, ladder.marks
+    count = size * len(seeds)
+    search_of = np.repeat(np.asarray(seeds), size)
+    is_fresh = options["fitness"] == "evaluation"
+
+    def init() -> HalvingState:
+        everyone, unknown = np.arange(count), np.full(count, np.nan)
+        hyper = space.draws(size, seeds)
+        none = np.zeros(count, bool)
+        return HalvingState(0, hyper, everyone, everyone, unknown, unknown, none)
+
+    def ask(state: HalvingState) -> Request | None:
+        if state.number == len(milestones):
             return None
-        return streams.evaluation_keys(self.search_of[self.alive], mark)
+        until, alive = milestones[state.number], state.alive
+        hyper = {name: values[alive] for name, values in state.hyper.items()}
+        keys = None
+        if is_fresh and until in ladder.rungs:
+            keys = streams.evaluation_keys(search_of[alive], state.number)
+        return Request(
+            Members(streams.member_keys(seeds, size)[alive], space.overrides(hyper)),
+            until,
+            parents=state.kept if state.number else None,
+            evaluation_keys=keys,
+        )
 
-    def recall(self, records: list[HostMetrics]) -> None:
-        """Who is left after the last record."""
-        if records:
-            last = records[-1]
-            self.alive = last["alive"][last["kept"]]
-            self.known = last["known"][last["kept"]]
-
-    def decide(self, mark: int, outcome: Outcome, cohort: Cohort) -> HostMetrics:
-        """Drop those that diverged, and at a rung those beyond the best."""
-        kind = self.options["fitness"]
-        is_rung = self.marks[mark] in self.ladder.rungs
-        if kind == "evaluation" and not is_rung:
-            unknown = np.full(len(self.alive), np.nan)
-            found = Fitness(unknown, outcome.diverged)
+    def tell(state: HalvingState, request: Request, outcome: Outcome) -> HalvingState:
+        if is_fresh and outcome.fresh is None:
+            found = Fitness(np.full(len(state.alive), np.nan), outcome.diverged)
         else:
-            found = measure(outcome, kind, self.known)
-        kept = self._kept(mark, found)
-        record = {
-            "alive": self.alive,
-            "score": found.score,
-            "known": found.score,
-            "kept": kept,
-            "diverged": found.diverged,
-            "diverged_at": outcome.diverged_at,
-            **{f"train/{name}": rows for name, rows in outcome.train.items()},
-            **{f"evaluation/{name}": rows for name, rows in outcome.evaluation.items()},
-        }
-        if outcome.fresh is not None:
-            record["judge_steps"] = outcome.fresh.env_steps
-        if not kept.any():
+            found = measure(outcome, options["fitness"], state.known)
+        goes_on = survivors(ladder, found, state.alive, request.until)
+        if not goes_on.any():
             raise ConfigError(
-                f"every member has diverged by update {self.marks[mark]}: narrow the "
+                f"every member has diverged by update {request.until}: narrow the "
                 "axes, such as a smaller upper end of learning_rate."
             )
-        cohort.keep(np.flatnonzero(kept))
-        self.alive, self.known = self.alive[kept], found.score[kept]
-        return record
+        return HalvingState(
+            state.number + 1,
+            state.hyper,
+            state.alive[goes_on],
+            np.flatnonzero(goes_on),
+            found.score[goes_on],
+            found.score,
+            found.diverged,
+        )
 
-    def _kept(self, mark: int, found: Fitness) -> np.ndarray:
-        """Who goes on, `[A]` of those alive."""
-        kept = ~found.diverged
-        update = self.marks[mark]
-        if update not in self.ladder.rungs:
-            return kept
-        rung = self.ladder.rungs.index(update)
-        search = self.alive // self.size
-        for number, bracket in enumerate(self.ladder.brackets):
-            if rung < bracket.first_rung:
-                continue
-            for place in range(len(self.seeds)):
-                mine = (self.bracket_of[self.alive] == number) & (search == place)
-                group = np.flatnonzero(mine)
-                order = ranking(Fitness(found.score[group], found.diverged[group]))
-                kept[group[order[self.ladder.survivors(number, rung) :]]] = False
+    alive = [ladder.alive(until) * len(seeds) for until in milestones]
+    spans = np.diff(milestones, prepend=0) * space.bound.plan.steps_per_update
+    return Search(
+        kind="halving",
+        bound=space.bound,
+        spec=spec_of(space, seeds, options),
+        steps=tuple((spans * alive).tolist()),
+        init=init,
+        ask=ask,
+        tell=tell,
+        rows=lambda step: rows_of(space, step.before.alive, step),
+        tracked=tracked_members(seeds, size),
+        remarks=tuple(notes(space.bound, space.corners())),
+    )
+
+
+def survivors(
+    ladder: Ladder, found: Fitness, alive: np.ndarray, until: int
+) -> np.ndarray:
+    """Return who goes on after a milestone, `[A]` bool.
+
+    Members that diverged are dropped at every milestone; at a rung so are those beyond
+    the best of their bracket.
+
+    Args:
+        ladder: Rungs and brackets.
+        found: Scores of those that reached the milestone, `[A]`.
+        alive: Their numbers, `[A]`, of the members of all searches.
+        until: Number of finished updates at the milestone.
+    """
+    kept = ~found.diverged
+    if until not in ladder.rungs:
         return kept
+    rung = ladder.rungs.index(until)
+    search, member = np.divmod(alive, ladder.size)
+    bracket_of = ladder.bracket_of()[member]
+    for number, bracket in enumerate(ladder.brackets):
+        if rung < bracket.first_rung:
+            continue
+        for place in np.unique(search):
+            group = np.flatnonzero((bracket_of == number) & (search == place))
+            order = ranking(Fitness(found.score[group], found.diverged[group]))
+            kept[group[order[ladder.survivors(number, rung) :]]] = False
+    return kept

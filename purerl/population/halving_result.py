@@ -11,8 +11,8 @@ import numpy as np
 from purerl.population.brackets import Ladder
 from purerl.population.result import Best, Result
 from purerl.population.schedule import Schedule
-from purerl.population.search import Finished
 from purerl.population.space import Hyper, Space
+from purerl.search.drive import Finished
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,15 +22,7 @@ class HalvingResult(Result):
     """A search's course: labelled arrays, who reached which rung, the best member.
 
     Attributes:
-        config: base of every member.
-        seeds: of the searches.
-        options: what fixed the result.
-        ladder: rungs and brackets.
-        marks: updates at which something was recorded.
-        states: final states of those that reached the end, on the host.
-        finished: whether the end has been reached.
-        summary: numbers about how it was run.
-        out: the folder, if any.
+        ladder: Rungs and brackets.
     """
 
     def __init__(
@@ -43,7 +35,16 @@ class HalvingResult(Result):
         out: Path | None,
     ) -> None:
         self.ladder = ladder
-        super().__init__(space, seeds, options, ladder.marks, finished, out)
+        super().__init__(space, seeds, options, finished, out)
+        if self.states is not None:
+            # Those that diverged at the very end did not reach it.
+            kept = self.steps[-1].after.kept
+            self.states = jax.tree.map(lambda x: x[kept], self.states)
+
+    @property
+    def milestones(self) -> tuple[int, ...]:
+        """Updates at which members are judged: the rungs, and some between."""
+        return self.ladder.marks
 
     @cached_property
     def points(self) -> Hyper:
@@ -72,18 +73,20 @@ class HalvingResult(Result):
         variables["trained_updates"] = (dims, trained)
         variables["diverged_at"] = (dims, diverged_at)
         scores = [
-            self._filled(record["alive"], record["score"])
-            for record, mark in zip(self.records, self.marks, strict=False)
-            if mark in self.ladder.rungs
+            self._filled(step.before.alive, step.after.score)
+            for step in self.steps
+            if step.request.until in self.ladder.rungs
         ]
         empty = np.empty((len(self.seeds), self.ladder.size, 0))
         stacked = np.stack(scores, -1) if scores else empty
         variables["score"] = ((*dims, "rung"), stacked)
-        for name in self.records[0] if self.records else ():
-            kind, _, metric = name.partition("/")
-            if kind == "train" and metric not in variables:
-                rows = [self._filled(r["alive"], r[name]) for r in self.records]
-                variables[metric] = ((*dims, "segment"), np.concatenate(rows, -1))
+        for name in self.train_names():
+            if name not in variables:
+                rows = [
+                    self._filled(step.before.alive, step.outcome.train[name])
+                    for step in self.steps
+                ]
+                variables[name] = ((*dims, "segment"), np.concatenate(rows, -1))
         coords = {
             "seed": list(self.seeds),
             "bracket": ("point", self.ladder.bracket_of()),
@@ -101,14 +104,13 @@ class HalvingResult(Result):
             ConfigError: the search was stopped, or none of its members got to the end.
         """
         states = self.final_states()
-        last = self.records[-1]
-        alive, scores = last["alive"][last["kept"]], last["score"][last["kept"]]
+        last = self.steps[-1].after
         whole = np.full(len(self.seeds) * self.ladder.size, np.nan)
-        whole[alive] = scores
+        whole[last.alive] = last.known
         place = self.best_place(whole, self.ladder.size, seed)
         number, point = divmod(place, self.ladder.size)
         hyper = {name: float(v[number, point]) for name, v in self.points.items()}
-        row = int(np.flatnonzero(alive == place)[0])
+        row = int(np.flatnonzero(last.alive == place)[0])
         return Best(
             seed=self.seeds[number],
             member=point,
@@ -116,7 +118,7 @@ class HalvingResult(Result):
             hyper=self.space.values(hyper),
             config=self.space.config_at(hyper),
             schedule=Schedule((0,), (self.space.values(hyper),)),
-            lineage=np.full(len(self.records), point),
+            lineage=np.full(len(self.steps), point),
             state=jax.tree.map(lambda x: x[row], states),
         )
 
@@ -124,10 +126,10 @@ class HalvingResult(Result):
         """Updates that each member was trained, and at which it diverged."""
         trained = np.zeros(len(self.seeds) * self.ladder.size)
         diverged = np.full(len(trained), np.nan)
-        for record, mark in zip(self.records, self.marks, strict=False):
-            trained[record["alive"]] = mark
-            bad = record["diverged_at"] >= 0
-            diverged[record["alive"][bad]] = record["diverged_at"][bad]
+        for step in self.steps:
+            alive, at = step.before.alive, step.outcome.diverged_at
+            trained[alive] = step.request.until
+            diverged[alive[at >= 0]] = at[at >= 0]
         shape = (len(self.seeds), self.ladder.size)
         return trained.reshape(shape).astype(int), diverged.reshape(shape)
 

@@ -8,25 +8,31 @@ search finds a schedule of hyperparameters, not one setting.
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.cohort import Cohort
 from purerl.execution.members import Members
 from purerl.execution.memory import require_number
 from purerl.population import streams
+from purerl.population.describe import (
+    rows_of,
+    spec_of,
+    stored_options,
+    tracked_members,
+)
 from purerl.population.exploit import truncation
 from purerl.population.fitness import Fitness, check_kind, measure
-from purerl.population.outcome import Outcome
-from purerl.population.pbt_result import PBTResult, marks_of
-from purerl.population.search import Options, search
+from purerl.population.pbt_result import PBTResult, round_ends
 from purerl.population.space import Hyper, Space
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.seeds import check_seeds, num_seeds
+from purerl.runner.trackers import Tracker, choose
+from purerl.runner.words import notes
 from purerl.scale.devices import check_count, default_lanes, make_workers
-from purerl.types import Array, HostMetrics
+from purerl.search.drive import Options, drive
+from purerl.search.protocol import Outcome, Request, Search
 
 DEFAULT_ROUNDS = 20
 
@@ -44,9 +50,11 @@ def pbt(
     fitness: str = "episode_return",
     seeds: int | Sequence[int] = 1,
     out: str | Path | None = None,
+    extend: bool = False,
     lanes: int | None = None,
     segment_updates: int | None = None,
     checkpoint_seconds: float = 30.0,
+    trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
 ) -> PBTResult:
     """Train a population whose worst members copy and perturb the best.
@@ -68,28 +76,34 @@ def pbt(
     another and share the lanes.
 
     Args:
-        config: of every member, where no axis says otherwise.
-        axes: (dotted) name of a dynamic field -> `purerl.loguniform`, `purerl.uniform`,
-            `purerl.choice`, or a list of values (see `purerl.population.space.step`
-            for how each moves).
-        population: members of a search, P.
-        num_rounds: of the run, at most; 20 where not given. All rounds have the same
-            number of updates, so where it does not divide the run's there are fewer.
-        ready_updates: in place of it, updates between two exploits.
-        quantile: share that is replaced, and share that is copied.
-        factors: of which one is drawn to perturb a hyperparameter.
-        resample_probability: that it is drawn anew instead.
+        config: Config of every member, where no axis says otherwise.
+        axes: (Dotted) name of a dynamic field -> `purerl.loguniform`,
+            `purerl.uniform`, `purerl.choice`, or a list of values (see
+            `purerl.population.space.step` for how each moves).
+        population: Members of a search, P.
+        num_rounds: Rounds of the run, at most; 20 where not given. All rounds have the
+            same number of updates, so where it does not divide the run's there are
+            fewer.
+        ready_updates: Updates between two exploits, in place of `num_rounds`.
+        quantile: Share that is replaced, and share that is copied.
+        factors: Factors of which one is drawn to perturb a hyperparameter.
+        resample_probability: Probability that it is drawn anew instead.
         fitness: `episode_return`: the last evaluation that the config planned within
             the round, else the return of the round's training episodes. `evaluation`:
             `config.eval_episodes` fresh episodes after every round, the same ones for
             all members; then `num_evaluations=0` saves the planned ones.
-        seeds: searches: how many (0, 1, ...), or which.
-        out: folder to write; nothing is written without one.
-        lanes: width of a block, part of what fixes the bits.
-        segment_updates: updates per compiled call, likewise; a divisor of
+        seeds: Searches: how many (0, 1, ...), or which.
+        out: Folder to write; nothing is written without one.
+        extend: Go on with the search in `out` to the `total_timesteps` of this config,
+            which may be more than it was started with, also where it had finished.
+        lanes: Width of a block, part of what fixes the bits.
+        segment_updates: Updates per compiled call, likewise part of it; a divisor of
             `ready_updates`, which it is where not given.
-        checkpoint_seconds: least time between checkpoints; 0 saves after every round.
-        progress: show it.
+        checkpoint_seconds: Least time between checkpoints; 0 saves after every round.
+        trackers: Places that are told every member's row of every round: names
+            (`mlflow`, `tensorboard`, `wandb`), or trackers. A search that goes on does
+            so with those that it was started with where none are given.
+        progress: Show progress.
 
     Raises:
         ConfigError: an axis that is static or cannot be, options out of range, a folder
@@ -97,6 +111,7 @@ def pbt(
             whole.
     """
     space = Space(config, axes)
+    folder = as_folder("out", out)
     for name, count in (
         ("population", population),
         ("num_rounds", num_rounds),
@@ -111,130 +126,188 @@ def pbt(
     searches = check_seeds(seeds)
     options = {
         "population": population,
-        "ready_updates": _ready(space, num_rounds, ready_updates),
+        "ready_updates": _ready(
+            space, num_rounds, ready_updates, stored_options(folder, "pbt", extend)
+        ),
         "quantile": _fraction("quantile", quantile, 0.5),
         "factors": _factors(factors),
         "resample_probability": _fraction("resample_probability", resample_probability),
         "fitness": fitness,
     }
     carried_out = Options(
-        out=as_folder("out", out),
+        out=folder,
         lanes=lanes or default_lanes(population * len(searches), make_workers()),
         length=_length(options["ready_updates"], segment_updates),
         lanes_asked=lanes,
         length_asked=segment_updates,
         checkpoint_seconds=checkpoint_seconds,
+        extend=extend,
+        trackers=choose(trackers, folder),
         progress=progress,
     )
-    strategy = PBT(space, searches, options)
-    finished = search(strategy, space, searches, carried_out)
-    return PBTResult(
-        space, searches, options, strategy.marks, finished, carried_out.out
-    )
+    search = pbt_search(space, searches, options)
+    finished = drive(search, carried_out)
+    return PBTResult(space, searches, options, finished, carried_out.out)
 
 
-class PBT:
-    """The strategy: see `purerl.pbt`, and `purerl.population.search.Strategy`."""
+class PBTState(NamedTuple):
+    """What population-based training knows, of `S` searches with `P` members each.
 
-    kind = "pbt"
+    Attributes:
+        round: Number of rounds that have ended.
+        hyper: Hyperparameters of the next round by name, `[S P]`.
+        parent: Whose state each member goes on with, rows `[S P]` of all members.
+        known: The last score that is known of the state that each member goes on
+            with, `[S P]`; NaN where nothing is.
+        score: Scores of the last round, `[S P]`.
+        diverged: Whether a member met a number that was not finite, `[S P]`.
+    """
 
-    def __init__(
-        self, space: Space, seeds: tuple[int, ...], options: dict[str, Any]
-    ) -> None:
-        self.space, self.seeds, self.options = space, seeds, options
-        self.size: int = options["population"]
-        self.marks = marks_of(space.bound.plan.num_updates, options["ready_updates"])
-        self.search_of = np.repeat(np.asarray(seeds), self.size)
-        self.keys = streams.member_keys(seeds, self.size)
-        self.hyper = space.draws(self.size, seeds)
-        self.known = np.full(len(self.search_of), np.nan)
+    round: int
+    hyper: Hyper
+    parent: np.ndarray
+    known: np.ndarray
+    score: np.ndarray
+    diverged: np.ndarray
 
-    def members(self) -> Members:
-        """All members, with their hyperparameters of now."""
-        return Members(self.keys, self.space.overrides(self.hyper))
 
-    def planned(self, mark: int) -> int:
-        """All of them, always."""
-        del mark
-        return len(self.search_of)
+def pbt_search(space: Space, seeds: tuple[int, ...], options: dict[str, Any]) -> Search:
+    """Population-based training as a search.
 
-    def evaluation_keys(self, mark: int) -> Array | None:
-        """One key per search."""
-        if self.options["fitness"] != "evaluation":
+    Args:
+        space: Axes that are searched, and the config.
+        seeds: A search each.
+        options: `population`, `ready_updates`, `quantile`, `factors`,
+            `resample_probability` and `fitness`; see `pbt`.
+    """
+    size: int = options["population"]
+    ends = round_ends(space.bound.plan.num_updates, options["ready_updates"])
+    search_of = np.repeat(np.asarray(seeds), size)
+    member_of = np.tile(np.arange(size), len(seeds))
+    everyone, count = np.arange(len(search_of)), len(search_of)
+
+    def init() -> PBTState:
+        unknown = np.full(count, np.nan)
+        hyper = space.draws(size, seeds)
+        return PBTState(0, hyper, everyone, unknown, unknown, np.zeros(count, bool))
+
+    def ask(state: PBTState) -> Request | None:
+        if state.round == len(ends):
             return None
-        return streams.evaluation_keys(self.search_of, mark)
+        keys, parents, is_copy = streams.member_keys(seeds, size), None, None
+        if state.round:
+            parents, is_copy = state.parent, state.parent != everyone
+            keys = streams.child_keys(search_of, state.round - 1, member_of)
+        return Request(
+            Members(keys, space.overrides(state.hyper)),
+            ends[state.round],
+            parents,
+            is_copy,
+            streams.evaluation_keys(search_of, state.round)
+            if options["fitness"] == "evaluation"
+            else None,
+        )
 
-    def recall(self, records: list[HostMetrics]) -> None:
-        """Hyperparameters and scores as after the last record."""
-        if records:
-            last = records[-1]
-            self.hyper = {name: last[f"next/{name}"] for name in self.space.axes}
-            self.known = last["known"]
-
-    def decide(self, mark: int, outcome: Outcome, cohort: Cohort) -> HostMetrics:
-        """Exploit and explore; after the last round nobody is replaced."""
-        found = measure(outcome, self.options["fitness"], self.known)
-        record = {
-            "score": found.score,
-            "diverged": found.diverged,
-            "diverged_at": outcome.diverged_at,
-            "key": cohort.key_data(),
-            **{f"hyper/{name}": values for name, values in self.hyper.items()},
-            **{f"train/{name}": rows for name, rows in outcome.train.items()},
-            **{f"evaluation/{name}": rows for name, rows in outcome.evaluation.items()},
-        }
-        if outcome.fresh is not None:
-            record["judge_steps"] = outcome.fresh.env_steps
+    def tell(state: PBTState, request: Request, outcome: Outcome) -> PBTState:
+        found = measure(outcome, options["fitness"], state.known)
         if found.diverged.all():
             raise ConfigError(
-                f"every member has diverged by update {self.marks[mark]}, so there is "
+                f"every member has diverged by update {request.until}, so there is "
                 "nothing to copy: narrow the axes, such as a smaller upper end of "
                 "learning_rate."
             )
-        parents = np.arange(len(self.search_of))
-        if mark + 1 < len(self.marks):
-            parents = self._parents(mark, found)
-            members = np.tile(np.arange(self.size), len(self.seeds))
-            cohort.copy(parents, streams.child_keys(self.search_of, mark, members))
-            self.hyper = self._explored(mark, parents)
-            cohort.set_overrides(self.space.overrides(self.hyper))
-        self.known = found.score[parents]
-        record["parent"], record["known"] = parents % self.size, self.known
-        record |= {f"next/{name}": values for name, values in self.hyper.items()}
-        return record
-
-    def _parents(self, mark: int, found: Fitness) -> np.ndarray:
-        """`[S P]`, numbers within the whole population."""
-        parents = []
-        for number, seed in enumerate(self.seeds):
-            part = slice(number * self.size, (number + 1) * self.size)
-            mine = Fitness(found.score[part], found.diverged[part])
-            chosen = truncation(mine, self.options["quantile"], (seed, mark))
-            parents.append(chosen + number * self.size)
-        return np.concatenate(parents)
-
-    def _explored(self, mark: int, parents: np.ndarray) -> Hyper:
-        """Hyperparameters of the next round: copies take their parent's, moved."""
-        hyper = {name: values[parents] for name, values in self.hyper.items()}
-        for member in np.flatnonzero(parents != np.arange(len(parents))):
-            moved = self.space.explore(
-                {name: values[member] for name, values in hyper.items()},
-                (int(self.search_of[member]), mark, int(member % self.size)),
-                tuple(self.options["factors"]),
-                self.options["resample_probability"],
+        parents, hyper = everyone, state.hyper
+        if state.round + 1 < len(ends):
+            parents = exploit(found, seeds, options["quantile"], state.round)
+            hyper = explore(
+                space, state.hyper, parents, search_of, options, state.round
             )
-            for name, value in moved.items():
-                hyper[name][member] = value
-        return hyper
+        known = found.score[parents]
+        return PBTState(
+            state.round + 1, hyper, parents, known, found.score, found.diverged
+        )
+
+    spans = np.diff(ends, prepend=0) * count * space.bound.plan.steps_per_update
+    return Search(
+        kind="pbt",
+        bound=space.bound,
+        spec=spec_of(space, seeds, options),
+        steps=tuple(spans.tolist()),
+        init=init,
+        ask=ask,
+        tell=tell,
+        rows=lambda step: rows_of(space, everyone, step),
+        tracked=tracked_members(seeds, size),
+        remarks=tuple(notes(space.bound, space.corners())),
+    )
 
 
-def _ready(space: Space, num_rounds: int | None, ready_updates: int | None) -> int:
+def exploit(
+    found: Fitness, seeds: tuple[int, ...], quantile: float, number: int
+) -> np.ndarray:
+    """Return whose state each member goes on with, rows `[S P]` of all members.
+
+    Args:
+        found: Scores of all members, `[S P]`.
+        seeds: The searches: nobody copies a member of another one.
+        quantile: Share that is replaced, and share that is copied.
+        number: Number of the round.
+    """
+    size = len(found.score) // len(seeds)
+    parents = []
+    for place, seed in enumerate(seeds):
+        part = slice(place * size, (place + 1) * size)
+        mine = Fitness(found.score[part], found.diverged[part])
+        parents.append(truncation(mine, quantile, (seed, number)) + place * size)
+    return np.concatenate(parents)
+
+
+def explore(
+    space: Space,
+    hyper: Hyper,
+    parents: np.ndarray,
+    search_of: np.ndarray,
+    options: Mapping[str, Any],
+    number: int,
+) -> Hyper:
+    """Return the hyperparameters of the next round: copies move away from their parent.
+
+    Args:
+        space: Axes that are searched.
+        hyper: Hyperparameters of the round, `[S P]` by name.
+        parents: Whose state each member goes on with, rows `[S P]`.
+        search_of: The seed of each member's search, `[S P]`.
+        options: `population`, `factors` and `resample_probability`.
+        number: Number of the round.
+    """
+    moved = {name: values[parents] for name, values in hyper.items()}
+    for member in np.flatnonzero(parents != np.arange(len(parents))):
+        own = space.explore(
+            {name: values[member] for name, values in moved.items()},
+            (int(search_of[member]), number, int(member % options["population"])),
+            tuple(options["factors"]),
+            options["resample_probability"],
+        )
+        for name, value in own.items():
+            moved[name][member] = value
+    return moved
+
+
+def _ready(
+    space: Space,
+    num_rounds: int | None,
+    ready_updates: int | None,
+    stored: Mapping[str, Any],
+) -> int:
     if num_rounds is not None and ready_updates is not None:
         raise ConfigError(
             f"give num_rounds or ready_updates, not both, got {num_rounds} and "
             f"{ready_updates}."
         )
     updates = space.bound.plan.num_updates
+    if num_rounds is None and ready_updates is None:
+        # A search that is extended has more rounds, not longer ones.
+        ready_updates = stored.get("ready_updates")
     return min(
         ready_updates or math.ceil(updates / (num_rounds or DEFAULT_ROUNDS)), updates
     )

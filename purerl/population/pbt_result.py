@@ -19,15 +19,14 @@ class PBTResult(Result):
     """A population's course: labelled arrays, the best member and its schedule.
 
     Attributes:
-        config: base of every member.
-        seeds: of the searches.
-        options: what fixed the result.
-        marks: updates at which the rounds ended.
-        states: final states of all members, leaves `[S * P, ...]`, on the host.
-        finished: whether the last round has been trained.
-        summary: numbers about how it was run.
-        out: the folder, if any.
+        states: Final states of all members, leaves `[S * P, ...]`, on the host.
     """
+
+    @property
+    def milestones(self) -> tuple[int, ...]:
+        """Updates at which the rounds end."""
+        updates = self.space.bound.plan.num_updates
+        return round_ends(updates, self.options["ready_updates"])
 
     @property
     def population(self) -> int:
@@ -48,20 +47,22 @@ class PBTResult(Result):
 
         dims = ("seed", "round", "member")
         variables: dict[str, Any] = {
-            name: (dims, self._rounds(name)) for name in ("score", "diverged", "parent")
+            "score": (dims, self._rounds([step.after.score for step in self.steps])),
+            "diverged": (dims, self._rounds([s.after.diverged for s in self.steps])),
+            "parent": (dims, self._parents()),
         }
         for name in self.space.axes:
-            values = self.space.labelled(name, self._rounds(f"hyper/{name}"))
-            variables[name] = (dims, values)
-        for name in self.records[0] if self.records else ():
-            kind, _, metric = name.partition("/")
-            if kind == "train" and metric not in variables:
-                rows = np.concatenate([record[name] for record in self.records], 1)
+            numbers = self._rounds([step.before.hyper[name] for step in self.steps])
+            variables[name] = (dims, self.space.labelled(name, numbers))
+        for name in self.train_names():
+            if name not in variables:
+                rows = [step.outcome.train[name] for step in self.steps]
                 shape = (len(self.seeds), self.population, -1)
-                variables[metric] = (("seed", "member", "segment"), rows.reshape(shape))
+                both = np.concatenate(rows, 1).reshape(shape)
+                variables[name] = (("seed", "member", "segment"), both)
         coords = {
             "seed": list(self.seeds),
-            "updates": ("round", list(self.marks[: len(self.records)])),
+            "updates": ("round", list(self.milestones[: len(self.steps)])),
         }
         return xr.Dataset(variables, coords=coords)
 
@@ -75,10 +76,10 @@ class PBTResult(Result):
             ConfigError: the search was stopped, or all of its members diverged.
         """
         states = self.final_states()
-        scores = self.records[-1]["score"]
+        scores = self.steps[-1].after.score
         place = self.best_place(scores, self.population, seed)
         number, member = divmod(place, self.population)
-        hyper = self._hyper(len(self.marks) - 1, place)
+        hyper = self._hyper(len(self.milestones) - 1, place)
         return Best(
             seed=self.seeds[number],
             member=member,
@@ -92,8 +93,7 @@ class PBTResult(Result):
 
     def lineage(self, seed: int, member: int) -> np.ndarray:
         """The members `[R]` that trained, round by round, what `member` ended with."""
-        parents = self._rounds("parent")[self.places(seed)[0]]
-        return ancestors(parents, member)
+        return ancestors(self._parents()[self.places(seed)[0]], member)
 
     def schedule(self, seed: int, member: int) -> Schedule:
         """The hyperparameters that led to a member's final state.
@@ -104,26 +104,30 @@ class PBTResult(Result):
         line = self.lineage(seed, member)
         offset = self.places(seed)[0] * self.population
         values = [
-            self.space.values(self._hyper(mark, offset + int(who)))
-            for mark, who in enumerate(line)
+            self.space.values(self._hyper(number, offset + int(who)))
+            for number, who in enumerate(line)
         ]
-        starts = (0, *self.marks[: len(self.records) - 1])
+        starts = (0, *self.milestones[: len(self.steps) - 1])
         return Schedule(starts, tuple(values))
 
-    def _hyper(self, mark: int, place: int) -> dict[str, float]:
-        """The hyperparameters with which a member trained up to a mark."""
-        record = self.records[mark]
-        return {name: float(record[f"hyper/{name}"][place]) for name in self.space.axes}
+    def _hyper(self, number: int, place: int) -> dict[str, float]:
+        """The hyperparameters with which a member was trained in a round."""
+        hyper = self.steps[number].before.hyper
+        return {name: float(values[place]) for name, values in hyper.items()}
 
-    def _rounds(self, name: str) -> np.ndarray:
+    def _parents(self) -> np.ndarray:
+        """Whose state each member has after each round, `[S, R, P]` within a search."""
+        rows = [step.after.parent % self.population for step in self.steps]
+        return self._rounds(rows)
+
+    def _rounds(self, rows: list[np.ndarray]) -> np.ndarray:
         """One number per round and member, `[S, R, P]`."""
-        if not self.records:
+        if not rows:
             raise ConfigError("the search has not ended a round yet.")
-        rows = np.stack([record[name] for record in self.records])
-        split = rows.reshape(len(rows), len(self.seeds), self.population)
+        split = np.stack(rows).reshape(len(rows), len(self.seeds), self.population)
         return split.transpose(1, 0, 2)
 
 
-def marks_of(num_updates: int, ready_updates: int) -> tuple[int, ...]:
-    """Ends of the rounds; the last one may be shorter."""
+def round_ends(num_updates: int, ready_updates: int) -> tuple[int, ...]:
+    """Return the updates at which rounds end; the last round may be shorter."""
     return (*range(ready_updates, num_updates, ready_updates), num_updates)

@@ -10,9 +10,9 @@ import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.population.schedule import Schedule
-from purerl.population.search import Finished
 from purerl.population.space import Space
 from purerl.scale.host import to_device
+from purerl.search.drive import Finished
 from purerl.train import make_policy
 from purerl.types import PyTree
 
@@ -51,17 +51,18 @@ class Best(NamedTuple):
 
 
 class Result(abc.ABC):
-    """What the results of all searches have.
+    """What the results of all searches over hyperparameters have.
 
     Attributes:
-        config: base of every member.
-        seeds: of the searches.
-        options: what fixed the result.
-        marks: updates at which something was recorded.
-        records: one per mark that was reached.
-        states: final states of those that reached the end, on the host.
-        summary: numbers about how it was run.
-        out: the folder, if any.
+        config: Base of every member.
+        seeds: Seeds of the searches.
+        options: What fixed the result, as plain values.
+        milestones: Updates at which members are judged; the last is the end.
+        steps: What was asked for, what came of it and what was decided, for every
+            milestone that was reached; see `purerl.search.protocol.Step`.
+        states: Final states of those that reached the end, on the host.
+        summary: Numbers about how it was run.
+        out: The folder, if any.
     """
 
     def __init__(
@@ -69,17 +70,21 @@ class Result(abc.ABC):
         space: Space,
         seeds: Sequence[int],
         options: dict[str, Any],
-        marks: tuple[int, ...],
         finished: Finished,
         out: Path | None,
     ) -> None:
         self.space, self.seeds, self.options = space, tuple(seeds), options
-        self.config, self.marks, self.out = space.config, marks, out
-        self.records, self.states = finished.records, finished.states
+        self.config, self.out = space.config, out
+        self.steps, self.states = finished.steps, finished.states
         self.summary: dict[str, Any] = finished.numbers | {
             "training_steps": self.training_steps,
             "evaluation_steps": self.evaluation_steps,
         }
+
+    @property
+    @abc.abstractmethod
+    def milestones(self) -> tuple[int, ...]:
+        """Updates at which members are judged; the last is the end of the run."""
 
     @property
     @abc.abstractmethod
@@ -99,26 +104,25 @@ class Result(abc.ABC):
 
     @property
     def finished(self) -> bool:
-        """Whether the last mark was reached."""
-        return len(self.records) == len(self.marks)
+        """Whether the last milestone was reached."""
+        return len(self.steps) == len(self.milestones)
 
     @property
     def training_steps(self) -> int:
         """Environment steps of training, of all searches together."""
-        spans = np.diff(self.marks, prepend=0)[: len(self.records)]
-        members = [len(record["score"]) for record in self.records]
+        spans = np.diff(self.milestones, prepend=0)[: len(self.steps)]
+        members = [step.request.members.size for step in self.steps]
         each = self.space.bound.plan.steps_per_update
         return int((spans * members).sum()) * each
 
     @property
     def evaluation_steps(self) -> int:
         """Environment steps of fresh and of planned evaluations."""
-        total = 0
-        for record in self.records:
-            for name in ("judge_steps", "evaluation/episode_length"):
-                if name in record:
-                    total += int(np.nansum(record[name], dtype=np.float64))
-        return total
+        return sum(step.outcome.evaluation_steps for step in self.steps)
+
+    def train_names(self) -> list[str]:
+        """Names of the training metrics; none before the first milestone."""
+        return list(self.steps[0].outcome.train) if self.steps else []
 
     def places(self, seed: int | None) -> list[int]:
         """Which searches are meant."""

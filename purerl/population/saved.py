@@ -1,16 +1,38 @@
-"""How the folder of a search is read."""
+"""How the folder of a search over hyperparameters is read."""
 
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from purerl.config import TrainConfig
 from purerl.population.brackets import make_ladder
+from purerl.population.halving import halving_search
 from purerl.population.halving_result import HalvingResult
-from purerl.population.pbt_result import PBTResult, marks_of
-from purerl.population.search import Finished, restore
+from purerl.population.pbt import pbt_search
+from purerl.population.pbt_result import PBTResult
 from purerl.population.space import Space, axes_from_dict
-from purerl.population.store import load, load_records
 from purerl.runner import manifest
-from purerl.types import HostMetrics
+from purerl.search.drive import Finished
+from purerl.search.folder import FORMAT, restore
+from purerl.search.protocol import Search
+from purerl.storage import folders
+
+KINDS = ("pbt", "halving")
+
+
+class Stored(NamedTuple):
+    """A search as its folder describes it.
+
+    Attributes:
+        search: The search.
+        space: Axes that it searches.
+        seeds: Seeds of the searches.
+        options: What fixes the result, as plain values.
+    """
+
+    search: Search
+    space: Space
+    seeds: tuple[int, ...]
+    options: dict[str, Any]
 
 
 def load_search(
@@ -19,35 +41,50 @@ def load_search(
     """Read the folder of `purerl.pbt` or `purerl.halving`, also while it runs.
 
     Args:
-        folder: of the search.
-        config: in place of the stored one, where that names an environment object.
+        folder: Folder of the search.
+        config: Config in place of the stored one, where that names an environment
+            object.
 
     Raises:
         ConfigError: no search there, or a damaged one.
     """
     folder = Path(folder)
-    stored = load(folder)
-    space = Space(
-        config or manifest.read_config(folder, stored), axes_from_dict(stored["axes"])
-    )
+    search, space, seeds, options = read(folder, config)
+    steps, states = restore(folder, search)
+    has_finished = len(steps) == len(search.steps)
+    finished = Finished(steps, states if has_finished else None, {})
+    if search.kind == "pbt":
+        return PBTResult(space, seeds, options, finished, folder)
+    ladder = _ladder(space, options)
+    return HalvingResult(space, seeds, options, ladder, finished, folder)
+
+
+def read(folder: Path, config: TrainConfig | None = None) -> Stored:
+    """Read what search a folder holds, without what came of it.
+
+    Args:
+        folder: Folder of the search.
+        config: Config in place of the stored one.
+
+    Raises:
+        ConfigError: no search there.
+    """
+    stored = folders.load_kind(folder, KINDS, FORMAT)
+    config = config or manifest.read_config(folder, stored)
+    space = Space(config, axes_from_dict(stored["axes"]))
     seeds, options = tuple(stored["seeds"]), stored["options"]
-    updates = space.bound.plan.num_updates
     if stored["kind"] == "pbt":
-        marks = marks_of(updates, options["ready_updates"])
-        finished = _finished(folder, space, marks)
-        return PBTResult(space, seeds, options, marks, finished, folder)
-    ladder = make_ladder(
-        updates,
+        search = pbt_search(space, seeds, options)
+    else:
+        search = halving_search(space, seeds, options, _ladder(space, options))
+    return Stored(search, space, seeds, options)
+
+
+def _ladder(space: Space, options: dict[str, Any]) -> Any:
+    return make_ladder(
+        space.bound.plan.num_updates,
         options["min_updates"],
         options["eta"],
         options["num_points"],
         options["brackets"],
     )
-    finished = _finished(folder, space, ladder.marks)
-    return HalvingResult(space, seeds, options, ladder, finished, folder)
-
-
-def _finished(folder: Path, space: Space, marks: tuple[int, ...]) -> Finished:
-    done, states = restore(folder, space, marks)
-    records: list[HostMetrics] = load_records(folder, done)
-    return Finished(records, states if done == len(marks) else None, {})

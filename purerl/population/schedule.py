@@ -3,18 +3,23 @@
 import itertools
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.cohort import make_cohort
 from purerl.execution.members import Members
 from purerl.population import streams
-from purerl.population.outcome import train_until
+from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.seeds import check_seeds
+from purerl.runner.trackers import Tracker, choose
+from purerl.runner.trackers.base import Member
 from purerl.scale.devices import check_count, default_lanes, make_workers
+from purerl.search.drive import Options, drive
+from purerl.search.protocol import Outcome, Request, Row, Search, Step
 from purerl.sweeps.axes import Design
 from purerl.sweeps.groups import Group, group_points
 from purerl.types import HostMetrics, Overrides, PyTree
@@ -71,8 +76,12 @@ def train_schedules(
     schedules: Schedule | Sequence[Schedule],
     *,
     seeds: int | Sequence[int] = 1,
+    out: str | Path | None = None,
     lanes: int | None = None,
     segment_updates: int | None = None,
+    checkpoint_seconds: float = 30.0,
+    trackers: Sequence[str | Tracker] | None = None,
+    progress: bool = False,
 ) -> Scheduled:
     """Train agents from scratch with schedules of hyperparameters, in one program.
 
@@ -81,49 +90,157 @@ def train_schedules(
     be compared in one call.
 
     Args:
-        config: with which they were found; the schedules' values win.
-        schedules: one, or several that set the same fields.
-        seeds: agents per schedule: how many (0, 1, ...), or which.
-        lanes: width of a block.
-        segment_updates: updates per compiled call; every piece must begin with one.
+        config: Config with which they were found; the schedules' values win.
+        schedules: A schedule, or several that set the same fields.
+        seeds: Agents per schedule: how many (0, 1, ...), or which.
+        out: Folder to write; the same call goes on with it. Nothing is written without
+            one.
+        lanes: Width of a block.
+        segment_updates: Updates per compiled call; every piece must begin with one.
+        checkpoint_seconds: Least time between checkpoints.
+        trackers: Places that are told a row per agent and piece; see `purerl.pbt`.
+        progress: Show progress.
 
     Raises:
-        ConfigError: a piece that does not begin with a segment, or fields that are
-            static, unknown, or not the same in all pieces.
+        ConfigError: a piece that does not begin with a segment, fields that are static,
+            unknown, or not the same in all pieces, a folder of something else, or a
+            training that was stopped before its end.
     """
     several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
-    agents = check_seeds(seeds)
+    agents, folder = check_seeds(seeds), as_folder("out", out)
     check_count("lanes", lanes)
     check_count("segment_updates", segment_updates)
+    check_seconds("checkpoint_seconds", checkpoint_seconds)
     starts, group = _pieces(config, several)
-    plan = group.bound.plan
-    length = _length(starts, plan.num_updates, segment_updates)
+    length = _length(starts, group.bound.plan.num_updates, segment_updates)
     num, repeats = len(several), len(agents)
-    width = lanes or default_lanes(num * repeats, make_workers())
-    keys = jax.vmap(jax.random.key)(np.tile(np.asarray(agents, np.uint32), num))
-    members = Members(keys, _overrides(group, 0, num, repeats))
-    cohort = make_cohort(group.bound, members, width, length)
-    cohort.init()
-    train: list[HostMetrics] = []
-    bad = np.zeros(num * repeats, bool)
-    score = np.full(num * repeats, np.nan)
-    for piece, end in enumerate((*starts[1:], plan.num_updates)):
-        cohort.set_overrides(_overrides(group, piece, num, repeats))
-        at_end = end == plan.num_updates
-        fresh = streams.evaluation_keys(np.tile(agents, num), piece) if at_end else None
-        outcome = train_until(cohort, end, evaluation_keys=fresh)
-        bad |= outcome.diverged
-        train.append(outcome.train)
-        if outcome.fresh is not None:
-            score = np.where(bad, np.nan, outcome.fresh.episode_return)
-    rows = {name: np.concatenate([t[name] for t in train], 1) for name in train[0]}
+    options = Options(
+        out=folder,
+        lanes=lanes or default_lanes(num * repeats, make_workers()),
+        length=length,
+        lanes_asked=lanes,
+        length_asked=segment_updates,
+        checkpoint_seconds=checkpoint_seconds,
+        trackers=choose(trackers, folder),
+        progress=progress,
+    )
+    finished = drive(schedules_search(group, several, starts, agents), options)
+    if finished.states is None:
+        raise ConfigError(
+            "the training with schedules was stopped before its end; the same call "
+            "with out= goes on."
+        )
     split = (num, repeats)
+    parts = [step.outcome.train for step in finished.steps]
+    rows = {
+        name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]
+    }
     return Scheduled(
         agents,
-        score.reshape(split),
+        finished.steps[-1].after.score.reshape(split),
         {name: row.reshape(*split, -1) for name, row in rows.items()},
-        jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), cohort.gather()),
+        jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), finished.states),
     )
+
+
+class SchedulesState(NamedTuple):
+    """How far agents with schedules have come, `N` schedules with `S` seeds each.
+
+    Attributes:
+        piece: Number of pieces that have been trained.
+        diverged: Whether an agent met a number that was not finite, `[N S]`.
+        score: Mean return of fresh episodes at the end, `[N S]`; NaN before.
+    """
+
+    piece: int
+    diverged: np.ndarray
+    score: np.ndarray
+
+
+def schedules_search(
+    group: Group,
+    schedules: Sequence[Schedule],
+    starts: tuple[int, ...],
+    seeds: tuple[int, ...],
+) -> Search:
+    """Training with schedules as a search that decides nothing: a request per piece.
+
+    Args:
+        group: Program and values of all pieces.
+        schedules: The schedules.
+        starts: Updates at which any of them changes.
+        seeds: Seeds of each one's agents.
+    """
+    plan = group.bound.plan
+    num, repeats = len(schedules), len(seeds)
+    ends = (*starts[1:], plan.num_updates)
+    agents = np.tile(np.asarray(seeds, np.uint32), num)
+    everyone = np.arange(num * repeats)
+
+    def init() -> SchedulesState:
+        return SchedulesState(
+            0, np.zeros(len(agents), bool), np.full(len(agents), np.nan)
+        )
+
+    def ask(state: SchedulesState) -> Request | None:
+        piece = state.piece
+        if piece == len(ends):
+            return None
+        is_last = piece == len(ends) - 1
+        return Request(
+            Members(
+                jax.vmap(jax.random.key)(agents),
+                _overrides(group, piece, num, repeats),
+            ),
+            ends[piece],
+            parents=everyone if piece else None,
+            evaluation_keys=streams.evaluation_keys(agents, piece) if is_last else None,
+        )
+
+    def tell(
+        state: SchedulesState, request: Request, outcome: Outcome
+    ) -> SchedulesState:
+        diverged, score = state.diverged | outcome.diverged, state.score
+        if outcome.fresh is not None:
+            score = np.where(diverged, np.nan, outcome.fresh.episode_return)
+        return SchedulesState(state.piece + 1, diverged, score)
+
+    options = {"schedules": [_plain(each) for each in schedules]}
+    spans = np.diff(ends, prepend=0) * len(agents) * plan.steps_per_update
+    config = serialise.to_dict(group.bound.asked)
+    return Search(
+        kind="schedules",
+        bound=group.bound,
+        spec={"config": config, "options": options, "seeds": list(seeds)},
+        steps=tuple(spans.tolist()),
+        init=init,
+        ask=ask,
+        tell=tell,
+        rows=_rows,
+        tracked={
+            number * repeats + place: Member(f"schedule={number}-seed={seed}", seed, {})
+            for number in range(num)
+            for place, seed in enumerate(seeds)
+        },
+    )
+
+
+def _plain(schedule: Schedule) -> dict[str, Any]:
+    values = [
+        {name: serialise.plain(value, name) for name, value in piece.items()}
+        for piece in schedule.values
+    ]
+    return {"first_updates": list(schedule.first_updates), "values": values}
+
+
+def _rows(step: Step) -> list[Row]:
+    """The last metrics of every agent."""
+    rows = []
+    for number in range(step.request.members.size):
+        last = {name: x[number, -1].item() for name, x in step.outcome.train.items()}
+        last.pop("env_steps", None)
+        rows.append((number, last))
+    return rows
 
 
 def _pieces(

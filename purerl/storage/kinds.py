@@ -56,6 +56,11 @@ KINDS = {
         _repeat("halving"),
         ("purerl.load_search({folder!r}) in Python",),
     ),
+    "schedules": Kind(
+        "agents trained with schedules",
+        "repeat its purerl.train_schedules call with out={folder!r}",
+        ("purerl.train_schedules with the same arguments",),
+    ),
     "tune": Kind(
         "a tuning study",
         _repeat("tune"),

@@ -30,9 +30,9 @@ class KilledError(Exception):
 
 def stop_after(monkeypatch, records: int):
     """Let a search die right after it has written so many more records."""
-    from purerl.population import store
+    from purerl.search import folder
 
-    save, left = store.save_record, [records]
+    save, left = folder.save_step, [records]
 
     def save_and_count(*args):
         save(*args)
@@ -40,4 +40,4 @@ def stop_after(monkeypatch, records: int):
         if left[0] == 0:
             raise KilledError
 
-    monkeypatch.setattr(store, "save_record", save_and_count)
+    monkeypatch.setattr(folder, "save_step", save_and_count)

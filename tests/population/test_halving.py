@@ -20,7 +20,7 @@ def search(config, axes, **changes):
 
 
 def outcome(result):
-    return result.states, result.records
+    return result.states, result.steps
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,7 @@ def test_survivors_are_the_same_members_trained_alone_bit_for_bit(tiny, axes, wh
     everyone = Members(
         streams.member_keys((SEED,), size), space.overrides(space.draw(size, SEED))
     )
-    last = whole.records[-1]
-    survivors = last["alive"][last["kept"]]
+    survivors = whole.steps[-1].after.alive
     assert len(survivors) == 5
     bound = purerl.train.bind(tiny)
     for row, member in enumerate(survivors):
@@ -96,7 +95,7 @@ def test_one_bracket_is_successive_halving(tiny, axes, whole):
     # The first bracket of Hyperband, which does not know that there are others.
     np.testing.assert_array_equal(trained, whole.dataset.trained_updates[0, :9])
     best = result.best()
-    row = list(whole.records[-1]["alive"]).index(best.member)
+    row = list(whole.steps[-1].before.alive).index(best.member)
     assert_same_bits(best.state, jax.tree.map(lambda x: x[row], whole.states))
 
 
@@ -152,11 +151,13 @@ def test_folders_of_other_kinds_are_refused(tiny, axes, tmp_path, monkeypatch):
         stop_after(patch, 1)
         with pytest.raises(KilledError):
             search(tiny, axes, out=tmp_path / "a")
-    with pytest.raises(purerl.ConfigError, match="a halving search there and pbt here"):
+    with pytest.raises(
+        purerl.ConfigError, match="holds a successive-halving search, not popul"
+    ):
         purerl.pbt(tiny, axes, out=tmp_path / "a", progress=False)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "manifest.json").write_text("{}")
-    with pytest.raises(purerl.ConfigError, match="not population-based training or a"):
+    with pytest.raises(purerl.ConfigError, match="not a successive-halving search"):
         search(tiny, axes, out=tmp_path / "b")
 
 
@@ -187,12 +188,12 @@ def test_only_diverged_members_is_an_error(tiny):
 @pytest.mark.usefixtures("quickly_compiled")
 def test_scores_of_a_rung_are_fresh_and_share_their_episodes(tiny, axes, whole):
     """Members alike get equal scores: the episodes are the same ones."""
-    assert "judge_steps" not in whole.records[1]  # between rungs nobody is judged
-    assert whole.records[0]["judge_steps"].shape == (17,)
+    assert whole.steps[1].outcome.fresh is None  # between rungs nobody is judged
+    assert whole.steps[0].outcome.fresh.env_steps.shape == (17,)
     frozen = {"learning_rate": [1e-30]}  # nobody learns, so all that differs is init
     result = search(tiny, frozen, brackets="one")
     best = result.best()
-    key = streams.evaluation_keys(np.array([SEED]), len(result.marks) - 1)[0]
+    key = streams.evaluation_keys(np.array([SEED]), len(result.milestones) - 1)[0]
     evaluation = purerl.acting.evaluate.evaluate(
         result.space.bound.env,
         result.space.bound.env.default_params,

@@ -34,7 +34,7 @@ def search(config, axes, **changes):
 
 
 def outcome(result):
-    return result.states, result.records
+    return result.states, result.steps
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +78,10 @@ def test_every_member_is_its_lineage_trained_alone_bit_for_bit(
     """Keys, hyperparameters and parents in the record are all there is to it."""
     space = Space(tiny, axes)
     pieces = []
-    for record, who in zip(whole.records, whole.lineage(SEED, member), strict=True):
-        hyper = {name: record[f"hyper/{name}"][[who]] for name in space.axes}
+    for step, who in zip(whole.steps, whole.lineage(SEED, member), strict=True):
+        hyper = {name: step.before.hyper[name][[who]] for name in space.axes}
         overrides = jax.tree.map(lambda x: x[0], space.overrides(hyper))
-        pieces.append((record["key"][who], overrides))
+        pieces.append((step.outcome.keys[who], overrides))
     alone = train_alone(tiny, pieces)
     mine = jax.tree.map(lambda x: x[member], whole.states)
     assert_same_bits(mine, alone)
@@ -89,7 +89,7 @@ def test_every_member_is_its_lineage_trained_alone_bit_for_bit(
 
 def test_the_bottom_copied_the_top_and_moved_within_bounds(whole):
     data, copies = whole.dataset.isel(seed=0), 0
-    for mark in range(len(whole.marks) - 1):
+    for mark in range(len(whole.milestones) - 1):
         scores, parents = data.score.values[mark], data.parent.values[mark]
         order = np.argsort(-scores, kind="stable")
         for member in np.flatnonzero(parents != np.arange(SIZE)):
@@ -114,15 +114,15 @@ def test_a_copy_draws_from_a_key_of_its_own(tiny, axes):
     """With equal hyperparameters too, parent and child do not train alike."""
     fixed = {"learning_rate": [1e-3]}
     result = search(tiny, fixed, quantile=0.5, resample_probability=0.0)
-    parents = result.records[0]["parent"]
+    parents = result.steps[0].after.parent
     child = int(np.flatnonzero(parents != np.arange(SIZE))[0])
     parent = int(parents[child])
-    keys = [record["key"] for record in result.records]
+    keys = [step.outcome.keys for step in result.steps]
     assert (keys[1][child] != keys[1][parent]).any()
     assert (keys[1][child] != keys[0][child]).any()
     np.testing.assert_array_equal(keys[1][parent], keys[0][parent])
-    for metric in ("train/policy_loss", "train/grad_norm"):
-        rows = result.records[1][metric]
+    for metric in ("policy_loss", "grad_norm"):
+        rows = result.steps[1].outcome.train[metric]
         assert rows[child] != rows[parent]
     # Twins of one parent are no twins of one another.
     assert len(np.unique(keys[-1], axis=0)) == SIZE
@@ -172,7 +172,7 @@ def test_killed_after_any_record_it_ends_with_the_same_bits(
             search(tiny, axes, **options)
     again = search(tiny, axes, **options)
     assert_same_bits(outcome(again), outcome(whole))
-    assert again.summary["trained_marks"] == 5 - (records - 1 if seconds == 0 else 0)
+    assert again.summary["trained_requests"] == 5 - (records - 1 if seconds == 0 else 0)
     read = purerl.load_search(tmp_path / "run")
     assert_same_bits(outcome(read), outcome(whole))
     assert read.best().schedule == whole.best().schedule
@@ -181,27 +181,27 @@ def test_killed_after_any_record_it_ends_with_the_same_bits(
 def test_ctrl_c_saves_and_a_finished_search_trains_nothing(
     tiny, axes, whole, tmp_path, monkeypatch, capsys
 ):
-    from purerl.population import store
+    from purerl.search import folder as store
 
-    save = store.save_record
+    save = store.save_step
 
-    def interrupt(folder, number, record):
-        save(folder, number, record)
+    def interrupt(folder, number, step):
+        save(folder, number, step)
         if number == 1:
             os.kill(os.getpid(), signal.SIGINT)
 
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(store, "save_record", interrupt)
+        patch.setattr(store, "save_step", interrupt)
         stopped = search(tiny, axes, out=out)
-    assert not stopped.finished and len(stopped.records) == 2
+    assert not stopped.finished and len(stopped.steps) == 2
     assert "The same search with --out" in " ".join(capsys.readouterr().err.split())
     with pytest.raises(purerl.ConfigError, match="stopped before its end"):
         stopped.best()
     assert not purerl.load_search(out).finished
-    assert search(tiny, axes, out=out).summary["trained_marks"] == 3
+    assert search(tiny, axes, out=out).summary["trained_requests"] == 3
     again = search(tiny, axes, out=out)
-    assert again.summary["trained_marks"] == 0
+    assert again.summary["trained_requests"] == 0
     assert_same_bits(outcome(again), outcome(whole))
 
 
@@ -218,14 +218,14 @@ def test_killed_by_the_system_at_any_moment_it_ends_with_the_same_bits(
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
         import purerl
         from purerl import serialise
-        from purerl.population import store
-        save = store.save_record
-        def slow(folder, number, record):
+        from purerl.search import folder as store
+        save = store.save_step
+        def slow(folder, number, step):
             print(number, flush=True)
             time.sleep(0.1)
-            save(folder, number, record)
+            save(folder, number, step)
             time.sleep(0.1)
-        store.save_record = slow
+        store.save_step = slow
         axes = {{
             "learning_rate": purerl.loguniform(1e-4, 1e-2),
             "gamma": purerl.uniform(0.9, 0.999),
@@ -246,7 +246,7 @@ def test_killed_by_the_system_at_any_moment_it_ends_with_the_same_bits(
             process.kill()
             process.wait()
     again = search(tiny, axes, out=tmp_path / "run")
-    assert again.summary["trained_marks"] > 0
+    assert again.summary["trained_requests"] > 0
     assert_same_bits(outcome(again), outcome(whole))
 
 
@@ -323,11 +323,11 @@ def test_a_population_that_diverges_as_a_whole_says_so(tiny):
 
 def test_training_returns_count_where_nothing_is_evaluated(tiny, axes):
     result = search(tiny, axes, fitness="episode_return")
-    for record in result.records:
-        episodes = record["train/episodes"][:, 0]
-        returns = record["train/episode_return"][:, 0].astype(float)
+    for step in result.steps:
+        episodes = step.outcome.train["episodes"][:, 0]
+        returns = step.outcome.train["episode_return"][:, 0].astype(float)
         ended = episodes > 0
-        np.testing.assert_allclose(record["score"][ended], returns[ended], rtol=1e-12)
+        np.testing.assert_allclose(step.after.score[ended], returns[ended], rtol=1e-12)
     assert result.evaluation_steps == 0
     assert result.training_steps == SIZE * 640
 
@@ -337,10 +337,10 @@ def test_planned_evaluations_count_in_the_rounds_that_have_one(tiny, axes):
     config = tiny.replace(num_evaluations=3)  # after updates 7, 13 and 20
     result = search(config, axes, fitness="episode_return")
     for mark in (1, 3, 4):
-        record = result.records[mark]
-        mean = record["evaluation/episode_return"][:, -1].mean(-1)
-        np.testing.assert_allclose(record["score"], mean, rtol=1e-6)
-    assert "evaluation/episode_return" not in result.records[0]
+        step = result.steps[mark]
+        mean = step.outcome.evaluation["episode_return"][:, -1].mean(-1)
+        np.testing.assert_allclose(step.after.score, mean, rtol=1e-6)
+    assert "episode_return" not in result.steps[0].outcome.evaluation
 
 
 def test_the_best_member_acts_and_its_schedule_can_be_trained_again(tiny, axes, whole):

@@ -72,7 +72,7 @@ def pbt(subject: Subject) -> None:
         quantile=0.25,
         **SMALL,
     )
-    assert result.finished and len(result.marks) == PIECES
+    assert result.finished and len(result.milestones) == PIECES
     dataset = result.dataset
     assert not dataset["diverged"].values.any()
     scores = dataset["score"].values[0]
@@ -96,9 +96,8 @@ def halving(subject: Subject) -> None:
     )
     assert result.finished
     assert np.isfinite(result.best().score)
-    for record in result.records:
-        assert not record["diverged"].any()
-    alive = [len(record["alive"]) for record in result.records]
+    assert not any(step.after.diverged.any() for step in result.steps)
+    alive = [step.request.members.size for step in result.steps]
     assert alive == [4, 2, 1, 1]  # half of them at the first piece and at the second
 
 

@@ -1,0 +1,107 @@
+"""Trains what a search asks for: a cohort that lives from one request to the next."""
+
+import numpy as np
+
+from purerl.execution.cohort import Cohort, make_cohort
+from purerl.execution.curves import Curves, OnSegment
+from purerl.search.protocol import Outcome, Request
+from purerl.train import Bound
+from purerl.types import PyTree
+
+
+class Executor:
+    """Carries out the requests of one search.
+
+    Args:
+        bound: Config, environment and plan of all members.
+        lanes: Width of a block, W.
+        length: Updates of one compiled call, K.
+
+    Attributes:
+        compile_seconds: Seconds spent compiling so far.
+    """
+
+    def __init__(self, bound: Bound, lanes: int, length: int) -> None:
+        self.bound, self.lanes, self.length = bound, lanes, length
+        self._cohort: Cohort | None = None
+        self._compile_seconds = 0.0
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds spent compiling so far."""
+        own = self._cohort.compile_seconds if self._cohort else 0.0
+        return self._compile_seconds + own
+
+    @property
+    def update(self) -> int:
+        """Updates that the members have seen."""
+        return self._cohort.update if self._cohort else 0
+
+    def run(self, request: Request, on_segment: OnSegment = lambda *_: None) -> Outcome:
+        """Train the members of a request, then evaluate them.
+
+        Args:
+            request: The members, and how far to train them.
+            on_segment: Is told of progress after every segment.
+
+        Raises:
+            ConfigError: the members do not fit the memory.
+        """
+        cohort = self._prepared(request)
+        curves = Curves(self.bound.plan, cohort.size)
+        for segment in cohort.segments(request.until):
+            mean = curves.add(segment)
+            on_segment(cohort.size, segment.ran, mean)
+        keys = request.evaluation_keys
+        return Outcome(
+            train=curves.train,
+            evaluation=curves.evaluation,
+            diverged_at=curves.diverged_at,
+            keys=cohort.key_data(),
+            fresh=None if keys is None else cohort.evaluate(keys),
+        )
+
+    def compile(self, request: Request) -> None:
+        """Compile what a request needs, before it is carried out."""
+        if self._cohort is None:
+            self._cohort = self._fresh(request)
+
+    def restore(self, request: Request, states: PyTree) -> None:
+        """Be as after a request was carried out.
+
+        Args:
+            request: The request.
+            states: States of its members as of `states`.
+        """
+        self._cohort = self._fresh(request)
+        self._cohort.restore(states, request.until)
+
+    def states(self) -> PyTree:
+        """States of the members of the last request, on the host."""
+        assert self._cohort is not None, "nothing has been trained yet"
+        return self._cohort.gather()
+
+    def _fresh(self, request: Request) -> Cohort:
+        if self._cohort is not None:
+            self._compile_seconds += self._cohort.compile_seconds
+            self._cohort = None  # Its memory is needed for the next one.
+        return make_cohort(self.bound, request.members, self.lanes, self.length)
+
+    def _prepared(self, request: Request) -> Cohort:
+        """The cohort with the members of a request, as they begin."""
+        parents = request.parents
+        if parents is None:
+            cohort = self._cohort
+            if cohort is None or cohort.update > 0:
+                cohort = self._fresh(request)
+            cohort.init()
+            self._cohort = cohort
+            return cohort
+        cohort = self._cohort
+        assert cohort is not None, "the first request has no parents"
+        if request.is_copy is not None:
+            cohort.copy(parents, request.members.keys, request.is_copy)
+        elif len(parents) < cohort.size or (np.diff(parents) != 1).any():
+            cohort.keep(parents)
+        cohort.set_overrides(request.members.overrides)
+        return cohort
