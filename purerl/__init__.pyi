@@ -15,6 +15,7 @@ from purerl.algorithms.vpg import VPGConfig as VPGConfig
 from purerl.checker import check as check
 from purerl.config import ConfigError as ConfigError
 from purerl.execution.cache import share_programs as share_programs
+from purerl.execution.members import Members as Members
 from purerl.meta.comparison import LossComparison as LossComparison
 from purerl.meta.comparison import load_comparison as load_comparison
 from purerl.meta.evolve import evolve as evolve
@@ -41,6 +42,11 @@ from purerl.runner.trackers.points import track_points as track_points
 from purerl.scale.devices import pmap as pmap
 from purerl.scale.devices import use_all_cores as use_all_cores
 from purerl.scale.parallel import data_parallel as data_parallel
+from purerl.search.drive import drive as drive
+from purerl.search.protocol import Outcome as Outcome
+from purerl.search.protocol import Request as Request
+from purerl.search.protocol import Search as Search
+from purerl.search.protocol import Step as Step
 from purerl.serialise import load_loss as load_loss
 from purerl.serialise import save_loss as save_loss
 from purerl.sweeps.api import sweep as sweep

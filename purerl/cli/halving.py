@@ -62,6 +62,10 @@ class Halving:
     lanes: Annotated[int | None, _arg("Members per block of the compiled call.")] = None
     segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
     checkpoint_seconds: Annotated[float, _arg("Least time between saves.")] = 30.0
+    track: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        _arg("Tell a tracker every milestone: mlflow, tensorboard or wandb."),
+    ] = ()
     dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
     progress: Annotated[bool, _arg("Show the progress bar.")] = True
 
@@ -89,6 +93,7 @@ def main(argv: Sequence[str]) -> int:
         lanes=parsed.lanes,
         segment_updates=parsed.segment_updates,
         checkpoint_seconds=parsed.checkpoint_seconds,
+        trackers=list(parsed.track) or None,
         progress=parsed.progress,
     )
     if not result.finished:

@@ -71,9 +71,16 @@ class PBT:
     out: Annotated[
         Path | None, _arg("Folder to write; runs/pbt-<env>-<time> if not given.")
     ] = None
+    extend: Annotated[
+        bool, _arg("Go on with the search in --out to more --total-timesteps.")
+    ] = False
     lanes: Annotated[int | None, _arg("Members per block of the compiled call.")] = None
     segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
     checkpoint_seconds: Annotated[float, _arg("Least time between saves.")] = 30.0
+    track: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        _arg("Tell a tracker every milestone: mlflow, tensorboard or wandb."),
+    ] = ()
     dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
     progress: Annotated[bool, _arg("Show the progress bar.")] = True
 
@@ -101,9 +108,11 @@ def main(argv: Sequence[str]) -> int:
         fitness=parsed.fitness,
         seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
         out=parsed.out or default_folder(f"pbt-{config.env}"),
+        extend=parsed.extend,
         lanes=parsed.lanes,
         segment_updates=parsed.segment_updates,
         checkpoint_seconds=parsed.checkpoint_seconds,
+        trackers=list(parsed.track) or None,
         progress=parsed.progress,
     )
     if not result.finished:

@@ -1,4 +1,4 @@
-"""`purerl report`: the page of a run, sweep, study or evolution, one HTML file."""
+"""`purerl report`: the page of whatever a folder holds, one HTML file."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from purerl.storage import folders, kinds
 
 @dataclasses.dataclass(kw_only=True)
 class Report:
-    """Write the page of a run, sweep, study or evolution, also while it goes on."""
+    """Write the page of whatever a folder holds, also while it goes on."""
 
     folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(help="Of any of them.")]
     out: Annotated[
@@ -34,7 +34,7 @@ def write(folder: Path, path: Path, command: str = "") -> Path:
     """The page of whatever a folder holds.
 
     Args:
-        folder: of a run, sweep, study or evolution.
+        folder: of a run, sweep, search, study or evolution.
         path: of the page.
         command: that wrote the folder; this one if not given.
 
@@ -42,6 +42,8 @@ def write(folder: Path, path: Path, command: str = "") -> Path:
         ConfigError: it holds none of them, or nothing yet.
     """
     kind = folders.kind_of(folder)
+    if kind not in _PAGES and (folder / "records").is_dir():
+        return _own_search(folder, path, command)
     if kind not in _PAGES:
         raise ConfigError(kinds.refusal(folder, kind, ", for which there is no page"))
     return _PAGES[kind](folder, path, command)
@@ -62,6 +64,60 @@ def _sweep(folder: Path, path: Path, command: str) -> Path:
     return page.sweep_page(load_sweep(folder).dataset, path, load=load, command=command)
 
 
+def _search(folder: Path, path: Path, command: str) -> Path:
+    from purerl import serialise
+    from purerl.population.saved import load_search
+    from purerl.report import page
+
+    result = load_search(folder)
+    if not result.steps:
+        raise ConfigError(
+            f"the search in {folder} has saved nothing yet. Run its command again."
+        )
+    best = []
+    for seed in result.seeds if result.finished else ():
+        try:
+            found = result.best(seed)
+        except ConfigError:  # All of its members diverged.
+            continue
+        schedule = found.schedule.merged()
+        pieces = list(zip(schedule.first_updates, schedule.values, strict=True))
+        best.append(
+            page.BestRow(
+                seed, found.member, found.score, found.hyper, found.lineage, pieces
+            )
+        )
+    write_page = (
+        page.pbt_page if folders.kind_of(folder) == "pbt" else page.halving_page
+    )
+    return write_page(
+        result.dataset,
+        best,
+        list(result.space.axes),
+        path,
+        config=serialise.to_dict(result.config),
+        load=f"import purerl\n\nresult = purerl.load_search({str(folder)!r})",
+        command=command,
+        state="finished" if result.finished else "not finished",
+        training_steps=f"{result.training_steps:,}",
+        evaluation_steps=f"{result.evaluation_steps:,}",
+    )
+
+
+def _own_search(folder: Path, path: Path, command: str) -> Path:
+    """The page of a search that purerl knows nothing of but its folder."""
+    from purerl.report import page
+    from purerl.search.folder import read_outcomes
+
+    stored = folders.load(folder)
+    outcomes = read_outcomes(folder)
+    kind, config = str(stored["kind"]), stored["config"]
+    options = ", ".join(f"{k}={v}" for k, v in stored.get("options", {}).items())
+    return page.search_page(
+        outcomes, path, kind=kind, config=config, command=command, options=options
+    )
+
+
 def _study(folder: Path, path: Path, command: str) -> Path:
     from purerl.report.page_study import study_page
     from purerl.tuning.saved import read
@@ -80,4 +136,11 @@ def _evolution(folder: Path, path: Path, command: str) -> Path:
     )
 
 
-_PAGES = {"run": _run, "sweep": _sweep, "tune": _study, "evolution": _evolution}
+_PAGES = {
+    "run": _run,
+    "sweep": _sweep,
+    "pbt": _search,
+    "halving": _search,
+    "tune": _study,
+    "evolution": _evolution,
+}

@@ -200,11 +200,11 @@ class Cohort:
                 than themselves where not given.
         """
         is_own = parents == np.arange(len(parents))
-        is_copy = ~is_own if is_copy is None else is_copy
-        if is_own.all() and not is_copy.any():
+        fresh = ~is_own if is_copy is None else is_copy
+        if is_own.all() and not fresh.any():
             return
         states = jax.tree.map(lambda x: x[parents], self.gather())
-        self.restore(rekey(states, is_copy, keys), self.update)
+        self.restore(rekey(states, fresh, keys), self.update)
 
     def keep(self, survivors: np.ndarray) -> None:
         """Let only some members go on, in as few blocks as hold them.

@@ -8,7 +8,6 @@ import numpy as np
 
 from purerl import serialise
 from purerl.population.space import Space
-from purerl.runner.trackers.base import Member
 from purerl.search.protocol import Row, Step
 from purerl.storage import folders
 
@@ -46,10 +45,10 @@ def stored_options(folder: Path | None, kind: str, extend: bool) -> dict[str, An
     return stored["options"] if stored.get("kind") == kind else {}
 
 
-def tracked_members(seeds: tuple[int, ...], size: int) -> dict[int, Member]:
-    """Return the members of all searches by their number, as trackers name them."""
+def names_of(seeds: tuple[int, ...], size: int) -> dict[int, str]:
+    """Return names of the members of all searches, `size` each, by their number."""
     return {
-        place * size + number: Member(f"seed={seed}-member={number}", seed, {})
+        place * size + number: f"seed={seed}-member={number}"
         for place, seed in enumerate(seeds)
         for number in range(size)
     }

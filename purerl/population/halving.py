@@ -18,16 +18,16 @@ from purerl.execution.members import Members
 from purerl.execution.memory import require_number
 from purerl.population import streams
 from purerl.population.brackets import Ladder, choose_lanes, make_ladder
-from purerl.population.describe import rows_of, spec_of, tracked_members
+from purerl.population.describe import names_of, rows_of, spec_of
 from purerl.population.fitness import Fitness, check_kind, measure, ranking
 from purerl.population.halving_result import HalvingResult
 from purerl.population.space import Hyper, Space
-from purerl.runner.arguments import as_folder, check_seconds
+from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seeds, num_seeds
-from purerl.runner.trackers import Tracker, choose
+from purerl.runner.trackers import Tracker
 from purerl.runner.words import notes
 from purerl.scale.devices import check_count, make_workers
-from purerl.search.drive import Options, drive
+from purerl.search.drive import drive
 from purerl.search.protocol import Outcome, Request, Search
 
 DEFAULT_ETA = 3
@@ -95,15 +95,12 @@ def halving(
             folder of another search (with what differs), only diverged members.
     """
     space = Space(config, axes)
-    folder = as_folder("out", out)
     for name, count in (
         ("num_points", num_points),
         ("min_updates", min_updates),
-        ("lanes", lanes),
         ("segment_updates", segment_updates),
     ):
         check_count(name, count)
-    check_seconds("checkpoint_seconds", checkpoint_seconds)
     check_kind(fitness)
     agents = (num_points or 1) * num_seeds(seeds)
     require_number(space.bound, agents, make_workers())
@@ -123,18 +120,17 @@ def halving(
         "brackets": brackets,
         "fitness": fitness,
     }
-    carried_out = Options(
-        out=folder,
-        lanes=lanes or choose_lanes(ladder, len(searches), make_workers()),
-        length=segment_updates or rung,
-        lanes_asked=lanes,
-        length_asked=segment_updates,
+    finished = drive(
+        halving_search(space, searches, options, ladder),
+        out=out,
+        lanes=lanes,
+        segment_updates=segment_updates,
         checkpoint_seconds=checkpoint_seconds,
-        trackers=choose(trackers, folder),
+        trackers=trackers,
         progress=progress,
     )
-    finished = drive(halving_search(space, searches, options, ladder), carried_out)
-    return HalvingResult(space, searches, options, ladder, finished, carried_out.out)
+    folder = as_folder("out", out)
+    return HalvingResult(space, searches, options, ladder, finished, folder)
 
 
 def first_rung(updates: int, eta: int, min_updates: int | None) -> int:
@@ -230,11 +226,13 @@ def halving_search(
         bound=space.bound,
         spec=spec_of(space, seeds, options),
         steps=tuple((spans * alive).tolist()),
+        lanes=choose_lanes(ladder, len(seeds), make_workers()),
+        segment_updates=options["min_updates"],
         init=init,
         ask=ask,
         tell=tell,
         rows=lambda step: rows_of(space, step.before.alive, step),
-        tracked=tracked_members(seeds, size),
+        names=names_of(seeds, size),
         remarks=tuple(notes(space.bound, space.corners())),
     )
 

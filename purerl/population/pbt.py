@@ -17,21 +17,21 @@ from purerl.execution.members import Members
 from purerl.execution.memory import require_number
 from purerl.population import streams
 from purerl.population.describe import (
+    names_of,
     rows_of,
     spec_of,
     stored_options,
-    tracked_members,
 )
 from purerl.population.exploit import truncation
 from purerl.population.fitness import Fitness, check_kind, measure
 from purerl.population.pbt_result import PBTResult, round_ends
 from purerl.population.space import Hyper, Space
-from purerl.runner.arguments import as_folder, check_seconds
+from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seeds, num_seeds
-from purerl.runner.trackers import Tracker, choose
+from purerl.runner.trackers import Tracker
 from purerl.runner.words import notes
 from purerl.scale.devices import check_count, default_lanes, make_workers
-from purerl.search.drive import Options, drive
+from purerl.search.drive import drive
 from purerl.search.protocol import Outcome, Request, Search
 
 DEFAULT_ROUNDS = 20
@@ -116,11 +116,9 @@ def pbt(
         ("population", population),
         ("num_rounds", num_rounds),
         ("ready_updates", ready_updates),
-        ("lanes", lanes),
         ("segment_updates", segment_updates),
     ):
         check_count(name, count)
-    check_seconds("checkpoint_seconds", checkpoint_seconds)
     check_kind(fitness)
     require_number(space.bound, population * num_seeds(seeds), make_workers())
     searches = check_seeds(seeds)
@@ -134,20 +132,19 @@ def pbt(
         "resample_probability": _fraction("resample_probability", resample_probability),
         "fitness": fitness,
     }
-    carried_out = Options(
+    _check_length(options["ready_updates"], segment_updates)
+    search = pbt_search(space, searches, options)
+    finished = drive(
+        search,
         out=folder,
-        lanes=lanes or default_lanes(population * len(searches), make_workers()),
-        length=_length(options["ready_updates"], segment_updates),
-        lanes_asked=lanes,
-        length_asked=segment_updates,
-        checkpoint_seconds=checkpoint_seconds,
         extend=extend,
-        trackers=choose(trackers, folder),
+        lanes=lanes,
+        segment_updates=segment_updates,
+        checkpoint_seconds=checkpoint_seconds,
+        trackers=trackers,
         progress=progress,
     )
-    search = pbt_search(space, searches, options)
-    finished = drive(search, carried_out)
-    return PBTResult(space, searches, options, finished, carried_out.out)
+    return PBTResult(space, searches, options, finished, folder)
 
 
 class PBTState(NamedTuple):
@@ -233,11 +230,13 @@ def pbt_search(space: Space, seeds: tuple[int, ...], options: dict[str, Any]) ->
         bound=space.bound,
         spec=spec_of(space, seeds, options),
         steps=tuple(spans.tolist()),
+        lanes=default_lanes(count, make_workers()),
+        segment_updates=options["ready_updates"],
         init=init,
         ask=ask,
         tell=tell,
         rows=lambda step: rows_of(space, everyone, step),
-        tracked=tracked_members(seeds, size),
+        names=names_of(seeds, size),
         remarks=tuple(notes(space.bound, space.corners())),
     )
 
@@ -313,13 +312,12 @@ def _ready(
     )
 
 
-def _length(ready_updates: int, asked: int | None) -> int:
+def _check_length(ready_updates: int, asked: int | None) -> None:
     if asked is not None and ready_updates % asked:
         raise ConfigError(
             f"segment_updates must divide ready_updates = {ready_updates}, so that a "
             f"round is whole segments, got {asked}."
         )
-    return asked or ready_updates
 
 
 def _fraction(name: str, value: float, most: float = 1.0) -> float:

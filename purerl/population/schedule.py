@@ -13,12 +13,10 @@ from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.members import Members
 from purerl.population import streams
-from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.seeds import check_seeds
-from purerl.runner.trackers import Tracker, choose
-from purerl.runner.trackers.base import Member
+from purerl.runner.trackers import Tracker
 from purerl.scale.devices import check_count, default_lanes, make_workers
-from purerl.search.drive import Options, drive
+from purerl.search.drive import drive
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
 from purerl.sweeps.axes import Design
 from purerl.sweeps.groups import Group, group_points
@@ -107,30 +105,25 @@ def train_schedules(
             training that was stopped before its end.
     """
     several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
-    agents, folder = check_seeds(seeds), as_folder("out", out)
-    check_count("lanes", lanes)
+    agents = check_seeds(seeds)
     check_count("segment_updates", segment_updates)
-    check_seconds("checkpoint_seconds", checkpoint_seconds)
     starts, group = _pieces(config, several)
     length = _length(starts, group.bound.plan.num_updates, segment_updates)
-    num, repeats = len(several), len(agents)
-    options = Options(
-        out=folder,
-        lanes=lanes or default_lanes(num * repeats, make_workers()),
-        length=length,
-        lanes_asked=lanes,
-        length_asked=segment_updates,
+    finished = drive(
+        schedules_search(group, several, starts, agents, length),
+        out=out,
+        lanes=lanes,
+        segment_updates=segment_updates,
         checkpoint_seconds=checkpoint_seconds,
-        trackers=choose(trackers, folder),
+        trackers=trackers,
         progress=progress,
     )
-    finished = drive(schedules_search(group, several, starts, agents), options)
     if finished.states is None:
         raise ConfigError(
             "the training with schedules was stopped before its end; the same call "
             "with out= goes on."
         )
-    split = (num, repeats)
+    split = (len(several), len(agents))
     parts = [step.outcome.train for step in finished.steps]
     rows = {
         name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]
@@ -162,6 +155,7 @@ def schedules_search(
     schedules: Sequence[Schedule],
     starts: tuple[int, ...],
     seeds: tuple[int, ...],
+    length: int,
 ) -> Search:
     """Training with schedules as a search that decides nothing: a request per piece.
 
@@ -170,6 +164,7 @@ def schedules_search(
         schedules: The schedules.
         starts: Updates at which any of them changes.
         seeds: Seeds of each one's agents.
+        length: Updates of one compiled call.
     """
     plan = group.bound.plan
     num, repeats = len(schedules), len(seeds)
@@ -213,12 +208,14 @@ def schedules_search(
         bound=group.bound,
         spec={"config": config, "options": options, "seeds": list(seeds)},
         steps=tuple(spans.tolist()),
+        lanes=default_lanes(len(agents), make_workers()),
+        segment_updates=length,
         init=init,
         ask=ask,
         tell=tell,
         rows=_rows,
-        tracked={
-            number * repeats + place: Member(f"schedule={number}-seed={seed}", seed, {})
+        names={
+            number * repeats + place: f"schedule={number}-seed={seed}"
             for number in range(num)
             for place, seed in enumerate(seeds)
         },

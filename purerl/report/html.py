@@ -141,7 +141,8 @@ def _cell(value: Any) -> str:
     if isinstance(value, int | float | np.number):
         number = float(value)
         known = math.isfinite(number)
-        text = label(value) if abs(number) < 1e3 else f"{number:,.1f}"
+        digits = 0 if isinstance(value, int | np.integer) else 1
+        text = label(value) if abs(number) < 1e3 else f"{number:,.{digits}f}"
         shown = text if known else "-"
         return f'<td class=n data-v="{number if known else ""}">{shown}</td>'
     return f"<td>{_text(value)}</td>"

@@ -15,7 +15,7 @@ from purerl.storage import checkpoint, folders, kinds
 
 
 def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -> bool:
-    """Send the rows and files of a run, sweep or evolution that trackers lack.
+    """Send the rows and files of a run, sweep, search or evolution that trackers lack.
 
     A tracker goes on where it left off (`trackers.json` in the folder), so that no row
     is written twice; one that has not been told of the folder yet gets everything. This
@@ -95,7 +95,20 @@ def _evolution(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
     return track_evolution(folder, trackers, say)
 
 
-_KINDS = {"run": _run, "sweep": _sweep, "evolution": _evolution}
+def _search(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+    from purerl.population.saved import read
+    from purerl.search.tracking import track_search
+
+    return track_search(folder, read(folder).search, trackers, say)
+
+
+_KINDS = {
+    "run": _run,
+    "sweep": _sweep,
+    "pbt": _search,
+    "halving": _search,
+    "evolution": _evolution,
+}
 
 
 def _say(text: str) -> None:

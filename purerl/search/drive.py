@@ -10,10 +10,12 @@ import jax
 
 from purerl.config import ConfigError
 from purerl.execution.format import format_count, with_noun
+from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.trackers import Tracker
+from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
+from purerl.scale.devices import check_count
 from purerl.search import folder as store
 from purerl.search import tracking
 from purerl.search.executor import Executor
@@ -21,42 +23,6 @@ from purerl.search.folder import Restored
 from purerl.search.protocol import Request, Search, Step
 from purerl.storage import checkpoint, folders
 from purerl.types import PyTree
-
-
-class Options(NamedTuple):
-    """How a search is carried out; of these only W and K change what is computed.
-
-    Attributes:
-        out: Folder to write, or None.
-        lanes: W, as asked for or chosen.
-        length: K, as asked for or chosen.
-        lanes_asked: W as asked for; None where it was chosen.
-        length_asked: K as asked for; None where it was chosen.
-        checkpoint_seconds: Least time between checkpoints.
-        extend: The folder may hold the same search of fewer environment steps.
-        trackers: Trackers that are told of every step.
-        progress: Show progress.
-    """
-
-    out: Path | None
-    lanes: int
-    length: int
-    lanes_asked: int | None = None
-    length_asked: int | None = None
-    checkpoint_seconds: float = 30.0
-    extend: bool = False
-    trackers: Sequence[Tracker] = ()
-    progress: bool = True
-
-    @property
-    def widths(self) -> dict[str, Any]:
-        """Lanes and segments as a manifest has them."""
-        return {
-            "lanes": self.lanes,
-            "lanes_asked": self.lanes_asked,
-            "segment_updates": self.length,
-            "segment_updates_asked": self.length_asked,
-        }
 
 
 class Finished(NamedTuple):
@@ -74,12 +40,45 @@ class Finished(NamedTuple):
     numbers: dict[str, Any]
 
 
-def drive(search: Search, options: Options) -> Finished:
+class _Options(NamedTuple):
+    """How a search is carried out; of these only W and K change what is computed."""
+
+    out: Path | None
+    lanes: int
+    length: int
+    checkpoint_seconds: float
+    trackers: Sequence[Tracker]
+    progress: bool
+
+
+def drive(
+    search: Search,
+    *,
+    out: str | Path | None = None,
+    extend: bool = False,
+    lanes: int | None = None,
+    segment_updates: int | None = None,
+    checkpoint_seconds: float = 30.0,
+    trackers: Sequence[str | Tracker] | None = None,
+    progress: bool = True,
+) -> Finished:
     """Carry out a search, or what is missing of it.
+
+    With `out`, the same call after a kill goes on, and the result is bitwise that of an
+    uninterrupted one. Ctrl-C finishes the request, saves, and says how to go on.
 
     Args:
         search: What to train, and what to make of it.
-        options: How it is carried out.
+        out: Folder to write; nothing is written without one.
+        extend: The folder may hold the same search of fewer environment steps.
+        lanes: Width of a block, W; the search's own where not given.
+        segment_updates: Updates of one compiled call, K; the search's own where not
+            given.
+        checkpoint_seconds: Least time between checkpoints; 0 saves after every request.
+        trackers: Places that are told the rows of every step: names (`mlflow`,
+            `tensorboard`, `wandb`), or trackers. A search that goes on does so with
+            those that it was started with where none are given.
+        progress: Show progress.
 
     Raises:
         ConfigError: the folder holds another search, or is damaged; nothing can be
@@ -92,23 +91,44 @@ def drive(search: Search, options: Options) -> Finished:
             "its members are compared after every request. Start one per host, with "
             "seeds and a folder of its own."
         )
-    restored, out = Restored([], None), options.out
-    if out is not None:
-        stored = store.open_folder(out, search, options.widths, options.extend)
+    check_count("lanes", lanes)
+    check_count("segment_updates", segment_updates)
+    check_seconds("checkpoint_seconds", checkpoint_seconds)
+    folder, restored = as_folder("out", out), Restored([], None)
+    options = _Options(
+        out=folder,
+        lanes=lanes or search.lanes,
+        length=segment_updates or search.segment_updates,
+        checkpoint_seconds=checkpoint_seconds,
+        trackers=choose(trackers, folder),
+        progress=progress,
+    )
+    if folder is not None:
+        widths = {
+            "lanes": options.lanes,
+            "lanes_asked": lanes,
+            "segment_updates": options.length,
+            "segment_updates_asked": segment_updates,
+        }
+        stored = store.open_folder(folder, search, widths, extend)
         options = options._replace(
             lanes=stored["lanes"], length=stored["segment_updates"]
         )
         note = folders.differences_of_versions(stored)
         if note:
             print(note, file=sys.stderr)
-        restored = store.restore(out, search)
+        restored = store.restore(folder, search)
+        if 0 < len(restored.steps) < len(search.steps):
+            # What was the end of a shorter search is decided upon only now.
+            number = len(restored.steps) - 1
+            store.save_step(folder, number, restored.steps[number])
     return _Drive(search, options, restored).run()
 
 
 class _Drive:
     """One call of `drive`: the pieces that its phases share."""
 
-    def __init__(self, search: Search, options: Options, restored: Restored) -> None:
+    def __init__(self, search: Search, options: _Options, restored: Restored) -> None:
         from purerl.runner.progress import Reporter  # rich: only those who run pay it
 
         self.search, self.options = search, options

@@ -166,6 +166,20 @@ def restore(folder: Path, search: Search) -> Restored:
     return Restored(steps, checkpoint.unflatten(flat, shapes, place))
 
 
+def read_outcomes(folder: Path) -> list[Outcome]:
+    """Read what came of the requests up to the last checkpoint, of any search.
+
+    Raises:
+        ConfigError: nothing has been saved, or something is damaged.
+    """
+    known = checkpoint.steps(folder / "checkpoints")
+    if not known:
+        raise ConfigError(
+            f"the search in {folder} has saved nothing yet. Run its command again."
+        )
+    return [_outcome(_load(_path(folder, number))) for number in range(known[-1])]
+
+
 def _load(path: Path) -> HostMetrics:
     try:
         return arrays.load(path)

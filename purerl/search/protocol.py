@@ -6,14 +6,14 @@ source or touches a file. So the outcomes of all requests are everything that a 
 search needs in order to go on: asking and telling them again gives its state.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from purerl.execution.cohort import Evaluation
 from purerl.execution.members import Members
-from purerl.runner.trackers.base import Member
 from purerl.train import Bound
 from purerl.types import Array, HostMetrics
 
@@ -104,12 +104,15 @@ class Search(NamedTuple):
             plain values: at least `config`, `options` and `seeds`.
         steps: Environment steps that each request trains, as far as is known before:
             as many numbers as there are requests.
+        lanes: Width of a block, W, where nobody asks for another one.
+        segment_updates: Updates of one compiled call, K, where nobody asks for another
+            number; `until` of every request is a multiple of it, or the end.
         init: Gives the state before the first request.
         ask: Gives the next request; None when the search has ended.
         tell: Gives the state after a request, from the state before, the request and
             its outcome. Raises a ConfigError where nothing can be made of it.
         rows: Gives the rows of a step for trackers, at most one per member.
-        tracked: The members by number, as trackers name them.
+        names: Names of the members by number, as trackers show them.
         remarks: Sentences that a person should read before training begins.
     """
 
@@ -117,9 +120,11 @@ class Search(NamedTuple):
     bound: Bound
     spec: dict[str, Any]
     steps: tuple[int, ...]
+    lanes: int
+    segment_updates: int
     init: Callable[[], State]
     ask: Callable[[State], Request | None]
     tell: Callable[[State, Request, Outcome], State]
     rows: Callable[[Step], list[Row]] = lambda step: []
-    tracked: dict[int, Member] = {}  # noqa: RUF012  # It is never written to.
+    names: Mapping[int, str] = MappingProxyType({})
     remarks: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from purerl.runner.trackers.base import TrackedRun, Tracker
+from purerl.runner.trackers.base import Member, TrackedRun, Tracker
 from purerl.runner.trackers.group import Group, lacking
 from purerl.runner.trackers.writer import Say
 from purerl.search.folder import restore
@@ -27,7 +27,7 @@ def describe(search: Search, folder: Path | None) -> TrackedRun:
     return TrackedRun(
         name=folder.resolve().name if folder else f"{search.kind}-{stamp}",
         config={**config, search.kind: rest},
-        members=search.tracked,
+        members={n: Member(name, n, {}) for n, name in search.names.items()},
         folder=folder,
         kind=search.kind,
     )

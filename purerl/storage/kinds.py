@@ -49,12 +49,12 @@ KINDS = {
     "pbt": Kind(
         "population-based training",
         _repeat("pbt"),
-        ("purerl.load_search({folder!r}) in Python",),
+        ("purerl report {folder}", "purerl.load_search({folder!r}) in Python"),
     ),
     "halving": Kind(
         "a successive-halving search",
         _repeat("halving"),
-        ("purerl.load_search({folder!r}) in Python",),
+        ("purerl report {folder}", "purerl.load_search({folder!r}) in Python"),
     ),
     "schedules": Kind(
         "agents trained with schedules",

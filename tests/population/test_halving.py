@@ -7,7 +7,7 @@ from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.members import Members
 from purerl.population import streams
 from purerl.population.space import Space
-from tests.helpers import assert_same_bits, slow_but, trained
+from tests.helpers import assert_same_bits, trained
 
 from .conftest import LANES, NUM_UPDATES, SEED, KilledError, stop_after
 
@@ -108,23 +108,6 @@ def test_a_search_does_not_depend_on_other_searches(tiny, axes, whole):
     assert_same_bits(both.best(SEED).state, whole.best().state)
     with pytest.raises(purerl.ConfigError, match="no search with seed 99"):
         both.best(99)
-
-
-@pytest.mark.parametrize("records", slow_but([1, 2, 3, 6, 10], 3))
-@pytest.mark.parametrize("seconds", [0.0, 1e9])
-def test_killed_after_any_record_it_ends_with_the_same_bits(
-    tiny, axes, whole, tmp_path, monkeypatch, records, seconds
-):
-    options = {"out": tmp_path / "run", "checkpoint_seconds": seconds}
-    with monkeypatch.context() as patch:
-        stop_after(patch, records)
-        with pytest.raises(KilledError):
-            search(tiny, axes, **options)
-    again = search(tiny, axes, **options)
-    assert_same_bits(outcome(again), outcome(whole))
-    read = purerl.load_search(tmp_path / "run")
-    assert_same_bits(outcome(read), outcome(whole))
-    assert read.best().hyper == whole.best().hyper
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -15,7 +13,7 @@ from purerl.execution.members import Members
 from purerl.execution.rekey import rekey
 from purerl.population import streams
 from purerl.population.space import Space
-from tests.helpers import assert_same_bits, slow_but, trained
+from tests.helpers import assert_same_bits, trained
 
 from .conftest import LANES, NUM_UPDATES, SEED, KilledError, stop_after
 
@@ -157,52 +155,6 @@ def test_a_search_does_not_depend_on_other_searches(tiny, axes, whole):
         np.testing.assert_array_equal(
             both.dataset[name].sel(seed=SEED), whole.dataset[name].sel(seed=SEED)
         )
-
-
-@pytest.mark.parametrize("records", slow_but([1, 2, 4, 5], 2))
-@pytest.mark.parametrize("seconds", [0.0, 1e9])
-def test_killed_after_any_record_it_ends_with_the_same_bits(
-    tiny, axes, whole, tmp_path, monkeypatch, records, seconds
-):
-    # A kill between a record and its checkpoint; or with no checkpoint at all.
-    options = {"out": tmp_path / "run", "checkpoint_seconds": seconds}
-    with monkeypatch.context() as patch:
-        stop_after(patch, records)
-        with pytest.raises(KilledError):
-            search(tiny, axes, **options)
-    again = search(tiny, axes, **options)
-    assert_same_bits(outcome(again), outcome(whole))
-    assert again.summary["trained_requests"] == 5 - (records - 1 if seconds == 0 else 0)
-    read = purerl.load_search(tmp_path / "run")
-    assert_same_bits(outcome(read), outcome(whole))
-    assert read.best().schedule == whole.best().schedule
-
-
-def test_ctrl_c_saves_and_a_finished_search_trains_nothing(
-    tiny, axes, whole, tmp_path, monkeypatch, capsys
-):
-    from purerl.search import folder as store
-
-    save = store.save_step
-
-    def interrupt(folder, number, step):
-        save(folder, number, step)
-        if number == 1:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    out = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        patch.setattr(store, "save_step", interrupt)
-        stopped = search(tiny, axes, out=out)
-    assert not stopped.finished and len(stopped.steps) == 2
-    assert "The same search with --out" in " ".join(capsys.readouterr().err.split())
-    with pytest.raises(purerl.ConfigError, match="stopped before its end"):
-        stopped.best()
-    assert not purerl.load_search(out).finished
-    assert search(tiny, axes, out=out).summary["trained_requests"] == 3
-    again = search(tiny, axes, out=out)
-    assert again.summary["trained_requests"] == 0
-    assert_same_bits(outcome(again), outcome(whole))
 
 
 def test_killed_by_the_system_at_any_moment_it_ends_with_the_same_bits(

@@ -20,5 +20,10 @@ from purerl.report.plots.scores import power as power
 from purerl.report.plots.scores import profile as profile
 from purerl.report.plots.scores import score_groups as score_groups
 from purerl.report.plots.scores import seed_scores as seed_scores
+from purerl.report.plots.searches import halving_scores as halving_scores
+from purerl.report.plots.searches import halving_values as halving_values
+from purerl.report.plots.searches import population_scores as population_scores
+from purerl.report.plots.searches import population_values as population_values
+from purerl.report.plots.searches import request_scores as request_scores
 from purerl.report.plots.style import save as save
 from purerl.report.plots.style import to_svg as to_svg

@@ -14,12 +14,9 @@ write to one file, of which the second first deletes what the first has written.
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker, flat_params, scalars
-
-if TYPE_CHECKING:
-    from tensorboardX.proto.summary_pb2 import Summary
 
 
 class EventFile:
@@ -40,13 +37,13 @@ class EventFile:
             str(folder / "events"), f".{fraction:09d}.{os.getpid()}"
         )
 
-    def add(self, summary: "Summary", step: int | None = None) -> None:
-        """Write a summary; `flush` brings it to the disk."""
-        from tensorboardX.proto.event_pb2 import Event
+    def add(self, summary: Any, step: int | None = None) -> None:
+        """Write a summary of tensorboardX; `flush` brings it to the disk."""
+        from tensorboardX.proto import event_pb2
 
-        self._writer.write_event(
-            Event(wall_time=time.time(), step=step, summary=summary)
-        )
+        now = time.time()
+        event = event_pb2.Event(wall_time=now, step=step, summary=summary)  # type: ignore[attr-defined]  # Made when it is imported.
+        self._writer.write_event(event)
 
     def flush(self) -> None:
         """Everything that was added is on disk afterwards."""

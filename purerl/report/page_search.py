@@ -1,0 +1,201 @@
+"""The pages of searches: population-based training, successive halving, any other."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from purerl.report import plots
+from purerl.report.html import Section, about, figure_html, table_html, write_page
+from purerl.search.protocol import Outcome
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class BestRow(NamedTuple):
+    """The best member of a search, as a page shows it.
+
+    Attributes:
+        seed: Seed of the search.
+        member: Number of the member.
+        score: Its score at the end.
+        hyper: Its hyperparameters at the end, by name.
+        lineage: The members `[R]` whose training led to its state.
+        schedule: Updates at which its hyperparameters changed, and their values.
+    """
+
+    seed: int
+    member: int
+    score: float
+    hyper: Mapping[str, Any]
+    lineage: np.ndarray
+    schedule: Sequence[tuple[int, Mapping[str, Any]]]
+
+
+def pbt_page(
+    dataset: "xr.Dataset",
+    best: Sequence[BestRow],
+    names: Sequence[str],
+    path: str | Path,
+    *,
+    config: Mapping[str, Any],
+    load: str,
+    **facts: Any,
+) -> Path:
+    """Write the page of population-based training: scores, schedules, who copied whom.
+
+    Args:
+        dataset: Dataset of a `PBTResult`.
+        best: The best member of every search that has one.
+        names: Names of the axes.
+        path: Path of the page.
+        config: Base of every member, as plain values.
+        load: Python that reads the search.
+        **facts: Further lines about it.
+
+    Raises:
+        OSError: the page cannot be written.
+    """
+    lineages = {row.seed: row.lineage for row in best}
+    bold = "Faint: every member. Bold: the training that led to the best member."
+    parents = dataset["parent"].values[:, :-1]
+    copies = int((parents != np.arange(dataset.sizes["member"])).sum())
+    sections = [
+        Section("Best members", _best_table(best, names)),
+        Section(
+            "Scores", figure_html(plots.population_scores(dataset, lineages), bold)
+        ),
+        Section(
+            "Hyperparameters",
+            figure_html(plots.population_values(dataset, names, lineages), bold),
+        ),
+    ]
+    if best:
+        first = max(best, key=lambda row: row.score)
+        title = f"Schedule of member {first.member}, seed {first.seed}"
+        rows = [[start, *(v[n] for n in names)] for start, v in first.schedule]
+        sections.append(Section(title, table_html(["from update", *names], rows)))
+    facts = {"axes": ", ".join(names), "copies": copies, **facts}
+    return _write("Population-based training", path, sections, config, load, facts)
+
+
+def halving_page(
+    dataset: "xr.Dataset",
+    best: Sequence[BestRow],
+    names: Sequence[str],
+    path: str | Path,
+    *,
+    config: Mapping[str, Any],
+    load: str,
+    **facts: Any,
+) -> Path:
+    """Write the page of successive halving: rungs, scores, values.
+
+    Args:
+        dataset: Dataset of a `HalvingResult`.
+        best: The best member of every search that has one.
+        names: Names of the axes.
+        path: Path of the page.
+        config: Base of every member, as plain values.
+        load: Python that reads the search.
+        **facts: Further lines about it.
+
+    Raises:
+        OSError: the page cannot be written.
+    """
+    sections = [
+        Section("Best members", _best_table(best, names)),
+        Section("Rungs", _rungs_table(dataset)),
+        Section("Scores", figure_html(plots.halving_scores(dataset))),
+        Section(
+            "Hyperparameters",
+            figure_html(
+                plots.halving_values(dataset, names),
+                "A dot per member; larger ones were trained longer.",
+            ),
+        ),
+    ]
+    facts = {"axes": ", ".join(names), **facts}
+    return _write("Successive halving", path, sections, config, load, facts)
+
+
+def search_page(
+    outcomes: Sequence[Outcome],
+    path: str | Path,
+    *,
+    kind: str,
+    config: Mapping[str, Any],
+    **facts: Any,
+) -> Path:
+    """Write the page of any other search: what came of every request.
+
+    Args:
+        outcomes: What came of the requests, in their order.
+        path: Path of the page.
+        kind: What the search calls itself.
+        config: Base of every member, as plain values.
+        **facts: Further lines about it.
+
+    Raises:
+        OSError: the page cannot be written.
+    """
+    headers = ["request", "members", "env steps", "best", "mean", "diverged"]
+    scores = [_scores(outcome) for outcome in outcomes]
+    rows = []
+    for number, (outcome, score) in enumerate(zip(outcomes, scores, strict=True)):
+        steps = int(outcome.train["env_steps"][:, -1].max())
+        known = score[np.isfinite(score)]
+        ends = (known.max(), known.mean()) if known.size else (np.nan, np.nan)
+        numbers = [round(float(x), 3) for x in ends]
+        rows.append([number, len(score), steps, *numbers, int(outcome.diverged.sum())])
+    caption = "A dot per member and request: fresh episodes, or else training returns."
+    sections = [
+        Section("Scores", figure_html(plots.request_scores(scores), caption)),
+        Section("Requests", table_html(headers, rows)),
+    ]
+    return _write(kind.capitalize(), path, sections, config, "", facts)
+
+
+def _scores(outcome: Outcome) -> np.ndarray:
+    """The mean return of each member `[N]`; NaN where nothing is known."""
+    if outcome.fresh is not None:
+        return np.where(outcome.diverged, np.nan, outcome.fresh.episode_return)
+    return outcome.train["episode_return"][:, -1]
+
+
+def _best_table(best: Sequence[BestRow], names: Sequence[str]) -> str:
+    rows = [
+        [row.seed, row.member, round(row.score, 3), *(row.hyper[n] for n in names)]
+        for row in best
+    ]
+    return table_html(["seed", "member", "score", *names], rows)
+
+
+def _rungs_table(dataset: "xr.Dataset") -> str:
+    """How many members of each bracket were trained up to each rung."""
+    trained, brackets = dataset["trained_updates"].values, dataset["bracket"].values
+    updates = dataset["updates"].values.tolist()
+    rows = []
+    for bracket in np.unique(brackets):
+        mine = trained[:, brackets == bracket]
+        rows.append([int(bracket), *(int((mine >= u).sum()) for u in updates)])
+    return table_html(["bracket", *(f"{u:,} updates" for u in updates)], rows)
+
+
+def _write(
+    title: str,
+    path: str | Path,
+    sections: Sequence[Section],
+    config: Mapping[str, Any],
+    load: str,
+    facts: Mapping[str, Any],
+) -> Path:
+    note = (
+        "A score at the end favours the lucky: train what was found again with fresh "
+        "seeds (purerl.train_schedules) before you compare it with anything."
+    )
+    env = str(config.get("env", ""))
+    about_it = about(config, load, **facts)
+    return write_page(path, f"{title}: {env}", *sections, about_it, note=note)

@@ -1,0 +1,172 @@
+"""Pictures of searches over hyperparameters: scores and values as training goes on."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from purerl.report.plots import style
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Values that span more than this factor are drawn on a logarithmic scale.
+LOG_FACTOR = 20.0
+
+
+def population_scores(
+    dataset: "xr.Dataset", lineages: Mapping[int, np.ndarray]
+) -> "Figure":
+    """Draw every member's score after every round, a panel per search.
+
+    Args:
+        dataset: Dataset of a `PBTResult`.
+        lineages: Seed of a search -> the members `[R]` whose training led to its best
+            member; they are drawn bold.
+    """
+    seeds = dataset["seed"].values.tolist()
+    figure, panels = _panels(len(seeds))
+    updates = dataset["updates"].values
+    for seed, axes in zip(seeds, panels, strict=True):
+        scores = dataset["score"].sel(seed=seed).values
+        axes.plot(updates, scores, color=style.COLOURS[0], alpha=style.FAINT, lw=1)
+        if seed in lineages:
+            line = lineages[seed][: len(updates)]
+            best = scores[np.arange(len(line)), line]
+            axes.plot(updates, best, color=style.COLOURS[1], lw=1.8, marker="o", ms=3)
+        style.finish(axes, f"seed {seed}", "updates", "score")
+    return figure
+
+
+def population_values(
+    dataset: "xr.Dataset", names: Sequence[str], lineages: Mapping[int, np.ndarray]
+) -> "Figure":
+    """Draw every member's hyperparameters round by round, a panel per axis.
+
+    Args:
+        dataset: Dataset of a `PBTResult`.
+        names: Names of the axes.
+        lineages: See `population_scores`; the schedules that they found are bold.
+    """
+    figure, panels = _panels(len(names), share=False)
+    ends = dataset["updates"].values
+    starts = np.concatenate([[0], ends[:-1]])
+    for name, axes in zip(names, panels, strict=True):
+        values = dataset[name].transpose("seed", "round", "member").values
+        numbers = _as_numbers(axes, values)
+        for place, seed in enumerate(dataset["seed"].values.tolist()):
+            mine = numbers[place]
+            _steps(axes, starts, ends, mine, style.COLOURS[0], style.FAINT, 1.0)
+            if seed in lineages:
+                line = lineages[seed][: len(ends)]
+                best = mine[np.arange(len(line)), line][:, None]
+                colour = style.COLOURS[1 + place % (len(style.COLOURS) - 1)]
+                _steps(axes, starts, ends, best, colour, 1.0, 1.8)
+        style.finish(axes, name, "updates")
+    return figure
+
+
+def halving_scores(dataset: "xr.Dataset") -> "Figure":
+    """Draw the scores of the members that reached each rung, a panel per search.
+
+    Args:
+        dataset: Dataset of a `HalvingResult`.
+    """
+    seeds = dataset["seed"].values.tolist()
+    figure, panels = _panels(len(seeds))
+    updates, brackets = dataset["updates"].values, dataset["bracket"].values
+    for seed, axes in zip(seeds, panels, strict=True):
+        scores = dataset["score"].sel(seed=seed).values
+        for bracket in np.unique(brackets):
+            colour = style.COLOURS[int(bracket) % len(style.COLOURS)]
+            mine = scores[brackets == bracket]
+            lines = axes.plot(updates, mine.T, color=colour, alpha=0.6, lw=1)
+            for line in lines:
+                line.set(marker="o", markersize=3.5)
+            lines[0].set_label(f"bracket {bracket}")
+        style.finish(axes, f"seed {seed}", "updates", "score")
+    legend = panels[0].legend(frameon=False, fontsize=9)
+    for text in legend.get_texts():
+        text.set_color(style.INK)
+    return figure
+
+
+def halving_values(dataset: "xr.Dataset", names: Sequence[str]) -> "Figure":
+    """Draw the last known score over every axis; larger dots were trained longer.
+
+    Args:
+        dataset: Dataset of a `HalvingResult`.
+        names: Names of the axes.
+    """
+    figure, panels = _panels(len(names))
+    scores = dataset["score"].values
+    known = np.isfinite(scores)
+    last = np.where(known.any(-1), known.shape[-1] - 1 - known[..., ::-1].argmax(-1), 0)
+    score = np.take_along_axis(scores, last[..., None], -1)[..., 0]
+    trained = dataset["trained_updates"].values
+    sizes = 12 + 60 * trained / max(1, trained.max())
+    for name, axes in zip(names, panels, strict=True):
+        values = dataset[name].transpose("seed", "point").values
+        numbers = _as_numbers(axes, values, along="x")
+        axes.scatter(numbers, score, s=sizes, alpha=0.6, color=style.COLOURS[0])
+        style.finish(axes, "", name, "score at the last rung")
+    return figure
+
+
+def request_scores(scores: Sequence[np.ndarray]) -> "Figure":
+    """Draw the scores of every request's members, and the best so far.
+
+    Args:
+        scores: Scores `[N]` of the members of each request; NaN where unknown.
+    """
+    figure, (axes,) = _panels(1)
+    for number, values in enumerate(scores):
+        places = np.full(len(values), number)
+        axes.scatter(places, values, s=16, alpha=0.5, color=style.COLOURS[0])
+    best = [np.nanmax([*values, -np.inf]) for values in scores]
+    running = np.maximum.accumulate(best)
+    axes.plot(running, color=style.COLOURS[1], lw=1.8, drawstyle="steps-post")
+    axes.locator_params(axis="x", integer=True)
+    style.finish(axes, "", "request", "score")
+    return figure
+
+
+def _panels(count: int, share: bool = True) -> tuple["Figure", list["Axes"]]:
+    """Up to three panels in a row."""
+    columns = min(count, 3)
+    rows = -(-count // columns)
+    figure = style.new_figure(max(5.2, 3.4 * columns), 0.5 + 2.9 * rows)
+    panels = figure.subplots(rows, columns, sharey=share, squeeze=False).ravel()
+    for spare in panels[count:]:
+        spare.set_visible(False)
+    return figure, list(panels[:count])
+
+
+def _as_numbers(axes: "Axes", values: np.ndarray, along: str = "y") -> np.ndarray:
+    """Values as places on an axis: names side by side, wide ranges by logarithm."""
+    if not all(style.is_number(value) for value in values.ravel().tolist()):
+        names = sorted({str(value) for value in values.ravel()})
+        ticks = axes.yaxis if along == "y" else axes.xaxis
+        ticks.set_ticks(range(len(names)), names)
+        table = {name: float(place) for place, name in enumerate(names)}
+        return np.vectorize(lambda value: table[str(value)], otypes=[float])(values)
+    numbers = values.astype(float)
+    if numbers.min() > 0 and numbers.max() > LOG_FACTOR * numbers.min():
+        style.log_axis(axes, along)
+    return numbers
+
+
+def _steps(
+    axes: "Axes",
+    starts: np.ndarray,
+    ends: np.ndarray,
+    values: np.ndarray,
+    colour: Any,
+    alpha: float,
+    width: float,
+) -> None:
+    """Lines that keep a value `[R, N]` from a round's start to its end."""
+    x = np.stack([starts, ends], 1).ravel()
+    axes.plot(x, np.repeat(values, 2, axis=0), color=colour, alpha=alpha, lw=width)

@@ -1,0 +1,248 @@
+"""What every search owes: the same bits however it is stopped, a folder, rows, a page.
+
+The search of one's own in `examples/own_search.py` is held to it like the others.
+"""
+
+import importlib.util
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import purerl
+from purerl.cli import main
+from purerl.scale import hosts
+from purerl.search import folder as store
+from purerl.search.drive import drive
+from purerl.search.protocol import Request
+from tests.helpers import assert_same_bits, tiny_config
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_search.py"
+CONFIG = tiny_config(num_evaluations=0, total_timesteps=384)  # twelve updates
+AXES = {
+    "learning_rate": purerl.loguniform(1e-4, 1e-2),
+    "entropy_coef": [0.0, 0.01, 0.1],
+}
+QUIET = {"progress": False}
+
+
+def _pbt(**options):
+    return purerl.pbt(
+        CONFIG, AXES, population=4, ready_updates=4, lanes=2, **QUIET, **options
+    )
+
+
+def _halving(**options):
+    return purerl.halving(
+        CONFIG, AXES, num_points=4, eta=2, min_updates=3, lanes=2, **QUIET, **options
+    )
+
+
+def _schedules(**options):
+    pieces = tuple({"learning_rate": rate} for rate in (1e-3, 1e-2, 1e-4))
+    schedule = purerl.Schedule((0, 4, 8), pieces)
+    return purerl.train_schedules(CONFIG, schedule, seeds=3, lanes=2, **options)
+
+
+def _own(**options):
+    spec = importlib.util.spec_from_file_location("own_search", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.AGENTS = 4
+    search = module.random_search(CONFIG)
+    return drive(search, lanes=2, **QUIET, **options)
+
+
+SEARCHES = {"pbt": _pbt, "halving": _halving, "schedules": _schedules, "own": _own}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs_are_shared():
+    with purerl.share_programs():
+        yield
+
+
+@pytest.fixture(params=SEARCHES)
+def search(request):
+    return SEARCHES[request.param]
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """The outcome of every search that nobody stopped, trained once."""
+    found = {}
+
+    def of(search):
+        if search not in found:
+            found[search] = outcome(search())
+        return found[search]
+
+    return of
+
+
+def outcome(result):
+    """All that a search computed."""
+    if isinstance(result, purerl.search.drive.Finished):
+        return result.states, result.steps
+    if hasattr(result, "steps"):
+        return result.states, result.steps
+    return result.state, result.score, result.train
+
+
+class KilledError(Exception):
+    """In place of a kill: nothing after it runs."""
+
+
+def after_steps(monkeypatch, count, act):
+    """Do something right after so many more steps have been written."""
+    save, left = store.save_step, [count]
+
+    def save_and_count(*args):
+        save(*args)
+        left[0] -= 1
+        if left[0] == 0:
+            act()
+
+    monkeypatch.setattr(store, "save_step", save_and_count)
+
+
+def kill():
+    raise KilledError
+
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+def test_killed_after_a_step_it_ends_with_the_same_bits(
+    search, whole, tmp_path, monkeypatch, seconds
+):
+    # A kill between a record and its checkpoint; or with no checkpoint at all.
+    options = {"out": tmp_path, "checkpoint_seconds": seconds}
+    with monkeypatch.context() as patch:
+        after_steps(patch, 2, kill)
+        with pytest.raises(KilledError):
+            search(**options)
+    assert_same_bits(outcome(search(**options)), whole(search))
+
+
+def test_ctrl_c_saves_and_the_same_call_goes_on(
+    search, whole, tmp_path, monkeypatch, capsys
+):
+    with monkeypatch.context() as patch:
+        after_steps(patch, 2, interrupt)
+        if search is _schedules:
+            with pytest.raises(purerl.ConfigError, match="stopped before its end"):
+                search(out=tmp_path)
+        else:
+            assert len(search(out=tmp_path).steps) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "stopped; what was done is in" in said and "goes on" in said
+    steps = []
+    with monkeypatch.context() as patch:
+        save = store.save_step
+        patch.setattr(
+            store, "save_step", lambda *args: steps.append(args[1]) or save(*args)
+        )
+        assert_same_bits(outcome(search(out=tmp_path)), whole(search))
+        assert steps[0] == 2  # nothing is trained twice
+        steps.clear()
+        assert_same_bits(outcome(search(out=tmp_path)), whole(search))
+        assert steps == []  # it had finished
+
+
+class Keeps(purerl.Tracker):
+    """Keeps the rows that it is told, by member."""
+
+    name, background = "keeps", False
+
+    def __init__(self, rows):
+        self.rows = rows
+        self.id = "kept"
+
+    def log(self, kind, seed, row):
+        self.rows.append((kind, seed, row))
+
+
+def test_trackers_are_told_every_row_once_while_it_runs(search, tmp_path, monkeypatch):
+    rows, told = [], []
+    with monkeypatch.context() as patch:
+        after_steps(patch, 2, lambda: told.append(len(rows)) or kill())
+        with pytest.raises(KilledError):
+            search(out=tmp_path, trackers=[Keeps(rows)], checkpoint_seconds=0.0)
+    assert told[0] > 0  # the first step, before the second one has ended
+    search(out=tmp_path, trackers=[Keeps(rows)], checkpoint_seconds=0.0)
+    places = [(seed, row["update"], row["env_steps"]) for _, seed, row in rows]
+    alone: list = []
+    search(trackers=[Keeps(alone)])
+    assert rows == alone and len(rows) > 3
+    assert {kind for kind, _, _ in rows} == {"train"}
+    assert all(steps == update * 32 for _, update, steps in places)
+
+
+def test_a_page_is_written_of_its_folder(search, tmp_path, capsys):
+    out = tmp_path / "search"
+    search(out=out)
+    assert main(["report", str(out)]) == 0
+    text = (out / "report.html").read_text()
+    assert "<svg" in text and "CartPole-v1" in text
+    assert "nan" not in text.lower().split("<script>")[0].split("</style>")[1]
+
+
+def test_another_search_is_refused_with_the_difference(search, tmp_path, monkeypatch):
+    search(out=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "CONFIG", CONFIG.replace(gae_lambda=0.9))
+        with pytest.raises(purerl.ConfigError) as error:
+            search(out=tmp_path)
+    assert "gae_lambda is 0.95 there and 0.9 here" in str(error.value)
+
+
+def test_a_record_of_a_program_that_decided_otherwise_is_refused(search, tmp_path):
+    search(out=tmp_path)
+    path = sorted((tmp_path / "records").iterdir())[1]
+    record = dict(np.load(path))
+    name = next(n for n in record if n.startswith("state/"))
+    record[name] = record[name] + 1
+    np.savez(path, **record)
+    with pytest.raises(purerl.ConfigError, match="a program that decided otherwise"):
+        search(out=tmp_path)
+
+
+def test_several_processes_are_refused_in_a_sentence(search, monkeypatch):
+    monkeypatch.setattr(hosts, "count", lambda: 2)
+    with pytest.raises(purerl.ConfigError, match="runs in one process, here are 2"):
+        search()
+
+
+def test_an_extended_search_is_the_longer_one(tmp_path, monkeypatch):
+    """Whoever asks for more updates gets what a longer search gives, bit for bit."""
+    fixed = CONFIG.replace(anneal_learning_rate=False)
+    longer = fixed.replace(total_timesteps=768)
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "CONFIG", fixed)
+        assert _pbt(out=tmp_path).finished
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "CONFIG", longer)
+        with pytest.raises(purerl.ConfigError, match="total_timesteps is 384 there"):
+            _pbt(out=tmp_path)
+        extended = _pbt(out=tmp_path, extend=True)
+        whole = _pbt()
+    assert extended.summary["trained_requests"] == 3
+    assert_same_bits(outcome(extended), outcome(whole))
+    assert_same_bits(outcome(purerl.load_search(tmp_path)), outcome(whole))
+
+
+def test_a_search_asks_again_what_it_asked():
+    """`ask` and `tell` are functions: nothing in them is used up."""
+    spec = importlib.util.spec_from_file_location("own_search", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    search = module.random_search(CONFIG)
+    one, two = (search.ask(search.init()) for _ in range(2))
+    assert isinstance(one, Request)
+    assert_same_bits(tuple(one), tuple(two))
