@@ -69,7 +69,7 @@ def recurrence_of(algorithm: Algorithm) -> Recurrence:
     return Recurrence(lambda shape: (), act)
 
 
-def refuse_to_forget(*args: Any, **kwargs: Any) -> Array:
+def reject_stateless_act(*args: Any, **kwargs: Any) -> Array:
     """`Algorithm.act` of a policy that remembers.
 
     Raises:

@@ -251,11 +251,11 @@ def collect(
         the environment gave them, and where episodes ended (see `episode_metrics`).
     """
     num_envs = carry.episode_return.shape[0]
-    script = draw_script(stepper, key, num_steps, num_envs, draw)
-    return roll(stepper, carry, act, prepare, script.inputs, script.restart)
+    randomness = draw_randomness(stepper, key, num_steps, num_envs, draw)
+    return unroll(stepper, carry, act, prepare, randomness.inputs, randomness.restart)
 
 
-class Script(NamedTuple):
+class RolloutRandomness(NamedTuple):
     """All that is random in the next steps of the environments, drawn before them.
 
     Attributes:
@@ -267,14 +267,14 @@ class Script(NamedTuple):
     restart: Callable[[PyTree], tuple[Array, PyTree | None]]
 
 
-def draw_script(
+def draw_randomness(
     stepper: Stepper,
     key: Array,
     num_steps: int,
     num_envs: int,
     draw: Callable[[Array], PyTree] | None = None,
-) -> Script:
-    """What `roll` plays: one wide kernel before the loop for many narrow ones in it.
+) -> RolloutRandomness:
+    """What `unroll` plays: one wide kernel before the loop for many narrow ones in it.
 
     Args:
         stepper: environment, numbers, reset scheme.
@@ -289,10 +289,10 @@ def draw_script(
         noise = jax.vmap(jax.vmap(draw))(noise)
     keys_env = env_keys(key_env, (num_steps, num_envs), stepper.axis_name)
     inputs, restart = make_restarts(stepper, key_pool, keys_env)
-    return Script((noise, inputs), restart)
+    return RolloutRandomness((noise, inputs), restart)
 
 
-def roll(
+def unroll(
     stepper: Stepper,
     carry: EnvCarry,
     act: Callable[[Array, PyTree], tuple[Array, PyTree, Array]],
@@ -300,20 +300,32 @@ def roll(
     inputs: tuple[PyTree, PyTree],
     restart: Callable[[PyTree], tuple[Array, PyTree | None]],
 ) -> tuple[EnvCarry, Transition, Episodes]:
-    """`collect` with its randomness drawn already: `inputs` may be part of a script."""
+    """Run the policy as `collect` does, with randomness that is drawn already.
 
-    def forgetful(
+    Args:
+        stepper: Environment, numbers, reset scheme.
+        carry: Environments before the rollout.
+        act: As in `collect`.
+        prepare: What the policy sees of an observation (cast, normalised).
+        inputs: `RolloutRandomness.inputs`, or some consecutive steps of them.
+        restart: `RolloutRandomness.restart`.
+
+    Returns:
+        As `collect`.
+    """
+
+    def act_without_memory(
         obs: Array, memory: PyTree, noise: PyTree
     ) -> tuple[tuple[Array, PyTree, Array], PyTree]:
         return act(obs, noise), memory
 
-    carry, _, batch, _, episodes = roll_recurrent(
-        stepper, carry, (), forgetful, prepare, inputs, restart
+    carry, _, batch, _, episodes = unroll_recurrent(
+        stepper, carry, (), act_without_memory, prepare, inputs, restart
     )
     return carry, batch, episodes
 
 
-def roll_recurrent(
+def unroll_recurrent(
     stepper: Stepper,
     carry: EnvCarry,
     memory: PyTree,
@@ -322,7 +334,7 @@ def roll_recurrent(
     inputs: tuple[PyTree, PyTree],
     restart: Callable[[PyTree], tuple[Array, PyTree | None]],
 ) -> tuple[EnvCarry, PyTree, Transition, PyTree, Episodes]:
-    """`roll` for a policy that remembers the episode so far.
+    """`unroll` for a policy that remembers the episode so far.
 
     Args:
         stepper: environment, numbers, reset scheme.
@@ -331,8 +343,8 @@ def roll_recurrent(
         act: `(prepared obs, memory, noise) -> ((raw action, log_prob, env action),
             memory)`, with `obs` in the memory that it returns.
         prepare: what the policy sees of an observation.
-        inputs: `[T, B, ...]`, see `Script`.
-        restart: see `Script`.
+        inputs: `[T, B, ...]`, see `RolloutRandomness`.
+        restart: see `RolloutRandomness`.
 
     Returns:
         Environments after the rollout; the memory after it, zero where the last step

@@ -20,7 +20,7 @@ from purerl.algorithms.off_policy import (
     Experience,
     Item,
     OffPolicyConfig,
-    Wiring,
+    OffPolicyHooks,
 )
 from purerl.config import (
     FRACTION,
@@ -70,7 +70,7 @@ class ActorCriticState(NamedTuple):
         params: of `actor` and `critics`, and whatever else is learned, by name.
         target_params: of the networks that have targets, by name.
         opt_state: of the optimiser of each of `params`.
-        buffer: `memory.Item` with leaves `[C / B, B, ...]`, a column for every
+        buffer: `batches.Item` with leaves `[C / B, B, ...]`, a column for every
             environment; continuous actions in [-1, 1].
         envs: the environments between two steps.
         key: never changes; every update's key is folded from it.
@@ -112,7 +112,7 @@ def validate(config: ActorCriticConfig) -> None:
 
 
 def init(
-    wiring: Wiring,
+    hooks: OffPolicyHooks,
     params: dict[str, PyTree],
     targets: tuple[str, ...],
     key: Array,
@@ -121,14 +121,14 @@ def init(
     """Networks as they are given, their copies as targets, an empty buffer.
 
     Args:
-        wiring: what the algorithm brings.
+        hooks: what the algorithm brings.
         params: fresh parameters by name.
         targets: names of those that have a target network.
         key: kept in the state.
         key_env: consumed.
     """
-    adam = _optimiser(wiring.config)
-    experience = off_policy.init(wiring, key_env)
+    adam = _optimiser(hooks.config)
+    experience = off_policy.init(hooks, key_env)
     return ActorCriticState(
         params=params,
         target_params={name: params[name] for name in targets},
@@ -140,10 +140,12 @@ def init(
     )
 
 
-def step(wiring: Wiring, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
+def step(
+    hooks: OffPolicyHooks, state: ActorCriticState
+) -> tuple[ActorCriticState, Metrics]:
     """One update: rounds of acting, remembering, learning."""
     learner, experience, metrics = off_policy.run(
-        wiring,
+        hooks,
         Learner(state.params, state.target_params, state.opt_state),
         Experience(state.buffer, (), state.envs),
         update_key(state),

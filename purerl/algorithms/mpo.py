@@ -127,7 +127,7 @@ class MPOConfig(ActorCriticConfig):
     log_std_max: float = static(2.0, "Largest log standard deviation.")
 
 
-class Setup(NamedTuple):
+class Parts(NamedTuple):
     """What is bound once, in Python: structure, and the config's numbers.
 
     Attributes:
@@ -165,12 +165,12 @@ def validate(config: MPOConfig, env: Environment) -> None:
 def make(
     config: MPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """MPO bound to a config and an environment; see `bind`."""
-    setup = bind(config, env, axis_name)
-    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
+    """MPO bound to a config and an environment; see `build`."""
+    parts = build(config, env, axis_name)
+    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
 
 
-def bind(config: MPOConfig, env: Environment, axis_name: str | None = None) -> Setup:
+def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> Parts:
     """Networks and environment of a config: what `init`, `step` and `act` work with.
 
     Args:
@@ -183,7 +183,7 @@ def bind(config: MPOConfig, env: Environment, axis_name: str | None = None) -> S
     torso = networks.MLP(
         config.hidden_sizes, config.activation, layer_norm=config.layer_norm
     )
-    return Setup(
+    return Parts(
         config=config,
         stepper=stepper,
         obs_space=env.observation_space(stepper.params),
@@ -195,23 +195,25 @@ def bind(config: MPOConfig, env: Environment, axis_name: str | None = None) -> S
     )
 
 
-def init(setup: Setup, key: Array) -> ActorCriticState:
+def init(parts: Parts, key: Array) -> ActorCriticState:
     """Fresh networks, their copies as targets, an empty buffer."""
     key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
-    obs = jnp.zeros((1, *obs_shape(setup.obs_space)))
-    action = jnp.zeros((1, setup.head.num_outputs))
+    obs = jnp.zeros((1, *obs_shape(parts.obs_space)))
+    action = jnp.zeros((1, parts.head.num_outputs))
     params = {
-        "actor": setup.actor.init(key_actor, obs),
-        "critics": setup.critics.init(key_critics, obs, action),
-        "duals": init_duals(setup),
+        "actor": parts.actor.init(key_actor, obs),
+        "critics": parts.critics.init(key_critics, obs, action),
+        "duals": init_duals(parts),
     }
-    return actor_critic.init(wire(setup), params, ("actor", "critics"), key, key_env)
+    return actor_critic.init(
+        make_hooks(parts), params, ("actor", "critics"), key, key_env
+    )
 
 
-def init_duals(setup: Setup) -> Duals:
+def init_duals(parts: Parts) -> Duals:
     """The dual variables at the start of training."""
-    config = setup.config
-    num = setup.head.num_outputs if config.per_dimension else 1
+    config = parts.config
+    num = parts.head.num_outputs if config.per_dimension else 1
     start = m_step.softplus_inverse
     return Duals(
         mean=jnp.full(num, start(config.multiplier_mean)),
@@ -222,74 +224,74 @@ def init_duals(setup: Setup) -> Duals:
     )
 
 
-def step(setup: Setup, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
+def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
     """One update: rounds of acting, remembering, learning."""
-    return actor_critic.step(wire(setup), state)
+    return actor_critic.step(make_hooks(parts), state)
 
 
 def act(
-    setup: Setup, state: ActorCriticState, obs: Array, key: Array | None = None
+    parts: Parts, state: ActorCriticState, obs: Array, key: Array | None = None
 ) -> Array:
     """The policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        setup: bound structure.
+        parts: bound structure.
         state: of one agent.
         obs: as the environment gives them.
         key: consumed; without one the action is the deterministic `tanh(mean)`.
     """
-    features = to_features(setup.obs_space, obs)
-    outputs: Any = setup.actor.apply(state.params["actor"], features)
-    head = setup.head
+    features = to_features(parts.obs_space, obs)
+    outputs: Any = parts.actor.apply(state.params["actor"], features)
+    head = parts.head
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)
     return head.to_env(jnp.tanh(raw))
 
 
-def wire(setup: Setup) -> off_policy.Wiring:
+def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
     """MPO's part of the off-policy loop."""
-    config, head = setup.config, setup.head
+    config, head = parts.config, parts.head
 
     def explore(learner: Learner, features: Array, noise: Array, step: Array) -> Array:
         del step
-        outputs: Any = setup.actor.apply(learner.params["actor"], features)
+        outputs: Any = parts.actor.apply(learner.params["actor"], features)
         return jnp.tanh(head.choose(outputs, noise))
 
-    return off_policy.Wiring(
+    return off_policy.OffPolicyHooks(
         config=config,
-        stepper=setup.stepper,
-        obs_space=setup.obs_space,
-        memory=off_policy.uniform(config, setup.stepper.axis_name),
+        stepper=parts.stepper,
+        obs_space=parts.obs_space,
+        replay=off_policy.uniform(config, parts.stepper.axis_name),
         draw_action=head.noise,
         explore=explore,
         random_action=partial(continuous.random_action, num_actions=head.num_outputs),
         to_env=head.to_env,
         # Keys, not noise: a step's is wide enough, and a whole update's would be large.
         draw_learning=None,
-        learn=partial(learn, setup),
+        learn=partial(learn, parts),
     )
 
 
 def learn(
-    setup: Setup, learner: Learner, batch: Batch, key: Array, count: Array
+    parts: Parts, learner: Learner, batch: Batch, key: Array, count: Array
 ) -> tuple[Learner, Array, Metrics]:
     """One gradient step, and the target networks' share where it is due.
 
     Args:
-        setup: bound structure.
+        parts: bound structure.
         learner: before the step.
         batch: from the buffer.
         key: consumed.
         count: uint32 `[]`, gradient steps before this one.
     """
-    config, targets = setup.config, learner.target_params
+    config, targets = parts.config, learner.target_params
     key_evaluate, key_improve = jax.random.split(key)
-    target = td_target(setup, targets, batch, key_evaluate)
+    target = td_target(parts, targets, batch, key_evaluate)
     duals = learner.params["duals"]
-    improvement = improve(setup, targets, duals, batch.obs, key_improve)
+    improvement = improve(parts, targets, duals, batch.obs, key_improve)
 
-    minimise = jax.grad(partial(loss, setup), has_aux=True)
+    minimise = jax.grad(partial(loss, parts), has_aux=True)
     grads, (td_error, metrics) = minimise(learner.params, batch, target, improvement)
-    grads, metrics = pmean((grads, metrics), setup.stepper.axis_name)
+    grads, metrics = pmean((grads, metrics), parts.stepper.axis_name)
     learner, norms = descend(config, learner, grads)
     due = (count + 1) % config.target_update_interval == 0
     online = {name: learner.params[name] for name in targets}
@@ -298,25 +300,25 @@ def learn(
 
 
 def td_target(
-    setup: Setup, targets: dict[str, PyTree], batch: Batch, key: Array
+    parts: Parts, targets: dict[str, PyTree], batch: Batch, key: Array
 ) -> Array:
     """`y = r + discount * mean_a' min_i Q'_i(s', a')`, `[N]`; the key is consumed."""
-    num = setup.config.bootstrap_samples
-    *_, q_values = sample_actions(setup, targets, batch.next_obs, num, key)
+    num = parts.config.bootstrap_samples
+    *_, q_values = sample_actions(parts, targets, batch.next_obs, num, key)
     return batch.reward + batch.discount * q_values.mean(0)
 
 
 def improve(
-    setup: Setup, targets: dict[str, PyTree], duals: Duals, obs: Array, key: Array
+    parts: Parts, targets: dict[str, PyTree], duals: Duals, obs: Array, key: Array
 ) -> Improvement:
     """The E-step on observations `[N, O]`; the key is consumed."""
-    config = setup.config
+    config = parts.config
     policy, raw, q_values = sample_actions(
-        setup, targets, obs, config.action_samples, key
+        parts, targets, obs, config.action_samples, key
     )
     if duals.temperature is None:
         temperature = e_step.solve_temperature(
-            q_values, config.epsilon, setup.stepper.axis_name
+            q_values, config.epsilon, parts.stepper.axis_name
         )
     else:
         temperature = m_step.positive(duals.temperature)
@@ -325,12 +327,12 @@ def improve(
 
 
 def sample_actions(
-    setup: Setup, targets: dict[str, PyTree], obs: Array, num: int, key: Array
+    parts: Parts, targets: dict[str, PyTree], obs: Array, num: int, key: Array
 ) -> tuple[Gaussian, Array, Array]:
     """Actions of the target policy and what the target critics think of them.
 
     Args:
-        setup: bound structure.
+        parts: bound structure.
         targets: parameters of the target networks.
         obs: features `[N, O]`.
         num: S, actions per observation.
@@ -339,17 +341,17 @@ def sample_actions(
     Returns:
         The policy `[N, A]`, raw actions `[S, N, A]`, values `[S, N]`.
     """
-    policy: Any = setup.actor.apply(targets["actor"], obs)
-    noise = setup.head.noise(key, (num, obs.shape[0]))
+    policy: Any = parts.actor.apply(targets["actor"], obs)
+    noise = parts.head.noise(key, (num, obs.shape[0]))
     repeated = jax.tree.map(lambda x: jnp.broadcast_to(x[None], noise.shape), policy)
-    raw = setup.head.choose(repeated, noise)
+    raw = parts.head.choose(repeated, noise)
     all_obs = jnp.broadcast_to(obs[None], (num, *obs.shape))
-    pair: Any = setup.critics.apply(targets["critics"], all_obs, jnp.tanh(raw))
+    pair: Any = parts.critics.apply(targets["critics"], all_obs, jnp.tanh(raw))
     return policy, raw, jnp.minimum(*pair)
 
 
 def loss(
-    setup: Setup,
+    parts: Parts,
     params: dict[str, PyTree],
     batch: Batch,
     target: Array,
@@ -360,9 +362,9 @@ def loss(
     No parameter of one has a gradient from the loss of another, so their sum is
     minimised by each as its own loss would be.
     """
-    value_loss, td_error, q_value = evaluate_loss(setup, params, batch, target)
-    outputs: Any = setup.actor.apply(params["actor"], batch.obs)
-    config = setup.config
+    value_loss, td_error, q_value = evaluate_loss(parts, params, batch, target)
+    outputs: Any = parts.actor.apply(params["actor"], batch.obs)
+    config = parts.config
     bounds = Bounds(config.epsilon, config.epsilon_mean, config.epsilon_std)
     policy_loss, metrics = m_step.fit_loss(
         params["duals"], outputs, improvement, bounds
@@ -372,11 +374,11 @@ def loss(
 
 
 def evaluate_loss(
-    setup: Setup, params: dict[str, PyTree], batch: Batch, target: Array
+    parts: Parts, params: dict[str, PyTree], batch: Batch, target: Array
 ) -> tuple[Array, Array, Array]:
     """Loss of both critics `[]`, TD errors of the first `[N]`, mean value `[]`."""
-    pair: Any = setup.critics.apply(params["critics"], batch.obs, batch.action)
-    errors = [setup.config.value_loss(q, target, q) for q in pair]
+    pair: Any = parts.critics.apply(params["critics"], batch.obs, batch.action)
+    errors = [parts.config.value_loss(q, target, q) for q in pair]
     total = (batch.weight * (errors[0] + errors[1])).mean()
     return total, target - pair[0], pair[0].mean()
 

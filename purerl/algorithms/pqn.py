@@ -119,7 +119,7 @@ class PQNConfig(TrainConfig):
         return exploration.automatic(self)
 
 
-class Setup(NamedTuple):
+class Parts(NamedTuple):
     """What is bound once, in Python: structure, and the config's numbers."""
 
     config: PQNConfig
@@ -174,12 +174,12 @@ def validate(config: PQNConfig, env: Environment) -> None:
 def make(
     config: PQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """PQN bound to a config and an environment; see `bind`."""
-    setup = bind(config, env, axis_name)
-    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
+    """PQN bound to a config and an environment; see `build`."""
+    parts = build(config, env, axis_name)
+    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
 
 
-def bind(config: PQNConfig, env: Environment, axis_name: str | None = None) -> Setup:
+def build(config: PQNConfig, env: Environment, axis_name: str | None = None) -> Parts:
     """Network and environment of a config: what `init`, `step` and `act` work with.
 
     Args:
@@ -198,7 +198,7 @@ def bind(config: PQNConfig, env: Environment, axis_name: str | None = None) -> S
         config.activation,
         config.layer_norm,
     )
-    return Setup(
+    return Parts(
         config=config,
         stepper=stepper,
         obs_space=obs_space,
@@ -209,39 +209,39 @@ def bind(config: PQNConfig, env: Environment, axis_name: str | None = None) -> S
     )
 
 
-def init(setup: Setup, key: Array) -> PQNState:
+def init(parts: Parts, key: Array) -> PQNState:
     """A fresh network and fresh environments; the key is kept in the state."""
-    config = setup.config
+    config = parts.config
     key_network, key_env = jax.random.split(init_key(key))
-    num_envs = rollout.per_device(config.num_envs, setup.axis_name)
-    shape = obs_shape(setup.obs_space)
-    params = setup.network.init(key_network, jnp.zeros((1, *shape)))
+    num_envs = rollout.per_device(config.num_envs, parts.axis_name)
+    shape = obs_shape(parts.obs_space)
+    params = parts.network.init(key_network, jnp.zeros((1, *shape)))
     optim = _optimiser(config, config.learning_rate)
     return PQNState(
         params=params,
         opt_state=optim.init(optimiser.flatten(params)[0]),
         obs_moments=normalise.init_moments(shape),
-        envs=rollout.init_envs(setup.stepper, key_env, num_envs),
+        envs=rollout.init_envs(parts.stepper, key_env, num_envs),
         key=key,
         update=jnp.int32(0),
     )
 
 
-def step(setup: Setup, state: PQNState) -> tuple[PQNState, Metrics]:
+def step(parts: Parts, state: PQNState) -> tuple[PQNState, Metrics]:
     """One update: collect, compute lambda-returns, regress on them."""
-    config, axis = setup.config, setup.axis_name
+    config, axis = parts.config, parts.axis_name
     key_roll, key_fit = jax.random.split(update_key(state))
 
-    envs, transitions, episodes = collect(setup, state, key_roll)
-    batch = make_batch(setup, state, transitions)
-    params, opt_state, losses = fit(setup, state, batch, key_fit)
+    envs, transitions, episodes = collect(parts, state, key_roll)
+    batch = make_batch(parts, state, transitions)
+    params, opt_state, losses = fit(parts, state, batch, key_fit)
 
     # One phase of averages over devices after another: see `collectives`.
     episodes = after(episodes, losses["value_loss"], axis)
     metrics = rollout.episode_metrics(episodes, axis) | losses
     obs_moments = state.obs_moments
     if config.normalize_observations:
-        features = to_features(setup.obs_space, transitions.obs)
+        features = to_features(parts.obs_space, transitions.obs)
         features = after(features, metrics["episode_return"], axis)
         obs_moments = normalise.merge(obs_moments, features, axis)
     update = state.update + 1
@@ -250,30 +250,30 @@ def step(setup: Setup, state: PQNState) -> tuple[PQNState, Metrics]:
     return PQNState(params, opt_state, obs_moments, envs, state.key, update), metrics
 
 
-def act(setup: Setup, state: PQNState, obs: Array, key: Array | None = None) -> Array:
+def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> Array:
     """The greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
 
     Args:
-        setup: bound structure.
+        parts: bound structure.
         state: of one agent.
         obs: `[..., *obs_shape]`, as the environment gives them.
         key: consumed; without one the action is the deterministic one.
     """
-    prepared = _prepare(setup, state.obs_moments, obs)
-    q: Any = setup.network.apply(state.params, prepared)
+    prepared = _prepare(parts, state.obs_moments, obs)
+    q: Any = parts.network.apply(state.params, prepared)
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32)
-    coin = exploration.draw_coin(key, setup.num_actions, q.shape[:-1])
-    return exploration.epsilon_greedy(q, coin, jnp.asarray(setup.config.epsilon_end))
+    coin = exploration.draw_coin(key, parts.num_actions, q.shape[:-1])
+    return exploration.epsilon_greedy(q, coin, jnp.asarray(parts.config.epsilon_end))
 
 
 def collect(
-    setup: Setup, state: PQNState, key: Array
+    parts: Parts, state: PQNState, key: Array
 ) -> tuple[rollout.EnvCarry, Transition, rollout.Episodes]:
     """Act epsilon-greedily for `num_steps` steps in every environment.
 
     Args:
-        setup: bound structure.
+        parts: bound structure.
         state: of one agent; its network does not change meanwhile.
         key: consumed.
 
@@ -281,22 +281,22 @@ def collect(
         Environments after the rollout, transitions `[T, B, ...]` with observations as
         the environment gave them, and where episodes ended.
     """
-    epsilon = epsilon_of(setup.config, state.update)
+    epsilon = epsilon_of(parts.config, state.update)
 
     def explore(obs: Array, coin: Any) -> tuple[Array, Any, Array]:
-        q: Any = setup.network.apply(state.params, obs)
+        q: Any = parts.network.apply(state.params, obs)
         action = exploration.epsilon_greedy(q, coin, epsilon)
         return action, (), action  # as it is stored, nothing, as it is taken
 
     return rollout.collect(
-        setup.stepper,
+        parts.stepper,
         state.envs,
         explore,
-        partial(_prepare, setup, state.obs_moments),
+        partial(_prepare, parts, state.obs_moments),
         key,
-        setup.config.num_steps,
+        parts.config.num_steps,
         # A coin per step and environment.
-        partial(exploration.draw_coin, num_actions=setup.num_actions),
+        partial(exploration.draw_coin, num_actions=parts.num_actions),
     )
 
 
@@ -311,12 +311,12 @@ def epsilon_of(config: PQNConfig, update: Array) -> Array:
     )
 
 
-def make_batch(setup: Setup, state: PQNState, transitions: Transition) -> Batch:
+def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
     """Observations, actions and lambda-returns of a rollout, flat `[N, ...]`."""
-    config = setup.config
-    prepare = partial(_prepare, setup, state.obs_moments)
+    config = parts.config
+    prepare = partial(_prepare, parts, state.obs_moments)
     # Of the observation before any reset: what a time limit bootstraps on.
-    q_next: Any = setup.network.apply(state.params, prepare(transitions.next_obs))
+    q_next: Any = parts.network.apply(state.params, prepare(transitions.next_obs))
     target = q_lambda(
         transitions.reward,
         q_next.max(-1),
@@ -330,15 +330,15 @@ def make_batch(setup: Setup, state: PQNState, transitions: Transition) -> Batch:
 
 
 def fit(
-    setup: Setup, state: PQNState, batch: Batch, key: Array
+    parts: Parts, state: PQNState, batch: Batch, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Regress on the targets; returns means over the update's gradient steps."""
-    config = setup.config
+    config = parts.config
     rate = config.learning_rate
     if config.anneal_learning_rate:
-        rate = optimiser.annealed(rate, state.update, setup.num_updates)
+        rate = optimiser.annealed(rate, state.update, parts.num_updates)
     params, opt_state, metrics = minimise(
-        partial(loss, setup),
+        partial(loss, parts),
         state.params,
         state.opt_state,
         batch,
@@ -346,16 +346,16 @@ def fit(
         optim=_optimiser(config, rate),
         num_epochs=config.num_epochs,
         num_minibatches=config.num_minibatches,
-        axis_name=setup.axis_name,
+        axis_name=parts.axis_name,
     )
     return params, opt_state, {name: x.mean() for name, x in metrics.items()}
 
 
-def loss(setup: Setup, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+def loss(parts: Parts, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
     """The scalar loss of a minibatch and what there is to say about it."""
-    q: Any = setup.network.apply(params, batch.obs)
+    q: Any = parts.network.apply(params, batch.obs)
     value = jnp.take_along_axis(q, batch.action[:, None], -1)[:, 0]
-    total = setup.config.value_loss(value, batch.target, value).mean()
+    total = parts.config.value_loss(value, batch.target, value).mean()
     return total, {"value_loss": total, "q_value": value.mean()}
 
 
@@ -367,10 +367,10 @@ def _optimiser(
     )
 
 
-def _prepare(setup: Setup, moments: normalise.Moments, obs: Array) -> Array:
+def _prepare(parts: Parts, moments: normalise.Moments, obs: Array) -> Array:
     """What the network sees: floats, normalised if the config says so."""
-    features = to_features(setup.obs_space, obs)
-    if setup.config.normalize_observations:
-        clip = setup.config.clip_observations
+    features = to_features(parts.obs_space, obs)
+    if parts.config.normalize_observations:
+        clip = parts.config.clip_observations
         features = normalise.normalise(moments, features, clip)
     return features

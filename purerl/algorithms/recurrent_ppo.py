@@ -32,7 +32,7 @@ from purerl import networks
 from purerl.acting import rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
-from purerl.acting.policy import refuse_to_forget
+from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import on_policy, ppo
 from purerl.algorithms.on_policy import Batch
 from purerl.algorithms.ppo import PPOConfig
@@ -76,7 +76,7 @@ class RecurrentPPOConfig(PPOConfig):
         return self.num_steps * (1 + self.num_epochs * self.num_minibatches)
 
 
-class Setup(NamedTuple):
+class Parts(NamedTuple):
     """What is bound once, in Python.
 
     Attributes:
@@ -85,7 +85,7 @@ class Setup(NamedTuple):
     """
 
     core: GRU
-    heads: on_policy.Setup[Any]
+    heads: on_policy.Parts[Any]
 
 
 class RecurrentPPOState(NamedTuple):
@@ -134,15 +134,15 @@ def validate(config: RecurrentPPOConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    num_envs, parts = config.num_envs, config.num_minibatches
-    if num_envs % parts:
+    num_envs, minibatches = config.num_envs, config.num_minibatches
+    if num_envs % minibatches:
         fits = [p for p in range(1, num_envs + 1) if num_envs % p == 0]
-        below = max(p for p in fits if p < parts)
-        above = min((p for p in fits if p > parts), default=below)
+        below = max(p for p in fits if p < minibatches)
+        above = min((p for p in fits if p > minibatches), default=below)
         nearest = " or ".join(str(p) for p in dict.fromkeys((below, above)))
         raise ConfigError(
-            f"num_envs ({num_envs}) must be divisible by num_minibatches, got {parts}: "
-            f"a minibatch takes whole environments; nearest: {nearest}."
+            f"num_envs ({num_envs}) must be divisible by num_minibatches, got "
+            f"{minibatches}: a minibatch takes whole environments; nearest: {nearest}."
         )
     sizes = config.head_sizes
     is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
@@ -157,19 +157,19 @@ def validate(config: RecurrentPPOConfig, env: Environment) -> None:
 def make(
     config: RecurrentPPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Recurrent PPO bound to a config and an environment; see `bind`."""
-    setup = bind(config, env, axis_name)
+    """Recurrent PPO bound to a config and an environment; see `build`."""
+    parts = build(config, env, axis_name)
     return Algorithm(
-        init=partial(init, setup),
-        step=partial(step, setup),
-        act=refuse_to_forget,
-        recurrence=Recurrence(partial(init_memory, setup), partial(act, setup)),
+        init=partial(init, parts),
+        step=partial(step, parts),
+        act=reject_stateless_act,
+        recurrence=Recurrence(partial(init_memory, parts), partial(act, parts)),
     )
 
 
-def bind(
+def build(
     config: RecurrentPPOConfig, env: Environment, axis_name: str | None = None
-) -> Setup:
+) -> Parts:
     """Networks and environment of a config.
 
     Args:
@@ -177,7 +177,7 @@ def bind(
         env: from `resolve_env`.
         axis_name: mapped axis over which this agent's environments are spread.
     """
-    whole = on_policy.bind(config, env, axis_name)
+    whole = on_policy.build(config, env, axis_name)
     torso = networks.make_torso(
         config.torso, obs_shape(whole.obs_space), config.hidden_sizes, config.activation
     )
@@ -185,18 +185,18 @@ def bind(
     heads = whole._replace(
         actor=whole.actor.clone(torso=head), critic=whole.critic.clone(torso=head)
     )
-    return Setup(GRU(torso, config.memory_size), heads)
+    return Parts(GRU(torso, config.memory_size), heads)
 
 
-def init(setup: Setup, key: Array) -> RecurrentPPOState:
+def init(parts: Parts, key: Array) -> RecurrentPPOState:
     """Fresh networks, environments and memories; the key is kept in the state."""
-    config, heads = setup.heads.config, setup.heads
+    config, heads = parts.heads.config, parts.heads
     key_core, key_actor, key_critic, key_env = jax.random.split(init_key(key), 4)
     num_envs = rollout.per_device(config.num_envs, heads.axis_name)
     shape = obs_shape(heads.obs_space)
-    memory = init_memory(setup, (num_envs,))
+    memory = init_memory(parts, (num_envs,))
     params = {
-        "core": setup.core.init(key_core, jnp.zeros((1, *shape)), memory[:1]),
+        "core": parts.core.init(key_core, jnp.zeros((1, *shape)), memory[:1]),
         "actor": heads.actor.init(key_actor, memory[:1]),
         "critic": heads.critic.init(key_critic, memory[:1]),
     }
@@ -215,18 +215,18 @@ def init(setup: Setup, key: Array) -> RecurrentPPOState:
     )
 
 
-def init_memory(setup: Setup, shape: tuple[int, ...]) -> Array:
+def init_memory(parts: Parts, shape: tuple[int, ...]) -> Array:
     """The memory `[*shape, H]` of episodes that are about to begin: zeros."""
-    return jnp.zeros((*shape, setup.heads.config.memory_size))
+    return jnp.zeros((*shape, parts.heads.config.memory_size))
 
 
-def step(setup: Setup, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Metrics]:
+def step(parts: Parts, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Metrics]:
     """One update: collect, estimate advantages, minimise."""
-    heads = setup.heads
+    heads = parts.heads
     key_roll, key_fit = jax.random.split(update_key(state))
-    envs, memory, transitions, memories, episodes = collect(setup, state, key_roll)
-    sequences, reward_scale = make_sequences(setup, state, transitions, memories)
-    params, opt_state, losses = fit(setup, state, sequences, key_fit)
+    envs, memory, transitions, memories, episodes = collect(parts, state, key_roll)
+    sequences, reward_scale = make_sequences(parts, state, transitions, memories)
+    params, opt_state, losses = fit(parts, state, sequences, key_fit)
     samples = on_policy.flatten(sequences.batch)
     metrics = on_policy.report(heads, state.update, episodes, samples, losses)
     new = RecurrentPPOState(
@@ -245,7 +245,7 @@ def step(setup: Setup, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Met
 
 
 def act(
-    setup: Setup,
+    parts: Parts,
     state: RecurrentPPOState,
     obs: Array,
     memory: Array,
@@ -254,7 +254,7 @@ def act(
     """The policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        setup: bound structure.
+        parts: bound structure.
         state: of one agent.
         obs: as the environment gives them.
         memory: `[..., H]` of the episode before `obs`; `init_memory` at its start.
@@ -263,45 +263,45 @@ def act(
     Returns:
         The action, and the memory with `obs` in it.
     """
-    head = setup.heads.head
-    prepared = on_policy.prepare(setup.heads, state.obs_moments, obs)
-    memory = remember(setup, state.params, prepared, memory)
-    outputs = setup.heads.actor.apply(state.params["actor"], memory)
+    head = parts.heads.head
+    prepared = on_policy.prepare(parts.heads, state.obs_moments, obs)
+    memory = remember(parts, state.params, prepared, memory)
+    outputs = parts.heads.actor.apply(state.params["actor"], memory)
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)
     return head.to_env(raw), memory
 
 
 def collect(
-    setup: Setup, state: RecurrentPPOState, key: Array
+    parts: Parts, state: RecurrentPPOState, key: Array
 ) -> tuple[rollout.EnvCarry, Array, Transition, Array, rollout.Episodes]:
     """Run the policy for `T` steps in every environment; the key is consumed.
 
     Returns:
-        As `rollout.roll_recurrent`.
+        As `rollout.unroll_recurrent`.
     """
-    heads = setup.heads
+    heads = parts.heads
     num_envs = state.memory.shape[0]
-    script = rollout.draw_script(
+    randomness = rollout.draw_randomness(
         heads.stepper, key, heads.config.num_steps, num_envs, heads.head.noise
     )
-    return rollout.roll_recurrent(
+    return rollout.unroll_recurrent(
         heads.stepper,
         state.envs,
         state.memory,
-        partial(_act_and_log, setup, state.params),
+        partial(_act_and_log, parts, state.params),
         partial(on_policy.prepare, heads, state.obs_moments),
-        script.inputs,
-        script.restart,
+        randomness.inputs,
+        randomness.restart,
     )
 
 
 def make_sequences(
-    setup: Setup, state: RecurrentPPOState, transitions: Transition, memories: Array
+    parts: Parts, state: RecurrentPPOState, transitions: Transition, memories: Array
 ) -> tuple[Sequences, normalise.RewardScale]:
     """Values, advantages and targets of a rollout.
 
     Args:
-        setup: bound structure.
+        parts: bound structure.
         state: before the rollout.
         transitions: `[T, B, ...]`.
         memories: `[T, B, H]` on which the actions were chosen.
@@ -309,11 +309,11 @@ def make_sequences(
     Returns:
         What to learn from, and the statistics of returns with this rollout in.
     """
-    config, heads, params = setup.heads.config, setup.heads, state.params
+    config, heads, params = parts.heads.config, parts.heads, state.params
     prepare = partial(on_policy.prepare, heads, state.obs_moments)
     value: Any = heads.critic.apply(params["critic"], memories)
     # `memories` are those of the episode that `next_obs` ends or goes on with.
-    next_memories = remember(setup, params, prepare(transitions.next_obs), memories)
+    next_memories = remember(parts, params, prepare(transitions.next_obs), memories)
     next_value: Any = heads.critic.apply(params["critic"], next_memories)
 
     reward, scale = transitions.reward, state.reward_scale
@@ -352,13 +352,13 @@ def make_sequences(
 
 
 def fit(
-    setup: Setup, state: RecurrentPPOState, sequences: Sequences, key: Array
+    parts: Parts, state: RecurrentPPOState, sequences: Sequences, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Epochs of minibatch gradient steps; returns mean losses and diagnostics."""
-    config, heads = setup.heads.config, setup.heads
+    config, heads = parts.heads.config, parts.heads
     rate = on_policy.annealed(heads, config.learning_rate, state.update)
     params, opt_state, metrics = minimise(
-        partial(loss, setup),
+        partial(loss, parts),
         state.params,
         state.opt_state,
         sequences,
@@ -374,28 +374,28 @@ def fit(
     return params, opt_state, means
 
 
-def loss(setup: Setup, params: PyTree, sequences: Sequences) -> tuple[Array, Metrics]:
+def loss(parts: Parts, params: PyTree, sequences: Sequences) -> tuple[Array, Metrics]:
     """PPO's loss, with what the GRU makes of the past in place of the observation."""
     obs, first = jax.tree.map(_swap, (sequences.batch.obs, sequences.first))
-    memories: Any = setup.core.apply(
+    memories: Any = parts.core.apply(
         params["core"], obs, sequences.memory, first, method="unroll"
     )
     samples = on_policy.flatten(sequences.batch._replace(obs=_swap(memories)))
-    return ppo.loss(setup.heads, params, samples)
+    return ppo.loss(parts.heads, params, samples)
 
 
-def remember(setup: Setup, params: PyTree, prepared: Array, memory: Array) -> Array:
+def remember(parts: Parts, params: PyTree, prepared: Array, memory: Array) -> Array:
     """The memory `[..., H]` with a prepared observation `[..., *obs_shape]` in it."""
-    return setup.core.apply(params["core"], prepared, memory)  # type: ignore[return-value]
+    return parts.core.apply(params["core"], prepared, memory)  # type: ignore[return-value]
 
 
 def _act_and_log(
-    setup: Setup, params: PyTree, obs: Array, memory: Array, noise: Array
+    parts: Parts, params: PyTree, obs: Array, memory: Array, noise: Array
 ) -> tuple[tuple[Array, Array, Array], Array]:
     """Sample with one noise per environment: raw action, log_prob, env action."""
-    head = setup.heads.head
-    memory = remember(setup, params, obs, memory)
-    outputs = setup.heads.actor.apply(params["actor"], memory)
+    head = parts.heads.head
+    memory = remember(parts, params, obs, memory)
+    outputs = parts.heads.actor.apply(params["actor"], memory)
     raw = head.choose(outputs, noise)
     return (raw, head.log_prob(outputs, raw), head.to_env(raw)), memory
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from purerl.acting import rollout
 from purerl.learning.collectives import after, pmax
 from purerl.replay import prioritised as sum_tree
-from purerl.replay import uniform as replay
+from purerl.replay import uniform as ring
 from purerl.types import Array, PyTree
 
 
@@ -77,7 +77,7 @@ class Kept(NamedTuple):
     largest: Array
 
 
-class Memory(NamedTuple):
+class Replay(NamedTuple):
     """How batches are sampled: uniformly, or by priority.
 
     Attributes:
@@ -101,8 +101,8 @@ class Memory(NamedTuple):
     gather: Callable[[PyTree, Array], tuple[Item, Array, Array, Array]]
 
 
-def uniform(config: Any, axis_name: str | None) -> Memory:
-    """A memory from which every item is as likely as any other.
+def uniform(config: Any, axis_name: str | None) -> Replay:
+    """Make a replay from which every item is as likely as any other.
 
     Args:
         config: sizes, steps and discount, an `OffPolicyConfig`.
@@ -113,10 +113,10 @@ def uniform(config: Any, axis_name: str | None) -> Memory:
 
     def sample(priorities: PyTree, bits: Array, added: Array) -> tuple[Array, Array]:
         del priorities
-        numbers = replay.sample(bits, added, capacity, margin)
+        numbers = ring.sample(bits, added, capacity, margin)
         return numbers, jnp.ones(numbers.shape)
 
-    return Memory(
+    return Replay(
         init=lambda: (),
         grow=lambda kept: kept,
         keep=lambda priorities, anchor: priorities,
@@ -134,8 +134,8 @@ def prioritised(
     *,
     priority_exponent: Array | float,
     importance_exponent: Array | float,
-) -> Memory:
-    """A memory from which items come in proportion to their last TD error.
+) -> Replay:
+    """Make a replay from which items come in proportion to their last TD error.
 
     The importance exponent grows linearly to 1 over the run, as in Schaul et al. (2016,
     section 3.4). On several devices each draws from its own items and weighs them among
@@ -164,9 +164,9 @@ def prioritised(
     def keep(priorities: sum_tree.Priorities, anchor: Array) -> Kept:
         leaves = sum_tree.leaves_of(priorities, capacity)
         largest = pmax(after(priorities.largest, anchor, axis_name), axis_name)
-        return Kept(replay.by_env(leaves, num_envs), largest)
+        return Kept(ring.by_env(leaves, num_envs), largest)
 
-    return Memory(
+    return Replay(
         init=init,
         grow=lambda kept: sum_tree.grow(kept.p.reshape(-1), kept.largest),
         keep=keep,
@@ -182,7 +182,7 @@ def gather(
     gamma: Array | float, n_step: int, num_envs: int, buffer: Item, numbers: Array
 ) -> tuple[Item, Array, Array, Array]:
     """Items and their targets' parts: reward, next observation, discount."""
-    window = replay.gather_n_step(buffer, numbers, n_step, num_envs, gamma)
+    window = ring.gather_n_step(buffer, numbers, n_step, num_envs, gamma)
     discount = jnp.where(window.terminated, 0.0, window.discount)
     return window.first, window.reward, window.next_obs, discount
 
