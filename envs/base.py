@@ -27,7 +27,7 @@ class EnvState:
     """What an episode carries.
 
     Attributes:
-        time: int32 `[]`, steps taken since the reset.
+        time: `[]` int32, number of steps taken since the reset.
     """
 
     time: jax.Array
@@ -38,7 +38,7 @@ class EnvParams:
     """The numbers of an environment; every field is a leaf that can be vmapped.
 
     Attributes:
-        max_steps_in_episode: steps after which an episode is truncated.
+        max_steps_in_episode: Steps after which an episode is truncated.
     """
 
     max_steps_in_episode: int | jax.Array = 1_000
@@ -56,9 +56,9 @@ class Environment(Generic[StateT, ParamsT]):
     compiles the whole loop.
 
     Attributes:
-        stochastic_transitions: whether `step_env` uses its key. Where it does not, a
+        stochastic_transitions: Whether `step_env` uses its key. Where it does not, a
             step spends one random split less.
-        steps_without_reset: whether `step_env` works. Only adapted wrappers, which
+        steps_without_reset: Whether `step_env` works. Only adapted wrappers, which
             reset by themselves, say no.
     """
 
@@ -92,8 +92,8 @@ class Environment(Generic[StateT, ParamsT]):
         """Start an episode.
 
         Args:
-            key: consumed.
-            params: the numbers; `default_params` where not given.
+            key: Random key, consumed.
+            params: The numbers; `default_params` where not given.
 
         Returns:
             The first observation and the state.
@@ -110,10 +110,10 @@ class Environment(Generic[StateT, ParamsT]):
         """Take one step, and start a fresh episode if it ended the current one.
 
         Args:
-            key: consumed.
-            state: of the running episode.
-            action: a member of `action_space`.
-            params: the numbers; `default_params` where not given.
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: A member of `action_space`.
+            params: The numbers; `default_params` where not given.
 
         Returns:
             `obs, state, reward, terminated, truncated, info`. Where the episode ended,

@@ -26,8 +26,8 @@ class ChainParams(EnvParams):
     """Numbers of the chain.
 
     Attributes:
-        max_steps_in_episode: time limit; shorter than the chain, so that it acts.
-        reward: paid for leaving the last position.
+        max_steps_in_episode: Time limit; shorter than the chain, so that it acts.
+        reward: Reward for leaving the last position.
     """
 
     max_steps_in_episode: int | jax.Array = 3
@@ -49,8 +49,8 @@ class ChainMDP(Environment[ChainState, ChainParams]):
     limit. A learner that takes truncation for termination gets `merged_values`.
 
     Attributes:
-        length: number of positions, at least 2.
-        continuous: actions are numbers, for algorithms that need such.
+        length: Number of positions, at least 2.
+        continuous: Actions are numbers, for algorithms that need such.
     """
 
     length: int = 5
@@ -122,9 +122,9 @@ class ChainMDP(Environment[ChainState, ChainParams]):
         except G(length - 1, t) = reward, and V(i) is the mean of G(i, t) over t.
 
         Args:
-            gamma: discount.
-            params: numbers of the chain.
-            lam: trace decay: 0 for one-step targets, 1 for Monte Carlo. Between them
+            gamma: Discount.
+            params: Numbers of the chain.
+            lam: Trace decay: 0 for one-step targets, 1 for Monte Carlo. Between them
                 it supposes that rollouts hold whole episodes.
 
         Returns:

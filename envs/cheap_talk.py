@@ -58,7 +58,7 @@ class Channel:
         """Normal weights of variance one over the inputs, no biases.
 
         Args:
-            key: consumed.
+            key: Random key, consumed.
             obs_size: `I`.
             size: `C`.
             hidden_size: `H`.
@@ -95,8 +95,8 @@ def _params_class(inner: Any) -> Any:
         """The environment's own numbers, and those of the channel.
 
         Attributes:
-            channel: weights of the message.
-            channel_scale: largest size of a message's numbers.
+            channel: Weights of the message.
+            channel_scale: Largest size of a message's numbers.
         """
 
         channel: Any = None
@@ -124,9 +124,9 @@ class CheapTalk(Environment[Any, Any]):
         obs, state = env.reset(jax.random.key(0), params)  # obs: [4 + 2]
 
     Attributes:
-        env: the environment; its observations are vectors of floats.
-        size: numbers in a message.
-        hidden_size: units of the channel's hidden layer.
+        env: The environment; its observations are vectors of floats.
+        size: Number of numbers in a message.
+        hidden_size: Units of the channel's hidden layer.
     """
 
     env: Environment[Any, Any]

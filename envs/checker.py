@@ -42,10 +42,10 @@ def check(
     Compiles about five small programs.
 
     Args:
-        env: an `Environment`, or any object that keeps the gymnax 1.0 contract.
-        params: its numbers; the defaults where not given.
-        key: consumed; a fixed one where not given.
-        num_steps: steps to play in each of four copies.
+        env: An `Environment`, or any object that keeps the gymnax 1.0 contract.
+        params: Numbers of the environment; the defaults where not given.
+        key: Random key, consumed; a fixed one where not given.
+        num_steps: Steps to play in each of four copies.
 
     Raises:
         EnvCheckError: a rule is broken.

@@ -39,8 +39,8 @@ class ProbeParams(EnvParams):
     """Numbers of a probe.
 
     Attributes:
-        max_steps_in_episode: never reached by a probe that terminates.
-        reward: size of the reward.
+        max_steps_in_episode: Time limit, which a probe that terminates never reaches.
+        reward: Size of the reward.
     """
 
     max_steps_in_episode: int | jax.Array = 10
@@ -162,7 +162,7 @@ class MemoryProbeParams(ProbeParams):
     """Numbers of the memory probe.
 
     Attributes:
-        blanks: observations of 0 after the sign, at least 1; an episode has
+        blanks: Observations of 0 after the sign, at least 1; an episode has
             `blanks + 1` steps.
     """
 
@@ -212,10 +212,10 @@ class ContinuousProbeParams(ProbeParams):
     """Numbers of the continuous probe; the range of actions is not symmetric.
 
     Attributes:
-        low: smallest action.
-        high: largest action.
-        target: best action where the observation is 0.
-        target_slope: by how much the best action grows with the observation.
+        low: Smallest action.
+        high: Largest action.
+        target: Best action where the observation is 0.
+        target_slope: Growth of the best action with the observation.
     """
 
     low: float | jax.Array = -1.0

@@ -33,9 +33,9 @@ class Discrete(Space):
     """The integers `0 .. n-1`.
 
     Attributes:
-        n: number of members.
-        shape: always `()`.
-        dtype: int32.
+        n: Number of members.
+        shape: Shape of a value, always `()`.
+        dtype: Type of a value, int32.
     """
 
     def __init__(self, n: int) -> None:
@@ -70,10 +70,10 @@ class Box(Space):
     """Arrays of one shape and dtype, bounded element by element (ends included).
 
     Attributes:
-        low: lower bounds, an array of `shape`; may hold `-inf`.
-        high: upper bounds, an array of `shape`; may hold `inf`.
-        shape: shape of a member.
-        dtype: dtype of a member.
+        low: Lower bounds, an array of `shape`; may hold `-inf`.
+        high: Upper bounds, an array of `shape`; may hold `inf`.
+        shape: Shape of a member.
+        dtype: Dtype of a member.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class Box(Space):
         """Make the space from scalar or array bounds.
 
         Args:
-            low: lower bound, a scalar or an array of `shape`. May be traced.
-            high: upper bound, likewise.
-            shape: shape of a member; that of the bounds where it is not given.
-            dtype: dtype of a member.
+            low: Lower bound, a scalar or an array of `shape`. May be traced.
+            high: Upper bound, a scalar or an array of `shape`. May be traced.
+            shape: Shape of a member; that of the bounds where it is not given.
+            dtype: Dtype of a member.
 
         Raises:
             ValueError: a bound has another shape than `shape`.

@@ -27,7 +27,7 @@ class SwingupState(EnvState):
     """Where cart and pole are.
 
     Attributes:
-        motion: positions and velocities.
+        motion: Positions and velocities.
     """
 
     motion: Motion
@@ -40,19 +40,20 @@ class SwingupParams(CartAndPoleParams):
     The fields of the physics are described in `CartAndPoleParams`.
 
     Attributes:
-        reset_std: standard deviation of the first velocities (m/s, rad/s) and, when the
+        reset_std: Standard deviation of the first velocities (m/s, rad/s) and, when the
             pole starts hanging, of the first positions (m, rad).
-        reset_x_range: an upright start has the cart uniform in +- this, m.
-        reset_theta_range: and its pole in +- this, rad.
-        x_margin: distance from the centre at which `centred` is `value_at_margin`, m.
-        theta_dot_margin: velocity of the pole at which `slow` is, rad/s.
-        action_margin: action from which on `gentle` is 0.
-        value_at_margin: of the Gaussian soft indicators.
-        centred_floor: least factor for being far from the centre.
-        slow_floor: least factor for a fast pole.
-        gentle_floor: least factor for a large action.
-        sparse_x: distance from the centre within which the sparse reward is paid, m.
-        sparse_cos: cosine of the pole's angle from which on it is.
+        reset_x_range: An upright start has the cart uniform in +- this, m.
+        reset_theta_range: Range of the pole's first angle, +- this, rad.
+        x_margin: Distance from the centre at which `centred` is `value_at_margin`, m.
+        theta_dot_margin: Velocity of the pole at which `slow` is `value_at_margin`,
+            rad/s.
+        action_margin: Action from which on `gentle` is 0.
+        value_at_margin: Value of the Gaussian soft indicators at their margin.
+        centred_floor: Least factor for being far from the centre.
+        slow_floor: Least factor for a fast pole.
+        gentle_floor: Least factor for a large action.
+        sparse_x: Distance from the centre within which the sparse reward is paid, m.
+        sparse_cos: Cosine of the pole's angle from which on the sparse reward is paid.
     """
 
     reset_std: Number = 0.01
@@ -199,9 +200,9 @@ def smooth_reward(
     indicator: of x and θ' Gaussian, of the action a parabola.
 
     Args:
-        motion: that the action led to.
-        action: float `[]`; beyond `action_margin` it counts like that.
-        params: margins and floors.
+        motion: Motion to which the action led.
+        action: `[]` float; beyond `action_margin` it counts like that.
+        params: Margins and floors.
 
     Returns:
         float32 `[]` in 0 .. 1.
@@ -222,8 +223,8 @@ def sparse_reward(motion: Motion, params: SwingupParams) -> jax.Array:
     """Pay 1 while the cart is near the centre and the pole near upright, else 0.
 
     Args:
-        motion: that the action led to.
-        params: the two thresholds; both count as inside.
+        motion: Motion to which the action led.
+        params: The two thresholds; both count as inside.
 
     Returns:
         float32 `[]`.

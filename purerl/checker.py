@@ -49,10 +49,10 @@ def check(
     not looked at: that is what the probe environments are for (`envs/probe.py`).
 
     Args:
-        config: the smallest sensible one, of a registered algorithm. Where there is a
+        config: The smallest sensible one, of a registered algorithm. Where there is a
             warm-up it must end within `num_updates`.
-        key: of the agent; a fixed one where not given.
-        num_updates: updates to run.
+        key: Random key of the agent; a fixed one where not given.
+        num_updates: Updates to run.
 
     Raises:
         AlgorithmCheckError: a rule is broken.

@@ -152,7 +152,7 @@ class TrainConfig:
         see `purerl.auto.resolve`. A value that somebody has given is never replaced.
 
         Args:
-            env: the environment, from `resolve_env`.
+            env: The environment, from `resolve_env`.
         """
         del env
         return {}
@@ -297,8 +297,8 @@ def apply_overrides(config: TrainConfig, overrides: Overrides | None) -> TrainCo
     """Replace dynamic fields by (dotted) name.
 
     Args:
-        config: what to start from; it is not changed.
-        overrides: name of a dynamic field -> value. Dots reach inside:
+        config: Config to start from; it is not changed.
+        overrides: Name of a dynamic field -> value. Dots reach inside:
             `"env_params.length"`, `"policy_loss.clip_eps"`.
 
     Raises:

@@ -60,7 +60,7 @@ def averages(sums: Metrics, counts: Metrics) -> Metrics:
 
     Args:
         sums: Sums over an update, `[]` each.
-        counts: `gradient_steps` of the update, perhaps `policy_steps`.
+        counts: Number of `gradient_steps` of the update, perhaps of `policy_steps`.
     """
     found = {}
     for name, total in sums.items():

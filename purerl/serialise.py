@@ -236,8 +236,8 @@ def save_loss(loss: Any, path: str | Path) -> Path:
     Both come back bit for bit; nothing is pickled.
 
     Args:
-        loss: of a registered class; leaves are numbers or arrays.
-        path: ends in `.yaml` or `.npz`.
+        loss: Loss of a registered class; leaves are numbers or arrays.
+        path: Path that ends in `.yaml` or `.npz`.
 
     Raises:
         ConfigError: another suffix, or no loss.

@@ -27,9 +27,9 @@ class Plan(NamedTuple):
 
     Attributes:
         num_updates: U; `total_timesteps` rounded down to whole updates.
-        steps_per_update: environment steps of one update.
-        evaluate_after: numbers of finished updates after which to evaluate, ascending.
-        eval_max_steps: longest evaluation episode.
+        steps_per_update: Environment steps of one update.
+        evaluate_after: Numbers of finished updates after which to evaluate, ascending.
+        eval_max_steps: Longest evaluation episode.
     """
 
     num_updates: int
@@ -42,10 +42,10 @@ class Bound(NamedTuple):
     """A validated config with its environment and plan.
 
     Attributes:
-        config: with a value in every field that was `auto`.
-        env: the environment.
-        plan: the arithmetic of the run.
-        asked: the config as it was given.
+        config: Config with a value in every field that was `auto`.
+        env: The environment.
+        plan: The arithmetic of the run.
+        asked: The config as it was given.
     """
 
     config: TrainConfig
@@ -130,7 +130,7 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
     """The policy of one trained agent.
 
     Args:
-        config: what it was trained with.
+        config: Config with which the agent was trained.
         state: `TrainResult.state` of one agent.
 
     Returns:
@@ -161,8 +161,9 @@ def make_train(config: TrainConfig, *, axis_name: str | None = None) -> Train:
     """The whole training run as one pure function.
 
     Args:
-        config: is checked here, before anything is traced, and never changed.
-        axis_name: name of a mapped axis over which one agent's environments are
+        config: Config, which is checked here, before anything is traced, and never
+            changed.
+        axis_name: Name of a mapped axis over which one agent's environments are
             spread; None for an agent on one device. See `purerl.data_parallel`.
 
     Returns:

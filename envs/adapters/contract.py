@@ -20,7 +20,7 @@ class ContractEnvironment(Environment[Any, Any]):
     wrapper. For the same reason there is no step without auto-reset here.
 
     Attributes:
-        wrapped: the object.
+        wrapped: The object.
     """
 
     steps_without_reset: ClassVar[bool] = False

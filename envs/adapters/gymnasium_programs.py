@@ -23,8 +23,8 @@ class Lane(NamedTuple):
     """What a lane carries.
 
     Attributes:
-        key: where its stream of keys is, `[]`, or `[N]` in a vector.
-        state: of the environment; leaves `[...]`, or `[N, ...]`.
+        key: `[]`, or `[N]` in a vector: where the lane's stream of keys is.
+        state: State of the environment; leaves `[...]`, or `[N, ...]`.
     """
 
     key: jax.Array

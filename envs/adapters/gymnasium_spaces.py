@@ -45,9 +45,9 @@ def to_action(space: gym_spaces.Space, action: Any, *lanes: int) -> np.ndarray:
     business, as in Gymnasium.
 
     Args:
-        space: of one action.
+        space: Space of one action.
         action: `[*lanes, *space.shape]`.
-        *lanes: number of lanes of a batch.
+        *lanes: Number of lanes of a batch.
 
     Raises:
         InvalidAction: another shape, or not a member of a `Discrete`.

@@ -22,15 +22,15 @@ class GymnaxEnvironment(Environment[Any, Any]):
     (that of the observation space for the latter), rewards are float32.
 
     Attributes:
-        wrapped: gymnax's object.
+        wrapped: Environment object of gymnax.
     """
 
     def __init__(self, env: str | Any, **options: Any) -> None:
         """Wrap one.
 
         Args:
-            env: a gymnax id, or an environment of gymnax.
-            **options: passed to gymnax's constructor; only with an id.
+            env: A gymnax id, or an environment of gymnax.
+            **options: Keywords of gymnax's constructor; only with an id.
 
         Raises:
             ValueError: gymnax has no such id, or the environment no such option.

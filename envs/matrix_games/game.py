@@ -27,7 +27,7 @@ class MatrixGameState(EnvState):
     """The opponent between two games.
 
     Attributes:
-        opponent: its logits, float32 `[5]`.
+        opponent: `[5]` float32, logits of the opponent.
     """
 
     opponent: jax.Array
@@ -38,14 +38,15 @@ class MatrixGameParams(EnvParams):
     """Numbers of a meta-game.
 
     Attributes:
-        max_steps_in_episode: games of a lifetime: updates of the opponent.
-        payoff: the agent's payoff of a round, `[2, 2]`: row its own action, column the
+        max_steps_in_episode: Number of games of a lifetime: updates of the opponent.
+        payoff: The agent's payoff of a round, `[2, 2]`: row its own action, column the
             opponent's.
-        opponent_payoff: the opponent's, indexed likewise.
-        discount: of the rounds of one game, at least 0 and less than 1.
-        opponent_learning_rate: of its ascent on its discounted sum of payoffs.
-        opponent_init_std: standard deviation of its first logits.
-        max_logit: actions are clipped to +- this; 6 is a probability of 0.9975.
+        opponent_payoff: The opponent's, indexed likewise.
+        discount: Discount of the rounds of one game, at least 0 and less than 1.
+        opponent_learning_rate: Learning rate of the opponent's ascent on its discounted
+            sum of payoffs.
+        opponent_init_std: Standard deviation of the opponent's first logits.
+        max_logit: Actions are clipped to +- this; 6 is a probability of 0.9975.
     """
 
     payoff: np.ndarray | jax.Array
@@ -81,7 +82,7 @@ class MatrixGame(Environment[MatrixGameState, MatrixGameParams]):
     Subclasses say what the game pays.
 
     Attributes:
-        terminal_lifetime: whether the end of a lifetime terminates the episode.
+        terminal_lifetime: Whether the end of a lifetime terminates the episode.
     """
 
     terminal_lifetime: bool = False

@@ -29,8 +29,8 @@ class Payoffs(NamedTuple):
     """What the two players earn per round, or in total; float32, shapes as said there.
 
     Attributes:
-        agent: the first player's.
-        opponent: the second player's.
+        agent: The first player's.
+        opponent: The second player's.
     """
 
     agent: Any
@@ -49,11 +49,11 @@ def average_payoffs(
     r the payoffs: the closed form that Foerster et al. (2018) differentiate.
 
     Args:
-        agent: logits `[5]` of the first player.
-        opponent: logits `[5]` of the second player, counted from its own side.
-        payoffs: of one round, `[2, 2]` each: row the agent's action, column the
+        agent: `[5]` logits of the first player.
+        opponent: `[5]` logits of the second player, counted from its own side.
+        payoffs: `[2, 2]` each, payoffs of one round: row the agent's action, column the
             opponent's.
-        discount: gamma, `[]`, at least 0 and less than 1.
+        discount: `[]` gamma, at least 0 and less than 1.
 
     Returns:
         float32 `[]` each.

@@ -64,7 +64,7 @@ def bind_params(env: Environment, values: Any) -> PyTree:
     """The environment's parameters with `values` put in.
 
     Args:
-        env: the environment.
+        env: The environment.
         values: None, a mapping of names to values (nested where the parameters are),
             or a whole parameter structure.
 

@@ -36,12 +36,12 @@ def evaluate(
     `max_steps` counts with what it has earned by then.
 
     Args:
-        env: the environment.
-        params: its numbers.
+        env: The environment.
+        params: Numbers of the environment.
         act: `(obs [E, ...]) -> action [E, ...]`.
-        key: consumed.
+        key: Random key, consumed.
         num_episodes: E.
-        max_steps: longest episode.
+        max_steps: Longest episode.
 
     Returns:
         Undiscounted returns and lengths, `[E]` each.
@@ -74,13 +74,13 @@ def evaluate_recurrent(
     """`evaluate` of a policy that remembers the episode so far.
 
     Args:
-        env: the environment.
-        params: its numbers.
+        env: The environment.
+        params: Numbers of the environment.
         act: `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
-        memory: of `E` episodes that are about to begin.
-        key: consumed.
+        memory: `[E, ...]` memory of episodes that are about to begin.
+        key: Random key, consumed.
         num_episodes: E.
-        max_steps: longest episode.
+        max_steps: Longest episode.
 
     Returns:
         Undiscounted returns and lengths, `[E]` each.

@@ -21,8 +21,8 @@ class Coin(NamedTuple):
     """The randomness of epsilon-greedy actions.
 
     Attributes:
-        toss: float32 `[...]`, uniform in [0, 1): explores where below epsilon.
-        action: int32 `[...]`, the uniform action.
+        toss: `[...]` float32, uniform in [0, 1); below epsilon the agent explores.
+        action: `[...]` int32, the uniform action.
     """
 
     toss: Array
@@ -33,7 +33,7 @@ def automatic(config: Any) -> dict[str, Any]:
     """The length of the decay as a share of the run, for `TrainConfig.automatic`.
 
     Args:
-        config: with `epsilon_fraction` and `total_timesteps`.
+        config: Config with `epsilon_fraction` and `total_timesteps`.
     """
     return {"epsilon_steps": config.epsilon_fraction * config.total_timesteps}
 
@@ -42,7 +42,8 @@ def check_share(config: Any) -> None:
     """Refuse a share of the run that a given number of steps makes idle.
 
     Args:
-        config: with `epsilon_fraction`, `epsilon_steps`, `total_timesteps`, resolved.
+        config: Resolved config with `epsilon_fraction`, `epsilon_steps` and
+            `total_timesteps`.
 
     Raises:
         ConfigError: naming both, and how to choose one.
@@ -108,11 +109,12 @@ def epsilon_at(
         constant:      end
 
     Args:
-        schedule: one of `SCHEDULES`.
-        step: `[...]`, of any number type.
-        start: epsilon at step 0.
-        end: epsilon it goes to.
-        steps: how long the linear decay takes; what halves the inverse-time one.
+        schedule: One of `SCHEDULES`.
+        step: `[...]` environment steps done, of any number type.
+        start: Epsilon at step 0.
+        end: Epsilon after the decay.
+        steps: Length of the linear decay, or the number of steps that halves the
+            inverse-time one.
 
     Returns:
         float32 `[...]`.

@@ -32,7 +32,7 @@ def to_features(space: Any, obs: Array) -> Array:
     Images in bytes, from 0 to 255, come out between 0 and 1.
 
     Args:
-        space: of the observations.
+        space: Space of the observations.
         obs: `[..., *shape]`; a buffer keeps them as they are, bytes as bytes.
 
     Returns:

@@ -21,8 +21,8 @@ class RecurrentPolicy:
     All three are pure functions that `jax.jit`, `jax.vmap` and `jax.lax.scan` take.
 
     Attributes:
-        recurrence: of its algorithm.
-        state: of one agent.
+        recurrence: How the algorithm acts with a memory.
+        state: State of one agent.
     """
 
     recurrence: Recurrence
@@ -39,8 +39,8 @@ class RecurrentPolicy:
 
         Args:
             obs: `[*shape, *obs_shape]`.
-            memory: `[*shape, ...]`, from `init` or the call before.
-            key: consumed; without one the action is the deterministic one.
+            memory: `[*shape, ...]` memory, from `init` or the call before.
+            key: Random key, consumed; without one the action is the deterministic one.
 
         Returns:
             The action, and the memory with `obs` in it.

@@ -29,7 +29,7 @@ class EnvCarry(NamedTuple):
     """The environments between two steps.
 
     Attributes:
-        state: environment states, leaves `[B, ...]`.
+        state: Environment states, leaves `[B, ...]`.
         obs: `[B, ...]` what the policy sees next (after any reset).
         episode_return: `[B]` sum of rewards of the running episode.
         episode_length: `[B]` int32 steps of the running episode.
@@ -76,9 +76,9 @@ def make_stepper(
     """The environment as a config wants it stepped.
 
     Args:
-        config: its environment parameters may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which an agent's environments are spread, if any.
+        config: Config of the agent; its environment parameters may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which an agent's environments are spread, if any.
     """
     params = bind_params(env, config.env_params)
     return Stepper(env, params, config.reset_scheme, config.reset_pool_size, axis_name)
@@ -118,9 +118,9 @@ def make_restarts(
     rollout two episodes may share a start.
 
     Args:
-        stepper: environment, numbers, reset scheme.
-        key_pool: consumed where there is a pool.
-        keys: `[T, B]`, consumed.
+        stepper: Environment, numbers, reset scheme.
+        key_pool: Random key, consumed where there is a pool.
+        keys: `[T, B]` random keys, consumed.
 
     Returns:
         Inputs `[T, B, ...]` of the loop, and a function from a step's inputs to the
@@ -168,11 +168,11 @@ def step_envs(
     """Step every environment once, and restart those whose episode ended.
 
     Args:
-        stepper: environment, numbers, reset scheme.
-        carry: environments before the step.
+        stepper: Environment, numbers, reset scheme.
+        carry: Environments before the step.
         action: `[B, ...]` actions of the environment.
-        keys: `[B]`, consumed.
-        starts: first observations and states `[B, ...]` of the next episodes, or None
+        keys: `[B]` random keys, consumed.
+        starts: `[B, ...]` first observations and states of the next episodes, or None
             where the environment resets by itself.
     """
     if starts is None:
@@ -236,12 +236,12 @@ def collect(
     """Run the policy for `T = num_steps` steps in every environment.
 
     Args:
-        stepper: environment, numbers, reset scheme.
-        carry: environments before the rollout.
+        stepper: Environment, numbers, reset scheme.
+        carry: Environments before the rollout.
         act: `(prepared obs [B, ...], noise [B, ...]) -> (raw action, log_prob,
             env action)`.
-        prepare: what the policy sees of an observation (cast, normalised).
-        key: consumed.
+        prepare: What the policy sees of an observation (cast, normalised).
+        key: Random key, consumed.
         num_steps: T.
         draw: `(key) -> noise` of one action, called for the whole rollout before it;
             where not given the noise is the key itself.
@@ -259,8 +259,10 @@ class RolloutRandomness(NamedTuple):
     """All that is random in the next steps of the environments, drawn before them.
 
     Attributes:
-        inputs: leaves `[T, B, ...]`: noise of the actions and inputs of the steps.
-        restart: from a step's inputs to its keys and restarts, see `make_restarts`.
+        inputs: Pytree with leaves `[T, B, ...]`: noise of the actions and inputs of the
+            steps.
+        restart: Function from a step's inputs to its keys and restarts, see
+            `make_restarts`.
     """
 
     inputs: tuple[PyTree, PyTree]
@@ -277,8 +279,8 @@ def draw_randomness(
     """What `unroll` plays: one wide kernel before the loop for many narrow ones in it.
 
     Args:
-        stepper: environment, numbers, reset scheme.
-        key: consumed.
+        stepper: Environment, numbers, reset scheme.
+        key: Random key, consumed.
         num_steps: T.
         num_envs: B, on this device.
         draw: `(key) -> noise` of one action; where not given the noise is the key.
@@ -305,7 +307,7 @@ def unroll(
     Args:
         stepper: Environment, numbers, reset scheme.
         carry: Environments before the rollout.
-        act: As in `collect`.
+        act: Policy, as in `collect`.
         prepare: What the policy sees of an observation (cast, normalised).
         inputs: `RolloutRandomness.inputs`, or some consecutive steps of them.
         restart: `RolloutRandomness.restart`.
@@ -337,14 +339,14 @@ def unroll_recurrent(
     """`unroll` for a policy that remembers the episode so far.
 
     Args:
-        stepper: environment, numbers, reset scheme.
-        carry: environments before the rollout.
-        memory: `[B, ...]` of the running episodes before `carry.obs`.
+        stepper: Environment, numbers, reset scheme.
+        carry: Environments before the rollout.
+        memory: `[B, ...]` memory of the running episodes before `carry.obs`.
         act: `(prepared obs, memory, noise) -> ((raw action, log_prob, env action),
             memory)`, with `obs` in the memory that it returns.
-        prepare: what the policy sees of an observation.
-        inputs: `[T, B, ...]`, see `RolloutRandomness`.
-        restart: see `RolloutRandomness`.
+        prepare: What the policy sees of an observation.
+        inputs: `[T, B, ...]` inputs of the steps, see `RolloutRandomness`.
+        restart: Function from a step's inputs to its restarts, see `RolloutRandomness`.
 
     Returns:
         Environments after the rollout; the memory after it, zero where the last step
@@ -383,8 +385,8 @@ def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:
     """Means over the episodes that ended; NaN where none did.
 
     Args:
-        episodes: of a rollout.
-        axis_name: mapped axis over which environments are spread, if any.
+        episodes: Ends of the episodes of a rollout.
+        axis_name: Mapped axis over which environments are spread, if any.
     """
     done, returns, lengths = episodes
     count, return_sum, length_sum = psum(

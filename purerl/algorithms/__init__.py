@@ -39,8 +39,8 @@ def register(name: str, entry: Entry) -> None:
     cell runs twice: the new one takes the old one's place.
 
     Args:
-        name: a new name, such as `"a2c"`.
-        entry: config class, `validate(config, env)`, `make(config, env, axis_name)`.
+        name: A new name, such as `"a2c"`.
+        entry: Config class, `validate(config, env)`, `make(config, env, axis_name)`.
 
     Raises:
         ConfigError: the name or the config class is registered already.

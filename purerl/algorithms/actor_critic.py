@@ -67,14 +67,16 @@ class ActorCriticState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: of `actor` and `critics`, and whatever else is learned, by name.
-        target_params: of the networks that have targets, by name.
-        opt_state: of the optimiser of each of `params`.
+        params: Parameters of `actor` and `critics`, and whatever else is learned, by
+            name.
+        target_params: Parameters of the networks that have targets, by name.
+        opt_state: State of the optimiser of each of `params`.
         buffer: `batches.Item` with leaves `[C / B, B, ...]`, a column for every
             environment; continuous actions in [-1, 1].
-        envs: the environments between two steps.
-        key: never changes; every update's key is folded from it.
-        update: int32 `[]`, updates done.
+        envs: The environments between two steps.
+        key: Random key of the agent, which never changes; every update's key is folded
+            from it.
+        update: `[]` int32, number of updates done.
     """
 
     params: dict[str, PyTree]
@@ -121,11 +123,11 @@ def init(
     """Networks as they are given, their copies as targets, an empty buffer.
 
     Args:
-        hooks: what the algorithm brings.
-        params: fresh parameters by name.
-        targets: names of those that have a target network.
-        key: kept in the state.
-        key_env: consumed.
+        hooks: What the algorithm brings to the off-policy loop.
+        params: Fresh parameters by name.
+        targets: Names of the parameters that have a target network.
+        key: Random key, which is kept in the state.
+        key_env: Random key, consumed.
     """
     adam = _optimiser(hooks.config)
     experience = off_policy.init(hooks, key_env)
@@ -174,11 +176,12 @@ def fit_critics(
     """Move both critics towards the target, by the sum of their losses.
 
     Args:
-        config: the numbers.
-        axis_name: mapped axis over which environments are spread, if any.
-        values: from the critics' parameters to their values of the batch, `[N]` each.
-        learner: before the step.
-        batch: gives the samples' weights.
+        config: The numbers.
+        axis_name: Mapped axis over which environments are spread, if any.
+        values: Function from the critics' parameters to their values of the batch,
+            `[N]` each.
+        learner: Learner before the step.
+        batch: Batch that the values are of; it gives the samples' weights.
         target: `[N]`.
 
     Returns:

@@ -29,9 +29,9 @@ def validate(config: TrainConfig, env: Environment, instead: str) -> None:
     """Refuse what an actor with actions in [-1, 1] cannot act or learn in.
 
     Args:
-        config: of the algorithm.
-        env: from `resolve_env`.
-        instead: configs for discrete actions, for the message.
+        config: Config of the algorithm.
+        env: Environment, from `resolve_env`.
+        instead: Configs for discrete actions, for the message.
 
     Raises:
         ConfigError: naming the space, the constraint and the remedy.
@@ -93,7 +93,8 @@ def twin_critics(config: Any) -> networks.Twin:
     """Two critics of observation and action.
 
     Args:
-        config: with `hidden_sizes`, `critic_hidden_sizes`, `activation`, `layer_norm`.
+        config: Config with `hidden_sizes`, `critic_hidden_sizes`, `activation` and
+            `layer_norm`.
     """
     make: Callable[[], networks.ActionCritic] = partial(
         networks.ActionCritic,
@@ -114,8 +115,8 @@ def squash(outputs: Gaussian, noise: Array) -> tuple[Array, Array]:
     deviation that rounding has swallowed.
 
     Args:
-        outputs: of the policy, `[..., A]` each.
-        noise: e, standard normal, `[..., A]`.
+        outputs: `[..., A]` each, outputs of the policy.
+        noise: `[..., A]` standard normal noise e.
 
     Returns:
         Actions `[..., A]`, log-densities `[...]`.

@@ -132,15 +132,16 @@ class DQNState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: of the online network.
-        target_params: of the target network.
-        opt_state: of the optimiser.
+        params: Parameters of the online network.
+        target_params: Parameters of the target network.
+        opt_state: State of the optimiser.
         buffer: `off_policy.Item` with leaves `[C / B, B, ...]`, a column for every
             environment.
         priorities: `batches.Kept` of the items, where replay is prioritised.
-        envs: the environments between two steps.
-        key: never changes; every update's key is folded from it.
-        update: int32 `[]`, updates done.
+        envs: The environments between two steps.
+        key: Random key of the agent, which never changes; every update's key is folded
+            from it.
+        update: `[]` int32, number of updates done.
     """
 
     params: PyTree
@@ -196,9 +197,9 @@ def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> 
     """Network and environment of a config: what `init`, `step` and `act` work with.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
@@ -276,10 +277,10 @@ def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> 
     """The greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
 
     Args:
-        parts: bound structure.
-        state: of one agent.
-        obs: `[..., *obs_shape]`, as the environment gives them.
-        key: consumed; without one the action is the deterministic one.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: `[..., *obs_shape]` observations as the environment gives them.
+        key: Random key, consumed; without one the action is the deterministic one.
     """
     q: Any = parts.network.apply(state.params, to_features(parts.obs_space, obs))
     if key is None:
@@ -292,8 +293,8 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
     """DQN's part of the off-policy loop.
 
     Args:
-        parts: bound structure.
-        restore: from a flat vector to the network's parameters.
+        parts: Networks, environments and config; see `build`.
+        restore: Function from a flat vector to the network's parameters.
     """
     config, num_actions = parts.config, parts.num_actions
 

@@ -131,12 +131,12 @@ class Parts(NamedTuple):
     """What is bound once, in Python: structure, and the config's numbers.
 
     Attributes:
-        config: the numbers.
-        stepper: the environments.
-        obs_space: of the environment.
-        head: noise of actions, and their range.
-        actor: network of the policy before tanh, a Gaussian.
-        critics: networks of values of observation and action in [-1, 1].
+        config: The numbers.
+        stepper: The environments.
+        obs_space: Observation space of the environment.
+        head: Noise of actions, and their range.
+        actor: Network of the policy before tanh, a Gaussian.
+        critics: Networks of values of observation and action in [-1, 1].
     """
 
     config: MPOConfig
@@ -174,9 +174,9 @@ def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> 
     """Networks and environment of a config: what `init`, `step` and `act` work with.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     stepper = rollout.make_stepper(config, env, axis_name)
     head = continuous.action_range(env.action_space(stepper.params))
@@ -235,10 +235,11 @@ def act(
     """The policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        parts: bound structure.
-        state: of one agent.
-        obs: as the environment gives them.
-        key: consumed; without one the action is the deterministic `tanh(mean)`.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: Observations as the environment gives them.
+        key: Random key, consumed; without one the action is the deterministic
+            `tanh(mean)`.
     """
     features = to_features(parts.obs_space, obs)
     outputs: Any = parts.actor.apply(state.params["actor"], features)
@@ -277,11 +278,11 @@ def learn(
     """One gradient step, and the target networks' share where it is due.
 
     Args:
-        parts: bound structure.
-        learner: before the step.
-        batch: from the buffer.
-        key: consumed.
-        count: uint32 `[]`, gradient steps before this one.
+        parts: Networks, environments and config; see `build`.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        key: Random key, consumed.
+        count: `[]` uint32, number of gradient steps before this one.
     """
     config, targets = parts.config, learner.target_params
     key_evaluate, key_improve = jax.random.split(key)
@@ -332,11 +333,11 @@ def sample_actions(
     """Actions of the target policy and what the target critics think of them.
 
     Args:
-        parts: bound structure.
-        targets: parameters of the target networks.
-        obs: features `[N, O]`.
+        parts: Networks, environments and config; see `build`.
+        targets: Parameters of the target networks.
+        obs: `[N, O]` features.
         num: S, actions per observation.
-        key: consumed.
+        key: Random key, consumed.
 
     Returns:
         The policy `[N, A]`, raw actions `[S, N, A]`, values `[S, N]`.

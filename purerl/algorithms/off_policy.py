@@ -35,20 +35,20 @@ class OffPolicyHooks(NamedTuple):
     """What an algorithm brings to the loop.
 
     Attributes:
-        config: the numbers.
-        stepper: the environments.
-        obs_space: of the environment.
-        memory: how batches are sampled.
+        config: The numbers.
+        stepper: The environments.
+        obs_space: Observation space of the environment.
+        replay: How batches are sampled.
         draw_action: `(key) -> noise` of one exploring action.
         explore: `(learner, features [B, ...], noise [B, ...], env_step [B]) ->
             action [B, ...]`, as it is stored.
         random_action: `(key) -> action`, of the warm-up, as it is stored.
-        to_env: from the stored action to the environment's.
+        to_env: Function from the stored action to the environment's.
         draw_learning: `(key) -> noise` of one gradient step; the key itself if None.
         learn: `(learner, batch, noise, count) -> (learner, td_error [N], metrics)`,
             one gradient step; `count` uint32 `[]` gradient steps came before it. A
             metric of the policy is 0 where the policy took no step.
-        policy_delay: gradient steps per step of the policy, the last of which moves
+        policy_delay: Gradient steps per step of the policy, the last of which moves
             it; None for an algorithm whose metrics are all of every gradient step.
     """
 
@@ -76,7 +76,7 @@ class Experience(NamedTuple):
         buffer: `Item` with leaves `[C / B, B, ...]`, inside an update `[C, ...]`.
         priorities: `batches.Kept` of the items, inside an update the sum tree; empty
             without them.
-        envs: the environments between two steps.
+        envs: The environments between two steps.
     """
 
     buffer: Item
@@ -112,11 +112,11 @@ def run(
     """One update: rounds of acting, remembering, learning.
 
     Args:
-        hooks: what the algorithm brings.
-        learner: what `hooks.learn` changes.
-        experience: before the update.
-        key: consumed.
-        update: int32 `[]`, updates done; the same number for all vmapped agents.
+        hooks: What the algorithm brings.
+        learner: What `hooks.learn` changes.
+        experience: Experience before the update.
+        key: Random key, consumed.
+        update: `[]` int32, number of updates done; the same for all vmapped agents.
 
     Returns:
         Learner, experience, and metrics. Losses are means over the update's gradient
@@ -191,8 +191,8 @@ def gradient_steps_before(config: OffPolicyConfig, number: Array) -> Array:
     """Gradient steps that come before a round, uint32 `[]`.
 
     Args:
-        config: sizes, steps and the warm-up.
-        number: uint32 `[]`, number of the round.
+        config: Config with sizes, steps and the warm-up.
+        number: `[]` uint32, number of the round.
     """
     first = jnp.uint32(config.first_round)
     rounds = jnp.where(number > first, number - first, jnp.uint32(0))

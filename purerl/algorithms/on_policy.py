@@ -101,13 +101,14 @@ class OnPolicyState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: of `actor` and `critic`.
-        opt_state: of the optimiser, or of several.
-        obs_moments: statistics of observations.
-        reward_scale: statistics of returns.
-        envs: the environments between two steps.
-        key: never changes; every update's key is folded from it.
-        update: int32 `[]`, updates done.
+        params: Parameters of `actor` and `critic`.
+        opt_state: State of the optimiser, or of several.
+        obs_moments: Statistics of observations.
+        reward_scale: Statistics of returns.
+        envs: The environments between two steps.
+        key: Random key of the agent, which never changes; every update's key is folded
+            from it.
+        update: `[]` int32, number of updates done.
     """
 
     params: dict[str, PyTree]
@@ -123,10 +124,10 @@ class Estimates(NamedTuple):
     """What the critic makes of a rollout, `[T, B, ...]`.
 
     Attributes:
-        obs: prepared observations.
-        reward: scaled, if the config says so.
+        obs: Prepared observations.
+        reward: Reward, scaled if the config says so.
         value: `V(s_t)`.
-        next_value: `V(s'_t)`, of the observation before any reset.
+        next_value: `V(s'_t)`, the value of the observation before any reset.
     """
 
     obs: Array
@@ -169,9 +170,9 @@ def build(
     """Networks and environment of a config: what every function below works with.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
@@ -206,9 +207,10 @@ def init(
     """Fresh networks and environments; the key is kept in the state.
 
     Args:
-        parts: bound structure.
-        key: kept.
-        init_optimiser: from the parameters of `actor` and `critic` to `opt_state`.
+        parts: Networks, environments and config; see `build`.
+        key: Random key, which is kept in the state.
+        init_optimiser: Function from the parameters of `actor` and `critic` to
+            `opt_state`.
     """
     key_actor, key_critic, key_env = jax.random.split(init_key(key), 3)
     num_envs = rollout.per_device(parts.config.num_envs, parts.axis_name)
@@ -238,10 +240,10 @@ def act(
     """The policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        parts: bound structure.
-        state: of one agent.
-        obs: as the environment gives them.
-        key: consumed; without one the action is the deterministic one.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: Observations as the environment gives them.
+        key: Random key, consumed; without one the action is the deterministic one.
     """
     prepared = prepare(parts, state.obs_moments, obs)
     outputs = parts.actor.apply(state.params["actor"], prepared)
@@ -340,11 +342,11 @@ def report(
     """The metrics of an update: episodes, losses, explained variance, `env_steps`.
 
     Args:
-        parts: bound structure.
-        update: int32 `[]`, updates done before this one.
-        episodes: of the rollout.
-        batch: values and targets that the rollout led to.
-        losses: averages over devices already, `value_loss` after the others.
+        parts: Networks, environments and config; see `build`.
+        update: `[]` int32, number of updates done before this one.
+        episodes: Ends of the episodes of the rollout.
+        batch: Batch of values and targets to which the rollout led.
+        losses: Averages over devices already, `value_loss` after the others.
     """
     # One phase of averages over devices after another: see `collectives`.
     episodes = after(episodes, losses["value_loss"], parts.axis_name)
@@ -364,10 +366,10 @@ def observe(
     """Statistics of observations with a rollout's in, if the config normalises.
 
     Args:
-        parts: bound structure.
-        moments: before the rollout.
-        obs: `[T, B, ...]` as the environment gave them.
-        metrics: from `report`, whose averages come first.
+        parts: Networks, environments and config; see `build`.
+        moments: Statistics before the rollout.
+        obs: `[T, B, ...]` observations as the environment gave them.
+        metrics: Metrics from `report`, whose averages come first.
     """
     if not parts.config.normalize_observations:
         return moments

@@ -135,12 +135,13 @@ class PQNState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: of the network.
-        opt_state: of the optimiser.
-        obs_moments: statistics of observations.
-        envs: the environments between two steps.
-        key: never changes; every update's key is folded from it.
-        update: int32 `[]`, updates done.
+        params: Parameters of the network.
+        opt_state: State of the optimiser.
+        obs_moments: Statistics of observations.
+        envs: The environments between two steps.
+        key: Random key of the agent, which never changes; every update's key is folded
+            from it.
+        update: `[]` int32, number of updates done.
     """
 
     params: PyTree
@@ -183,9 +184,9 @@ def build(config: PQNConfig, env: Environment, axis_name: str | None = None) -> 
     """Network and environment of a config: what `init`, `step` and `act` work with.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
@@ -254,10 +255,10 @@ def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> 
     """The greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
 
     Args:
-        parts: bound structure.
-        state: of one agent.
-        obs: `[..., *obs_shape]`, as the environment gives them.
-        key: consumed; without one the action is the deterministic one.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: `[..., *obs_shape]` observations as the environment gives them.
+        key: Random key, consumed; without one the action is the deterministic one.
     """
     prepared = _prepare(parts, state.obs_moments, obs)
     q: Any = parts.network.apply(state.params, prepared)
@@ -273,9 +274,9 @@ def collect(
     """Act epsilon-greedily for `num_steps` steps in every environment.
 
     Args:
-        parts: bound structure.
-        state: of one agent; its network does not change meanwhile.
-        key: consumed.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent; its network does not change meanwhile.
+        key: Random key, consumed.
 
     Returns:
         Environments after the rollout, transitions `[T, B, ...]` with observations as

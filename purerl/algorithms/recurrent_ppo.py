@@ -80,8 +80,8 @@ class Parts(NamedTuple):
     """What is bound once, in Python.
 
     Attributes:
-        core: from observations to memories.
-        heads: everything of PPO, with an actor and a critic of memories.
+        core: Network from observations to memories.
+        heads: Everything of PPO, with an actor and a critic of memories.
     """
 
     core: GRU
@@ -92,15 +92,16 @@ class RecurrentPPOState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: of `core`, `actor` and `critic`.
-        opt_state: of the optimiser.
-        obs_moments: statistics of observations.
-        reward_scale: statistics of returns.
-        envs: the environments between two steps.
-        memory: `[B, H]` of their running episodes before `envs.obs`; zero where that
-            is an episode's first.
-        key: never changes; every update's key is folded from it.
-        update: int32 `[]`, updates done.
+        params: Parameters of `core`, `actor` and `critic`.
+        opt_state: State of the optimiser.
+        obs_moments: Statistics of observations.
+        reward_scale: Statistics of returns.
+        envs: The environments between two steps.
+        memory: `[B, H]` memory of the running episodes before `envs.obs`; zero where
+            that is an episode's first.
+        key: Random key of the agent, which never changes; every update's key is folded
+            from it.
+        update: `[]` int32, number of updates done.
     """
 
     params: dict[str, PyTree]
@@ -117,7 +118,7 @@ class Sequences(NamedTuple):
     """A rollout to learn from, one row per environment.
 
     Attributes:
-        memory: `[B, H]` before the first observation.
+        memory: `[B, H]` memory before the first observation.
         first: `[B, T]` bool, the observation is the first of an episode that began
             within the rollout.
         batch: `[B, T, ...]`.
@@ -173,9 +174,9 @@ def build(
     """Networks and environment of a config.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     whole = on_policy.build(config, env, axis_name)
     torso = networks.make_torso(
@@ -254,11 +255,12 @@ def act(
     """The policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        parts: bound structure.
-        state: of one agent.
-        obs: as the environment gives them.
-        memory: `[..., H]` of the episode before `obs`; `init_memory` at its start.
-        key: consumed; without one the action is the deterministic one.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: Observations as the environment gives them.
+        memory: `[..., H]` memory of the episode before `obs`; `init_memory` at its
+            start.
+        key: Random key, consumed; without one the action is the deterministic one.
 
     Returns:
         The action, and the memory with `obs` in it.
@@ -301,8 +303,8 @@ def make_sequences(
     """Values, advantages and targets of a rollout.
 
     Args:
-        parts: bound structure.
-        state: before the rollout.
+        parts: Networks, environments and config; see `build`.
+        state: State before the rollout.
         transitions: `[T, B, ...]`.
         memories: `[T, B, H]` on which the actions were chosen.
 

@@ -92,13 +92,13 @@ class Parts(NamedTuple):
     """What is bound once, in Python: structure, and the config's numbers.
 
     Attributes:
-        config: the numbers.
-        stepper: the environments.
-        obs_space: of the environment.
-        head: of discrete actions, or the range of continuous ones.
-        actor: network of logits, or of a Gaussian.
-        critics: networks of the values of all actions, or of a given one.
-        target_entropy: `H*`, in nats.
+        config: The numbers.
+        stepper: The environments.
+        obs_space: Observation space of the environment.
+        head: Distribution of discrete actions, or the range of continuous ones.
+        actor: Network of logits, or of a Gaussian.
+        critics: Networks of the values of all actions, or of a given one.
+        target_entropy: Target `H*` of the entropy, in nats.
     """
 
     config: SACConfig
@@ -116,9 +116,9 @@ class Choices(NamedTuple):
     One that was sampled, of weight 1, or all of them by their probability.
 
     Attributes:
-        value: the smaller of the two critics' values.
-        log_prob: of the policy.
-        weight: in the expectation.
+        value: The smaller of the two critics' values.
+        log_prob: Log-probability under the policy.
+        weight: Weight in the expectation.
     """
 
     value: Array
@@ -155,9 +155,9 @@ def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> 
     """Networks and environment of a config: what `init`, `step` and `act` work with.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     stepper = rollout.make_stepper(config, env, axis_name)
     head = make_head(env.action_space(stepper.params), "auto")
@@ -215,10 +215,10 @@ def act(
     """The policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        parts: bound structure.
-        state: of one agent.
-        obs: as the environment gives them.
-        key: consumed; without one the action is the deterministic one.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: Observations as the environment gives them.
+        key: Random key, consumed; without one the action is the deterministic one.
     """
     head = parts.head
     features = to_features(parts.obs_space, obs)
@@ -269,11 +269,11 @@ def choices(
     """What the policy may do at `obs` `[N, ...]`, and what that is worth.
 
     Args:
-        parts: bound structure.
-        actor: parameters of the policy.
-        critics: parameters of the critics.
-        obs: features.
-        noise: standard normal `[N, A]`; None for discrete actions.
+        parts: Networks, environments and config; see `build`.
+        actor: Parameters of the policy.
+        critics: Parameters of the critics.
+        obs: Features of the observations.
+        noise: `[N, A]` standard normal; None for discrete actions.
     """
     outputs: Any = parts.actor.apply(actor, obs)
     if parts.head.is_discrete:
@@ -297,11 +297,11 @@ def learn(
     """A step of the critics and, where they are due, of policy, price and targets.
 
     Args:
-        parts: bound structure.
-        learner: before the step.
-        batch: from the buffer.
-        noise: standard normal `[2, N, A]`; nothing for discrete actions.
-        count: uint32 `[]`, gradient steps before this one.
+        parts: Networks, environments and config; see `build`.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        noise: `[2, N, A]` standard normal; nothing for discrete actions.
+        count: `[]` uint32, number of gradient steps before this one.
     """
     config = parts.config
     noise_next, noise_now = (None, None) if parts.head.is_discrete else noise

@@ -107,9 +107,9 @@ def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> 
     """Networks and environment of a config: what `init`, `step` and `act` work with.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     stepper = rollout.make_stepper(config, env, axis_name)
     head = continuous.action_range(env.action_space(stepper.params))
@@ -150,10 +150,10 @@ def act(
     """The policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        parts: bound structure.
-        state: of one agent.
-        obs: as the environment gives them.
-        key: consumed; without one there is no noise on the action.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: Observations as the environment gives them.
+        key: Random key, consumed; without one there is no noise on the action.
     """
     features = to_features(parts.obs_space, obs)
     action: Any = parts.actor.apply(state.params["actor"], features)
@@ -170,9 +170,9 @@ def perturb(
 
     Args:
         action: `[..., A]` in [-1, 1].
-        noise: standard normal, of the same shape.
-        std: of what is added.
-        limit: the most that is added, to either side.
+        noise: Standard normal noise, of the same shape.
+        std: Standard deviation of the noise that is added.
+        limit: The most that is added, to either side.
     """
     return jnp.clip(action + jnp.clip(std * noise, -limit, limit), -1.0, 1.0)
 
@@ -208,11 +208,11 @@ def learn(
     """A step of the critics and, where it is due, of the policy and the targets.
 
     Args:
-        parts: bound structure.
-        learner: before the step.
-        batch: from the buffer.
-        noise: standard normal `[N, A]`, of the target's actions.
-        count: uint32 `[]`, gradient steps before this one.
+        parts: Networks, environments and config; see `build`.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        noise: `[N, A]` standard normal, of the target's actions.
+        count: `[]` uint32, number of gradient steps before this one.
     """
     target = td_target(parts, learner.target_params, batch, noise)
 

@@ -28,9 +28,9 @@ class Part(NamedTuple):
     """Agents that train alike.
 
     Attributes:
-        bound: config, environment and plan of each.
-        agents: how many train side by side.
-        env_steps: environment steps of all of them.
+        bound: Config, environment and plan of each agent.
+        agents: Number of agents that train side by side.
+        env_steps: Environment steps of all of them.
     """
 
     bound: Bound
@@ -53,11 +53,11 @@ def show(
     """Print steps, measured rate, time and memory, a line per part and their sum.
 
     Args:
-        parts: what the command would train.
-        lanes: agents per block; chosen by their number where not given.
-        segment_updates: updates per compiled call; a hundredth of a run where not
+        parts: What the command would train.
+        lanes: Agents per block; chosen by their number where not given.
+        segment_updates: Updates per compiled call; a hundredth of a run where not
             given.
-        note: a sentence about what the numbers leave out.
+        note: A sentence about what the numbers leave out.
 
     Raises:
         ConfigError: an agent that cannot fit the memory.

@@ -17,8 +17,8 @@ def parser_class(config: TrainConfig, options: type) -> type:
     """A dataclass with the fields of `options` and of the config, for tyro.
 
     Args:
-        config: its values are the defaults.
-        options: a dataclass of the command's own options.
+        config: Config whose values are the defaults.
+        options: A dataclass of the command's own options.
     """
     own = [(f.name, f.type, f) for f in dataclasses.fields(options)]
     ours = []
@@ -152,9 +152,9 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     tyro prints what is wrong with a flag and exits with 2.
 
     Args:
-        cls: a dataclass, whose fields are the flags.
-        argv: the words after the command.
-        command: the name of the command.
+        cls: A dataclass, whose fields are the flags.
+        argv: The words after the command.
+        command: The name of the command.
 
     Raises:
         ConfigError: a path that is empty.

@@ -50,7 +50,7 @@ def draw(folder: Path) -> "Figure":
     """The learning curves of whatever a folder holds.
 
     Args:
-        folder: the folder of a run, sweep, evolution or comparison of losses.
+        folder: The folder of a run, sweep, evolution or comparison of losses.
 
     Raises:
         ConfigError: it holds something else, or nothing yet.

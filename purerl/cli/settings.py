@@ -37,7 +37,7 @@ def backend_problem(error: BaseException | None = None) -> str | None:
     """Why JAX cannot compute on the devices that were asked for; None where it can.
 
     Args:
-        error: what a command failed with; JAX says a failed platform once only where
+        error: What a command failed with; JAX says a failed platform once only where
             another one of `JAX_PLATFORMS` works.
     """
     if not str(error).startswith(_FAILED):

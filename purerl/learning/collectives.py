@@ -53,9 +53,9 @@ def env_keys(key: Array, shape: tuple[int, ...], axis_name: str | None) -> Array
     over devices changes no random number.
 
     Args:
-        key: consumed.
+        key: Random key, consumed.
         shape: `(..., B)` with `B` environments on this device.
-        axis_name: mapped axis over which environments are spread, if any.
+        axis_name: Mapped axis over which environments are spread, if any.
     """
     if axis_name is None:
         return jax.random.split(key, shape)

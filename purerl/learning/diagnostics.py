@@ -17,7 +17,7 @@ def explained_variance(
     Args:
         value: `[N]` predictions.
         target: `[N]`.
-        axis_name: mapped axis over which the samples are spread, if any.
+        axis_name: Mapped axis over which the samples are spread, if any.
     """
     pair = jnp.stack([target, target - value])
     mean = pmean(pair.mean(1, keepdims=True), axis_name)

@@ -33,14 +33,14 @@ def minimise(
 
     Args:
         loss: `(params, minibatch) -> (scalar, metrics)`.
-        params: float leaves.
-        opt_state: of `optim`, for the flat vector of `params`.
-        batch: a pytree of leaves `[N, ...]`, N divisible by `num_minibatches`.
-        key: consumed.
-        optim: from `optimiser`; it keeps the norm of its last gradient.
+        params: Pytree of float leaves.
+        opt_state: State of `optim`, for the flat vector of `params`.
+        batch: A pytree of leaves `[N, ...]`, N divisible by `num_minibatches`.
+        key: Random key, consumed.
+        optim: Optimiser, from `optimiser`; it keeps the norm of its last gradient.
         num_epochs: E, passes over the batch.
         num_minibatches: M, gradient steps per pass.
-        axis_name: mapped axis over which the samples are spread, if any.
+        axis_name: Mapped axis over which the samples are spread, if any.
 
     Returns:
         Parameters, the optimiser's state, and the metrics of every gradient step with
@@ -81,8 +81,8 @@ def shuffled_indices(key: Array, size: int) -> Array:
     own permutation is used.
 
     Args:
-        key: consumed.
-        size: number of indices.
+        key: Random key, consumed.
+        size: Number of indices.
     """
     if size > _PACKED_LIMIT:
         return jax.random.permutation(key, size)

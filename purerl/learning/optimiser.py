@@ -32,8 +32,8 @@ def adam(
     for each of its operations.
 
     Args:
-        learning_rate: step size, may be traced.
-        max_grad_norm: largest Euclidean norm of the whole gradient, may be traced;
+        learning_rate: Step size, may be traced.
+        max_grad_norm: Largest Euclidean norm of the whole gradient, may be traced;
             without one nothing is clipped.
         eps: 1e-5 as in OpenAI Baselines' PPO2; Adam's own default is 1e-8.
     """
@@ -52,9 +52,9 @@ def radam(
     settled: momentum alone for five steps, then a rectified step size.
 
     Args:
-        learning_rate: step size, may be traced.
-        max_grad_norm: largest Euclidean norm of the whole gradient, may be traced.
-        eps: added to the root of the second moment.
+        learning_rate: Step size, may be traced.
+        max_grad_norm: Largest Euclidean norm of the whole gradient, may be traced.
+        eps: Number that is added to the root of the second moment.
     """
     return optax.chain(
         clip_by_global_norm(max_grad_norm),
@@ -69,7 +69,7 @@ def flatten(params: PyTree) -> tuple[Array, Callable[[Array], PyTree]]:
     one of `ravel_pytree` pads every layer's gradient to the whole length and adds.
 
     Args:
-        params: float leaves.
+        params: Pytree of float leaves.
 
     Returns:
         `(flat [P], restore)` with `restore(flat) == params`.
@@ -132,9 +132,9 @@ def polyak(target: PyTree, online: PyTree, tau: Array | float) -> PyTree:
     """Move the target towards the online parameters: `target + tau (online - target)`.
 
     Args:
-        target: parameters of the target network.
-        online: parameters of the same structure.
-        tau: share of the online ones in the result: 0.005 makes a slow target, 1 a
+        target: Parameters of the target network.
+        online: Parameters of the online network, of the same structure.
+        tau: Share of the online ones in the result: 0.005 makes a slow target, 1 a
             copy, 0 no change (each exactly).
     """
     return jax.tree.map(lambda t, o: (1.0 - tau) * t + tau * o, target, online)
@@ -144,8 +144,8 @@ def annealed(value: Array | float, update: Array, num_updates: int) -> Array:
     """Linear decay to zero over a run, zero after it: `value * (1 - update / U)`.
 
     Args:
-        value: the value at update 0.
-        update: int `[]`, updates done.
-        num_updates: updates of the whole run.
+        value: The value at update 0.
+        update: `[]` int, number of updates done.
+        num_updates: Number of updates of the whole run.
     """
     return value * jnp.maximum(0.0, 1.0 - update / num_updates)

@@ -35,8 +35,8 @@ def gae(
         next_value: `[T, B]` `V(s'_t)`.
         terminated: `[T, B]` bool.
         truncated: `[T, B]` bool.
-        gamma: discount.
-        gae_lambda: trace decay; 0 gives the TD error, 1 the Monte-Carlo advantage.
+        gamma: Discount.
+        gae_lambda: Trace decay; 0 gives the TD error, 1 the Monte-Carlo advantage.
 
     Returns:
         Advantages `[T, B]`.
@@ -72,8 +72,8 @@ def q_lambda(
         next_value: `[T, B]` `M_t`.
         terminated: `[T, B]` bool.
         truncated: `[T, B]` bool.
-        gamma: discount.
-        trace_decay: lambda; 0 gives the one-step target of Q-learning, 1 the rewards
+        gamma: Discount.
+        trace_decay: Lambda; 0 gives the one-step target of Q-learning, 1 the rewards
             to the episode's or rollout's end and what lies beyond it.
 
     Returns:
@@ -110,7 +110,7 @@ def rewards_to_go(
         next_value: `[T, B]` `V(s'_t)`, read only where a path is cut.
         terminated: `[T, B]` bool.
         truncated: `[T, B]` bool.
-        gamma: discount.
+        gamma: Discount.
 
     Returns:
         Rewards-to-go `[T, B]`.
@@ -136,7 +136,7 @@ def running_returns(
         start: `[B]` the sum carried from the previous rollout.
         reward: `[T, B]`.
         done: `[T, B]` bool, `terminated | truncated`.
-        gamma: discount.
+        gamma: Discount.
 
     Returns:
         `(carry [B], returns [T, B])`.

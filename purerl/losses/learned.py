@@ -42,8 +42,8 @@ class MLPValueLoss:
         """A randomly initialised loss (LeCun normal kernels, zero biases).
 
         Args:
-            key: of the kernels.
-            hidden_sizes: units of each hidden layer.
+            key: Random key of the kernels.
+            hidden_sizes: Units of each hidden layer.
             inputs: `error`: the network sees `value - target`; `pair`: both numbers.
 
         Raises:
@@ -77,10 +77,10 @@ class MLPValueLoss:
         """From plain values, as a command line or a YAML file writes them.
 
         Args:
-            hidden_sizes: units of each hidden layer.
+            hidden_sizes: Units of each hidden layer.
             inputs: `error` or `pair`.
             init: `zeros` or `random`.
-            seed: of `random`.
+            seed: Seed of `random`.
 
         Raises:
             ConfigError: another init or other inputs.
@@ -114,7 +114,7 @@ class MLPDrift:
 
     Attributes:
         params: `(kernel [8, H], kernel [H, 1])`.
-        base_clip: half-width of PPO's clip that the network starts from; None starts
+        base_clip: Half-width of PPO's clip that the network starts from; None starts
             from no drift.
     """
 
@@ -154,10 +154,11 @@ class MLPDrift:
         """From plain values, as a command line or a YAML file writes them.
 
         Args:
-            hidden_size: units of the hidden layer.
-            base_clip: start from PPO with this clip; None from no drift.
+            hidden_size: Units of the hidden layer.
+            base_clip: Half-width of the PPO clip to start from; None starts from no
+                drift.
             init: `zeros` or `random`.
-            seed: of `random`.
+            seed: Seed of `random`.
 
         Raises:
             ConfigError: another init.

@@ -34,8 +34,10 @@ class Divergence(NamedTuple):
     """KL(target || new) of the two decoupled policies, `[N, A]` each.
 
     Attributes:
-        mean: of the policy with the new mean and the target's standard deviation.
-        std: of the policy with the target's mean and the new standard deviation.
+        mean: Divergence of the policy with the new mean and the target's standard
+            deviation.
+        std: Divergence of the policy with the target's mean and the new standard
+            deviation.
     """
 
     mean: Array
@@ -49,7 +51,7 @@ class Duals(NamedTuple):
         mean: `[D]`, multipliers of the mean's constraints: one for each dimension of
             the action, or one.
         std: `[D]`, multipliers of the std's constraints.
-        temperature: `[]`, where it is learned by gradient, else None.
+        temperature: `[]` logarithm, where it is learned by gradient, else None.
     """
 
     mean: Array
@@ -61,11 +63,11 @@ class Improvement(NamedTuple):
     """The E-step's better policy, as weighted actions.
 
     Attributes:
-        policy: the target policy at the observations, `[N, A]` each.
+        policy: The target policy at the observations, `[N, A]` each.
         raw: `[S, N, A]` actions sampled from it, before tanh.
-        q_values: `[S, N]` of these actions.
+        q_values: `[S, N]` values of these actions.
         weights: `[S, N]`; those of a state sum to 1.
-        temperature: `[]`, that the weights were made with.
+        temperature: `[]` temperature with which the weights were made.
     """
 
     policy: Gaussian
@@ -79,9 +81,9 @@ class Bounds(NamedTuple):
     """The largest divergences, in nats.
 
     Attributes:
-        weights: of the weights from the samples, mean over states.
-        mean: by the policy's mean.
-        std: by its standard deviation.
+        weights: Divergence of the weights from the samples, mean over states.
+        mean: Divergence by the policy's mean.
+        std: Divergence by the policy's standard deviation.
     """
 
     weights: Array | float
@@ -95,11 +97,11 @@ def fit_loss(
     """The M-step: likelihood of the weighted actions, penalties, losses of the duals.
 
     Args:
-        duals: the dual variables' parameters; one multiplier of each kind bounds the
+        duals: The dual variables' parameters; one multiplier of each kind bounds the
             sum over dimensions, one for each dimension bounds each.
-        new: outputs of the policy that is fitted, `[N, A]` each.
-        improvement: of the E-step.
-        bounds: of the constraints.
+        new: `[N, A]` each, outputs of the policy that is fitted.
+        improvement: Result of the E-step.
+        bounds: Bounds of the constraints.
 
     Returns:
         Loss `[]`, and what there is to say about it.
@@ -146,8 +148,8 @@ def decoupled_divergence(target: Gaussian, new: Gaussian) -> Divergence:
     """KL(target || new) where either only the mean is new, or only the std.
 
     Args:
-        target: outputs of the target policy, `[N, A]` each.
-        new: outputs of the policy that is fitted, `[N, A]` each.
+        target: `[N, A]` each, outputs of the target policy.
+        new: `[N, A]` each, outputs of the policy that is fitted.
 
     Returns:
         One divergence per dimension; those of a diagonal Gaussian add up.
@@ -166,8 +168,8 @@ def decoupled_log_likelihood(target: Gaussian, new: Gaussian, raw: Array) -> Arr
     does not shrink around a mean that has already moved.
 
     Args:
-        target: outputs of the target policy, `[N, A]` each.
-        new: outputs of the policy that is fitted, `[N, A]` each.
+        target: `[N, A]` each, outputs of the target policy.
+        new: `[N, A]` each, outputs of the policy that is fitted.
         raw: `[S, N, A]` sampled actions, before tanh: its Jacobian has no parameters.
 
     Returns:
@@ -195,8 +197,8 @@ def lagrangian(
 
     Args:
         multiplier: `[D]`, positive; one for each constraint.
-        divergence: `[D]`, in nats.
-        epsilon: bound on each.
+        divergence: `[D]` divergence, in nats.
+        epsilon: Bound on each divergence.
 
     Returns:
         `(penalty [], multiplier_loss [])`.

@@ -26,8 +26,8 @@ def register(name: str, cls: type) -> None:
     cell runs twice: the new one takes the old one's place.
 
     Args:
-        name: what files and command lines call it, such as `"KLDrift"`.
-        cls: a `flax.struct.dataclass` with `__call__`.
+        name: Name in files and on command lines, such as `"KLDrift"`.
+        cls: A `flax.struct.dataclass` with `__call__`.
 
     Raises:
         ConfigError: no such class, no name, or either is taken.

@@ -46,8 +46,8 @@ def temperature_dual(
 
     Args:
         temperature: `[]`, eta > 0, in units of Q.
-        q_values: `[S, N]` of actions sampled from the target policy.
-        epsilon: bound on the weights' divergence from the samples, in nats.
+        q_values: `[S, N]` values of actions sampled from the target policy.
+        epsilon: Bound on the weights' divergence from the samples, in nats.
 
     Returns:
         float `[]`.
@@ -71,10 +71,10 @@ def solve_temperature(
     place. A fixed number of iterations, so vmapped agents do not wait for each other.
 
     Args:
-        q_values: `[S, N]`, of any scale.
-        epsilon: bound on the weights' divergence from the samples, in nats; more than
+        q_values: `[S, N]` values, of any scale.
+        epsilon: Bound on the weights' divergence from the samples, in nats; more than
             `log S` is never reached.
-        axis_name: mapped axis over which the states are spread, if any.
+        axis_name: Mapped axis over which the states are spread, if any.
 
     Returns:
         float32 `[]`, in units of Q; correct to about 1e-5 of itself.
@@ -119,7 +119,7 @@ def action_weights(q_values: Array, temperature: Array | float) -> Array:
     """The E-step's weights `softmax_a(Q / eta)`.
 
     Args:
-        q_values: `[S, N]` of actions sampled from the target policy.
+        q_values: `[S, N]` values of actions sampled from the target policy.
         temperature: `[]`, eta.
 
     Returns:

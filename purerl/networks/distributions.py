@@ -216,7 +216,7 @@ def make_head(space: Any, policy: str) -> Head:
     """The head for an action space.
 
     Args:
-        space: discrete (has `n`) or a box (has `low`, `high`, `shape`).
+        space: Action space: discrete (has `n`) or a box (has `low`, `high`, `shape`).
         policy: `auto`, `categorical`, `gaussian` or `tanh_gaussian`.
 
     Raises:

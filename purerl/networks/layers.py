@@ -22,7 +22,7 @@ def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
     when several host devices initialise at once.
 
     Args:
-        scale: gain; `sqrt(2)` before relu and tanh, 0.01 for a policy's last layer.
+        scale: Gain; `sqrt(2)` before relu and tanh, 0.01 for a policy's last layer.
 
     Returns:
         `init(key, shape, dtype) -> array`; leading axes are flattened into rows.
@@ -84,8 +84,8 @@ def small_product(
     Args:
         x: `[N, I]`; other ranks take the plain product.
         kernel: `[I, O]`.
-        dimension_numbers: of `jax.lax.dot_general`.
-        options: of `jax.lax.dot_general`.
+        dimension_numbers: Axes of the product, as in `jax.lax.dot_general`.
+        options: Keywords of `jax.lax.dot_general`.
     """
     if x.ndim != 2:
         return jax.lax.dot_general(x, kernel, dimension_numbers, **options)

@@ -19,7 +19,7 @@ def forget(memory: PyTree, done: Array) -> PyTree:
     """The memory with zeros where an episode ended.
 
     Args:
-        memory: leaves `[*lead, ...]`.
+        memory: Pytree with leaves `[*lead, ...]`.
         done: `[*lead]` bool.
     """
 
@@ -45,7 +45,7 @@ class GRU(nn.Module):
     the inputs' product is taken before the loop, which is left with the recurrent one.
 
     Attributes:
-        torso: features of one observation.
+        torso: Module of the features of one observation.
         size: H, units of the memory.
     """
 
@@ -69,7 +69,7 @@ class GRU(nn.Module):
 
         Args:
             obs: `[T, B, *obs_shape]`.
-            memory: `[B, H]` before the first of them.
+            memory: `[B, H]` memory before the first observation.
             first: `[T, B]` bool, the observation begins an episode: the memory is
                 cleared *before* it. That is the flag of the step before it.
 

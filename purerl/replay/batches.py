@@ -23,12 +23,12 @@ class Item(NamedTuple):
     """What the buffer keeps of a step, in the dtypes of the environment.
 
     Attributes:
-        obs: observation on which the action was chosen.
-        action: as the algorithm stores it.
-        reward: of the step.
-        next_obs: observation after the step and *before* any reset.
-        terminated: the episode ended in a state of value zero.
-        truncated: the episode was cut.
+        obs: Observation on which the action was chosen.
+        action: Action as the algorithm stores it.
+        reward: Reward of the step.
+        next_obs: Observation after the step and *before* any reset.
+        terminated: The episode ended in a state of value zero.
+        truncated: The episode was cut.
     """
 
     obs: Array
@@ -46,12 +46,12 @@ class Batch(NamedTuple):
     leaves the discount as it is, and termination makes it zero.
 
     Attributes:
-        obs: features of the observation.
-        action: as stored.
-        reward: of the step, or the discounted sum of n steps.
-        next_obs: features of the observation after the last of these steps.
+        obs: Features of the observation.
+        action: Action as stored.
+        reward: Reward of the step, or the discounted sum of n steps.
+        next_obs: Features of the observation after the last of these steps.
         discount: `gamma^n`, or 0 where the episode terminated.
-        weight: of the sample in the loss; 1 without priorities.
+        weight: Weight of the sample in the loss; 1 without priorities.
     """
 
     obs: Array
@@ -69,8 +69,8 @@ class Kept(NamedTuple):
     of several devices are no parts of one tree. Their leaves are.
 
     Attributes:
-        p: float32 `[C / B, B]` of every slot, see `prioritised.Priorities`.
-        largest: float32 `[]`, the largest so far on any device.
+        p: `[C / B, B]` float32, the `p` of every slot, see `prioritised.Priorities`.
+        largest: `[]` float32, the largest so far on any device.
     """
 
     p: Array
@@ -105,8 +105,8 @@ def uniform(config: Any, axis_name: str | None) -> Replay:
     """Make a replay from which every item is as likely as any other.
 
     Args:
-        config: sizes, steps and discount, an `OffPolicyConfig`.
-        axis_name: mapped axis over which environments are spread, if any.
+        config: Config with sizes, steps and discount, an `OffPolicyConfig`.
+        axis_name: Mapped axis over which environments are spread, if any.
     """
     num_envs, capacity, batch_size = _local_sizes(config, axis_name)
     margin = (config.n_step - 1) * num_envs
@@ -142,10 +142,11 @@ def prioritised(
     themselves; the largest priority is shared at the end of every update.
 
     Args:
-        config: sizes, steps and discount, an `OffPolicyConfig`.
-        axis_name: mapped axis over which environments are spread, if any.
-        priority_exponent: alpha, of the TD error.
-        importance_exponent: beta at the start of the run.
+        config: Config with sizes, steps and discount, an `OffPolicyConfig`.
+        axis_name: Mapped axis over which environments are spread, if any.
+        priority_exponent: Exponent alpha of the TD error.
+        importance_exponent: Exponent beta of the importance weights at the start of the
+            run.
     """
     num_envs, capacity, batch_size = _local_sizes(config, axis_name)
     margin = (config.n_step - 1) * num_envs

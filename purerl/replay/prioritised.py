@@ -37,10 +37,10 @@ class Priorities(NamedTuple):
     """A sum tree over the slots of a buffer.
 
     Attributes:
-        levels: float32 `[R, 8]` each, from the leaves (R * 8 >= C, the rest zero) to
-            the root's children (R = 1); entry `k` of a level, counted through its
-            rows, is the sum of row `k` of the level before.
-        largest: float32 `[]`, the largest `p` so far, which new items get.
+        levels: `[R, 8]` float32 each, from the leaves (R * 8 >= C, the rest zero) to
+            the root's children (R = 1); entry `k` of a level, counted through its rows,
+            is the sum of row `k` of the level before.
+        largest: `[]` float32, the largest `p` so far, which new items get.
     """
 
     levels: tuple[Array, ...]
@@ -51,8 +51,8 @@ class Sample(NamedTuple):
     """Items drawn by priority.
 
     Attributes:
-        numbers: uint32 `[N]`.
-        probability: float32 `[N]`, with which one draw falls on the item.
+        numbers: `[N]` uint32, numbers of the items.
+        probability: `[N]` float32, with which one draw falls on the item.
     """
 
     numbers: Array
@@ -76,8 +76,8 @@ def grow(leaves: Array, largest: Array) -> Priorities:
     """The tree over given leaves: bit for bit the one that `add` and `update` left.
 
     Args:
-        leaves: float32 `[C]`, the `p` of every slot.
-        largest: float32 `[]`, the largest `p` so far.
+        leaves: `[C]` float32, the `p` of every slot.
+        largest: `[]` float32, the largest `p` so far.
     """
     levels, entries = [], leaves
     while True:
@@ -103,11 +103,11 @@ def add(
     an item gets its priority, the largest so far, when `margin` items follow it.
 
     Args:
-        priorities: before.
-        added: uint32 `[]`, how many items were added before these.
-        num: of the new items, at most C.
+        priorities: Priorities before.
+        added: `[]` uint32, how many items were added before these.
+        num: Number of the new items, at most C.
         capacity: C.
-        margin: the same in every call, less than C.
+        margin: The same in every call, less than C.
     """
     # An item's age is the number of items that are newer. Those at the new end may lie
     # where an old item lay that could be drawn; those beyond C have just been replaced.
@@ -131,9 +131,9 @@ def sample(priorities: Priorities, bits: Array, added: Array, capacity: int) -> 
     every update.
 
     Args:
-        priorities: of which at least one is positive.
-        bits: uint32 `[N]`, uniform.
-        added: uint32 `[]`, how many items were added.
+        priorities: Priorities, of which at least one is positive.
+        bits: `[N]` uint32, uniform random bits.
+        added: `[]` uint32, how many items were added.
         capacity: C.
     """
     total = _running_sums(priorities.levels[-1][0])[-1]
@@ -161,12 +161,16 @@ def update(
     """Give items the priority of their TD error.
 
     Args:
-        priorities: before.
-        numbers: uint32 `[N]`, of items that could be drawn, duplicates among them.
-        td_error: `[N]`, of either sign; of an item's duplicates the largest counts.
+        priorities: Priorities before.
+        numbers: `[N]` uint32, numbers of items that could be drawn, duplicates among
+            them.
+        td_error: `[N]` TD errors of either sign; of an item's duplicates the largest
+            counts.
         capacity: C.
-        exponent: alpha; 0 makes all items equal. 0.6 is the paper's (section 4).
-        eps: keeps items without an error; that of OpenAI Baselines.
+        exponent: Exponent alpha; 0 makes all items equal. 0.6 is the paper's (section
+            4).
+        eps: Least error of an item, so that one without an error can be drawn; that of
+            OpenAI Baselines.
     """
     p = jnp.power(jnp.abs(td_error).astype(jnp.float32) + eps, exponent)
     p = jnp.clip(p, SMALLEST, LARGEST)
@@ -181,8 +185,8 @@ def importance_weights(probability: Array, exponent: Array | float) -> Array:
     `(P / min P)^-beta`.
 
     Args:
-        probability: `[N]`, of a `Sample`.
-        exponent: beta; 1 corrects the bias of the draw in full, 0 not at all.
+        probability: `[N]` probabilities of a `Sample`.
+        exponent: Exponent beta; 1 corrects the bias of the draw in full, 0 not at all.
     """
     return jnp.power(probability / probability.min(), -exponent)
 
@@ -213,7 +217,7 @@ def _descend(row: Array, position: Array) -> tuple[Array, Array, Array]:
 
     Args:
         row: `[N, 8]`, children of a node each.
-        position: `[N]`, from the beginning of the row, not negative.
+        position: `[N]` positions from the beginning of the row, not negative.
 
     Returns:
         The child, int32 `[N]`; the position from its beginning; its value. It is never

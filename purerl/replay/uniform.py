@@ -24,7 +24,7 @@ def init(example: PyTree, capacity: int) -> PyTree:
     """An empty buffer.
 
     Args:
-        example: one item (arrays or their shapes).
+        example: One item (arrays or their shapes).
         capacity: C, the most items kept.
     """
     return jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), example)
@@ -39,7 +39,7 @@ def by_env(buffer: PyTree, num_envs: int) -> PyTree:
     """Leaves `[C / B, B, ...]` of leaves `[C, ...]`: a column per environment.
 
     Args:
-        buffer: of items that were added in rounds of whole steps.
+        buffer: Buffer of items that were added in rounds of whole steps.
         num_envs: B, by which C is divisible.
     """
     return jax.tree.map(lambda x: x.reshape(-1, num_envs, *x.shape[1:]), buffer)
@@ -54,9 +54,9 @@ def add(buffer: PyTree, items: PyTree, added: Array) -> PyTree:
     """Put items in the place of the oldest.
 
     Args:
-        buffer: leaves `[C, ...]`.
-        items: leaves `[N, ...]` with `N <= C`.
-        added: uint32 `[]`, how many were added before.
+        buffer: Buffer with leaves `[C, ...]`.
+        items: Items with leaves `[N, ...]`, `N <= C`.
+        added: `[]` uint32, how many items were added before.
     """
     capacity = capacity_of(buffer)
     num = jax.tree.leaves(items)[0].shape[0]
@@ -81,10 +81,10 @@ def sample(bits: Array, added: Array, capacity: int, margin: int = 0) -> Array:
     """Numbers of random items, uniform with replacement.
 
     Args:
-        bits: uint32 `[...]`, uniform.
-        added: uint32 `[]`, how many were added; more than `margin`.
+        bits: `[...]` uint32, uniform random bits.
+        added: `[]` uint32, how many were added; more than `margin`.
         capacity: C.
-        margin: of the newest items, which are left out.
+        margin: Number of the newest items, which are left out.
 
     Returns:
         Item numbers, uint32 `[...]`; the modulus favours none by more than C / 2^32.
@@ -103,8 +103,8 @@ def numbers_in(slots: Array, added: Array, capacity: int) -> Array:
     """Which items lie in slots, uint32, of the shape of `slots` (int32).
 
     Args:
-        slots: that are not empty.
-        added: uint32 `[]`, how many items were added.
+        slots: Slots that are not empty.
+        added: `[]` uint32, how many items were added.
         capacity: C.
     """
     newest = added - 1
@@ -125,11 +125,11 @@ class Window(NamedTuple):
     is `reward + (1 - terminated) * discount * V(next_obs)`.
 
     Attributes:
-        first: the item itself.
+        first: The item itself.
         reward: `r_0 + gamma r_1 + ... + gamma^(m-1) r_(m-1)`.
-        next_obs: after the last of these steps, before any reset.
+        next_obs: Observation after the last of these steps, before any reset.
         discount: `gamma^m`.
-        terminated: of the last of these steps.
+        terminated: Whether the last of these steps terminated the episode.
     """
 
     first: PyTree
@@ -145,13 +145,13 @@ def gather_n_step(
     """Items by number, each with the steps that follow it (Sutton 1988).
 
     Args:
-        buffer: a record with leaves `[C, ...]`; its fields `reward`, `next_obs`,
+        buffer: A record with leaves `[C, ...]`; its fields `reward`, `next_obs`,
             `terminated` and `truncated` are read by name.
-        numbers: uint32 `[N]`, none of the newest `(n - 1) * num_envs` items, whose
+        numbers: `[N]` uint32, none of the newest `(n - 1) * num_envs` items, whose
             windows are not complete: see `margin` of `sample`.
-        n: the most steps, at least 1.
+        n: The most steps, at least 1.
         num_envs: B, environments whose steps were added in turn.
-        gamma: discount per step.
+        gamma: Discount per step.
     """
     later = jnp.arange(n, dtype=jnp.uint32) * jnp.uint32(num_envs)
     rewards, terminations, truncations = gather(

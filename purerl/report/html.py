@@ -41,10 +41,10 @@ def write_page(
     """Write a page, atomically.
 
     Args:
-        path: of the HTML file.
-        title: of the page, as text.
-        *sections: in their order.
-        note: a line of text under the title.
+        path: Path of the HTML file.
+        title: Title of the page, as text.
+        *sections: Sections in their order.
+        note: A line of text under the title.
 
     Returns:
         The path.
@@ -120,9 +120,9 @@ def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
     """Where the results come from: facts, versions, command, config, how to load.
 
     Args:
-        config: plain values.
+        config: Config as plain values.
         load: Python that reads the results; may be empty.
-        **facts: further lines; empty ones are left out.
+        **facts: Further lines; empty ones are left out.
     """
     lines = {name.replace("_", " "): value for name, value in facts.items() if value}
     versions = folders.versions().items()

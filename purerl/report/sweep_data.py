@@ -29,11 +29,11 @@ class Scores(NamedTuple):
     """Final scores of every configuration of a sweep.
 
     Attributes:
-        names: of the axes.
+        names: Names of the axes.
         points: `P` mappings, name of axis -> value.
         scores: `[P, S]`; NaN where a member diverged or is missing.
         diverged: `[P, S]` whether it did.
-        grid: number of values of each axis in a grid; None in other designs.
+        grid: Number of values of each axis in a grid; None in other designs.
     """
 
     names: tuple[str, ...]
@@ -98,8 +98,8 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
     """Final scores of all configurations.
 
     Args:
-        dataset: of a sweep.
-        metric: a variable. Evaluations are averaged over their episodes; of either kind
+        dataset: Dataset of a sweep.
+        metric: Name of the variable. Evaluations are averaged over their episodes; of either kind
             the last known row counts. Without evaluations, `evaluation_return` falls
             back to the training return.
 

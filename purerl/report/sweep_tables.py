@@ -74,11 +74,11 @@ def heat_table(
     """Mean final score for every pair of values of two axes; `*` marks the best.
 
     Args:
-        dataset: of a grid sweep.
-        y: axis of the rows.
-        x: axis of the columns.
-        others: further axes are averaged (`"mean"`) or `"best"`.
-        metric: a variable.
+        dataset: Dataset of a grid sweep.
+        y: Axis of the rows.
+        x: Axis of the columns.
+        others: What becomes of further axes: averaged (`"mean"`) or `"best"`.
+        metric: Name of the variable.
 
     Raises:
         ConfigError: see `plots.heat_map`.

@@ -11,9 +11,9 @@ class Interrupt:
     """While active, the first Ctrl-C asks to stop; the second stops at once.
 
     Attributes:
-        asked: there was a first one.
-        insisted: there was a second one; threads look here, as the exception is raised
-            in the main one only.
+        asked: Whether there was a first Ctrl-C.
+        insisted: Whether there was a second one; threads look here, as the exception is
+            raised in the main one only.
     """
 
     def __init__(self) -> None:

@@ -185,7 +185,7 @@ def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
 
     Args:
         folder: The folder of the run.
-        stored: Its manifest.
+        stored: Manifest of the run.
         config: The run's config, with more `total_timesteps`.
     """
     lengths = [*stored.get("extended_from", []), stored["config"]["total_timesteps"]]

@@ -19,10 +19,10 @@ class Reporter:
     """Shows steps per second, mean return and time left.
 
     Args:
-        total_steps: environment steps of all members of the whole run.
-        done_steps: of them, finished before (a resumed run).
-        console: where to; standard error unless given.
-        enabled: nothing is shown otherwise.
+        total_steps: Environment steps of all members of the whole run.
+        done_steps: Number of these that were finished before (a resumed run).
+        console: Console to write to; standard error unless given.
+        enabled: Whether anything is shown.
     """
 
     def __init__(

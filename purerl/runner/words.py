@@ -27,8 +27,8 @@ def notes(bound: Bound, overrides: Sequence[Overrides] = ()) -> list[str]:
     """What a person should know of a training before it begins, a line each.
 
     Args:
-        bound: config, environment and plan.
-        overrides: with which it is trained, of some of its members.
+        bound: Config, environment and plan.
+        overrides: Overrides with which some of its members are trained.
     """
     each = [auto.values(bound.asked, bound.at(values)) for values in overrides or [{}]]
     named = {name for values in overrides for name in values}

@@ -70,7 +70,7 @@ def make_workers(devices: Sequence[Any] | None = None) -> list[Worker]:
     """One worker per accelerator, or one per core on a CPU.
 
     Args:
-        devices: local devices to use; all of the default backend where not given.
+        devices: Local devices to use; all of the default backend where not given.
     """
     local = jax.local_devices()
     if devices is None and local[0].platform == "cpu":
@@ -129,11 +129,11 @@ def pmap(
     whatever the number of members, their order, the devices.
 
     Args:
-        function: pure, such as `make_train(config)`.
-        lanes: width W of a block; where not given, see `default_lanes`.
-        in_axes: as in `jax.vmap`, with 0 or None: one for all arguments, or a tuple
-            with one (or a pytree of them) per argument.
-        devices: local devices to use; all of the default backend where not given.
+        function: Pure function, such as `make_train(config)`.
+        lanes: Width W of a block; where not given, see `default_lanes`.
+        in_axes: Axes as in `jax.vmap`, with 0 or None: one for all arguments, or a
+            tuple with one (or a pytree of them) per argument.
+        devices: Local devices to use; all of the default backend where not given.
 
     Returns:
         A function of the same arguments with a leading axis `[N]`; its results have
@@ -182,9 +182,9 @@ def run_blocks(
     """Call `function(worker, item)` for every item, each worker taking the next one.
 
     Args:
-        workers: threads to use.
-        items: what to do, in the order in which it is handed out.
-        function: is called from the worker's thread.
+        workers: Threads to use.
+        items: Items to work on, in the order in which they are handed out.
+        function: Function that is called from the worker's thread.
 
     Returns:
         Results in the order of `items`. The first error stops the rest and is raised.
@@ -226,9 +226,9 @@ def compile_for(
     """Compile one program for every device of the workers, in parallel.
 
     Args:
-        jitted: a `jax.jit` function.
-        workers: whose devices to compile for.
-        args_for: device -> arguments that lie on it (arrays or shapes).
+        jitted: A `jax.jit` function.
+        workers: Workers for whose devices to compile.
+        args_for: Function from a device to arguments that lie on it (arrays or shapes).
     """
     devices = list(dict.fromkeys(worker.device for worker in workers))
     # Tracing is Python and is cached: once here, not once per thread.

@@ -35,8 +35,8 @@ def join(
 
     Args:
         coordinator: `host:port` of process 0; not needed under SLURM or Open MPI.
-        num_processes: in all; likewise.
-        process: number of this one; likewise.
+        num_processes: Number of processes in all; not needed under SLURM or Open MPI.
+        process: Number of this one; likewise.
 
     Raises:
         ConfigError: only some of the three are given, or they cannot be, or JAX has

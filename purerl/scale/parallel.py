@@ -29,8 +29,8 @@ def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> 
     same algorithm, but not the same run.
 
     Args:
-        config: as for `make_train`; `num_envs` counts all devices' environments.
-        devices: at least one; all local ones where not given. On a CPU call
+        config: Config as for `make_train`; `num_envs` counts all devices' environments.
+        devices: Devices, at least one; all local ones where not given. On a CPU call
             `purerl.use_all_cores()` first.
 
     Returns:
@@ -63,10 +63,10 @@ def spread(
     """Run `part` on every device, as the pieces of what `whole` computes on one.
 
     Args:
-        whole: the function for one device.
-        part: the same with collectives over the axis `devices`.
-        devices: of the mesh.
-        part_args: shapes of `part`'s arguments on one device, where they differ from
+        whole: The function for one device.
+        part: The same with collectives over the axis `devices`.
+        devices: Devices of the mesh.
+        part_args: Shapes of `part`'s arguments on one device, where they differ from
             `whole`'s (a state whose environments are spread).
     """
     mesh = Mesh(np.asarray(devices), (AXIS,))
@@ -110,8 +110,8 @@ def split_specs(whole: PyTree, part: PyTree, num_devices: int) -> PyTree:
     without one must be the same on all of them, and nothing checks its values.
 
     Args:
-        whole: arrays or shapes of one device's program.
-        part: those of one of several devices.
+        whole: Arrays or shapes of one device's program.
+        part: Arrays or shapes of one of several devices' programs.
         num_devices: D.
 
     Raises:

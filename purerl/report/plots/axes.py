@@ -30,10 +30,10 @@ class Cells(NamedTuple):
     """Mean scores over two axes.
 
     Attributes:
-        rows: values of the first axis.
-        columns: values of the second axis.
+        rows: Values of the first axis.
+        columns: Values of the second axis.
         table: `[R, C]`; NaN where no configuration is.
-        best: row and column of the highest.
+        best: Row and column of the highest.
     """
 
     rows: list[Any]
@@ -46,10 +46,10 @@ def cells(scores: Scores, y: str, x: str, others: str = "mean") -> Cells:
     """Mean score over seeds for each pair of values of two axes.
 
     Args:
-        scores: of a grid.
-        y: axis of the rows.
-        x: axis of the columns.
-        others: further axes are averaged (`"mean"`) or `"best"`.
+        scores: Scores of a grid.
+        y: Axis of the rows.
+        x: Axis of the columns.
+        others: What becomes of further axes: averaged (`"mean"`) or `"best"`.
 
     Raises:
         ConfigError: unknown or equal axes, another choice, or no grid.
@@ -90,11 +90,11 @@ def heat_map(
     """Mean final score over seeds for every pair of values of two axes.
 
     Args:
-        dataset: of a grid sweep.
-        y: axis of the rows; the second one if not given.
-        x: axis of the columns; the first one if not given.
-        others: further axes are averaged (`"mean"`) or `"best"`.
-        metric: a variable.
+        dataset: Dataset of a grid sweep.
+        y: Axis of the rows; the second one if not given.
+        x: Axis of the columns; the first one if not given.
+        others: What becomes of further axes: averaged (`"mean"`) or `"best"`.
+        metric: Name of the variable.
 
     Raises:
         ConfigError: see `cells`; fewer than two axes.

@@ -20,8 +20,8 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
     Bands are 95% intervals; of fewer than ten seeds, their range.
 
     Args:
-        dataset: of a `LossComparison`: `curve` by environment, loss, seed and piece,
-            `env_steps` at the end of each piece, NaN after the last one.
+        dataset: Dataset of a `LossComparison`: `curve` by environment, loss, seed and
+            piece, `env_steps` at the end of each piece, NaN after the last one.
     """
     names, losses = (dataset[k].values.tolist() for k in ("environment", "loss"))
     columns = min(3, len(names))

@@ -39,9 +39,9 @@ class Lines(NamedTuple):
     """Lines, and what tells them apart.
 
     Attributes:
-        heading: what the names are values of.
-        common: values that all of them share, in words; may be empty.
-        lines: from best to worst, or in the order of the axis.
+        heading: What the names are values of.
+        common: Values that all of them share, in words; may be empty.
+        lines: Lines from best to worst, or in the order of the axis.
     """
 
     heading: str
@@ -65,14 +65,15 @@ def sweep_curves(
     are left out.
 
     Args:
-        dataset: of a sweep.
-        by: the axis; without it, the best configurations are drawn.
-        metric: a variable; evaluations are averaged over episodes. Without it,
+        dataset: Dataset of a sweep.
+        by: The axis; without it, the best configurations are drawn.
+        metric: Name of the variable; evaluations are averaged over episodes. Without it,
             evaluations, or training returns where there are few evaluations.
         others: `"best"`: each value at the best setting of the other axes;
             `"all"`: runs of all settings pooled, each setting resampled by itself.
-        lines: at most so many; of more values some are left out evenly, the best stays.
-        confidence: of the bands, each point by itself.
+        lines: Number of lines at most; of more values some are left out evenly, the
+            best stays.
+        confidence: Confidence level of the bands, each point by itself.
 
     Raises:
         ConfigError: an unknown axis, metric or choice.
@@ -186,7 +187,7 @@ def _on_one_grid(
     Args:
         values: `[P, S, T]`.
         steps: `[P, S, T]`.
-        places: of the configurations.
+        places: Indices of the configurations.
 
     Returns:
         Steps `[T']` and values `[S, M, T']`. Rows that already agree stay as they are.

@@ -45,8 +45,8 @@ def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "F
 
     Args:
         loss: `loss(value, target, old_value)`.
-        limit: largest error drawn.
-        target: at which it is drawn; it matters for a loss of two inputs.
+        limit: Largest error drawn.
+        target: Target at which it is drawn; it matters for a loss of two inputs.
     """
     errors = jnp.linspace(-limit, limit, POINTS)
     value, slope = curve(loss, errors, target)

@@ -30,12 +30,12 @@ def seed_scores(
     """How the seeds of configurations score, the best ones or one per value of an axis.
 
     Args:
-        dataset: of a sweep.
-        by: an axis: each of its values at the best of the others.
+        dataset: Dataset of a sweep.
+        by: An axis: each of its values at the best of the others.
         kind: `"strip"` (a dot per seed over a box of quartiles) or `"ecdf"` (share of
             seeds up to a score).
-        configurations: at most so many.
-        metric: a variable.
+        configurations: Number of configurations at most.
+        metric: Name of the variable.
 
     Raises:
         ConfigError: an unknown kind, axis or metric.
@@ -106,11 +106,11 @@ def profile(
     dominance); the bands are 95% intervals (Agarwal et al. 2021), from ten seeds.
 
     Args:
-        dataset: of a sweep.
-        by: an axis: each of its values at the best of the others; without it the best
+        dataset: Dataset of a sweep.
+        by: An axis: each of its values at the best of the others; without it the best
             configurations.
-        configurations: at most so many.
-        metric: a variable.
+        configurations: Number of configurations at most.
+        metric: Name of the variable.
 
     Raises:
         ConfigError: an unknown axis or metric.

@@ -117,9 +117,9 @@ def log_axis(axes: "Axes", along: str, most: int = 5) -> None:
     """Make an axis logarithmic, with few ticks, whose labels do not overlap.
 
     Args:
-        axes: the panel.
+        axes: The panel.
         along: `x` or `y`.
-        most: the largest number of ticks.
+        most: The largest number of ticks.
     """
     from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -178,9 +178,9 @@ def label_ends(
     """Write each line's name right of the axes, at its height, without overlaps.
 
     Args:
-        axes: whose y limits are final.
-        ends: last value, name and colour of each line.
-        title: what the names are values of.
+        axes: Axes whose y limits are final.
+        ends: Last value, name and colour of each line.
+        title: What the names are values of.
     """
     low, high = axes.get_ylim()
     height = axes.get_window_extent().height / DPI * 72  # points

@@ -57,9 +57,9 @@ class Axis(NamedTuple):
     """Where an axis's values lie in a picture.
 
     Attributes:
-        name: of the axis.
-        log: whether its scale is logarithmic.
-        names: of a choice's values, in order; empty where it is a number.
+        name: Name of the axis.
+        log: Whether its scale is logarithmic.
+        names: Names of a choice's values, in order; empty where it is a number.
     """
 
     name: str
@@ -91,9 +91,9 @@ def figures(
     """The pictures that a study has data for, by name.
 
     Args:
-        rows: the trials.
-        shares: of the axes in what makes a trial good; empty if not known.
-        axes: by name, as they are drawn.
+        rows: The trials.
+        shares: Shares of the axes in what makes a trial good; empty if not known.
+        axes: Axes by name, as they are drawn.
     """
     if not any(row.state == "complete" for row in rows):
         return {}

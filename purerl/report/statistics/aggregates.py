@@ -62,8 +62,8 @@ def improvement(x: Array, y: Array) -> Array:
     The Mann-Whitney statistic U over the number of pairs: a tie is half a win.
 
     Args:
-        x: scores of X, `[S, M]` or `[S]`.
-        y: scores of Y, `[R, M]` or `[R]`.
+        x: `[S, M]` or `[S]` scores of X.
+        y: `[R, M]` or `[R]` scores of Y.
     """
     xp = _namespace(x)
     x, y = _columns(xp, x), _columns(xp, y)

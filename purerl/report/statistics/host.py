@@ -30,11 +30,11 @@ class Interval(NamedTuple):
     """What is said beside a mean over runs.
 
     Attributes:
-        low: lower ends, shaped like the mean; NaN where there is none.
-        high: upper ends.
+        low: Lower ends, shaped like the mean; NaN where there is none.
+        high: Upper ends.
         kind: `"interval"`, `"range"` (fewer than ten runs, or runs that are all equal)
             or `"none"` (one run, or none).
-        runs: how many runs the mean is of; for a curve, of its best known point.
+        runs: Number of runs that the mean is of; for a curve, of its best known point.
     """
 
     low: Any
@@ -59,8 +59,8 @@ def mean_interval(
 
     Args:
         values: `[S, ...]`, S runs; a value that is not finite counts as missing.
-        confidence: share of samples of whose intervals the mean is to be in.
-        seed: number that the resamples are drawn from.
+        confidence: Share of samples of whose intervals the mean is to be in.
+        seed: Number that the resamples are drawn from.
 
     Returns:
         Ends `[...]`. Of a curve with ten known runs somewhere, points at which fewer
@@ -119,13 +119,13 @@ def text_of(
     """Two ends in words: `1.0 to 2.0`; `no spread` if equal; `-` without ends.
 
     Args:
-        low: lower end.
-        high: upper end.
-        runs: how many runs they are of.
-        digits: decimal places.
-        heading: what the reader has been told that the ends are; where they are
+        low: Lower end.
+        high: Upper end.
+        runs: Number of runs that the interval is of.
+        digits: Number of decimal places.
+        heading: What the reader has been told that the ends are; where they are
             something else, it is said behind them.
-        sign: `"+"` to write a sign before positive numbers too.
+        sign: Sign before positive numbers: `"+"`, or nothing.
     """
     if not (math.isfinite(low) and math.isfinite(high)):
         return "-"

@@ -39,14 +39,14 @@ class Estimate(NamedTuple):
     """A statistic, its interval, and what it was computed from.
 
     Attributes:
-        value: the point estimate: a number, or one per threshold or point of a curve.
-        low: lower end of the interval, shaped like `value`.
-        high: upper end.
-        missing: how many runs had no score, whatever then became of them; for a curve
+        value: The point estimate: a number, or one per threshold or point of a curve.
+        low: Lower end of the interval, shaped like `value`.
+        high: Upper end.
+        missing: How many runs had no score, whatever then became of them; for a curve
             one number per point.
-        kind: what the ends are: `"interval"`, `"range"` of the runs, or `"none"`.
-        runs: how many there are of each task, at least.
-        confidence: level of the interval.
+        kind: What the ends are: `"interval"`, `"range"` of the runs, or `"none"`.
+        runs: Number of runs of each task, at least.
+        confidence: Confidence level of the interval.
     """
 
     value: Any
@@ -86,12 +86,12 @@ def estimates(
 
     Args:
         scores: `[S, M]` or `[S]`.
-        statistics: any of iqm, mean, median (of task means), optimality_gap.
-        nan: what a run without a score is worth; see `missing`.
-        target: of the optimality gap.
-        confidence: of the intervals.
-        resamples: of the bootstrap.
-        seed: of the resampling.
+        statistics: Any of iqm, mean, median (of task means), optimality_gap.
+        nan: What a run without a score is worth; see `missing`.
+        target: Target of the optimality gap.
+        confidence: Confidence level of the intervals.
+        resamples: Number of resamples of the bootstrap.
+        seed: Seed of the resampling.
 
     Returns:
         An `Estimate` by name.
@@ -152,10 +152,10 @@ def probability_of_improvement(
     Args:
         x: `[S, M]` or `[S]`.
         y: `[R, M]` or `[R]`: the same tasks, any number of runs.
-        nan: what a run without a score is worth; the worst is that of both.
-        confidence: of the interval.
-        resamples: of the bootstrap, which draws runs of X and of Y.
-        seed: of the resampling.
+        nan: What a run without a score is worth; the worst is that of both.
+        confidence: Confidence level of the interval.
+        resamples: Number of resamples of the bootstrap, which draws runs of X and of Y.
+        seed: Seed of the resampling.
 
     Raises:
         ConfigError: see `estimates`; different numbers of tasks.
@@ -193,10 +193,10 @@ def performance_profile(
     Args:
         scores: `[S, M]` or `[S]`.
         thresholds: `[K]`.
-        nan: what a run without a score is worth.
-        confidence: of the intervals, each threshold by itself.
-        resamples: of the bootstrap.
-        seed: of the resampling.
+        nan: What a run without a score is worth.
+        confidence: Confidence level of the intervals, each threshold by itself.
+        resamples: Number of resamples of the bootstrap.
+        seed: Seed of the resampling.
 
     Returns:
         Arrays `[K]`.

@@ -28,9 +28,9 @@ def resolve(
     """Apply a policy for missing scores to groups that are compared.
 
     Args:
-        *groups: scores `[S, M]` or `[S]` each, of the same tasks.
-        nan: the policy, see the module.
-        gaps: whether a task (here a point in time) may have no score at all.
+        *groups: `[S, M]` or `[S]` scores each, of the same tasks.
+        nan: The policy, see the module.
+        gaps: Whether a task (here a point in time) may have no score at all.
 
     Returns:
         The groups `[S, M]` in double precision, NaN where a run is to be left out; and

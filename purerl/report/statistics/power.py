@@ -29,11 +29,11 @@ class PowerCurve(NamedTuple):
     """The chance to detect a difference, by number of seeds.
 
     Attributes:
-        seeds: `[N]` of each of the two configurations.
+        seeds: `[N]` numbers of seeds of each of the two configurations.
         power: `[N]` share of simulated experiments in which the test found one.
         error: `[N]` standard error of the simulation.
-        difference: of the means, in units of the score.
-        std: of the scores of either configuration.
+        difference: Difference of the means, in units of the score.
+        std: Standard deviation of the scores of either configuration.
     """
 
     seeds: np.ndarray
@@ -63,18 +63,19 @@ def power_curve(
     pilot's, shifted) or a standard deviation (then it is normal).
 
     Args:
-        pilot: scores `[S]` of one configuration.
-        other: scores `[R]` of the other; without it, it is spread like `pilot`.
-        difference: of the means to detect; without it, that of the two pilots.
-        std: of both, or a pair; in place of pilots.
-        seeds: numbers n to look at, each at least 2.
+        pilot: `[S]` scores of one configuration.
+        other: `[R]` scores of the other; without it, it is spread like `pilot`.
+        difference: Difference of the means to detect; without it, that of the two
+            pilots.
+        std: Standard deviation of both, or a pair; in place of pilots.
+        seeds: Numbers n to look at, each at least 2.
         test: `"welch"` (t-test for unequal variances), or `"bootstrap"` (the percentile
             interval of the difference of means excludes zero).
-        significance: level of the test.
-        simulations: experiments simulated.
-        resamples: of each bootstrap.
-        nan: what a pilot run without a score is worth; see `missing`.
-        seed: of the simulation.
+        significance: Level of the test.
+        simulations: Number of experiments simulated.
+        resamples: Number of resamples of each bootstrap.
+        nan: What a pilot run without a score is worth; see `missing`.
+        seed: Seed of the simulation.
 
     Raises:
         ConfigError: not enough is given, or it contradicts itself, or is out of range.
@@ -127,11 +128,11 @@ def seeds_needed(
     """The least number of seeds of each configuration that detects the difference.
 
     Args:
-        pilot: see `power_curve`.
-        other: see `power_curve`.
-        power: with which probability, at least.
-        limit: numbers beyond it are not looked at.
-        **options: of `power_curve`, except `seeds`.
+        pilot: Scores of one configuration, see `power_curve`.
+        other: Scores of the other configuration, see `power_curve`.
+        power: Least probability with which the difference is to be found.
+        limit: Largest number of seeds that is looked at.
+        **options: Options of `power_curve`, except `seeds`.
 
     Raises:
         ConfigError: see `power_curve`; or the limit is not enough.

@@ -31,10 +31,10 @@ def draw_counts(key: jax.Array, known: jax.Array, runs: int) -> jax.Array:
     """How often each run is drawn in one resample, `[M, runs]` int32.
 
     Args:
-        key: consumed.
+        key: Random key, consumed.
         known: `[M]` runs of each task that take part, the first ones; as many are
             drawn.
-        runs: S.
+        runs: Number S of runs.
     """
     tasks = known.shape[0]
     index = _draw_indices(key, known, runs)
@@ -82,11 +82,11 @@ def aggregate_resamples(
     """Statistics of `resamples` stratified resamples, `[resamples, len(statistics)]`.
 
     Args:
-        key: of the resampling.
+        key: Random key of the resampling.
         scores: `[S, M]`; NaN is left out.
-        statistics: of `aggregates.STATISTICS`.
-        target: of the optimality gap.
-        resamples: how many.
+        statistics: Names in `aggregates.STATISTICS`.
+        target: Target of the optimality gap.
+        resamples: Number of resamples.
     """
     ordered, known = _order(scores)
     # One task is in order already; NaN sorts last.
@@ -178,11 +178,11 @@ def curve_resamples(
     serves all points, and a product of matrices does the rest.
 
     Args:
-        key: of the resampling.
+        key: Random key of the resampling.
         values: `[S, T]`, sorted over runs, the first `known` of each column numbers.
-        known: how many.
+        known: Number of runs that have a score, the same at every point.
         statistic: `"iqm"` or `"mean"`.
-        resamples: how many.
+        resamples: Number of resamples.
     """
     runs = values.shape[0]
     known = jnp.asarray(known, jnp.int32)

@@ -23,10 +23,10 @@ def make_tracker(name: str, **options: Any) -> Tracker:
 
     Args:
         name: `mlflow`, `tensorboard` or `wandb`.
-        **options: of `mlflow`: `uri` (of the store; `MLFLOW_TRACKING_URI`, else
-            `sqlite:///mlflow.db` in the working directory), `experiment`; of
-            `tensorboard`: `folder` (of all runs; else the run's own); of `wandb`:
-            `folder`, `project`, `mode` (`WANDB_MODE`, else `offline`).
+        **options: Options of the tracker. `mlflow`: `uri` (of the store;
+            `MLFLOW_TRACKING_URI`, else `sqlite:///mlflow.db` in the working directory),
+            `experiment`. `tensorboard`: `folder` (of all runs; else the run's own).
+            `wandb`: `folder`, `project`, `mode` (`WANDB_MODE`, else `offline`).
 
     Raises:
         ConfigError: another name or option, or a package that is not installed.
@@ -87,8 +87,8 @@ def choose(
     """The trackers of a run: those asked for, else those it was started with.
 
     Args:
-        trackers: names and objects; None is no wish.
-        resumed: folder of the run that goes on, if it is one.
+        trackers: Names and objects of trackers; None is no wish.
+        resumed: Folder of the run that goes on, if it is one.
 
     Raises:
         ConfigError: see `read_trackers`; a stored tracker's package is gone.

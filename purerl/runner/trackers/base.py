@@ -23,10 +23,10 @@ class Member(NamedTuple):
     """One curve of a run or a sweep.
 
     Attributes:
-        name: that people see, `seed=3`.
-        seed: of the agent.
-        params: by which it differs from its neighbours: a sweep's point, nothing in a
-            run.
+        name: Name that people see, `seed=3`.
+        seed: Seed of the agent.
+        params: Values by which it differs from its neighbours: a sweep's point, nothing
+            in a run.
     """
 
     name: str
@@ -38,15 +38,17 @@ class TrackedRun(NamedTuple):
     """What a tracker is told when a run or a sweep begins.
 
     Attributes:
-        name: that people see.
-        config: plain values (`purerl.serialise.to_dict`).
-        members: by the number that `log` names them with: in a run the seed, in a
-            sweep the number of the point.
-        folder: of the run, if it writes one.
-        id: where an earlier call of the same run left off: the tracker's own `id`.
-        is_sweep: whether members differ in more than their seed.
-        axis: name of the number of a row that its charts lie over.
-        kind: what it is where it is neither a run nor a sweep, `evolution`.
+        name: Name that people see.
+        config: Config as plain values (`purerl.serialise.to_dict`).
+        members: Members by the number that `log` names them with: in a run the seed, in
+            a sweep the number of the point.
+        folder: Folder of the run, if it writes one.
+        id: Identity that the tracker itself gave to an earlier call of the same run,
+            where that left off.
+        is_sweep: Whether members differ in more than their seed.
+        axis: Name of the number of a row that its charts lie over.
+        kind: Kind of what is tracked where it is neither a run nor a sweep,
+            `evolution`.
     """
 
     name: str
@@ -65,9 +67,9 @@ def describe(
     """What trackers are told of a run.
 
     Args:
-        folder: of the run, if it writes one.
-        config: plain values (`purerl.serialise.to_dict`).
-        seeds: of its agents.
+        folder: Folder of the run, if it writes one.
+        config: Config as plain values (`purerl.serialise.to_dict`).
+        seeds: Seeds of its agents.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return TrackedRun(
@@ -82,11 +84,12 @@ class Tracker:
     """A place to write metrics to. Subclasses write `log`; the rest may stay as it is.
 
     Attributes:
-        name: in sentences and in `trackers.json`.
-        id: under which `begin` can go on with the same run, kept in `trackers.json`.
-        time_share: of a core's time that it may take. After a slow `flush` rows wait
-            until training has had its part; what waits then is written at the end.
-        background: whether a thread of its own calls it. Training waits for every call
+        name: Name in sentences and in `trackers.json`.
+        id: Identity under which `begin` can go on with the same run, kept in
+            `trackers.json`.
+        time_share: Share of a core's time that it may take. After a slow `flush` rows
+            wait until training has had its part; what waits then is written at the end.
+        background: Whether a thread of its own calls it. Training waits for every call
             of one that says no, which acts between two segments: stops the run, say.
     """
 

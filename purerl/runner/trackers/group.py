@@ -64,10 +64,10 @@ def lacking(
     """Those trackers that lack something of a folder; the others are named.
 
     Args:
-        trackers: to be looked at.
-        folder: of a run, sweep or evolution.
-        total: rows that a tracker should have, of a sweep members.
-        say: prints a sentence for people.
+        trackers: Trackers to be looked at.
+        folder: Folder of a run, sweep or evolution.
+        total: Number of rows that a tracker should have, of a sweep members.
+        say: Function that prints a sentence for people.
 
     Raises:
         ConfigError: see `load_stored`.
@@ -93,8 +93,8 @@ class Group:
     As a context it closes them when the run fails; else `close` is for the run to call.
 
     Args:
-        trackers: all of them.
-        in_threads: whether training must not wait for them. Else they are called at
+        trackers: Trackers of the group.
+        in_threads: Whether training must not wait for them. Else they are called at
             once, and the end takes as long as it takes.
     """
 
@@ -135,8 +135,8 @@ class Group:
         """Open a new run, or the same one again.
 
         Args:
-            run: that begins.
-            say: prints a sentence for people.
+            run: Run that begins.
+            say: Function that prints a sentence for people.
 
         Raises:
             ConfigError: a tracker cannot begin a new run. One that cannot go on with a

@@ -52,10 +52,11 @@ class MLflowTracker(Tracker):
     """Nested runs in an MLflow store.
 
     Args:
-        uri: of the store; not given: `MLFLOW_TRACKING_URI`, else `sqlite:///mlflow.db`
-            in the working directory, which `mlflow ui` opens. Artifacts of a SQLite
-            store lie beside it, in `mlruns`.
-        experiment: its name; not given: `MLFLOW_EXPERIMENT_NAME`, else `purerl`.
+        uri: Address of the store; not given: `MLFLOW_TRACKING_URI`, else
+            `sqlite:///mlflow.db` in the working directory, which `mlflow ui` opens.
+            Artifacts of a SQLite store lie beside it, in `mlruns`.
+        experiment: Name of the experiment; not given: `MLFLOW_EXPERIMENT_NAME`, else
+            `purerl`.
     """
 
     name = "mlflow"

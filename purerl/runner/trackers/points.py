@@ -29,15 +29,15 @@ def track_points(
     """Write the members of a finished sweep into a tracker, one after the other.
 
     Args:
-        tracker: its name, or one that has not begun.
-        points: a dict per member, read one at a time (so a generator may read files):
+        tracker: Name of a tracker, or one that has not begun.
+        points: A dict per member, read one at a time (so a generator may read files):
             `params` (name -> value, by which the point differs), `seed`, `rows` (of
             training: `env_steps` and metrics, as in `metrics/train`), and
             `evaluation_rows` (likewise; a list per metric holds its episodes). See
             `dataset_points`.
-        name: of the sweep.
-        config: of its base, plain values (`purerl.serialise.to_dict`).
-        folder: of the sweep; its pictures and `config.yaml` are kept with it.
+        name: Name of the sweep.
+        config: Config of the sweep's base, plain values (`purerl.serialise.to_dict`).
+        folder: Folder of the sweep; its pictures and `config.yaml` are kept with it.
 
     Returns:
         How many members were written.
@@ -62,11 +62,12 @@ def write_points(
     """Write the members of a sweep that a tracker lacks; see `track_points`.
 
     Args:
-        tracker: that has not begun.
-        points: of all members.
-        run: what the tracker is told, without members; `id` where it goes on.
-        first: how many of the members it has already.
-        on_member: is called with the number of members that it has, after each.
+        tracker: Tracker that has not begun.
+        points: Points of all members.
+        run: What the tracker is told, without members; `id` where it goes on.
+        first: Number of the members that it has already.
+        on_member: Function that is called with the number of members that the tracker
+            has, after each.
 
     Returns:
         How many members were written.

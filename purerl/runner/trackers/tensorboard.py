@@ -26,7 +26,7 @@ class EventFile:
     """An event file of its own name, written in the thread that calls.
 
     Args:
-        folder: made where it is missing.
+        folder: Folder of the file, made where it is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -61,8 +61,8 @@ class TensorBoardTracker(Tracker):
     """Event files.
 
     Args:
-        folder: of all runs; a run's files go to `<folder>/<name of the run>`. Not
-            given: `tensorboard` in the run's own folder.
+        folder: Folder of all runs; a run's files go to `<folder>/<name of the run>`.
+            Not given: `tensorboard` in the run's own folder.
     """
 
     name = "tensorboard"

@@ -22,8 +22,9 @@ class WandbTracker(Tracker):
     """One W&B run per seed; all are open side by side.
 
     Args:
-        folder: in which W&B makes its folder `wandb`; the run's own where not given.
-        project: of W&B.
+        folder: Folder in which W&B makes its folder `wandb`; the run's own where not
+            given.
+        project: Name of the project in W&B.
         mode: `offline` or `online`; not given: `WANDB_MODE`, else `offline`.
     """
 

@@ -34,8 +34,8 @@ class LoggedRow(NamedTuple):
 
     Attributes:
         kind: `train`, `evaluation` or `evolution`.
-        member: number of the member, in a run its seed.
-        row: the numbers, by name.
+        member: Number of the member, in a run its seed.
+        row: The numbers, by name.
     """
 
     kind: str
@@ -55,16 +55,16 @@ class Writer:
     """A tracker, what waits for it, and what it has taken.
 
     Args:
-        tracker: to write to.
-        in_thread: whether a thread of its own calls the tracker. Else `work` and
+        tracker: Tracker to write to.
+        in_thread: Whether a thread of its own calls the tracker. Else `work` and
             `close` do, in the thread that calls them, and nothing is bounded.
-        remember: is called after the tracker has taken something.
+        remember: Function that is called after the tracker has taken something.
 
     Attributes:
-        offered: rows that the run has had for the tracker.
-        taken: of them, those that the tracker has written, first to last.
-        status: with which it was closed, empty before.
-        failed: whether it is called no more.
+        offered: Number of rows that the run has had for the tracker.
+        taken: Number of these that the tracker has written, first to last.
+        status: Status with which it was closed, empty before.
+        failed: Whether it is called no more: it raised, or was given up.
     """
 
     def __init__(
@@ -91,9 +91,10 @@ class Writer:
         """Open the tracker, and wait until it is open.
 
         Args:
-            run: that begins.
-            stored: of an earlier call of the same run: `id` and `rows`, or nothing.
-            say: prints a sentence for people.
+            run: Run that begins.
+            stored: What is stored of an earlier call of the same run: `id` and `rows`,
+                or nothing.
+            say: Function that prints a sentence for people.
 
         Raises:
             ConfigError: it cannot begin, and there is no earlier call.
