@@ -151,7 +151,13 @@ class Environment(Generic[StateT, ParamsT]):
     def step_env(
         self, key: jax.Array, state: StateT, action: jax.Array, params: ParamsT
     ) -> tuple[Obs, StateT, jax.Array, jax.Array, Info]:
-        """Take one step without any reset; the key is consumed.
+        """Take one step without any reset.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Member of `action_space(params)`.
+            params: Numbers of the environment.
 
         Returns:
             `obs, state, reward, terminated, info`: reward float32 `[]`, terminated
@@ -188,5 +194,11 @@ class Environment(Generic[StateT, ParamsT]):
 
 
 def select_tree(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
-    """Choose between two pytrees of the same structure by one boolean `[]`."""
+    """Choose between two pytrees of the same structure by one boolean `[]`.
+
+    Args:
+        condition: `[]` bool.
+        on_true: Pytree that is returned where the condition holds.
+        on_false: Pytree that is returned otherwise.
+    """
     return jax.tree.map(lambda x, y: jax.lax.select(condition, x, y), on_true, on_false)

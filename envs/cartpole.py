@@ -118,7 +118,14 @@ class CartPole(Environment[CartPoleState, CartPoleParams]):
         action: jax.Array,
         params: CartPoleParams,
     ) -> tuple[jax.Array, CartPoleState, jax.Array, jax.Array, Info]:
-        """Push, and integrate one time step."""
+        """Push, and integrate one time step.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         x_acc, theta_acc = _accelerations(state, action, params)
         next_state = CartPoleState(

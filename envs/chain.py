@@ -82,7 +82,14 @@ class ChainMDP(Environment[ChainState, ChainParams]):
     def step_env(
         self, key: jax.Array, state: ChainState, action: jax.Array, params: ChainParams
     ) -> tuple[jax.Array, ChainState, jax.Array, jax.Array, Info]:
-        """Walk one position to the right."""
+        """Walk one position to the right.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent, which is not used.
+            params: Numbers of the environment.
+        """
         del key, action
         position = state.position + 1
         terminated = position >= self.length

@@ -47,7 +47,13 @@ class Channel:
 
     @classmethod
     def silent(cls, obs_size: int, size: int, hidden_size: int) -> Channel:
-        """All zeros: every message is zero, whatever is observed."""
+        """Return all zeros: every message is zero, whatever is observed.
+
+        Args:
+            obs_size: `I`.
+            size: `C`.
+            hidden_size: `H`.
+        """
         shapes = ((obs_size, hidden_size), hidden_size, (hidden_size, size), size)
         return cls(*(np.zeros(shape, np.float32) for shape in shapes))
 
@@ -191,7 +197,14 @@ class CheapTalk(Environment[Any, Any]):
     def step_env(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array, Info]:
-        """Take the environment's step, with a message about what it led to."""
+        """Take the environment's step, with a message about what it led to.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         obs, next_state, reward, terminated, info = self.env.step_env(
             key, state, action, params
         )

@@ -174,7 +174,14 @@ class Doors(Environment[DoorsState, DoorsParams]):
     def step_env(
         self, key: jax.Array, state: DoorsState, action: jax.Array, params: DoorsParams
     ) -> tuple[jax.Array, DoorsState, jax.Array, jax.Array, Info]:
-        """Move if the way is free, and pay the progress."""
+        """Move if the way is free, and pay the progress.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         edge = np.array(self.size, np.int32) - 1
         target = jnp.clip(state.agent + jnp.asarray(_MOVES, jnp.int32)[action], 0, edge)

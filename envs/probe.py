@@ -83,7 +83,14 @@ class ConstantRewardProbe(Probe):
     def step_env(
         self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
     ) -> Step:
-        """End the episode, pay the reward."""
+        """End the episode, pay the reward.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent, which is not used.
+            params: Numbers of the environment.
+        """
         del key, action
         return _end(state, jnp.zeros(1), 1.0, params)
 
@@ -102,7 +109,14 @@ class ObservationRewardProbe(Probe):
     def step_env(
         self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
     ) -> Step:
-        """End the episode, pay what was shown."""
+        """End the episode, pay what was shown.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent, which is not used.
+            params: Numbers of the environment.
+        """
         del key, action
         return _end(state, state.sign[None], state.sign, params)
 
@@ -114,7 +128,14 @@ class DelayedRewardProbe(Probe):
     def step_env(
         self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
     ) -> Step:
-        """Show 1; pay and end on the second step."""
+        """Show 1; pay and end on the second step.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent, which is not used.
+            params: Numbers of the environment.
+        """
         del key, action
         is_last = state.time == 1
         reward = jnp.where(is_last, params.reward, 0.0).astype(jnp.float32)
@@ -129,7 +150,14 @@ class ActionRewardProbe(Probe):
     def step_env(
         self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
     ) -> Step:
-        """End the episode, pay for the action alone."""
+        """End the episode, pay for the action alone.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         return _end(state, jnp.zeros(1), jnp.where(action == 1, 1.0, -1.0), params)
 
@@ -151,7 +179,14 @@ class ActionObservationProbe(Probe):
     def step_env(
         self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
     ) -> Step:
-        """End the episode, pay for agreement of action and sign."""
+        """End the episode, pay for agreement of action and sign.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         agrees = (action == 1) == (state.sign > 0)
         return _end(state, state.sign[None], jnp.where(agrees, 1.0, -1.0), params)
@@ -197,7 +232,14 @@ class MemoryProbe(Probe):
         action: jax.Array,
         params: MemoryProbeParams,
     ) -> Step:
-        """Show nothing; after the last blank end the episode and pay for agreement."""
+        """Show nothing; after the last blank end the episode and pay for agreement.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         is_last = state.time == params.blanks
         agrees = (action == 1) == (state.sign > 0)
@@ -257,7 +299,14 @@ class ContinuousProbe(Probe):
         action: jax.Array,
         params: ContinuousProbeParams,
     ) -> Step:
-        """End the episode, charge the squared distance to the best action."""
+        """End the episode, charge the squared distance to the best action.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         best = params.target + params.target_slope * state.sign
         taken = jnp.clip(action[0], params.low, params.high)

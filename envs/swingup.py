@@ -119,7 +119,14 @@ class CartpoleSwingup(Environment[SwingupState, SwingupParams]):
         action: jax.Array,
         params: SwingupParams,
     ) -> tuple[jax.Array, SwingupState, jax.Array, jax.Array, Info]:
-        """Push for one time step; the reward looks at the state that follows."""
+        """Push for one time step; the reward looks at the state that follows.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         motion = advance(state.motion, action[0], params)
         if self.pays_sparsely:

@@ -54,12 +54,24 @@ def one_of(*choices: str) -> Check:
 
 
 def static(default: Any, help: str, check: Check | None = None) -> Any:
-    """A field that is structure: it fixes shapes or the program."""
+    """Declare a field that is structure: it fixes shapes or the program.
+
+    Args:
+        default: Value where none is given.
+        help: Sentence for command lines and documentation.
+        check: Constraint on the value, if there is one.
+    """
     return _field(default, help, check, pytree_node=False)
 
 
 def dynamic(default: Any, help: str, check: Check | None = None) -> Any:
-    """A field that is a number (or a pytree of numbers): it can be vmapped."""
+    """Declare a field that is a number (or a pytree of numbers): it can be vmapped.
+
+    Args:
+        default: Value where none is given.
+        help: Sentence for command lines and documentation.
+        check: Constraint on the value, if there is one.
+    """
     return _field(default, help, check, pytree_node=True)
 
 
@@ -197,6 +209,11 @@ def field_names(config: Any) -> list[str]:
 
 def check_known(name: str, known: list[str], owner: str) -> None:
     """Refuse a name that is not among the known ones.
+
+    Args:
+        name: Name that was given.
+        known: Names that there are.
+        owner: What has these names, for the message.
 
     Raises:
         ConfigError: with a guess at what was meant.

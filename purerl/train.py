@@ -206,7 +206,13 @@ class Segment(NamedTuple):
 def make_segment(
     bound: Bound, overrides: Overrides | None = None, axis_name: str | None = None
 ) -> Segment:
-    """The run of a config and its overrides, to be advanced in segments."""
+    """Make the run of a config and its overrides, to be advanced in segments.
+
+    Args:
+        bound: Config, environment and plan.
+        overrides: Values of dynamic fields by name; they may be traced.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
     config = bound.at(overrides)
     check_time_limit(bound, config)
     algorithm = entry_of(config).make(config, bound.env, axis_name)

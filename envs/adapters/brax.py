@@ -146,7 +146,14 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
     def step_env(
         self, key: jax.Array, state: BraxState, action: jax.Array, params: BraxParams
     ) -> tuple[jax.Array, BraxState, jax.Array, jax.Array, Info]:
-        """Take one step; the physics uses no chance."""
+        """Take one step; the physics uses no chance.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         zero = jnp.float32(0.0)
         # brax writes into the dictionaries that it is given: hand it new ones. No

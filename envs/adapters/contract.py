@@ -57,7 +57,13 @@ class ContractEnvironment(Environment[Any, Any]):
     def step(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any = None
     ) -> tuple[Obs, Any, jax.Array, jax.Array, jax.Array, Info]:
-        """The object's `step`, its flags made exclusive.
+        """Take the object's step, its flags made exclusive.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment; the object's own where not given.
 
         Raises:
             ValueError: it does not return the six values, or no final observation.
@@ -77,7 +83,13 @@ class ContractEnvironment(Environment[Any, Any]):
     def step_env(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any
     ) -> tuple[Obs, Any, jax.Array, jax.Array, Info]:
-        """Not possible: the object resets by itself.
+        """Refuse: the object resets by itself.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
 
         Raises:
             NotImplementedError: always.

@@ -64,7 +64,14 @@ class GymnaxEnvironment(Environment[Any, Any]):
     def step_env(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any
     ) -> tuple[Obs, Any, jax.Array, jax.Array, Info]:
-        """Take one step without reset; the key is consumed."""
+        """Take one step without reset.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         obs, next_state, reward, terminated, info = self.wrapped.step_env(
             key, state, action, params
         )

@@ -116,7 +116,14 @@ class MatrixGame(Environment[MatrixGameState, MatrixGameParams]):
         action: jax.Array,
         params: MatrixGameParams,
     ) -> tuple[jax.Array, MatrixGameState, jax.Array, jax.Array, Info]:
-        """Play a game with the policy `action`; then the opponent learns from it."""
+        """Play a game with the policy `action`; then the opponent learns from it.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         agent = jnp.clip(action, -params.max_logit, params.max_logit)
         opponent, earned = opponent_learns(

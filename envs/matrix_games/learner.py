@@ -53,6 +53,13 @@ def both_learn(
 ) -> tuple[jax.Array, jax.Array, Payoffs]:
     """Play one game and let both learn from it, at the same time and the same rate.
 
+    Args:
+        agent: `[5]` logits of the agent.
+        opponent: `[5]` logits of the opponent, from its own side.
+        payoffs: `[2, 2]` each, payoffs of one round; the row is the agent's action.
+        discount: `[]` discount of the rounds of a game.
+        learning_rate: `[]` learning rate of both players.
+
     Returns:
         Both players' logits after their updates, and the average payoffs before.
     """

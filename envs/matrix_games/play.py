@@ -67,9 +67,14 @@ def average_payoffs(
 def discounted_outcomes(
     agent: jax.Array, opponent: jax.Array, discount: Any
 ) -> jax.Array:
-    """Discounted share of rounds that end in 00, 01, 10, 11 (agent's side), `[4]`.
+    """Return the discounted shares of rounds that end in 00, 01, 10, 11, `[4]`.
 
     They sum to 1. Arguments are those of `average_payoffs`.
+
+    Args:
+        agent: `[5]` logits of the first player.
+        opponent: `[5]` logits of the second player, counted from its own side.
+        discount: `[]` gamma, at least 0 and less than 1.
     """
     first, chain = outcome_chain(agent, opponent)
     # Strictly diagonally dominant by columns, for any chain and any discount below 1.

@@ -176,10 +176,17 @@ def steps_without_reset(env: Environment) -> bool:
 def step_without_reset(
     env: Environment, params: PyTree, key: jax.Array, state: PyTree, action: jax.Array
 ) -> tuple[Any, PyTree, jax.Array, jax.Array, jax.Array]:
-    """One step of one environment that leaves an ended episode as it ended.
+    """Take one step of one environment, which leaves an ended episode as it ended.
 
     An environment that can only step with a reset returns the next episode's state
     with the last one's observation: enough for those who look at nothing after the end.
+
+    Args:
+        env: Environment to step.
+        params: Numbers of the environment.
+        key: Random key, consumed.
+        state: State of the running episode.
+        action: Action of the environment.
 
     Returns:
         `obs, state, reward, terminated, truncated`, the flags never both true.

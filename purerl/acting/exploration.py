@@ -61,7 +61,13 @@ def check_share(config: Any) -> None:
 
 
 def draw_coin(key: Array, num_actions: int, shape: tuple[int, ...] = ()) -> Coin:
-    """A coin per environment, both sides from one draw of bits; the key is consumed."""
+    """Draw a coin per environment, both sides from one draw of bits.
+
+    Args:
+        key: Random key, consumed.
+        num_actions: Number of actions from which the uniform one is drawn.
+        shape: Shape of the coins, one per environment.
+    """
     toss, choice = jax.random.bits(key, (2, *shape))
     # A float32 holds 24 bits: the next multiple of 2^-24 below the uniform number.
     return Coin(

@@ -92,7 +92,13 @@ def per_device(number: Number, axis_name: str | None) -> Number:
 
 
 def init_envs(stepper: Stepper, key: Array, num_envs: int) -> EnvCarry:
-    """Start `num_envs` episodes; the key is consumed."""
+    """Start `num_envs` episodes.
+
+    Args:
+        stepper: Environment, numbers, reset scheme.
+        key: Random key, consumed.
+        num_envs: Number B of environments on this device.
+    """
     keys = env_keys(key, (num_envs,), stepper.axis_name)
     obs, state = jax.vmap(stepper.env.reset, (0, None))(keys, stepper.params)
     return EnvCarry(state, obs, jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32))

@@ -206,7 +206,13 @@ def fit_critics(
 def descend(
     config: ActorCriticConfig, learner: Learner, grads: dict[str, PyTree]
 ) -> Learner:
-    """One step of Adam on the parameters that `grads` names."""
+    """Take one step of Adam on the parameters that `grads` names.
+
+    Args:
+        config: Step size, clipping and epsilon of the optimiser.
+        learner: Learner before the step.
+        grads: Gradients by the name of the parameters.
+    """
     params, opt_state = dict(learner.params), dict(learner.opt_state)
     adam = _optimiser(config)
     for name, gradient in grads.items():

@@ -188,7 +188,13 @@ def validate(config: DQNConfig, env: Environment) -> None:
 def make(
     config: DQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """DQN bound to a config and an environment; see `build`."""
+    """Build DQN for a config and an environment; see `build`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
     parts = build(config, env, axis_name)
     return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
 
@@ -338,7 +344,16 @@ def make_replay(config: DQNConfig, axis_name: str | None) -> off_policy.Replay:
 def learn(
     parts: Parts, restore: Any, learner: Learner, batch: Batch, noise: Any, count: Array
 ) -> tuple[Learner, Array, Metrics]:
-    """One gradient step, and the target network's share where it is due."""
+    """Take one gradient step, and update the target network where that is due.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        restore: Function from a flat vector to the network's parameters.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        noise: Nothing random is needed; it is not used.
+        count: `[]` uint32, number of gradient steps before this one.
+    """
     del noise
     config, axis = parts.config, parts.stepper.axis_name
     target = td_target(parts, restore, learner, batch)
@@ -358,7 +373,14 @@ def learn(
 
 
 def td_target(parts: Parts, restore: Any, learner: Learner, batch: Batch) -> Array:
-    """`y = r + discount * Q'(s', a*)`, `[N]`."""
+    """Return `y = r + discount * Q'(s', a*)`, `[N]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        restore: Function from a flat vector to the network's parameters.
+        learner: Online and target network, as flat vectors.
+        batch: Batch from the replay buffer.
+    """
     network = parts.network
     q_next: Any = network.apply(restore(learner.target_params), batch.next_obs)
     if parts.config.double:
@@ -373,7 +395,15 @@ def td_target(parts: Parts, restore: Any, learner: Learner, batch: Batch) -> Arr
 def loss(
     parts: Parts, restore: Any, params: Array, batch: Batch, target: Array
 ) -> tuple[Array, tuple[Array, Metrics]]:
-    """The scalar loss of a batch; the TD errors and what there is to say about it."""
+    """Return the scalar loss of a batch, its TD errors `[N]` and metrics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        restore: Function from a flat vector to the network's parameters.
+        params: Parameters of the online network, as a flat vector.
+        batch: Batch from the replay buffer.
+        target: `[N]` targets.
+    """
     q: Any = parts.network.apply(restore(params), batch.obs)
     value = jnp.take_along_axis(q, batch.action[:, None], -1)[:, 0]
     error = parts.config.value_loss(value, target, value)

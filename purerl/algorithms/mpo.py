@@ -165,7 +165,13 @@ def validate(config: MPOConfig, env: Environment) -> None:
 def make(
     config: MPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """MPO bound to a config and an environment; see `build`."""
+    """Build MPO for a config and an environment; see `build`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
     parts = build(config, env, axis_name)
     return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
 
@@ -303,7 +309,14 @@ def learn(
 def td_target(
     parts: Parts, targets: dict[str, PyTree], batch: Batch, key: Array
 ) -> Array:
-    """`y = r + discount * mean_a' min_i Q'_i(s', a')`, `[N]`; the key is consumed."""
+    """Return `y = r + discount * mean_a' min_i Q'_i(s', a')`, `[N]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        targets: Parameters of the target networks.
+        batch: Batch from the replay buffer.
+        key: Random key, consumed.
+    """
     num = parts.config.bootstrap_samples
     *_, q_values = sample_actions(parts, targets, batch.next_obs, num, key)
     return batch.reward + batch.discount * q_values.mean(0)
@@ -312,7 +325,15 @@ def td_target(
 def improve(
     parts: Parts, targets: dict[str, PyTree], duals: Duals, obs: Array, key: Array
 ) -> Improvement:
-    """The E-step on observations `[N, O]`; the key is consumed."""
+    """Make the E-step: sample actions and weigh them by their values.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        targets: Parameters of the target networks.
+        duals: Variables of the constraints.
+        obs: `[N, O]` features.
+        key: Random key, consumed.
+    """
     config = parts.config
     policy, raw, q_values = sample_actions(
         parts, targets, obs, config.action_samples, key
@@ -358,10 +379,17 @@ def loss(
     target: Array,
     improvement: Improvement,
 ) -> tuple[Array, tuple[Array, Metrics]]:
-    """The scalar loss of critics, policy and duals; TD errors and what to report.
+    """Return the scalar loss of critics, policy and duals, TD errors and metrics.
 
     No parameter of one has a gradient from the loss of another, so their sum is
     minimised by each as its own loss would be.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of actor, critics and duals, by name.
+        batch: Batch from the replay buffer.
+        target: `[N]` targets of the critics.
+        improvement: Result of the E-step.
     """
     value_loss, td_error, q_value = evaluate_loss(parts, params, batch, target)
     outputs: Any = parts.actor.apply(params["actor"], batch.obs)
@@ -377,7 +405,14 @@ def loss(
 def evaluate_loss(
     parts: Parts, params: dict[str, PyTree], batch: Batch, target: Array
 ) -> tuple[Array, Array, Array]:
-    """Loss of both critics `[]`, TD errors of the first `[N]`, mean value `[]`."""
+    """Return the critics' loss `[]`, the first's TD errors `[N]`, its mean value `[]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of actor, critics and duals, by name.
+        batch: Batch from the replay buffer.
+        target: `[N]` targets of the critics.
+    """
     pair: Any = parts.critics.apply(params["critics"], batch.obs, batch.action)
     errors = [parts.config.value_loss(q, target, q) for q in pair]
     total = (batch.weight * (errors[0] + errors[1])).mean()
@@ -387,7 +422,13 @@ def evaluate_loss(
 def descend(
     config: MPOConfig, learner: Learner, grads: dict[str, PyTree]
 ) -> tuple[Learner, Metrics]:
-    """A step of Adam for each part, its gradient clipped by its own norm."""
+    """Take a step of Adam for each part, its gradient clipped by its own norm.
+
+    Args:
+        config: Step sizes, clipping and epsilon of the optimisers.
+        learner: Learner before the step.
+        grads: Gradients by the name of the parameters.
+    """
     params, opt_state, norms = {}, {}, {}
     for name, gradient in grads.items():
         is_dual = name == "duals"

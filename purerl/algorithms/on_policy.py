@@ -253,7 +253,13 @@ def act(
 
 
 def prepare(parts: Parts, moments: normalise.Moments, obs: Array) -> Array:
-    """What the networks see: floats, normalised if the config says so."""
+    """Return what the networks see: floats, normalised if the config says so.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        moments: Statistics of observations.
+        obs: `[..., *obs_shape]` observations as the environment gives them.
+    """
     features = to_features(parts.obs_space, obs)
     if parts.config.normalize_observations:
         clip = parts.config.clip_observations
@@ -264,7 +270,12 @@ def prepare(parts: Parts, moments: normalise.Moments, obs: Array) -> Array:
 def collect(
     parts: Parts, state: OnPolicyState, key: Array
 ) -> tuple[rollout.EnvCarry, Transition, rollout.Episodes]:
-    """Run the policy for `num_steps` steps in every environment; the key is consumed.
+    """Run the policy for `num_steps` steps in every environment.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        key: Random key, consumed.
 
     Returns:
         Environments after the rollout, transitions `[T, B, ...]` with observations as
@@ -293,7 +304,12 @@ def _act_and_log(
 def estimate(
     parts: Parts, state: OnPolicyState, transitions: Transition
 ) -> tuple[Estimates, normalise.RewardScale]:
-    """Values and rewards of a rollout, from which advantages are made.
+    """Compute the values and rewards of a rollout, from which advantages are made.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State with which the rollout was collected.
+        transitions: `[T, B, ...]` transitions of the rollout.
 
     Returns:
         Estimates `[T, B, ...]`, and the statistics of returns with this rollout in.
@@ -326,7 +342,13 @@ def flatten(batch: Batch) -> Batch:
 
 
 def annealed(parts: Parts, rate: Array | float, update: Array) -> Array | float:
-    """A step size at an update: as it is, or decayed linearly over the run."""
+    """Return a step size as it is, or decayed linearly over the run.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        rate: Step size at the beginning of the run.
+        update: `[]` int, number of updates done.
+    """
     if not parts.config.anneal_learning_rate:
         return rate
     return optimiser.annealed(rate, update, parts.num_updates)

@@ -149,7 +149,13 @@ def validate(config: PPOConfig, env: Environment) -> None:
 def make(
     config: PPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """PPO bound to a config and an environment; see `on_policy.build`."""
+    """Build PPO for a config and an environment; see `on_policy.build`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
     parts = build(config, env, axis_name)
     return Algorithm(
         partial(init, parts), partial(step, parts), partial(on_policy.act, parts)
@@ -192,7 +198,13 @@ def step(
 def make_batch(
     parts: Parts[PPOConfig], state: OnPolicyState, transitions: Transition
 ) -> tuple[Batch, normalise.RewardScale]:
-    """Values, advantages and targets of a rollout, flattened to `[N, ...]`."""
+    """Compute values, advantages and targets of a rollout, flattened to `[N, ...]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State with which the rollout was collected.
+        transitions: `[T, B, ...]` transitions of the rollout.
+    """
     config = parts.config
     seen, scale = on_policy.estimate(parts, state, transitions)
     advantage = gae(
@@ -218,7 +230,14 @@ def make_batch(
 def fit(
     parts: Parts[PPOConfig], state: OnPolicyState, batch: Batch, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Epochs of minibatch gradient steps; returns mean losses and diagnostics."""
+    """Take epochs of minibatch gradient steps; return mean losses and diagnostics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State before the update.
+        batch: `[N, ...]` samples of the rollout.
+        key: Random key, consumed.
+    """
     config = parts.config
     rate = on_policy.annealed(parts, config.learning_rate, state.update)
     params, opt_state, metrics = minimise(
@@ -241,7 +260,13 @@ def fit(
 def loss(
     parts: Parts[PPOConfig], params: PyTree, batch: Batch
 ) -> tuple[Array, Metrics]:
-    """The scalar loss of a minibatch and what there is to say about it."""
+    """Return the scalar loss of a minibatch and its metrics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of `actor` and `critic`.
+        batch: `[N, ...]` samples of the minibatch.
+    """
     config, head = parts.config, parts.head
     outputs = parts.actor.apply(params["actor"], batch.obs)
     value = parts.critic.apply(params["critic"], batch.obs)

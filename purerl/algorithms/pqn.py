@@ -175,7 +175,13 @@ def validate(config: PQNConfig, env: Environment) -> None:
 def make(
     config: PQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """PQN bound to a config and an environment; see `build`."""
+    """Build PQN for a config and an environment; see `build`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
     parts = build(config, env, axis_name)
     return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
 
@@ -313,7 +319,13 @@ def epsilon_of(config: PQNConfig, update: Array) -> Array:
 
 
 def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
-    """Observations, actions and lambda-returns of a rollout, flat `[N, ...]`."""
+    """Compute observations, actions and lambda-returns of a rollout, flat `[N, ...]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State with which the rollout was collected.
+        transitions: `[T, B, ...]` transitions of the rollout.
+    """
     config = parts.config
     prepare = partial(_prepare, parts, state.obs_moments)
     # Of the observation before any reset: what a time limit bootstraps on.
@@ -333,7 +345,14 @@ def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
 def fit(
     parts: Parts, state: PQNState, batch: Batch, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Regress on the targets; returns means over the update's gradient steps."""
+    """Regress on the targets; return means over the update's gradient steps.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State before the update.
+        batch: `[N, ...]` samples of the rollout.
+        key: Random key, consumed.
+    """
     config = parts.config
     rate = config.learning_rate
     if config.anneal_learning_rate:
@@ -353,7 +372,13 @@ def fit(
 
 
 def loss(parts: Parts, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-    """The scalar loss of a minibatch and what there is to say about it."""
+    """Return the scalar loss of a minibatch and its metrics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of the network.
+        batch: `[N, ...]` samples of the minibatch.
+    """
     q: Any = parts.network.apply(params, batch.obs)
     value = jnp.take_along_axis(q, batch.action[:, None], -1)[:, 0]
     total = parts.config.value_loss(value, batch.target, value).mean()

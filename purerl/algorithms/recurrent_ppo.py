@@ -158,7 +158,13 @@ def validate(config: RecurrentPPOConfig, env: Environment) -> None:
 def make(
     config: RecurrentPPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Recurrent PPO bound to a config and an environment; see `build`."""
+    """Build recurrent PPO for a config and an environment; see `build`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
     parts = build(config, env, axis_name)
     return Algorithm(
         init=partial(init, parts),
@@ -276,7 +282,12 @@ def act(
 def collect(
     parts: Parts, state: RecurrentPPOState, key: Array
 ) -> tuple[rollout.EnvCarry, Array, Transition, Array, rollout.Episodes]:
-    """Run the policy for `T` steps in every environment; the key is consumed.
+    """Run the policy for `T` steps in every environment.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        key: Random key, consumed.
 
     Returns:
         As `rollout.unroll_recurrent`.
@@ -356,7 +367,14 @@ def make_sequences(
 def fit(
     parts: Parts, state: RecurrentPPOState, sequences: Sequences, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Epochs of minibatch gradient steps; returns mean losses and diagnostics."""
+    """Take epochs of minibatch gradient steps; return mean losses and diagnostics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State before the update.
+        sequences: Rollouts of all environments, from the memories at their beginnings.
+        key: Random key, consumed.
+    """
     config, heads = parts.heads.config, parts.heads
     rate = on_policy.annealed(heads, config.learning_rate, state.update)
     params, opt_state, metrics = minimise(
@@ -377,7 +395,13 @@ def fit(
 
 
 def loss(parts: Parts, params: PyTree, sequences: Sequences) -> tuple[Array, Metrics]:
-    """PPO's loss, with what the GRU makes of the past in place of the observation."""
+    """Return PPO's loss, with the GRU's memories in place of the observations.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of `core`, `actor` and `critic`.
+        sequences: Rollouts of the environments of a minibatch.
+    """
     obs, first = jax.tree.map(_swap, (sequences.batch.obs, sequences.first))
     memories: Any = parts.core.apply(
         params["core"], obs, sequences.memory, first, method="unroll"
@@ -387,7 +411,14 @@ def loss(parts: Parts, params: PyTree, sequences: Sequences) -> tuple[Array, Met
 
 
 def remember(parts: Parts, params: PyTree, prepared: Array, memory: Array) -> Array:
-    """The memory `[..., H]` with a prepared observation `[..., *obs_shape]` in it."""
+    """Return the memory `[..., H]` with an observation in it.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of `core`, `actor` and `critic`.
+        prepared: `[..., *obs_shape]` prepared observations.
+        memory: `[..., H]` memory before the observations.
+    """
     return parts.core.apply(params["core"], prepared, memory)  # type: ignore[return-value]
 
 

@@ -146,7 +146,13 @@ def validate(config: SACConfig, env: Environment) -> None:
 def make(
     config: SACConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """SAC bound to a config and an environment; see `build`."""
+    """Build SAC for a config and an environment; see `build`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
     parts = build(config, env, axis_name)
     return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
 
@@ -336,7 +342,14 @@ def learn(
 
 
 def td_target(parts: Parts, learner: Learner, batch: Batch, noise: Any) -> Array:
-    """`y = r + discount * V'(s')`, `[N]`."""
+    """Return `y = r + discount * V'(s')`, `[N]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        noise: `[N, A]` standard normal; None for discrete actions.
+    """
     actor, critics = learner.params["actor"], learner.target_params["critics"]
     found = choices(parts, actor, critics, batch.next_obs, noise)
     temperature = jnp.exp(learner.params["log_temperature"])
@@ -344,7 +357,13 @@ def td_target(parts: Parts, learner: Learner, batch: Batch, noise: Any) -> Array
 
 
 def taken_values(parts: Parts, critics: PyTree, batch: Batch) -> tuple[Array, Array]:
-    """Both critics' values of the batch's actions, `[N]` each."""
+    """Return both critics' values of the batch's actions, `[N]` each.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        critics: Parameters of the critics.
+        batch: Batch from the replay buffer.
+    """
     if not parts.head.is_discrete:
         pair: Any = parts.critics.apply(critics, batch.obs, batch.action)
         return pair
@@ -358,7 +377,14 @@ def taken_values(parts: Parts, critics: PyTree, batch: Batch) -> tuple[Array, Ar
 def improve(
     parts: Parts, obs: Array, noise: Any, learner: Learner
 ) -> tuple[Learner, Metrics]:
-    """Move the policy up its soft value, and the price of entropy to its target."""
+    """Move the policy up its soft value, and the price of entropy to its target.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        obs: Features of the batch's observations.
+        noise: `[N, A]` standard normal; None for discrete actions.
+        learner: Learner before the step.
+    """
     log_temperature = learner.params["log_temperature"]
 
     def loss(actor: PyTree) -> tuple[Array, Array]:

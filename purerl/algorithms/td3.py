@@ -98,7 +98,13 @@ def validate(config: TD3Config, env: Environment) -> None:
 def make(
     config: TD3Config, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """TD3 bound to a config and an environment; see `build`."""
+    """Build TD3 for a config and an environment; see `build`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
     parts = build(config, env, axis_name)
     return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
 
@@ -238,7 +244,14 @@ def learn(
 def td_target(
     parts: Parts, target_params: dict[str, PyTree], batch: Batch, noise: Array
 ) -> Array:
-    """`y = r + discount * min_i Q'_i(s', a')` with the smoothed action, `[N]`."""
+    """Return `y = r + discount * min_i Q'_i(s', a')`, the action smoothed, `[N]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        target_params: Parameters of the target networks, by name.
+        batch: Batch from the replay buffer.
+        noise: `[N, A]` standard normal, of the target's actions.
+    """
     config = parts.config
     action: Any = parts.actor.apply(target_params["actor"], batch.next_obs)
     action = perturb(action, noise, config.policy_noise, config.noise_clip)
@@ -247,7 +260,13 @@ def td_target(
 
 
 def improve(parts: Parts, obs: Array, learner: Learner) -> tuple[Learner, Array]:
-    """Move the policy up the first critic, and the targets to the online networks."""
+    """Move the policy up the first critic, and the targets to the online networks.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        obs: Features of the batch's observations.
+        learner: Learner before the step.
+    """
 
     def loss(params: PyTree) -> Array:
         action = parts.actor.apply(params, obs)

@@ -100,7 +100,13 @@ def validate(config: VPGConfig, env: Environment) -> None:
 def make(
     config: VPGConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """VPG bound to a config and an environment; see `on_policy.build`."""
+    """Build VPG for a config and an environment; see `on_policy.build`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
     parts = build(config, env, axis_name)
     return Algorithm(
         partial(init, parts), partial(step, parts), partial(on_policy.act, parts)
@@ -151,7 +157,13 @@ def step(
 def make_batch(
     parts: Parts[VPGConfig], state: OnPolicyState, transitions: Transition
 ) -> tuple[Batch, normalise.RewardScale]:
-    """Weights of actions and targets of values, flattened to `[N, ...]`."""
+    """Compute weights of actions and targets of values, flattened to `[N, ...]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State with which the rollout was collected.
+        transitions: `[T, B, ...]` transitions of the rollout.
+    """
     config = parts.config
     seen, scale = on_policy.estimate(parts, state, transitions)
     ends = transitions.terminated, transitions.truncated
@@ -186,7 +198,13 @@ def make_batch(
 def improve_policy(
     parts: Parts[VPGConfig], state: OnPolicyState, batch: Batch
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """One gradient step; returns the actor, its optimiser's state, diagnostics."""
+    """Take one gradient step; return the actor, its optimiser's state, diagnostics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State before the update.
+        batch: `[N, ...]` samples of the rollout.
+    """
     config = parts.config
     rate = on_policy.annealed(parts, config.learning_rate, state.update)
     flat, restore = optimiser.flatten(state.params["actor"])
@@ -210,7 +228,13 @@ def improve_policy(
 def policy_loss(
     parts: Parts[VPGConfig], actor: PyTree, batch: Batch
 ) -> tuple[Array, Metrics]:
-    """The scalar whose gradient is the policy gradient, negated."""
+    """Return the scalar whose gradient is the policy gradient, negated.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        actor: Parameters of the policy.
+        batch: `[N, ...]` samples of the rollout.
+    """
     head = parts.head
     outputs = parts.actor.apply(actor, batch.obs)
     loss = -(batch.advantage * head.log_prob(outputs, batch.action)).mean()
@@ -222,10 +246,15 @@ def policy_loss(
 def fit_value(
     parts: Parts[VPGConfig], state: OnPolicyState, batch: Batch
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Regression on the targets; returns the critic, its optimiser's state, losses.
+    """Regress on the targets; return the critic, its optimiser's state, losses.
 
     `value_loss` is that of the values the rollout was judged by, `value_loss_last` that
     of the last gradient step.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State before the update.
+        batch: `[N, ...]` samples of the rollout.
     """
     config = parts.config
     rate = on_policy.annealed(parts, config.value_learning_rate, state.update)

@@ -35,10 +35,15 @@ def pmax(x: Array, axis_name: str | None) -> Array:
 
 
 def after(tree: PyTree, anchor: Array, axis_name: str | None) -> PyTree:
-    """`tree`, unchanged, but not before the number `anchor` is known.
+    """Return `tree` unchanged, but not before the number `anchor` is known.
 
     Adds a zero that the compiler cannot tell from a number. Without a mapped axis
     nothing needs an order and `tree` is returned as it is.
+
+    Args:
+        tree: Pytree of arrays.
+        anchor: Number that is to be known first.
+        axis_name: Mapped axis, if any.
     """
     if axis_name is None:
         return tree

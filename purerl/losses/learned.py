@@ -129,7 +129,16 @@ class MLPDrift:
         scale: float = 1.0,
         base_clip: float | None = None,
     ):
-        """Random kernels; `scale=0` starts at the base alone: unclipped, or PPO."""
+        """Draw random kernels.
+
+        Args:
+            key: Random key of the kernels, consumed.
+            hidden_size: Units of the hidden layer.
+            scale: Factor of the last kernel; 0 starts at the base alone: unclipped, or
+                PPO.
+            base_clip: Half-width of the PPO clip to start from; None starts from no
+                drift.
+        """
         key_in, key_out = jax.random.split(key)
         shape_in = (NUM_DRIFT_FEATURES, hidden_size)
         kernel_in = jax.random.normal(key_in, shape_in) / NUM_DRIFT_FEATURES**0.5

@@ -64,5 +64,13 @@ class DPODrift:
 
 
 def surrogate(drift: Drift, log_ratio: Array, advantage: Array) -> Array:
-    """The policy loss per sample, `-(ratio * advantage - drift)`, `[N]`."""
+    """Return the policy loss per sample, `-(ratio * advantage - drift)`, `[N]`.
+
+    Args:
+        drift: Function `(log_ratio, advantage)` that is subtracted from the plain
+            surrogate.
+        log_ratio: `[N]` log-probability under the new policy minus that under the old
+            one.
+        advantage: `[N]` advantages of the actions.
+    """
     return drift(log_ratio, advantage) - jnp.exp(log_ratio) * advantage

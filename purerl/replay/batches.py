@@ -182,7 +182,15 @@ def prioritised(
 def gather(
     gamma: Array | float, n_step: int, num_envs: int, buffer: Item, numbers: Array
 ) -> tuple[Item, Array, Array, Array]:
-    """Items and their targets' parts: reward, next observation, discount."""
+    """Return items and their targets' parts: reward, next observation, discount.
+
+    Args:
+        gamma: Discount of a step.
+        n_step: Number of steps whose rewards are summed.
+        num_envs: Number of environments on this device.
+        buffer: Items with leaves `[C, ...]`.
+        numbers: `[N]` uint32, numbers of the first items.
+    """
     window = ring.gather_n_step(buffer, numbers, n_step, num_envs, gamma)
     discount = jnp.where(window.terminated, 0.0, window.discount)
     return window.first, window.reward, window.next_obs, discount

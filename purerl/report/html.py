@@ -82,7 +82,13 @@ def figure_html(figure: "Figure", caption: str = "") -> str:
 def table_html(
     headers: Sequence[str], rows: Sequence[Sequence[Any]], most: int = MAX_ROWS
 ) -> str:
-    """A sortable table; numbers are aligned and sorted as numbers."""
+    """Return a sortable table; numbers are aligned and sorted as numbers.
+
+    Args:
+        headers: Heading of each column.
+        rows: Cells of each row.
+        most: Number of rows that are shown at first.
+    """
     head = "".join(f"<th>{html.escape(str(name))}</th>" for name in headers)
     body = "".join(
         f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in rows[:most]

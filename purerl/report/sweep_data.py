@@ -99,9 +99,9 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
 
     Args:
         dataset: Dataset of a sweep.
-        metric: Name of the variable. Evaluations are averaged over their episodes; of either kind
-            the last known row counts. Without evaluations, `evaluation_return` falls
-            back to the training return.
+        metric: Name of the variable. Evaluations are averaged over their episodes; of
+            either kind the last known row counts. Without evaluations,
+            `evaluation_return` falls back to the training return.
 
     Raises:
         ConfigError: no such variable, or no dataset of a sweep.

@@ -29,9 +29,14 @@ RAMP = (
 
 
 def best_table(dataset: "xr.Dataset", top: int = 10, *, metric: str = SCORE) -> Table:
-    """The best configurations: mean, IQM, its interval or range, and lost members.
+    """Tabulate the best configurations: mean, IQM, its interval or range, lost members.
 
     A member that diverged or is missing counts as the worst score of the sweep.
+
+    Args:
+        dataset: Dataset of a sweep.
+        top: Number of configurations at most.
+        metric: Name of the variable.
 
     Raises:
         ConfigError: no such metric, or no score yet.

@@ -46,7 +46,13 @@ def run_table(result: RunResult) -> Table:
 
 
 def episodes_table(title: str, seeds: tuple[int, ...], returns: np.ndarray) -> Table:
-    """Mean, spread and extremes of `returns` `[S, E]`, a row per seed."""
+    """Tabulate mean, spread and extremes of returns, a row per seed.
+
+    Args:
+        title: Title of the table.
+        seeds: Seeds of the S agents.
+        returns: `[S, E]` returns of E episodes of each.
+    """
     table = Table(title=title)
     for header in ("seed", "mean", "std", "worst", "best"):
         table.add_column(header, justify="right")

@@ -33,7 +33,15 @@ from purerl.storage.folders import (
 def describe_run(
     config: TrainConfig, seeds: Sequence[int], lanes: int, length: int, spread: bool
 ) -> dict[str, Any]:
-    """What identifies a run: a member's bits depend on nothing else."""
+    """Describe what identifies a run: a member's bits depend on nothing else.
+
+    Args:
+        config: Config of the run, as validated.
+        seeds: Seeds of the members.
+        lanes: Width W of the blocks.
+        length: Number of updates of a segment.
+        spread: Whether each agent is spread over all devices.
+    """
     return {
         "config": serialise.to_dict(config),
         "seeds": list(seeds),

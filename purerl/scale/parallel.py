@@ -93,7 +93,13 @@ def spread(
 def part_shapes(
     part: Callable[..., PyTree], args: tuple[PyTree, ...], num_devices: int
 ) -> PyTree:
-    """Shapes of what `part` returns on one of the devices."""
+    """Return the shapes of what `part` returns on one of the devices.
+
+    Args:
+        part: Program of one device, which may use collectives.
+        args: Arguments of `part`, arrays or shapes.
+        num_devices: Number D of devices.
+    """
 
     def one(_: Array, args: tuple[PyTree, ...]) -> PyTree:
         return part(*args)

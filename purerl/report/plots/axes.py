@@ -144,7 +144,12 @@ def heat_map(
 
 
 def two_axes(scores: Scores, y: str | None, x: str | None) -> tuple[str, str]:
-    """The axes of a heat map: those asked for, else the first ones that vary.
+    """Choose the axes of a heat map: those asked for, else the first ones that vary.
+
+    Args:
+        scores: Scores of a grid.
+        y: Axis of the rows, if one is asked for.
+        x: Axis of the columns, if one is asked for.
 
     Raises:
         ConfigError: there are not two.

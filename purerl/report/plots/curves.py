@@ -67,8 +67,8 @@ def sweep_curves(
     Args:
         dataset: Dataset of a sweep.
         by: The axis; without it, the best configurations are drawn.
-        metric: Name of the variable; evaluations are averaged over episodes. Without it,
-            evaluations, or training returns where there are few evaluations.
+        metric: Name of the variable; evaluations are averaged over episodes. Without
+            it, evaluations, or training returns where there are few evaluations.
         others: `"best"`: each value at the best setting of the other axes;
             `"all"`: runs of all settings pooled, each setting resampled by itself.
         lines: Number of lines at most; of more values some are left out evenly, the
@@ -132,7 +132,13 @@ def sweep_curves(
 def choose_lines(
     scores: Scores, by: str | None, others: str = "best", most: int = MAX_LINES
 ) -> Lines:
-    """Which lines to draw: all values of an axis, or the best configurations.
+    """Choose the lines to draw: all values of an axis, or the best configurations.
+
+    Args:
+        scores: Scores of a sweep.
+        by: Axis whose values are the lines; None for the best configurations.
+        others: What becomes of further axes: `"best"`, or all are taken together.
+        most: Number of lines at most.
 
     Raises:
         ConfigError: an unknown axis.
@@ -168,7 +174,13 @@ def choose_lines(
 
 
 def evenly(count: int, most: int, keep: int) -> list[int]:
-    """At most `most` of `count` places, evenly, both ends and `keep` among them."""
+    """Choose at most `most` of `count` indices, evenly, with both ends and `keep`.
+
+    Args:
+        count: Number of indices to choose from.
+        most: Number of indices to choose.
+        keep: Index that is always chosen.
+    """
     if count <= most:
         return list(range(count))
     chosen = np.linspace(0, count - 1, most).round().astype(int)

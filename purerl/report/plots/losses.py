@@ -73,7 +73,13 @@ def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "F
 
 
 def curve(loss: Any, errors: Any, target: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """A value loss over errors `[N]`: values from that at zero error, and slopes."""
+    """Return a value loss over errors, from that at zero error, and its slopes.
+
+    Args:
+        loss: Value loss, `(value, target, old_value) -> [N]`.
+        errors: `[N]` values minus targets.
+        target: Target at which the loss is looked at.
+    """
     targets = jnp.full_like(errors, target)
 
     def at(errors: Any) -> Any:
@@ -131,14 +137,26 @@ def drift_figure(drift: Any) -> "Figure":
 
 
 def drift_map(drift: Any, ratios: Any, advantages: Any) -> np.ndarray:
-    """A drift `[A, R]` over advantages and ratios."""
+    """Return a drift `[A, R]` over advantages and ratios.
+
+    Args:
+        drift: Function `(log_ratio, advantage)`.
+        ratios: `[R]` probability ratios.
+        advantages: `[A]` advantages.
+    """
     r, a = jnp.meshgrid(ratios, advantages)
     values = drift(jnp.log(r).ravel(), a.ravel())
     return np.asarray(values).reshape(r.shape)
 
 
 def objective_slope(drift: Any, ratios: Any, advantage: float) -> np.ndarray:
-    """`d (r A - drift(r, A)) / d r` over ratios `[R]`."""
+    """Return `d (r A - drift(r, A)) / d r`, `[R]`.
+
+    Args:
+        drift: Function `(log_ratio, advantage)`.
+        ratios: `[R]` probability ratios.
+        advantage: Advantage of the action.
+    """
     a = jnp.full_like(ratios, advantage)
 
     def objective(r: Any) -> Any:

@@ -57,7 +57,14 @@ def score_groups(
     title: str = "",
     heading: str = "",
 ) -> "Figure":
-    """Scores `[S]` of named groups; NaN (diverged, missing) is counted in the label."""
+    """Draw scores of named groups; the label counts what is NaN (diverged, missing).
+
+    Args:
+        groups: Scores `[S]` by the name of the group.
+        kind: Kind of picture, `"strip"` or `"ecdf"`.
+        title: Title of the picture.
+        heading: What the names are values of.
+    """
     names = []
     for name, values in groups.items():
         lost = int((~np.isfinite(values)).sum())

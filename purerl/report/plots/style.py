@@ -47,7 +47,14 @@ def new_figure(width: float = PAGE_WIDTH, height: float = 4.8) -> "Figure":
 
 
 def finish(axes: "Axes", title: str = "", x: str = "", y: str = "") -> None:
-    """Titles, a faint grid, two spines, and one colour for all of them."""
+    """Set titles, a faint grid, two spines, and one colour for all of them.
+
+    Args:
+        axes: Axes that are drawn already.
+        title: Title of the axes.
+        x: Label of the x axis.
+        y: Label of the y axis.
+    """
     if title:
         axes.set_title(title, fontsize=11, color=INK, loc="left")
     if x:
@@ -88,6 +95,12 @@ def scale_axis(
 
     Numbers lie where they belong, on a logarithmic scale if `log`; strings lie side
     by side. Up to `most` values have a tick each.
+
+    Args:
+        axes: Axes to set up.
+        values: Values of the sweep's axis, numbers or strings.
+        log: Whether the scale is logarithmic.
+        most: Number of ticks at most.
 
     Returns:
         Places `[V]`.
@@ -149,9 +162,14 @@ def _few_ticks(most: int) -> Any:
 
 
 def log_ticks(low: float, high: float, most: int) -> np.ndarray:
-    """Round numbers between two positive ends, at most `most` and at least two.
+    """Return round numbers between two positive ends, at least two and at most `most`.
 
     The ends themselves where no two round numbers lie between them.
+
+    Args:
+        low: Lower end, positive.
+        high: Upper end.
+        most: Number of ticks at most.
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     found: list[list[float]] = []
@@ -219,7 +237,13 @@ def label_ends(
 
 
 def spread(places: Sequence[float], gap: float, top: float) -> list[float]:
-    """Move ascending `places` at least `gap` apart, little, and not above `top`."""
+    """Move ascending `places` at least `gap` apart, little, and not above `top`.
+
+    Args:
+        places: Heights in ascending order.
+        gap: Least distance of two heights.
+        top: Upper limit of the heights.
+    """
     moved = list(places)
     for _ in range(50):
         for i in range(1, len(moved)):

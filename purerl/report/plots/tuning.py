@@ -217,10 +217,15 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
 def contour(
     rows: Sequence[Trial], drawn: Mapping[str, Axis], names: Sequence[str]
 ) -> "Figure":
-    """Smoothed score over each pair of the most important axes, and the trials.
+    """Draw the smoothed score over pairs of the most important axes, and the trials.
 
     The surface is the mean of the trials' scores weighted by a Gaussian of their
     distance, faint where no trial is near.
+
+    Args:
+        rows: Trials of the study.
+        drawn: Axes by name, as they are drawn.
+        names: Names of the axes, the most important first.
     """
     pairs = [(x, y) for i, x in enumerate(names) for y in names[i + 1 :]]
     complete = [row for row in rows if row.state == "complete"]

@@ -50,7 +50,13 @@ def optimality_gap(scores: Array, target: float = 1.0) -> Array:
 
 
 def aggregate(scores: Array, statistic: str, target: float = 1.0) -> Array:
-    """One of `STATISTICS` by name."""
+    """Return one of `STATISTICS` by name.
+
+    Args:
+        scores: `[S, M]` or `[S]` scores.
+        statistic: Name in `STATISTICS`.
+        target: Target of the optimality gap.
+    """
     if statistic == "optimality_gap":
         return optimality_gap(scores, target)
     return {"iqm": iqm, "mean": mean, "median": median}[statistic](scores)

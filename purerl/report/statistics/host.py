@@ -95,7 +95,13 @@ def kind_of(runs: int) -> str:
 
 
 def name_of(kind: str, runs: int, confidence: float = 0.95) -> str:
-    """What the two ends beside a mean are, in words."""
+    """Return what the two ends beside a mean are, in words.
+
+    Args:
+        kind: `"interval"`, `"range"` or `"none"`.
+        runs: Number of runs that the mean is of.
+        confidence: Confidence level of an interval.
+    """
     if kind == "interval":
         return f"{confidence:.0%} interval"
     if kind == "range":

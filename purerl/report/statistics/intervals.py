@@ -68,7 +68,13 @@ class Estimate(NamedTuple):
 
 
 def estimate(scores: Any, statistic: str = "iqm", **options: Any) -> Estimate:
-    """One statistic of scores `[S, M]` or `[S]`; `options` are those of `estimates`."""
+    """Estimate one statistic of scores, with its interval.
+
+    Args:
+        scores: `[S, M]` or `[S]` scores.
+        statistic: Name of the statistic, see `estimates`.
+        **options: Options of `estimates`.
+    """
     return estimates(scores, (statistic,), **options)[statistic]
 
 

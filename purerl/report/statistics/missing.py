@@ -89,6 +89,12 @@ def as_table(name: str, values: Any) -> np.ndarray:
 
 
 def check_choice(field: str, value: Any, known: Sequence[str]) -> None:
-    """Refuse a name that is not among those known."""
+    """Refuse a name that is not among those known.
+
+    Args:
+        field: Name of the argument, for the message.
+        value: Value that was given.
+        known: Values that there are.
+    """
     if value not in known:
         raise ConfigError(f"{field} must be one of {', '.join(known)}, got {value!r}.")

@@ -114,7 +114,14 @@ def aggregate_resamples(
 def stratified_curve_resamples(
     key: jax.Array, values: jax.Array, statistic: str, resamples: int
 ) -> jax.Array:
-    """A statistic at every point of curves `[S, M, T]`, `[resamples, T]`."""
+    """Return a statistic at every point of resampled curves, `[resamples, T]`.
+
+    Args:
+        key: Random key of the resampling.
+        values: `[S, M, T]` curves of S runs of M tasks.
+        statistic: Name in `aggregates.STATISTICS`.
+        resamples: Number of resamples.
+    """
 
     def at(scores: jax.Array) -> jax.Array:
         return aggregate_resamples(key, scores, (statistic,), 0.0, resamples)[:, 0]
@@ -126,7 +133,14 @@ def stratified_curve_resamples(
 def improvement_resamples(
     key: jax.Array, x: jax.Array, y: jax.Array, resamples: int
 ) -> jax.Array:
-    """P(X > Y) of resamples of both, `[resamples]`: x `[S, M]`, y `[R, M]`."""
+    """Return P(X > Y) of resamples of both, `[resamples]`.
+
+    Args:
+        key: Random key of the resampling.
+        x: `[S, M]` scores of X.
+        y: `[R, M]` scores of Y.
+        resamples: Number of resamples.
+    """
     (mine, known_x), (theirs, known_y) = _order(x), _order(y)
     side = jax.vmap(jnp.searchsorted, (0, 0))
     below = side(theirs, mine)
@@ -150,7 +164,14 @@ def improvement_resamples(
 def profile_resamples(
     key: jax.Array, scores: jax.Array, thresholds: jax.Array, resamples: int
 ) -> jax.Array:
-    """Performance profiles of resamples, `[resamples, K]`, of `[S, M]` scores."""
+    """Return performance profiles of resamples, `[resamples, K]`.
+
+    Args:
+        key: Random key of the resampling.
+        scores: `[S, M]` scores.
+        thresholds: `[K]` thresholds.
+        resamples: Number of resamples.
+    """
     ordered, known = _order(scores)
     find = partial(jnp.searchsorted, v=thresholds, side="right")
     places = jax.vmap(find)(ordered)  # [M, K] runs at or below

@@ -107,7 +107,13 @@ class Tracker:
         """A run begins, or goes on where `run.id` is set."""
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """Take one row of `kind` (`train`, `evaluation`, `evolution`) of a member."""
+        """Take one row of a member.
+
+        Args:
+            kind: Kind of the row: `train`, `evaluation` or `evolution`.
+            seed: Number of the member, see `TrackedRun.members`.
+            row: Names and numbers.
+        """
         raise NotImplementedError
 
     def flush(self) -> None:

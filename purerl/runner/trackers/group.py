@@ -154,7 +154,13 @@ class Group:
         self._remember()
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """Take a row for all."""
+        """Take a row for all.
+
+        Args:
+            kind: Kind of the row: `train`, `evaluation` or `evolution`.
+            seed: Number of the member, see `TrackedRun.members`.
+            row: Names and numbers.
+        """
         if self._writers:
             self._pending.append(LoggedRow(kind, seed, row))
 

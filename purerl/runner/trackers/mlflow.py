@@ -108,7 +108,13 @@ class MLflowTracker(Tracker):
         self._log_params(self.id, params)
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """Keep the numbers of a row until `flush`."""
+        """Keep the numbers of a row until `flush`.
+
+        Args:
+            kind: Kind of the row: `train`, `evaluation` or `evolution`.
+            seed: Number of the member, see `TrackedRun.members`.
+            row: Names and numbers.
+        """
         child, step = self._child(seed), row[self._run.axis]
         values = dict(scalars(kind, row))
         self._add(child, kind, values, step)

@@ -94,7 +94,13 @@ class TensorBoardTracker(Tracker):
             self._file(None).add(text("config", "\n".join(lines)))
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """Scalars of one row."""
+        """Write the scalars of one row.
+
+        Args:
+            kind: Kind of the row: `train`, `evaluation` or `evolution`.
+            seed: Number of the member, see `TrackedRun.members`.
+            row: Names and numbers.
+        """
         from tensorboardX.summary import scalar
 
         self._steps = step = int(row[self._run.axis])

@@ -57,7 +57,13 @@ class WandbTracker(Tracker):
         self._open(self._first)
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """The numbers of one row, at its `env_steps` (or what the run's axis is)."""
+        """Send the numbers of one row, at its `env_steps` (or what the run's axis is).
+
+        Args:
+            kind: Kind of the row: `train`, `evaluation` or `evolution`.
+            seed: Number of the member, see `TrackedRun.members`.
+            row: Names and numbers.
+        """
         axis = self._run.axis
         values = {**dict(scalars(kind, row)), axis: row[axis]}
         self._open(seed).log(values, step=row[axis])
