@@ -87,7 +87,7 @@ def table_html(
     Args:
         headers: Heading of each column.
         rows: Cells of each row.
-        most: Number of rows that are shown at first.
+        most: Number of rows that are shown; a note counts the others.
     """
     head = "".join(f"<th>{html.escape(str(name))}</th>" for name in headers)
     body = "".join(
