@@ -166,7 +166,7 @@ class Environment(Generic[StateT, ParamsT]):
         raise NotImplementedError
 
     def is_truncated(self, state: StateT, params: ParamsT) -> jax.Array:
-        """Whether the time limit is reached, bool `[]`.
+        """Return whether the time limit is reached, bool `[]`.
 
         It does not look at termination; whoever combines the two lets `terminated`
         win, as `step` does.
@@ -174,11 +174,11 @@ class Environment(Generic[StateT, ParamsT]):
         return state.time >= params.max_steps_in_episode
 
     def action_space(self, params: ParamsT | None = None) -> Space:
-        """What `step` accepts."""
+        """Return what `step` accepts."""
         raise NotImplementedError
 
     def observation_space(self, params: ParamsT | None = None) -> Space:
-        """What `reset` and `step` return."""
+        """Return what `reset` and `step` return."""
         raise NotImplementedError
 
     def render(self, state: StateT, params: ParamsT | None = None) -> np.ndarray:

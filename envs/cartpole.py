@@ -142,12 +142,12 @@ class CartPole(Environment[CartPoleState, CartPoleParams]):
         return _observe(next_state), next_state, reward, terminated, {}
 
     def action_space(self, params: CartPoleParams | None = None) -> Discrete:
-        """Two pushes."""
+        """Return the space of two pushes."""
         del params
         return Discrete(2)
 
     def observation_space(self, params: CartPoleParams | None = None) -> Box:
-        """Twice the range that terminates; velocities are unbounded."""
+        """Return a space of twice the range that terminates; velocities are unbounded."""
         params = self.default_params if params is None else params
         high = bounds(
             2 * params.x_threshold,

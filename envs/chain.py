@@ -98,12 +98,12 @@ class ChainMDP(Environment[ChainState, ChainParams]):
         return self._observe(position), next_state, reward, terminated, {}
 
     def action_space(self, params: ChainParams | None = None) -> Space:
-        """Actions that all do the same: two, or those of an interval."""
+        """Return the space of actions that all do the same: two, or those of an interval."""
         del params
         return Box(-1.0, 1.0, (1,)) if self.continuous else Discrete(2)
 
     def observation_space(self, params: ChainParams | None = None) -> Box:
-        """A one-hot vector."""
+        """Return the space of a one-hot vector."""
         del params
         return Box(0.0, 1.0, (self.length,))
 

@@ -61,7 +61,7 @@ class Channel:
     def random(
         cls, key: jax.Array, obs_size: int, size: int, hidden_size: int
     ) -> Channel:
-        """Normal weights of variance one over the inputs, no biases.
+        """Draw normal weights of variance one over the inputs; biases are zero.
 
         Args:
             key: Random key, consumed.
@@ -80,7 +80,7 @@ class Channel:
         )
 
     def message(self, obs: jax.Array) -> jax.Array:
-        """What the channel says of an observation `[I]`, `[C]` in -1 .. 1.
+        """Return what the channel says of an observation `[I]`, `[C]` in -1 .. 1.
 
         m(s) = tanh(tanh(s W_in + b_in) W_out + b_out)
         """
@@ -182,11 +182,11 @@ class CheapTalk(Environment[Any, Any]):
         )
 
     def silent_channel(self) -> Channel:
-        """Weights of a channel that always says zero: no channel at all."""
+        """Return weights of a channel that always says zero: no channel at all."""
         return Channel.silent(self.obs_size, self.size, self.hidden_size)
 
     def random_channel(self, key: jax.Array) -> Channel:
-        """Random weights that fit; the key is consumed."""
+        """Draw weights that fit; the key is consumed."""
         return Channel.random(key, self.obs_size, self.size, self.hidden_size)
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
@@ -211,15 +211,15 @@ class CheapTalk(Environment[Any, Any]):
         return _with_message(obs, params), next_state, reward, terminated, info
 
     def is_truncated(self, state: Any, params: Any) -> jax.Array:
-        """The environment's time limit."""
+        """Return whether the environment's time limit is reached."""
         return self.env.is_truncated(state, params)
 
     def action_space(self, params: Any = None) -> Space:
-        """The environment's."""
+        """Return the environment's action space."""
         return self.env.action_space(params)
 
     def observation_space(self, params: Any = None) -> Box:
-        """The environment's, then `-channel_scale .. channel_scale` for each number."""
+        """Return the environment's, and `+- channel_scale` for the message."""
         params = self.default_params if params is None else params
         inner = self.env.observation_space(params)
         assert isinstance(inner, Box)  # Checked when the channel was made.
@@ -231,7 +231,7 @@ class CheapTalk(Environment[Any, Any]):
         )
 
     def render(self, state: Any, params: Any = None) -> np.ndarray:
-        """The environment's picture, uint8 `[height, width, 3]`."""
+        """Draw the environment, uint8 `[height, width, 3]`."""
         return self.env.render(state, params)
 
 

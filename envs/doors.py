@@ -200,7 +200,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
         return Discrete(len(_MOVES))
 
     def observation_space(self, params: DoorsParams | None = None) -> Box:
-        """As `observation` says."""
+        """Return the space that the field `observation` names."""
         del params
         height, width = self.size
         if self.observation == "cells":

@@ -59,12 +59,12 @@ class Probe(Environment[ProbeState, ProbeParams]):
         return ProbeParams()
 
     def action_space(self, params: ProbeParams | None = None) -> Space:
-        """Two actions."""
+        """Return the space of two actions."""
         del params
         return Discrete(2)
 
     def observation_space(self, params: ProbeParams | None = None) -> Box:
-        """One number in -1 .. 1."""
+        """Return the space of one number in -1 .. 1."""
         del params
         return Box(-1.0, 1.0, (1,))
 
@@ -281,7 +281,7 @@ class ContinuousProbe(Probe):
         return ContinuousProbeParams()
 
     def action_space(self, params: ContinuousProbeParams | None = None) -> Box:
-        """One number between `low` and `high`."""
+        """Return the space of one number between `low` and `high`."""
         params = self.default_params if params is None else params
         return Box(params.low, params.high, (1,))
 

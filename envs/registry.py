@@ -148,12 +148,12 @@ def register(id: str, factory: Factory) -> None:
 
 
 def registered() -> tuple[str, ...]:
-    """Every id that `make` knows, sorted."""
+    """Return every id that `make` knows, sorted."""
     return tuple(sorted(_ENTRIES))
 
 
 def source_of(id: str) -> str:
-    """Where an id comes from: `purerl`, `gymnax`, `brax` or `registered`.
+    """Return where an id comes from: `purerl`, `gymnax`, `brax` or `registered`.
 
     Raises:
         ValueError: no such id.

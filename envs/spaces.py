@@ -55,7 +55,7 @@ class Discrete(Space):
         return jax.random.randint(key, (), 0, self.n, dtype=jnp.int32)
 
     def contains(self, x: Any) -> jax.Array:
-        """Whether `x` is an integer scalar in `0 .. n-1`."""
+        """Return whether `x` is an integer scalar in `0 .. n-1`."""
         x = jnp.asarray(x)
         if x.shape != () or not jnp.issubdtype(x.dtype, jnp.integer):
             return jnp.asarray(False)
@@ -121,7 +121,7 @@ class Box(Space):
         return jnp.where(bounded, uniform, normal).astype(self.dtype)
 
     def contains(self, x: Any) -> jax.Array:
-        """Whether `x` has the shape, a dtype of the same kind, and is in bounds."""
+        """Return whether `x` has the shape and kind of dtype, and is in bounds."""
         x = jnp.asarray(x)
         if x.shape != self.shape or x.dtype.kind != self.dtype.kind:
             return jnp.asarray(False)

@@ -137,12 +137,12 @@ class CartpoleSwingup(Environment[SwingupState, SwingupParams]):
         return _observe(motion), next_state, reward, jnp.bool_(False), {}
 
     def action_space(self, params: SwingupParams | None = None) -> Box:
-        """Full force to the left .. full force to the right."""
+        """Return the space from full force to the left to full force to the right."""
         del params
         return Box(-1.0, 1.0, (1,))
 
     def observation_space(self, params: SwingupParams | None = None) -> Box:
-        """Cosine and sine are bounded; the rail's ends are soft, so the rest is not."""
+        """Return a space that bounds cosine and sine, and nothing else: rail ends are soft."""
         del params
         high = np.array([np.inf, 1.0, 1.0, np.inf, np.inf], np.float32)
         return Box(-high, high, (5,))

@@ -19,7 +19,7 @@ ConfigT = TypeVar("ConfigT", bound=TrainConfig)
 
 
 def resolve(config: ConfigT, env: Environment) -> ConfigT:
-    """The config with a value in every field that was `auto`.
+    """Return the config with a value in every field that was `auto`.
 
     The word stays where it is one of a field's own choices, as in `policy` and `torso`.
 
@@ -73,7 +73,7 @@ def check_overrides(asked: TrainConfig, overrides: Overrides | None) -> None:
 
 
 def values(asked: TrainConfig, config: TrainConfig) -> dict[str, Any]:
-    """What `auto` stood for, by name, in the order of the fields.
+    """Return what `auto` stood for, by name, in the order of the fields.
 
     Args:
         asked: The config as it was given.

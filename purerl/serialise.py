@@ -37,7 +37,7 @@ _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
-    """The config as plain Python values, with `algorithm` naming its class.
+    """Turn the config into plain Python values, with `algorithm` naming its class.
 
     A loss that is not registered is written with its class in angle brackets, which
     tells it from others, and is read only where that class is registered.
@@ -55,7 +55,7 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
 
 
 def from_dict(values: Mapping[str, Any]) -> TrainConfig:
-    """The config that `to_dict` wrote; missing fields keep their defaults.
+    """Read the config that `to_dict` wrote; missing fields keep their defaults.
 
     Raises:
         ConfigError: an unknown algorithm, field or loss.
@@ -76,7 +76,7 @@ def to_yaml(config: TrainConfig, path: str | Path) -> None:
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:
-    """Plain values as YAML, in their order."""
+    """Write plain values as YAML, in their order."""
     return yaml.safe_dump(dict(values), sort_keys=False)
 
 
@@ -128,7 +128,7 @@ def remove_leftovers(folder: str | Path) -> None:
 
 
 def plain(value: Any, where: str) -> Any:
-    """A config's value as plain Python; `where` it is, for messages."""
+    """Turn a config's value into plain Python; `where` it is, for messages."""
     if hasattr(value, "step") and hasattr(value, "reset"):
         return _env_text(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -187,7 +187,7 @@ def _parsed(field: dataclasses.Field, value: Any) -> Any:
 
 
 def parse_loss(value: Any) -> Any:
-    """A loss from its dict, from `"Name(field=number, ...)"`, or as it is.
+    """Read a loss from its dict, from `"Name(field=number, ...)"`, or as it is.
 
     A string that ends in `.yaml` or `.npz` names a file that `save_loss` wrote. A
     network may be given by its sizes: `MLPValueLoss(hidden_sizes=(64, 64))`, see `make`
@@ -283,7 +283,7 @@ def load_loss(path: str | Path) -> Any:
 
 
 def loss_text(loss: Any) -> str:
-    """A loss as the command line writes it; networks only by their name."""
+    """Write a loss as the command line does; networks only by their name."""
     if not dataclasses.is_dataclass(loss):
         return str(loss)
     name = registry.name_of(type(loss))

@@ -54,7 +54,7 @@ class Bound(NamedTuple):
     asked: TrainConfig
 
     def at(self, overrides: Overrides | None) -> TrainConfig:
-        """The config that trains under overrides.
+        """Return the config that trains under overrides.
 
         They are put into the config as it was given: what is `auto` there follows what
         they change.
@@ -86,7 +86,7 @@ def bind(config: TrainConfig) -> Bound:
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
-    """The config with the value of every field that is `auto`: what would be trained.
+    """Return the config with a value in every field that is `auto`, as it would train.
 
     Raises:
         ConfigError: see `bind`.
@@ -95,7 +95,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
 
 
 def make_plan(config: TrainConfig, env: Environment) -> Plan:
-    """Updates and evaluations of a run.
+    """Plan updates and evaluations of a run.
 
     Evaluations are spread evenly and end with the run. Their number is the largest up
     to `num_evaluations` for which they take at most `eval_share` of training's
@@ -117,7 +117,7 @@ def make_plan(config: TrainConfig, env: Environment) -> Plan:
 
 
 def make_algorithm(config: TrainConfig) -> Algorithm:
-    """The three pure functions of a config: `init(key)`, `step(state)`, `act`.
+    """Make the three pure functions of a config: `init(key)`, `step(state)`, `act`.
 
     Raises:
         ConfigError: see `bind`.
@@ -127,7 +127,7 @@ def make_algorithm(config: TrainConfig) -> Algorithm:
 
 
 def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
-    """The policy of one trained agent.
+    """Make the policy of one trained agent.
 
     Args:
         config: Config with which the agent was trained.
@@ -158,7 +158,7 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
 
 
 def make_train(config: TrainConfig, *, axis_name: str | None = None) -> Train:
-    """The whole training run as one pure function.
+    """Make the whole training run as one pure function.
 
     Args:
         config: Config, which is checked here, before anything is traced, and never
@@ -312,7 +312,7 @@ def check_time_limit(bound: Bound, config: TrainConfig) -> None:
 
 
 def max_evaluations(is_due: np.ndarray, length: int) -> int:
-    """The most evaluations that fall into any `length` consecutive updates."""
+    """Return the most evaluations that fall into any `length` consecutive updates."""
     total = np.concatenate([[0], np.cumsum(is_due)])
     starts = np.arange(len(is_due))
     ends = np.minimum(starts + length, len(is_due))

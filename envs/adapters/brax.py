@@ -170,12 +170,12 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         return obs, cast_like(carried, state), reward, after.done > 0.5, {}
 
     def action_space(self, params: BraxParams | None = None) -> Box:
-        """The actuators' control range."""
+        """Return the actuators' control range."""
         del params
         return Box(self._control_range[0], self._control_range[1])
 
     def observation_space(self, params: BraxParams | None = None) -> Box:
-        """Unbounded numbers."""
+        """Return a space of unbounded numbers."""
         del params
         return Box(-np.inf, np.inf, self._obs_shape)
 

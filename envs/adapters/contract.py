@@ -51,7 +51,7 @@ class ContractEnvironment(Environment[Any, Any]):
         return self.wrapped.default_params
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, Any]:
-        """The object's `reset`."""
+        """Return the object's `reset`."""
         return as_arrays(self.wrapped.reset(key, params))
 
     def step(
@@ -101,12 +101,12 @@ class ContractEnvironment(Environment[Any, Any]):
         )
 
     def action_space(self, params: Any = None) -> Space:
-        """The object's, as a space of this package."""
+        """Return the object's space as one of this package."""
         params = self.default_params if params is None else params
         return as_space(self.wrapped.action_space(params), "action_space")
 
     def observation_space(self, params: Any = None) -> Space:
-        """The object's, as a space of this package."""
+        """Return the object's space as one of this package."""
         params = self.default_params if params is None else params
         return as_space(self.wrapped.observation_space(params), "observation_space")
 

@@ -29,7 +29,7 @@ def to_gymnasium(
     seed: int | None = None,
     **options: Any,
 ) -> GymnasiumEnv:
-    """An environment as a `gymnasium.Env`; see `GymnasiumEnv` for keys and options.
+    """Wrap an environment as a `gymnasium.Env`; see `GymnasiumEnv` for its keys.
 
     Args:
         env: An id of `envs.make`, an `Environment`, or an object of the gymnax 1.0
@@ -60,7 +60,7 @@ def to_gymnasium_vector(
     seed: int | None = None,
     **options: Any,
 ) -> GymnasiumVectorEnv:
-    """An environment as a `gymnasium.vector.VectorEnv`; see `GymnasiumVectorEnv`.
+    """Wrap an environment as a `gymnasium.vector.VectorEnv`; see `GymnasiumVectorEnv`.
 
     Args:
         env: Environment, as in `to_gymnasium`.

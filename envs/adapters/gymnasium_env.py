@@ -118,7 +118,7 @@ class GymnasiumEnv(gymnasium.Env):
         )
 
     def render(self) -> Any:
-        """The picture of the state, uint8 `[height, width, 3]`; None without a mode.
+        """Draw the state, uint8 `[height, width, 3]`; None without a mode.
 
         Raises:
             ResetNeeded: there is no state yet.

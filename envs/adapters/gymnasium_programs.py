@@ -62,7 +62,7 @@ class Programs(NamedTuple):
 
 
 def programs_of(env: Environment) -> Programs:
-    """The programs of an environment; equal environments have the same ones."""
+    """Return the programs of an environment; equal environments have the same ones."""
     try:
         return _shared_programs(env)
     except TypeError:  # It cannot be hashed, so nobody can say what equals it.
@@ -70,7 +70,7 @@ def programs_of(env: Environment) -> Programs:
 
 
 def keys_of(seeds: Sequence[int]) -> jax.Array:
-    """`jax.random.key(seed)` for each seed, `[N]`.
+    """Return `jax.random.key(seed)` for each seed, `[N]`.
 
     A key has room for 32 bits; a larger seed is hashed by numpy's `SeedSequence`.
     """

@@ -46,7 +46,7 @@ class Task:
         return type(self.env).render is not Environment.render
 
     def metadata(self) -> dict[str, Any]:
-        """Gymnasium's `metadata`: render modes, and frames per second if any."""
+        """Return Gymnasium's `metadata`: render modes, and frames per second if any."""
         if not self.has_picture:
             return {"render_modes": []}
         return {"render_modes": ["rgb_array"], "render_fps": RENDER_FPS}
@@ -96,7 +96,9 @@ def make_task(env: Any, params: Any, options: Mapping[str, Any]) -> Task:
 
 
 def with_reset_options(task: Task, options: Mapping[str, Any] | None) -> Task:
-    """The task with the numbers under `options["params"]`; other options do nothing.
+    """Return the task with the numbers under `options["params"]`.
+
+    Other options do nothing.
 
     Raises:
         ValueError: an unknown number, or one that changes a space.

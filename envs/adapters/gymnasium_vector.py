@@ -141,7 +141,7 @@ class GymnasiumVectorEnv(VectorEnv):
         )
 
     def render(self) -> tuple[Any, ...] | None:
-        """A picture per lane, of the state after any reset; None without a mode.
+        """Draw each lane's state after any reset; None without a mode.
 
         Raises:
             ResetNeeded: there are no states yet.

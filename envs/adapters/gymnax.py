@@ -81,16 +81,16 @@ class GymnaxEnvironment(Environment[Any, Any]):
         return self._typed(obs, params), next_state, reward, terminated, dict(info)
 
     def is_truncated(self, state: Any, params: Any) -> jax.Array:
-        """Gymnax's own time limit."""
+        """Return whether gymnax's own time limit is reached."""
         return jnp.asarray(self.wrapped.is_truncated(state, params), bool).reshape(())
 
     def action_space(self, params: Any = None) -> Space:
-        """Gymnax's, as a space of this package."""
+        """Return gymnax's space as one of this package."""
         params = self.default_params if params is None else params
         return as_space(self.wrapped.action_space(params), "action_space")
 
     def observation_space(self, params: Any = None) -> Space:
-        """Gymnax's, as a space of this package."""
+        """Return gymnax's space as one of this package."""
         params = self.default_params if params is None else params
         return as_space(self.wrapped.observation_space(params), "observation_space")
 
@@ -99,7 +99,7 @@ class GymnaxEnvironment(Environment[Any, Any]):
 
 
 def is_plain_gymnax(env: Any) -> bool:
-    """Whether `env` is a gymnax environment that resets in gymnax's own `step`.
+    """Return whether `env` is a gymnax environment that resets in gymnax's own `step`.
 
     One that overrides `step` or `reset` is trusted for those two only.
     """

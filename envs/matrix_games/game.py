@@ -144,12 +144,12 @@ class MatrixGame(Environment[MatrixGameState, MatrixGameParams]):
         )
 
     def action_space(self, params: MatrixGameParams | None = None) -> Box:
-        """Five logits."""
+        """Return the space of five logits."""
         params = self.default_params if params is None else params
         return Box(-params.max_logit, params.max_logit, (NUM_LOGITS,))
 
     def observation_space(self, params: MatrixGameParams | None = None) -> Box:
-        """Ten probabilities."""
+        """Return the space of ten probabilities."""
         del params
         return Box(0.0, 1.0, (2 * NUM_LOGITS,))
 

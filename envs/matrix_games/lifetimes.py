@@ -36,7 +36,7 @@ def shaped_lifetime(
     *,
     num_games: int | None = None,
 ) -> Lifetime:
-    """One lifetime of the opponent against an agent that chooses every game's policy.
+    """Play one lifetime of the opponent against an agent that chooses every policy.
 
     Args:
         game: The environment.
@@ -72,7 +72,7 @@ def constant_lifetime(
     *,
     num_games: int | None = None,
 ) -> Lifetime:
-    """One lifetime of the opponent against a policy that never changes.
+    """Play one lifetime of the opponent against a policy that never changes.
 
     `play.ALWAYS_SECOND` is always defect, always tails, always straight; logits are
     clipped to the game's `max_logit`, as an agent's are.
@@ -103,7 +103,7 @@ def naive_lifetime(
     *,
     num_games: int | None = None,
 ) -> Lifetime:
-    """One lifetime of two naive learners: the agent starts and learns as its opponent.
+    """Play one lifetime of two naive learners: the agent learns as its opponent does.
 
     Args:
         game: The environment.

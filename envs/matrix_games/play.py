@@ -40,7 +40,7 @@ class Payoffs(NamedTuple):
 def average_payoffs(
     agent: jax.Array, opponent: jax.Array, payoffs: Payoffs, discount: Any
 ) -> Payoffs:
-    """Discounted average payoff per round of two policies, in units of the payoffs.
+    """Return the discounted average payoffs per round, in units of the payoffs.
 
         (1 - gamma) V = (1 - gamma) sum_t gamma^t E[r_t] = d . r,
         d = (1 - gamma) p_0^T (I - gamma P)^-1,
@@ -83,7 +83,7 @@ def discounted_outcomes(
 
 
 def outcome_chain(agent: jax.Array, opponent: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The Markov chain of outcomes: first round `[4]`, transitions `[4, 4]` by rows."""
+    """Return the Markov chain of outcomes: first round `[4]`, transitions `[4, 4]`."""
     p = jax.nn.sigmoid(agent)
     q = jax.nn.sigmoid(opponent)
     # What the agent calls 01 is 10 to the opponent.

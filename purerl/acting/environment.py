@@ -27,7 +27,7 @@ DEFAULT_EVAL_STEPS = 1_000
 
 
 def resolve_env(config: TrainConfig) -> Environment:
-    """The environment that `config.env` names or is.
+    """Make the environment that `config.env` names, or return the one that it is.
 
     Raises:
         ConfigError: unknown id (with near names), bad options, or an object that
@@ -53,7 +53,7 @@ def resolve_env(config: TrainConfig) -> Environment:
 
 
 def is_built_in(env: Any) -> bool:
-    """Whether a config's `env` is a name that every process knows.
+    """Return whether a config's `env` is a name that every process knows.
 
     Not an object, nor what this program alone has registered.
     """
@@ -61,7 +61,7 @@ def is_built_in(env: Any) -> bool:
 
 
 def bind_params(env: Environment, values: Any) -> PyTree:
-    """The environment's parameters with `values` put in.
+    """Return the environment's parameters with `values` put in.
 
     Args:
         env: The environment.
@@ -165,7 +165,7 @@ def _check_number(value: Any, dtype: Any, owner: str) -> None:
 
 
 def steps_without_reset(env: Environment) -> bool:
-    """Whether `step_env` and `is_truncated` together are what `step` does.
+    """Return whether `step_env` and `is_truncated` together are what `step` does.
 
     Not for adapted wrappers, nor where a subclass has a `step` of its own: that one
     then is the environment.
@@ -204,7 +204,7 @@ def step_without_reset(
 
 
 def time_limit(config: TrainConfig, env: Environment) -> int:
-    """Longest evaluation episode in steps: a Python number, fixed before tracing.
+    """Return the longest evaluation episode in steps, a number fixed before tracing.
 
     Raises:
         ConfigError: there are evaluations, and the time limit that bounds them is

@@ -71,7 +71,7 @@ def evaluate_recurrent(
     num_episodes: int,
     max_steps: int,
 ) -> Evaluation:
-    """`evaluate` of a policy that remembers the episode so far.
+    """Evaluate as `evaluate` does a policy that remembers the episode so far.
 
     Args:
         env: The environment.

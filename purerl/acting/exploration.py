@@ -30,7 +30,7 @@ class Coin(NamedTuple):
 
 
 def automatic(config: Any) -> dict[str, Any]:
-    """The length of the decay as a share of the run, for `TrainConfig.automatic`.
+    """Return the decay's length as a share of the run, for `TrainConfig.automatic`.
 
     Args:
         config: Config with `epsilon_fraction` and `total_timesteps`.
@@ -76,7 +76,7 @@ def draw_coin(key: Array, num_actions: int, shape: tuple[int, ...] = ()) -> Coin
 
 
 def draw_action(key: Array, num_actions: int) -> Array:
-    """A uniform action, int32 `[]`; the key is consumed."""
+    """Draw a uniform action, int32 `[]`; the key is consumed."""
     return _action(jax.random.bits(key), num_actions)
 
 
@@ -86,7 +86,7 @@ def _action(bits: Array, num_actions: int) -> Array:
 
 
 def epsilon_greedy(q_values: Array, coin: Coin, epsilon: Array | float) -> Array:
-    """The greedy action, or with probability epsilon a uniform one.
+    """Return the greedy action, or with probability epsilon a uniform one.
 
     Args:
         q_values: `[..., n]`.
@@ -108,7 +108,7 @@ def epsilon_at(
     end: Array | float,
     steps: Array | float,
 ) -> Array:
-    """Epsilon after `step` environment steps.
+    """Return epsilon after `step` environment steps.
 
         linear:        start + (end - start) * min(t / steps, 1)   (Mnih et al. 2015)
         inverse_time:  end + (start - end) / (1 + t / steps)

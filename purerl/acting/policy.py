@@ -29,7 +29,7 @@ class RecurrentPolicy:
     state: PyTree
 
     def init(self, shape: tuple[int, ...] = ()) -> PyTree:
-        """The memory of `[*shape]` episodes that are about to begin."""
+        """Return the memory of `[*shape]` episodes that are about to begin."""
         return self.recurrence.init(shape)
 
     def __call__(
@@ -48,7 +48,7 @@ class RecurrentPolicy:
         return self.recurrence.act(self.state, jnp.asarray(obs), memory, key)
 
     def restart(self, memory: PyTree, done: Array) -> PyTree:
-        """The memory with nothing in it where an episode ended, `done` `[*shape]`.
+        """Clear the memory where an episode ended, `done` `[*shape]`.
 
         For loops over environments that reset by themselves: call it between the step
         that ended an episode and the next episode's first observation.
@@ -57,7 +57,7 @@ class RecurrentPolicy:
 
 
 def recurrence_of(algorithm: Algorithm) -> Recurrence:
-    """How an algorithm's policy acts; where it has no memory, with an empty one."""
+    """Return how an algorithm's policy acts; one without memory gets an empty one."""
     if algorithm.recurrence is not None:
         return algorithm.recurrence
 
@@ -70,7 +70,7 @@ def recurrence_of(algorithm: Algorithm) -> Recurrence:
 
 
 def reject_stateless_act(*args: Any, **kwargs: Any) -> Array:
-    """`Algorithm.act` of a policy that remembers.
+    """Refuse to act without a memory: the `Algorithm.act` of a policy that remembers.
 
     Raises:
         ConfigError: always: acting on single observations would be another policy.

@@ -73,7 +73,7 @@ class Stepper(NamedTuple):
 def make_stepper(
     config: TrainConfig, env: Environment, axis_name: str | None = None
 ) -> Stepper:
-    """The environment as a config wants it stepped.
+    """Make the environment as a config wants it stepped.
 
     Args:
         config: Config of the agent; its environment parameters may be traced.
@@ -85,7 +85,7 @@ def make_stepper(
 
 
 def per_device(number: Number, axis_name: str | None) -> Number:
-    """This device's share of a number of environments or samples of one agent."""
+    """Return this device's share of one agent's environments or samples."""
     if axis_name is None:
         return number
     return number // jax.lax.axis_size(axis_name)
@@ -105,7 +105,7 @@ def init_envs(stepper: Stepper, key: Array, num_envs: int) -> EnvCarry:
 
 
 def draw_pool(stepper: Stepper, key: Array) -> PyTree:
-    """First observations and states `[reset_pool_size, ...]`; the key is consumed."""
+    """Draw `[reset_pool_size, ...]` first observations and states; consume the key."""
     keys = jax.random.split(key, stepper.reset_pool_size)
     return jax.vmap(stepper.env.reset_env, (0, None))(keys, stepper.params)
 
@@ -113,7 +113,7 @@ def draw_pool(stepper: Stepper, key: Array) -> PyTree:
 def make_restarts(
     stepper: Stepper, key_pool: Array, keys: Array
 ) -> tuple[PyTree, Callable[[PyTree], tuple[Array, PyTree | None]]]:
-    """Where the episodes of a rollout restart, drawn before it as far as that pays.
+    """Draw where the episodes of a rollout restart, before it as far as that pays.
 
     A random number costs a narrow kernel in every step of the loop, or a share of one
     wide kernel before it. Fresh starts are drawn before the loop where they are small,
@@ -282,7 +282,7 @@ def draw_randomness(
     num_envs: int,
     draw: Callable[[Array], PyTree] | None = None,
 ) -> RolloutRandomness:
-    """What `unroll` plays: one wide kernel before the loop for many narrow ones in it.
+    """Draw what `unroll` plays: one wide kernel before the loop for many narrow ones.
 
     Args:
         stepper: Environment, numbers, reset scheme.
@@ -342,7 +342,7 @@ def unroll_recurrent(
     inputs: tuple[PyTree, PyTree],
     restart: Callable[[PyTree], tuple[Array, PyTree | None]],
 ) -> tuple[EnvCarry, PyTree, Transition, PyTree, Episodes]:
-    """`unroll` for a policy that remembers the episode so far.
+    """Unroll, as `unroll` does, a policy that remembers the episode so far.
 
     Args:
         stepper: Environment, numbers, reset scheme.
@@ -388,7 +388,7 @@ def unroll_recurrent(
 
 
 def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:
-    """Means over the episodes that ended; NaN where none did.
+    """Compute means over the episodes that ended; NaN where none did.
 
     Args:
         episodes: Ends of the episodes of a rollout.

@@ -120,7 +120,7 @@ def init(
     key: Array,
     key_env: Array,
 ) -> ActorCriticState:
-    """Networks as they are given, their copies as targets, an empty buffer.
+    """Make a state of the given networks, copies as targets, and an empty buffer.
 
     Args:
         hooks: What the algorithm brings to the off-policy loop.
@@ -145,7 +145,7 @@ def init(
 def step(
     hooks: OffPolicyHooks, state: ActorCriticState
 ) -> tuple[ActorCriticState, Metrics]:
-    """One update: rounds of acting, remembering, learning."""
+    """Make one update: rounds of acting, remembering, learning."""
     learner, experience, metrics = off_policy.run(
         hooks,
         Learner(state.params, state.target_params, state.opt_state),

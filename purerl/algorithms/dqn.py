@@ -113,7 +113,7 @@ class DQNConfig(OffPolicyConfig):
     layer_norm: bool = static(False, "Normalise before each activation.")
 
     def automatic(self, env: Environment) -> dict[str, Any]:
-        """The decay's length in environment steps."""
+        """Return the decay's length in environment steps."""
         del env
         return exploration.automatic(self)
 
@@ -200,7 +200,7 @@ def make(
 
 
 def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> Parts:
-    """Network and environment of a config: what `init`, `step` and `act` work with.
+    """Build network and environment of a config: what the functions below work with.
 
     Args:
         config: Config of the agent; its leaves may be traced.
@@ -237,7 +237,7 @@ def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> 
 
 
 def init(parts: Parts, key: Array) -> DQNState:
-    """A fresh network, its copy as the target, an empty buffer."""
+    """Make a fresh network, its copy as the target, an empty buffer."""
     key_network, key_env = jax.random.split(init_key(key))
     example = jnp.zeros((1, *obs_shape(parts.obs_space)))
     params = parts.network.init(key_network, example)
@@ -256,7 +256,7 @@ def init(parts: Parts, key: Array) -> DQNState:
 
 
 def step(parts: Parts, state: DQNState) -> tuple[DQNState, Metrics]:
-    """One update: rounds of acting, remembering, learning."""
+    """Make one update: rounds of acting, remembering, learning."""
     params, restore = optimiser.flatten(state.params)
     target_params, _ = optimiser.flatten(state.target_params)
     learner, experience, metrics = off_policy.run(
@@ -280,7 +280,7 @@ def step(parts: Parts, state: DQNState) -> tuple[DQNState, Metrics]:
 
 
 def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> Array:
-    """The greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
+    """Return the greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -296,7 +296,7 @@ def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> 
 
 
 def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
-    """DQN's part of the off-policy loop.
+    """Make DQN's part of the off-policy loop.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -330,7 +330,7 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
 
 
 def make_replay(config: DQNConfig, axis_name: str | None) -> off_policy.Replay:
-    """Uniform or prioritised replay, with n-step returns."""
+    """Make uniform or prioritised replay, with n-step returns."""
     if not config.prioritised:
         return off_policy.uniform(config, axis_name)
     return off_policy.prioritised(

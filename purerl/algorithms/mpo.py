@@ -177,7 +177,7 @@ def make(
 
 
 def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> Parts:
-    """Networks and environment of a config: what `init`, `step` and `act` work with.
+    """Build networks and environment of a config: what the functions below work with.
 
     Args:
         config: Config of the agent; its leaves may be traced.
@@ -202,7 +202,7 @@ def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> 
 
 
 def init(parts: Parts, key: Array) -> ActorCriticState:
-    """Fresh networks, their copies as targets, an empty buffer."""
+    """Make fresh networks, their copies as targets, an empty buffer."""
     key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
     obs = jnp.zeros((1, *obs_shape(parts.obs_space)))
     action = jnp.zeros((1, parts.head.num_outputs))
@@ -217,7 +217,7 @@ def init(parts: Parts, key: Array) -> ActorCriticState:
 
 
 def init_duals(parts: Parts) -> Duals:
-    """The dual variables at the start of training."""
+    """Make the dual variables at the start of training."""
     config = parts.config
     num = parts.head.num_outputs if config.per_dimension else 1
     start = m_step.softplus_inverse
@@ -231,14 +231,14 @@ def init_duals(parts: Parts) -> Duals:
 
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """One update: rounds of acting, remembering, learning."""
+    """Make one update: rounds of acting, remembering, learning."""
     return actor_critic.step(make_hooks(parts), state)
 
 
 def act(
     parts: Parts, state: ActorCriticState, obs: Array, key: Array | None = None
 ) -> Array:
-    """The policy's action on observations `[..., *obs_shape]`.
+    """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -255,7 +255,7 @@ def act(
 
 
 def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
-    """MPO's part of the off-policy loop."""
+    """Make MPO's part of the off-policy loop."""
     config, head = parts.config, parts.head
 
     def explore(learner: Learner, features: Array, noise: Array, step: Array) -> Array:
@@ -281,7 +281,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
 def learn(
     parts: Parts, learner: Learner, batch: Batch, key: Array, count: Array
 ) -> tuple[Learner, Array, Metrics]:
-    """One gradient step, and the target networks' share where it is due.
+    """Take one gradient step, and update the target networks where that is due.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -351,7 +351,7 @@ def improve(
 def sample_actions(
     parts: Parts, targets: dict[str, PyTree], obs: Array, num: int, key: Array
 ) -> tuple[Gaussian, Array, Array]:
-    """Actions of the target policy and what the target critics think of them.
+    """Draw actions of the target policy and value them with the target critics.
 
     Args:
         parts: Networks, environments and config; see `build`.

@@ -85,7 +85,7 @@ class Experience(NamedTuple):
 
 
 def init(hooks: OffPolicyHooks, key: Array) -> Experience:
-    """Environments at their start, and an empty buffer; the key is consumed."""
+    """Start environments with an empty buffer; the key is consumed."""
     config, axis = hooks.config, hooks.stepper.axis_name
     num_envs = rollout.per_device(config.num_envs, axis)
     envs = rollout.init_envs(hooks.stepper, key, num_envs)
@@ -109,7 +109,7 @@ def run(
     key: Array,
     update: Array,
 ) -> tuple[Any, Experience, Metrics]:
-    """One update: rounds of acting, remembering, learning.
+    """Make one update: rounds of acting, remembering, learning.
 
     Args:
         hooks: What the algorithm brings.
@@ -188,7 +188,7 @@ def _metrics(
 
 
 def gradient_steps_before(config: OffPolicyConfig, number: Array) -> Array:
-    """Gradient steps that come before a round, uint32 `[]`.
+    """Return the number of gradient steps before a round, uint32 `[]`.
 
     Args:
         config: Config with sizes, steps and the warm-up.

@@ -167,7 +167,7 @@ def validate(config: OnPolicyConfig, env: Environment) -> None:
 def build(
     config: ConfigT, env: Environment, axis_name: str | None = None
 ) -> Parts[ConfigT]:
-    """Networks and environment of a config: what every function below works with.
+    """Build networks and environment of a config: what the functions below work with.
 
     Args:
         config: Config of the agent; its leaves may be traced.
@@ -204,7 +204,7 @@ def build(
 def init(
     parts: Parts, key: Array, init_optimiser: Callable[[dict[str, PyTree]], PyTree]
 ) -> OnPolicyState:
-    """Fresh networks and environments; the key is kept in the state.
+    """Make fresh networks and environments; the key is kept in the state.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -237,7 +237,7 @@ def init(
 def act(
     parts: Parts, state: OnPolicyState, obs: Array, key: Array | None = None
 ) -> Array:
-    """The policy's action on observations `[..., *obs_shape]`.
+    """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -337,7 +337,7 @@ def estimate(
 
 
 def flatten(batch: Batch) -> Batch:
-    """The samples of a rollout `[T, B, ...]` in one row `[N, ...]`."""
+    """Flatten the samples of a rollout `[T, B, ...]` into one row `[N, ...]`."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
 
@@ -361,7 +361,7 @@ def report(
     batch: Batch,
     losses: Metrics,
 ) -> Metrics:
-    """The metrics of an update: episodes, losses, explained variance, `env_steps`.
+    """Report episodes, losses, explained variance and `env_steps` of an update.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -385,7 +385,7 @@ def report(
 def observe(
     parts: Parts, moments: normalise.Moments, obs: Array, metrics: Metrics
 ) -> normalise.Moments:
-    """Statistics of observations with a rollout's in, if the config normalises.
+    """Add a rollout to the statistics of observations, if the config normalises.
 
     Args:
         parts: Networks, environments and config; see `build`.

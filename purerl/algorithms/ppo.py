@@ -107,7 +107,7 @@ class PPOConfig(OnPolicyConfig):
         return number_of(self, "num_steps") + num_epochs * num_minibatches
 
     def automatic(self, env: Environment) -> dict[str, Any]:
-        """CleanRL's numbers for the kind of actions; see the module's docstring."""
+        """Return CleanRL's numbers for the kind of actions; see the module."""
         is_discrete = hasattr(env.action_space(env.default_params), "n")
         if is_discrete:
             return {
@@ -163,7 +163,7 @@ def make(
 
 
 def init(parts: Parts[PPOConfig], key: Array) -> OnPolicyState:
-    """Fresh networks and environments; the key is kept in the state."""
+    """Make fresh networks and environments; the key is kept in the state."""
 
     def init_optimiser(params: PyTree) -> PyTree:
         optim = _optimiser(parts.config, parts.config.learning_rate)
@@ -175,7 +175,7 @@ def init(parts: Parts[PPOConfig], key: Array) -> OnPolicyState:
 def step(
     parts: Parts[PPOConfig], state: OnPolicyState
 ) -> tuple[OnPolicyState, Metrics]:
-    """One update: collect, estimate advantages, minimise."""
+    """Make one update: collect, estimate advantages, minimise."""
     key_roll, key_fit = jax.random.split(update_key(state))
     envs, transitions, episodes = on_policy.collect(parts, state, key_roll)
     batch, reward_scale = make_batch(parts, state, transitions)

@@ -114,7 +114,7 @@ class PQNConfig(TrainConfig):
         return self.num_steps + self.num_epochs * self.num_minibatches
 
     def automatic(self, env: Environment) -> dict[str, Any]:
-        """The decay's length in environment steps."""
+        """Return the decay's length in environment steps."""
         del env
         return exploration.automatic(self)
 
@@ -187,7 +187,7 @@ def make(
 
 
 def build(config: PQNConfig, env: Environment, axis_name: str | None = None) -> Parts:
-    """Network and environment of a config: what `init`, `step` and `act` work with.
+    """Build network and environment of a config: what the functions below work with.
 
     Args:
         config: Config of the agent; its leaves may be traced.
@@ -217,7 +217,7 @@ def build(config: PQNConfig, env: Environment, axis_name: str | None = None) -> 
 
 
 def init(parts: Parts, key: Array) -> PQNState:
-    """A fresh network and fresh environments; the key is kept in the state."""
+    """Make a fresh network and environments; the key is kept in the state."""
     config = parts.config
     key_network, key_env = jax.random.split(init_key(key))
     num_envs = rollout.per_device(config.num_envs, parts.axis_name)
@@ -235,7 +235,7 @@ def init(parts: Parts, key: Array) -> PQNState:
 
 
 def step(parts: Parts, state: PQNState) -> tuple[PQNState, Metrics]:
-    """One update: collect, compute lambda-returns, regress on them."""
+    """Make one update: collect, compute lambda-returns, regress on them."""
     config, axis = parts.config, parts.axis_name
     key_roll, key_fit = jax.random.split(update_key(state))
 
@@ -258,7 +258,7 @@ def step(parts: Parts, state: PQNState) -> tuple[PQNState, Metrics]:
 
 
 def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> Array:
-    """The greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
+    """Return the greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -308,7 +308,7 @@ def collect(
 
 
 def epsilon_of(config: PQNConfig, update: Array) -> Array:
-    """Epsilon of a whole update, float32 `[]`: that of its first environment step."""
+    """Return the epsilon of a whole update, float32 `[]`: that of its first step."""
     return exploration.epsilon_at(
         config.epsilon_schedule,
         update.astype(jnp.float32) * config.steps_per_update,

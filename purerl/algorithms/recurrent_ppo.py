@@ -177,7 +177,7 @@ def make(
 def build(
     config: RecurrentPPOConfig, env: Environment, axis_name: str | None = None
 ) -> Parts:
-    """Networks and environment of a config.
+    """Build networks and environment of a config.
 
     Args:
         config: Config of the agent; its leaves may be traced.
@@ -196,7 +196,7 @@ def build(
 
 
 def init(parts: Parts, key: Array) -> RecurrentPPOState:
-    """Fresh networks, environments and memories; the key is kept in the state."""
+    """Make fresh networks, environments and memories; the key is kept in the state."""
     config, heads = parts.heads.config, parts.heads
     key_core, key_actor, key_critic, key_env = jax.random.split(init_key(key), 4)
     num_envs = rollout.per_device(config.num_envs, heads.axis_name)
@@ -223,12 +223,12 @@ def init(parts: Parts, key: Array) -> RecurrentPPOState:
 
 
 def init_memory(parts: Parts, shape: tuple[int, ...]) -> Array:
-    """The memory `[*shape, H]` of episodes that are about to begin: zeros."""
+    """Return the memory `[*shape, H]` of episodes that are about to begin: zeros."""
     return jnp.zeros((*shape, parts.heads.config.memory_size))
 
 
 def step(parts: Parts, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Metrics]:
-    """One update: collect, estimate advantages, minimise."""
+    """Make one update: collect, estimate advantages, minimise."""
     heads = parts.heads
     key_roll, key_fit = jax.random.split(update_key(state))
     envs, memory, transitions, memories, episodes = collect(parts, state, key_roll)
@@ -258,7 +258,7 @@ def act(
     memory: Array,
     key: Array | None = None,
 ) -> tuple[Array, Array]:
-    """The policy's action on observations `[..., *obs_shape]`.
+    """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -311,7 +311,7 @@ def collect(
 def make_sequences(
     parts: Parts, state: RecurrentPPOState, transitions: Transition, memories: Array
 ) -> tuple[Sequences, normalise.RewardScale]:
-    """Values, advantages and targets of a rollout.
+    """Compute values, advantages and targets of a rollout.
 
     Args:
         parts: Networks, environments and config; see `build`.

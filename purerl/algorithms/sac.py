@@ -158,7 +158,7 @@ def make(
 
 
 def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> Parts:
-    """Networks and environment of a config: what `init`, `step` and `act` work with.
+    """Build networks and environment of a config: what the functions below work with.
 
     Args:
         config: Config of the agent; its leaves may be traced.
@@ -195,7 +195,7 @@ def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> 
 
 
 def init(parts: Parts, key: Array) -> ActorCriticState:
-    """Fresh networks, the critics' copies as targets, an empty buffer."""
+    """Make fresh networks, the critics' copies as targets, an empty buffer."""
     key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
     inputs = [jnp.zeros((1, *obs_shape(parts.obs_space)))]
     actor = parts.actor.init(key_actor, *inputs)
@@ -211,14 +211,14 @@ def init(parts: Parts, key: Array) -> ActorCriticState:
 
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """One update: rounds of acting, remembering, learning."""
+    """Make one update: rounds of acting, remembering, learning."""
     return actor_critic.step(make_hooks(parts), state)
 
 
 def act(
     parts: Parts, state: ActorCriticState, obs: Array, key: Array | None = None
 ) -> Array:
-    """The policy's action on observations `[..., *obs_shape]`.
+    """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -234,7 +234,7 @@ def act(
 
 
 def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
-    """SAC's part of the off-policy loop."""
+    """Make SAC's part of the off-policy loop."""
     config, head, axis = parts.config, parts.head, parts.stepper.axis_name
     num = head.num_outputs
     batch_size = rollout.per_device(config.batch_size, axis)
@@ -272,7 +272,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
 def choices(
     parts: Parts, actor: PyTree, critics: PyTree, obs: Array, noise: Any
 ) -> Choices:
-    """What the policy may do at `obs` `[N, ...]`, and what that is worth.
+    """Return what the policy may do at `obs` `[N, ...]`, and what that is worth.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -293,14 +293,14 @@ def choices(
 
 
 def soft_value(found: Choices, temperature: Array) -> Array:
-    """`E_a[min_i Q_i(s, a) - alpha log pi(a|s)]`, `[N]`."""
+    """Return `E_a[min_i Q_i(s, a) - alpha log pi(a|s)]`, `[N]`."""
     return (found.weight * (found.value - temperature * found.log_prob)).sum(-1)
 
 
 def learn(
     parts: Parts, learner: Learner, batch: Batch, noise: Any, count: Array
 ) -> tuple[Learner, Array, Metrics]:
-    """A step of the critics and, where they are due, of policy, price and targets.
+    """Take a step of the critics and, where due, of policy, price and targets.
 
     Args:
         parts: Networks, environments and config; see `build`.

@@ -110,7 +110,7 @@ def make(
 
 
 def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> Parts:
-    """Networks and environment of a config: what `init`, `step` and `act` work with.
+    """Build networks and environment of a config: what the functions below work with.
 
     Args:
         config: Config of the agent; its leaves may be traced.
@@ -133,7 +133,7 @@ def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> 
 
 
 def init(parts: Parts, key: Array) -> ActorCriticState:
-    """Fresh networks, their copies as targets, an empty buffer."""
+    """Make fresh networks, their copies as targets, an empty buffer."""
     key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
     obs = jnp.zeros((1, *obs_shape(parts.obs_space)))
     action = jnp.zeros((1, parts.head.num_outputs))
@@ -146,14 +146,14 @@ def init(parts: Parts, key: Array) -> ActorCriticState:
 
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """One update: rounds of acting, remembering, learning."""
+    """Make one update: rounds of acting, remembering, learning."""
     return actor_critic.step(make_hooks(parts), state)
 
 
 def act(
     parts: Parts, state: ActorCriticState, obs: Array, key: Array | None = None
 ) -> Array:
-    """The policy's action on observations `[..., *obs_shape]`.
+    """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -172,7 +172,7 @@ def act(
 def perturb(
     action: Array, noise: Array, std: Array | float, limit: Array | float = jnp.inf
 ) -> Array:
-    """`clip(action + clip(std * noise, -limit, limit), -1, 1)`.
+    """Return `clip(action + clip(std * noise, -limit, limit), -1, 1)`.
 
     Args:
         action: `[..., A]` in [-1, 1].
@@ -184,7 +184,7 @@ def perturb(
 
 
 def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
-    """TD3's part of the off-policy loop."""
+    """Make TD3's part of the off-policy loop."""
     config, head, axis = parts.config, parts.head, parts.stepper.axis_name
     batch_size = rollout.per_device(config.batch_size, axis)
 
@@ -211,7 +211,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
 def learn(
     parts: Parts, learner: Learner, batch: Batch, noise: Array, count: Array
 ) -> tuple[Learner, Array, Metrics]:
-    """A step of the critics and, where it is due, of the policy and the targets.
+    """Take a step of the critics and, where it is due, of the policy and the targets.
 
     Args:
         parts: Networks, environments and config; see `build`.

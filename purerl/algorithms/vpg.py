@@ -114,7 +114,7 @@ def make(
 
 
 def init(parts: Parts[VPGConfig], key: Array) -> OnPolicyState:
-    """Fresh networks and environments; `actor` and `critic` have their own Adam."""
+    """Make networks and environments; `actor` and `critic` have their own Adam."""
     config = parts.config
     rates = {"actor": config.learning_rate, "critic": config.value_learning_rate}
 
@@ -130,7 +130,7 @@ def init(parts: Parts[VPGConfig], key: Array) -> OnPolicyState:
 def step(
     parts: Parts[VPGConfig], state: OnPolicyState
 ) -> tuple[OnPolicyState, Metrics]:
-    """One update: collect, one step of the policy, many of the value function."""
+    """Make one update: collect, one step of the policy, many of the value function."""
     key_roll = update_key(state)
     envs, transitions, episodes = on_policy.collect(parts, state, key_roll)
     batch, reward_scale = make_batch(parts, state, transitions)

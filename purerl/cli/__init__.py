@@ -24,7 +24,7 @@ COMMANDS = {
 
 
 def usage() -> str:
-    """What `purerl --help` prints."""
+    """Return what `purerl --help` prints."""
     rows = "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())
     return (
         "usage: purerl COMMAND [options]\n\n"

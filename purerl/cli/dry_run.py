@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 
 def whole_runs(bound: Bound, agents: int) -> Part:
-    """Agents of which each trains from the beginning to the end."""
+    """Describe agents of which each trains from the beginning to the end."""
     steps = bound.plan.num_updates * bound.plan.steps_per_update
     return Part(bound, agents, agents * steps)
 

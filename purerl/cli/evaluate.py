@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def pick(saved: SavedRun, seed: int | None) -> SavedRun:
-    """The run with only the agent of `seed`, or as it is.
+    """Return the run with only the agent of `seed`, or as it is.
 
     Raises:
         ConfigError: no agent of that seed.

@@ -14,7 +14,7 @@ _MAPPINGS = ("env_kwargs", "env_params")
 
 
 def parser_class(config: TrainConfig, options: type) -> type:
-    """A dataclass with the fields of `options` and of the config, for tyro.
+    """Make a dataclass with the fields of `options` and of the config, for tyro.
 
     Args:
         config: Config whose values are the defaults.
@@ -53,7 +53,7 @@ def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
 
 
 def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:
-    """The config that the flags ask for.
+    """Read the config that the flags ask for.
 
     Raises:
         ConfigError: a value that cannot be read.
@@ -87,7 +87,7 @@ def _mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
 
 
 def option_before_parsing(argv: Sequence[str], name: str) -> str | None:
-    """The value of `--name` in raw arguments: it decides the other flags' defaults.
+    """Return the value of `--name` in raw arguments, on which other defaults depend.
 
     Raises:
         ConfigError: there is no value, or it is empty.

@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def draw(folder: Path) -> "Figure":
-    """The learning curves of whatever a folder holds.
+    """Draw the learning curves of whatever a folder holds.
 
     Args:
         folder: The folder of a run, sweep, evolution or comparison of losses.

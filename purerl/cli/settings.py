@@ -9,7 +9,7 @@ import jax
 
 
 def compile_cache_dir() -> Path | None:
-    """Where compiled programs are kept, or None if that is switched off.
+    """Return where compiled programs are kept, or None if that is switched off.
 
     `JAX_COMPILATION_CACHE_DIR` wins; `PURERL_COMPILE_CACHE=off` switches it off. The
     folder's name holds the processor's features, because a program compiled for one
@@ -34,7 +34,7 @@ def enable_compile_cache() -> Path | None:
 
 
 def backend_problem(error: BaseException | None = None) -> str | None:
-    """Why JAX cannot compute on the devices that were asked for; None where it can.
+    """Return why JAX cannot compute on the devices asked for; None where it can.
 
     Args:
         error: What a command failed with; JAX says a failed platform once only where
@@ -86,7 +86,7 @@ def _missing(*packages: str) -> bool:
 
 
 def has_nvidia_gpu() -> bool:
-    """Whether the driver of an NVIDIA GPU is there."""
+    """Return whether the driver of an NVIDIA GPU is there."""
     return Path("/dev/nvidia0").exists() or Path("/dev/nvidiactl").exists()
 
 

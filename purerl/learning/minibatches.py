@@ -73,7 +73,7 @@ def minimise(
 
 
 def shuffled_indices(key: Array, size: int) -> Array:
-    """A random permutation of `0 .. size-1`, int32.
+    """Draw a random permutation of `0 .. size-1`, int32.
 
     One sort of random words whose low bits hold the index: a quarter of the time of
     `jax.random.permutation` on CPU, which sorts key-value pairs. Only ties in the

@@ -43,7 +43,7 @@ class RewardScale(NamedTuple):
 
 
 def init_moments(shape: tuple[int, ...] = ()) -> Moments:
-    """Nothing seen: zero mean and unit variance, so that normalising does nothing."""
+    """Return zero mean and unit variance, so that normalising does nothing."""
     return Moments(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
 
 
@@ -119,7 +119,7 @@ def scale_rewards(
 
 
 def standardise(advantage: Array, axis_name: str | None = None) -> Array:
-    """Zero mean and unit variance over a minibatch `[N]` (of all devices)."""
+    """Scale a minibatch `[N]` (of all devices) to zero mean and unit variance."""
     mean = pmean(advantage.mean(), axis_name)
     var = pmean(jnp.square(advantage - mean).mean(), axis_name)
     return (advantage - mean) / (jnp.sqrt(var) + 1e-8)

@@ -26,7 +26,7 @@ def adam(
     max_grad_norm: Array | float | None = None,
     eps: Array | float = 1e-5,
 ) -> optax.GradientTransformation:
-    """Adam after clipping by the *global* norm (not elementwise, as `optax.clip` is).
+    """Make Adam after clipping by the *global* norm (`optax.clip` is elementwise).
 
     Give it one flat vector (`flatten`): a dozen small layers are a dozen small kernels
     for each of its operations.
@@ -46,7 +46,7 @@ def adam(
 def radam(
     learning_rate: Array | float, *, max_grad_norm: Array | float, eps: float = 1e-8
 ) -> optax.GradientTransformation:
-    """Rectified Adam (Liu et al. 2020) after clipping by the global norm.
+    """Make rectified Adam (Liu et al. 2020) after clipping by the global norm.
 
     Adam whose first steps are not divided by a second moment that few samples have
     settled: momentum alone for five steps, then a rectified step size.
@@ -63,7 +63,7 @@ def radam(
 
 
 def flatten(params: PyTree) -> tuple[Array, Callable[[Array], PyTree]]:
-    """Parameters as one vector, and the way back.
+    """Flatten parameters into one vector; return it and the way back.
 
     The way back is differentiable, and its gradient is one concatenation; the plain
     one of `ravel_pytree` pads every layer's gradient to the whole length and adds.
@@ -115,14 +115,14 @@ def clip_by_global_norm(
 
 
 def grad_norm(opt_state: Any) -> Array:
-    """Norm of the last gradient, before clipping, from an optimiser's state."""
+    """Return the norm of the last gradient, before clipping."""
     return opt_state[0].grad_norm
 
 
 def flatten_each(
     params: dict[str, PyTree],
 ) -> tuple[dict[str, Array], dict[str, Callable[[Array], PyTree]]]:
-    """`flatten` for every entry: flat vectors by name, and the ways back."""
+    """Return `flatten` for every entry: flat vectors by name, and the ways back."""
     pairs = {name: flatten(tree) for name, tree in params.items()}
     flat = {name: pair[0] for name, pair in pairs.items()}
     return flat, {name: pair[1] for name, pair in pairs.items()}
@@ -141,7 +141,7 @@ def polyak(target: PyTree, online: PyTree, tau: Array | float) -> PyTree:
 
 
 def annealed(value: Array | float, update: Array, num_updates: int) -> Array:
-    """Linear decay to zero over a run, zero after it: `value * (1 - update / U)`.
+    """Decay linearly to zero over a run, `value * (1 - update / U)`; zero after it.
 
     Args:
         value: The value at update 0.

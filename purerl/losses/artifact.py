@@ -17,7 +17,7 @@ _ARRAY = "$array"
 
 
 def pack(loss: Any) -> bytes:
-    """The bytes of a loss's file."""
+    """Return the bytes of a loss's file."""
     arrays: list[np.ndarray] = []
     header = json.dumps(_out(loss, arrays)).encode()
     buffer = io.BytesIO()
@@ -27,7 +27,7 @@ def pack(loss: Any) -> bytes:
 
 
 def unpack(content: bytes) -> Any:
-    """The loss of a file's bytes.
+    """Return the loss of a file's bytes.
 
     Raises:
         ConfigError: its class is not registered.

@@ -39,7 +39,7 @@ class MLPValueLoss:
         hidden_sizes: tuple[int, ...] = (64, 64),
         inputs: str = "error",
     ):
-        """A randomly initialised loss (LeCun normal kernels, zero biases).
+        """Draw a random loss (LeCun normal kernels, zero biases).
 
         Args:
             key: Random key of the kernels.
@@ -58,7 +58,7 @@ class MLPValueLoss:
 
     @classmethod
     def zeros(cls, hidden_sizes: tuple[int, ...] = (64, 64), inputs: str = "error"):
-        """All parameters zero: where the published evolution starts.
+        """Return a loss of zeros: where the published evolution starts.
 
         Raises:
             ConfigError: other inputs.
@@ -74,7 +74,7 @@ class MLPValueLoss:
         init: str = "zeros",
         seed: int = 0,
     ):
-        """From plain values, as a command line or a YAML file writes them.
+        """Make a loss from plain values, as a command line or a YAML file writes them.
 
         Args:
             hidden_sizes: Units of each hidden layer.
@@ -147,7 +147,7 @@ class MLPDrift:
 
     @classmethod
     def zeros(cls, hidden_size: int = 128, base_clip: float | None = None):
-        """All parameters zero: where the published evolution starts."""
+        """Return a loss of zeros: where the published evolution starts."""
         kernels = (NUM_DRIFT_FEATURES, hidden_size), (hidden_size, 1)
         params = tuple(np.zeros(shape, np.float32) for shape in kernels)
         return cls(params=params, base_clip=base_clip)
@@ -160,7 +160,7 @@ class MLPDrift:
         init: str = "zeros",
         seed: int = 0,
     ):
-        """From plain values, as a command line or a YAML file writes them.
+        """Make a loss from plain values, as a command line or a YAML file writes them.
 
         Args:
             hidden_size: Units of the hidden layer.

@@ -94,7 +94,7 @@ class Bounds(NamedTuple):
 def fit_loss(
     duals: Duals, new: Gaussian, improvement: Improvement, bounds: Bounds
 ) -> tuple[Array, Metrics]:
-    """The M-step: likelihood of the weighted actions, penalties, losses of the duals.
+    """Return the M-step's loss: weighted likelihood, penalties, losses of the duals.
 
     Args:
         duals: The dual variables' parameters; one multiplier of each kind bounds the
@@ -140,12 +140,12 @@ def _bounded(divergence: Array, multiplier: Array) -> Array:
 
 
 def positive(param: Array) -> Array:
-    """A dual variable from its parameter, at least 1e-6."""
+    """Return a dual variable from its parameter, at least 1e-6."""
     return jax.nn.softplus(param) + _SMALLEST
 
 
 def decoupled_divergence(target: Gaussian, new: Gaussian) -> Divergence:
-    """KL(target || new) where either only the mean is new, or only the std.
+    """Return KL(target || new) where either only the mean is new, or only the std.
 
     Args:
         target: `[N, A]` each, outputs of the target policy.
@@ -162,7 +162,7 @@ def decoupled_divergence(target: Gaussian, new: Gaussian) -> Divergence:
 
 
 def decoupled_log_likelihood(target: Gaussian, new: Gaussian, raw: Array) -> Array:
-    """`log N(a; mu, sigma') + log N(a; mu', sigma)`: each parameter fitted by itself.
+    """Return `log N(a; mu, sigma') + log N(a; mu', sigma)`: each is fitted by itself.
 
     So the fit of the mean is not weakened where the new std is large, and the std
     does not shrink around a mean that has already moved.
@@ -189,7 +189,7 @@ def _log_density(outputs: Gaussian, raw: Array) -> Array:
 def lagrangian(
     multiplier: Array, divergence: Array, epsilon: Array | float
 ) -> tuple[Array, Array]:
-    """A constraint `divergence <= epsilon` as a penalty, and its multiplier's loss.
+    """Return the penalty of `divergence <= epsilon` and its multiplier's loss.
 
     Descending the first moves the policy inside, descending the second raises the
     multiplier while the policy is outside, and lowers it inside. Neither has a
@@ -209,6 +209,6 @@ def lagrangian(
 
 
 def softplus_inverse(value: Array | float) -> Array:
-    """The parameter whose softplus is `value`, a positive number; float32."""
+    """Return the parameter whose softplus is `value`, a positive number; float32."""
     value = jnp.asarray(value, jnp.float32)
     return value + jnp.log(-jnp.expm1(-value))

@@ -42,7 +42,7 @@ _TINY = 1e-30
 def temperature_dual(
     temperature: Array | float, q_values: Array, epsilon: Array | float
 ) -> Array:
-    """The dual `g(eta)` of the E-step, a convex function of the temperature.
+    """Return the dual `g(eta)` of the E-step, a convex function of the temperature.
 
     Args:
         temperature: `[]`, eta > 0, in units of Q.
@@ -61,7 +61,7 @@ def temperature_dual(
 def solve_temperature(
     q_values: Array, epsilon: Array | float, axis_name: str | None = None
 ) -> Array:
-    """The temperature that minimises `temperature_dual`, at least `MIN_TEMPERATURE`.
+    """Minimise `temperature_dual`: the temperature, at least `MIN_TEMPERATURE`.
 
     Newton's method on `log KL(log eta) = log epsilon`, which is nearly linear (slope
     -2) for large temperatures and levels off for small ones. It starts where the
@@ -116,7 +116,7 @@ def solve_temperature(
 
 
 def action_weights(q_values: Array, temperature: Array | float) -> Array:
-    """The E-step's weights `softmax_a(Q / eta)`.
+    """Return the E-step's weights `softmax_a(Q / eta)`.
 
     Args:
         q_values: `[S, N]` values of actions sampled from the target policy.
@@ -129,7 +129,7 @@ def action_weights(q_values: Array, temperature: Array | float) -> Array:
 
 
 def weights_divergence(weights: Array) -> Array:
-    """KL of the weights from uniform ones, in nats.
+    """Return the KL of the weights from uniform ones, in nats.
 
     Args:
         weights: `[S, N]`, those of a state sum to 1.

@@ -14,7 +14,7 @@ _NEWTON_SCHULZ_ITERATIONS = 44
 
 
 def orthogonal(scale: float = 1.0) -> Callable[..., Array]:
-    """An orthogonal initialiser without QR.
+    """Make an orthogonal initialiser without QR.
 
     The polar factor of a Gaussian matrix is Haar distributed, as the sign-corrected Q
     of its QR decomposition is, and Newton-Schulz iteration finds it by products alone:
@@ -75,7 +75,7 @@ _product.defvjp(_product_forward, _product_backward)
 def small_product(
     x: Array, kernel: Array, dimension_numbers: Any, **options: Any
 ) -> Array:
-    """`dot_general` of a dense layer whose batches are small and learned from often.
+    """Multiply as `dot_general` for a dense layer with many small batches.
 
     The gradients of a product are products with transposed factors. For some tens of
     rows a CPU is faster when XLA copies these into place first; for hundreds it makes

@@ -16,7 +16,7 @@ from purerl.types import Array, PyTree
 
 
 def forget(memory: PyTree, done: Array) -> PyTree:
-    """The memory with zeros where an episode ended.
+    """Clear the memory, to zeros, where an episode ended.
 
     Args:
         memory: Pytree with leaves `[*lead, ...]`.
@@ -53,7 +53,7 @@ class GRU(nn.Module):
     size: int
 
     def setup(self) -> None:
-        """Parameters: `W` and `b` in `inputs`, `U` in `recurrent`, `c` in `bias`."""
+        """Declare `W` and `b` in `inputs`, `U` in `recurrent`, `c` in `bias`."""
         self.inputs = nn.Dense(3 * self.size)
         init = _each_gate(orthogonal())
         self.recurrent = self.param("recurrent", init, (self.size, 3 * self.size))
@@ -65,7 +65,7 @@ class GRU(nn.Module):
         return gru(self.recurrent, self.bias, inputs, memory)
 
     def unroll(self, obs: Array, memory: Array, first: Array) -> Array:
-        """The memories with each of a sequence's observations in them.
+        """Return the memories with each of a sequence's observations in them.
 
         Args:
             obs: `[T, B, *obs_shape]`.
@@ -88,7 +88,7 @@ class GRU(nn.Module):
 
 
 def gru(recurrent: Array, bias: Array, inputs: Array, memory: Array) -> Array:
-    """One step of a gated recurrent unit; see `GRU`.
+    """Take one step of a gated recurrent unit; see `GRU`.
 
     Args:
         recurrent: `[H, 3H]`, `U_r`, `U_z`, `U_n` side by side.

@@ -77,7 +77,7 @@ def make_torso(
     layer_norm: bool = False,
     dot_general: Callable[..., Array] | None = None,
 ) -> nn.Module:
-    """The torso for an observation shape; `auto` takes the CNN for images.
+    """Make the torso for an observation shape; `auto` takes the CNN for images.
 
     Args:
         torso: One of `TORSOS`.

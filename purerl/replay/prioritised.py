@@ -60,7 +60,7 @@ class Sample(NamedTuple):
 
 
 def init(capacity: int) -> Priorities:
-    """Of an empty buffer, in which nothing can be drawn.
+    """Make the priorities of an empty buffer, in which nothing can be drawn.
 
     Args:
         capacity: C, any positive number.
@@ -73,7 +73,7 @@ def init(capacity: int) -> Priorities:
 
 
 def grow(leaves: Array, largest: Array) -> Priorities:
-    """The tree over given leaves: bit for bit the one that `add` and `update` left.
+    """Build the tree over leaves: bit for bit the one that `add` and `update` left.
 
     Args:
         leaves: `[C]` float32, the `p` of every slot.
@@ -90,7 +90,7 @@ def grow(leaves: Array, largest: Array) -> Priorities:
 
 
 def leaves_of(priorities: Priorities, capacity: int) -> Array:
-    """The `p` of every slot, `[C]`: all that `grow` needs beside the largest."""
+    """Return the `p` of every slot, `[C]`: all that `grow` needs beside the largest."""
     return priorities.levels[0].reshape(-1)[:capacity]
 
 
@@ -179,7 +179,7 @@ def update(
 
 
 def importance_weights(probability: Array, exponent: Array | float) -> Array:
-    """`(N P)^-beta` divided by the largest of the batch, `[N]`, in (0, 1].
+    """Return `(N P)^-beta` divided by the largest of the batch, `[N]`, in (0, 1].
 
     The number of items cancels, and so does the sum of priorities: what remains is
     `(P / min P)^-beta`.
@@ -192,7 +192,7 @@ def importance_weights(probability: Array, exponent: Array | float) -> Array:
 
 
 def num_bytes(capacity: int) -> int:
-    """Memory of the priorities of a buffer: about 4.6 bytes an item."""
+    """Return the bytes of a buffer's priorities: about 4.6 an item."""
     shapes = jax.eval_shape(lambda: init(capacity))
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
 

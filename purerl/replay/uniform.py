@@ -21,7 +21,7 @@ from purerl.types import Array, PyTree
 
 
 def init(example: PyTree, capacity: int) -> PyTree:
-    """An empty buffer.
+    """Make an empty buffer.
 
     Args:
         example: One item (arrays or their shapes).
@@ -31,12 +31,12 @@ def init(example: PyTree, capacity: int) -> PyTree:
 
 
 def capacity_of(buffer: PyTree) -> int:
-    """C."""
+    """Return C, the number of items that fit."""
     return jax.tree.leaves(buffer)[0].shape[0]
 
 
 def by_env(buffer: PyTree, num_envs: int) -> PyTree:
-    """Leaves `[C / B, B, ...]` of leaves `[C, ...]`: a column per environment.
+    """Return leaves `[C / B, B, ...]` of leaves `[C, ...]`: a column per environment.
 
     Args:
         buffer: Buffer of items that were added in rounds of whole steps.
@@ -46,7 +46,7 @@ def by_env(buffer: PyTree, num_envs: int) -> PyTree:
 
 
 def in_order(buffer: PyTree) -> PyTree:
-    """Leaves `[C, ...]` of leaves `[C / B, B, ...]`: the inverse of `by_env`."""
+    """Return leaves `[C, ...]` of leaves `[C / B, B, ...]`: the inverse of `by_env`."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), buffer)
 
 
@@ -73,12 +73,12 @@ def add(buffer: PyTree, items: PyTree, added: Array) -> PyTree:
 
 
 def size(added: Array, capacity: int) -> Array:
-    """How many items there are to sample, uint32 `[]`."""
+    """Return how many items there are to sample, uint32 `[]`."""
     return jnp.minimum(added, jnp.uint32(capacity))
 
 
 def sample(bits: Array, added: Array, capacity: int, margin: int = 0) -> Array:
-    """Numbers of random items, uniform with replacement.
+    """Draw numbers of items, uniform with replacement.
 
     Args:
         bits: `[...]` uint32, uniform random bits.
@@ -95,12 +95,12 @@ def sample(bits: Array, added: Array, capacity: int, margin: int = 0) -> Array:
 
 
 def slots_of(numbers: Array, capacity: int) -> Array:
-    """Where items lie, int32, of the shape of `numbers` (uint32)."""
+    """Return where items lie, int32, of the shape of `numbers` (uint32)."""
     return (numbers % jnp.uint32(capacity)).astype(jnp.int32)
 
 
 def numbers_in(slots: Array, added: Array, capacity: int) -> Array:
-    """Which items lie in slots, uint32, of the shape of `slots` (int32).
+    """Return which items lie in slots, uint32, of the shape of `slots` (int32).
 
     Args:
         slots: Slots that are not empty.
@@ -113,7 +113,7 @@ def numbers_in(slots: Array, added: Array, capacity: int) -> Array:
 
 
 def gather(buffer: PyTree, numbers: Array) -> PyTree:
-    """Items by number, leaves `[*numbers.shape, ...]`; they must still be there."""
+    """Return items by number, `[*numbers.shape, ...]`; they must still be there."""
     slots = slots_of(numbers, capacity_of(buffer))
     return jax.tree.map(lambda x: x.at[slots].get(mode="promise_in_bounds"), buffer)
 
@@ -142,7 +142,7 @@ class Window(NamedTuple):
 def gather_n_step(
     buffer: Any, numbers: Array, n: int, num_envs: int, gamma: Array | float
 ) -> Window:
-    """Items by number, each with the steps that follow it (Sutton 1988).
+    """Return items by number, each with the steps that follow it (Sutton 1988).
 
     Args:
         buffer: A record with leaves `[C, ...]`; its fields `reward`, `next_obs`,
@@ -178,6 +178,6 @@ def gather_n_step(
 
 
 def num_bytes(example: PyTree, capacity: int) -> int:
-    """Memory of a buffer of `capacity` such items."""
+    """Return the bytes of a buffer of `capacity` such items."""
     one = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(example))
     return capacity * one

@@ -66,7 +66,7 @@ class Row(NamedTuple):
 
 
 def make_table(rows: Sequence[Row], *, field: str, baseline: str) -> Table:
-    """All rows of a comparison as one table; see `LossComparison.table`.
+    """Tabulate all rows of a comparison; see `LossComparison.table`.
 
     Args:
         rows: Rows of one measure together, those of an environment before those of all
@@ -106,7 +106,7 @@ def make_table(rows: Sequence[Row], *, field: str, baseline: str) -> Table:
 
 
 def cells(row: Row) -> list[str]:
-    """A row's cells, loss first."""
+    """Return a row's cells, loss first."""
     gap = _interval(row, "difference", sign="+")
     is_clear = row.difference_low > 0 or row.difference_high < 0
     if is_clear and heading_of(row.seeds) == INTERVAL:

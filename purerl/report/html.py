@@ -73,7 +73,7 @@ def write_page(
 
 
 def figure_html(figure: "Figure", caption: str = "") -> str:
-    """A figure as inline SVG, or as PNG within the page where SVG would be large."""
+    """Return a figure as inline SVG, or as PNG where SVG would be large."""
     picture = page_parts.picture(figure)
     words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
     return f"<figure>{picture}{words}</figure>"
@@ -100,7 +100,7 @@ def table_html(
 
 
 def settings_html(values: Mapping[str, Any], *, closed: str = "") -> str:
-    """Names and values; behind a heading that opens on a click if `closed` says one."""
+    """Return names and values, behind a heading that opens on a click if given."""
     cells = "<tr><td>{}</td><td><code>{}</code></td></tr>"
     rows = "".join(
         cells.format(html.escape(str(name)), _text(value))
@@ -113,17 +113,17 @@ def settings_html(values: Mapping[str, Any], *, closed: str = "") -> str:
 
 
 def note_html(text: str) -> str:
-    """A line of small text."""
+    """Return a line of small text."""
     return f"<p class=note>{html.escape(text)}</p>"
 
 
 def code_html(text: str) -> str:
-    """Code as it is."""
+    """Return code as it is."""
     return f"<pre><code>{html.escape(text)}</code></pre>"
 
 
 def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
-    """Where the results come from: facts, versions, command, config, how to load.
+    """Say where results come from: facts, versions, command, config, how to load.
 
     Args:
         config: Config as plain values.

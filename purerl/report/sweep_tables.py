@@ -76,7 +76,7 @@ def heat_table(
     others: str = "mean",
     metric: str = SCORE,
 ) -> Table:
-    """Mean final score for every pair of values of two axes; `*` marks the best.
+    """Tabulate the mean final score for every pair of values; `*` marks the best.
 
     Args:
         dataset: Dataset of a grid sweep.

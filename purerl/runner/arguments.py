@@ -6,7 +6,7 @@ from purerl.config import ConfigError
 
 
 def as_folder(name: str, value: str | Path | None) -> Path | None:
-    """A folder that was given, or None where none was.
+    """Return a folder that was given, or None where none was.
 
     Args:
         name: The name of the argument, for the sentence.

@@ -92,7 +92,7 @@ def check_devices(stored: dict[str, Any]) -> None:
 
 
 def load_run(folder: Path) -> dict[str, Any]:
-    """The manifest of a run.
+    """Read the manifest of a run.
 
     Raises:
         ConfigError: there is none, it cannot be read, or the folder holds something
@@ -106,7 +106,7 @@ def load_run(folder: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path, stored: dict[str, Any]) -> TrainConfig:
-    """The config of a run's manifest.
+    """Read the config of a run's manifest.
 
     Raises:
         ConfigError: it holds an environment object, or names what is not registered.
@@ -122,7 +122,7 @@ def read_config(folder: Path, stored: dict[str, Any]) -> TrainConfig:
 
 
 def is_rebuildable(config: TrainConfig) -> bool:
-    """Whether another program can make the config from its file.
+    """Return whether another program can make the config from its file.
 
     Not where the environment is an object, or where the environment, a loss or the
     algorithm is one that this program brought along.
@@ -175,7 +175,7 @@ def check_same(
 
 
 def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
-    """The config with a stored run's value wherever it says `auto`.
+    """Return the config with a stored run's value wherever it says `auto`.
 
     A run that is extended keeps what it began with, such as the number of steps over
     which exploration decays, also where that follows the length of a run.

@@ -63,7 +63,7 @@ class Reporter:
         self.console.print(text, highlight=False, soft_wrap=True)
 
     def tell_plain(self, text: str) -> None:
-        """As `tell`, for text of others: brackets in it are no markup."""
+        """Print as `tell` does text of others: brackets in it are no markup."""
         self.tell(escape(text))
 
     def __enter__(self) -> Self:
@@ -90,7 +90,7 @@ class Reporter:
             self._bar.stop()
 
     def update(self, done_steps: int, mean_return: float) -> None:
-        """A segment has ended."""
+        """Move the bar: a segment has ended."""
         if not self.enabled:
             return
         elapsed = max(time.perf_counter() - self._began, 1e-9)

@@ -90,7 +90,7 @@ class Records:
                 self.rows[kind][member] = [r for r in rows if r["update"] <= update]
 
     def set_aside(self) -> None:
-        """There is nothing to go on from: start again, but lose no measurement."""
+        """Start again, as there is nothing to go on from, but lose no measurement."""
         assert self._jsonl is not None
         metrics = self._jsonl.folder
         if metrics.exists():

@@ -80,7 +80,7 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
 
 
 def summary(result: RunResult) -> dict[str, Any]:
-    """Numbers of a finished run, for people and for summary.json."""
+    """Summarise a finished run, for people and for summary.json."""
     final = result.evaluation.get("episode_return")
     numbers: dict[str, Any] = {
         "agents": len(result.seeds),

@@ -36,7 +36,7 @@ class Worker(NamedTuple):
 
 
 def num_cores() -> int:
-    """CPU cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -67,7 +67,7 @@ def use_all_cores() -> int:
 
 
 def make_workers(devices: Sequence[Any] | None = None) -> list[Worker]:
-    """One worker per accelerator, or one per core on a CPU.
+    """Make one worker per accelerator, or one per core on a CPU.
 
     Args:
         devices: Local devices to use; all of the default backend where not given.
@@ -80,7 +80,7 @@ def make_workers(devices: Sequence[Any] | None = None) -> list[Worker]:
 
 
 def default_lanes(num_members: int, workers: Sequence[Worker]) -> int:
-    """A width of blocks: narrow on a CPU, wide on accelerators.
+    """Choose a width of blocks: narrow on a CPU, wide on accelerators.
 
     On a CPU every worker gets as many lanes as the others, as far as that is possible:
     ten members on two cores are two blocks of five. On an accelerator, where empty
@@ -96,7 +96,10 @@ def default_lanes(num_members: int, workers: Sequence[Worker]) -> int:
 
 
 def widest_of_use(num_members: int, workers: Sequence[Worker]) -> int:
-    """The power of two at which every worker has one block; wider ones are padding."""
+    """Return the power of two at which every worker has one block.
+
+    Wider blocks would be padding.
+    """
     share = -(-num_members // len(workers))
     return 1 << max(0, (share - 1).bit_length())
 

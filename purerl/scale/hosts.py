@@ -93,7 +93,7 @@ def _check(coordinator: str, num_processes: int, process: int) -> None:
 
 
 def launched() -> bool:
-    """Whether SLURM or Open MPI started more than one process of this job."""
+    """Return whether SLURM or Open MPI started more than one process of this job."""
     return _launcher() is not None
 
 
@@ -121,12 +121,12 @@ def _launcher() -> tuple[tuple[str, int], tuple[str, int]] | None:
 
 
 def count() -> int:
-    """Processes of this job."""
+    """Return the number of processes of this job."""
     return jax.process_count()
 
 
 def index() -> int:
-    """The number of this process."""
+    """Return the number of this process."""
     return jax.process_index()
 
 

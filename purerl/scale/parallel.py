@@ -15,7 +15,7 @@ AXIS = "devices"
 
 
 def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> Train:
-    """`make_train` for one agent whose environments are spread over devices.
+    """Make `train` for one agent whose environments are spread over devices.
 
     Every device steps `num_envs / D` environments and sees their samples only;
     gradients, advantage statistics and normaliser statistics are averages over all. An
@@ -110,7 +110,7 @@ def part_shapes(
 
 
 def split_specs(whole: PyTree, part: PyTree, num_devices: int) -> PyTree:
-    """How arrays are spread: along the axis of which a part has a device's share.
+    """Find how arrays are spread: along the axis of which a part has a share.
 
     That axis is how an algorithm declares what differs between devices. An array
     without one must be the same on all of them, and nothing checks its values.

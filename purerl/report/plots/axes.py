@@ -43,7 +43,7 @@ class Cells(NamedTuple):
 
 
 def cells(scores: Scores, y: str, x: str, others: str = "mean") -> Cells:
-    """Mean score over seeds for each pair of values of two axes.
+    """Compute the mean score over seeds for each pair of values of two axes.
 
     Args:
         scores: Scores of a grid.
@@ -87,7 +87,7 @@ def heat_map(
     others: str = "mean",
     metric: str = SCORE,
 ) -> "Figure":
-    """Mean final score over seeds for every pair of values of two axes.
+    """Draw the mean final score over seeds for every pair of values of two axes.
 
     Args:
         dataset: Dataset of a grid sweep.
@@ -166,7 +166,7 @@ def two_axes(scores: Scores, y: str | None, x: str | None) -> tuple[str, str]:
 
 
 def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
-    """Final score against each axis: the others in all settings, and at their best.
+    """Draw the final score against each axis: other axes at all settings, and the best.
 
     "All" is the IQM of all runs with a value, with a 95% interval (each setting of the
     other axes is resampled by itself); "best" the IQM of the best setting's seeds, with
@@ -211,7 +211,7 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
 
 
 def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
-    """Every configuration against each axis: for random and zip designs.
+    """Draw every configuration against each axis: for random and zip designs.
 
     A dot is the mean over seeds, its line their range; the best one is a star.
 
@@ -258,7 +258,7 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
 
 
 def make_panels(count: int) -> tuple["Figure", list[Any]]:
-    """A panel per axis, at most three in a row, one scale of scores."""
+    """Make a panel per axis, at most three in a row, one scale of scores."""
     columns = min(count, 3)
     height = -(-count // columns)
     figure = style.new_figure(max(5.0, 3.4 * columns), 0.7 + 3.0 * height)

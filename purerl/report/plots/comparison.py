@@ -15,7 +15,7 @@ DASHES = ("-", "--", "-.", ":")
 
 
 def comparison_figure(dataset: "xr.Dataset") -> "Figure":
-    """Mean return along training, a line per loss.
+    """Draw the mean return along training, a line per loss.
 
     Bands are 95% intervals; of fewer than ten seeds, their range.
 

@@ -58,7 +58,7 @@ def sweep_curves(
     lines: int = MAX_LINES,
     confidence: float = 0.95,
 ) -> "Figure":
-    """IQM over seeds along training, with bands, a line per value of an axis.
+    """Draw the IQM over seeds along training, with bands, a line per value of an axis.
 
     Bands are bootstrap intervals; of fewer than ten seeds, their range. Members that
     diverged count from then on as the worst of the picture; gaps of unfinished members

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def evolution_curve(
     history: Mapping[str, np.ndarray], settings: Mapping[str, Any]
 ) -> "Figure":
-    """Best and mean fitness over generations, a band of one deviation, and failures.
+    """Draw best and mean fitness over generations, their deviation, and failures.
 
     Args:
         history: History of an `EvolutionResult`, finished or not.
@@ -73,7 +73,7 @@ def evolution_curve(
 
 
 def evolution_returns(returns: np.ndarray, names: Sequence[str]) -> "Figure":
-    """Mean return of members in each environment, a panel of its own for each.
+    """Draw the mean return of members, a panel for each environment.
 
     Args:
         returns: `[G, E]` returns, by generation and environment.

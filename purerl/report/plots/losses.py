@@ -19,7 +19,7 @@ ADVANTAGES = (2.0, 1.0, -1.0, -2.0)
 
 
 def loss_figure(loss: Any) -> "Figure":
-    """The picture of a loss of either kind.
+    """Draw a loss of either kind.
 
     Raises:
         ConfigError: it is neither a drift nor a value loss.
@@ -37,7 +37,7 @@ def loss_figure(loss: Any) -> "Figure":
 
 
 def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "Figure":
-    """A value loss and its slope over the error, beside the squared error.
+    """Draw a value loss and its slope over the error, beside the squared error.
 
     A constant in a loss does not matter, so both are drawn from their value at zero
     error. The squared error is scaled to the same mean slope, because the optimiser
@@ -91,7 +91,7 @@ def curve(loss: Any, errors: Any, target: float = 0.0) -> tuple[np.ndarray, np.n
 
 
 def drift_figure(drift: Any) -> "Figure":
-    """A drift over ratio and advantage, and what is left of the objective.
+    """Draw a drift over ratio and advantage, and what is left of the objective.
 
     Above, the drift as a map beside those of PPO and DPO on one colour scale. Below,
     slices: the slope `d (r A - drift) / d r` that the policy climbs, at four

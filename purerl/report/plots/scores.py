@@ -27,7 +27,7 @@ def seed_scores(
     configurations: int = MAX_LINES,
     metric: str = SCORE,
 ) -> "Figure":
-    """How the seeds of configurations score, the best ones or one per value of an axis.
+    """Draw how seeds of configurations score, the best or one per value of an axis.
 
     Args:
         dataset: Dataset of a sweep.
@@ -107,7 +107,7 @@ def profile(
     configurations: int = 6,
     metric: str = SCORE,
 ) -> "Figure":
-    """Performance profiles: the share of seeds that score above each threshold.
+    """Draw performance profiles: the share of seeds that score above each threshold.
 
     Lines that do not cross rank their configurations at every threshold (stochastic
     dominance); the bands are 95% intervals (Agarwal et al. 2021), from ten seeds.
@@ -151,7 +151,7 @@ def profile(
 
 
 def power(curve: PowerCurve) -> "Figure":
-    """How likely a comparison detects the difference, by number of seeds."""
+    """Draw how likely a comparison detects the difference, by number of seeds."""
     figure = style.new_figure(6.5, 3.8)
     axes = figure.subplots()
     colour = style.COLOURS[0]

@@ -40,7 +40,7 @@ PAGE_WIDTH = 10.4  # inches: a picture of it is as wide as a page's text
 
 
 def new_figure(width: float = PAGE_WIDTH, height: float = 4.8) -> "Figure":
-    """An empty figure, in inches."""
+    """Make an empty figure, in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
@@ -81,7 +81,7 @@ def ink(axes: "Axes") -> None:
 
 
 def step_axis(axes: "Axes") -> None:
-    """Environment steps along x, with 10k and 1M for thousands and millions."""
+    """Label environment steps along x, with 10k and 1M for thousands and millions."""
     from matplotlib.ticker import EngFormatter
 
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -186,7 +186,7 @@ def log_ticks(low: float, high: float, most: int) -> np.ndarray:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number and no flag."""
+    """Return whether it is a number and no flag."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
@@ -286,7 +286,7 @@ def save(figure: "Figure", path: str | Path) -> Path:
 
 
 def to_svg(figure: "Figure") -> str:
-    """The figure as SVG to be put into HTML: transparent, text in the page's colour."""
+    """Return the figure as SVG for HTML: transparent, text in the page's colour."""
     buffer = io.BytesIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)

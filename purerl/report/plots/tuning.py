@@ -67,7 +67,7 @@ class Axis(NamedTuple):
     names: list[Any]
 
     def places(self, rows: Sequence[Trial]) -> np.ndarray:
-        """Coordinates `[N]` of some trials."""
+        """Return the coordinates `[N]` of some trials."""
         values = [row.params[self.name] for row in rows]
         if self.names:
             return np.array([float(self.names.index(value)) for value in values])
@@ -88,7 +88,7 @@ class Axis(NamedTuple):
 def figures(
     rows: Sequence[Trial], shares: Mapping[str, float], axes: Mapping[str, Axis]
 ) -> dict[str, "Figure"]:
-    """The pictures that a study has data for, by name.
+    """Draw the pictures that a study has data for, by name.
 
     Args:
         rows: The trials.
@@ -107,7 +107,7 @@ def figures(
 
 
 def history(rows: Sequence[Trial]) -> "Figure":
-    """Scores in the order of the trials, and the best so far."""
+    """Draw scores in the order of the trials, and the best so far."""
     from matplotlib.ticker import MaxNLocator
 
     figure = style.new_figure()
@@ -154,7 +154,7 @@ def history(rows: Sequence[Trial]) -> "Figure":
 
 
 def importance(shares: Mapping[str, float]) -> "Figure":
-    """Share of each axis in what makes a trial good."""
+    """Draw the share of each axis in what makes a trial good."""
     names = sorted(shares, key=lambda name: shares[name])
     figure = style.new_figure(style.PAGE_WIDTH, 1.2 + 0.42 * len(names))
     axes = figure.subplots()
@@ -176,7 +176,7 @@ def importance(shares: Mapping[str, float]) -> "Figure":
 
 
 def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
-    """Score against each axis; later trials are darker, the best one is a star."""
+    """Draw the score against each axis; later trials are darker, the best is a star."""
     complete = [row for row in rows if row.state == "complete"]
     scores = np.array([row.score for row in complete], float)
     order = np.array([row.number for row in complete], float)
@@ -284,7 +284,7 @@ def contour(
 
 
 def dots_of(limits: tuple[float, float]) -> Any:
-    """A scale of colours."""
+    """Draw a scale of colours."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 

@@ -28,7 +28,7 @@ def curve(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Estimate:
-    """IQM or mean over runs at every point of a curve, with pointwise intervals.
+    """Estimate IQM or mean over runs at every point of a curve, with intervals.
 
     Args:
         values: `[S, T]`, a row per run, or `[S, M, T]` with runs of M tasks (or

@@ -48,14 +48,14 @@ class Interval(NamedTuple):
         return name_of(self.kind, self.runs)
 
     def text(self, digits: int = 1, heading: str = INTERVAL) -> str:
-        """The two ends of a single mean in words; see `text_of`."""
+        """Return the two ends of a single mean in words; see `text_of`."""
         return text_of(self.low, self.high, self.runs, digits, heading)
 
 
 def mean_interval(
     values: np.ndarray, *, confidence: float = 0.95, seed: int = 0
 ) -> Interval:
-    """Interval of the mean over the first axis (runs), or their range.
+    """Return the interval of the mean over the first axis (runs), or their range.
 
     Args:
         values: `[S, ...]`, S runs; a value that is not finite counts as missing.
@@ -90,7 +90,7 @@ def mean_interval(
 
 
 def kind_of(runs: int) -> str:
-    """What is said of so many runs: `"none"`, `"range"` or `"interval"`."""
+    """Return what is said of so many runs: `"none"`, `"range"` or `"interval"`."""
     return "none" if runs < 2 else "range" if runs < FEWEST else "interval"
 
 
@@ -110,7 +110,7 @@ def name_of(kind: str, runs: int, confidence: float = 0.95) -> str:
 
 
 def heading_of(runs: int) -> str:
-    """Heading of a column, or words of a legend, for means of so many runs each."""
+    """Return the heading of a column or legend for means of so many runs each."""
     return name_of(kind_of(runs), runs)
 
 
@@ -122,7 +122,7 @@ def text_of(
     heading: str = INTERVAL,
     sign: str = "",
 ) -> str:
-    """Two ends in words: `1.0 to 2.0`; `no spread` if equal; `-` without ends.
+    """Write two ends: `1.0 to 2.0`; `no spread` if equal; `-` without ends.
 
     Args:
         low: Lower end.
@@ -186,7 +186,7 @@ def _quantiles(weights: np.ndarray, centred: np.ndarray, tail: float) -> np.ndar
 
 
 def nanmean(values: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Mean of what is known; NaN, without a warning, where nothing is."""
+    """Return the mean of what is known; NaN, without a warning, where nothing is."""
     known = np.isfinite(values)
     count = known.sum(axis)
     total = np.where(known, values, 0.0).sum(axis)

@@ -63,7 +63,7 @@ class Estimate(NamedTuple):
         return name_of(self.kind, self.runs, self.confidence)
 
     def text(self, digits: int = 1, heading: str = INTERVAL) -> str:
-        """The ends of a number in words; see `text_of`."""
+        """Return the ends of a number in words; see `text_of`."""
         return text_of(self.low, self.high, self.runs, digits, heading)
 
 
@@ -88,7 +88,7 @@ def estimates(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> dict[str, Estimate]:
-    """Statistics with bootstrap intervals, all from the same resamples.
+    """Estimate statistics with bootstrap intervals, all from the same resamples.
 
     Args:
         scores: `[S, M]` or `[S]`.
@@ -153,7 +153,7 @@ def probability_of_improvement(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Estimate:
-    """Probability that a run of X scores higher than a run of Y, ties half.
+    """Estimate the probability that a run of X scores higher than one of Y, ties half.
 
     Args:
         x: `[S, M]` or `[S]`.
@@ -194,7 +194,7 @@ def performance_profile(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Estimate:
-    """Share of runs above each threshold (the run-score distribution).
+    """Estimate the share of runs above each threshold (the run-score distribution).
 
     Args:
         scores: `[S, M]` or `[S]`.
@@ -238,7 +238,7 @@ def performance_profile(
 
 
 def compare(scores: Mapping[str, Any], **options: Any) -> dict[str, Estimate]:
-    """The IQM of several groups by name, with one worst score for all (`nan`)."""
+    """Estimate the IQM of groups by name, with one worst score for all (`nan`)."""
     options = {"nan": "worst", **options}
     groups, _ = resolve(*scores.values(), nan=options.pop("nan"))
     found = {}
@@ -252,7 +252,7 @@ def compare(scores: Mapping[str, Any], **options: Any) -> dict[str, Estimate]:
 
 
 def kind_of_table(known: np.ndarray) -> tuple[str, int]:
-    """Kind of the ends beside a statistic of `[S, M]`; the fewest runs of a task."""
+    """Return the kind of the ends of a statistic, and the fewest runs of a task."""
     counts = np.isfinite(known).sum(0)
     runs = int(counts.min(initial=len(known)))
     if runs >= FEWEST or (runs >= FEWEST_OF_MANY and counts.sum() >= POOLED):
@@ -261,14 +261,14 @@ def kind_of_table(known: np.ndarray) -> tuple[str, int]:
 
 
 def key(seed: int) -> Any:
-    """The key that the resamples are drawn with."""
+    """Return the key that the resamples are drawn with."""
     import jax
 
     return jax.random.key(seed)
 
 
 def percentiles(draws: Any, confidence: float) -> np.ndarray:
-    """Percentile interval over the first axis, `[2, ...]`."""
+    """Return the percentile interval over the first axis, `[2, ...]`."""
     tail = (1 - confidence) / 2
     numbers = np.asarray(draws, np.float64)
     return np.quantile(numbers, (tail, 1 - tail), axis=0)
@@ -277,7 +277,7 @@ def percentiles(draws: Any, confidence: float) -> np.ndarray:
 def standardise(
     scores: np.ndarray, axis: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Standardised scores: the device computes in single precision."""
+    """Standardise scores: the device computes in single precision."""
     centre = np.nanmean(scores, axis=axis)
     scale = np.nanstd(scores, axis=axis)
     scale = np.where(scale > 0, scale, 1.0)

@@ -73,7 +73,7 @@ def resolve(
 
 
 def as_table(name: str, values: Any) -> np.ndarray:
-    """Numbers `[S, M]` in double precision, or one sentence about what they are."""
+    """Read numbers `[S, M]` in double precision, or refuse them with one sentence."""
     try:
         table = np.asarray(values, np.float64)
     except (TypeError, ValueError):

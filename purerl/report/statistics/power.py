@@ -57,7 +57,7 @@ def power_curve(
     nan: Missing = "raise",
     seed: int = 0,
 ) -> PowerCurve:
-    """Power of a two-sided comparison of two means with n seeds each.
+    """Compute the power of a two-sided comparison of two means with n seeds each.
 
     What is known of the scores is either a pilot (their distribution is then the
     pilot's, shifted) or a standard deviation (then it is normal).
@@ -125,7 +125,7 @@ def seeds_needed(
     limit: int = 4096,
     **options: Any,
 ) -> int:
-    """The least number of seeds of each configuration that detects the difference.
+    """Find the least number of seeds of each configuration to detect the difference.
 
     Args:
         pilot: Scores of one configuration, see `power_curve`.

@@ -28,7 +28,7 @@ BATCH_WORDS = 2**25
 
 
 def draw_counts(key: jax.Array, known: jax.Array, runs: int) -> jax.Array:
-    """How often each run is drawn in one resample, `[M, runs]` int32.
+    """Draw how often each run is in one resample, `[M, runs]` int32.
 
     Args:
         key: Random key, consumed.
@@ -66,7 +66,7 @@ def _high_product(word: jax.Array, factor: jax.Array) -> jax.Array:
 
 
 def trimmed(counts: jax.Array, known: jax.Array) -> jax.Array:
-    """Of counts `[N]` of sorted runs, those in the middle half of all `known` draws."""
+    """Return the part of sorted runs' counts `[N]` in the middle half of the draws."""
     upto = jnp.clip(jnp.cumsum(counts), known // CUT, known - known // CUT)
     return jnp.diff(upto, prepend=known // CUT)
 
@@ -79,7 +79,7 @@ def aggregate_resamples(
     target: float | jax.Array,
     resamples: int,
 ) -> jax.Array:
-    """Statistics of `resamples` stratified resamples, `[resamples, len(statistics)]`.
+    """Compute statistics of stratified resamples, `[resamples, len(statistics)]`.
 
     Args:
         key: Random key of the resampling.
@@ -193,7 +193,7 @@ def curve_resamples(
     statistic: str,
     resamples: int,
 ) -> jax.Array:
-    """IQM or mean of resampled runs at every point of a curve, `[resamples, T]`.
+    """Compute IQM or mean of resampled runs at every point, `[resamples, T]`.
 
     The weights of sorted runs do not depend on their values, so one set of resamples
     serves all points, and a product of matrices does the rest.

@@ -19,7 +19,7 @@ from purerl.runner.trackers.group import load_stored
 
 
 def make_tracker(name: str, **options: Any) -> Tracker:
-    """A tracker by its name.
+    """Make a tracker by its name.
 
     Args:
         name: `mlflow`, `tensorboard` or `wandb`.
@@ -54,7 +54,7 @@ def _is_installed(package: str) -> bool:
 
 
 def read_trackers(trackers: Sequence[str | Tracker]) -> list[Tracker]:
-    """Trackers from names and objects.
+    """Make trackers from names and objects.
 
     Raises:
         ConfigError: no sequence, an unknown name, an object that is no tracker, or the
@@ -84,7 +84,7 @@ def read_trackers(trackers: Sequence[str | Tracker]) -> list[Tracker]:
 def choose(
     trackers: Sequence[str | Tracker] | None, resumed: Path | None
 ) -> list[Tracker]:
-    """The trackers of a run: those asked for, else those it was started with.
+    """Choose the trackers of a run: those asked for, else those it was started with.
 
     Args:
         trackers: Names and objects of trackers; None is no wish.

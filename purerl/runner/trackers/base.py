@@ -64,7 +64,7 @@ class TrackedRun(NamedTuple):
 def describe(
     folder: Path | None, config: Mapping[str, Any], seeds: Iterable[int]
 ) -> TrackedRun:
-    """What trackers are told of a run.
+    """Describe a run to trackers.
 
     Args:
         folder: Folder of the run, if it writes one.
@@ -104,7 +104,7 @@ class Tracker:
         return {}
 
     def begin(self, run: TrackedRun) -> None:
-        """A run begins, or goes on where `run.id` is set."""
+        """Begin a run, or go on where `run.id` is set."""
 
     def log(self, kind: str, seed: int, row: Row) -> None:
         """Take one row of a member.
@@ -124,21 +124,21 @@ class Tracker:
         """
 
     def end_member(self, seed: int) -> None:
-        """No more rows of this member will come."""
+        """End a member: no more of its rows will come."""
 
     def artifact(self, path: Path, name: str) -> None:
         """Keep a file or folder with the run, under `name` (`figures/curve.png`)."""
 
     def close(self, status: str = "finished") -> None:
-        """The run has `finished`, was `interrupted`, or has `failed`."""
+        """Close a run that has `finished`, was `interrupted`, or has `failed`."""
 
     def where(self) -> str:
-        """A sentence that says how to look at what was written; may be empty."""
+        """Return a sentence about how to look at what was written; it may be empty."""
         return ""
 
 
 def scalars(kind: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of a row, under the names that trackers show: `train/value_loss`.
+    """Return a row's numbers, under the names that trackers show: `train/value_loss`.
 
     A list holds an evaluation's episodes: its mean stands under the name itself, its
     extremes under `..._min` and `..._max`. `env_steps` is the axis, `update` the same
@@ -163,7 +163,7 @@ def scalars(kind: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def flat_params(values: Mapping[str, Any], limit: int = 250) -> dict[str, str]:
-    """A config as names and short texts: `env_params.length` -> `0.7`.
+    """Flatten a config to names and short texts: `env_params.length` -> `0.7`.
 
     A loss is one text, `ClipDrift(clip_eps=0.2)`; long arrays are cut at `limit`.
     """
@@ -183,7 +183,7 @@ def flat_params(values: Mapping[str, Any], limit: int = 250) -> dict[str, str]:
 
 
 def missing(package: str, name: str) -> ConfigError:
-    """The sentence for a tracker whose package is not installed."""
+    """Return the sentence for a tracker whose package is not installed."""
     return ConfigError(
         f"tracker {name!r} needs the package {package}, which is not installed; "
         "install it with: pip install 'purerl[tracking]'"

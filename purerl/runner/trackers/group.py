@@ -32,7 +32,7 @@ QUIET_SECONDS = 2.0
 
 
 def load_stored(folder: Path | None) -> dict[str, Any]:
-    """What `trackers.json` holds; nothing where there is none.
+    """Read `trackers.json`; nothing where there is none.
 
     Raises:
         ConfigError: it is damaged.
@@ -53,7 +53,7 @@ def load_stored(folder: Path | None) -> dict[str, Any]:
 
 
 def stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is stored of a tracker; nothing where it writes to another place now."""
+    """Return what is stored of a tracker; nothing where it writes elsewhere now."""
     entry = stored.get(tracker.name, {})
     return entry if entry.get("options") == plain_options(tracker) else {}
 
@@ -61,7 +61,7 @@ def stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]
 def lacking(
     trackers: Sequence[Tracker], folder: Path, total: int, say: Say
 ) -> list[Tracker]:
-    """Those trackers that lack something of a folder; the others are named.
+    """Choose the trackers that lack something of a folder; name the others.
 
     Args:
         trackers: Trackers to be looked at.
@@ -83,7 +83,7 @@ def lacking(
 
 
 def plain_options(tracker: Tracker) -> dict[str, Any]:
-    """The tracker's options as a JSON file gives them back."""
+    """Return the tracker's options as a JSON file gives them back."""
     return json.loads(json.dumps(tracker.options))
 
 
@@ -165,7 +165,7 @@ class Group:
             self._pending.append(LoggedRow(kind, seed, row))
 
     def flush(self) -> None:
-        """A segment has ended: its rows are handed over."""
+        """Hand over the rows of a segment that has ended."""
         # In the order of updates: an evaluation comes before the end of its segment.
         rows = sorted(self._pending, key=_update)
         self._pending = []  # first: Ctrl-C in a tracker must not bring them back
@@ -200,7 +200,7 @@ class Group:
         return all(w.status and not w.missing for w in self._writers)
 
     def where(self) -> list[str]:
-        """Sentences that say how to look at what the trackers write."""
+        """Return sentences about how to look at what the trackers write."""
         working = [w.tracker for w in self._writers if not w.failed]
         return [text for tracker in working if (text := tracker.where())]
 
@@ -264,7 +264,7 @@ class Group:
 
 
 def how_to_send(tracker: Tracker, folder: Path) -> str:
-    """The sentence that says how a tracker gets what it lacks of a folder."""
+    """Return the sentence that says how a tracker gets what it lacks of a folder."""
     if tracker.name in TRACKERS:
         command = f"purerl track {shlex.quote(str(folder))} --track {tracker.name}"
     else:

@@ -269,19 +269,19 @@ def _parts(rows: list[_Values]) -> Iterator[list[_Values]]:
 
 
 def database(uri: str) -> Path | None:
-    """The file of a SQLite store; None for another store, or one in memory."""
+    """Return the file of a SQLite store; None for another store, or one in memory."""
     scheme, found, path = uri.partition(":///")
     return Path(path) if found and scheme.startswith("sqlite") and path else None
 
 
 def set_limits() -> None:
-    """Time limits of MLflow's client, where the user's environment has none."""
+    """Set time limits of MLflow's client, where the user's environment has none."""
     for name, value in LIMITS.items():
         os.environ.setdefault(name, value)
 
 
 def absolute(uri: str) -> str:
-    """An address that holds in another working directory too (a resumed run's)."""
+    """Return an address that holds in a resumed run's working directory too."""
     file = database(uri)
     if file is None:
         return uri

@@ -143,7 +143,7 @@ def _keep_files(tracker: Tracker, folder: Path | None) -> None:
 
 
 def dataset_points(dataset: "xr.Dataset") -> Iterator[Point]:
-    """The members of a sweep's dataset, as `track_points` takes them.
+    """Return the members of a sweep's dataset, as `track_points` takes them.
 
     Args:
         dataset: `SweepResult.dataset`: variables `(*axes, seed, segment)` and

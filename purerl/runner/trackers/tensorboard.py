@@ -49,7 +49,7 @@ class EventFile:
         )
 
     def flush(self) -> None:
-        """Everything that was added is on disk afterwards."""
+        """Put everything that was added on disk."""
         self._writer.flush()
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class TensorBoardTracker(Tracker):
             self._last.setdefault(seed, {}).update(values)
 
     def flush(self) -> None:
-        """Everything is on disk afterwards."""
+        """Put everything on disk."""
         for file in self._files.values():
             file.flush()
 
@@ -134,7 +134,7 @@ class TensorBoardTracker(Tracker):
         self._files.pop(seed).close()
 
     def artifact(self, path: Path, name: str) -> None:
-        """Pictures are shown; other files lie in the run's folder already."""
+        """Show a picture; other files lie in the run's folder already."""
         if path.suffix != ".png":
             return
         import matplotlib.image

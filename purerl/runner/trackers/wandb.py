@@ -74,7 +74,7 @@ class WandbTracker(Tracker):
             self._runs.pop(seed).finish(exit_code=0)
 
     def artifact(self, path: Path, name: str) -> None:
-        """A picture as a chart, other things as files, of the first member's run.
+        """Send a picture as a chart, other things as files, of the first member's run.
 
         Files, not W&B artifacts: those are staged in the user's home folder, and an
         offline run would not be whole without it.

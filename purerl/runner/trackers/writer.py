@@ -151,7 +151,7 @@ class Writer:
         self.call("close", status)
 
     def wait(self, seconds: float) -> bool:
-        """Whether nothing is left to be done, within some time."""
+        """Wait until nothing is left to be done; return whether that came in time."""
         with self._changed:
             return self._changed.wait_for(self._is_idle, max(0.0, seconds))
 
@@ -277,6 +277,6 @@ class Writer:
 
 
 def reason(error: BaseException) -> str:
-    """The kind of an error and its first line."""
+    """Return the kind of an error and its first line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else repr(error)
