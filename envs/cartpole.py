@@ -147,7 +147,7 @@ class CartPole(Environment[CartPoleState, CartPoleParams]):
         return Discrete(2)
 
     def observation_space(self, params: CartPoleParams | None = None) -> Box:
-        """Return a space of twice the range that terminates; velocities are unbounded."""
+        """Return twice the range that terminates as a space; speeds are unbounded."""
         params = self.default_params if params is None else params
         high = bounds(
             2 * params.x_threshold,

@@ -98,7 +98,7 @@ class ChainMDP(Environment[ChainState, ChainParams]):
         return self._observe(position), next_state, reward, terminated, {}
 
     def action_space(self, params: ChainParams | None = None) -> Space:
-        """Return the space of actions that all do the same: two, or those of an interval."""
+        """Return a space of actions that do the same: two, or those of an interval."""
         del params
         return Box(-1.0, 1.0, (1,)) if self.continuous else Discrete(2)
 
