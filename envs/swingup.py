@@ -142,7 +142,7 @@ class CartpoleSwingup(Environment[SwingupState, SwingupParams]):
         return Box(-1.0, 1.0, (1,))
 
     def observation_space(self, params: SwingupParams | None = None) -> Box:
-        """Return a space that bounds cosine and sine only, as the rail's ends are soft."""
+        """Return a space that bounds cosine and sine only: the rail's ends are soft."""
         del params
         high = np.array([np.inf, 1.0, 1.0, np.inf, np.inf], np.float32)
         return Box(-high, high, (5,))

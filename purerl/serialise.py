@@ -13,6 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
+from functools import singledispatch
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -132,23 +133,20 @@ def plain(value: Any, where: str) -> Any:
     if hasattr(value, "step") and hasattr(value, "reset"):
         return _env_text(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = field_names(value)
-        fields = {
-            name: plain(getattr(value, name), f"{where}.{name}") for name in names
-        }
-        # A loss says its class; parameters of an environment go by their names.
-        kind = {"type": registry.name_of(type(value))} if callable(value) else {}
-        return {**kind, **fields}
-    if isinstance(value, Mapping):
-        return {str(n): plain(inner, f"{where}.{n}") for n, inner in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(inner, where) for inner in value]
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        return np.asarray(value).tolist()
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, str):
-        return str(value)  # `AUTO` is a word like others.
+        return _plain_fields(value, where)
+    return _plain(value, where)
+
+
+def _plain_fields(value: Any, where: str) -> dict[str, Any]:
+    """The fields of a loss, which says its class, or of an environment's parameters."""
+    kind = {"type": registry.name_of(type(value))} if callable(value) else {}
+    names = field_names(value)
+    return kind | {n: plain(getattr(value, n), f"{where}.{n}") for n in names}
+
+
+@singledispatch
+def _plain(value: Any, where: str) -> Any:
+    """A value by its type; what is registered below can be written and read again."""
     if callable(value):
         raise ConfigError(
             f"{where} is {value!r}, a function or class, which no file can hold: "
@@ -156,6 +154,40 @@ def plain(value: Any, where: str) -> Any:
             "and give that a name with purerl.losses.register."
         )
     return repr(value)
+
+
+@_plain.register(type(None))
+@_plain.register(bool)
+@_plain.register(int)
+@_plain.register(float)
+def _plain_number(value: Any, where: str) -> Any:
+    del where
+    return value
+
+
+@_plain.register(str)
+def _plain_text(value: str, where: str) -> str:
+    del where
+    return str(value)  # `AUTO` is a word like others.
+
+
+@_plain.register(tuple)
+@_plain.register(list)
+def _plain_sequence(value: Any, where: str) -> list[Any]:
+    return [plain(inner, where) for inner in value]
+
+
+@_plain.register(Mapping)
+def _plain_mapping(value: Mapping[Any, Any], where: str) -> dict[str, Any]:
+    return {str(n): plain(inner, f"{where}.{n}") for n, inner in value.items()}
+
+
+@_plain.register(np.ndarray)
+@_plain.register(np.generic)
+@_plain.register(jax.Array)
+def _plain_array(value: Any, where: str) -> Any:
+    del where
+    return np.asarray(value).tolist()
 
 
 def _env_text(env: Any) -> str:
@@ -166,7 +198,7 @@ def _env_text(env: Any) -> str:
     values = {n: getattr(env, n) for n in field_names(env)}
     simple = (bool, int, float, str, tuple)
     inner = [f"{n}={v!r}" for n, v in values.items() if isinstance(v, simple)]
-    # What a wrapper wraps.
+    # Fields that are environments themselves (of wrappers) are described recursively.
     inner += [f"{n}={_env_text(v)}" for n, v in values.items() if hasattr(v, "step")]
     return f"<{name}({', '.join(inner)})>"
 

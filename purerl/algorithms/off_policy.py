@@ -123,21 +123,9 @@ def run(
         steps (those of the policy over its `policy_steps`), undefined (NaN) where the
         count of these is 0; a NaN of a step that was taken stays one.
     """
-    rounds, num_steps = hooks.config.rounds_per_update, hooks.config.num_steps
-    key_rollout, key_replay, key_learn = jax.random.split(key, 3)
+    rounds = hooks.config.rounds_per_update
     num_envs = experience.envs.episode_return.shape[0]
-
-    def draw(key: Array) -> tuple[PyTree, Array]:
-        key_action, key_warm_up = jax.random.split(key)
-        return hooks.draw_action(key_action), hooks.random_action(key_warm_up)
-
-    randomness = rollout.draw_randomness(
-        hooks.stepper, key_rollout, rounds * num_steps, num_envs, draw
-    )
-    inputs = jax.tree.map(
-        lambda x: x.reshape(rounds, num_steps, *x.shape[1:]), randomness.inputs
-    )
-    noise = _draw_learning(hooks, key_replay, key_learn)
+    inputs, restart, noise = _draw(hooks, key, num_envs)
     experience = experience._replace(
         buffer=ring.in_order(experience.buffer),
         priorities=hooks.replay.grow(experience.priorities),
@@ -146,9 +134,7 @@ def run(
     def one_round(carry: tuple, xs: tuple) -> tuple[tuple, Any]:
         learner, experience = carry
         number, inputs, noise = xs
-        experience, episodes = _act(
-            hooks, learner, experience, number, inputs, randomness.restart
-        )
+        experience, episodes = _act(hooks, learner, experience, number, inputs, restart)
         learner, priorities, metrics = _learn_if_due(
             hooks, learner, experience, number, noise, key
         )
@@ -166,6 +152,31 @@ def run(
         priorities=hooks.replay.keep(experience.priorities, metrics["episodes"]),
     )
     return learner, experience, metrics
+
+
+def _draw(
+    hooks: OffPolicyHooks, key: Array, num_envs: int
+) -> tuple[PyTree, Callable, PyTree]:
+    """Draw all that is random in an update: it is split into rounds, `[R, ...]`.
+
+    Returns:
+        Inputs of the steps and their restarts, see `rollout.RolloutRandomness`, and the
+        noise of the gradient steps.
+    """
+    rounds, num_steps = hooks.config.rounds_per_update, hooks.config.num_steps
+    key_rollout, key_replay, key_learn = jax.random.split(key, 3)
+
+    def draw(key: Array) -> tuple[PyTree, Array]:
+        key_action, key_warm_up = jax.random.split(key)
+        return hooks.draw_action(key_action), hooks.random_action(key_warm_up)
+
+    randomness = rollout.draw_randomness(
+        hooks.stepper, key_rollout, rounds * num_steps, num_envs, draw
+    )
+    inputs = jax.tree.map(
+        lambda x: x.reshape(rounds, num_steps, *x.shape[1:]), randomness.inputs
+    )
+    return inputs, randomness.restart, _draw_learning(hooks, key_replay, key_learn)
 
 
 def _metrics(

@@ -20,6 +20,7 @@ from purerl.report.sweep_data import (
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 OTHERS = ("mean", "best")
@@ -107,28 +108,14 @@ def heat_map(
     )
     axes = figure.subplots()
     image = axes.imshow(table, cmap=style.COLOUR_MAP, aspect="auto", origin="lower")
-    for name, values, setter in (
-        (x, columns, axes.set_xticks),
-        (y, rows, axes.set_yticks),
-    ):
+    for values, setter in ((columns, axes.set_xticks), (rows, axes.set_yticks)):
         shown = _thinned(len(values))
         setter(shown, [label(values[i]) for i in shown])
-        del name
     if max(len(label(value)) for value in columns) > 5 and len(columns) > 6:
         axes.tick_params(axis="x", rotation=45)
     if len(columns) <= ANNOTATED and len(rows) <= 2 * ANNOTATED:
         _write_cells(axes, table, image)
-    row, column = best
-    from matplotlib.patches import Rectangle
-
-    # White within black shows on every colour of the map.
-    for colour, width in (("#000000", 4.5), ("#ffffff", 2.2)):
-        square = Rectangle(
-            (column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=colour, lw=width
-        )
-        square.set_clip_on(False)
-        square.set_zorder(3)
-        axes.add_patch(square)
+    _frame_cell(axes, *best)
     axes.set_xlabel(short(x))
     axes.set_ylabel(short(y))
     rest = [short(name) for name in scores.names if name not in (x, y)]
@@ -141,6 +128,20 @@ def heat_map(
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     style.ink(bar.ax)
     return figure
+
+
+def _frame_cell(axes: "Axes", row: int, column: int) -> None:
+    """Draw a frame around a cell."""
+    from matplotlib.patches import Rectangle
+
+    # White within black shows on every colour of the map.
+    for colour, width in (("#000000", 4.5), ("#ffffff", 2.2)):
+        square = Rectangle(
+            (column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=colour, lw=width
+        )
+        square.set_clip_on(False)
+        square.set_zorder(3)
+        axes.add_patch(square)
 
 
 def two_axes(scores: Scores, y: str | None, x: str | None) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from purerl.report.sweep_data import (
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MAX_LINES = 8
@@ -93,28 +94,8 @@ def sweep_curves(
         dead = scores.diverged[list(line.places)].T[:, :, None]
         filled = np.where(dead & np.isnan(table), floor, table)
         found = statistics.curve(filled, confidence=confidence)
-        colour = style.COLOURS[number % len(style.COLOURS)]
-        known = np.isfinite(found.value)
-        mark = style.MARKERS[number % len(style.MARKERS)]
-        every = max(1, int(known.sum()) // 8)
-        axes.fill_between(
-            grid[known],
-            found.low[known],
-            found.high[known],
-            color=colour,
-            alpha=0.16,
-            linewidth=0,
-        )
-        axes.plot(
-            grid[known],
-            found.value[known],
-            color=colour,
-            linewidth=1.8,
-            marker=mark,
-            markevery=every,
-            markersize=4.5,
-        )
-        ends.append((float(found.value[known][-1]), line.name, colour))
+        last, colour = _draw_band(axes, grid, found, number)
+        ends.append((last, line.name, colour))
         words.append(found.words)
     style.step_axis(axes)
     style.finish(
@@ -127,6 +108,32 @@ def sweep_curves(
     axes.set_ylim(*axes.get_ylim())
     style.label_ends(axes, ends, heading)
     return figure
+
+
+def _draw_band(
+    axes: "Axes", grid: np.ndarray, found: statistics.Estimate, number: int
+) -> tuple[float, str]:
+    """Draw one line and its band; return its last value and its colour."""
+    colour = style.COLOURS[number % len(style.COLOURS)]
+    known = np.isfinite(found.value)
+    axes.fill_between(
+        grid[known],
+        found.low[known],
+        found.high[known],
+        color=colour,
+        alpha=0.16,
+        linewidth=0,
+    )
+    axes.plot(
+        grid[known],
+        found.value[known],
+        color=colour,
+        linewidth=1.8,
+        marker=style.MARKERS[number % len(style.MARKERS)],
+        markevery=max(1, int(known.sum()) // 8),
+        markersize=4.5,
+    )
+    return float(found.value[known][-1]), colour
 
 
 def choose_lines(

@@ -207,10 +207,8 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
         if number % columns == 0:
             axes.set_ylabel("score", color=style.INK)
     if dots is not None:
-        bar = figure.colorbar(dots, ax=list(panels[: len(names)]), pad=0.015, aspect=30)
-        bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-        bar.set_label("trial", color=style.INK)
-        style.ink(bar.ax)
+        shown = list(panels[: len(names)])
+        _colour_bar(figure, dots, shown, "trial", pad=0.015, aspect=30)
     return figure
 
 
@@ -232,63 +230,106 @@ def contour(
     scores = np.array([row.score for row in complete], float)
     figure = style.new_figure(style.PAGE_WIDTH, 3.7 if len(pairs) > 1 else 4.8)
     panels = figure.subplots(1, len(pairs), squeeze=False)[0]
-    best = int(scores.argmax())
     limits = (float(np.quantile(scores, 0.1)), float(scores.max()))
     if limits[0] >= limits[1]:
         limits = (limits[0] - 0.5, limits[0] + 0.5)
-    for axes, pair in zip(panels, pairs, strict=True):
-        first, second = (drawn[name] for name in pair)
-        x, y = first.places(complete), second.places(complete)
-        across, up = _line(first, x), _line(second, y)
-        surface, near = _smooth(
-            [_scaled(first, x, across), _scaled(second, y, up)], scores
-        )
-        shown = axes.pcolormesh(
-            across,
-            up,
-            surface,
-            cmap=style.COLOUR_MAP,
-            vmin=limits[0],
-            vmax=limits[1],
-            alpha=0.25 + 0.75 * near,
-            shading="nearest",
-            rasterized=True,
-        )
-        axes.scatter(
-            x,
-            y,
-            c=scores,
-            cmap=style.COLOUR_MAP,
-            vmin=limits[0],
-            vmax=limits[1],
-            edgecolors="#ffffff",
-            lw=0.8,
-            s=30,
-            zorder=3,
-        )
-        axes.plot(
-            x[best], y[best], "*", color=RED, ms=15, mec="#ffffff", mew=0.9, zorder=4
-        )
-        first.set_up(axes, "x")
-        second.set_up(axes, "y")
-        style.finish(axes, x=short(pair[0]), y=short(pair[1]))
+    for axes, (x, y) in zip(panels, pairs, strict=True):
+        surface = _interpolate(drawn[x], drawn[y], complete, scores)
+        _draw_surface(axes, surface, limits)
+        _draw_trials(axes, drawn[x], drawn[y], complete, scores, limits)
+        drawn[x].set_up(axes, "x")
+        drawn[y].set_up(axes, "y")
+        style.finish(axes, x=short(x), y=short(y))
         axes.grid(visible=False)
-        axes.set_xlim(across[0], across[-1])
-        axes.set_ylim(up[0], up[-1])
-    bar = figure.colorbar(dots_of(limits), ax=list(panels), pad=0.015)
-    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    bar.set_label("score", color=style.INK)
-    style.ink(bar.ax)
-    del shown
+        axes.set_xlim(surface.across[0], surface.across[-1])
+        axes.set_ylim(surface.up[0], surface.up[-1])
+    _colour_bar(figure, colours(limits), list(panels), "score", pad=0.015)
     return figure
 
 
-def dots_of(limits: tuple[float, float]) -> Any:
-    """Draw a scale of colours."""
+class _Surface(NamedTuple):
+    """Smoothed scores over two axes.
+
+    Attributes:
+        across: `[X]` values of the axis of the columns.
+        up: `[Y]` values of the axis of the rows.
+        scores: `[Y, X]` smoothed scores.
+        near: `[Y, X]` nearness of trials, in 0 .. 1.
+    """
+
+    across: np.ndarray
+    up: np.ndarray
+    scores: np.ndarray
+    near: np.ndarray
+
+
+def _interpolate(
+    first: Axis, second: Axis, trials: Sequence[Trial], scores: np.ndarray
+) -> _Surface:
+    """Smooth the scores of trials over the whole picture of two axes."""
+    x, y = first.places(trials), second.places(trials)
+    across, up = _line(first, x), _line(second, y)
+    sides = [_scaled(first, x, across), _scaled(second, y, up)]
+    return _Surface(across, up, *_smooth(sides, scores))
+
+
+def _draw_surface(axes: "Axes", surface: _Surface, limits: tuple[float, float]) -> None:
+    """Draw smoothed scores, faint where no trial is near."""
+    opacity: Any = 0.25 + 0.75 * surface.near
+    axes.pcolormesh(
+        surface.across,
+        surface.up,
+        surface.scores,
+        cmap=style.COLOUR_MAP,
+        vmin=limits[0],
+        vmax=limits[1],
+        alpha=opacity,
+        shading="nearest",
+        rasterized=True,
+    )
+
+
+def _draw_trials(
+    axes: "Axes",
+    first: Axis,
+    second: Axis,
+    trials: Sequence[Trial],
+    scores: np.ndarray,
+    limits: tuple[float, float],
+) -> None:
+    """Draw a dot per trial, and a star for the best one."""
+    x, y = first.places(trials), second.places(trials)
+    best = int(scores.argmax())
+    axes.scatter(
+        x,
+        y,
+        c=scores,
+        cmap=style.COLOUR_MAP,
+        vmin=limits[0],
+        vmax=limits[1],
+        edgecolors="#ffffff",
+        lw=0.8,
+        s=30,
+        zorder=3,
+    )
+    axes.plot(x[best], y[best], "*", color=RED, ms=15, mec="#ffffff", mew=0.9, zorder=4)
+
+
+def colours(limits: tuple[float, float]) -> Any:
+    """Return the scale of colours between two scores."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
     return ScalarMappable(Normalize(*limits), style.COLOUR_MAP)
+
+
+def _colour_bar(
+    figure: "Figure", scale: Any, panels: list["Axes"], label: str, **options: Any
+) -> None:
+    bar = figure.colorbar(scale, ax=panels, **options)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    bar.set_label(label, color=style.INK)
+    style.ink(bar.ax)
 
 
 def _line(axis: Axis, places: np.ndarray) -> np.ndarray:
