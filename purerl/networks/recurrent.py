@@ -23,11 +23,11 @@ def forget(memory: PyTree, done: Array) -> PyTree:
         done: `[*lead]` bool.
     """
 
-    def one(x: Array) -> Array:
+    def clear(x: Array) -> Array:
         ended = done.reshape(*done.shape, *[1] * (x.ndim - done.ndim))
         return jnp.where(ended, jnp.zeros_like(x), x)
 
-    return jax.tree.map(one, memory)
+    return jax.tree.map(clear, memory)
 
 
 class GRU(nn.Module):

@@ -73,9 +73,9 @@ class Scores(NamedTuple):
         except TypeError:
             return found
 
-    def name(self, place: int) -> str:
+    def name(self, index: int) -> str:
         """Return a configuration in words: `learning_rate=1e-3, gamma=0.9`."""
-        point = self.points[place]
+        point = self.points[index]
         return ", ".join(f"{short(name)}={label(point[name])}" for name in self.names)
 
 
@@ -210,9 +210,9 @@ def _points(
     columns = [[_plain(v) for v in dataset[name].values] for name in names]
     if dataset.attrs.get("design", "grid") == "grid" and "point" not in dataset.dims:
         shape = tuple(map(len, columns))
-        places = np.ndindex(*shape)
+        indices = np.ndindex(*shape)
         values = [
-            [column[i] for column, i in zip(columns, at, strict=True)] for at in places
+            [column[i] for column, i in zip(columns, at, strict=True)] for at in indices
         ]
         return tuple(dict(zip(names, row, strict=True)) for row in values), shape
     several = zip(*columns, strict=True)

@@ -54,12 +54,12 @@ def best_table(dataset: "xr.Dataset", top: int = 10, *, metric: str = SCORE) -> 
     heading = statistics.heading_of(seeds)
     for header in ("mean", "IQM", heading, "lost"):
         table.add_column(header, justify="right", no_wrap=True)
-    for rank, place in enumerate(shown):
-        found = statistics.estimate(filled[place])
-        lost = int((~np.isfinite(scores.scores[place])).sum())
+    for rank, index in enumerate(shown):
+        found = statistics.estimate(filled[index])
+        lost = int((~np.isfinite(scores.scores[index])).sum())
         table.add_row(
-            *(label(scores.points[place][name]) for name in scores.names),
-            f"{filled[place].mean():,.1f}",
+            *(label(scores.points[index][name]) for name in scores.names),
+            f"{filled[index].mean():,.1f}",
             f"{found.value:,.1f}",
             found.text(1, heading),
             f"{lost}" if lost else "",

@@ -34,13 +34,13 @@ def is_key(x: Any) -> bool:
 def to_host(tree: PyTree) -> PyTree:
     """Copy a pytree of arrays to numpy, waiting for it; keys become `HostKey`."""
 
-    def one(x: Any) -> Any:
+    def copy(x: Any) -> Any:
         if is_key(x):
             data = np.asarray(jax.random.key_data(x))
             return HostKey(data, str(jax.random.key_impl(x)))
         return np.asarray(x)
 
-    return jax.tree.map(one, tree)
+    return jax.tree.map(copy, tree)
 
 
 def from_host(leaves: Sequence[Any], size: int | None = None) -> jax.Array:

@@ -101,10 +101,10 @@ def part_shapes(
         num_devices: Number D of devices.
     """
 
-    def one(_: Array, args: tuple[PyTree, ...]) -> PyTree:
+    def of_device(_: Array, args: tuple[PyTree, ...]) -> PyTree:
         return part(*args)
 
-    over_devices = jax.vmap(one, in_axes=(0, None), axis_name=AXIS)
+    over_devices = jax.vmap(of_device, in_axes=(0, None), axis_name=AXIS)
     stacked = jax.eval_shape(over_devices, np.arange(num_devices), args)
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), stacked)
 

@@ -76,8 +76,8 @@ def cells(scores: Scores, y: str, x: str, others: str = "mean") -> Cells:
         ]
         if here:
             table[r, c] = np.mean(here) if others == "mean" else np.max(here)
-    place = np.unravel_index(np.nanargmax(table), table.shape)
-    return Cells(rows, columns, table, (int(place[0]), int(place[1])))
+    best = np.unravel_index(np.nanargmax(table), table.shape)
+    return Cells(rows, columns, table, (int(best[0]), int(best[1])))
 
 
 def heat_map(
@@ -181,7 +181,7 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     figure, panels = make_panels(len(scores.names))
     for axes, name in zip(panels, scores.names, strict=True):
         values = scores.values(name)
-        places = style.scale_axis(axes, values, log=is_log(values))
+        positions = style.scale_axis(axes, values, log=is_log(values))
         groups = [
             [p for p, point in enumerate(scores.points) if point[name] == value]
             for value in values
@@ -194,9 +194,11 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
             found = [statistics.estimate(filled[group].T) for group in members]
             value, low, high = np.array([e[:3] for e in found]).T
             colour = style.COLOURS[number]
-            axes.fill_between(places, low, high, color=colour, alpha=style.FAINT, lw=0)
+            axes.fill_between(
+                positions, low, high, color=colour, alpha=style.FAINT, lw=0
+            )
             axes.plot(
-                places,
+                positions,
                 value,
                 color=colour,
                 marker=style.MARKERS[number],
@@ -227,17 +229,17 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
         values = scores.values(name)
         axis = style.scale_axis(axes, values, log=is_log(values))
         where = dict(zip(values, axis, strict=True))
-        places = np.array([where[point[name]] for point in scores.points])
+        positions = np.array([where[point[name]] for point in scores.points])
         if not all(style.is_number(value) for value in values):
-            # Strings share few places: dots lie beside one another.
-            jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(places))
-            places = places + jitter
+            # Strings share few positions: dots lie beside one another.
+            jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(positions))
+            positions = positions + jitter
         axes.vlines(
-            places, filled.min(1), filled.max(1), color=style.COLOURS[0], alpha=0.25
+            positions, filled.min(1), filled.max(1), color=style.COLOURS[0], alpha=0.25
         )
-        axes.plot(places, means, "o", color=style.COLOURS[0], ms=4.5, alpha=0.9)
+        axes.plot(positions, means, "o", color=style.COLOURS[0], ms=4.5, alpha=0.9)
         axes.plot(
-            places[best],
+            positions[best],
             means[best],
             "*",
             color=style.COLOURS[1],

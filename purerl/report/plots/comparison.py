@@ -30,11 +30,11 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
     panels = figure.subplots(height, columns, squeeze=False).ravel()
     for spare in panels[len(names) :]:
         spare.set_visible(False)
-    for place, (axes, name) in enumerate(zip(panels, names, strict=False)):
-        steps = dataset["env_steps"].values[place]
+    for index, (axes, name) in enumerate(zip(panels, names, strict=False)):
+        steps = dataset["env_steps"].values[index]
         is_piece = np.isfinite(steps)
         steps = steps[is_piece]
-        curves = dataset["curve"].values[place][..., is_piece]
+        curves = dataset["curve"].values[index][..., is_piece]
         for number, (loss, values) in enumerate(zip(losses, curves, strict=True)):
             colour = style.COLOURS[number % len(style.COLOURS)]
             found = statistics.curve(values, "mean")

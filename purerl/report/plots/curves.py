@@ -30,10 +30,10 @@ OTHERS = ("best", "all")
 
 
 class Line(NamedTuple):
-    """One line of a picture: `places` of the configurations it is made of."""
+    """One line of a picture: `indices` of the configurations it is made of."""
 
     name: str
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
 
 
 class Lines(NamedTuple):
@@ -87,11 +87,11 @@ def sweep_curves(
     values, steps = rows(dataset, metric)
     figure = style.new_figure(8.0, 4.4)
     axes = figure.subplots()
-    tables = [_on_one_grid(values, steps, line.places) for line in chosen]
+    tables = [_on_one_grid(values, steps, line.indices) for line in chosen]
     floor = min(float(np.nanmin(table)) for _, table in tables)
     ends, words = [], []
     for number, (line, (grid, table)) in enumerate(zip(chosen, tables, strict=True)):
-        dead = scores.diverged[list(line.places)].T[:, :, None]
+        dead = scores.diverged[list(line.indices)].T[:, :, None]
         filled = np.where(dead & np.isnan(table), floor, table)
         found = statistics.curve(filled, confidence=confidence)
         last, colour = _draw_band(axes, grid, found, number)
@@ -199,19 +199,19 @@ def evenly(count: int, most: int, keep: int) -> list[int]:
 
 
 def _on_one_grid(
-    values: np.ndarray, steps: np.ndarray, places: Sequence[int]
+    values: np.ndarray, steps: np.ndarray, indices: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Curves of some configurations at common environment steps.
 
     Args:
         values: `[P, S, T]`.
         steps: `[P, S, T]`.
-        places: Indices of the configurations.
+        indices: Indices of the configurations.
 
     Returns:
         Steps `[T']` and values `[S, M, T']`. Rows that already agree stay as they are.
     """
-    at, values = steps[list(places)], values[list(places)]
+    at, values = steps[list(indices)], values[list(indices)]
     rows_at = at.reshape(-1, at.shape[-1])
     first = rows_at[np.isfinite(rows_at).sum(1).argmax()]
     if not np.isfinite(first).any():
@@ -221,11 +221,11 @@ def _on_one_grid(
         return first.astype(float), np.moveaxis(values, 0, 1)
     grid = np.linspace(np.nanmin(at), np.nanmax(at), POINTS)
     found = np.full((*values.shape[:2], POINTS), np.nan)
-    for place in np.ndindex(*values.shape[:2]):
-        known = np.isfinite(values[place]) & np.isfinite(at[place])
+    for index in np.ndindex(*values.shape[:2]):
+        known = np.isfinite(values[index]) & np.isfinite(at[index])
         if known.any():
-            found[place] = np.interp(
-                grid, at[place][known], values[place][known], right=np.nan
+            found[index] = np.interp(
+                grid, at[index][known], values[index][known], right=np.nan
             )
     return grid, np.moveaxis(found, 0, 1)
 

@@ -44,7 +44,7 @@ def seed_scores(
         raise ConfigError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
     scores = read_scores(dataset, metric)
     heading, common, lines = choose_lines(scores, by, most=configurations)
-    groups = {line.name: scores.scores[line.places[0]] for line in lines}
+    groups = {line.name: scores.scores[line.indices[0]] for line in lines}
     where = f" ({common})" if common else ""
     title = f"{env_name(dataset)}: final score of every seed{where}"
     return score_groups(groups, kind=kind, title=title, heading=heading)
@@ -75,12 +75,12 @@ def score_groups(
     figure = style.new_figure(7.5, 1.3 + 0.42 * len(names))
     axes = figure.subplots()
     rng = np.random.default_rng(0)
-    for place, values in enumerate(known):
-        colour = style.COLOURS[place % len(style.COLOURS)]
+    for height, values in enumerate(known):
+        colour = style.COLOURS[height % len(style.COLOURS)]
         if len(values) > 3:
             axes.boxplot(
                 values,
-                positions=[place],
+                positions=[height],
                 orientation="horizontal",
                 widths=0.55,
                 showfliers=False,
@@ -92,7 +92,7 @@ def score_groups(
             )
         jitter = rng.uniform(-0.16, 0.16, len(values))
         alpha = max(0.15, min(0.85, 40 / max(len(values), 1)))
-        axes.plot(values, place + jitter, "o", ms=4, color=colour, alpha=alpha, mew=0)
+        axes.plot(values, height + jitter, "o", ms=4, color=colour, alpha=alpha, mew=0)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     style.finish(axes, title, "final score", heading)
@@ -125,7 +125,7 @@ def profile(
     scores = read_scores(dataset, metric)
     filled = scores.filled
     heading, common, lines = choose_lines(scores, by, most=configurations)
-    chosen = filled[[line.places[0] for line in lines]]
+    chosen = filled[[line.indices[0] for line in lines]]
     margin = 0.03 * (chosen.max() - chosen.min() or 1.0)
     levels = np.linspace(chosen.min() - margin, chosen.max() + margin, THRESHOLDS)
     figure = style.new_figure(7.5, 4.4)

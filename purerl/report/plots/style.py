@@ -91,7 +91,7 @@ def step_axis(axes: "Axes") -> None:
 def scale_axis(
     axes: "Axes", values: Sequence[Any], *, log: bool, most: int = 8
 ) -> np.ndarray:
-    """Set up x for an axis of a sweep and give every value its place.
+    """Set up x for an axis of a sweep and give every value its position.
 
     Numbers lie where they belong, on a logarithmic scale if `log`; strings lie side
     by side. Up to `most` values have a tick each.
@@ -103,27 +103,27 @@ def scale_axis(
         most: Number of ticks at most.
 
     Returns:
-        Places `[V]`.
+        Positions `[V]`.
     """
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     from purerl.report.sweep_data import label
 
     if not all(is_number(value) for value in values):
-        places = np.arange(len(values), dtype=float)
+        positions = np.arange(len(values), dtype=float)
         axes.set_xlim(-0.5, len(values) - 0.5)
     else:
-        places = np.asarray(values, float)
+        positions = np.asarray(values, float)
         if log:
             log_axis(axes, "x", most)
     if len(values) <= most:
         labels = [label(value) for value in values]
-        axes.xaxis.set_major_locator(FixedLocator(places.tolist()))
+        axes.xaxis.set_major_locator(FixedLocator(positions.tolist()))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FixedFormatter(labels))
         if sum(map(len, labels)) > 34:
             axes.tick_params(axis="x", rotation=35)
-    return places
+    return positions
 
 
 def log_axis(axes: "Axes", along: str, most: int = 5) -> None:
@@ -205,12 +205,12 @@ def label_ends(
     gap = 12.5 / max(height, 1.0)
     wanted = [(np.clip((y - low) / (high - low), 0, 1), n, c) for y, n, c in ends]
     wanted.sort(key=lambda end: float(end[0]))
-    places = spread([float(y) for y, _, _ in wanted], gap, 1.0)
-    for (at, name, colour), place in zip(wanted, places, strict=True):
+    positions = spread([float(y) for y, _, _ in wanted], gap, 1.0)
+    for (at, name, colour), height in zip(wanted, positions, strict=True):
         axes.annotate(
             name,
             xy=(1.0, float(at)),
-            xytext=(1.035, place),
+            xytext=(1.035, height),
             xycoords="axes fraction",
             textcoords="axes fraction",
             color=colour,
@@ -228,7 +228,7 @@ def label_ends(
     if title:
         axes.annotate(
             title,
-            xy=(1.035, min(max(places) + 1.2 * gap, 1.0 + gap)),
+            xy=(1.035, min(max(positions) + 1.2 * gap, 1.0 + gap)),
             xycoords="axes fraction",
             color=INK,
             fontsize=9,
@@ -236,15 +236,15 @@ def label_ends(
         )
 
 
-def spread(places: Sequence[float], gap: float, top: float) -> list[float]:
-    """Move ascending `places` at least `gap` apart, little, and not above `top`.
+def spread(positions: Sequence[float], gap: float, top: float) -> list[float]:
+    """Move ascending `positions` at least `gap` apart, little, and not above `top`.
 
     Args:
-        places: Heights in ascending order.
+        positions: Heights in ascending order.
         gap: Least distance of two heights.
         top: Upper limit of the heights.
     """
-    moved = list(places)
+    moved = list(positions)
     for _ in range(50):
         for i in range(1, len(moved)):
             short = gap - (moved[i] - moved[i - 1])

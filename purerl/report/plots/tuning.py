@@ -66,7 +66,7 @@ class Axis(NamedTuple):
     log: bool
     names: list[Any]
 
-    def places(self, rows: Sequence[Trial]) -> np.ndarray:
+    def coordinates(self, rows: Sequence[Trial]) -> np.ndarray:
         """Return the coordinates `[N]` of some trials."""
         values = [row.params[self.name] for row in rows]
         if self.names:
@@ -160,10 +160,10 @@ def importance(shares: Mapping[str, float]) -> "Figure":
     axes = figure.subplots()
     values = [shares[name] for name in names]
     axes.barh([short(name) for name in names], values, color=BLUE, height=0.62)
-    for place, share in enumerate(values):
+    for height, share in enumerate(values):
         axes.text(
             share + 0.01 * max(values),
-            place,
+            height,
             f"{share:.2f}",
             va="center",
             fontsize=9,
@@ -192,16 +192,16 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
     for number, name in enumerate(names):
         axes, axis = panels[number], drawn[name]
         axis.set_up(axes, "x")
-        places = axis.places(complete)
+        positions = axis.coordinates(complete)
         if axis.names:
             # Trials of one value lie beside one another.
-            spread = np.random.default_rng(0).uniform(-0.2, 0.2, len(places))
-            places = places + spread
+            spread = np.random.default_rng(0).uniform(-0.2, 0.2, len(positions))
+            positions = positions + spread
         dots = axes.scatter(
-            places, scores, c=order, cmap="Blues", edgecolors=BLUE, lw=0.7, s=28
+            positions, scores, c=order, cmap="Blues", edgecolors=BLUE, lw=0.7, s=28
         )
         axes.plot(
-            places[best], scores[best], "*", color=RED, ms=14, mec="#ffffff", mew=0.8
+            positions[best], scores[best], "*", color=RED, ms=14, mec="#ffffff", mew=0.8
         )
         style.finish(axes, x=short(name))
         if number % columns == 0:
@@ -267,7 +267,7 @@ def _interpolate(
     first: Axis, second: Axis, trials: Sequence[Trial], scores: np.ndarray
 ) -> _Surface:
     """Smooth the scores of trials over the whole picture of two axes."""
-    x, y = first.places(trials), second.places(trials)
+    x, y = first.coordinates(trials), second.coordinates(trials)
     across, up = _line(first, x), _line(second, y)
     sides = [_scaled(first, x, across), _scaled(second, y, up)]
     return _Surface(across, up, *_smooth(sides, scores))
@@ -298,7 +298,7 @@ def _draw_trials(
     limits: tuple[float, float],
 ) -> None:
     """Draw a dot per trial, and a star for the best one."""
-    x, y = first.places(trials), second.places(trials)
+    x, y = first.coordinates(trials), second.coordinates(trials)
     best = int(scores.argmax())
     axes.scatter(
         x,
@@ -332,25 +332,27 @@ def _colour_bar(
     style.ink(bar.ax)
 
 
-def _line(axis: Axis, places: np.ndarray) -> np.ndarray:
+def _line(axis: Axis, positions: np.ndarray) -> np.ndarray:
     """Coordinates across a picture."""
     if axis.names:
         return np.linspace(-0.5, len(axis.names) - 0.5, CELLS)
     if axis.log:
-        low, high = np.log(places.min()), np.log(places.max())
+        low, high = np.log(positions.min()), np.log(positions.max())
         pad = 0.05 * (high - low) or 0.05
         return np.exp(np.linspace(low - pad, high + pad, CELLS))
-    pad = 0.05 * (places.max() - places.min()) or 0.05 * (abs(places.max()) or 1.0)
-    return np.linspace(places.min() - pad, places.max() + pad, CELLS)
+    pad = 0.05 * (positions.max() - positions.min()) or 0.05 * (
+        abs(positions.max()) or 1.0
+    )
+    return np.linspace(positions.min() - pad, positions.max() + pad, CELLS)
 
 
 def _scaled(
-    axis: Axis, places: np.ndarray, line: np.ndarray
+    axis: Axis, positions: np.ndarray, line: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Places and line as shares of the picture's width."""
     scale = np.log if axis.log else np.asarray
     low, high = scale(line[0]), scale(line[-1])
-    return (scale(places) - low) / (high - low), (scale(line) - low) / (high - low)
+    return (scale(positions) - low) / (high - low), (scale(line) - low) / (high - low)
 
 
 def _smooth(

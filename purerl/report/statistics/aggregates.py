@@ -26,8 +26,8 @@ def iqm(scores: Array) -> Array:
     xp = _namespace(scores)
     pooled = xp.sort(xp.reshape(xp.asarray(scores), (-1,)))  # NaN sorts last
     known = xp.sum(~xp.isnan(pooled))
-    place = xp.arange(pooled.shape[0])
-    kept = (place >= known // CUT) & (place < known - known // CUT)
+    rank = xp.arange(pooled.shape[0])
+    kept = (rank >= known // CUT) & (rank < known - known // CUT)
     return xp.sum(xp.where(kept, pooled, 0.0)) / xp.sum(kept)
 
 

@@ -180,9 +180,9 @@ def _quantiles(weights: np.ndarray, centred: np.ndarray, tail: float) -> np.ndar
             np.where(means == 0, 0.0, np.sign(means) * np.inf),
             means / np.sqrt(spread / (runs - 1)),
         )
-    place = round(tail * (len(t) + 1)) - 1
-    places = (place, len(t) - 1 - place)
-    return np.partition(t, places, axis=0)[list(places)]
+    tail_rank = round(tail * (len(t) + 1)) - 1
+    ranks = (tail_rank, len(t) - 1 - tail_rank)
+    return np.partition(t, ranks, axis=0)[list(ranks)]
 
 
 def nanmean(values: np.ndarray, axis: int = 0) -> np.ndarray:

@@ -287,9 +287,9 @@ def standardise(
 def _ranks(columns: np.ndarray) -> np.ndarray:
     """Dense ranks of each column, NaN where there is NaN."""
     ranks = np.full(columns.shape, np.nan, np.float32)
-    for place, column in enumerate(columns.T):
+    for task, column in enumerate(columns.T):
         known = np.isfinite(column)
-        ranks[known, place] = np.unique(column[known], return_inverse=True)[1]
+        ranks[known, task] = np.unique(column[known], return_inverse=True)[1]
     return ranks
 
 

@@ -96,7 +96,7 @@ def aggregate_resamples(
     total = known.sum()
     middle = total - 2 * (total // CUT)
 
-    def one(key: jax.Array) -> jax.Array:
+    def resample(key: jax.Array) -> jax.Array:
         counts = draw_counts(key, known, scores.shape[0])
         means = (counts * values).sum(1) / known
         found = {"mean": jnp.nanmean(means), "median": jnp.nanmedian(means)}
@@ -107,7 +107,7 @@ def aggregate_resamples(
         found["optimality_gap"] = jnp.nanmean(short)
         return jnp.stack([found[name] for name in statistics])
 
-    return _each(one, key, resamples, scores.size)
+    return _each(resample, key, resamples, scores.size)
 
 
 @partial(jax.jit, static_argnames=("statistic", "resamples"))
@@ -146,7 +146,7 @@ def improvement_resamples(
     below = side(theirs, mine)
     upto = jax.vmap(partial(jnp.searchsorted, side="right"), (0, 0))(theirs, mine)
 
-    def one(key: jax.Array) -> jax.Array:
+    def resample(key: jax.Array) -> jax.Array:
         key_x, key_y = jax.random.split(key)
         counts_x = draw_counts(key_x, known_x, x.shape[0])
         counts_y = draw_counts(key_y, known_y, y.shape[0])
@@ -157,7 +157,7 @@ def improvement_resamples(
         share = (counts_x / known_x[:, None]) * (twice / known_y[:, None])
         return 0.5 * jnp.mean(share.sum(1))
 
-    return _each(one, key, resamples, x.size + y.size)
+    return _each(resample, key, resamples, x.size + y.size)
 
 
 @partial(jax.jit, static_argnames=("resamples",))
@@ -174,15 +174,15 @@ def profile_resamples(
     """
     ordered, known = _order(scores)
     find = partial(jnp.searchsorted, v=thresholds, side="right")
-    places = jax.vmap(find)(ordered)  # [M, K] runs at or below
+    below = jax.vmap(find)(ordered)  # [M, K] runs at or below
 
-    def one(key: jax.Array) -> jax.Array:
+    def resample(key: jax.Array) -> jax.Array:
         counts = draw_counts(key, known, scores.shape[0])
         upto = jnp.pad(jnp.cumsum(counts, 1), ((0, 0), (1, 0)))
-        share = jnp.take_along_axis(upto, places, 1) / known[:, None]
+        share = jnp.take_along_axis(upto, below, 1) / known[:, None]
         return 1.0 - share.mean(0)
 
-    return _each(one, key, resamples, scores.size)
+    return _each(resample, key, resamples, scores.size)
 
 
 @partial(jax.jit, static_argnames=("statistic", "resamples"))
@@ -208,13 +208,13 @@ def curve_resamples(
     runs = values.shape[0]
     known = jnp.asarray(known, jnp.int32)
 
-    def one(key: jax.Array) -> jax.Array:
+    def resample(key: jax.Array) -> jax.Array:
         counts = draw_counts(key, known[None], runs)[0]
         if statistic == "mean":
             return counts / known
         return trimmed(counts, known) / (known - 2 * (known // CUT))
 
-    weights = _each(one, key, resamples, runs)
+    weights = _each(resample, key, resamples, runs)
     precision = jax.lax.Precision.HIGHEST  # An accelerator would round to 10 bits.
     return jnp.dot(weights, jnp.nan_to_num(values), precision=precision)
 
@@ -226,13 +226,16 @@ def _order(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _each(
-    one: Callable[[jax.Array], jax.Array], key: jax.Array, resamples: int, size: int
+    resample: Callable[[jax.Array], jax.Array],
+    key: jax.Array,
+    resamples: int,
+    size: int,
 ) -> jax.Array:
-    """`one` of every resample's own key, in batches that suit the device."""
+    """`resample` of every resample's own key, in batches that suit the device."""
     words = CPU_WORDS if jax.default_backend() == "cpu" else BATCH_WORDS
     width = min(max(1, words // max(size, 1)), resamples)
     batches = -(-resamples // width)
     numbers = jnp.arange(batches * width).reshape(batches, width)
-    each = jax.vmap(lambda number: one(jax.random.fold_in(key, number)))
+    each = jax.vmap(lambda number: resample(jax.random.fold_in(key, number)))
     found = jax.lax.map(each, numbers)
     return found.reshape(batches * width, *found.shape[2:])[:resamples]

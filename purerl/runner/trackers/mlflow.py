@@ -155,11 +155,11 @@ class MLflowTracker(Tracker):
 
     def artifact(self, path: Path, name: str) -> None:
         """Keep a file or folder with the outer run."""
-        place, _, last = name.rpartition("/")
+        subfolder, _, last = name.rpartition("/")
         if path.is_dir():
             self._client.log_artifacts(self._outer, str(path), name)
         elif path.name == last:
-            self._client.log_artifact(self._outer, str(path), place or None)
+            self._client.log_artifact(self._outer, str(path), subfolder or None)
         else:
             raise ValueError(f"{path} cannot be kept under another name, {name}")
 
@@ -189,8 +189,8 @@ class MLflowTracker(Tracker):
         if known is not None:
             return known.experiment_id
         file = database(self.uri)
-        place = (file.parent / "mlruns").as_uri() if file else None
-        return self._client.create_experiment(self.experiment, artifact_location=place)
+        uri = (file.parent / "mlruns").as_uri() if file else None
+        return self._client.create_experiment(self.experiment, artifact_location=uri)
 
     def _find_children(self) -> dict[int, str]:
         query, token, found = f"tags.`{PARENT}` = '{self._outer}'", None, {}

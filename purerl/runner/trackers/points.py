@@ -47,8 +47,8 @@ def track_points(
     """
     if isinstance(tracker, str):
         tracker = make_tracker(tracker)
-    place = Path(folder) if folder is not None else None
-    run = TrackedRun(name, config, {}, place, is_sweep=True)
+    path = Path(folder) if folder is not None else None
+    run = TrackedRun(name, config, {}, path, is_sweep=True)
     return write_points(tracker, points, run)
 
 
@@ -158,30 +158,30 @@ def dataset_points(dataset: "xr.Dataset") -> Iterator[Point]:
     train = [n for n in dataset.data_vars if "segment" in dataset[n].dims]
     evaluated = [n for n in dataset.data_vars if "evaluation" in dataset[n].dims]
     stacked = dataset.stack(member_=outer).reset_index("member_")
-    for place in range(stacked.sizes["member_"]):
-        one = stacked.isel(member_=place)
-        rows = _rows(one, {str(n): str(n) for n in train}, "segment")
+    for index in range(stacked.sizes["member_"]):
+        member = stacked.isel(member_=index)
+        rows = _rows(member, {str(n): str(n) for n in train}, "segment")
         if not rows:
             continue
         short = {str(n): str(n).removeprefix("evaluation_") for n in evaluated}
         yield {
-            "params": {n: one[n].item() for n in names},
-            "seed": int(one["seed"].item()),
+            "params": {n: member[n].item() for n in names},
+            "seed": int(member["seed"].item()),
             "rows": rows,
-            "evaluation_rows": _rows(one, short, "evaluation"),
+            "evaluation_rows": _rows(member, short, "evaluation"),
         }
 
 
 _LONG = {"return": "episode_return", "length": "episode_length"}
 
 
-def _rows(one: "xr.Dataset", names: Mapping[str, str], dim: str) -> list[Point]:
-    """A dict per place along `dim`, as far as its `env_steps` are numbers."""
-    columns = {_LONG.get(new, new): one[old].values for old, new in names.items()}
+def _rows(member: "xr.Dataset", names: Mapping[str, str], dim: str) -> list[Point]:
+    """A dict per index along `dim`, as far as its `env_steps` are numbers."""
+    columns = {_LONG.get(new, new): member[old].values for old, new in names.items()}
     found = []
-    for place, steps in enumerate(columns.get(_STEPS, ())):
+    for index, steps in enumerate(columns.get(_STEPS, ())):
         if math.isnan(steps):
             break
-        row = {name: column[place].tolist() for name, column in columns.items()}
+        row = {name: column[index].tolist() for name, column in columns.items()}
         found.append({**row, _STEPS: int(steps)})
     return found

@@ -157,8 +157,8 @@ class TensorBoardTracker(Tracker):
 
     def _file(self, seed: int | None) -> EventFile:
         if seed not in self._files:
-            place = self.root
+            folder = self.root
             if seed is not None:
-                place = place / self._run.members[seed].name.replace("/", "-")
-            self._files[seed] = EventFile(place)
+                folder = folder / self._run.members[seed].name.replace("/", "-")
+            self._files[seed] = EventFile(folder)
         return self._files[seed]

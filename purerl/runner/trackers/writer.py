@@ -119,9 +119,9 @@ class Writer:
 
     def offer(self, rows: Sequence[LoggedRow]) -> None:
         """Hand rows over that belong together: all that ended with the same update."""
-        place = self.offered
+        before = self.offered
         self.offered += len(rows)
-        rows = rows[max(0, self._known - place) :]
+        rows = rows[max(0, self._known - before) :]
         if not rows or self.failed or self._is_behind:
             return
         if self.in_thread and self._waiting and self._waiting + len(rows) > MAX_ROWS:
