@@ -119,15 +119,6 @@ def grad_norm(opt_state: Any) -> Array:
     return opt_state[0].grad_norm
 
 
-def flatten_each(
-    params: dict[str, PyTree],
-) -> tuple[dict[str, Array], dict[str, Callable[[Array], PyTree]]]:
-    """Return `flatten` for every entry: flat vectors by name, and the ways back."""
-    pairs = {name: flatten(tree) for name, tree in params.items()}
-    flat = {name: pair[0] for name, pair in pairs.items()}
-    return flat, {name: pair[1] for name, pair in pairs.items()}
-
-
 def polyak(target: PyTree, online: PyTree, tau: Array | float) -> PyTree:
     """Move the target towards the online parameters: `target + tau (online - target)`.
 

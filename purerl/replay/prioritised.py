@@ -19,7 +19,6 @@ caller says how many items were added.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -189,12 +188,6 @@ def importance_weights(probability: Array, exponent: Array | float) -> Array:
         exponent: Exponent beta; 1 corrects the bias of the draw in full, 0 not at all.
     """
     return jnp.power(probability / probability.min(), -exponent)
-
-
-def num_bytes(capacity: int) -> int:
-    """Return the bytes of a buffer's priorities: about 4.6 an item."""
-    shapes = jax.eval_shape(lambda: init(capacity))
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
 
 
 def _set(levels: tuple[Array, ...], slots: Array, values: Array) -> tuple[Array, ...]:

@@ -175,9 +175,3 @@ def gather_n_step(
         discount=discount,
         terminated=terminated,
     )
-
-
-def num_bytes(example: PyTree, capacity: int) -> int:
-    """Return the bytes of a buffer of `capacity` such items."""
-    one = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(example))
-    return capacity * one

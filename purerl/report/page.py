@@ -15,7 +15,6 @@ from purerl.report.html import table_html as table_html
 from purerl.report.html import write_page as write_page
 from purerl.report.page_evolution import evolution_page as evolution_page
 from purerl.report.page_runs import run_page as run_page
-from purerl.report.page_runs import tuning_page as tuning_page
 from purerl.report.page_study import study_page as study_page
 from purerl.report.page_sweep import sweep_page as sweep_page
 from purerl.report.page_sweep import sweep_table as sweep_table
