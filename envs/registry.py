@@ -205,7 +205,7 @@ def _is_rerun(factory: Factory, entry: _Entry) -> bool:
     return (
         entry.source == "registered"
         and bool(name)
-        and not name.endswith("<lambda>")  # another one would look the same
+        and not name.endswith("<lambda>")  # Another lambda would have the same name.
         and module == getattr(before, "__module__", "")
         and name == getattr(before, "__qualname__", "")
     )

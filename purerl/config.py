@@ -37,7 +37,7 @@ class ConfigError(ValueError):
 
 
 class Check(NamedTuple):
-    """A constraint on a number and the words for it."""
+    """A range check and the sentence that reports its violation."""
 
     holds: Callable[[Any], bool]
     words: str

@@ -122,7 +122,7 @@ def remove_leftovers(folder: str | Path) -> None:
     Files that were touched in the last ten minutes may be another process's.
     """
     for path in Path(folder).glob(".*"):
-        with contextlib.suppress(OSError):  # gone, or not ours to remove
+        with contextlib.suppress(OSError):  # The file is gone, or not ours to remove.
             is_old = time.time() - path.stat().st_mtime > LEFTOVER_SECONDS
             if is_old and _TEMPORARY.fullmatch(path.name) and path.is_file():
                 path.unlink()
@@ -356,7 +356,7 @@ def _arrays(value: Any) -> Any:
     """Nested lists of numbers back to arrays; layers of a network stay tuples."""
     if isinstance(value, str):
         return float(value)  # YAML 1.1 reads 2e-1 as a string.
-    if isinstance(value, Mapping):  # a loss inside a loss, or parameters by name
+    if isinstance(value, Mapping):  # It is a loss inside a loss, or parameters by name.
         if "type" in value:
             return parse_loss(value)
         return {name: _arrays(inner) for name, inner in value.items()}
@@ -364,5 +364,5 @@ def _arrays(value: Any) -> Any:
         return value
     try:
         return np.asarray(value, dtype=np.float32)
-    except (TypeError, ValueError):  # ragged, or mappings: a tuple of layers
+    except (TypeError, ValueError):  # Ragged lists, or mappings, are a tuple of layers.
         return tuple(_arrays(inner) for inner in value)

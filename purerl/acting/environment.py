@@ -110,10 +110,10 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
     if isinstance(value, Mapping):
         return _put_in(default, value, owner)
     if isinstance(default, bool | str) or default is None:
-        return value  # structure, which is no leaf
+        return value  # A static field, which is no leaf.
     if not jax.tree_util.all_leaves([default]):
         _check_shapes(default, value, owner)
-        return value  # a whole sub-structure
+        return value  # The value replaces a whole sub-structure.
     try:
         if isinstance(value, str):
             value = float(value)  # YAML 1.1 reads 1e-3 as a string.

@@ -10,7 +10,7 @@ from purerl.networks.recurrent import forget
 from purerl.types import Algorithm, Array, PyTree, Recurrence
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity, for jax.jit
+@dataclasses.dataclass(frozen=True, eq=False)  # It is hashed by identity, for jax.jit.
 class RecurrentPolicy:
     """A trained agent that remembers the episode so far, with the memory in your hands.
 

@@ -293,7 +293,7 @@ def collect(
     def explore(obs: Array, coin: Any) -> tuple[Array, Any, Array]:
         q: Any = parts.network.apply(state.params, obs)
         action = exploration.epsilon_greedy(q, coin, epsilon)
-        return action, (), action  # as it is stored, nothing, as it is taken
+        return action, (), action  # The action as stored, no log-prob, as taken.
 
     return rollout.collect(
         parts.stepper,

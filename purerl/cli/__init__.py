@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 file=sys.stderr,
             )
             return 2
-        if error.filename is None:  # no file's fault: show where it came from
+        if error.filename is None:  # It is no file's fault: show where it came from.
             raise
         print(
             f"purerl {name}: cannot use {error.filename} ({error.strerror}).",

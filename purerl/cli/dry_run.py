@@ -21,7 +21,7 @@ from purerl.train import Bound
 
 # Segments of a run where their length is not given: one of them is timed.
 SEGMENTS = 100
-SECONDS = 0.5  # of measurement
+SECONDS = 0.5  # A measurement takes so long.
 
 
 class Part(NamedTuple):

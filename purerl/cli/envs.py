@@ -70,7 +70,7 @@ def parameters(params: Any) -> Table:
 
 
 def _brief(value: Any) -> str:
-    if dataclasses.is_dataclass(value):  # a part with numbers of its own
+    if dataclasses.is_dataclass(value):  # It is a part with numbers of its own.
         inner = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
         return "\n".join(f"{name}: {_brief(part)}" for name, part in inner)
     shape = getattr(value, "shape", ())

@@ -43,7 +43,9 @@ def backend_problem(error: BaseException | None = None) -> str | None:
     if not str(error).startswith(_FAILED):
         try:
             jax.devices()
-        except Exception as found:  # an AssertionError where no GPU is visible
+        except (
+            Exception
+        ) as found:  # JAX raises an AssertionError where no GPU is visible.
             error = found
         else:
             return None

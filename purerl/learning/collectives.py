@@ -101,4 +101,5 @@ def _varying_axes(x: Array) -> frozenset[str]:
     manual = getattr(aval, "manual_axis_type", None)
     if manual is not None:
         return manual.varying
-    return getattr(aval, "vma", frozenset())  # before jax 0.10
+    # Before jax 0.10 the attribute was called vma.
+    return getattr(aval, "vma", frozenset())

@@ -22,7 +22,7 @@ def pack(loss: Any) -> bytes:
     header = json.dumps(_out(loss, arrays)).encode()
     buffer = io.BytesIO()
     named = {f"array{index}": array for index, array in enumerate(arrays)}
-    np.savez(buffer, **named, **{_HEADER: np.frombuffer(header, np.uint8)})  # type: ignore[arg-type]  # (of allow_pickle)
+    np.savez(buffer, **named, **{_HEADER: np.frombuffer(header, np.uint8)})  # type: ignore[arg-type]  # numpy's stub lacks allow_pickle.
     return buffer.getvalue()
 
 

@@ -85,7 +85,7 @@ def solve_temperature(
     def divergence(log_temperature: Array) -> tuple[Array, Array]:
         """Mean over states of KL(w || uniform), and its slope in -log eta."""
         scaled = centred * jnp.exp(-log_temperature)
-        factors = jnp.exp(scaled)  # the largest is 1
+        factors = jnp.exp(scaled)  # The largest factor is 1.
         weights = factors / factors.sum(0, keepdims=True)
         mean = (weights * scaled).sum(0, keepdims=True)
         log_mean = jnp.log(factors.mean(0, keepdims=True))

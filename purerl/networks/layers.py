@@ -9,7 +9,8 @@ import numpy as np
 
 from purerl.types import Array
 
-# 1.5x per iteration lifts the smallest singular value: enough for 1e-6 of the largest.
+# Each iteration multiplies a small singular value by at most 1.5, and 1.5^44 > 5e7:
+# those down to 1e-6 of the largest converge (see `orthogonal`).
 _NEWTON_SCHULZ_ITERATIONS = 44
 
 

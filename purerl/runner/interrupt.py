@@ -1,4 +1,7 @@
-"""Ctrl-C as a wish to stop soon, not as an exception in the middle of something."""
+"""Ctrl-C as a wish to stop soon, not as an exception in the middle of something.
+
+The first Ctrl-C sets `asked`, and the second one raises.
+"""
 
 import signal
 import threading

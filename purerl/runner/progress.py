@@ -12,7 +12,7 @@ from rich.text import Text
 
 from purerl.execution.format import format_count, format_duration
 
-LINES = 10  # of a run whose output is no terminal
+LINES = 10  # A run whose output is no terminal prints so many lines.
 
 
 class Reporter:

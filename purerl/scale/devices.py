@@ -211,7 +211,7 @@ def run_blocks(
                 raise
 
     used = workers[: max(1, min(len(workers), len(items)))]
-    if len(used) == 1:  # the caller may as well do it
+    if len(used) == 1:  # The caller's thread may as well do it.
         return [function(used[0], item) for item in items]
     with ThreadPoolExecutor(len(used)) as pool:
         try:

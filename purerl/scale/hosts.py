@@ -243,7 +243,7 @@ def run_on_all(function: Callable[[], Any]) -> Any:
         result = function()
     except Exception as caught:
         error = caught
-        if count() > 1:  # the others may work for long: say it now
+        if count() > 1:  # The others may work for long: say it now.
             print(f"process {index()}: {caught}", file=sys.stderr)
     barrier()
     has_failed = all_any(np.array([error is not None]))[0]

@@ -36,7 +36,7 @@ COLOUR_MAP = "viridis"
 DPI = 150
 
 
-PAGE_WIDTH = 10.4  # inches: a picture of it is as wide as a page's text
+PAGE_WIDTH = 10.4  # In inches: such a picture is as wide as a page's text.
 
 
 def new_figure(width: float = PAGE_WIDTH, height: float = 4.8) -> "Figure":
@@ -201,7 +201,7 @@ def label_ends(
         title: What the names are values of.
     """
     low, high = axes.get_ylim()
-    height = axes.get_window_extent().height / DPI * 72  # points
+    height = axes.get_window_extent().height / DPI * 72  # In points.
     gap = 12.5 / max(height, 1.0)
     wanted = [(np.clip((y - low) / (high - low), 0, 1), n, c) for y, n, c in ends]
     wanted.sort(key=lambda end: float(end[0]))

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7f7f7f"
-TICKS = 4  # of a logarithmic axis: three panels lie side by side
-CELLS = 160  # of a contour, per side
-BANDWIDTH = 0.15  # of its smoothing, as a share of an axis
+TICKS = 4  # A logarithmic axis has few ticks, as three panels lie side by side.
+CELLS = 160  # A contour has so many cells along each side.
+BANDWIDTH = 0.15  # The Gaussian that smooths a contour has this share of an axis.
 
 
 class Trial(Protocol):

@@ -168,7 +168,7 @@ class Group:
         """Hand over the rows of a segment that has ended."""
         # In the order of updates: an evaluation comes before the end of its segment.
         rows = sorted(self._pending, key=_update)
-        self._pending = []  # first: Ctrl-C in a tracker must not bring them back
+        self._pending = []  # Before the rest: Ctrl-C must not bring them back.
         for _, same in itertools.groupby(rows, key=_update):
             together = list(same)
             for writer in self._writers:

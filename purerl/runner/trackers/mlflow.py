@@ -144,7 +144,8 @@ class MLflowTracker(Tracker):
         self._client.log_batch(
             id,
             metrics=[metric for row in rows for metric in row.metrics],
-            tags=list({tag.key: tag for tag in tags}.values()),  # the last of each
+            # Of each name the last one.
+            tags=list({tag.key: tag for tag in tags}.values()),
         )
 
     def end_member(self, seed: int) -> None:
@@ -200,12 +201,12 @@ class MLflowTracker(Tracker):
             )
             for run in page:
                 if self._run.is_sweep and run.info.status == STATUS["finished"]:
-                    continue  # no row of this member will come
+                    continue  # No row of this member will come.
                 number = int(run.data.tags["member"])
                 found[number] = run.info.run_id
                 self._recall(run)
                 self._client.update_run(run.info.run_id, status="RUNNING")
-                if not run.data.params:  # it was created, and then the answer was lost
+                if not run.data.params:  # It was created, and then the answer was lost.
                     self._log_member(number, run.info.run_id)
             token = page.token
             if not token:

@@ -82,7 +82,7 @@ def write_points(
             if number < first:
                 continue
             members[number] = _member(number, point)
-            if not has_begun:  # a tracker may open its first member when it begins
+            if not has_begun:  # A tracker may open its first member when it begins.
                 tracker.begin(run)
                 has_begun = True
             _write(tracker, number, point)
@@ -91,14 +91,14 @@ def write_points(
             raise ConfigError(
                 "points is empty: the sweep has no finished member to track."
             )
-        if not has_begun:  # it has all members, and perhaps not all files
+        if not has_begun:  # It has all members, and perhaps not all files.
             members[number] = _member(number, point)
             tracker.begin(run)
         _keep_files(tracker, run.folder)
     except BaseException as error:
         if has_begun:
             stopped = isinstance(error, KeyboardInterrupt)
-            with contextlib.suppress(Exception):  # the first failure is to be told
+            with contextlib.suppress(Exception):  # The first failure is to be told.
                 tracker.close("interrupted" if stopped else "failed")
         raise
     tracker.close("finished")

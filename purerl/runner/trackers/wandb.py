@@ -119,13 +119,13 @@ class WandbTracker(Tracker):
             mode=self.mode,  # pyright: ignore[reportArgumentType]
             id=f"{self.id}-{seed}",
             resume="allow" if self._run.id else None,
-            reinit="create_new",  # many runs side by side in one process
+            reinit="create_new",  # Many runs lie side by side in one process.
             group=self._run.name,
             job_type=self._run.kind or ("sweep" if self._run.is_sweep else "train"),
             name=f"{self._run.name} {member.name}",
             config={**self._run.config, **member.params, "seed": member.seed},
             settings=wandb.Settings(
-                console="off",  # the terminal is the run's own
+                console="off",  # The terminal is the run's own.
                 silent=True,
                 x_disable_stats=True,
                 disable_git=True,

@@ -79,9 +79,9 @@ class Writer:
         self.status = ""
         self.failed = False
         self._error: BaseException | None = None
-        self._known = 0  # rows that it has taken in earlier calls of the run
+        self._known = 0  # Rows that it has taken in earlier calls of the run.
         self._jobs: deque[_Job] = deque()
-        self._waiting = 0  # rows in them
+        self._waiting = 0  # Rows in these jobs.
         self._is_busy = self._is_behind = self._is_ending = False
         self._free_at = 0.0
         self._changed = threading.Condition()
@@ -220,7 +220,7 @@ class Writer:
                 self.remember()
         except BaseException as error:
             if not self.failed:
-                with contextlib.suppress(OSError):  # it may be what has failed
+                with contextlib.suppress(OSError):  # It may be what has failed.
                     self.remember()
             if not self.in_thread and not isinstance(error, Exception):
                 self._jobs.clear()  # Ctrl-C, in the thread that it is for
@@ -239,7 +239,7 @@ class Writer:
         logged = 0
         try:
             for kind, member, row in rows:
-                if self.failed:  # given up in the meantime
+                if self.failed:  # It was given up in the meantime.
                     return
                 self.tracker.log(kind, member, row)
                 logged += 1
@@ -263,7 +263,7 @@ class Writer:
             self.taken += rows
 
     def _fail(self, error: BaseException) -> None:
-        if self.failed:  # given up before: nobody waits for what it says
+        if self.failed:  # It was given up before: nobody waits for what it says.
             return
         self._error = error
         self.give_up()
