@@ -22,11 +22,10 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("purerl", "envs")
-MOST_LINES_OF_A_FILE = 300
-MOST_LINES_OF_A_FUNCTION = 60
-MOST_PARAMETERS = 7
+# The most lines of a file and of a function, and the most parameters.
+FILE, FUNCTION, PARAMETERS = 300, 60, 7
 # As many parameters and more need a section `Args:`.
-FEWEST_DOCUMENTED = 3
+DOCUMENTED = 3
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Example|Examples):$")
 ENTRY = re.compile(r"^    (\S[^:]*):\s*(.*)$")
 
@@ -35,13 +34,7 @@ Definition = Function | ast.ClassDef
 
 
 class Named(NamedTuple):
-    """A definition and where it stands.
-
-    Attributes:
-        where: Path, line and name, for a person.
-        node: The definition.
-        public: Whether others may call it.
-    """
+    """A definition, where it stands, and whether others may call it."""
 
     where: str
     node: Definition
@@ -81,33 +74,33 @@ def count(checkout: Path) -> dict[str, Any]:
     folders: Counter[str] = Counter()
     for path, size in sizes.items():
         folders[place_of(path)] += size
-    found = [each for path in trees for each in definitions(path, trees[path])]
-    functions = [each for each in found if isinstance(each.node, Function)]
-    lengths = {each.where: lines_of(each.node) for each in functions}
+    named = [each for path in trees for each in definitions(path, trees[path])]
+    functions = [each for each in named if isinstance(each.node, Function)]
+    lengths = {
+        each.where: (each.node.end_lineno or 0) - each.node.lineno + 1
+        for each in functions
+    }
     widths = {each.where: len(parameters(each.node)) for each in functions}
+    numbers = (
+        ("files over {} lines", FILE, sizes),
+        ("functions over {} lines", FUNCTION, lengths),
+        ("functions with more than {} parameters", PARAMETERS, widths),
+    )
     return {
         "lines by folder": dict(folders),
-        f"files over {MOST_LINES_OF_A_FILE} lines": over(sizes, MOST_LINES_OF_A_FILE),
-        f"functions over {MOST_LINES_OF_A_FUNCTION} lines": over(
-            lengths, MOST_LINES_OF_A_FUNCTION
-        ),
-        f"functions with more than {MOST_PARAMETERS} parameters": over(
-            widths, MOST_PARAMETERS
-        ),
-        f"public functions with {FEWEST_DOCUMENTED} or more parameters and no Args": [
+        **{
+            title.format(most): {name: n for name, n in found.items() if n > most}
+            for title, most, found in numbers
+        },
+        f"public functions with {DOCUMENTED} or more parameters and no Args": [
             each.where for each in functions if each.public and lacks_args(each.node)
         ],
         "lines of Args and Attributes that begin in lower case": [
-            f"{each.where}: {line}" for each in found for line in lower(each.node)
+            f"{each.where}: {line}" for each in named for line in lower(each.node)
         ],
-        "classes": sum(isinstance(each.node, ast.ClassDef) for each in found),
+        "classes": sum(isinstance(each.node, ast.ClassDef) for each in named),
         "circles of imports between folders of purerl": circles(folder_graph(trees)),
     }
-
-
-def over(numbers: dict[str, int], most: int) -> dict[str, int]:
-    """Return the entries that are larger than `most`."""
-    return {name: number for name, number in numbers.items() if number > most}
 
 
 def place_of(path: str) -> str:
@@ -131,11 +124,6 @@ def definitions(path: str, tree: ast.Module) -> Iterator[Named]:
     return walk(tree, "", True)
 
 
-def lines_of(node: Definition) -> int:
-    """Return the number of lines from `def` to the end."""
-    return (node.end_lineno or node.lineno) - node.lineno + 1
-
-
 def parameters(node: Definition) -> list[str]:
     """Return the names of a function's parameters, without `self` and `cls`."""
     assert isinstance(node, Function)
@@ -148,7 +136,7 @@ def parameters(node: Definition) -> list[str]:
 def lacks_args(node: Definition) -> bool:
     """Return whether a function has enough parameters for `Args:`, and none."""
     documented = "\nArgs:\n" in (ast.get_docstring(node) or "")
-    return len(parameters(node)) >= FEWEST_DOCUMENTED and not documented
+    return len(parameters(node)) >= DOCUMENTED and not documented
 
 
 def lower(node: Definition) -> Iterator[str]:

@@ -48,7 +48,7 @@ from purerl.config import (
 )
 from purerl.keys import update_key
 from purerl.learning import diagnostics, normalise, optimiser
-from purerl.learning.minibatches import minimise
+from purerl.learning.minibatches import Passes, minimise
 from purerl.learning.returns import gae
 from purerl.losses import ClipDrift, ClippedSquaredError, surrogate
 from purerl.losses.check import check_loss
@@ -246,10 +246,12 @@ def fit(
         state.opt_state,
         batch,
         key,
-        optim=_optimiser(config, rate),
-        num_epochs=config.num_epochs,
-        num_minibatches=config.num_minibatches,
-        axis_name=parts.axis_name,
+        Passes(
+            optim=_optimiser(config, rate),
+            num_epochs=config.num_epochs,
+            num_minibatches=config.num_minibatches,
+            axis_name=parts.axis_name,
+        ),
     )
     means = {name: values.mean() for name, values in metrics.items()}
     # The whole update's divergence: how far the last pass left the old policy.

@@ -46,7 +46,7 @@ from purerl.config import (
 from purerl.keys import init_key, update_key
 from purerl.learning import normalise, optimiser
 from purerl.learning.collectives import after
-from purerl.learning.minibatches import minimise
+from purerl.learning.minibatches import Passes, minimise
 from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
@@ -363,10 +363,12 @@ def fit(
         state.opt_state,
         batch,
         key,
-        optim=_optimiser(config, rate),
-        num_epochs=config.num_epochs,
-        num_minibatches=config.num_minibatches,
-        axis_name=parts.axis_name,
+        Passes(
+            optim=_optimiser(config, rate),
+            num_epochs=config.num_epochs,
+            num_minibatches=config.num_minibatches,
+            axis_name=parts.axis_name,
+        ),
     )
     return params, opt_state, {name: x.mean() for name, x in metrics.items()}
 

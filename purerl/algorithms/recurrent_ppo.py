@@ -39,7 +39,7 @@ from purerl.algorithms.ppo import PPOConfig
 from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
 from purerl.keys import init_key, update_key
 from purerl.learning import normalise, optimiser
-from purerl.learning.minibatches import minimise
+from purerl.learning.minibatches import Passes, minimise
 from purerl.learning.returns import gae
 from purerl.networks.recurrent import GRU
 from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence, Transition
@@ -383,10 +383,12 @@ def fit(
         state.opt_state,
         sequences,
         key,
-        optim=_optimiser(config, rate),
-        num_epochs=config.num_epochs,
-        num_minibatches=config.num_minibatches,
-        axis_name=heads.axis_name,
+        Passes(
+            optim=_optimiser(config, rate),
+            num_epochs=config.num_epochs,
+            num_minibatches=config.num_minibatches,
+            axis_name=heads.axis_name,
+        ),
     )
     means = {name: values.mean() for name, values in metrics.items()}
     # The whole update's divergence: how far the last pass left the old policy.

@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 
 
 # Ranked by value, a failure last.
-TRIALS = [(3, "mlp", 200.0), (0, "mlp", 10.0), (2, "mlp", 9.0), (1, "gru", None)]
+TRIALS = [(3, "mlp", 200.0), (0, "mlp", 10.0), (2, "mlp", 9.0), (1, "gru", np.nan)]
 
 
 def make_run() -> RunResult:
@@ -88,7 +88,7 @@ class Checker(HTMLParser):
         self.text.append(data)
 
 
-@pytest.mark.parametrize("name", ["sweep", "run", "table"])
+@pytest.mark.parametrize("name", ["sweep", "run"])
 def test_a_page_is_whole_and_loads_nothing(folder, name):
     text = (folder / f"{name}.html").read_text()
     checker = Checker()
