@@ -16,7 +16,11 @@ from .spaces import Box, Discrete, Space
 
 @struct.dataclass
 class ChainState(EnvState):
-    """Attributes: position: int32 `[]`; `length` means past the end."""
+    """Where the walk is.
+
+    Attributes:
+        position: `[]` int32; `length` means past the end.
+    """
 
     position: jax.Array
 

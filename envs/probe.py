@@ -29,7 +29,11 @@ Step = tuple[jax.Array, "ProbeState", jax.Array, jax.Array, Info]
 
 @struct.dataclass
 class ProbeState(EnvState):
-    """Attributes: sign: float32 `[]`, +1 or -1, what the episode shows (0: nothing)."""
+    """What the episode is about.
+
+    Attributes:
+        sign: `[]` float32, +1 or -1, what the episode shows (0: nothing).
+    """
 
     sign: jax.Array
 
