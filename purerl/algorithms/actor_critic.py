@@ -189,11 +189,11 @@ def fit_critics(
     """
 
     def loss(params: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
-        one, two = values(params)
-        errors = config.value_loss(one, target, one)
-        errors = errors + config.value_loss(two, target, two)
+        first, second = values(params)
+        errors = config.value_loss(first, target, first)
+        errors = errors + config.value_loss(second, target, second)
         total = (batch.weight * errors).mean()
-        return total, (target - one, {"value_loss": total, "q_value": one.mean()})
+        return total, (target - first, {"value_loss": total, "q_value": first.mean()})
 
     minimise = jax.grad(loss, has_aux=True)
     grads, (td_error, metrics) = minimise(learner.params["critics"])

@@ -368,10 +368,10 @@ def taken_values(parts: Parts, critics: PyTree, batch: Batch) -> tuple[Array, Ar
         pair: Any = parts.critics.apply(critics, batch.obs, batch.action)
         return pair
     pair = parts.critics.apply(critics, batch.obs)
-    one, two = (
+    first, second = (
         jnp.take_along_axis(values, batch.action[:, None], -1)[:, 0] for values in pair
     )
-    return one, two
+    return first, second
 
 
 def improve(

@@ -124,10 +124,10 @@ def split_specs(whole: PyTree, part: PyTree, num_devices: int) -> PyTree:
         ConfigError: the two are no whole and its D-th part, naming the array.
     """
 
-    def spec(path: Any, all_: Any, one: Any) -> PartitionSpec:
-        pairs = list(zip(np.shape(all_), np.shape(one), strict=False))
+    def spec(path: Any, all_: Any, share: Any) -> PartitionSpec:
+        pairs = list(zip(np.shape(all_), np.shape(share), strict=False))
         split = [axis for axis, (size, local) in enumerate(pairs) if size != local]
-        same_rank = np.ndim(all_) == np.ndim(one)
+        same_rank = np.ndim(all_) == np.ndim(share)
         if same_rank and not split:
             return PartitionSpec()
         if same_rank and len(split) == 1:
@@ -138,7 +138,7 @@ def split_specs(whole: PyTree, part: PyTree, num_devices: int) -> PyTree:
         raise ConfigError(
             f"{jax.tree_util.keystr(path)} cannot be spread over {num_devices} "
             f"devices: it has the shape {np.shape(all_)} on one device and "
-            f"{np.shape(one)} on each of these. One axis must be that of the "
+            f"{np.shape(share)} on each of these. One axis must be that of the "
             "environments, as in `[num_envs]`, or none may differ."
         )
 

@@ -103,7 +103,7 @@ def drift_figure(drift: Any) -> "Figure":
     named = {"learned": drift, "PPO": ClipDrift(0.2), "DPO": DPODrift()}
     ratios = jnp.linspace(0.5, 1.75, POINTS)
     advantages = jnp.linspace(-3.0, 3.0, POINTS)
-    maps = {name: drift_map(one, ratios, advantages) for name, one in named.items()}
+    maps = {name: drift_map(shown, ratios, advantages) for name, shown in named.items()}
     # The scale is that of the hand-written ones: a wild learned drift saturates.
     most = max(float(np.quantile(maps[name], 0.98)) for name in ("PPO", "DPO"))
     figure = style.new_figure(10.5, 6.6)
