@@ -27,7 +27,7 @@ from purerl.types import Array, Metrics
 
 _HALF_LOG_2PI = float(0.5 * np.log(2.0 * np.pi))
 _SMALLEST = 1e-6
-"""Of the dual variables: something is divided by them."""
+"""Least value of a dual variable, as something is divided by them."""
 
 
 class Divergence(NamedTuple):
@@ -48,10 +48,11 @@ class Duals(NamedTuple):
     """Parameters whose softplus are the dual variables.
 
     Attributes:
-        mean: `[D]`, multipliers of the mean's constraints: one for each dimension of
+        mean: `[D]` multipliers of the mean's constraints: one for each dimension of
             the action, or one.
-        std: `[D]`, multipliers of the std's constraints.
-        temperature: `[]` logarithm, where it is learned by gradient, else None.
+        std: `[D]` multipliers of the std's constraints.
+        temperature: `[]` price of the divergence of weights, where it is learned by
+            gradient, else None.
     """
 
     mean: Array
@@ -81,9 +82,10 @@ class Bounds(NamedTuple):
     """The largest divergences, in nats.
 
     Attributes:
-        weights: Divergence of the weights from the samples, mean over states.
-        mean: Divergence by the policy's mean.
-        std: Divergence by the policy's standard deviation.
+        weights: Bound on the divergence of the weights from the samples, mean over
+            states.
+        mean: Bound on the divergence by the policy's mean.
+        std: Bound on the divergence by the policy's standard deviation.
     """
 
     weights: Array | float

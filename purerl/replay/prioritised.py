@@ -51,7 +51,7 @@ class Sample(NamedTuple):
 
     Attributes:
         numbers: `[N]` uint32, numbers of the items.
-        probability: `[N]` float32, with which one draw falls on the item.
+        probability: `[N]` float32, that of one draw to fall on the item.
     """
 
     numbers: Array
@@ -102,7 +102,7 @@ def add(
     an item gets its priority, the largest so far, when `margin` items follow it.
 
     Args:
-        priorities: Priorities before.
+        priorities: Priorities before the call.
         added: `[]` uint32, how many items were added before these.
         num: Number of the new items, at most C.
         capacity: C.
@@ -160,7 +160,7 @@ def update(
     """Give items the priority of their TD error.
 
     Args:
-        priorities: Priorities before.
+        priorities: Priorities before the call.
         numbers: `[N]` uint32, numbers of items that could be drawn, duplicates among
             them.
         td_error: `[N]` TD errors of either sign; of an item's duplicates the largest
@@ -168,8 +168,8 @@ def update(
         capacity: C.
         exponent: Exponent alpha; 0 makes all items equal. 0.6 is the paper's (section
             4).
-        eps: Least error of an item, so that one without an error can be drawn; that of
-            OpenAI Baselines.
+        eps: Number that is added to every absolute error, so that items without one can
+            be drawn; that of OpenAI Baselines.
     """
     p = jnp.power(jnp.abs(td_error).astype(jnp.float32) + eps, exponent)
     p = jnp.clip(p, SMALLEST, LARGEST)
