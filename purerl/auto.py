@@ -77,7 +77,7 @@ def values(asked: TrainConfig, config: TrainConfig) -> dict[str, Any]:
 
     Args:
         asked: The config as it was given.
-        config: The same from `resolve`.
+        config: The config that `resolve` made of it.
     """
     return {
         field.name: getattr(config, field.name)
