@@ -27,7 +27,7 @@ class EnvState:
     """What an episode carries.
 
     Attributes:
-        time: int32 `[]`, steps taken since the reset.
+        time: `[]` int32, number of steps taken since the reset.
     """
 
     time: jax.Array
@@ -38,7 +38,7 @@ class EnvParams:
     """The numbers of an environment; every field is a leaf that can be vmapped.
 
     Attributes:
-        max_steps_in_episode: steps after which an episode is truncated.
+        max_steps_in_episode: Steps after which an episode is truncated.
     """
 
     max_steps_in_episode: int | jax.Array = 1_000
@@ -56,9 +56,9 @@ class Environment(Generic[StateT, ParamsT]):
     compiles the whole loop.
 
     Attributes:
-        stochastic_transitions: whether `step_env` uses its key. Where it does not, a
+        stochastic_transitions: Whether `step_env` uses its key. Where it does not, a
             step spends one random split less.
-        steps_without_reset: whether `step_env` works. Only adapted wrappers, which
+        steps_without_reset: Whether `step_env` works. Only adapted wrappers, which
             reset by themselves, say no.
     """
 
@@ -92,8 +92,8 @@ class Environment(Generic[StateT, ParamsT]):
         """Start an episode.
 
         Args:
-            key: consumed.
-            params: the numbers; `default_params` where not given.
+            key: Random key, consumed.
+            params: The numbers; `default_params` where not given.
 
         Returns:
             The first observation and the state.
@@ -110,10 +110,10 @@ class Environment(Generic[StateT, ParamsT]):
         """Take one step, and start a fresh episode if it ended the current one.
 
         Args:
-            key: consumed.
-            state: of the running episode.
-            action: a member of `action_space`.
-            params: the numbers; `default_params` where not given.
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: A member of `action_space`.
+            params: The numbers; `default_params` where not given.
 
         Returns:
             `obs, state, reward, terminated, truncated, info`. Where the episode ended,
@@ -151,7 +151,13 @@ class Environment(Generic[StateT, ParamsT]):
     def step_env(
         self, key: jax.Array, state: StateT, action: jax.Array, params: ParamsT
     ) -> tuple[Obs, StateT, jax.Array, jax.Array, Info]:
-        """Take one step without any reset; the key is consumed.
+        """Take one step without any reset.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Member of `action_space(params)`.
+            params: Numbers of the environment.
 
         Returns:
             `obs, state, reward, terminated, info`: reward float32 `[]`, terminated
@@ -160,7 +166,7 @@ class Environment(Generic[StateT, ParamsT]):
         raise NotImplementedError
 
     def is_truncated(self, state: StateT, params: ParamsT) -> jax.Array:
-        """Whether the time limit is reached, bool `[]`.
+        """Return whether the time limit is reached, bool `[]`.
 
         It does not look at termination; whoever combines the two lets `terminated`
         win, as `step` does.
@@ -168,11 +174,11 @@ class Environment(Generic[StateT, ParamsT]):
         return state.time >= params.max_steps_in_episode
 
     def action_space(self, params: ParamsT | None = None) -> Space:
-        """What `step` accepts."""
+        """Return what `step` accepts."""
         raise NotImplementedError
 
     def observation_space(self, params: ParamsT | None = None) -> Space:
-        """What `reset` and `step` return."""
+        """Return what `reset` and `step` return."""
         raise NotImplementedError
 
     def render(self, state: StateT, params: ParamsT | None = None) -> np.ndarray:
@@ -188,5 +194,11 @@ class Environment(Generic[StateT, ParamsT]):
 
 
 def select_tree(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
-    """Choose between two pytrees of the same structure by one boolean `[]`."""
+    """Choose between two pytrees of the same structure by one boolean `[]`.
+
+    Args:
+        condition: `[]` bool.
+        on_true: Pytree that is returned where the condition holds.
+        on_false: Pytree that is returned otherwise.
+    """
     return jax.tree.map(lambda x, y: jax.lax.select(condition, x, y), on_true, on_false)

@@ -20,10 +20,10 @@ class CartPoleState(EnvState):
     """Where cart and pole are.
 
     Attributes:
-        x: position of the cart, m.
-        x_dot: its velocity, m/s.
-        theta: angle of the pole from upright, rad.
-        theta_dot: its velocity, rad/s.
+        x: Position of the cart, m.
+        x_dot: Velocity of the cart, m/s.
+        theta: Angle of the pole from upright, rad.
+        theta_dot: Angular velocity of the pole, rad/s.
     """
 
     x: jax.Array
@@ -37,16 +37,16 @@ class CartPoleParams(EnvParams):
     """The physics and the rules; the values are Gymnasium's.
 
     Attributes:
-        max_steps_in_episode: steps after which an episode is truncated.
-        gravity: m/s^2.
-        masscart: kg.
-        masspole: kg.
-        length: half the length of the pole, m.
-        force_mag: size of the push, N.
-        tau: time between two actions, s.
-        theta_threshold_radians: angle at which the episode terminates, rad.
-        x_threshold: distance from the centre at which it terminates, m.
-        reset_range: each number of the first state is uniform in +- this.
+        max_steps_in_episode: Steps after which an episode is truncated.
+        gravity: Acceleration of gravity, m/s^2.
+        masscart: Mass of the cart, kg.
+        masspole: Mass of the pole, kg.
+        length: Half the length of the pole, m.
+        force_mag: Size of the push, N.
+        tau: Time between two actions, s.
+        theta_threshold_radians: Angle at which the episode terminates, rad.
+        x_threshold: Distance from the centre at which it terminates, m.
+        reset_range: Each number of the first state is uniform in +- this.
     """
 
     max_steps_in_episode: int | jax.Array = 500
@@ -118,7 +118,14 @@ class CartPole(Environment[CartPoleState, CartPoleParams]):
         action: jax.Array,
         params: CartPoleParams,
     ) -> tuple[jax.Array, CartPoleState, jax.Array, jax.Array, Info]:
-        """Push, and integrate one time step."""
+        """Push, and integrate one time step.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         x_acc, theta_acc = _accelerations(state, action, params)
         next_state = CartPoleState(
@@ -135,12 +142,12 @@ class CartPole(Environment[CartPoleState, CartPoleParams]):
         return _observe(next_state), next_state, reward, terminated, {}
 
     def action_space(self, params: CartPoleParams | None = None) -> Discrete:
-        """Two pushes."""
+        """Return the space of two pushes."""
         del params
         return Discrete(2)
 
     def observation_space(self, params: CartPoleParams | None = None) -> Box:
-        """Twice the range that terminates; velocities are unbounded."""
+        """Return twice the range that terminates as a space; speeds are unbounded."""
         params = self.default_params if params is None else params
         high = bounds(
             2 * params.x_threshold,

@@ -16,7 +16,11 @@ from .spaces import Box, Discrete, Space
 
 @struct.dataclass
 class ChainState(EnvState):
-    """Attributes: position: int32 `[]`; `length` means past the end."""
+    """Where the walk is.
+
+    Attributes:
+        position: `[]` int32; `length` means past the end.
+    """
 
     position: jax.Array
 
@@ -26,8 +30,8 @@ class ChainParams(EnvParams):
     """Numbers of the chain.
 
     Attributes:
-        max_steps_in_episode: time limit; shorter than the chain, so that it acts.
-        reward: paid for leaving the last position.
+        max_steps_in_episode: Time limit; shorter than the chain, so that it acts.
+        reward: Reward for leaving the last position.
     """
 
     max_steps_in_episode: int | jax.Array = 3
@@ -49,8 +53,8 @@ class ChainMDP(Environment[ChainState, ChainParams]):
     limit. A learner that takes truncation for termination gets `merged_values`.
 
     Attributes:
-        length: number of positions, at least 2.
-        continuous: actions are numbers, for algorithms that need such.
+        length: Number of positions, at least 2.
+        continuous: Actions are numbers, for algorithms that need such.
     """
 
     length: int = 5
@@ -82,7 +86,14 @@ class ChainMDP(Environment[ChainState, ChainParams]):
     def step_env(
         self, key: jax.Array, state: ChainState, action: jax.Array, params: ChainParams
     ) -> tuple[jax.Array, ChainState, jax.Array, jax.Array, Info]:
-        """Walk one position to the right."""
+        """Walk one position to the right.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent, which is not used.
+            params: Numbers of the environment.
+        """
         del key, action
         position = state.position + 1
         terminated = position >= self.length
@@ -91,12 +102,12 @@ class ChainMDP(Environment[ChainState, ChainParams]):
         return self._observe(position), next_state, reward, terminated, {}
 
     def action_space(self, params: ChainParams | None = None) -> Space:
-        """Actions that all do the same: two, or those of an interval."""
+        """Return a space of actions that do the same: two, or those of an interval."""
         del params
         return Box(-1.0, 1.0, (1,)) if self.continuous else Discrete(2)
 
     def observation_space(self, params: ChainParams | None = None) -> Box:
-        """A one-hot vector."""
+        """Return the space of a one-hot vector."""
         del params
         return Box(0.0, 1.0, (self.length,))
 
@@ -122,9 +133,9 @@ class ChainMDP(Environment[ChainState, ChainParams]):
         except G(length - 1, t) = reward, and V(i) is the mean of G(i, t) over t.
 
         Args:
-            gamma: discount.
-            params: numbers of the chain.
-            lam: trace decay: 0 for one-step targets, 1 for Monte Carlo. Between them
+            gamma: Discount.
+            params: Numbers of the chain.
+            lam: Trace decay: 0 for one-step targets, 1 for Monte Carlo. Between them
                 it supposes that rollouts hold whole episodes.
 
         Returns:

@@ -47,7 +47,13 @@ class Channel:
 
     @classmethod
     def silent(cls, obs_size: int, size: int, hidden_size: int) -> Channel:
-        """All zeros: every message is zero, whatever is observed."""
+        """Return all zeros: every message is zero, whatever is observed.
+
+        Args:
+            obs_size: `I`.
+            size: `C`.
+            hidden_size: `H`.
+        """
         shapes = ((obs_size, hidden_size), hidden_size, (hidden_size, size), size)
         return cls(*(np.zeros(shape, np.float32) for shape in shapes))
 
@@ -55,10 +61,10 @@ class Channel:
     def random(
         cls, key: jax.Array, obs_size: int, size: int, hidden_size: int
     ) -> Channel:
-        """Normal weights of variance one over the inputs, no biases.
+        """Draw normal weights of variance one over the inputs; biases are zero.
 
         Args:
-            key: consumed.
+            key: Random key, consumed.
             obs_size: `I`.
             size: `C`.
             hidden_size: `H`.
@@ -74,7 +80,7 @@ class Channel:
         )
 
     def message(self, obs: jax.Array) -> jax.Array:
-        """What the channel says of an observation `[I]`, `[C]` in -1 .. 1.
+        """Return what the channel says of an observation `[I]`, `[C]` in -1 .. 1.
 
         m(s) = tanh(tanh(s W_in + b_in) W_out + b_out)
         """
@@ -95,8 +101,8 @@ def _params_class(inner: Any) -> Any:
         """The environment's own numbers, and those of the channel.
 
         Attributes:
-            channel: weights of the message.
-            channel_scale: largest size of a message's numbers.
+            channel: Weights of the message.
+            channel_scale: Largest size of a message's numbers.
         """
 
         channel: Any = None
@@ -124,9 +130,9 @@ class CheapTalk(Environment[Any, Any]):
         obs, state = env.reset(jax.random.key(0), params)  # obs: [4 + 2]
 
     Attributes:
-        env: the environment; its observations are vectors of floats.
-        size: numbers in a message.
-        hidden_size: units of the channel's hidden layer.
+        env: The environment; its observations are vectors of floats.
+        size: Number of numbers in a message.
+        hidden_size: Units of the channel's hidden layer.
     """
 
     env: Environment[Any, Any]
@@ -176,11 +182,11 @@ class CheapTalk(Environment[Any, Any]):
         )
 
     def silent_channel(self) -> Channel:
-        """Weights of a channel that always says zero: no channel at all."""
+        """Return weights of a channel that always says zero: no channel at all."""
         return Channel.silent(self.obs_size, self.size, self.hidden_size)
 
     def random_channel(self, key: jax.Array) -> Channel:
-        """Random weights that fit; the key is consumed."""
+        """Draw weights that fit; the key is consumed."""
         return Channel.random(key, self.obs_size, self.size, self.hidden_size)
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
@@ -191,22 +197,29 @@ class CheapTalk(Environment[Any, Any]):
     def step_env(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any
     ) -> tuple[jax.Array, Any, jax.Array, jax.Array, Info]:
-        """Take the environment's step, with a message about what it led to."""
+        """Take the environment's step, with a message about what it led to.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         obs, next_state, reward, terminated, info = self.env.step_env(
             key, state, action, params
         )
         return _with_message(obs, params), next_state, reward, terminated, info
 
     def is_truncated(self, state: Any, params: Any) -> jax.Array:
-        """The environment's time limit."""
+        """Return whether the environment's time limit is reached."""
         return self.env.is_truncated(state, params)
 
     def action_space(self, params: Any = None) -> Space:
-        """The environment's."""
+        """Return the environment's action space."""
         return self.env.action_space(params)
 
     def observation_space(self, params: Any = None) -> Box:
-        """The environment's, then `-channel_scale .. channel_scale` for each number."""
+        """Return the environment's, and `+- channel_scale` for the message."""
         params = self.default_params if params is None else params
         inner = self.env.observation_space(params)
         assert isinstance(inner, Box)  # Checked when the channel was made.
@@ -218,7 +231,7 @@ class CheapTalk(Environment[Any, Any]):
         )
 
     def render(self, state: Any, params: Any = None) -> np.ndarray:
-        """The environment's picture, uint8 `[height, width, 3]`."""
+        """Draw the environment, uint8 `[height, width, 3]`."""
         return self.env.render(state, params)
 
 

@@ -42,10 +42,10 @@ def check(
     Compiles about five small programs.
 
     Args:
-        env: an `Environment`, or any object that keeps the gymnax 1.0 contract.
-        params: its numbers; the defaults where not given.
-        key: consumed; a fixed one where not given.
-        num_steps: steps to play in each of four copies.
+        env: An `Environment`, or any object that keeps the gymnax 1.0 contract.
+        params: Numbers of the environment; the defaults where not given.
+        key: Random key, consumed; a fixed one where not given.
+        num_steps: Steps to play in each of four copies.
 
     Raises:
         EnvCheckError: a rule is broken.
@@ -199,12 +199,12 @@ def _check_vmap_over_params(env: Environment, params: Any, key: jax.Array) -> No
         lambda x: jnp.stack([jnp.asarray(x)] * 2) if _is_float(x) else x, params
     )
 
-    def one(params: Any) -> Any:
+    def play(params: Any) -> Any:
         key_reset, key_loop = jax.random.split(key)
         _, state = env.reset(key_reset, params)
         return random_step(env, state, key_loop, params)[1]
 
-    batched = jax.vmap(one, in_axes=(axes,))
+    batched = jax.vmap(play, in_axes=(axes,))
     lanes = _traced(env, "reset and step under vmap over params", batched, batch)
     for leaf in jax.tree.leaves(lanes):
         require(

@@ -32,7 +32,13 @@ class PlayedStep(NamedTuple):
 
 
 def require(env: Environment, holds: Any, message: str) -> None:
-    """Raise `EnvCheckError` with the message unless the rule holds."""
+    """Raise `EnvCheckError` with the message unless the rule holds.
+
+    Args:
+        env: Environment that is checked, named in the message.
+        holds: Whether the rule holds.
+        message: Sentence about what does not hold.
+    """
     if not bool(holds):
         raise EnvCheckError(f"{env.name}: {message}")
 
@@ -61,7 +67,14 @@ def rollout_fn(
 def random_step(
     env: Environment, state: Any, key: jax.Array, params: Any
 ) -> tuple[Any, PlayedStep]:
-    """Take one step with a random action; the key is consumed."""
+    """Take one step with a random action.
+
+    Args:
+        env: Environment to step.
+        state: State of the running episode.
+        key: Random key, consumed.
+        params: Numbers of the environment.
+    """
     key_act, key_step = jax.random.split(key)
     action = env.action_space(params).sample(key_act)
     obs, next_state, reward, terminated, truncated, info = env.step(

@@ -34,8 +34,8 @@ class DoorsState(EnvState):
     """Where agent and goal are; the walls never move.
 
     Attributes:
-        agent: int32 `[2]`, row and column.
-        goal: int32 `[2]`, row and column.
+        agent: `[2]` int32, row and column.
+        goal: `[2]` int32, row and column.
     """
 
     agent: jax.Array
@@ -47,8 +47,8 @@ class DoorsParams(EnvParams):
     """Numbers of the task.
 
     Attributes:
-        max_steps_in_episode: time limit.
-        reward_scale: reward for one cell of progress.
+        max_steps_in_episode: Time limit.
+        reward_scale: Reward for one cell of progress.
     """
 
     max_steps_in_episode: int | jax.Array = 60
@@ -59,12 +59,13 @@ class DoorsOptimum(NamedTuple):
     """What the shortest path achieves from each start.
 
     Attributes:
-        length: int `[width, width]`, steps by agent column and goal column; the time
+        length: `[width, width]` int, steps by agent column and goal column; the time
             limit where the goal is out of reach.
-        episode_return: float `[width, width]`, best return likewise.
-        mean_length: over all starts.
-        mean_return: over all starts.
-        solvable: share of starts whose goal can be reached in time.
+        episode_return: `[width, width]` float, best return by agent column and goal
+            column.
+        mean_length: Mean of `length` over all starts.
+        mean_return: Mean of `episode_return` over all starts.
+        solvable: Share of starts whose goal can be reached in time.
     """
 
     length: np.ndarray
@@ -95,9 +96,9 @@ class Doors(Environment[DoorsState, DoorsParams]):
     four doors the original had five, at 0, 3, 6, 9 and 12.)
 
     Attributes:
-        size: height and width of the grid.
-        num_doors: number of doors.
-        observation: kind of observation.
+        size: Height and width of the grid.
+        num_doors: Number of doors.
+        observation: Kind of observation.
     """
 
     size: tuple[int, int] = (15, 15)
@@ -173,7 +174,14 @@ class Doors(Environment[DoorsState, DoorsParams]):
     def step_env(
         self, key: jax.Array, state: DoorsState, action: jax.Array, params: DoorsParams
     ) -> tuple[jax.Array, DoorsState, jax.Array, jax.Array, Info]:
-        """Move if the way is free, and pay the progress."""
+        """Move if the way is free, and pay the progress.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         edge = np.array(self.size, np.int32) - 1
         target = jnp.clip(state.agent + jnp.asarray(_MOVES, jnp.int32)[action], 0, edge)
@@ -192,7 +200,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
         return Discrete(len(_MOVES))
 
     def observation_space(self, params: DoorsParams | None = None) -> Box:
-        """As `observation` says."""
+        """Return the space that the field `observation` names."""
         del params
         height, width = self.size
         if self.observation == "cells":
@@ -209,7 +217,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
         best return is that of the cell nearest to the goal among those reachable.
 
         Args:
-            max_steps_in_episode: time limit; unlimited where not given.
+            max_steps_in_episode: Time limit; unlimited where not given.
         """
         height, width = self.size
         columns, doors = np.arange(width), self.doors
@@ -236,9 +244,9 @@ class Doors(Environment[DoorsState, DoorsParams]):
         """Draw the grid: agent blue, wall green, goal red on black.
 
         Args:
-            state: of one environment.
-            params: not used.
-            scale: pixels per cell.
+            state: State of one environment.
+            params: Numbers of the environment, which the picture does not use.
+            scale: Pixels per cell.
 
         Returns:
             uint8 `[height * scale, width * scale, 3]`.

@@ -29,7 +29,11 @@ Step = tuple[jax.Array, "ProbeState", jax.Array, jax.Array, Info]
 
 @struct.dataclass
 class ProbeState(EnvState):
-    """Attributes: sign: float32 `[]`, +1 or -1, what the episode shows (0: nothing)."""
+    """What the episode is about.
+
+    Attributes:
+        sign: `[]` float32, +1 or -1, what the episode shows (0: nothing).
+    """
 
     sign: jax.Array
 
@@ -39,8 +43,8 @@ class ProbeParams(EnvParams):
     """Numbers of a probe.
 
     Attributes:
-        max_steps_in_episode: never reached by a probe that terminates.
-        reward: size of the reward.
+        max_steps_in_episode: Time limit, which a probe that terminates never reaches.
+        reward: Size of the reward.
     """
 
     max_steps_in_episode: int | jax.Array = 10
@@ -59,12 +63,12 @@ class Probe(Environment[ProbeState, ProbeParams]):
         return ProbeParams()
 
     def action_space(self, params: ProbeParams | None = None) -> Space:
-        """Two actions."""
+        """Return the space of two actions."""
         del params
         return Discrete(2)
 
     def observation_space(self, params: ProbeParams | None = None) -> Box:
-        """One number in -1 .. 1."""
+        """Return the space of one number in -1 .. 1."""
         del params
         return Box(-1.0, 1.0, (1,))
 
@@ -83,7 +87,14 @@ class ConstantRewardProbe(Probe):
     def step_env(
         self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
     ) -> Step:
-        """End the episode, pay the reward."""
+        """End the episode, pay the reward.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent, which is not used.
+            params: Numbers of the environment.
+        """
         del key, action
         return _end(state, jnp.zeros(1), 1.0, params)
 
@@ -102,7 +113,14 @@ class ObservationRewardProbe(Probe):
     def step_env(
         self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
     ) -> Step:
-        """End the episode, pay what was shown."""
+        """End the episode, pay what was shown.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent, which is not used.
+            params: Numbers of the environment.
+        """
         del key, action
         return _end(state, state.sign[None], state.sign, params)
 
@@ -114,7 +132,14 @@ class DelayedRewardProbe(Probe):
     def step_env(
         self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
     ) -> Step:
-        """Show 1; pay and end on the second step."""
+        """Show 1; pay and end on the second step.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent, which is not used.
+            params: Numbers of the environment.
+        """
         del key, action
         is_last = state.time == 1
         reward = jnp.where(is_last, params.reward, 0.0).astype(jnp.float32)
@@ -129,7 +154,14 @@ class ActionRewardProbe(Probe):
     def step_env(
         self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
     ) -> Step:
-        """End the episode, pay for the action alone."""
+        """End the episode, pay for the action alone.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         return _end(state, jnp.zeros(1), jnp.where(action == 1, 1.0, -1.0), params)
 
@@ -151,7 +183,14 @@ class ActionObservationProbe(Probe):
     def step_env(
         self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
     ) -> Step:
-        """End the episode, pay for agreement of action and sign."""
+        """End the episode, pay for agreement of action and sign.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         agrees = (action == 1) == (state.sign > 0)
         return _end(state, state.sign[None], jnp.where(agrees, 1.0, -1.0), params)
@@ -162,7 +201,7 @@ class MemoryProbeParams(ProbeParams):
     """Numbers of the memory probe.
 
     Attributes:
-        blanks: observations of 0 after the sign, at least 1; an episode has
+        blanks: Observations of 0 after the sign, at least 1; an episode has
             `blanks + 1` steps.
     """
 
@@ -197,7 +236,14 @@ class MemoryProbe(Probe):
         action: jax.Array,
         params: MemoryProbeParams,
     ) -> Step:
-        """Show nothing; after the last blank end the episode and pay for agreement."""
+        """Show nothing; after the last blank end the episode and pay for agreement.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         is_last = state.time == params.blanks
         agrees = (action == 1) == (state.sign > 0)
@@ -212,10 +258,10 @@ class ContinuousProbeParams(ProbeParams):
     """Numbers of the continuous probe; the range of actions is not symmetric.
 
     Attributes:
-        low: smallest action.
-        high: largest action.
-        target: best action where the observation is 0.
-        target_slope: by how much the best action grows with the observation.
+        low: Smallest action.
+        high: Largest action.
+        target: Best action where the observation is 0.
+        target_slope: Growth of the best action with the observation.
     """
 
     low: float | jax.Array = -1.0
@@ -239,7 +285,7 @@ class ContinuousProbe(Probe):
         return ContinuousProbeParams()
 
     def action_space(self, params: ContinuousProbeParams | None = None) -> Box:
-        """One number between `low` and `high`."""
+        """Return the space of one number between `low` and `high`."""
         params = self.default_params if params is None else params
         return Box(params.low, params.high, (1,))
 
@@ -257,7 +303,14 @@ class ContinuousProbe(Probe):
         action: jax.Array,
         params: ContinuousProbeParams,
     ) -> Step:
-        """End the episode, charge the squared distance to the best action."""
+        """End the episode, charge the squared distance to the best action.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         best = params.target + params.target_slope * state.sign
         taken = jnp.clip(action[0], params.low, params.high)

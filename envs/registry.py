@@ -83,13 +83,13 @@ class EnvDescription:
     """What a command line shows about an environment.
 
     Attributes:
-        id: the name for `make`.
+        id: The name for `make`.
         source: `purerl`, `gymnax`, `brax` or `registered`.
-        observation_space: of the default parameters.
-        action_space: of the default parameters.
-        params: the default parameters.
-        summary: first line of the documentation.
-        note: what its returns do not compare with; empty where there is nothing.
+        observation_space: Observation space with the default parameters.
+        action_space: Action space with the default parameters.
+        params: The default parameters.
+        summary: First line of the documentation.
+        note: What its returns do not compare with; empty where there is nothing.
     """
 
     id: str
@@ -111,8 +111,8 @@ def make(id: str, **options: Any) -> Environment:
     """Make the environment called `id`.
 
     Args:
-        id: one of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`.
-        **options: its structural options, such as `backend="spring"`.
+        id: One of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`.
+        **options: Structural options of the environment, such as `backend="spring"`.
 
     Raises:
         ValueError: no such id (the message names near ones), or no such option.
@@ -137,8 +137,8 @@ def register(id: str, factory: Factory) -> None:
     notebook's cell runs twice: the new one takes the old one's place.
 
     Args:
-        id: a new name.
-        factory: called with `make`'s keywords; returns an `Environment`.
+        id: A new name.
+        factory: Function of `make`'s keywords that returns an `Environment`.
 
     Raises:
         ValueError: the id is taken, or empty.
@@ -148,12 +148,12 @@ def register(id: str, factory: Factory) -> None:
 
 
 def registered() -> tuple[str, ...]:
-    """Every id that `make` knows, sorted."""
+    """Return every id that `make` knows, sorted."""
     return tuple(sorted(_ENTRIES))
 
 
 def source_of(id: str) -> str:
-    """Where an id comes from: `purerl`, `gymnax`, `brax` or `registered`.
+    """Return where an id comes from: `purerl`, `gymnax`, `brax` or `registered`.
 
     Raises:
         ValueError: no such id.
@@ -205,7 +205,7 @@ def _is_rerun(factory: Factory, entry: _Entry) -> bool:
     return (
         entry.source == "registered"
         and bool(name)
-        and not name.endswith("<lambda>")  # another one would look the same
+        and not name.endswith("<lambda>")  # Another lambda would have the same name.
         and module == getattr(before, "__module__", "")
         and name == getattr(before, "__qualname__", "")
     )

@@ -33,9 +33,9 @@ class Discrete(Space):
     """The integers `0 .. n-1`.
 
     Attributes:
-        n: number of members.
-        shape: always `()`.
-        dtype: int32.
+        n: Number of members.
+        shape: Shape of a value, always `()`.
+        dtype: Type of a value, int32.
     """
 
     def __init__(self, n: int) -> None:
@@ -55,7 +55,7 @@ class Discrete(Space):
         return jax.random.randint(key, (), 0, self.n, dtype=jnp.int32)
 
     def contains(self, x: Any) -> jax.Array:
-        """Whether `x` is an integer scalar in `0 .. n-1`."""
+        """Return whether `x` is an integer scalar in `0 .. n-1`."""
         x = jnp.asarray(x)
         if x.shape != () or not jnp.issubdtype(x.dtype, jnp.integer):
             return jnp.asarray(False)
@@ -70,10 +70,10 @@ class Box(Space):
     """Arrays of one shape and dtype, bounded element by element (ends included).
 
     Attributes:
-        low: lower bounds, an array of `shape`; may hold `-inf`.
-        high: upper bounds, an array of `shape`; may hold `inf`.
-        shape: shape of a member.
-        dtype: dtype of a member.
+        low: Lower bounds, an array of `shape`; may hold `-inf`.
+        high: Upper bounds, an array of `shape`; may hold `inf`.
+        shape: Shape of a member.
+        dtype: Dtype of a member.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class Box(Space):
         """Make the space from scalar or array bounds.
 
         Args:
-            low: lower bound, a scalar or an array of `shape`. May be traced.
-            high: upper bound, likewise.
-            shape: shape of a member; that of the bounds where it is not given.
-            dtype: dtype of a member.
+            low: Lower bound, a scalar or an array of `shape`. May be traced.
+            high: Upper bound, a scalar or an array of `shape`. May be traced.
+            shape: Shape of a member; that of the bounds where it is not given.
+            dtype: Dtype of a member.
 
         Raises:
             ValueError: a bound has another shape than `shape`.
@@ -121,7 +121,7 @@ class Box(Space):
         return jnp.where(bounded, uniform, normal).astype(self.dtype)
 
     def contains(self, x: Any) -> jax.Array:
-        """Whether `x` has the shape, a dtype of the same kind, and is in bounds."""
+        """Return whether `x` has the shape and kind of dtype, and is in bounds."""
         x = jnp.asarray(x)
         if x.shape != self.shape or x.dtype.kind != self.dtype.kind:
             return jnp.asarray(False)

@@ -27,7 +27,7 @@ class SwingupState(EnvState):
     """Where cart and pole are.
 
     Attributes:
-        motion: positions and velocities.
+        motion: Positions and velocities.
     """
 
     motion: Motion
@@ -40,19 +40,20 @@ class SwingupParams(CartAndPoleParams):
     The fields of the physics are described in `CartAndPoleParams`.
 
     Attributes:
-        reset_std: standard deviation of the first velocities (m/s, rad/s) and, when the
+        reset_std: Standard deviation of the first velocities (m/s, rad/s) and, when the
             pole starts hanging, of the first positions (m, rad).
-        reset_x_range: an upright start has the cart uniform in +- this, m.
-        reset_theta_range: and its pole in +- this, rad.
-        x_margin: distance from the centre at which `centred` is `value_at_margin`, m.
-        theta_dot_margin: velocity of the pole at which `slow` is, rad/s.
-        action_margin: action from which on `gentle` is 0.
-        value_at_margin: of the Gaussian soft indicators.
-        centred_floor: least factor for being far from the centre.
-        slow_floor: least factor for a fast pole.
-        gentle_floor: least factor for a large action.
-        sparse_x: distance from the centre within which the sparse reward is paid, m.
-        sparse_cos: cosine of the pole's angle from which on it is.
+        reset_x_range: An upright start has the cart uniform in +- this, m.
+        reset_theta_range: Range of the pole's first angle, +- this, rad.
+        x_margin: Distance from the centre at which `centred` is `value_at_margin`, m.
+        theta_dot_margin: Velocity of the pole at which `slow` is `value_at_margin`,
+            rad/s.
+        action_margin: Action from which on `gentle` is 0.
+        value_at_margin: Value of the Gaussian soft indicators at their margin.
+        centred_floor: Least factor for being far from the centre.
+        slow_floor: Least factor for a fast pole.
+        gentle_floor: Least factor for a large action.
+        sparse_x: Distance from the centre within which the sparse reward is paid, m.
+        sparse_cos: Cosine of the pole's angle from which on the sparse reward is paid.
     """
 
     reset_std: Number = 0.01
@@ -118,7 +119,14 @@ class CartpoleSwingup(Environment[SwingupState, SwingupParams]):
         action: jax.Array,
         params: SwingupParams,
     ) -> tuple[jax.Array, SwingupState, jax.Array, jax.Array, Info]:
-        """Push for one time step; the reward looks at the state that follows."""
+        """Push for one time step; the reward looks at the state that follows.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         motion = advance(state.motion, action[0], params)
         if self.pays_sparsely:
@@ -129,12 +137,12 @@ class CartpoleSwingup(Environment[SwingupState, SwingupParams]):
         return _observe(motion), next_state, reward, jnp.bool_(False), {}
 
     def action_space(self, params: SwingupParams | None = None) -> Box:
-        """Full force to the left .. full force to the right."""
+        """Return the space from full force to the left to full force to the right."""
         del params
         return Box(-1.0, 1.0, (1,))
 
     def observation_space(self, params: SwingupParams | None = None) -> Box:
-        """Cosine and sine are bounded; the rail's ends are soft, so the rest is not."""
+        """Return a space that bounds cosine and sine only: the rail's ends are soft."""
         del params
         high = np.array([np.inf, 1.0, 1.0, np.inf, np.inf], np.float32)
         return Box(-high, high, (5,))
@@ -199,9 +207,9 @@ def smooth_reward(
     indicator: of x and θ' Gaussian, of the action a parabola.
 
     Args:
-        motion: that the action led to.
-        action: float `[]`; beyond `action_margin` it counts like that.
-        params: margins and floors.
+        motion: Motion to which the action led.
+        action: `[]` float; beyond `action_margin` it counts like that.
+        params: Margins and floors.
 
     Returns:
         float32 `[]` in 0 .. 1.
@@ -222,8 +230,8 @@ def sparse_reward(motion: Motion, params: SwingupParams) -> jax.Array:
     """Pay 1 while the cart is near the centre and the pole near upright, else 0.
 
     Args:
-        motion: that the action led to.
-        params: the two thresholds; both count as inside.
+        motion: Motion to which the action led.
+        params: The two thresholds; both count as inside.
 
     Returns:
         float32 `[]`.

@@ -31,11 +31,11 @@ class Motion(NamedTuple):
     """Where cart and pole are and how they move; or the rates of change of that.
 
     Attributes:
-        x: position of the cart, m.
-        x_dot: its velocity, m/s.
-        theta: angle of the pole from upright, rad, clockwise as seen with x to the
+        x: Position of the cart, m.
+        x_dot: Velocity of the cart, m/s.
+        theta: Angle of the pole from upright, rad, clockwise as seen with x to the
             right: the tip is at x + length * sin(theta).
-        theta_dot: its velocity, rad/s.
+        theta_dot: Angular velocity of the pole, rad/s.
     """
 
     x: jax.Array
@@ -49,22 +49,25 @@ class CartAndPoleParams(EnvParams):
     """The physics; the values are those of `cartpole.xml` and MuJoCo's defaults.
 
     Attributes:
-        max_steps_in_episode: steps after which an episode is truncated.
-        timestep: time between two actions, one step of the integrator, s.
-        gravity: m/s^2.
-        cart_mass: kg.
-        pole_mass: kg.
-        pole_length: of the capsule's cylinder, hinge to tip, m.
-        pole_radius: of the capsule, m.
-        gear: force of the motor at action 1, N.
-        cart_damping: force per velocity, N s/m.
-        pole_damping: torque per angular velocity, N m s.
-        rail_length: distance from the centre to each rail end, m.
-        rail_timeconst: time constant of a rail end (`solreflimit[0]`), s.
-        rail_dampratio: its damping ratio, 1 is critical (`solreflimit[1]`).
-        rail_impedance: its impedance at first contact (`solimplimit[0]`).
-        rail_impedance_deep: its impedance beyond `rail_width` (`solimplimit[1]`).
-        rail_width: depth over which the impedance grows (`solimplimit[2]`), m.
+        max_steps_in_episode: Steps after which an episode is truncated.
+        timestep: Time between two actions, one step of the integrator, s.
+        gravity: Acceleration of gravity, m/s^2.
+        cart_mass: Mass of the cart, kg.
+        pole_mass: Mass of the pole, kg.
+        pole_length: Length of the capsule's cylinder, hinge to tip, m.
+        pole_radius: Radius of the capsule, m.
+        gear: Force of the motor at action 1, N.
+        cart_damping: Force per velocity, N s/m.
+        pole_damping: Torque per angular velocity, N m s.
+        rail_length: Distance from the centre to each rail end, m.
+        rail_timeconst: Time constant of a rail end (`solreflimit[0]`), s.
+        rail_dampratio: Damping ratio of the rail's ends, 1 is critical
+            (`solreflimit[1]`).
+        rail_impedance: Impedance of the rail's ends at first contact
+            (`solimplimit[0]`).
+        rail_impedance_deep: Impedance of the rail's ends beyond `rail_width`
+            (`solimplimit[1]`).
+        rail_width: Depth over which the impedance grows (`solimplimit[2]`), m.
     """
 
     max_steps_in_episode: int | jax.Array = 1_000
@@ -124,9 +127,9 @@ def advance(motion: Motion, action: jax.Array, params: CartAndPoleParams) -> Mot
     """Integrate one time step with the action held, by the classic Runge-Kutta method.
 
     Args:
-        motion: at the beginning of the step.
-        action: float `[]`; clipped to -1 .. 1, as MuJoCo clips it.
-        params: the physics.
+        motion: Motion at the beginning of the step.
+        action: `[]` float; clipped to -1 .. 1, as MuJoCo clips it.
+        params: The physics.
 
     Returns:
         The motion one `timestep` later. The angle is wrapped to -pi .. pi, so that a
@@ -194,11 +197,11 @@ def _rail_force(
     `rail_width`, along two parabolas (power 2 and midpoint 0.5, MuJoCo's defaults).
 
     Args:
-        x: position of the cart, m.
-        x_dot: its velocity, m/s.
-        free: its acceleration without this force, m/s^2.
-        mobility: its acceleration per force at this angle, 1/kg.
-        params: the physics.
+        x: Position of the cart, m.
+        x_dot: Velocity of the cart, m/s.
+        free: Acceleration of the cart without this force, m/s^2.
+        mobility: Acceleration of the cart per force at this angle, 1/kg.
+        params: The physics.
     """
     side = jnp.sign(x)
     depth = side * x - params.rail_length

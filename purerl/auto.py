@@ -19,13 +19,13 @@ ConfigT = TypeVar("ConfigT", bound=TrainConfig)
 
 
 def resolve(config: ConfigT, env: Environment) -> ConfigT:
-    """The config with a value in every field that was `auto`.
+    """Return the config with a value in every field that was `auto`.
 
     The word stays where it is one of a field's own choices, as in `policy` and `torso`.
 
     Args:
-        config: as it was given; leaves may be traced.
-        env: its environment, from `resolve_env`.
+        config: Config as it was given; leaves may be traced.
+        env: Environment of the config, from `resolve_env`.
 
     Raises:
         ConfigError: the config's class says nothing about one of them.
@@ -55,8 +55,8 @@ def check_overrides(asked: TrainConfig, overrides: Overrides | None) -> None:
     """Refuse to override what nothing follows.
 
     Args:
-        asked: the config as it was given.
-        overrides: name of a dynamic field -> value.
+        asked: The config as it was given.
+        overrides: Name of a dynamic field -> value.
 
     Raises:
         ConfigError: naming the field that was given in its place.
@@ -73,11 +73,11 @@ def check_overrides(asked: TrainConfig, overrides: Overrides | None) -> None:
 
 
 def values(asked: TrainConfig, config: TrainConfig) -> dict[str, Any]:
-    """What `auto` stood for, by name, in the order of the fields.
+    """Return what `auto` stood for, by name, in the order of the fields.
 
     Args:
-        asked: the config as it was given.
-        config: the same from `resolve`.
+        asked: The config as it was given.
+        config: The config that `resolve` made of it.
     """
     return {
         field.name: getattr(config, field.name)

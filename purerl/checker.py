@@ -49,10 +49,10 @@ def check(
     not looked at: that is what the probe environments are for (`envs/probe.py`).
 
     Args:
-        config: the smallest sensible one, of a registered algorithm. Where there is a
+        config: The smallest sensible one, of a registered algorithm. Where there is a
             warm-up it must end within `num_updates`.
-        key: of the agent; a fixed one where not given.
-        num_updates: updates to run.
+        key: Random key of the agent; a fixed one where not given.
+        num_updates: Updates to run.
 
     Raises:
         AlgorithmCheckError: a rule is broken.
@@ -269,7 +269,7 @@ def _check_act(
         return _run(config, "act", recurrence.act, state, obs, memory, key)[0]
 
     actions = act(batch, (3,))
-    one, *again = (act(batch[0], ()) for _ in range(REPEATS))
+    first, *again = (act(batch[0], ()) for _ in range(REPEATS))
     _require(
         config,
         jnp.shape(actions) == (3, *space.shape),
@@ -278,11 +278,11 @@ def _check_act(
     )
     _require(
         config,
-        _all_equal(act(batch, (3,)), actions) and all(_equal(a, one) for a in again),
+        _all_equal(act(batch, (3,)), actions) and all(_equal(a, first) for a in again),
         "act without a key gave two different actions, expected the deterministic one.",
     )
     drawn = [act(batch[0], (), key) for key in keys]
-    for action in (*actions, one, *drawn):
+    for action in (*actions, first, *drawn):
         _require(
             config,
             jnp.shape(action) == tuple(space.shape) and bool(space.contains(action)),
@@ -366,8 +366,8 @@ def _signature(leaf: Array) -> str:
     return f"{leaf.dtype}{list(leaf.shape)}"
 
 
-def _all_equal(one: PyTree, two: PyTree) -> bool:
-    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+def _all_equal(first: PyTree, second: PyTree) -> bool:
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
     return all(_equal(a, b) for a, b in pairs)
 
 

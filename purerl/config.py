@@ -37,7 +37,7 @@ class ConfigError(ValueError):
 
 
 class Check(NamedTuple):
-    """A constraint on a number and the words for it."""
+    """A range check and the sentence that reports its violation."""
 
     holds: Callable[[Any], bool]
     words: str
@@ -49,17 +49,29 @@ FRACTION = Check(lambda x: 0 <= x <= 1, "must lie between 0 and 1")
 
 
 def one_of(*choices: str) -> Check:
-    """A check that the value is one of `choices`."""
+    """Make a check that the value is one of `choices`."""
     return Check(lambda x: x in choices, f"must be one of {', '.join(choices)}")
 
 
 def static(default: Any, help: str, check: Check | None = None) -> Any:
-    """A field that is structure: it fixes shapes or the program."""
+    """Declare a field that is structure: it fixes shapes or the program.
+
+    Args:
+        default: Value where none is given.
+        help: Sentence for command lines and documentation.
+        check: Constraint on the value, if there is one.
+    """
     return _field(default, help, check, pytree_node=False)
 
 
 def dynamic(default: Any, help: str, check: Check | None = None) -> Any:
-    """A field that is a number (or a pytree of numbers): it can be vmapped."""
+    """Declare a field that is a number (or a pytree of numbers): it can be vmapped.
+
+    Args:
+        default: Value where none is given.
+        help: Sentence for command lines and documentation.
+        check: Constraint on the value, if there is one.
+    """
     return _field(default, help, check, pytree_node=True)
 
 
@@ -75,7 +87,7 @@ ConfigT = TypeVar("ConfigT")
 
 @dataclass_transform(frozen_default=True)
 def config_dataclass(cls: type[ConfigT]) -> type[ConfigT]:
-    """`flax.struct.dataclass` for configs: it would put its own `replace` over ours."""
+    """Apply `flax.struct.dataclass`, but keep the config's own `replace`."""
     replace = cls.replace  # type: ignore[attr-defined]
     cls = struct.dataclass(cls)
     cls.replace = replace  # type: ignore[attr-defined]
@@ -146,13 +158,13 @@ class TrainConfig:
         )
 
     def automatic(self, env: Any) -> dict[str, Any]:
-        """What the fields whose default is `AUTO` stand for, by name.
+        """Return what the fields whose default is `AUTO` stand for, by name.
 
         It is asked before anything is traced, and again with the overrides put in:
         see `purerl.auto.resolve`. A value that somebody has given is never replaced.
 
         Args:
-            env: the environment, from `resolve_env`.
+            env: The environment, from `resolve_env`.
         """
         del env
         return {}
@@ -175,14 +187,14 @@ class TrainConfig:
                 object.__setattr__(self, field.name, FrozenDict(value))
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with `changes`; an unknown field name is refused with a guess."""
+        """Return a copy with `changes`; an unknown name is refused with a guess."""
         for name in changes:
             check_known(name, field_names(self), f"{type(self).__name__}")
         return dataclasses.replace(self, **changes)
 
 
 def static_fields(config: Any) -> list[dataclasses.Field]:
-    """The fields that are structure."""
+    """Return the fields that are structure."""
     return [
         field
         for field in dataclasses.fields(config)
@@ -191,12 +203,17 @@ def static_fields(config: Any) -> list[dataclasses.Field]:
 
 
 def field_names(config: Any) -> list[str]:
-    """Names of all fields of a config (or config class)."""
+    """Return names of all fields of a config (or config class)."""
     return [field.name for field in dataclasses.fields(config)]
 
 
 def check_known(name: str, known: list[str], owner: str) -> None:
     """Refuse a name that is not among the known ones.
+
+    Args:
+        name: Name that was given.
+        known: Names that there are.
+        owner: What has these names, for the message.
 
     Raises:
         ConfigError: with a guess at what was meant.
@@ -226,12 +243,12 @@ def validate_fields(config: TrainConfig) -> None:
 
 
 def is_auto(value: Any) -> bool:
-    """Whether a field's value is `AUTO`, or that word."""
+    """Return whether a field's value is `AUTO`, or that word."""
     return isinstance(value, str) and value == AUTO
 
 
 def number_of(config: TrainConfig, name: str) -> int:
-    """A whole number of a config that is needed before the task is known.
+    """Return a whole number of a config that is needed before the task is known.
 
     Raises:
         ConfigError: it is `auto`.
@@ -297,8 +314,8 @@ def apply_overrides(config: TrainConfig, overrides: Overrides | None) -> TrainCo
     """Replace dynamic fields by (dotted) name.
 
     Args:
-        config: what to start from; it is not changed.
-        overrides: name of a dynamic field -> value. Dots reach inside:
+        config: Config to start from; it is not changed.
+        overrides: Name of a dynamic field -> value. Dots reach inside:
             `"env_params.length"`, `"policy_loss.clip_eps"`.
 
     Raises:

@@ -19,15 +19,15 @@ _EVALUATION = 2**32 - 2
 
 
 def init_key(key: Array) -> Array:
-    """The key of networks and environments at the start, from the agent's key."""
+    """Return the key of networks and environments at the start, from the agent's."""
     return jax.random.fold_in(key, _INIT)
 
 
 def update_key(state: AgentState) -> Array:
-    """The key of everything that the next update draws."""
+    """Return the key of everything that the next update draws."""
     return jax.random.fold_in(state.key, state.update)
 
 
 def evaluation_key(state: AgentState) -> Array:
-    """The key of an evaluation after the state's last update: a stream of its own."""
+    """Return the key of an evaluation after the last update, a stream of its own."""
     return jax.random.fold_in(jax.random.fold_in(state.key, _EVALUATION), state.update)

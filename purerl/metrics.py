@@ -29,7 +29,7 @@ SINCE_START = ("env_steps", "gradient_steps")
 
 
 def count_of(name: str, metrics: Mapping[str, Any]) -> str | None:
-    """Name of the count that says where a metric is defined.
+    """Return name of the count that says where a metric is defined.
 
     Args:
         name: Name of the metric.
@@ -45,7 +45,7 @@ def count_of(name: str, metrics: Mapping[str, Any]) -> str | None:
 
 
 def is_defined(name: str, metrics: Mapping[str, Any]) -> Any:
-    """Whether a metric is defined, of the shape of its count; True without a count.
+    """Return whether a metric is defined, shaped as its count; True without a count.
 
     Args:
         name: Name of the metric.
@@ -56,11 +56,11 @@ def is_defined(name: str, metrics: Mapping[str, Any]) -> Any:
 
 
 def averages(sums: Metrics, counts: Metrics) -> Metrics:
-    """Averages `[]` from sums, each by its own count; NaN where that is 0.
+    """Compute averages `[]` from sums, each by its own count; NaN where that is 0.
 
     Args:
         sums: Sums over an update, `[]` each.
-        counts: `gradient_steps` of the update, perhaps `policy_steps`.
+        counts: Number of `gradient_steps` of the update, perhaps of `policy_steps`.
     """
     found = {}
     for name, total in sums.items():

@@ -13,6 +13,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping
+from functools import singledispatch
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -37,7 +38,7 @@ _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
-    """The config as plain Python values, with `algorithm` naming its class.
+    """Turn the config into plain Python values, with `algorithm` naming its class.
 
     A loss that is not registered is written with its class in angle brackets, which
     tells it from others, and is read only where that class is registered.
@@ -55,7 +56,7 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
 
 
 def from_dict(values: Mapping[str, Any]) -> TrainConfig:
-    """The config that `to_dict` wrote; missing fields keep their defaults.
+    """Read the config that `to_dict` wrote; missing fields keep their defaults.
 
     Raises:
         ConfigError: an unknown algorithm, field or loss.
@@ -76,7 +77,7 @@ def to_yaml(config: TrainConfig, path: str | Path) -> None:
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:
-    """Plain values as YAML, in their order."""
+    """Write plain values as YAML, in their order."""
     return yaml.safe_dump(dict(values), sort_keys=False)
 
 
@@ -121,34 +122,31 @@ def remove_leftovers(folder: str | Path) -> None:
     Files that were touched in the last ten minutes may be another process's.
     """
     for path in Path(folder).glob(".*"):
-        with contextlib.suppress(OSError):  # gone, or not ours to remove
+        with contextlib.suppress(OSError):  # The file is gone, or not ours to remove.
             is_old = time.time() - path.stat().st_mtime > LEFTOVER_SECONDS
             if is_old and _TEMPORARY.fullmatch(path.name) and path.is_file():
                 path.unlink()
 
 
 def plain(value: Any, where: str) -> Any:
-    """A config's value as plain Python; `where` it is, for messages."""
+    """Turn a config's value into plain Python; `where` it is, for messages."""
     if hasattr(value, "step") and hasattr(value, "reset"):
         return _env_text(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = field_names(value)
-        fields = {
-            name: plain(getattr(value, name), f"{where}.{name}") for name in names
-        }
-        # A loss says its class; parameters of an environment go by their names.
-        kind = {"type": registry.name_of(type(value))} if callable(value) else {}
-        return {**kind, **fields}
-    if isinstance(value, Mapping):
-        return {str(n): plain(inner, f"{where}.{n}") for n, inner in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(inner, where) for inner in value]
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        return np.asarray(value).tolist()
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, str):
-        return str(value)  # `AUTO` is a word like others.
+        return _plain_fields(value, where)
+    return _plain(value, where)
+
+
+def _plain_fields(value: Any, where: str) -> dict[str, Any]:
+    """The fields of a loss, which says its class, or of an environment's parameters."""
+    kind = {"type": registry.name_of(type(value))} if callable(value) else {}
+    names = field_names(value)
+    return kind | {n: plain(getattr(value, n), f"{where}.{n}") for n in names}
+
+
+@singledispatch
+def _plain(value: Any, where: str) -> Any:
+    """A value by its type; what is registered below can be written and read again."""
     if callable(value):
         raise ConfigError(
             f"{where} is {value!r}, a function or class, which no file can hold: "
@@ -156,6 +154,40 @@ def plain(value: Any, where: str) -> Any:
             "and give that a name with purerl.losses.register."
         )
     return repr(value)
+
+
+@_plain.register(type(None))
+@_plain.register(bool)
+@_plain.register(int)
+@_plain.register(float)
+def _plain_number(value: Any, where: str) -> Any:
+    del where
+    return value
+
+
+@_plain.register(str)
+def _plain_text(value: str, where: str) -> str:
+    del where
+    return str(value)  # `AUTO` is a word like others.
+
+
+@_plain.register(tuple)
+@_plain.register(list)
+def _plain_sequence(value: Any, where: str) -> list[Any]:
+    return [plain(inner, where) for inner in value]
+
+
+@_plain.register(Mapping)
+def _plain_mapping(value: Mapping[Any, Any], where: str) -> dict[str, Any]:
+    return {str(n): plain(inner, f"{where}.{n}") for n, inner in value.items()}
+
+
+@_plain.register(np.ndarray)
+@_plain.register(np.generic)
+@_plain.register(jax.Array)
+def _plain_array(value: Any, where: str) -> Any:
+    del where
+    return np.asarray(value).tolist()
 
 
 def _env_text(env: Any) -> str:
@@ -166,7 +198,7 @@ def _env_text(env: Any) -> str:
     values = {n: getattr(env, n) for n in field_names(env)}
     simple = (bool, int, float, str, tuple)
     inner = [f"{n}={v!r}" for n, v in values.items() if isinstance(v, simple)]
-    # What a wrapper wraps.
+    # Fields that are environments themselves (of wrappers) are described recursively.
     inner += [f"{n}={_env_text(v)}" for n, v in values.items() if hasattr(v, "step")]
     return f"<{name}({', '.join(inner)})>"
 
@@ -187,7 +219,7 @@ def _parsed(field: dataclasses.Field, value: Any) -> Any:
 
 
 def parse_loss(value: Any) -> Any:
-    """A loss from its dict, from `"Name(field=number, ...)"`, or as it is.
+    """Read a loss from its dict, from `"Name(field=number, ...)"`, or as it is.
 
     A string that ends in `.yaml` or `.npz` names a file that `save_loss` wrote. A
     network may be given by its sizes: `MLPValueLoss(hidden_sizes=(64, 64))`, see `make`
@@ -236,8 +268,8 @@ def save_loss(loss: Any, path: str | Path) -> Path:
     Both come back bit for bit; nothing is pickled.
 
     Args:
-        loss: of a registered class; leaves are numbers or arrays.
-        path: ends in `.yaml` or `.npz`.
+        loss: Loss of a registered class; leaves are numbers or arrays.
+        path: Path that ends in `.yaml` or `.npz`.
 
     Raises:
         ConfigError: another suffix, or no loss.
@@ -283,7 +315,7 @@ def load_loss(path: str | Path) -> Any:
 
 
 def loss_text(loss: Any) -> str:
-    """A loss as the command line writes it; networks only by their name."""
+    """Write a loss as the command line does; networks only by their name."""
     if not dataclasses.is_dataclass(loss):
         return str(loss)
     name = registry.name_of(type(loss))
@@ -324,7 +356,7 @@ def _arrays(value: Any) -> Any:
     """Nested lists of numbers back to arrays; layers of a network stay tuples."""
     if isinstance(value, str):
         return float(value)  # YAML 1.1 reads 2e-1 as a string.
-    if isinstance(value, Mapping):  # a loss inside a loss, or parameters by name
+    if isinstance(value, Mapping):  # It is a loss inside a loss, or parameters by name.
         if "type" in value:
             return parse_loss(value)
         return {name: _arrays(inner) for name, inner in value.items()}
@@ -332,5 +364,5 @@ def _arrays(value: Any) -> Any:
         return value
     try:
         return np.asarray(value, dtype=np.float32)
-    except (TypeError, ValueError):  # ragged, or mappings: a tuple of layers
+    except (TypeError, ValueError):  # Ragged lists, or mappings, are a tuple of layers.
         return tuple(_arrays(inner) for inner in value)

@@ -17,7 +17,15 @@ from purerl.algorithms import entry_of
 from purerl.config import ConfigError, TrainConfig, apply_overrides, validate_fields
 from purerl.keys import evaluation_key
 from purerl.learning.collectives import vary_like
-from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree, TrainResult
+from purerl.types import (
+    Algorithm,
+    Array,
+    Metrics,
+    Overrides,
+    PyTree,
+    Recurrence,
+    TrainResult,
+)
 
 Train = Callable[..., TrainResult]
 
@@ -27,9 +35,9 @@ class Plan(NamedTuple):
 
     Attributes:
         num_updates: U; `total_timesteps` rounded down to whole updates.
-        steps_per_update: environment steps of one update.
-        evaluate_after: numbers of finished updates after which to evaluate, ascending.
-        eval_max_steps: longest evaluation episode.
+        steps_per_update: Environment steps of one update.
+        evaluate_after: Numbers of finished updates after which to evaluate, ascending.
+        eval_max_steps: Longest evaluation episode.
     """
 
     num_updates: int
@@ -42,10 +50,10 @@ class Bound(NamedTuple):
     """A validated config with its environment and plan.
 
     Attributes:
-        config: with a value in every field that was `auto`.
-        env: the environment.
-        plan: the arithmetic of the run.
-        asked: the config as it was given.
+        config: Config with a value in every field that was `auto`.
+        env: The environment.
+        plan: The arithmetic of the run.
+        asked: The config as it was given.
     """
 
     config: TrainConfig
@@ -54,7 +62,7 @@ class Bound(NamedTuple):
     asked: TrainConfig
 
     def at(self, overrides: Overrides | None) -> TrainConfig:
-        """The config that trains under overrides.
+        """Return the config that trains under overrides.
 
         They are put into the config as it was given: what is `auto` there follows what
         they change.
@@ -86,7 +94,7 @@ def bind(config: TrainConfig) -> Bound:
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
-    """The config with the value of every field that is `auto`: what would be trained.
+    """Return the config with a value in every field that is `auto`, as it would train.
 
     Raises:
         ConfigError: see `bind`.
@@ -95,7 +103,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
 
 
 def make_plan(config: TrainConfig, env: Environment) -> Plan:
-    """Updates and evaluations of a run.
+    """Plan updates and evaluations of a run.
 
     Evaluations are spread evenly and end with the run. Their number is the largest up
     to `num_evaluations` for which they take at most `eval_share` of training's
@@ -117,7 +125,7 @@ def make_plan(config: TrainConfig, env: Environment) -> Plan:
 
 
 def make_algorithm(config: TrainConfig) -> Algorithm:
-    """The three pure functions of a config: `init(key)`, `step(state)`, `act`.
+    """Make the three pure functions of a config: `init(key)`, `step(state)`, `act`.
 
     Raises:
         ConfigError: see `bind`.
@@ -127,10 +135,10 @@ def make_algorithm(config: TrainConfig) -> Algorithm:
 
 
 def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
-    """The policy of one trained agent.
+    """Make the policy of one trained agent.
 
     Args:
-        config: what it was trained with.
+        config: Config with which the agent was trained.
         state: `TrainResult.state` of one agent.
 
     Returns:
@@ -158,11 +166,12 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
 
 
 def make_train(config: TrainConfig, *, axis_name: str | None = None) -> Train:
-    """The whole training run as one pure function.
+    """Make the whole training run as one pure function.
 
     Args:
-        config: is checked here, before anything is traced, and never changed.
-        axis_name: name of a mapped axis over which one agent's environments are
+        config: Config, which is checked here, before anything is traced, and never
+            changed.
+        axis_name: Name of a mapped axis over which one agent's environments are
             spread; None for an agent on one device. See `purerl.data_parallel`.
 
     Returns:
@@ -205,82 +214,118 @@ class Segment(NamedTuple):
 def make_segment(
     bound: Bound, overrides: Overrides | None = None, axis_name: str | None = None
 ) -> Segment:
-    """The run of a config and its overrides, to be advanced in segments."""
+    """Make the run of a config and its overrides, to be advanced in segments.
+
+    Args:
+        bound: Config, environment and plan.
+        overrides: Values of dynamic fields by name; they may be traced.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
     config = bound.at(overrides)
     check_time_limit(bound, config)
     algorithm = entry_of(config).make(config, bound.env, axis_name)
-    plan = bound.plan
-    is_due = np.isin(np.arange(plan.num_updates) + 1, plan.evaluate_after)
+    num_updates = bound.plan.num_updates
+    is_due = np.isin(np.arange(num_updates) + 1, bound.plan.evaluate_after)
     env_params = bind_params(bound.env, config.env_params)
-    recurrence = recurrence_of(algorithm)
-
-    def evaluation_of(state: PyTree) -> Metrics:
-        result = evaluate_recurrent(
-            bound.env,
-            env_params,
-            partial(recurrence.act, state),
-            recurrence.init((config.eval_episodes,)),
-            evaluation_key(state),
-            num_episodes=config.eval_episodes,
-            max_steps=plan.eval_max_steps,
-        )
-        steps = state.update.astype(jnp.uint32) * jnp.uint32(plan.steps_per_update)
-        return {"env_steps": steps, **result._asdict()}
+    evaluate = partial(
+        evaluate_agent, bound, config, env_params, recurrence_of(algorithm)
+    )
 
     def advance(
         state: PyTree, first_update: Any, length: int
     ) -> tuple[PyTree, Metrics, Metrics]:
-        slots = max_evaluations(is_due, length)
-        shapes = jax.eval_shape(evaluation_of, state)
-        buffer = jax.tree.map(lambda s: jnp.zeros((slots, *s.shape), s.dtype), shapes)
-        state, buffer = vary_like((state, buffer), state.key)
         may_overrun = not isinstance(first_update, int) or (
-            first_update + length > plan.num_updates
+            first_update + length > num_updates
         )
+        update = partial(_update_or_keep, num_updates) if may_overrun else _update
+        slots = max_evaluations(is_due, length)
+        evaluations = _blank_rows(jax.eval_shape(evaluate, state), slots)
+        state, evaluations = vary_like((state, evaluations), state.key)
         due = jnp.asarray(np.append(is_due, False))
 
-        def step(state: PyTree, index: Array) -> tuple[PyTree, Metrics]:
-            # The same number, but one for all agents of a `vmap` over states: what an
-            # algorithm derives from it ("is the warm-up over?") is not batched either.
-            new, metrics = algorithm.step(state._replace(update=index))
-            return new._replace(update=state.update + 1), metrics
-
-        def update(state: PyTree, index: Array) -> tuple[PyTree, Metrics]:
-            if not may_overrun:
-                return step(state, index)
-            _, blank = jax.eval_shape(algorithm.step, state)
-            return jax.lax.cond(
-                index < plan.num_updates,
-                partial(step, index=index),
-                lambda s: (
-                    s,
-                    jax.tree.map(lambda m: jnp.zeros(m.shape, m.dtype), blank),
-                ),
-                state,
-            )
-
         def body(carry: tuple, index: Array) -> tuple[tuple, Metrics]:
-            state, buffer, slot = carry
-            state, metrics = update(state, index)
-            now = due[jnp.minimum(index, plan.num_updates)]
+            state, evaluations, slot = carry
+            state, metrics = update(algorithm, state, index)
+            now = due[jnp.minimum(index, num_updates)]
             if slots:
-                buffer = jax.lax.cond(
+                evaluations = jax.lax.cond(
                     now,
-                    lambda: jax.tree.map(
-                        lambda all, one: all.at[slot].set(one),
-                        buffer,
-                        evaluation_of(state),
-                    ),
-                    lambda: buffer,
+                    lambda: _write_row(evaluations, slot, evaluate(state)),
+                    lambda: evaluations,
                 )
-            return (state, buffer, slot + now), metrics
+            return (state, evaluations, slot + now), metrics
 
         indices = jnp.asarray(first_update, jnp.int32) + jnp.arange(length)
-        carry = (state, buffer, jnp.int32(0))
-        (state, buffer, _), metrics = jax.lax.scan(body, carry, indices)
-        return state, metrics, buffer
+        carry = (state, evaluations, jnp.int32(0))
+        (state, evaluations, _), metrics = jax.lax.scan(body, carry, indices)
+        return state, metrics, evaluations
 
     return Segment(algorithm.init, advance)
+
+
+def evaluate_agent(
+    bound: Bound,
+    config: TrainConfig,
+    env_params: PyTree,
+    recurrence: Recurrence,
+    state: PyTree,
+) -> Metrics:
+    """Play the deterministic policy's episodes, as `TrainResult.evaluation` keeps them.
+
+    Args:
+        bound: Environment and plan.
+        config: Config with overrides, of which the number of episodes is read.
+        env_params: Numbers of the environment.
+        recurrence: How the algorithm acts with a memory.
+        state: State of one agent.
+    """
+    result = evaluate_recurrent(
+        bound.env,
+        env_params,
+        partial(recurrence.act, state),
+        recurrence.init((config.eval_episodes,)),
+        evaluation_key(state),
+        num_episodes=config.eval_episodes,
+        max_steps=bound.plan.eval_max_steps,
+    )
+    steps = state.update.astype(jnp.uint32) * jnp.uint32(bound.plan.steps_per_update)
+    return {"env_steps": steps, **result._asdict()}
+
+
+def _update(
+    algorithm: Algorithm, state: PyTree, index: Array
+) -> tuple[PyTree, Metrics]:
+    """Make update number `index`."""
+    # The same number, but one for all agents of a `vmap` over states: what an algorithm
+    # derives from it ("is the warm-up over?") is not batched either.
+    new, metrics = algorithm.step(state._replace(update=index))
+    return new._replace(update=state.update + 1), metrics
+
+
+def _update_or_keep(
+    num_updates: int, algorithm: Algorithm, state: PyTree, index: Array
+) -> tuple[PyTree, Metrics]:
+    """Make update number `index`, or none where the run has ended by then."""
+    _, shapes = jax.eval_shape(algorithm.step, state)
+    return jax.lax.cond(
+        index < num_updates,
+        partial(_update, algorithm, index=index),
+        lambda state: (
+            state,
+            jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes),
+        ),
+        state,
+    )
+
+
+def _blank_rows(shapes: PyTree, count: int) -> PyTree:
+    """Make `count` rows of zeros of the given shapes."""
+    return jax.tree.map(lambda s: jnp.zeros((count, *s.shape), s.dtype), shapes)
+
+
+def _write_row(rows: PyTree, index: Array, row: PyTree) -> PyTree:
+    """Put a row in the place of the one at `index`."""
+    return jax.tree.map(lambda all, new: all.at[index].set(new), rows, row)
 
 
 def check_time_limit(bound: Bound, config: TrainConfig) -> None:
@@ -305,7 +350,7 @@ def check_time_limit(bound: Bound, config: TrainConfig) -> None:
 
 
 def max_evaluations(is_due: np.ndarray, length: int) -> int:
-    """The most evaluations that fall into any `length` consecutive updates."""
+    """Return the most evaluations that fall into any `length` consecutive updates."""
     total = np.concatenate([[0], np.cumsum(is_due)])
     starts = np.arange(len(is_due))
     ends = np.minimum(starts + length, len(is_due))

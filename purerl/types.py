@@ -21,13 +21,13 @@ class Transition(NamedTuple):
     """One step of every environment; fields `[B, ...]`, or `[T, B, ...]` stacked.
 
     Attributes:
-        obs: observation on which the action was chosen.
-        action: the policy's raw action (before it is clipped or squashed).
-        log_prob: log-probability of `action` under the policy that chose it.
-        reward: reward of the step, as the environment gave it.
-        next_obs: observation after the step and *before* any reset.
-        terminated: the episode ended in a state of value zero.
-        truncated: the episode was cut (time limit); never true with `terminated`.
+        obs: Observation on which the action was chosen.
+        action: The policy's raw action (before it is clipped or squashed).
+        log_prob: Log-probability of `action` under the policy that chose it.
+        reward: Reward of the step, as the environment gave it.
+        next_obs: Observation after the step and *before* any reset.
+        terminated: The episode ended in a state of value zero.
+        truncated: The episode was cut (time limit); never true with `terminated`.
     """
 
     obs: Array
@@ -50,7 +50,7 @@ class TrainResult(NamedTuple):
     """What a whole training run leaves behind.
 
     Attributes:
-        state: final algorithm state, a pytree of arrays (see `make_policy`).
+        state: Final algorithm state, a pytree of arrays (see `make_policy`).
         metrics: `[U]` each: `env_steps`, `episodes`, `episode_return`,
             `episode_length` (NaN where no episode ended in that update), and the
             losses and diagnostics of the algorithm.
@@ -107,7 +107,7 @@ class Algorithm(NamedTuple):
         step: `(state) -> (state, metrics)`, one update: a `lax.scan` body.
         act: `(state, obs, key=None) -> action`; deterministic without a key. Of a
             policy that remembers it refuses to act.
-        recurrence: how to act with a memory, where the policy has one.
+        recurrence: How to act with a memory, where the policy has one.
     """
 
     init: Callable[[Array], PyTree]

@@ -16,8 +16,8 @@ def as_space(space: Any, field: str = "space") -> Space:
     """Convert a space with `n`, or with `low`, `high` and `shape`, into ours.
 
     Args:
-        space: of any package.
-        field: its name in the error message.
+        space: Space of any of the known packages.
+        field: Name that error messages give to it.
 
     Raises:
         ValueError: it is of another kind, such as a dictionary of spaces.

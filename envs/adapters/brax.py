@@ -43,8 +43,9 @@ class BraxState(EnvState):
     """What an episode carries.
 
     Attributes:
-        pipeline: brax's `pipeline_state`: positions, velocities and what follows.
-        info: brax's `info` as its reset made it; keys that only a step adds are
+        pipeline: State of the physics, brax's `pipeline_state`: positions, velocities
+            and what follows.
+        info: Brax's `info` as its reset made it; keys that only a step adds are
             dropped, because a scan could not carry them.
     """
 
@@ -66,9 +67,9 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
     inertias in the generalized constraint solver), and those keep their values.
 
     Attributes:
-        wrapped: brax's object.
-        brax_name: its name in brax.
-        backend: its physics backend.
+        wrapped: Environment object of brax.
+        brax_name: Name of the environment in brax.
+        backend: Name of its physics backend.
     """
 
     stochastic_transitions: ClassVar[bool] = False
@@ -83,15 +84,15 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         """Load the environment.
 
         Args:
-            brax_name: such as `halfcheetah`.
+            brax_name: Name of the environment in brax, such as `halfcheetah`.
             backend: `spring`, `positional`, `generalized` or `mjx`. Where not given,
                 `spring`, which is three times as fast as the others on a CPU, but
                 `generalized` for swimmer, the only one it has. brax's own default is
                 `generalized`, and published curves are of `positional`,
                 `generalized` or `mjx`: with those, returns under `spring` do not
                 compare.
-            max_steps_in_episode: time limit.
-            **options: passed to brax's constructor.
+            max_steps_in_episode: Time limit.
+            **options: Keywords of brax's constructor.
 
         Raises:
             ValueError: brax does not know the name, the backend or an option.
@@ -145,7 +146,14 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
     def step_env(
         self, key: jax.Array, state: BraxState, action: jax.Array, params: BraxParams
     ) -> tuple[jax.Array, BraxState, jax.Array, jax.Array, Info]:
-        """Take one step; the physics uses no chance."""
+        """Take one step; the physics uses no chance.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         zero = jnp.float32(0.0)
         # brax writes into the dictionaries that it is given: hand it new ones. No
@@ -162,12 +170,12 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         return obs, cast_like(carried, state), reward, after.done > 0.5, {}
 
     def action_space(self, params: BraxParams | None = None) -> Box:
-        """The actuators' control range."""
+        """Return the actuators' control range."""
         del params
         return Box(self._control_range[0], self._control_range[1])
 
     def observation_space(self, params: BraxParams | None = None) -> Box:
-        """Unbounded numbers."""
+        """Return a space of unbounded numbers."""
         del params
         return Box(-np.inf, np.inf, self._obs_shape)
 

@@ -54,15 +54,15 @@ class BraxParams(EnvParams):
     world body too.
 
     Attributes:
-        max_steps_in_episode: time limit; the usual one is 1000.
+        max_steps_in_episode: Time limit; the usual one is 1000.
         gravity: `[3]`, m/s^2.
         mass: `[L]`, kg. None where brax levels all masses (spring_mass_scale 1).
         inertia: `[L, 3, 3]` about the centre of mass (mjx: `[L, 3]`), kg m^2. A denser
             link has both more mass and more inertia: change them together.
         friction: `[G]`, sliding friction. None where nothing touches.
         gear: `[A]`, torque per unit of control (mjx: `[A, 6]`).
-        damping: `[V]`, of the joints (generalized, mjx).
-        stiffness: `[V]`, of the joints (generalized; mjx: per joint).
+        damping: `[V]` damping of the joints (generalized, mjx).
+        stiffness: `[V]` stiffness of the joints (generalized; mjx: per joint).
         armature: `[V]`, rotor inertia (generalized, mjx).
     """
 
@@ -80,9 +80,9 @@ def read_physics(env: Any, backend: str, *, touches: bool) -> dict[str, jax.Arra
     """Read the numbers of `BraxParams` that the backend uses.
 
     Args:
-        env: a bare brax environment.
-        backend: of that environment.
-        touches: whether geometries can touch, so that friction matters.
+        env: A bare brax environment.
+        backend: Physics backend of that environment.
+        touches: Whether geometries can touch, so that friction matters.
     """
     if not hasattr(env, "sys"):  # `fast`, a toy without physics.
         return {}
@@ -107,10 +107,10 @@ def with_physics(env: Any, name: str, default: BraxParams, params: BraxParams) -
     """Copy a bare brax environment, with the physics of `params`.
 
     Args:
-        env: stays as it is.
-        name: for messages.
-        default: tells which numbers the backend reads.
-        params: the numbers.
+        env: Environment of brax; it stays as it is.
+        name: Name of the environment, for messages.
+        default: Numbers of `env`, which tell what the backend reads.
+        params: The numbers.
 
     Raises:
         ValueError: a number is given that the backend does not read, or the reverse.

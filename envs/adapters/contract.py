@@ -20,7 +20,7 @@ class ContractEnvironment(Environment[Any, Any]):
     wrapper. For the same reason there is no step without auto-reset here.
 
     Attributes:
-        wrapped: the object.
+        wrapped: The object.
     """
 
     steps_without_reset: ClassVar[bool] = False
@@ -51,13 +51,19 @@ class ContractEnvironment(Environment[Any, Any]):
         return self.wrapped.default_params
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, Any]:
-        """The object's `reset`."""
+        """Return the object's `reset`."""
         return as_arrays(self.wrapped.reset(key, params))
 
     def step(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any = None
     ) -> tuple[Obs, Any, jax.Array, jax.Array, jax.Array, Info]:
-        """The object's `step`, its flags made exclusive.
+        """Take the object's step, its flags made exclusive.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment; the object's own where not given.
 
         Raises:
             ValueError: it does not return the six values, or no final observation.
@@ -77,7 +83,13 @@ class ContractEnvironment(Environment[Any, Any]):
     def step_env(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any
     ) -> tuple[Obs, Any, jax.Array, jax.Array, Info]:
-        """Not possible: the object resets by itself.
+        """Refuse: the object resets by itself.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
 
         Raises:
             NotImplementedError: always.
@@ -89,12 +101,12 @@ class ContractEnvironment(Environment[Any, Any]):
         )
 
     def action_space(self, params: Any = None) -> Space:
-        """The object's, as a space of this package."""
+        """Return the object's space as one of this package."""
         params = self.default_params if params is None else params
         return as_space(self.wrapped.action_space(params), "action_space")
 
     def observation_space(self, params: Any = None) -> Space:
-        """The object's, as a space of this package."""
+        """Return the object's space as one of this package."""
         params = self.default_params if params is None else params
         return as_space(self.wrapped.observation_space(params), "observation_space")
 

@@ -29,15 +29,15 @@ def to_gymnasium(
     seed: int | None = None,
     **options: Any,
 ) -> GymnasiumEnv:
-    """An environment as a `gymnasium.Env`; see `GymnasiumEnv` for keys and options.
+    """Wrap an environment as a `gymnasium.Env`; see `GymnasiumEnv` for its keys.
 
     Args:
-        env: an id of `envs.make`, an `Environment`, or an object of the gymnax 1.0
+        env: An id of `envs.make`, an `Environment`, or an object of the gymnax 1.0
             contract.
-        params: its numbers: names and values, or the whole structure.
-        render_mode: `"rgb_array"` where it has a picture, or None.
-        seed: of the first `reset` that is given none.
-        **options: of `envs.make`, with an id only.
+        params: Numbers of the environment: names and values, or the whole structure.
+        render_mode: `"rgb_array"` where the environment has a picture, or None.
+        seed: Seed of the first `reset` that is given none.
+        **options: Options of `envs.make`, with an id only.
 
     Raises:
         ValueError: Gymnasium is not installed; unknown id, option, number or mode.
@@ -60,15 +60,15 @@ def to_gymnasium_vector(
     seed: int | None = None,
     **options: Any,
 ) -> GymnasiumVectorEnv:
-    """An environment as a `gymnasium.vector.VectorEnv`; see `GymnasiumVectorEnv`.
+    """Wrap an environment as a `gymnasium.vector.VectorEnv`; see `GymnasiumVectorEnv`.
 
     Args:
-        env: as `to_gymnasium`.
-        num_envs: number of lanes N, stepped by one compiled program.
-        params: as `to_gymnasium`; shared by the lanes.
-        render_mode: as `to_gymnasium`.
-        seed: of the first `reset` that is given none; lane i gets `seed + i`.
-        **options: of `envs.make`, with an id only.
+        env: Environment, as in `to_gymnasium`.
+        num_envs: Number of lanes N, stepped by one compiled program.
+        params: Numbers of the environment, as in `to_gymnasium`; shared by the lanes.
+        render_mode: Kind of picture, as in `to_gymnasium`.
+        seed: Seed of the first `reset` that is given none; lane i gets `seed + i`.
+        **options: Options of `envs.make`, with an id only.
 
     Raises:
         ValueError: as `to_gymnasium`, or `num_envs` is not positive.

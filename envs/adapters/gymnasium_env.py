@@ -30,7 +30,7 @@ class GymnasiumEnv(gymnasium.Env):
     * `info` is what the environment's own `step_env` says.
 
     Attributes:
-        task: the environment, its numbers and spaces.
+        task: The environment, its numbers and spaces.
     """
 
     # Of the class, for `gymnasium.make`; an object has that of its environment.
@@ -69,7 +69,7 @@ class GymnasiumEnv(gymnasium.Env):
         """Start an episode.
 
         Args:
-            seed: starts a stream of keys; see the class.
+            seed: Number that starts a stream of keys; see the class.
             options: `params`: numbers to change.
 
         Returns:
@@ -90,7 +90,7 @@ class GymnasiumEnv(gymnasium.Env):
         """Take one step.
 
         Args:
-            action: a member of `action_space`.
+            action: A member of `action_space`.
 
         Returns:
             `obs, reward, terminated, truncated, info`; the flags are never both true.
@@ -118,7 +118,7 @@ class GymnasiumEnv(gymnasium.Env):
         )
 
     def render(self) -> Any:
-        """The picture of the state, uint8 `[height, width, 3]`; None without a mode.
+        """Draw the state, uint8 `[height, width, 3]`; None without a mode.
 
         Raises:
             ResetNeeded: there is no state yet.

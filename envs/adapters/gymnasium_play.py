@@ -37,8 +37,8 @@ def play_in_gymnasium(
         policy: `observations [E, ...] -> actions [E, ...]`, called once per step with
             the episodes side by side (those that ended are still in it).
         episodes: E.
-        seed: the first episode's reset seed; the others follow.
-        **options: of `gymnasium.make`.
+        seed: The first episode's reset seed; the others follow.
+        **options: Options of `gymnasium.make`.
 
     Returns:
         Undiscounted returns and lengths, `[E]` each.
@@ -79,9 +79,9 @@ def play_in_vector(
     episodes. A lane that has ended is stepped on, and nothing of it counts.
 
     Args:
-        envs: any vector environment that resets its lanes by itself; left open.
+        envs: Any vector environment that resets its lanes by itself; left open.
         policy: `observations [N, ...] -> actions [N, ...]`.
-        seed: of the reset.
+        seed: Seed of the reset.
 
     Returns:
         Undiscounted returns and lengths, `[N]` each.

@@ -23,8 +23,8 @@ class Lane(NamedTuple):
     """What a lane carries.
 
     Attributes:
-        key: where its stream of keys is, `[]`, or `[N]` in a vector.
-        state: of the environment; leaves `[...]`, or `[N, ...]`.
+        key: `[]`, or `[N]` in a vector: where the lane's stream of keys is.
+        state: State of the environment; leaves `[...]`, or `[N, ...]`.
     """
 
     key: jax.Array
@@ -62,7 +62,7 @@ class Programs(NamedTuple):
 
 
 def programs_of(env: Environment) -> Programs:
-    """The programs of an environment; equal environments have the same ones."""
+    """Return the programs of an environment; equal environments have the same ones."""
     try:
         return _shared_programs(env)
     except TypeError:  # It cannot be hashed, so nobody can say what equals it.
@@ -70,7 +70,7 @@ def programs_of(env: Environment) -> Programs:
 
 
 def keys_of(seeds: Sequence[int]) -> jax.Array:
-    """`jax.random.key(seed)` for each seed, `[N]`.
+    """Return `jax.random.key(seed)` for each seed, `[N]`.
 
     A key has room for 32 bits; a larger seed is hashed by numpy's `SeedSequence`.
     """

@@ -14,12 +14,12 @@ VECTOR_ENTRY_POINT = "envs.adapters.gymnasium_vector:GymnasiumVectorEnv"
 
 
 def gymnasium_id(id: str) -> str:
-    """Gymnasium's name of an id: it allows one slash, that of the namespace."""
+    """Return Gymnasium's name of an id: it allows one slash, that of the namespace."""
     return f"purerl/{id.replace('/', '-')}"
 
 
 def spec_of(env: Any, **options: Any) -> EnvSpec | None:
-    """How Gymnasium could make it again; None where `env` is an object, not an id."""
+    """Return how Gymnasium could make it again; None where `env` is no id."""
     if not isinstance(env, str):
         return None
     given = {name: value for name, value in options.items() if value is not None}

@@ -12,7 +12,7 @@ from ..spaces import Box, Discrete, Space
 
 
 def to_gym_space(space: Space) -> gym_spaces.Space:
-    """Gymnasium's space with the same members.
+    """Return Gymnasium's space with the same members.
 
     Integers of `Discrete` are int64 there, as Gymnasium wants them.
 
@@ -29,7 +29,7 @@ def to_gym_space(space: Space) -> gym_spaces.Space:
 
 
 def to_observation(space: gym_spaces.Space, obs: Any) -> Any:
-    """An observation, or a batch of them, as Gymnasium hands it out.
+    """Return an observation, or a batch of them, as Gymnasium hands it out.
 
     Returns:
         An array of its own, which the caller may write into; an `np.int64` for one
@@ -39,15 +39,15 @@ def to_observation(space: gym_spaces.Space, obs: Any) -> Any:
 
 
 def to_action(space: gym_spaces.Space, action: Any, *lanes: int) -> np.ndarray:
-    """An action, or a batch of them, as the compiled step takes it.
+    """Return an action, or a batch of them, as the compiled step takes it.
 
     Box actions are not clipped; what is beyond the bounds is the environment's
     business, as in Gymnasium.
 
     Args:
-        space: of one action.
+        space: Space of one action.
         action: `[*lanes, *space.shape]`.
-        *lanes: number of lanes of a batch.
+        *lanes: Number of lanes of a batch.
 
     Raises:
         InvalidAction: another shape, or not a member of a `Discrete`.

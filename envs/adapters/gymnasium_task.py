@@ -27,9 +27,9 @@ class Task:
     """An environment with its numbers, as Gymnasium sees it.
 
     Attributes:
-        env: the environment.
-        params: its numbers, arrays all of them.
-        programs: compiled reset and step.
+        env: The environment.
+        params: Numbers of the environment, arrays all of them.
+        programs: Compiled reset and step.
         observation_space: Gymnasium's, of one observation.
         action_space: Gymnasium's, of one action.
     """
@@ -46,7 +46,7 @@ class Task:
         return type(self.env).render is not Environment.render
 
     def metadata(self) -> dict[str, Any]:
-        """Gymnasium's `metadata`: render modes, and frames per second if any."""
+        """Return Gymnasium's `metadata`: render modes, and frames per second if any."""
         if not self.has_picture:
             return {"render_modes": []}
         return {"render_modes": ["rgb_array"], "render_fps": RENDER_FPS}
@@ -69,9 +69,9 @@ def make_task(env: Any, params: Any, options: Mapping[str, Any]) -> Task:
     """Find an environment and put its numbers in.
 
     Args:
-        env: an id, an `Environment`, or an object of the gymnax 1.0 contract.
-        params: names and values, a whole structure, or None for the defaults.
-        options: of `envs.make`, with an id only.
+        env: An id, an `Environment`, or an object of the gymnax 1.0 contract.
+        params: Names and values, a whole structure, or None for the defaults.
+        options: Options of `envs.make`, with an id only.
 
     Raises:
         ValueError: unknown id, option or number; options without an id.
@@ -96,7 +96,9 @@ def make_task(env: Any, params: Any, options: Mapping[str, Any]) -> Task:
 
 
 def with_reset_options(task: Task, options: Mapping[str, Any] | None) -> Task:
-    """The task with the numbers under `options["params"]`; other options do nothing.
+    """Return the task with the numbers under `options["params"]`.
+
+    Other options do nothing.
 
     Raises:
         ValueError: an unknown number, or one that changes a space.

@@ -33,7 +33,7 @@ class GymnasiumVectorEnv(VectorEnv):
       and resets only those where the bool `[N]` mask is true. Other options do nothing.
 
     Attributes:
-        task: the environment, its numbers and spaces.
+        task: The environment, its numbers and spaces.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012 - the type is Gymnasium's
@@ -81,8 +81,8 @@ class GymnasiumVectorEnv(VectorEnv):
         """Start an episode in every lane, or in those of the mask.
 
         Args:
-            seed: lane i starts the stream of `seed + i`, or of `seed[i]`.
-            options: `params` and `reset_mask`; see the class.
+            seed: Lane i starts the stream of `seed + i`, or of `seed[i]`.
+            options: Dict with `params` and `reset_mask`; see the class.
 
         Returns:
             First observations `[N, ...]`, and an empty dictionary.
@@ -141,7 +141,7 @@ class GymnasiumVectorEnv(VectorEnv):
         )
 
     def render(self) -> tuple[Any, ...] | None:
-        """A picture per lane, of the state after any reset; None without a mode.
+        """Draw each lane's state after any reset; None without a mode.
 
         Raises:
             ResetNeeded: there are no states yet.
@@ -210,8 +210,8 @@ def _masked(info: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
     """An info with its masks, zero where the mask is false; empty where it always is.
 
     Args:
-        info: leaves `[N, ...]`.
-        mask: bool `[N]`.
+        info: Pytree with leaves `[N, ...]`.
+        mask: `[N]` bool.
     """
     masked: dict[str, Any] = {}
     if not mask.any():

@@ -22,15 +22,15 @@ class GymnaxEnvironment(Environment[Any, Any]):
     (that of the observation space for the latter), rewards are float32.
 
     Attributes:
-        wrapped: gymnax's object.
+        wrapped: Environment object of gymnax.
     """
 
     def __init__(self, env: str | Any, **options: Any) -> None:
         """Wrap one.
 
         Args:
-            env: a gymnax id, or an environment of gymnax.
-            **options: passed to gymnax's constructor; only with an id.
+            env: A gymnax id, or an environment of gymnax.
+            **options: Keywords of gymnax's constructor; only with an id.
 
         Raises:
             ValueError: gymnax has no such id, or the environment no such option.
@@ -64,7 +64,14 @@ class GymnaxEnvironment(Environment[Any, Any]):
     def step_env(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any
     ) -> tuple[Obs, Any, jax.Array, jax.Array, Info]:
-        """Take one step without reset; the key is consumed."""
+        """Take one step without reset.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         obs, next_state, reward, terminated, info = self.wrapped.step_env(
             key, state, action, params
         )
@@ -74,16 +81,16 @@ class GymnaxEnvironment(Environment[Any, Any]):
         return self._typed(obs, params), next_state, reward, terminated, dict(info)
 
     def is_truncated(self, state: Any, params: Any) -> jax.Array:
-        """Gymnax's own time limit."""
+        """Return whether gymnax's own time limit is reached."""
         return jnp.asarray(self.wrapped.is_truncated(state, params), bool).reshape(())
 
     def action_space(self, params: Any = None) -> Space:
-        """Gymnax's, as a space of this package."""
+        """Return gymnax's space as one of this package."""
         params = self.default_params if params is None else params
         return as_space(self.wrapped.action_space(params), "action_space")
 
     def observation_space(self, params: Any = None) -> Space:
-        """Gymnax's, as a space of this package."""
+        """Return gymnax's space as one of this package."""
         params = self.default_params if params is None else params
         return as_space(self.wrapped.observation_space(params), "observation_space")
 
@@ -92,7 +99,7 @@ class GymnaxEnvironment(Environment[Any, Any]):
 
 
 def is_plain_gymnax(env: Any) -> bool:
-    """Whether `env` is a gymnax environment that resets in gymnax's own `step`.
+    """Return whether `env` is a gymnax environment that resets in gymnax's own `step`.
 
     One that overrides `step` or `reset` is trusted for those two only.
     """

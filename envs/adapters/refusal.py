@@ -9,7 +9,7 @@ import sys
 
 
 def is_of_gymnasium(env: object) -> bool:
-    """Whether it is a `gymnasium.Env` or `VectorEnv`; does not import Gymnasium."""
+    """Return whether it is one of Gymnasium's, without importing Gymnasium."""
     # An object of Gymnasium can only exist where Gymnasium is imported already.
     gymnasium = sys.modules.get("gymnasium")
     if gymnasium is None:
@@ -18,7 +18,7 @@ def is_of_gymnasium(env: object) -> bool:
 
 
 def refusal(env: str) -> str:
-    """Why training cannot step `env`, and what to do; env is how to call it."""
+    """Return why training cannot step `env`, and what to do; env is how to call it."""
     return (
         f"env {env} is a Python environment of Gymnasium, which training, one compiled "
         "JAX program, cannot step: train in one of `envs.registered()` or in your own "

@@ -27,7 +27,7 @@ class MatrixGameState(EnvState):
     """The opponent between two games.
 
     Attributes:
-        opponent: its logits, float32 `[5]`.
+        opponent: `[5]` float32, logits of the opponent.
     """
 
     opponent: jax.Array
@@ -38,14 +38,15 @@ class MatrixGameParams(EnvParams):
     """Numbers of a meta-game.
 
     Attributes:
-        max_steps_in_episode: games of a lifetime: updates of the opponent.
-        payoff: the agent's payoff of a round, `[2, 2]`: row its own action, column the
+        max_steps_in_episode: Number of games of a lifetime: updates of the opponent.
+        payoff: The agent's payoff of a round, `[2, 2]`: row its own action, column the
             opponent's.
-        opponent_payoff: the opponent's, indexed likewise.
-        discount: of the rounds of one game, at least 0 and less than 1.
-        opponent_learning_rate: of its ascent on its discounted sum of payoffs.
-        opponent_init_std: standard deviation of its first logits.
-        max_logit: actions are clipped to +- this; 6 is a probability of 0.9975.
+        opponent_payoff: The opponent's, indexed likewise.
+        discount: Discount of the rounds of one game, at least 0 and less than 1.
+        opponent_learning_rate: Learning rate of the opponent's ascent on its discounted
+            sum of payoffs.
+        opponent_init_std: Standard deviation of the opponent's first logits.
+        max_logit: Actions are clipped to +- this; 6 is a probability of 0.9975.
     """
 
     payoff: np.ndarray | jax.Array
@@ -81,7 +82,7 @@ class MatrixGame(Environment[MatrixGameState, MatrixGameParams]):
     Subclasses say what the game pays.
 
     Attributes:
-        terminal_lifetime: whether the end of a lifetime terminates the episode.
+        terminal_lifetime: Whether the end of a lifetime terminates the episode.
     """
 
     terminal_lifetime: bool = False
@@ -115,7 +116,14 @@ class MatrixGame(Environment[MatrixGameState, MatrixGameParams]):
         action: jax.Array,
         params: MatrixGameParams,
     ) -> tuple[jax.Array, MatrixGameState, jax.Array, jax.Array, Info]:
-        """Play a game with the policy `action`; then the opponent learns from it."""
+        """Play a game with the policy `action`; then the opponent learns from it.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
         del key
         agent = jnp.clip(action, -params.max_logit, params.max_logit)
         opponent, earned = opponent_learns(
@@ -136,12 +144,12 @@ class MatrixGame(Environment[MatrixGameState, MatrixGameParams]):
         )
 
     def action_space(self, params: MatrixGameParams | None = None) -> Box:
-        """Five logits."""
+        """Return the space of five logits."""
         params = self.default_params if params is None else params
         return Box(-params.max_logit, params.max_logit, (NUM_LOGITS,))
 
     def observation_space(self, params: MatrixGameParams | None = None) -> Box:
-        """Ten probabilities."""
+        """Return the space of ten probabilities."""
         del params
         return Box(0.0, 1.0, (2 * NUM_LOGITS,))
 

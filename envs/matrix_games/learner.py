@@ -24,11 +24,12 @@ def opponent_learns(
     """Play one game and let the opponent learn from it.
 
     Args:
-        agent: logits `[5]`.
-        opponent: logits `[5]`, from its own side.
-        payoffs: of one round, `[2, 2]` each, row the agent's action.
-        discount: of the rounds of a game, `[]`.
-        learning_rate: of the opponent's ascent on the discounted sum, `[]`.
+        agent: `[5]` logits of the agent.
+        opponent: `[5]` logits of the opponent, from its own side.
+        payoffs: `[2, 2]` each, payoffs of one round; the row is the agent's action.
+        discount: `[]` discount of the rounds of a game.
+        learning_rate: `[]` learning rate of the opponent's ascent on the discounted
+            sum.
 
     Returns:
         The opponent's logits after its update, and the average payoffs of the game,
@@ -51,6 +52,13 @@ def both_learn(
     learning_rate: Any,
 ) -> tuple[jax.Array, jax.Array, Payoffs]:
     """Play one game and let both learn from it, at the same time and the same rate.
+
+    Args:
+        agent: `[5]` logits of the agent.
+        opponent: `[5]` logits of the opponent, from its own side.
+        payoffs: `[2, 2]` each, payoffs of one round; the row is the agent's action.
+        discount: `[]` discount of the rounds of a game.
+        learning_rate: `[]` learning rate of both players.
 
     Returns:
         Both players' logits after their updates, and the average payoffs before.

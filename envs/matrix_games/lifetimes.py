@@ -18,9 +18,9 @@ class Lifetime(NamedTuple):
     """T games; policies are those with which a game was played.
 
     Attributes:
-        payoffs: discounted average payoff per round, float32 `[T]` each.
-        agent: the agent's probabilities of action 0, float32 `[T, 5]`.
-        opponent: the opponent's, counted from its own side, likewise.
+        payoffs: `[T]` float32 each, discounted average payoffs per round.
+        agent: The agent's probabilities of action 0, float32 `[T, 5]`.
+        opponent: The opponent's, counted from its own side, likewise.
     """
 
     payoffs: Payoffs
@@ -36,13 +36,14 @@ def shaped_lifetime(
     *,
     num_games: int | None = None,
 ) -> Lifetime:
-    """One lifetime of the opponent against an agent that chooses every game's policy.
+    """Play one lifetime of the opponent against an agent that chooses every policy.
 
     Args:
-        game: the environment.
+        game: The environment.
         act: `(observation [10]) -> logits [5]`.
-        key: consumed; the same key draws the same opponent in every function here.
-        params: the numbers; the game's own where not given.
+        key: Random key, consumed; the same key draws the same opponent in every
+            function here.
+        params: The numbers; the game's own where not given.
         num_games: T; the lifetime in `params` where not given.
 
     Raises:
@@ -71,17 +72,17 @@ def constant_lifetime(
     *,
     num_games: int | None = None,
 ) -> Lifetime:
-    """One lifetime of the opponent against a policy that never changes.
+    """Play one lifetime of the opponent against a policy that never changes.
 
     `play.ALWAYS_SECOND` is always defect, always tails, always straight; logits are
     clipped to the game's `max_logit`, as an agent's are.
 
     Args:
-        game: the environment.
-        logits: the policy, `[5]`.
-        key: see `shaped_lifetime`.
-        params: see `shaped_lifetime`.
-        num_games: see `shaped_lifetime`.
+        game: The environment.
+        logits: The policy, `[5]`.
+        key: Random key, as in `shaped_lifetime`.
+        params: Numbers of the game, as in `shaped_lifetime`.
+        num_games: Number of games, as in `shaped_lifetime`.
 
     Raises:
         ValueError: `num_games` is not positive, or the policy has another shape.
@@ -102,13 +103,13 @@ def naive_lifetime(
     *,
     num_games: int | None = None,
 ) -> Lifetime:
-    """One lifetime of two naive learners: the agent starts and learns as its opponent.
+    """Play one lifetime of two naive learners: the agent learns as its opponent does.
 
     Args:
-        game: the environment.
-        key: see `shaped_lifetime`; it draws the agent, too.
-        params: see `shaped_lifetime`.
-        num_games: see `shaped_lifetime`.
+        game: The environment.
+        key: Random key, as in `shaped_lifetime`; it draws the agent, too.
+        params: Numbers of the game, as in `shaped_lifetime`.
+        num_games: Number of games, as in `shaped_lifetime`.
 
     Raises:
         ValueError: `num_games` is not positive.

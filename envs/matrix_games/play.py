@@ -29,8 +29,8 @@ class Payoffs(NamedTuple):
     """What the two players earn per round, or in total; float32, shapes as said there.
 
     Attributes:
-        agent: the first player's.
-        opponent: the second player's.
+        agent: The first player's.
+        opponent: The second player's.
     """
 
     agent: Any
@@ -40,7 +40,7 @@ class Payoffs(NamedTuple):
 def average_payoffs(
     agent: jax.Array, opponent: jax.Array, payoffs: Payoffs, discount: Any
 ) -> Payoffs:
-    """Discounted average payoff per round of two policies, in units of the payoffs.
+    """Return the discounted average payoffs per round, in units of the payoffs.
 
         (1 - gamma) V = (1 - gamma) sum_t gamma^t E[r_t] = d . r,
         d = (1 - gamma) p_0^T (I - gamma P)^-1,
@@ -49,11 +49,11 @@ def average_payoffs(
     r the payoffs: the closed form that Foerster et al. (2018) differentiate.
 
     Args:
-        agent: logits `[5]` of the first player.
-        opponent: logits `[5]` of the second player, counted from its own side.
-        payoffs: of one round, `[2, 2]` each: row the agent's action, column the
+        agent: `[5]` logits of the first player.
+        opponent: `[5]` logits of the second player, counted from its own side.
+        payoffs: `[2, 2]` each, payoffs of one round: row the agent's action, column the
             opponent's.
-        discount: gamma, `[]`, at least 0 and less than 1.
+        discount: `[]` gamma, at least 0 and less than 1.
 
     Returns:
         float32 `[]` each.
@@ -67,9 +67,14 @@ def average_payoffs(
 def discounted_outcomes(
     agent: jax.Array, opponent: jax.Array, discount: Any
 ) -> jax.Array:
-    """Discounted share of rounds that end in 00, 01, 10, 11 (agent's side), `[4]`.
+    """Return the discounted shares of rounds that end in 00, 01, 10, 11, `[4]`.
 
     They sum to 1. Arguments are those of `average_payoffs`.
+
+    Args:
+        agent: `[5]` logits of the first player.
+        opponent: `[5]` logits of the second player, counted from its own side.
+        discount: `[]` gamma, at least 0 and less than 1.
     """
     first, chain = outcome_chain(agent, opponent)
     # Strictly diagonally dominant by columns, for any chain and any discount below 1.
@@ -78,7 +83,7 @@ def discounted_outcomes(
 
 
 def outcome_chain(agent: jax.Array, opponent: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The Markov chain of outcomes: first round `[4]`, transitions `[4, 4]` by rows."""
+    """Return the Markov chain of outcomes: first round `[4]`, transitions `[4, 4]`."""
     p = jax.nn.sigmoid(agent)
     q = jax.nn.sigmoid(opponent)
     # What the agent calls 01 is 10 to the opponent.

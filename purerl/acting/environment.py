@@ -27,7 +27,7 @@ DEFAULT_EVAL_STEPS = 1_000
 
 
 def resolve_env(config: TrainConfig) -> Environment:
-    """The environment that `config.env` names or is.
+    """Make the environment that `config.env` names, or return the one that it is.
 
     Raises:
         ConfigError: unknown id (with near names), bad options, or an object that
@@ -53,7 +53,7 @@ def resolve_env(config: TrainConfig) -> Environment:
 
 
 def is_built_in(env: Any) -> bool:
-    """Whether a config's `env` is a name that every process knows.
+    """Return whether a config's `env` is a name that every process knows.
 
     Not an object, nor what this program alone has registered.
     """
@@ -61,10 +61,10 @@ def is_built_in(env: Any) -> bool:
 
 
 def bind_params(env: Environment, values: Any) -> PyTree:
-    """The environment's parameters with `values` put in.
+    """Return the environment's parameters with `values` put in.
 
     Args:
-        env: the environment.
+        env: The environment.
         values: None, a mapping of names to values (nested where the parameters are),
             or a whole parameter structure.
 
@@ -110,10 +110,10 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
     if isinstance(value, Mapping):
         return _put_in(default, value, owner)
     if isinstance(default, bool | str) or default is None:
-        return value  # structure, which is no leaf
+        return value  # A static field, which is no leaf.
     if not jax.tree_util.all_leaves([default]):
         _check_shapes(default, value, owner)
-        return value  # a whole sub-structure
+        return value  # The value replaces a whole sub-structure.
     try:
         if isinstance(value, str):
             value = float(value)  # YAML 1.1 reads 1e-3 as a string.
@@ -165,7 +165,7 @@ def _check_number(value: Any, dtype: Any, owner: str) -> None:
 
 
 def steps_without_reset(env: Environment) -> bool:
-    """Whether `step_env` and `is_truncated` together are what `step` does.
+    """Return whether `step_env` and `is_truncated` together are what `step` does.
 
     Not for adapted wrappers, nor where a subclass has a `step` of its own: that one
     then is the environment.
@@ -176,10 +176,17 @@ def steps_without_reset(env: Environment) -> bool:
 def step_without_reset(
     env: Environment, params: PyTree, key: jax.Array, state: PyTree, action: jax.Array
 ) -> tuple[Any, PyTree, jax.Array, jax.Array, jax.Array]:
-    """One step of one environment that leaves an ended episode as it ended.
+    """Take one step of one environment, which leaves an ended episode as it ended.
 
     An environment that can only step with a reset returns the next episode's state
     with the last one's observation: enough for those who look at nothing after the end.
+
+    Args:
+        env: Environment to step.
+        params: Numbers of the environment.
+        key: Random key, consumed.
+        state: State of the running episode.
+        action: Action of the environment.
 
     Returns:
         `obs, state, reward, terminated, truncated`, the flags never both true.
@@ -197,7 +204,7 @@ def step_without_reset(
 
 
 def time_limit(config: TrainConfig, env: Environment) -> int:
-    """Longest evaluation episode in steps: a Python number, fixed before tracing.
+    """Return the longest evaluation episode in steps, a number fixed before tracing.
 
     Raises:
         ConfigError: there are evaluations, and the time limit that bounds them is

@@ -12,6 +12,8 @@ from purerl.types import Array, Evaluation, PyTree
 
 
 class _Episodes(NamedTuple):
+    """`E` episodes side by side, between two steps."""
+
     step: Array
     obs: Array
     state: PyTree
@@ -36,24 +38,24 @@ def evaluate(
     `max_steps` counts with what it has earned by then.
 
     Args:
-        env: the environment.
-        params: its numbers.
+        env: The environment.
+        params: Numbers of the environment.
         act: `(obs [E, ...]) -> action [E, ...]`.
-        key: consumed.
+        key: Random key, consumed.
         num_episodes: E.
-        max_steps: longest episode.
+        max_steps: Longest episode.
 
     Returns:
         Undiscounted returns and lengths, `[E]` each.
     """
 
-    def forgetful(obs: Array, memory: PyTree) -> tuple[Array, PyTree]:
+    def act_without_memory(obs: Array, memory: PyTree) -> tuple[Array, PyTree]:
         return act(obs), memory
 
     return evaluate_recurrent(
         env,
         params,
-        forgetful,
+        act_without_memory,
         (),
         key,
         num_episodes=num_episodes,
@@ -71,57 +73,73 @@ def evaluate_recurrent(
     num_episodes: int,
     max_steps: int,
 ) -> Evaluation:
-    """`evaluate` of a policy that remembers the episode so far.
+    """Evaluate as `evaluate` does a policy that remembers the episode so far.
 
     Args:
-        env: the environment.
-        params: its numbers.
+        env: The environment.
+        params: Numbers of the environment.
         act: `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
-        memory: of `E` episodes that are about to begin.
-        key: consumed.
+        memory: `[E, ...]` memory of episodes that are about to begin.
+        key: Random key, consumed.
         num_episodes: E.
-        max_steps: longest episode.
+        max_steps: Longest episode.
 
     Returns:
         Undiscounted returns and lengths, `[E]` each.
     """
     key_reset, key_step = jax.random.split(key)
-    keys = jax.random.split(key_reset, num_episodes)
-    obs, state = jax.vmap(env.reset, (0, None))(keys, params)
-    zeros = jnp.zeros(num_episodes)
-    start = _Episodes(
-        step=jnp.int32(0),
-        obs=obs,
-        state=state,
-        memory=memory,
-        running=jnp.ones(num_episodes, bool),
-        episode_return=zeros,
-        episode_length=jnp.zeros(num_episodes, jnp.int32),
-    )
+    start = _start(env, params, memory, key_reset, num_episodes)
 
     def unfinished(carry: _Episodes) -> Array:
         return (carry.step < max_steps) & carry.running.any()
 
     def play(carry: _Episodes) -> _Episodes:
-        keys = jax.random.split(jax.random.fold_in(key_step, carry.step), num_episodes)
-        action, memory = act(carry.obs, carry.memory)
-        # No episode is followed by another here, so nothing pays for resets.
-        step = jax.vmap(step_without_reset, (None, None, 0, 0, 0))
-        obs, state, reward, terminated, truncated = step(
-            env, params, keys, carry.state, action
-        )
-        reward = jnp.where(carry.running, reward, 0.0)
-        return _Episodes(
-            step=carry.step + 1,
-            obs=obs,
-            state=state,
-            memory=memory,
-            running=carry.running & ~(terminated | truncated),
-            episode_return=carry.episode_return + reward,
-            episode_length=carry.episode_length + carry.running,
-        )
+        key = jax.random.fold_in(key_step, carry.step)
+        return _step(env, params, act, carry, jax.random.split(key, num_episodes))
 
     # The counter stays the same on every device.
     start = vary_like(start, key)._replace(step=start.step)
     end = jax.lax.while_loop(unfinished, play, start)
     return Evaluation(end.episode_return, end.episode_length)
+
+
+def _start(
+    env: Environment, params: PyTree, memory: PyTree, key: Array, num_episodes: int
+) -> _Episodes:
+    """Reset as many environments as there are episodes; the key is consumed."""
+    keys = jax.random.split(key, num_episodes)
+    obs, state = jax.vmap(env.reset, (0, None))(keys, params)
+    return _Episodes(
+        step=jnp.int32(0),
+        obs=obs,
+        state=state,
+        memory=memory,
+        running=jnp.ones(num_episodes, bool),
+        episode_return=jnp.zeros(num_episodes),
+        episode_length=jnp.zeros(num_episodes, jnp.int32),
+    )
+
+
+def _step(
+    env: Environment,
+    params: PyTree,
+    act: Callable[[Array, PyTree], tuple[Array, PyTree]],
+    carry: _Episodes,
+    keys: Array,
+) -> _Episodes:
+    """Step every episode; those that have ended earn nothing more."""
+    action, memory = act(carry.obs, carry.memory)
+    # No episode is followed by another here, so nothing pays for resets.
+    step = jax.vmap(step_without_reset, (None, None, 0, 0, 0))
+    obs, state, reward, terminated, truncated = step(
+        env, params, keys, carry.state, action
+    )
+    return _Episodes(
+        step=carry.step + 1,
+        obs=obs,
+        state=state,
+        memory=memory,
+        running=carry.running & ~(terminated | truncated),
+        episode_return=carry.episode_return + jnp.where(carry.running, reward, 0.0),
+        episode_length=carry.episode_length + carry.running,
+    )

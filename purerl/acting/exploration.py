@@ -21,8 +21,8 @@ class Coin(NamedTuple):
     """The randomness of epsilon-greedy actions.
 
     Attributes:
-        toss: float32 `[...]`, uniform in [0, 1): explores where below epsilon.
-        action: int32 `[...]`, the uniform action.
+        toss: `[...]` float32, uniform in [0, 1); below epsilon the agent explores.
+        action: `[...]` int32, the uniform action.
     """
 
     toss: Array
@@ -30,10 +30,10 @@ class Coin(NamedTuple):
 
 
 def automatic(config: Any) -> dict[str, Any]:
-    """The length of the decay as a share of the run, for `TrainConfig.automatic`.
+    """Return the decay's length as a share of the run, for `TrainConfig.automatic`.
 
     Args:
-        config: with `epsilon_fraction` and `total_timesteps`.
+        config: Config with `epsilon_fraction` and `total_timesteps`.
     """
     return {"epsilon_steps": config.epsilon_fraction * config.total_timesteps}
 
@@ -42,7 +42,8 @@ def check_share(config: Any) -> None:
     """Refuse a share of the run that a given number of steps makes idle.
 
     Args:
-        config: with `epsilon_fraction`, `epsilon_steps`, `total_timesteps`, resolved.
+        config: Resolved config with `epsilon_fraction`, `epsilon_steps` and
+            `total_timesteps`.
 
     Raises:
         ConfigError: naming both, and how to choose one.
@@ -60,7 +61,13 @@ def check_share(config: Any) -> None:
 
 
 def draw_coin(key: Array, num_actions: int, shape: tuple[int, ...] = ()) -> Coin:
-    """A coin per environment, both sides from one draw of bits; the key is consumed."""
+    """Draw a coin per environment, both sides from one draw of bits.
+
+    Args:
+        key: Random key, consumed.
+        num_actions: Number of actions from which the uniform one is drawn.
+        shape: Shape of the coins, one per environment.
+    """
     toss, choice = jax.random.bits(key, (2, *shape))
     # A float32 holds 24 bits: the next multiple of 2^-24 below the uniform number.
     return Coin(
@@ -69,7 +76,7 @@ def draw_coin(key: Array, num_actions: int, shape: tuple[int, ...] = ()) -> Coin
 
 
 def draw_action(key: Array, num_actions: int) -> Array:
-    """A uniform action, int32 `[]`; the key is consumed."""
+    """Draw a uniform action, int32 `[]`; the key is consumed."""
     return _action(jax.random.bits(key), num_actions)
 
 
@@ -79,7 +86,7 @@ def _action(bits: Array, num_actions: int) -> Array:
 
 
 def epsilon_greedy(q_values: Array, coin: Coin, epsilon: Array | float) -> Array:
-    """The greedy action, or with probability epsilon a uniform one.
+    """Return the greedy action, or with probability epsilon a uniform one.
 
     Args:
         q_values: `[..., n]`.
@@ -101,18 +108,19 @@ def epsilon_at(
     end: Array | float,
     steps: Array | float,
 ) -> Array:
-    """Epsilon after `step` environment steps.
+    """Return epsilon after `step` environment steps.
 
         linear:        start + (end - start) * min(t / steps, 1)   (Mnih et al. 2015)
         inverse_time:  end + (start - end) / (1 + t / steps)
         constant:      end
 
     Args:
-        schedule: one of `SCHEDULES`.
-        step: `[...]`, of any number type.
-        start: epsilon at step 0.
-        end: epsilon it goes to.
-        steps: how long the linear decay takes; what halves the inverse-time one.
+        schedule: One of `SCHEDULES`.
+        step: `[...]` environment steps done, of any number type.
+        start: Epsilon at step 0.
+        end: Epsilon after the decay.
+        steps: Length of the linear decay, or the number of steps that halves the
+            inverse-time one.
 
     Returns:
         float32 `[...]`.

@@ -11,7 +11,7 @@ from purerl.types import Array
 
 
 def obs_shape(space: Any) -> tuple[int, ...]:
-    """Shape of the features of one observation.
+    """Return the shape of the features of one observation.
 
     Raises:
         ValueError: neither a box nor a discrete space.
@@ -27,12 +27,12 @@ def obs_shape(space: Any) -> tuple[int, ...]:
 
 
 def to_features(space: Any, obs: Array) -> Array:
-    """Float features: one-hot for a discrete space, a cast for numbers.
+    """Turn observations into floats: one-hot for a discrete space, a cast for numbers.
 
     Images in bytes, from 0 to 255, come out between 0 and 1.
 
     Args:
-        space: of the observations.
+        space: Space of the observations.
         obs: `[..., *shape]`; a buffer keeps them as they are, bytes as bytes.
 
     Returns:

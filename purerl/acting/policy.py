@@ -10,7 +10,7 @@ from purerl.networks.recurrent import forget
 from purerl.types import Algorithm, Array, PyTree, Recurrence
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity, for jax.jit
+@dataclasses.dataclass(frozen=True, eq=False)  # It is hashed by identity, for jax.jit.
 class RecurrentPolicy:
     """A trained agent that remembers the episode so far, with the memory in your hands.
 
@@ -21,15 +21,15 @@ class RecurrentPolicy:
     All three are pure functions that `jax.jit`, `jax.vmap` and `jax.lax.scan` take.
 
     Attributes:
-        recurrence: of its algorithm.
-        state: of one agent.
+        recurrence: How the algorithm acts with a memory.
+        state: State of one agent.
     """
 
     recurrence: Recurrence
     state: PyTree
 
     def init(self, shape: tuple[int, ...] = ()) -> PyTree:
-        """The memory of `[*shape]` episodes that are about to begin."""
+        """Return the memory of `[*shape]` episodes that are about to begin."""
         return self.recurrence.init(shape)
 
     def __call__(
@@ -39,8 +39,8 @@ class RecurrentPolicy:
 
         Args:
             obs: `[*shape, *obs_shape]`.
-            memory: `[*shape, ...]`, from `init` or the call before.
-            key: consumed; without one the action is the deterministic one.
+            memory: `[*shape, ...]` memory, from `init` or the call before.
+            key: Random key, consumed; without one the action is the deterministic one.
 
         Returns:
             The action, and the memory with `obs` in it.
@@ -48,7 +48,7 @@ class RecurrentPolicy:
         return self.recurrence.act(self.state, jnp.asarray(obs), memory, key)
 
     def restart(self, memory: PyTree, done: Array) -> PyTree:
-        """The memory with nothing in it where an episode ended, `done` `[*shape]`.
+        """Clear the memory where an episode ended, `done` `[*shape]`.
 
         For loops over environments that reset by themselves: call it between the step
         that ended an episode and the next episode's first observation.
@@ -57,7 +57,7 @@ class RecurrentPolicy:
 
 
 def recurrence_of(algorithm: Algorithm) -> Recurrence:
-    """How an algorithm's policy acts; where it has no memory, with an empty one."""
+    """Return how an algorithm's policy acts; one without memory gets an empty one."""
     if algorithm.recurrence is not None:
         return algorithm.recurrence
 
@@ -69,8 +69,8 @@ def recurrence_of(algorithm: Algorithm) -> Recurrence:
     return Recurrence(lambda shape: (), act)
 
 
-def refuse_to_forget(*args: Any, **kwargs: Any) -> Array:
-    """`Algorithm.act` of a policy that remembers.
+def reject_stateless_act(*args: Any, **kwargs: Any) -> Array:
+    """Refuse to act without a memory: the `Algorithm.act` of a policy that remembers.
 
     Raises:
         ConfigError: always: acting on single observations would be another policy.

@@ -29,7 +29,7 @@ class EnvCarry(NamedTuple):
     """The environments between two steps.
 
     Attributes:
-        state: environment states, leaves `[B, ...]`.
+        state: Environment states, leaves `[B, ...]`.
         obs: `[B, ...]` what the policy sees next (after any reset).
         episode_return: `[B]` sum of rewards of the running episode.
         episode_length: `[B]` int32 steps of the running episode.
@@ -73,33 +73,39 @@ class Stepper(NamedTuple):
 def make_stepper(
     config: TrainConfig, env: Environment, axis_name: str | None = None
 ) -> Stepper:
-    """The environment as a config wants it stepped.
+    """Make the environment as a config wants it stepped.
 
     Args:
-        config: its environment parameters may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which an agent's environments are spread, if any.
+        config: Config of the agent; its environment parameters may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which an agent's environments are spread, if any.
     """
     params = bind_params(env, config.env_params)
     return Stepper(env, params, config.reset_scheme, config.reset_pool_size, axis_name)
 
 
 def per_device(number: Number, axis_name: str | None) -> Number:
-    """This device's share of a number of environments or samples of one agent."""
+    """Return this device's share of one agent's environments or samples."""
     if axis_name is None:
         return number
     return number // jax.lax.axis_size(axis_name)
 
 
 def init_envs(stepper: Stepper, key: Array, num_envs: int) -> EnvCarry:
-    """Start `num_envs` episodes; the key is consumed."""
+    """Start `num_envs` episodes.
+
+    Args:
+        stepper: Environment, numbers, reset scheme.
+        key: Random key, consumed.
+        num_envs: Number B of environments on this device.
+    """
     keys = env_keys(key, (num_envs,), stepper.axis_name)
     obs, state = jax.vmap(stepper.env.reset, (0, None))(keys, stepper.params)
     return EnvCarry(state, obs, jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32))
 
 
 def draw_pool(stepper: Stepper, key: Array) -> PyTree:
-    """First observations and states `[reset_pool_size, ...]`; the key is consumed."""
+    """Draw `[reset_pool_size, ...]` first observations and states; consume the key."""
     keys = jax.random.split(key, stepper.reset_pool_size)
     return jax.vmap(stepper.env.reset_env, (0, None))(keys, stepper.params)
 
@@ -107,7 +113,7 @@ def draw_pool(stepper: Stepper, key: Array) -> PyTree:
 def make_restarts(
     stepper: Stepper, key_pool: Array, keys: Array
 ) -> tuple[PyTree, Callable[[PyTree], tuple[Array, PyTree | None]]]:
-    """Where the episodes of a rollout restart, drawn before it as far as that pays.
+    """Draw where the episodes of a rollout restart, before it as far as that pays.
 
     A random number costs a narrow kernel in every step of the loop, or a share of one
     wide kernel before it. Fresh starts are drawn before the loop where they are small,
@@ -118,9 +124,9 @@ def make_restarts(
     rollout two episodes may share a start.
 
     Args:
-        stepper: environment, numbers, reset scheme.
-        key_pool: consumed where there is a pool.
-        keys: `[T, B]`, consumed.
+        stepper: Environment, numbers, reset scheme.
+        key_pool: Random key, consumed where there is a pool.
+        keys: `[T, B]` random keys, consumed.
 
     Returns:
         Inputs `[T, B, ...]` of the loop, and a function from a step's inputs to the
@@ -168,11 +174,11 @@ def step_envs(
     """Step every environment once, and restart those whose episode ended.
 
     Args:
-        stepper: environment, numbers, reset scheme.
-        carry: environments before the step.
+        stepper: Environment, numbers, reset scheme.
+        carry: Environments before the step.
         action: `[B, ...]` actions of the environment.
-        keys: `[B]`, consumed.
-        starts: first observations and states `[B, ...]` of the next episodes, or None
+        keys: `[B]` random keys, consumed.
+        starts: `[B, ...]` first observations and states of the next episodes, or None
             where the environment resets by itself.
     """
     if starts is None:
@@ -236,12 +242,12 @@ def collect(
     """Run the policy for `T = num_steps` steps in every environment.
 
     Args:
-        stepper: environment, numbers, reset scheme.
-        carry: environments before the rollout.
+        stepper: Environment, numbers, reset scheme.
+        carry: Environments before the rollout.
         act: `(prepared obs [B, ...], noise [B, ...]) -> (raw action, log_prob,
             env action)`.
-        prepare: what the policy sees of an observation (cast, normalised).
-        key: consumed.
+        prepare: What the policy sees of an observation (cast, normalised).
+        key: Random key, consumed.
         num_steps: T.
         draw: `(key) -> noise` of one action, called for the whole rollout before it;
             where not given the noise is the key itself.
@@ -251,34 +257,36 @@ def collect(
         the environment gave them, and where episodes ended (see `episode_metrics`).
     """
     num_envs = carry.episode_return.shape[0]
-    script = draw_script(stepper, key, num_steps, num_envs, draw)
-    return roll(stepper, carry, act, prepare, script.inputs, script.restart)
+    randomness = draw_randomness(stepper, key, num_steps, num_envs, draw)
+    return unroll(stepper, carry, act, prepare, randomness.inputs, randomness.restart)
 
 
-class Script(NamedTuple):
+class RolloutRandomness(NamedTuple):
     """All that is random in the next steps of the environments, drawn before them.
 
     Attributes:
-        inputs: leaves `[T, B, ...]`: noise of the actions and inputs of the steps.
-        restart: from a step's inputs to its keys and restarts, see `make_restarts`.
+        inputs: Pytree with leaves `[T, B, ...]`: noise of the actions and inputs of the
+            steps.
+        restart: Function from a step's inputs to its keys and restarts, see
+            `make_restarts`.
     """
 
     inputs: tuple[PyTree, PyTree]
     restart: Callable[[PyTree], tuple[Array, PyTree | None]]
 
 
-def draw_script(
+def draw_randomness(
     stepper: Stepper,
     key: Array,
     num_steps: int,
     num_envs: int,
     draw: Callable[[Array], PyTree] | None = None,
-) -> Script:
-    """What `roll` plays: one wide kernel before the loop for many narrow ones in it.
+) -> RolloutRandomness:
+    """Draw what `unroll` plays: one wide kernel before the loop for many narrow ones.
 
     Args:
-        stepper: environment, numbers, reset scheme.
-        key: consumed.
+        stepper: Environment, numbers, reset scheme.
+        key: Random key, consumed.
         num_steps: T.
         num_envs: B, on this device.
         draw: `(key) -> noise` of one action; where not given the noise is the key.
@@ -289,10 +297,10 @@ def draw_script(
         noise = jax.vmap(jax.vmap(draw))(noise)
     keys_env = env_keys(key_env, (num_steps, num_envs), stepper.axis_name)
     inputs, restart = make_restarts(stepper, key_pool, keys_env)
-    return Script((noise, inputs), restart)
+    return RolloutRandomness((noise, inputs), restart)
 
 
-def roll(
+def unroll(
     stepper: Stepper,
     carry: EnvCarry,
     act: Callable[[Array, PyTree], tuple[Array, PyTree, Array]],
@@ -300,20 +308,32 @@ def roll(
     inputs: tuple[PyTree, PyTree],
     restart: Callable[[PyTree], tuple[Array, PyTree | None]],
 ) -> tuple[EnvCarry, Transition, Episodes]:
-    """`collect` with its randomness drawn already: `inputs` may be part of a script."""
+    """Run the policy as `collect` does, with randomness that is drawn already.
 
-    def forgetful(
+    Args:
+        stepper: Environment, numbers, reset scheme.
+        carry: Environments before the rollout.
+        act: Policy, as in `collect`.
+        prepare: What the policy sees of an observation (cast, normalised).
+        inputs: `RolloutRandomness.inputs`, or some consecutive steps of them.
+        restart: `RolloutRandomness.restart`.
+
+    Returns:
+        As `collect`.
+    """
+
+    def act_without_memory(
         obs: Array, memory: PyTree, noise: PyTree
     ) -> tuple[tuple[Array, PyTree, Array], PyTree]:
         return act(obs, noise), memory
 
-    carry, _, batch, _, episodes = roll_recurrent(
-        stepper, carry, (), forgetful, prepare, inputs, restart
+    carry, _, batch, _, episodes = unroll_recurrent(
+        stepper, carry, (), act_without_memory, prepare, inputs, restart
     )
     return carry, batch, episodes
 
 
-def roll_recurrent(
+def unroll_recurrent(
     stepper: Stepper,
     carry: EnvCarry,
     memory: PyTree,
@@ -322,17 +342,17 @@ def roll_recurrent(
     inputs: tuple[PyTree, PyTree],
     restart: Callable[[PyTree], tuple[Array, PyTree | None]],
 ) -> tuple[EnvCarry, PyTree, Transition, PyTree, Episodes]:
-    """`roll` for a policy that remembers the episode so far.
+    """Unroll, as `unroll` does, a policy that remembers the episode so far.
 
     Args:
-        stepper: environment, numbers, reset scheme.
-        carry: environments before the rollout.
-        memory: `[B, ...]` of the running episodes before `carry.obs`.
+        stepper: Environment, numbers, reset scheme.
+        carry: Environments before the rollout.
+        memory: `[B, ...]` memory of the running episodes before `carry.obs`.
         act: `(prepared obs, memory, noise) -> ((raw action, log_prob, env action),
             memory)`, with `obs` in the memory that it returns.
-        prepare: what the policy sees of an observation.
-        inputs: `[T, B, ...]`, see `Script`.
-        restart: see `Script`.
+        prepare: What the policy sees of an observation.
+        inputs: `[T, B, ...]` inputs of the steps, see `RolloutRandomness`.
+        restart: Function from a step's inputs to its restarts, see `RolloutRandomness`.
 
     Returns:
         Environments after the rollout; the memory after it, zero where the last step
@@ -368,11 +388,11 @@ def roll_recurrent(
 
 
 def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:
-    """Means over the episodes that ended; NaN where none did.
+    """Compute means over the episodes that ended; NaN where none did.
 
     Args:
-        episodes: of a rollout.
-        axis_name: mapped axis over which environments are spread, if any.
+        episodes: Ends of the episodes of a rollout.
+        axis_name: Mapped axis over which environments are spread, if any.
     """
     done, returns, lengths = episodes
     count, return_sum, length_sum = psum(

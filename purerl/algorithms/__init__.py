@@ -39,8 +39,8 @@ def register(name: str, entry: Entry) -> None:
     cell runs twice: the new one takes the old one's place.
 
     Args:
-        name: a new name, such as `"a2c"`.
-        entry: config class, `validate(config, env)`, `make(config, env, axis_name)`.
+        name: A new name, such as `"a2c"`.
+        entry: Config class, `validate(config, env)`, `make(config, env, axis_name)`.
 
     Raises:
         ConfigError: the name or the config class is registered already.
@@ -58,7 +58,7 @@ def register(name: str, entry: Entry) -> None:
 
 
 def entry_of(config: TrainConfig) -> Entry:
-    """The entry whose config class `config` is.
+    """Return the entry whose config class `config` is.
 
     Raises:
         ConfigError: not a config of any algorithm.
@@ -67,7 +67,7 @@ def entry_of(config: TrainConfig) -> Entry:
 
 
 def name_of(config: TrainConfig) -> str:
-    """The algorithm's name."""
+    """Return the algorithm's name."""
     for name, entry in ALGORITHMS.items():
         if type(config) is entry.config:
             return name
@@ -83,7 +83,7 @@ def name_of(config: TrainConfig) -> str:
 
 
 def config_class(name: str) -> type[TrainConfig]:
-    """The config class of an algorithm.
+    """Return the config class of an algorithm.
 
     Raises:
         ConfigError: no such algorithm.

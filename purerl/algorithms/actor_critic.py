@@ -20,7 +20,7 @@ from purerl.algorithms.off_policy import (
     Experience,
     Item,
     OffPolicyConfig,
-    Wiring,
+    OffPolicyHooks,
 )
 from purerl.config import (
     FRACTION,
@@ -67,14 +67,16 @@ class ActorCriticState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: of `actor` and `critics`, and whatever else is learned, by name.
-        target_params: of the networks that have targets, by name.
-        opt_state: of the optimiser of each of `params`.
-        buffer: `memory.Item` with leaves `[C / B, B, ...]`, a column for every
+        params: Parameters of `actor` and `critics`, and whatever else is learned, by
+            name.
+        target_params: Parameters of the networks that have targets, by name.
+        opt_state: State of the optimiser of each of `params`.
+        buffer: `batches.Item` with leaves `[C / B, B, ...]`, a column for every
             environment; continuous actions in [-1, 1].
-        envs: the environments between two steps.
-        key: never changes; every update's key is folded from it.
-        update: int32 `[]`, updates done.
+        envs: The environments between two steps.
+        key: Random key of the agent, which never changes; every update's key is folded
+            from it.
+        update: `[]` int32, number of updates done.
     """
 
     params: dict[str, PyTree]
@@ -112,23 +114,23 @@ def validate(config: ActorCriticConfig) -> None:
 
 
 def init(
-    wiring: Wiring,
+    hooks: OffPolicyHooks,
     params: dict[str, PyTree],
     targets: tuple[str, ...],
     key: Array,
     key_env: Array,
 ) -> ActorCriticState:
-    """Networks as they are given, their copies as targets, an empty buffer.
+    """Make a state of the given networks, copies as targets, and an empty buffer.
 
     Args:
-        wiring: what the algorithm brings.
-        params: fresh parameters by name.
-        targets: names of those that have a target network.
-        key: kept in the state.
-        key_env: consumed.
+        hooks: What the algorithm brings to the off-policy loop.
+        params: Fresh parameters by name.
+        targets: Names of the parameters that have a target network.
+        key: Random key, which is kept in the state.
+        key_env: Random key, consumed.
     """
-    adam = _optimiser(wiring.config)
-    experience = off_policy.init(wiring, key_env)
+    adam = _optimiser(hooks.config)
+    experience = off_policy.init(hooks, key_env)
     return ActorCriticState(
         params=params,
         target_params={name: params[name] for name in targets},
@@ -140,10 +142,12 @@ def init(
     )
 
 
-def step(wiring: Wiring, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """One update: rounds of acting, remembering, learning."""
+def step(
+    hooks: OffPolicyHooks, state: ActorCriticState
+) -> tuple[ActorCriticState, Metrics]:
+    """Make one update: rounds of acting, remembering, learning."""
     learner, experience, metrics = off_policy.run(
-        wiring,
+        hooks,
         Learner(state.params, state.target_params, state.opt_state),
         Experience(state.buffer, (), state.envs),
         update_key(state),
@@ -172,11 +176,12 @@ def fit_critics(
     """Move both critics towards the target, by the sum of their losses.
 
     Args:
-        config: the numbers.
-        axis_name: mapped axis over which environments are spread, if any.
-        values: from the critics' parameters to their values of the batch, `[N]` each.
-        learner: before the step.
-        batch: gives the samples' weights.
+        config: The numbers.
+        axis_name: Mapped axis over which environments are spread, if any.
+        values: Function from the critics' parameters to their values of the batch,
+            `[N]` each.
+        learner: Learner before the step.
+        batch: Batch that the values are of; it gives the samples' weights.
         target: `[N]`.
 
     Returns:
@@ -184,11 +189,11 @@ def fit_critics(
     """
 
     def loss(params: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
-        one, two = values(params)
-        errors = config.value_loss(one, target, one)
-        errors = errors + config.value_loss(two, target, two)
+        first, second = values(params)
+        errors = config.value_loss(first, target, first)
+        errors = errors + config.value_loss(second, target, second)
         total = (batch.weight * errors).mean()
-        return total, (target - one, {"value_loss": total, "q_value": one.mean()})
+        return total, (target - first, {"value_loss": total, "q_value": first.mean()})
 
     minimise = jax.grad(loss, has_aux=True)
     grads, (td_error, metrics) = minimise(learner.params["critics"])
@@ -201,7 +206,13 @@ def fit_critics(
 def descend(
     config: ActorCriticConfig, learner: Learner, grads: dict[str, PyTree]
 ) -> Learner:
-    """One step of Adam on the parameters that `grads` names."""
+    """Take one step of Adam on the parameters that `grads` names.
+
+    Args:
+        config: Step size, clipping and epsilon of the optimiser.
+        learner: Learner before the step.
+        grads: Gradients by the name of the parameters.
+    """
     params, opt_state = dict(learner.params), dict(learner.opt_state)
     adam = _optimiser(config)
     for name, gradient in grads.items():

@@ -12,7 +12,7 @@ def check_minibatches(config: Any) -> None:
     """Refuse a rollout that does not fall into minibatches of one size.
 
     Args:
-        config: with `num_envs`, `num_steps`, `num_minibatches`.
+        config: Config with `num_envs`, `num_steps` and `num_minibatches`.
 
     Raises:
         ConfigError: naming the sizes and the nearest number that fits.
@@ -48,8 +48,8 @@ def check_action_values(config: Any, env: Environment) -> None:
     """Refuse environments whose actions or observations a Q-network cannot take.
 
     Args:
-        config: with `hidden_sizes`, `torso`, `activation`.
-        env: from `resolve_env`.
+        config: Config with `hidden_sizes`, `torso` and `activation`.
+        env: Environment, from `resolve_env`.
 
     Raises:
         ConfigError: actions are not discrete, or the torso does not fit.

@@ -29,9 +29,9 @@ def validate(config: TrainConfig, env: Environment, instead: str) -> None:
     """Refuse what an actor with actions in [-1, 1] cannot act or learn in.
 
     Args:
-        config: of the algorithm.
-        env: from `resolve_env`.
-        instead: configs for discrete actions, for the message.
+        config: Config of the algorithm.
+        env: Environment, from `resolve_env`.
+        instead: Configs for discrete actions, for the message.
 
     Raises:
         ConfigError: naming the space, the constraint and the remedy.
@@ -79,21 +79,22 @@ def check_vectors(config: TrainConfig, env: Environment) -> None:
 
 
 def action_range(space: Any) -> GaussianHead:
-    """How actions `[..., A]` in [-1, 1] become the environment's: see `to_env`."""
+    """Return how actions in [-1, 1] become the environment's: see `to_env`."""
     head: Any = make_head(space, "gaussian")
     return head
 
 
 def random_action(key: Array, num_actions: int) -> Array:
-    """A uniform action `[A]` in [-1, 1]; the key is consumed."""
+    """Draw a uniform action `[A]` in [-1, 1]; the key is consumed."""
     return jax.random.uniform(key, (num_actions,), minval=-1.0, maxval=1.0)
 
 
 def twin_critics(config: Any) -> networks.Twin:
-    """Two critics of observation and action.
+    """Make two critics of observation and action.
 
     Args:
-        config: with `hidden_sizes`, `critic_hidden_sizes`, `activation`, `layer_norm`.
+        config: Config with `hidden_sizes`, `critic_hidden_sizes`, `activation` and
+            `layer_norm`.
     """
     make: Callable[[], networks.ActionCritic] = partial(
         networks.ActionCritic,
@@ -105,7 +106,7 @@ def twin_critics(config: Any) -> networks.Twin:
 
 
 def squash(outputs: Gaussian, noise: Array) -> tuple[Array, Array]:
-    """Actions in [-1, 1] and their log-densities there, summed over dimensions.
+    """Squash actions into [-1, 1]; return them and their log-densities there.
 
         a = tanh(u),   u = mu + sigma e
         log pi(a) = sum_j [log N(e_j; 0, 1) - log sigma_j - log(1 - tanh(u_j)^2)]
@@ -114,8 +115,8 @@ def squash(outputs: Gaussian, noise: Array) -> tuple[Array, Array]:
     deviation that rounding has swallowed.
 
     Args:
-        outputs: of the policy, `[..., A]` each.
-        noise: e, standard normal, `[..., A]`.
+        outputs: `[..., A]` each, outputs of the policy.
+        noise: `[..., A]` standard normal noise e.
 
     Returns:
         Actions `[..., A]`, log-densities `[...]`.

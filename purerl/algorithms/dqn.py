@@ -113,12 +113,12 @@ class DQNConfig(OffPolicyConfig):
     layer_norm: bool = static(False, "Normalise before each activation.")
 
     def automatic(self, env: Environment) -> dict[str, Any]:
-        """The decay's length in environment steps."""
+        """Return the decay's length in environment steps."""
         del env
         return exploration.automatic(self)
 
 
-class Setup(NamedTuple):
+class Parts(NamedTuple):
     """What is bound once, in Python: structure, and the config's numbers."""
 
     config: DQNConfig
@@ -132,15 +132,16 @@ class DQNState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: of the online network.
-        target_params: of the target network.
-        opt_state: of the optimiser.
+        params: Parameters of the online network.
+        target_params: Parameters of the target network.
+        opt_state: State of the optimiser.
         buffer: `off_policy.Item` with leaves `[C / B, B, ...]`, a column for every
             environment.
-        priorities: `memory.Kept` of the items, where replay is prioritised.
-        envs: the environments between two steps.
-        key: never changes; every update's key is folded from it.
-        update: int32 `[]`, updates done.
+        priorities: `batches.Kept` of the items, where replay is prioritised.
+        envs: The environments between two steps.
+        key: Random key of the agent, which never changes; every update's key is folded
+            from it.
+        update: `[]` int32, number of updates done.
     """
 
     params: PyTree
@@ -187,18 +188,24 @@ def validate(config: DQNConfig, env: Environment) -> None:
 def make(
     config: DQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """DQN bound to a config and an environment; see `bind`."""
-    setup = bind(config, env, axis_name)
-    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
-
-
-def bind(config: DQNConfig, env: Environment, axis_name: str | None = None) -> Setup:
-    """Network and environment of a config: what `init`, `step` and `act` work with.
+    """Build DQN for a config and an environment; see `build`.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
+    parts = build(config, env, axis_name)
+    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
+
+
+def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> Parts:
+    """Build network and environment of a config: what the functions below work with.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
@@ -226,20 +233,20 @@ def bind(config: DQNConfig, env: Environment, axis_name: str | None = None) -> S
         make_stream if config.dueling else None,
         networks.small_product,
     )
-    return Setup(config, stepper, obs_space, num_actions, network)
+    return Parts(config, stepper, obs_space, num_actions, network)
 
 
-def init(setup: Setup, key: Array) -> DQNState:
-    """A fresh network, its copy as the target, an empty buffer."""
+def init(parts: Parts, key: Array) -> DQNState:
+    """Make a fresh network, its copy as the target, an empty buffer."""
     key_network, key_env = jax.random.split(init_key(key))
-    example = jnp.zeros((1, *obs_shape(setup.obs_space)))
-    params = setup.network.init(key_network, example)
+    example = jnp.zeros((1, *obs_shape(parts.obs_space)))
+    params = parts.network.init(key_network, example)
     flat, restore = optimiser.flatten(params)
-    experience = off_policy.init(wire(setup, restore), key_env)
+    experience = off_policy.init(make_hooks(parts, restore), key_env)
     return DQNState(
         params=params,
         target_params=params,
-        opt_state=_optimiser(setup).init(flat),
+        opt_state=_optimiser(parts).init(flat),
         buffer=experience.buffer,
         priorities=experience.priorities,
         envs=experience.envs,
@@ -248,12 +255,12 @@ def init(setup: Setup, key: Array) -> DQNState:
     )
 
 
-def step(setup: Setup, state: DQNState) -> tuple[DQNState, Metrics]:
-    """One update: rounds of acting, remembering, learning."""
+def step(parts: Parts, state: DQNState) -> tuple[DQNState, Metrics]:
+    """Make one update: rounds of acting, remembering, learning."""
     params, restore = optimiser.flatten(state.params)
     target_params, _ = optimiser.flatten(state.target_params)
     learner, experience, metrics = off_policy.run(
-        wire(setup, restore),
+        make_hooks(parts, restore),
         Learner(params, target_params, state.opt_state),
         Experience(state.buffer, state.priorities, state.envs),
         update_key(state),
@@ -272,30 +279,30 @@ def step(setup: Setup, state: DQNState) -> tuple[DQNState, Metrics]:
     return new, metrics
 
 
-def act(setup: Setup, state: DQNState, obs: Array, key: Array | None = None) -> Array:
-    """The greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
+def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> Array:
+    """Return the greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
 
     Args:
-        setup: bound structure.
-        state: of one agent.
-        obs: `[..., *obs_shape]`, as the environment gives them.
-        key: consumed; without one the action is the deterministic one.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: `[..., *obs_shape]` observations as the environment gives them.
+        key: Random key, consumed; without one the action is the deterministic one.
     """
-    q: Any = setup.network.apply(state.params, to_features(setup.obs_space, obs))
+    q: Any = parts.network.apply(state.params, to_features(parts.obs_space, obs))
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32)
-    coin = exploration.draw_coin(key, setup.num_actions, q.shape[:-1])
-    return exploration.epsilon_greedy(q, coin, setup.config.epsilon_end)
+    coin = exploration.draw_coin(key, parts.num_actions, q.shape[:-1])
+    return exploration.epsilon_greedy(q, coin, parts.config.epsilon_end)
 
 
-def wire(setup: Setup, restore: Any) -> off_policy.Wiring:
-    """DQN's part of the off-policy loop.
+def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
+    """Make DQN's part of the off-policy loop.
 
     Args:
-        setup: bound structure.
-        restore: from a flat vector to the network's parameters.
+        parts: Networks, environments and config; see `build`.
+        restore: Function from a flat vector to the network's parameters.
     """
-    config, num_actions = setup.config, setup.num_actions
+    config, num_actions = parts.config, parts.num_actions
 
     def explore(learner: Learner, features: Array, noise: Any, step: Array) -> Array:
         epsilon = exploration.epsilon_at(
@@ -305,25 +312,25 @@ def wire(setup: Setup, restore: Any) -> off_policy.Wiring:
             end=config.epsilon_end,
             steps=config.epsilon_steps,
         )
-        q: Any = setup.network.apply(restore(learner.params), features)
+        q: Any = parts.network.apply(restore(learner.params), features)
         return exploration.epsilon_greedy(q, noise, epsilon)
 
-    return off_policy.Wiring(
+    return off_policy.OffPolicyHooks(
         config=config,
-        stepper=setup.stepper,
-        obs_space=setup.obs_space,
-        memory=make_memory(config, setup.stepper.axis_name),
+        stepper=parts.stepper,
+        obs_space=parts.obs_space,
+        replay=make_replay(config, parts.stepper.axis_name),
         draw_action=partial(exploration.draw_coin, num_actions=num_actions),
         explore=explore,
         random_action=partial(exploration.draw_action, num_actions=num_actions),
         to_env=lambda action: action,
         draw_learning=None,
-        learn=partial(learn, setup, restore),
+        learn=partial(learn, parts, restore),
     )
 
 
-def make_memory(config: DQNConfig, axis_name: str | None) -> off_policy.Memory:
-    """Uniform or prioritised replay, with n-step returns."""
+def make_replay(config: DQNConfig, axis_name: str | None) -> off_policy.Replay:
+    """Make uniform or prioritised replay, with n-step returns."""
     if not config.prioritised:
         return off_policy.uniform(config, axis_name)
     return off_policy.prioritised(
@@ -335,16 +342,25 @@ def make_memory(config: DQNConfig, axis_name: str | None) -> off_policy.Memory:
 
 
 def learn(
-    setup: Setup, restore: Any, learner: Learner, batch: Batch, noise: Any, count: Array
+    parts: Parts, restore: Any, learner: Learner, batch: Batch, noise: Any, count: Array
 ) -> tuple[Learner, Array, Metrics]:
-    """One gradient step, and the target network's share where it is due."""
+    """Take one gradient step, and update the target network where that is due.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        restore: Function from a flat vector to the network's parameters.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        noise: Nothing random is needed; it is not used.
+        count: `[]` uint32, number of gradient steps before this one.
+    """
     del noise
-    config, axis = setup.config, setup.stepper.axis_name
-    target = td_target(setup, restore, learner, batch)
-    minimise = jax.grad(partial(loss, setup, restore), has_aux=True)
+    config, axis = parts.config, parts.stepper.axis_name
+    target = td_target(parts, restore, learner, batch)
+    minimise = jax.grad(partial(loss, parts, restore), has_aux=True)
     grads, (td_error, metrics) = minimise(learner.params, batch, target)
     grads, metrics = pmean((grads, metrics), axis)
-    updates, opt_state = _optimiser(setup, count).update(
+    updates, opt_state = _optimiser(parts, count).update(
         grads, learner.opt_state, learner.params
     )
     params: Any = optax.apply_updates(learner.params, updates)
@@ -356,11 +372,18 @@ def learn(
     return Learner(params, target_params, opt_state), td_error, metrics
 
 
-def td_target(setup: Setup, restore: Any, learner: Learner, batch: Batch) -> Array:
-    """`y = r + discount * Q'(s', a*)`, `[N]`."""
-    network = setup.network
+def td_target(parts: Parts, restore: Any, learner: Learner, batch: Batch) -> Array:
+    """Return `y = r + discount * Q'(s', a*)`, `[N]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        restore: Function from a flat vector to the network's parameters.
+        learner: Online and target network, as flat vectors.
+        batch: Batch from the replay buffer.
+    """
+    network = parts.network
     q_next: Any = network.apply(restore(learner.target_params), batch.next_obs)
-    if setup.config.double:
+    if parts.config.double:
         chooser: Any = network.apply(restore(learner.params), batch.next_obs)
         best = jnp.argmax(chooser, -1)
         value = jnp.take_along_axis(q_next, best[:, None], -1)[:, 0]
@@ -370,20 +393,28 @@ def td_target(setup: Setup, restore: Any, learner: Learner, batch: Batch) -> Arr
 
 
 def loss(
-    setup: Setup, restore: Any, params: Array, batch: Batch, target: Array
+    parts: Parts, restore: Any, params: Array, batch: Batch, target: Array
 ) -> tuple[Array, tuple[Array, Metrics]]:
-    """The scalar loss of a batch; the TD errors and what there is to say about it."""
-    q: Any = setup.network.apply(restore(params), batch.obs)
+    """Return the scalar loss of a batch, its TD errors `[N]` and metrics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        restore: Function from a flat vector to the network's parameters.
+        params: Parameters of the online network, as a flat vector.
+        batch: Batch from the replay buffer.
+        target: `[N]` targets.
+    """
+    q: Any = parts.network.apply(restore(params), batch.obs)
     value = jnp.take_along_axis(q, batch.action[:, None], -1)[:, 0]
-    error = setup.config.value_loss(value, target, value)
+    error = parts.config.value_loss(value, target, value)
     total = (batch.weight * error).mean()
     metrics = {"value_loss": total, "q_value": value.mean()}
     return total, (target - value, metrics)
 
 
-def _optimiser(setup: Setup, count: Array | int = 0) -> optax.GradientTransformation:
+def _optimiser(parts: Parts, count: Array | int = 0) -> optax.GradientTransformation:
     """Adam at the step size of gradient step `count`."""
-    config = setup.config
+    config = parts.config
     rate: Any = config.learning_rate
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, jnp.asarray(count), config.total_gradient_steps)

@@ -127,16 +127,16 @@ class MPOConfig(ActorCriticConfig):
     log_std_max: float = static(2.0, "Largest log standard deviation.")
 
 
-class Setup(NamedTuple):
+class Parts(NamedTuple):
     """What is bound once, in Python: structure, and the config's numbers.
 
     Attributes:
-        config: the numbers.
-        stepper: the environments.
-        obs_space: of the environment.
-        head: noise of actions, and their range.
-        actor: network of the policy before tanh, a Gaussian.
-        critics: networks of values of observation and action in [-1, 1].
+        config: The numbers.
+        stepper: The environments.
+        obs_space: Observation space of the environment.
+        head: Noise of actions, and their range.
+        actor: Network of the policy before tanh, a Gaussian.
+        critics: Networks of values of observation and action in [-1, 1].
     """
 
     config: MPOConfig
@@ -165,25 +165,31 @@ def validate(config: MPOConfig, env: Environment) -> None:
 def make(
     config: MPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """MPO bound to a config and an environment; see `bind`."""
-    setup = bind(config, env, axis_name)
-    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
-
-
-def bind(config: MPOConfig, env: Environment, axis_name: str | None = None) -> Setup:
-    """Networks and environment of a config: what `init`, `step` and `act` work with.
+    """Build MPO for a config and an environment; see `build`.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
+    parts = build(config, env, axis_name)
+    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
+
+
+def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> Parts:
+    """Build networks and environment of a config: what the functions below work with.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     stepper = rollout.make_stepper(config, env, axis_name)
     head = continuous.action_range(env.action_space(stepper.params))
     torso = networks.MLP(
         config.hidden_sizes, config.activation, layer_norm=config.layer_norm
     )
-    return Setup(
+    return Parts(
         config=config,
         stepper=stepper,
         obs_space=env.observation_space(stepper.params),
@@ -195,23 +201,25 @@ def bind(config: MPOConfig, env: Environment, axis_name: str | None = None) -> S
     )
 
 
-def init(setup: Setup, key: Array) -> ActorCriticState:
-    """Fresh networks, their copies as targets, an empty buffer."""
+def init(parts: Parts, key: Array) -> ActorCriticState:
+    """Make fresh networks, their copies as targets, an empty buffer."""
     key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
-    obs = jnp.zeros((1, *obs_shape(setup.obs_space)))
-    action = jnp.zeros((1, setup.head.num_outputs))
+    obs = jnp.zeros((1, *obs_shape(parts.obs_space)))
+    action = jnp.zeros((1, parts.head.num_outputs))
     params = {
-        "actor": setup.actor.init(key_actor, obs),
-        "critics": setup.critics.init(key_critics, obs, action),
-        "duals": init_duals(setup),
+        "actor": parts.actor.init(key_actor, obs),
+        "critics": parts.critics.init(key_critics, obs, action),
+        "duals": init_duals(parts),
     }
-    return actor_critic.init(wire(setup), params, ("actor", "critics"), key, key_env)
+    return actor_critic.init(
+        make_hooks(parts), params, ("actor", "critics"), key, key_env
+    )
 
 
-def init_duals(setup: Setup) -> Duals:
-    """The dual variables at the start of training."""
-    config = setup.config
-    num = setup.head.num_outputs if config.per_dimension else 1
+def init_duals(parts: Parts) -> Duals:
+    """Make the dual variables at the start of training."""
+    config = parts.config
+    num = parts.head.num_outputs if config.per_dimension else 1
     start = m_step.softplus_inverse
     return Duals(
         mean=jnp.full(num, start(config.multiplier_mean)),
@@ -222,74 +230,75 @@ def init_duals(setup: Setup) -> Duals:
     )
 
 
-def step(setup: Setup, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """One update: rounds of acting, remembering, learning."""
-    return actor_critic.step(wire(setup), state)
+def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
+    """Make one update: rounds of acting, remembering, learning."""
+    return actor_critic.step(make_hooks(parts), state)
 
 
 def act(
-    setup: Setup, state: ActorCriticState, obs: Array, key: Array | None = None
+    parts: Parts, state: ActorCriticState, obs: Array, key: Array | None = None
 ) -> Array:
-    """The policy's action on observations `[..., *obs_shape]`.
+    """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        setup: bound structure.
-        state: of one agent.
-        obs: as the environment gives them.
-        key: consumed; without one the action is the deterministic `tanh(mean)`.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: Observations as the environment gives them.
+        key: Random key, consumed; without one the action is the deterministic
+            `tanh(mean)`.
     """
-    features = to_features(setup.obs_space, obs)
-    outputs: Any = setup.actor.apply(state.params["actor"], features)
-    head = setup.head
+    features = to_features(parts.obs_space, obs)
+    outputs: Any = parts.actor.apply(state.params["actor"], features)
+    head = parts.head
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)
     return head.to_env(jnp.tanh(raw))
 
 
-def wire(setup: Setup) -> off_policy.Wiring:
-    """MPO's part of the off-policy loop."""
-    config, head = setup.config, setup.head
+def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
+    """Make MPO's part of the off-policy loop."""
+    config, head = parts.config, parts.head
 
     def explore(learner: Learner, features: Array, noise: Array, step: Array) -> Array:
         del step
-        outputs: Any = setup.actor.apply(learner.params["actor"], features)
+        outputs: Any = parts.actor.apply(learner.params["actor"], features)
         return jnp.tanh(head.choose(outputs, noise))
 
-    return off_policy.Wiring(
+    return off_policy.OffPolicyHooks(
         config=config,
-        stepper=setup.stepper,
-        obs_space=setup.obs_space,
-        memory=off_policy.uniform(config, setup.stepper.axis_name),
+        stepper=parts.stepper,
+        obs_space=parts.obs_space,
+        replay=off_policy.uniform(config, parts.stepper.axis_name),
         draw_action=head.noise,
         explore=explore,
         random_action=partial(continuous.random_action, num_actions=head.num_outputs),
         to_env=head.to_env,
         # Keys, not noise: a step's is wide enough, and a whole update's would be large.
         draw_learning=None,
-        learn=partial(learn, setup),
+        learn=partial(learn, parts),
     )
 
 
 def learn(
-    setup: Setup, learner: Learner, batch: Batch, key: Array, count: Array
+    parts: Parts, learner: Learner, batch: Batch, key: Array, count: Array
 ) -> tuple[Learner, Array, Metrics]:
-    """One gradient step, and the target networks' share where it is due.
+    """Take one gradient step, and update the target networks where that is due.
 
     Args:
-        setup: bound structure.
-        learner: before the step.
-        batch: from the buffer.
-        key: consumed.
-        count: uint32 `[]`, gradient steps before this one.
+        parts: Networks, environments and config; see `build`.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        key: Random key, consumed.
+        count: `[]` uint32, number of gradient steps before this one.
     """
-    config, targets = setup.config, learner.target_params
+    config, targets = parts.config, learner.target_params
     key_evaluate, key_improve = jax.random.split(key)
-    target = td_target(setup, targets, batch, key_evaluate)
+    target = td_target(parts, targets, batch, key_evaluate)
     duals = learner.params["duals"]
-    improvement = improve(setup, targets, duals, batch.obs, key_improve)
+    improvement = improve(parts, targets, duals, batch.obs, key_improve)
 
-    minimise = jax.grad(partial(loss, setup), has_aux=True)
+    minimise = jax.grad(partial(loss, parts), has_aux=True)
     grads, (td_error, metrics) = minimise(learner.params, batch, target, improvement)
-    grads, metrics = pmean((grads, metrics), setup.stepper.axis_name)
+    grads, metrics = pmean((grads, metrics), parts.stepper.axis_name)
     learner, norms = descend(config, learner, grads)
     due = (count + 1) % config.target_update_interval == 0
     online = {name: learner.params[name] for name in targets}
@@ -298,25 +307,40 @@ def learn(
 
 
 def td_target(
-    setup: Setup, targets: dict[str, PyTree], batch: Batch, key: Array
+    parts: Parts, targets: dict[str, PyTree], batch: Batch, key: Array
 ) -> Array:
-    """`y = r + discount * mean_a' min_i Q'_i(s', a')`, `[N]`; the key is consumed."""
-    num = setup.config.bootstrap_samples
-    *_, q_values = sample_actions(setup, targets, batch.next_obs, num, key)
+    """Return `y = r + discount * mean_a' min_i Q'_i(s', a')`, `[N]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        targets: Parameters of the target networks.
+        batch: Batch from the replay buffer.
+        key: Random key, consumed.
+    """
+    num = parts.config.bootstrap_samples
+    *_, q_values = sample_actions(parts, targets, batch.next_obs, num, key)
     return batch.reward + batch.discount * q_values.mean(0)
 
 
 def improve(
-    setup: Setup, targets: dict[str, PyTree], duals: Duals, obs: Array, key: Array
+    parts: Parts, targets: dict[str, PyTree], duals: Duals, obs: Array, key: Array
 ) -> Improvement:
-    """The E-step on observations `[N, O]`; the key is consumed."""
-    config = setup.config
+    """Make the E-step: sample actions and weigh them by their values.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        targets: Parameters of the target networks.
+        duals: Variables of the constraints.
+        obs: `[N, O]` features.
+        key: Random key, consumed.
+    """
+    config = parts.config
     policy, raw, q_values = sample_actions(
-        setup, targets, obs, config.action_samples, key
+        parts, targets, obs, config.action_samples, key
     )
     if duals.temperature is None:
         temperature = e_step.solve_temperature(
-            q_values, config.epsilon, setup.stepper.axis_name
+            q_values, config.epsilon, parts.stepper.axis_name
         )
     else:
         temperature = m_step.positive(duals.temperature)
@@ -325,44 +349,51 @@ def improve(
 
 
 def sample_actions(
-    setup: Setup, targets: dict[str, PyTree], obs: Array, num: int, key: Array
+    parts: Parts, targets: dict[str, PyTree], obs: Array, num: int, key: Array
 ) -> tuple[Gaussian, Array, Array]:
-    """Actions of the target policy and what the target critics think of them.
+    """Draw actions of the target policy and value them with the target critics.
 
     Args:
-        setup: bound structure.
-        targets: parameters of the target networks.
-        obs: features `[N, O]`.
+        parts: Networks, environments and config; see `build`.
+        targets: Parameters of the target networks.
+        obs: `[N, O]` features.
         num: S, actions per observation.
-        key: consumed.
+        key: Random key, consumed.
 
     Returns:
         The policy `[N, A]`, raw actions `[S, N, A]`, values `[S, N]`.
     """
-    policy: Any = setup.actor.apply(targets["actor"], obs)
-    noise = setup.head.noise(key, (num, obs.shape[0]))
+    policy: Any = parts.actor.apply(targets["actor"], obs)
+    noise = parts.head.noise(key, (num, obs.shape[0]))
     repeated = jax.tree.map(lambda x: jnp.broadcast_to(x[None], noise.shape), policy)
-    raw = setup.head.choose(repeated, noise)
+    raw = parts.head.choose(repeated, noise)
     all_obs = jnp.broadcast_to(obs[None], (num, *obs.shape))
-    pair: Any = setup.critics.apply(targets["critics"], all_obs, jnp.tanh(raw))
+    pair: Any = parts.critics.apply(targets["critics"], all_obs, jnp.tanh(raw))
     return policy, raw, jnp.minimum(*pair)
 
 
 def loss(
-    setup: Setup,
+    parts: Parts,
     params: dict[str, PyTree],
     batch: Batch,
     target: Array,
     improvement: Improvement,
 ) -> tuple[Array, tuple[Array, Metrics]]:
-    """The scalar loss of critics, policy and duals; TD errors and what to report.
+    """Return the scalar loss of critics, policy and duals, TD errors and metrics.
 
     No parameter of one has a gradient from the loss of another, so their sum is
     minimised by each as its own loss would be.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of actor, critics and duals, by name.
+        batch: Batch from the replay buffer.
+        target: `[N]` targets of the critics.
+        improvement: Result of the E-step.
     """
-    value_loss, td_error, q_value = evaluate_loss(setup, params, batch, target)
-    outputs: Any = setup.actor.apply(params["actor"], batch.obs)
-    config = setup.config
+    value_loss, td_error, q_value = evaluate_loss(parts, params, batch, target)
+    outputs: Any = parts.actor.apply(params["actor"], batch.obs)
+    config = parts.config
     bounds = Bounds(config.epsilon, config.epsilon_mean, config.epsilon_std)
     policy_loss, metrics = m_step.fit_loss(
         params["duals"], outputs, improvement, bounds
@@ -372,11 +403,18 @@ def loss(
 
 
 def evaluate_loss(
-    setup: Setup, params: dict[str, PyTree], batch: Batch, target: Array
+    parts: Parts, params: dict[str, PyTree], batch: Batch, target: Array
 ) -> tuple[Array, Array, Array]:
-    """Loss of both critics `[]`, TD errors of the first `[N]`, mean value `[]`."""
-    pair: Any = setup.critics.apply(params["critics"], batch.obs, batch.action)
-    errors = [setup.config.value_loss(q, target, q) for q in pair]
+    """Return the critics' loss `[]`, the first's TD errors `[N]`, its mean value `[]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of actor, critics and duals, by name.
+        batch: Batch from the replay buffer.
+        target: `[N]` targets of the critics.
+    """
+    pair: Any = parts.critics.apply(params["critics"], batch.obs, batch.action)
+    errors = [parts.config.value_loss(q, target, q) for q in pair]
     total = (batch.weight * (errors[0] + errors[1])).mean()
     return total, target - pair[0], pair[0].mean()
 
@@ -384,7 +422,13 @@ def evaluate_loss(
 def descend(
     config: MPOConfig, learner: Learner, grads: dict[str, PyTree]
 ) -> tuple[Learner, Metrics]:
-    """A step of Adam for each part, its gradient clipped by its own norm."""
+    """Take a step of Adam for each part, its gradient clipped by its own norm.
+
+    Args:
+        config: Step sizes, clipping and epsilon of the optimisers.
+        learner: Learner before the step.
+        grads: Gradients by the name of the parameters.
+    """
     params, opt_state, norms = {}, {}, {}
     for name, gradient in grads.items():
         is_dual = name == "duals"

@@ -22,40 +22,40 @@ from purerl.algorithms.off_policy_config import OffPolicyConfig as OffPolicyConf
 from purerl.algorithms.off_policy_config import validate as validate
 from purerl.learning.collectives import after, vary_like
 from purerl.metrics import averages
-from purerl.replay import uniform as replay
+from purerl.replay import uniform as ring
 from purerl.replay.batches import Batch as Batch
 from purerl.replay.batches import Item as Item
-from purerl.replay.batches import Memory as Memory
+from purerl.replay.batches import Replay as Replay
 from purerl.replay.batches import prioritised as prioritised
 from purerl.replay.batches import uniform as uniform
 from purerl.types import Array, Metrics, PyTree
 
 
-class Wiring(NamedTuple):
+class OffPolicyHooks(NamedTuple):
     """What an algorithm brings to the loop.
 
     Attributes:
-        config: the numbers.
-        stepper: the environments.
-        obs_space: of the environment.
-        memory: how batches are sampled.
+        config: The numbers.
+        stepper: The environments.
+        obs_space: Observation space of the environment.
+        replay: How batches are sampled.
         draw_action: `(key) -> noise` of one exploring action.
         explore: `(learner, features [B, ...], noise [B, ...], env_step [B]) ->
             action [B, ...]`, as it is stored.
         random_action: `(key) -> action`, of the warm-up, as it is stored.
-        to_env: from the stored action to the environment's.
+        to_env: Function from the stored action to the environment's.
         draw_learning: `(key) -> noise` of one gradient step; the key itself if None.
         learn: `(learner, batch, noise, count) -> (learner, td_error [N], metrics)`,
             one gradient step; `count` uint32 `[]` gradient steps came before it. A
             metric of the policy is 0 where the policy took no step.
-        policy_delay: gradient steps per step of the policy, the last of which moves
+        policy_delay: Gradient steps per step of the policy, the last of which moves
             it; None for an algorithm whose metrics are all of every gradient step.
     """
 
     config: OffPolicyConfig
     stepper: rollout.Stepper
     obs_space: Any
-    memory: Memory
+    replay: Replay
     draw_action: Callable[[Array], PyTree]
     explore: Callable[[Any, Array, PyTree, Array], Array]
     random_action: Callable[[Array], Array]
@@ -74,9 +74,9 @@ class Experience(NamedTuple):
 
     Attributes:
         buffer: `Item` with leaves `[C / B, B, ...]`, inside an update `[C, ...]`.
-        priorities: `memory.Kept` of the items, inside an update the sum tree; empty
+        priorities: `batches.Kept` of the items, inside an update the sum tree; empty
             without them.
-        envs: the environments between two steps.
+        envs: The environments between two steps.
     """
 
     buffer: Item
@@ -84,69 +84,59 @@ class Experience(NamedTuple):
     envs: rollout.EnvCarry
 
 
-def init(wiring: Wiring, key: Array) -> Experience:
-    """Environments at their start, and an empty buffer; the key is consumed."""
-    config, axis = wiring.config, wiring.stepper.axis_name
+def init(hooks: OffPolicyHooks, key: Array) -> Experience:
+    """Start environments with an empty buffer; the key is consumed."""
+    config, axis = hooks.config, hooks.stepper.axis_name
     num_envs = rollout.per_device(config.num_envs, axis)
-    envs = rollout.init_envs(wiring.stepper, key, num_envs)
-    shapes = jax.eval_shape(partial(_example, wiring), envs)
+    envs = rollout.init_envs(hooks.stepper, key, num_envs)
+    shapes = jax.eval_shape(partial(_example, hooks), envs)
     capacity = rollout.per_device(config.capacity, axis)
-    buffer = replay.by_env(replay.init(shapes, capacity), num_envs)
-    return Experience(buffer, wiring.memory.init(), envs)
+    buffer = ring.by_env(ring.init(shapes, capacity), num_envs)
+    return Experience(buffer, hooks.replay.init(), envs)
 
 
-def _example(wiring: Wiring, envs: rollout.EnvCarry) -> Item:
+def _example(hooks: OffPolicyHooks, envs: rollout.EnvCarry) -> Item:
     obs = envs.obs[0]
-    action = wiring.random_action(jax.random.key(0))
+    action = hooks.random_action(jax.random.key(0))
     flag = jnp.zeros((), bool)
     return Item(obs, action, jnp.zeros(()), obs, flag, flag)
 
 
 def run(
-    wiring: Wiring, learner: Any, experience: Experience, key: Array, update: Array
+    hooks: OffPolicyHooks,
+    learner: Any,
+    experience: Experience,
+    key: Array,
+    update: Array,
 ) -> tuple[Any, Experience, Metrics]:
-    """One update: rounds of acting, remembering, learning.
+    """Make one update: rounds of acting, remembering, learning.
 
     Args:
-        wiring: what the algorithm brings.
-        learner: what `wiring.learn` changes.
-        experience: before the update.
-        key: consumed.
-        update: int32 `[]`, updates done; the same number for all vmapped agents.
+        hooks: What the algorithm brings.
+        learner: What `hooks.learn` changes.
+        experience: Experience before the update.
+        key: Random key, consumed.
+        update: `[]` int32, number of updates done; the same for all vmapped agents.
 
     Returns:
         Learner, experience, and metrics. Losses are means over the update's gradient
         steps (those of the policy over its `policy_steps`), undefined (NaN) where the
         count of these is 0; a NaN of a step that was taken stays one.
     """
-    rounds, num_steps = wiring.config.rounds_per_update, wiring.config.num_steps
-    key_script, key_memory, key_learn = jax.random.split(key, 3)
+    rounds = hooks.config.rounds_per_update
     num_envs = experience.envs.episode_return.shape[0]
-
-    def draw(key: Array) -> tuple[PyTree, Array]:
-        key_action, key_warm_up = jax.random.split(key)
-        return wiring.draw_action(key_action), wiring.random_action(key_warm_up)
-
-    script = rollout.draw_script(
-        wiring.stepper, key_script, rounds * num_steps, num_envs, draw
-    )
-    inputs = jax.tree.map(
-        lambda x: x.reshape(rounds, num_steps, *x.shape[1:]), script.inputs
-    )
-    noise = _draw_learning(wiring, key_memory, key_learn)
+    inputs, restart, noise = _draw(hooks, key, num_envs)
     experience = experience._replace(
-        buffer=replay.in_order(experience.buffer),
-        priorities=wiring.memory.grow(experience.priorities),
+        buffer=ring.in_order(experience.buffer),
+        priorities=hooks.replay.grow(experience.priorities),
     )
 
     def one_round(carry: tuple, xs: tuple) -> tuple[tuple, Any]:
         learner, experience = carry
         number, inputs, noise = xs
-        experience, episodes = _act(
-            wiring, learner, experience, number, inputs, script.restart
-        )
+        experience, episodes = _act(hooks, learner, experience, number, inputs, restart)
         learner, priorities, metrics = _learn_if_due(
-            wiring, learner, experience, number, noise, key
+            hooks, learner, experience, number, noise, key
         )
         experience = experience._replace(priorities=priorities)
         return (learner, experience), (episodes, metrics)
@@ -156,21 +146,46 @@ def run(
     (learner, experience), (episodes, sums) = jax.lax.scan(
         one_round, (learner, experience), (numbers, inputs, noise)
     )
-    metrics = _metrics(wiring, first, episodes, sums)
+    metrics = _metrics(hooks, first, episodes, sums)
     experience = experience._replace(
-        buffer=replay.by_env(experience.buffer, num_envs),
-        priorities=wiring.memory.keep(experience.priorities, metrics["episodes"]),
+        buffer=ring.by_env(experience.buffer, num_envs),
+        priorities=hooks.replay.keep(experience.priorities, metrics["episodes"]),
     )
     return learner, experience, metrics
 
 
+def _draw(
+    hooks: OffPolicyHooks, key: Array, num_envs: int
+) -> tuple[PyTree, Callable, PyTree]:
+    """Draw all that is random in an update: it is split into rounds, `[R, ...]`.
+
+    Returns:
+        Inputs of the steps and their restarts, see `rollout.RolloutRandomness`, and the
+        noise of the gradient steps.
+    """
+    rounds, num_steps = hooks.config.rounds_per_update, hooks.config.num_steps
+    key_rollout, key_replay, key_learn = jax.random.split(key, 3)
+
+    def draw(key: Array) -> tuple[PyTree, Array]:
+        key_action, key_warm_up = jax.random.split(key)
+        return hooks.draw_action(key_action), hooks.random_action(key_warm_up)
+
+    randomness = rollout.draw_randomness(
+        hooks.stepper, key_rollout, rounds * num_steps, num_envs, draw
+    )
+    inputs = jax.tree.map(
+        lambda x: x.reshape(rounds, num_steps, *x.shape[1:]), randomness.inputs
+    )
+    return inputs, randomness.restart, _draw_learning(hooks, key_replay, key_learn)
+
+
 def _metrics(
-    wiring: Wiring, first: Array, episodes: rollout.Episodes, sums: Metrics
+    hooks: OffPolicyHooks, first: Array, episodes: rollout.Episodes, sums: Metrics
 ) -> Metrics:
     """What there is to say about the update that began with round `first`."""
-    config, axis = wiring.config, wiring.stepper.axis_name
+    config, axis = hooks.config, hooks.stepper.axis_name
     end = first + jnp.uint32(config.rounds_per_update)
-    counts = _counts(wiring, gradient_steps_before(config, first), end)
+    counts = _counts(hooks, gradient_steps_before(config, first), end)
     sums = {name: values.sum(0) for name, values in sums.items()}
     losses = averages(sums, counts)
     episodes = after(episodes, next(iter(losses.values())), axis)
@@ -184,48 +199,50 @@ def _metrics(
 
 
 def gradient_steps_before(config: OffPolicyConfig, number: Array) -> Array:
-    """Gradient steps that come before a round, uint32 `[]`.
+    """Return the number of gradient steps before a round, uint32 `[]`.
 
     Args:
-        config: sizes, steps and the warm-up.
-        number: uint32 `[]`, number of the round.
+        config: Config with sizes, steps and the warm-up.
+        number: `[]` uint32, number of the round.
     """
     first = jnp.uint32(config.first_round)
     rounds = jnp.where(number > first, number - first, jnp.uint32(0))
     return rounds * jnp.uint32(config.gradient_steps_per_round)
 
 
-def _counts(wiring: Wiring, before: Array, end: Array) -> Metrics:
+def _counts(hooks: OffPolicyHooks, before: Array, end: Array) -> Metrics:
     """How often what happened in an update: the weights of its averages."""
-    after_it = gradient_steps_before(wiring.config, end)
+    after_it = gradient_steps_before(hooks.config, end)
     counts = {"gradient_steps": after_it - before}
-    if wiring.policy_delay is not None:
-        delay = jnp.uint32(wiring.policy_delay)
+    if hooks.policy_delay is not None:
+        delay = jnp.uint32(hooks.policy_delay)
         counts["policy_steps"] = (after_it // delay - before // delay).astype(jnp.int32)
     return counts
 
 
-def _draw_learning(wiring: Wiring, key_memory: Array, key_learn: Array) -> PyTree:
+def _draw_learning(
+    hooks: OffPolicyHooks, key_replay: Array, key_learn: Array
+) -> PyTree:
     """What is random in the gradient steps of an update, `[R, G, ...]`."""
-    config = wiring.config
+    config = hooks.config
     shape = (config.rounds_per_update, config.gradient_steps_per_round)
-    axis = wiring.stepper.axis_name
+    axis = hooks.stepper.axis_name
     if axis is not None:
         index = jax.lax.axis_index(axis)
-        key_memory, key_learn = (
-            jax.random.fold_in(key, index) for key in (key_memory, key_learn)
+        key_replay, key_learn = (
+            jax.random.fold_in(key, index) for key in (key_replay, key_learn)
         )
-    keys_memory = jax.random.split(key_memory, shape)
+    keys_replay = jax.random.split(key_replay, shape)
     keys_learn = jax.random.split(key_learn, shape)
-    draw = wiring.draw_learning or (lambda key: key)
+    draw = hooks.draw_learning or (lambda key: key)
     return (
-        jax.vmap(jax.vmap(wiring.memory.draw))(keys_memory),
+        jax.vmap(jax.vmap(hooks.replay.draw))(keys_replay),
         jax.vmap(jax.vmap(draw))(keys_learn),
     )
 
 
 def _act(
-    wiring: Wiring,
+    hooks: OffPolicyHooks,
     learner: Any,
     experience: Experience,
     number: Array,
@@ -233,7 +250,7 @@ def _act(
     restart: Callable,
 ) -> tuple[Experience, rollout.Episodes]:
     """Step every environment `num_steps` times and remember what happened."""
-    config, axis = wiring.config, wiring.stepper.axis_name
+    config, axis = hooks.config, hooks.stepper.axis_name
     num_envs = experience.envs.episode_return.shape[0]
     first = number * jnp.uint32(config.steps_per_round)
     index = jnp.arange(num_envs, dtype=jnp.uint32)
@@ -244,18 +261,18 @@ def _act(
 
     def act(features: Array, noise: tuple) -> tuple[Array, PyTree, Array]:
         (noise_action, random), step = noise
-        action = wiring.explore(learner, features, noise_action, step)
+        action = hooks.explore(learner, features, noise_action, step)
         # To the step: some environments may still be in the warm-up, others not.
         warming_up = step < config.warm_up_steps
         extra = (1,) * (action.ndim - 1)
         action = jnp.where(warming_up.reshape(-1, *extra), random, action)
-        return action, (), wiring.to_env(action)
+        return action, (), hooks.to_env(action)
 
-    envs, transitions, episodes = rollout.roll(
-        wiring.stepper,
+    envs, transitions, episodes = rollout.unroll(
+        hooks.stepper,
         experience.envs,
         act,
-        partial(to_features, wiring.obs_space),
+        partial(to_features, hooks.obs_space),
         ((inputs[0], env_steps), inputs[1]),
         restart,
     )
@@ -269,14 +286,14 @@ def _act(
     )
     items = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), items)
     added = rollout.per_device(first, axis)
-    buffer = replay.add(experience.buffer, items, added)
+    buffer = ring.add(experience.buffer, items, added)
     num = config.num_steps * num_envs
-    priorities = wiring.memory.add(experience.priorities, added, num)
+    priorities = hooks.replay.add(experience.priorities, added, num)
     return Experience(buffer, priorities, envs), episodes
 
 
 def _learn_if_due(
-    wiring: Wiring,
+    hooks: OffPolicyHooks,
     learner: Any,
     experience: Experience,
     number: Array,
@@ -284,9 +301,9 @@ def _learn_if_due(
     key: Array,
 ) -> tuple[Any, PyTree, Metrics]:
     """The round's gradient steps, or nothing during the warm-up."""
-    config = wiring.config
+    config = hooks.config
     due = number >= jnp.uint32(config.first_round)
-    learn = partial(_learn, wiring, experience.buffer, number, noise)
+    learn = partial(_learn, hooks, experience.buffer, number, noise)
     args = (learner, experience.priorities)
     _, _, shapes = jax.eval_shape(learn, *args)
 
@@ -298,7 +315,7 @@ def _learn_if_due(
 
 
 def _learn(
-    wiring: Wiring,
+    hooks: OffPolicyHooks,
     buffer: Item,
     number: Array,
     noise: PyTree,
@@ -306,28 +323,28 @@ def _learn(
     priorities: PyTree,
 ) -> tuple[Any, PyTree, Metrics]:
     """`gradient_steps` gradient steps; metrics are their sums."""
-    config, memory = wiring.config, wiring.memory
+    config, replay = hooks.config, hooks.replay
     added = (number + 1) * jnp.uint32(config.steps_per_round)
-    added = rollout.per_device(added, wiring.stepper.axis_name)
+    added = rollout.per_device(added, hooks.stepper.axis_name)
     before = gradient_steps_before(config, number)
 
     def one_step(carry: tuple, xs: tuple) -> tuple[tuple, Metrics]:
         learner, priorities = carry
-        index, (noise_memory, noise_learn) = xs
-        numbers, weight = memory.sample(priorities, noise_memory, added)
-        item, reward, next_obs, discount = memory.gather(buffer, numbers)
+        index, (noise_replay, noise_learn) = xs
+        numbers, weight = replay.sample(priorities, noise_replay, added)
+        item, reward, next_obs, discount = replay.gather(buffer, numbers)
         batch = Batch(
-            obs=to_features(wiring.obs_space, item.obs),
+            obs=to_features(hooks.obs_space, item.obs),
             action=item.action,
             reward=reward,
-            next_obs=to_features(wiring.obs_space, next_obs),
+            next_obs=to_features(hooks.obs_space, next_obs),
             discount=discount,
             weight=weight,
         )
-        learner, td_error, metrics = wiring.learn(
+        learner, td_error, metrics = hooks.learn(
             learner, batch, noise_learn, before + index
         )
-        priorities = memory.update(priorities, numbers, td_error)
+        priorities = replay.update(priorities, numbers, td_error)
         return (learner, priorities), metrics
 
     indices = jnp.arange(config.gradient_steps_per_round, dtype=jnp.uint32)

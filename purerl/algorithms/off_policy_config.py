@@ -13,7 +13,7 @@ from purerl.config import (
     static,
 )
 
-MAX_CAPACITY = 2**31 - 1  # items of a buffer are numbered by signed 32-bit integers
+MAX_CAPACITY = 2**31 - 1  # Items of a buffer have signed 32-bit numbers.
 
 
 @config_dataclass

@@ -84,7 +84,7 @@ class OnPolicyConfig(TrainConfig):
 ConfigT = TypeVar("ConfigT", bound=OnPolicyConfig)
 
 
-class Setup(NamedTuple, Generic[ConfigT]):
+class Parts(NamedTuple, Generic[ConfigT]):
     """What is bound once, in Python: structure, and the config's numbers."""
 
     config: ConfigT
@@ -101,13 +101,14 @@ class OnPolicyState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: of `actor` and `critic`.
-        opt_state: of the optimiser, or of several.
-        obs_moments: statistics of observations.
-        reward_scale: statistics of returns.
-        envs: the environments between two steps.
-        key: never changes; every update's key is folded from it.
-        update: int32 `[]`, updates done.
+        params: Parameters of `actor` and `critic`.
+        opt_state: State of the optimiser, or of several.
+        obs_moments: Statistics of observations.
+        reward_scale: Statistics of returns.
+        envs: The environments between two steps.
+        key: Random key of the agent, which never changes; every update's key is folded
+            from it.
+        update: `[]` int32, number of updates done.
     """
 
     params: dict[str, PyTree]
@@ -123,10 +124,10 @@ class Estimates(NamedTuple):
     """What the critic makes of a rollout, `[T, B, ...]`.
 
     Attributes:
-        obs: prepared observations.
-        reward: scaled, if the config says so.
+        obs: Prepared observations.
+        reward: Reward, scaled if the config says so.
         value: `V(s_t)`.
-        next_value: `V(s'_t)`, of the observation before any reset.
+        next_value: `V(s'_t)`, the value of the observation before any reset.
     """
 
     obs: Array
@@ -163,15 +164,15 @@ def validate(config: OnPolicyConfig, env: Environment) -> None:
         raise ConfigError(f"{env.name}: {error}") from None
 
 
-def bind(
+def build(
     config: ConfigT, env: Environment, axis_name: str | None = None
-) -> Setup[ConfigT]:
-    """Networks and environment of a config: what every function below works with.
+) -> Parts[ConfigT]:
+    """Build networks and environment of a config: what the functions below work with.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
@@ -188,7 +189,7 @@ def bind(
         if head.is_discrete
         else networks.GaussianActor(torso(), head.num_outputs, config.log_std_init)
     )
-    return Setup(
+    return Parts(
         config=config,
         stepper=stepper,
         obs_space=obs_space,
@@ -201,23 +202,24 @@ def bind(
 
 
 def init(
-    setup: Setup, key: Array, init_optimiser: Callable[[dict[str, PyTree]], PyTree]
+    parts: Parts, key: Array, init_optimiser: Callable[[dict[str, PyTree]], PyTree]
 ) -> OnPolicyState:
-    """Fresh networks and environments; the key is kept in the state.
+    """Make fresh networks and environments; the key is kept in the state.
 
     Args:
-        setup: bound structure.
-        key: kept.
-        init_optimiser: from the parameters of `actor` and `critic` to `opt_state`.
+        parts: Networks, environments and config; see `build`.
+        key: Random key, which is kept in the state.
+        init_optimiser: Function from the parameters of `actor` and `critic` to
+            `opt_state`.
     """
     key_actor, key_critic, key_env = jax.random.split(init_key(key), 3)
-    num_envs = rollout.per_device(setup.config.num_envs, setup.axis_name)
-    envs = rollout.init_envs(setup.stepper, key_env, num_envs)
-    shape = obs_shape(setup.obs_space)
+    num_envs = rollout.per_device(parts.config.num_envs, parts.axis_name)
+    envs = rollout.init_envs(parts.stepper, key_env, num_envs)
+    shape = obs_shape(parts.obs_space)
     example = jnp.zeros((1, *shape))
     params = {
-        "actor": setup.actor.init(key_actor, example),
-        "critic": setup.critic.init(key_critic, example),
+        "actor": parts.actor.init(key_actor, example),
+        "critic": parts.critic.init(key_critic, example),
     }
     return OnPolicyState(
         params=params,
@@ -233,76 +235,92 @@ def init(
 
 
 def act(
-    setup: Setup, state: OnPolicyState, obs: Array, key: Array | None = None
+    parts: Parts, state: OnPolicyState, obs: Array, key: Array | None = None
 ) -> Array:
-    """The policy's action on observations `[..., *obs_shape]`.
+    """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        setup: bound structure.
-        state: of one agent.
-        obs: as the environment gives them.
-        key: consumed; without one the action is the deterministic one.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: Observations as the environment gives them.
+        key: Random key, consumed; without one the action is the deterministic one.
     """
-    prepared = prepare(setup, state.obs_moments, obs)
-    outputs = setup.actor.apply(state.params["actor"], prepared)
-    head = setup.head
+    prepared = prepare(parts, state.obs_moments, obs)
+    outputs = parts.actor.apply(state.params["actor"], prepared)
+    head = parts.head
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)
     return head.to_env(raw)
 
 
-def prepare(setup: Setup, moments: normalise.Moments, obs: Array) -> Array:
-    """What the networks see: floats, normalised if the config says so."""
-    features = to_features(setup.obs_space, obs)
-    if setup.config.normalize_observations:
-        clip = setup.config.clip_observations
+def prepare(parts: Parts, moments: normalise.Moments, obs: Array) -> Array:
+    """Return what the networks see: floats, normalised if the config says so.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        moments: Statistics of observations.
+        obs: `[..., *obs_shape]` observations as the environment gives them.
+    """
+    features = to_features(parts.obs_space, obs)
+    if parts.config.normalize_observations:
+        clip = parts.config.clip_observations
         features = normalise.normalise(moments, features, clip)
     return features
 
 
 def collect(
-    setup: Setup, state: OnPolicyState, key: Array
+    parts: Parts, state: OnPolicyState, key: Array
 ) -> tuple[rollout.EnvCarry, Transition, rollout.Episodes]:
-    """Run the policy for `num_steps` steps in every environment; the key is consumed.
+    """Run the policy for `num_steps` steps in every environment.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        key: Random key, consumed.
 
     Returns:
         Environments after the rollout, transitions `[T, B, ...]` with observations as
         the environment gave them, and where episodes ended.
     """
     return rollout.collect(
-        setup.stepper,
+        parts.stepper,
         state.envs,
-        partial(_act_and_log, setup, state.params["actor"]),
-        partial(prepare, setup, state.obs_moments),
+        partial(_act_and_log, parts, state.params["actor"]),
+        partial(prepare, parts, state.obs_moments),
         key,
-        setup.config.num_steps,
-        setup.head.noise,
+        parts.config.num_steps,
+        parts.head.noise,
     )
 
 
 def _act_and_log(
-    setup: Setup, params: PyTree, obs: Array, noise: Array
+    parts: Parts, params: PyTree, obs: Array, noise: Array
 ) -> tuple[Array, Array, Array]:
     """Sample with one noise per environment: raw action, its log_prob, env action."""
-    outputs = setup.actor.apply(params, obs)
-    raw = setup.head.choose(outputs, noise)
-    return raw, setup.head.log_prob(outputs, raw), setup.head.to_env(raw)
+    outputs = parts.actor.apply(params, obs)
+    raw = parts.head.choose(outputs, noise)
+    return raw, parts.head.log_prob(outputs, raw), parts.head.to_env(raw)
 
 
 def estimate(
-    setup: Setup, state: OnPolicyState, transitions: Transition
+    parts: Parts, state: OnPolicyState, transitions: Transition
 ) -> tuple[Estimates, normalise.RewardScale]:
-    """Values and rewards of a rollout, from which advantages are made.
+    """Compute the values and rewards of a rollout, from which advantages are made.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State with which the rollout was collected.
+        transitions: `[T, B, ...]` transitions of the rollout.
 
     Returns:
         Estimates `[T, B, ...]`, and the statistics of returns with this rollout in.
     """
-    config = setup.config
+    config = parts.config
     critic = state.params["critic"]
-    obs = prepare(setup, state.obs_moments, transitions.obs)
-    value: Any = setup.critic.apply(critic, obs)
+    obs = prepare(parts, state.obs_moments, transitions.obs)
+    value: Any = parts.critic.apply(critic, obs)
     # The value of the observation before any reset: what a time limit bootstraps on.
-    next_obs = prepare(setup, state.obs_moments, transitions.next_obs)
-    next_value: Any = setup.critic.apply(critic, next_obs)
+    next_obs = prepare(parts, state.obs_moments, transitions.next_obs)
+    next_value: Any = parts.critic.apply(critic, next_obs)
 
     reward, scale = transitions.reward, state.reward_scale
     if config.normalize_rewards:
@@ -313,64 +331,70 @@ def estimate(
             done,
             gamma=config.gamma,
             clip=config.clip_rewards,
-            axis_name=setup.axis_name,
+            axis_name=parts.axis_name,
         )
     return Estimates(obs, reward, value, next_value), scale
 
 
 def flatten(batch: Batch) -> Batch:
-    """The samples of a rollout `[T, B, ...]` in one row `[N, ...]`."""
+    """Flatten the samples of a rollout `[T, B, ...]` into one row `[N, ...]`."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
 
-def annealed(setup: Setup, rate: Array | float, update: Array) -> Array | float:
-    """A step size at an update: as it is, or decayed linearly over the run."""
-    if not setup.config.anneal_learning_rate:
+def annealed(parts: Parts, rate: Array | float, update: Array) -> Array | float:
+    """Return a step size as it is, or decayed linearly over the run.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        rate: Step size at the beginning of the run.
+        update: `[]` int, number of updates done.
+    """
+    if not parts.config.anneal_learning_rate:
         return rate
-    return optimiser.annealed(rate, update, setup.num_updates)
+    return optimiser.annealed(rate, update, parts.num_updates)
 
 
 def report(
-    setup: Setup,
+    parts: Parts,
     update: Array,
     episodes: rollout.Episodes,
     batch: Batch,
     losses: Metrics,
 ) -> Metrics:
-    """The metrics of an update: episodes, losses, explained variance, `env_steps`.
+    """Report episodes, losses, explained variance and `env_steps` of an update.
 
     Args:
-        setup: bound structure.
-        update: int32 `[]`, updates done before this one.
-        episodes: of the rollout.
-        batch: values and targets that the rollout led to.
-        losses: averages over devices already, `value_loss` after the others.
+        parts: Networks, environments and config; see `build`.
+        update: `[]` int32, number of updates done before this one.
+        episodes: Ends of the episodes of the rollout.
+        batch: Batch of values and targets to which the rollout led.
+        losses: Averages over devices already, `value_loss` after the others.
     """
     # One phase of averages over devices after another: see `collectives`.
-    episodes = after(episodes, losses["value_loss"], setup.axis_name)
-    metrics = rollout.episode_metrics(episodes, setup.axis_name) | losses
-    batch = after(batch, metrics["episode_return"], setup.axis_name)
+    episodes = after(episodes, losses["value_loss"], parts.axis_name)
+    metrics = rollout.episode_metrics(episodes, parts.axis_name) | losses
+    batch = after(batch, metrics["episode_return"], parts.axis_name)
     metrics["explained_variance"] = diagnostics.explained_variance(
-        batch.value, batch.target, setup.axis_name
+        batch.value, batch.target, parts.axis_name
     )
     steps = (update + 1).astype(jnp.uint32)
-    metrics["env_steps"] = steps * jnp.uint32(setup.config.steps_per_update)
+    metrics["env_steps"] = steps * jnp.uint32(parts.config.steps_per_update)
     return metrics
 
 
 def observe(
-    setup: Setup, moments: normalise.Moments, obs: Array, metrics: Metrics
+    parts: Parts, moments: normalise.Moments, obs: Array, metrics: Metrics
 ) -> normalise.Moments:
-    """Statistics of observations with a rollout's in, if the config normalises.
+    """Add a rollout to the statistics of observations, if the config normalises.
 
     Args:
-        setup: bound structure.
-        moments: before the rollout.
-        obs: `[T, B, ...]` as the environment gave them.
-        metrics: from `report`, whose averages come first.
+        parts: Networks, environments and config; see `build`.
+        moments: Statistics before the rollout.
+        obs: `[T, B, ...]` observations as the environment gave them.
+        metrics: Metrics from `report`, whose averages come first.
     """
-    if not setup.config.normalize_observations:
+    if not parts.config.normalize_observations:
         return moments
-    features = to_features(setup.obs_space, obs)
-    features = after(features, metrics["explained_variance"], setup.axis_name)
-    return normalise.merge(moments, features, setup.axis_name)
+    features = to_features(parts.obs_space, obs)
+    features = after(features, metrics["explained_variance"], parts.axis_name)
+    return normalise.merge(moments, features, parts.axis_name)

@@ -33,8 +33,8 @@ from purerl.algorithms.on_policy import (
     Batch,
     OnPolicyConfig,
     OnPolicyState,
-    Setup,
-    bind,
+    Parts,
+    build,
 )
 from purerl.config import (
     AUTO,
@@ -48,7 +48,7 @@ from purerl.config import (
 )
 from purerl.keys import update_key
 from purerl.learning import diagnostics, normalise, optimiser
-from purerl.learning.minibatches import minimise
+from purerl.learning.minibatches import Passes, minimise
 from purerl.learning.returns import gae
 from purerl.losses import ClipDrift, ClippedSquaredError, surrogate
 from purerl.losses.check import check_loss
@@ -107,7 +107,7 @@ class PPOConfig(OnPolicyConfig):
         return number_of(self, "num_steps") + num_epochs * num_minibatches
 
     def automatic(self, env: Environment) -> dict[str, Any]:
-        """CleanRL's numbers for the kind of actions; see the module's docstring."""
+        """Return CleanRL's numbers for the kind of actions; see the module."""
         is_discrete = hasattr(env.action_space(env.default_params), "n")
         if is_discrete:
             return {
@@ -149,37 +149,43 @@ def validate(config: PPOConfig, env: Environment) -> None:
 def make(
     config: PPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """PPO bound to a config and an environment; see `on_policy.bind`."""
-    setup = bind(config, env, axis_name)
+    """Build PPO for a config and an environment; see `on_policy.build`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
+    parts = build(config, env, axis_name)
     return Algorithm(
-        partial(init, setup), partial(step, setup), partial(on_policy.act, setup)
+        partial(init, parts), partial(step, parts), partial(on_policy.act, parts)
     )
 
 
-def init(setup: Setup[PPOConfig], key: Array) -> OnPolicyState:
-    """Fresh networks and environments; the key is kept in the state."""
+def init(parts: Parts[PPOConfig], key: Array) -> OnPolicyState:
+    """Make fresh networks and environments; the key is kept in the state."""
 
     def init_optimiser(params: PyTree) -> PyTree:
-        optim = _optimiser(setup.config, setup.config.learning_rate)
+        optim = _optimiser(parts.config, parts.config.learning_rate)
         return optim.init(optimiser.flatten(params)[0])
 
-    return on_policy.init(setup, key, init_optimiser)
+    return on_policy.init(parts, key, init_optimiser)
 
 
 def step(
-    setup: Setup[PPOConfig], state: OnPolicyState
+    parts: Parts[PPOConfig], state: OnPolicyState
 ) -> tuple[OnPolicyState, Metrics]:
-    """One update: collect, estimate advantages, minimise."""
+    """Make one update: collect, estimate advantages, minimise."""
     key_roll, key_fit = jax.random.split(update_key(state))
-    envs, transitions, episodes = on_policy.collect(setup, state, key_roll)
-    batch, reward_scale = make_batch(setup, state, transitions)
-    params, opt_state, losses = fit(setup, state, batch, key_fit)
-    metrics = on_policy.report(setup, state.update, episodes, batch, losses)
+    envs, transitions, episodes = on_policy.collect(parts, state, key_roll)
+    batch, reward_scale = make_batch(parts, state, transitions)
+    params, opt_state, losses = fit(parts, state, batch, key_fit)
+    metrics = on_policy.report(parts, state.update, episodes, batch, losses)
     new = OnPolicyState(
         params=params,
         opt_state=opt_state,
         obs_moments=on_policy.observe(
-            setup, state.obs_moments, transitions.obs, metrics
+            parts, state.obs_moments, transitions.obs, metrics
         ),
         reward_scale=reward_scale,
         envs=envs,
@@ -190,11 +196,17 @@ def step(
 
 
 def make_batch(
-    setup: Setup[PPOConfig], state: OnPolicyState, transitions: Transition
+    parts: Parts[PPOConfig], state: OnPolicyState, transitions: Transition
 ) -> tuple[Batch, normalise.RewardScale]:
-    """Values, advantages and targets of a rollout, flattened to `[N, ...]`."""
-    config = setup.config
-    seen, scale = on_policy.estimate(setup, state, transitions)
+    """Compute values, advantages and targets of a rollout, flattened to `[N, ...]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State with which the rollout was collected.
+        transitions: `[T, B, ...]` transitions of the rollout.
+    """
+    config = parts.config
+    seen, scale = on_policy.estimate(parts, state, transitions)
     advantage = gae(
         seen.reward,
         seen.value,
@@ -216,21 +228,30 @@ def make_batch(
 
 
 def fit(
-    setup: Setup[PPOConfig], state: OnPolicyState, batch: Batch, key: Array
+    parts: Parts[PPOConfig], state: OnPolicyState, batch: Batch, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Epochs of minibatch gradient steps; returns mean losses and diagnostics."""
-    config = setup.config
-    rate = on_policy.annealed(setup, config.learning_rate, state.update)
+    """Take epochs of minibatch gradient steps; return mean losses and diagnostics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State before the update.
+        batch: `[N, ...]` samples of the rollout.
+        key: Random key, consumed.
+    """
+    config = parts.config
+    rate = on_policy.annealed(parts, config.learning_rate, state.update)
     params, opt_state, metrics = minimise(
-        partial(loss, setup),
+        partial(loss, parts),
         state.params,
         state.opt_state,
         batch,
         key,
-        optim=_optimiser(config, rate),
-        num_epochs=config.num_epochs,
-        num_minibatches=config.num_minibatches,
-        axis_name=setup.axis_name,
+        Passes(
+            optim=_optimiser(config, rate),
+            num_epochs=config.num_epochs,
+            num_minibatches=config.num_minibatches,
+            axis_name=parts.axis_name,
+        ),
     )
     means = {name: values.mean() for name, values in metrics.items()}
     # The whole update's divergence: how far the last pass left the old policy.
@@ -239,16 +260,22 @@ def fit(
 
 
 def loss(
-    setup: Setup[PPOConfig], params: PyTree, batch: Batch
+    parts: Parts[PPOConfig], params: PyTree, batch: Batch
 ) -> tuple[Array, Metrics]:
-    """The scalar loss of a minibatch and what there is to say about it."""
-    config, head = setup.config, setup.head
-    outputs = setup.actor.apply(params["actor"], batch.obs)
-    value = setup.critic.apply(params["critic"], batch.obs)
+    """Return the scalar loss of a minibatch and its metrics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of `actor` and `critic`.
+        batch: `[N, ...]` samples of the minibatch.
+    """
+    config, head = parts.config, parts.head
+    outputs = parts.actor.apply(params["actor"], batch.obs)
+    value = parts.critic.apply(params["critic"], batch.obs)
     log_ratio = head.log_prob(outputs, batch.action) - batch.log_prob
     advantage = batch.advantage
     if config.normalize_advantages:
-        advantage = normalise.standardise(advantage, setup.axis_name)
+        advantage = normalise.standardise(advantage, parts.axis_name)
 
     policy_loss = surrogate(config.policy_loss, log_ratio, advantage).mean()
     value_loss = config.value_loss(value, batch.target, batch.value).mean()

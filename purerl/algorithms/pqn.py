@@ -46,7 +46,7 @@ from purerl.config import (
 from purerl.keys import init_key, update_key
 from purerl.learning import normalise, optimiser
 from purerl.learning.collectives import after
-from purerl.learning.minibatches import minimise
+from purerl.learning.minibatches import Passes, minimise
 from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
@@ -114,12 +114,12 @@ class PQNConfig(TrainConfig):
         return self.num_steps + self.num_epochs * self.num_minibatches
 
     def automatic(self, env: Environment) -> dict[str, Any]:
-        """The decay's length in environment steps."""
+        """Return the decay's length in environment steps."""
         del env
         return exploration.automatic(self)
 
 
-class Setup(NamedTuple):
+class Parts(NamedTuple):
     """What is bound once, in Python: structure, and the config's numbers."""
 
     config: PQNConfig
@@ -135,12 +135,13 @@ class PQNState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: of the network.
-        opt_state: of the optimiser.
-        obs_moments: statistics of observations.
-        envs: the environments between two steps.
-        key: never changes; every update's key is folded from it.
-        update: int32 `[]`, updates done.
+        params: Parameters of the network.
+        opt_state: State of the optimiser.
+        obs_moments: Statistics of observations.
+        envs: The environments between two steps.
+        key: Random key of the agent, which never changes; every update's key is folded
+            from it.
+        update: `[]` int32, number of updates done.
     """
 
     params: PyTree
@@ -174,18 +175,24 @@ def validate(config: PQNConfig, env: Environment) -> None:
 def make(
     config: PQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """PQN bound to a config and an environment; see `bind`."""
-    setup = bind(config, env, axis_name)
-    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
-
-
-def bind(config: PQNConfig, env: Environment, axis_name: str | None = None) -> Setup:
-    """Network and environment of a config: what `init`, `step` and `act` work with.
+    """Build PQN for a config and an environment; see `build`.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
+    parts = build(config, env, axis_name)
+    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
+
+
+def build(config: PQNConfig, env: Environment, axis_name: str | None = None) -> Parts:
+    """Build network and environment of a config: what the functions below work with.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
@@ -198,7 +205,7 @@ def bind(config: PQNConfig, env: Environment, axis_name: str | None = None) -> S
         config.activation,
         config.layer_norm,
     )
-    return Setup(
+    return Parts(
         config=config,
         stepper=stepper,
         obs_space=obs_space,
@@ -209,39 +216,39 @@ def bind(config: PQNConfig, env: Environment, axis_name: str | None = None) -> S
     )
 
 
-def init(setup: Setup, key: Array) -> PQNState:
-    """A fresh network and fresh environments; the key is kept in the state."""
-    config = setup.config
+def init(parts: Parts, key: Array) -> PQNState:
+    """Make a fresh network and environments; the key is kept in the state."""
+    config = parts.config
     key_network, key_env = jax.random.split(init_key(key))
-    num_envs = rollout.per_device(config.num_envs, setup.axis_name)
-    shape = obs_shape(setup.obs_space)
-    params = setup.network.init(key_network, jnp.zeros((1, *shape)))
+    num_envs = rollout.per_device(config.num_envs, parts.axis_name)
+    shape = obs_shape(parts.obs_space)
+    params = parts.network.init(key_network, jnp.zeros((1, *shape)))
     optim = _optimiser(config, config.learning_rate)
     return PQNState(
         params=params,
         opt_state=optim.init(optimiser.flatten(params)[0]),
         obs_moments=normalise.init_moments(shape),
-        envs=rollout.init_envs(setup.stepper, key_env, num_envs),
+        envs=rollout.init_envs(parts.stepper, key_env, num_envs),
         key=key,
         update=jnp.int32(0),
     )
 
 
-def step(setup: Setup, state: PQNState) -> tuple[PQNState, Metrics]:
-    """One update: collect, compute lambda-returns, regress on them."""
-    config, axis = setup.config, setup.axis_name
+def step(parts: Parts, state: PQNState) -> tuple[PQNState, Metrics]:
+    """Make one update: collect, compute lambda-returns, regress on them."""
+    config, axis = parts.config, parts.axis_name
     key_roll, key_fit = jax.random.split(update_key(state))
 
-    envs, transitions, episodes = collect(setup, state, key_roll)
-    batch = make_batch(setup, state, transitions)
-    params, opt_state, losses = fit(setup, state, batch, key_fit)
+    envs, transitions, episodes = collect(parts, state, key_roll)
+    batch = make_batch(parts, state, transitions)
+    params, opt_state, losses = fit(parts, state, batch, key_fit)
 
     # One phase of averages over devices after another: see `collectives`.
     episodes = after(episodes, losses["value_loss"], axis)
     metrics = rollout.episode_metrics(episodes, axis) | losses
     obs_moments = state.obs_moments
     if config.normalize_observations:
-        features = to_features(setup.obs_space, transitions.obs)
+        features = to_features(parts.obs_space, transitions.obs)
         features = after(features, metrics["episode_return"], axis)
         obs_moments = normalise.merge(obs_moments, features, axis)
     update = state.update + 1
@@ -250,58 +257,58 @@ def step(setup: Setup, state: PQNState) -> tuple[PQNState, Metrics]:
     return PQNState(params, opt_state, obs_moments, envs, state.key, update), metrics
 
 
-def act(setup: Setup, state: PQNState, obs: Array, key: Array | None = None) -> Array:
-    """The greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
+def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> Array:
+    """Return the greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
 
     Args:
-        setup: bound structure.
-        state: of one agent.
-        obs: `[..., *obs_shape]`, as the environment gives them.
-        key: consumed; without one the action is the deterministic one.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: `[..., *obs_shape]` observations as the environment gives them.
+        key: Random key, consumed; without one the action is the deterministic one.
     """
-    prepared = _prepare(setup, state.obs_moments, obs)
-    q: Any = setup.network.apply(state.params, prepared)
+    prepared = _prepare(parts, state.obs_moments, obs)
+    q: Any = parts.network.apply(state.params, prepared)
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32)
-    coin = exploration.draw_coin(key, setup.num_actions, q.shape[:-1])
-    return exploration.epsilon_greedy(q, coin, jnp.asarray(setup.config.epsilon_end))
+    coin = exploration.draw_coin(key, parts.num_actions, q.shape[:-1])
+    return exploration.epsilon_greedy(q, coin, jnp.asarray(parts.config.epsilon_end))
 
 
 def collect(
-    setup: Setup, state: PQNState, key: Array
+    parts: Parts, state: PQNState, key: Array
 ) -> tuple[rollout.EnvCarry, Transition, rollout.Episodes]:
     """Act epsilon-greedily for `num_steps` steps in every environment.
 
     Args:
-        setup: bound structure.
-        state: of one agent; its network does not change meanwhile.
-        key: consumed.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent; its network does not change meanwhile.
+        key: Random key, consumed.
 
     Returns:
         Environments after the rollout, transitions `[T, B, ...]` with observations as
         the environment gave them, and where episodes ended.
     """
-    epsilon = epsilon_of(setup.config, state.update)
+    epsilon = epsilon_of(parts.config, state.update)
 
     def explore(obs: Array, coin: Any) -> tuple[Array, Any, Array]:
-        q: Any = setup.network.apply(state.params, obs)
+        q: Any = parts.network.apply(state.params, obs)
         action = exploration.epsilon_greedy(q, coin, epsilon)
-        return action, (), action  # as it is stored, nothing, as it is taken
+        return action, (), action  # The action as stored, no log-prob, as taken.
 
     return rollout.collect(
-        setup.stepper,
+        parts.stepper,
         state.envs,
         explore,
-        partial(_prepare, setup, state.obs_moments),
+        partial(_prepare, parts, state.obs_moments),
         key,
-        setup.config.num_steps,
+        parts.config.num_steps,
         # A coin per step and environment.
-        partial(exploration.draw_coin, num_actions=setup.num_actions),
+        partial(exploration.draw_coin, num_actions=parts.num_actions),
     )
 
 
 def epsilon_of(config: PQNConfig, update: Array) -> Array:
-    """Epsilon of a whole update, float32 `[]`: that of its first environment step."""
+    """Return the epsilon of a whole update, float32 `[]`: that of its first step."""
     return exploration.epsilon_at(
         config.epsilon_schedule,
         update.astype(jnp.float32) * config.steps_per_update,
@@ -311,12 +318,18 @@ def epsilon_of(config: PQNConfig, update: Array) -> Array:
     )
 
 
-def make_batch(setup: Setup, state: PQNState, transitions: Transition) -> Batch:
-    """Observations, actions and lambda-returns of a rollout, flat `[N, ...]`."""
-    config = setup.config
-    prepare = partial(_prepare, setup, state.obs_moments)
+def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
+    """Compute observations, actions and lambda-returns of a rollout, flat `[N, ...]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State with which the rollout was collected.
+        transitions: `[T, B, ...]` transitions of the rollout.
+    """
+    config = parts.config
+    prepare = partial(_prepare, parts, state.obs_moments)
     # Of the observation before any reset: what a time limit bootstraps on.
-    q_next: Any = setup.network.apply(state.params, prepare(transitions.next_obs))
+    q_next: Any = parts.network.apply(state.params, prepare(transitions.next_obs))
     target = q_lambda(
         transitions.reward,
         q_next.max(-1),
@@ -330,32 +343,47 @@ def make_batch(setup: Setup, state: PQNState, transitions: Transition) -> Batch:
 
 
 def fit(
-    setup: Setup, state: PQNState, batch: Batch, key: Array
+    parts: Parts, state: PQNState, batch: Batch, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Regress on the targets; returns means over the update's gradient steps."""
-    config = setup.config
+    """Regress on the targets; return means over the update's gradient steps.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State before the update.
+        batch: `[N, ...]` samples of the rollout.
+        key: Random key, consumed.
+    """
+    config = parts.config
     rate = config.learning_rate
     if config.anneal_learning_rate:
-        rate = optimiser.annealed(rate, state.update, setup.num_updates)
+        rate = optimiser.annealed(rate, state.update, parts.num_updates)
     params, opt_state, metrics = minimise(
-        partial(loss, setup),
+        partial(loss, parts),
         state.params,
         state.opt_state,
         batch,
         key,
-        optim=_optimiser(config, rate),
-        num_epochs=config.num_epochs,
-        num_minibatches=config.num_minibatches,
-        axis_name=setup.axis_name,
+        Passes(
+            optim=_optimiser(config, rate),
+            num_epochs=config.num_epochs,
+            num_minibatches=config.num_minibatches,
+            axis_name=parts.axis_name,
+        ),
     )
     return params, opt_state, {name: x.mean() for name, x in metrics.items()}
 
 
-def loss(setup: Setup, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
-    """The scalar loss of a minibatch and what there is to say about it."""
-    q: Any = setup.network.apply(params, batch.obs)
+def loss(parts: Parts, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+    """Return the scalar loss of a minibatch and its metrics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of the network.
+        batch: `[N, ...]` samples of the minibatch.
+    """
+    q: Any = parts.network.apply(params, batch.obs)
     value = jnp.take_along_axis(q, batch.action[:, None], -1)[:, 0]
-    total = setup.config.value_loss(value, batch.target, value).mean()
+    total = parts.config.value_loss(value, batch.target, value).mean()
     return total, {"value_loss": total, "q_value": value.mean()}
 
 
@@ -367,10 +395,10 @@ def _optimiser(
     )
 
 
-def _prepare(setup: Setup, moments: normalise.Moments, obs: Array) -> Array:
+def _prepare(parts: Parts, moments: normalise.Moments, obs: Array) -> Array:
     """What the network sees: floats, normalised if the config says so."""
-    features = to_features(setup.obs_space, obs)
-    if setup.config.normalize_observations:
-        clip = setup.config.clip_observations
+    features = to_features(parts.obs_space, obs)
+    if parts.config.normalize_observations:
+        clip = parts.config.clip_observations
         features = normalise.normalise(moments, features, clip)
     return features

@@ -32,14 +32,14 @@ from purerl import networks
 from purerl.acting import rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
-from purerl.acting.policy import refuse_to_forget
+from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import on_policy, ppo
 from purerl.algorithms.on_policy import Batch
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
 from purerl.keys import init_key, update_key
 from purerl.learning import normalise, optimiser
-from purerl.learning.minibatches import minimise
+from purerl.learning.minibatches import Passes, minimise
 from purerl.learning.returns import gae
 from purerl.networks.recurrent import GRU
 from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence, Transition
@@ -76,31 +76,32 @@ class RecurrentPPOConfig(PPOConfig):
         return self.num_steps * (1 + self.num_epochs * self.num_minibatches)
 
 
-class Setup(NamedTuple):
+class Parts(NamedTuple):
     """What is bound once, in Python.
 
     Attributes:
-        core: from observations to memories.
-        heads: everything of PPO, with an actor and a critic of memories.
+        core: Network from observations to memories.
+        heads: Everything of PPO, with an actor and a critic of memories.
     """
 
     core: GRU
-    heads: on_policy.Setup[Any]
+    heads: on_policy.Parts[Any]
 
 
 class RecurrentPPOState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: of `core`, `actor` and `critic`.
-        opt_state: of the optimiser.
-        obs_moments: statistics of observations.
-        reward_scale: statistics of returns.
-        envs: the environments between two steps.
-        memory: `[B, H]` of their running episodes before `envs.obs`; zero where that
-            is an episode's first.
-        key: never changes; every update's key is folded from it.
-        update: int32 `[]`, updates done.
+        params: Parameters of `core`, `actor` and `critic`.
+        opt_state: State of the optimiser.
+        obs_moments: Statistics of observations.
+        reward_scale: Statistics of returns.
+        envs: The environments between two steps.
+        memory: `[B, H]` memory of the running episodes before `envs.obs`; zero where
+            that is an episode's first.
+        key: Random key of the agent, which never changes; every update's key is folded
+            from it.
+        update: `[]` int32, number of updates done.
     """
 
     params: dict[str, PyTree]
@@ -117,7 +118,7 @@ class Sequences(NamedTuple):
     """A rollout to learn from, one row per environment.
 
     Attributes:
-        memory: `[B, H]` before the first observation.
+        memory: `[B, H]` memory before the first observation.
         first: `[B, T]` bool, the observation is the first of an episode that began
             within the rollout.
         batch: `[B, T, ...]`.
@@ -134,15 +135,15 @@ def validate(config: RecurrentPPOConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    num_envs, parts = config.num_envs, config.num_minibatches
-    if num_envs % parts:
+    num_envs, minibatches = config.num_envs, config.num_minibatches
+    if num_envs % minibatches:
         fits = [p for p in range(1, num_envs + 1) if num_envs % p == 0]
-        below = max(p for p in fits if p < parts)
-        above = min((p for p in fits if p > parts), default=below)
+        below = max(p for p in fits if p < minibatches)
+        above = min((p for p in fits if p > minibatches), default=below)
         nearest = " or ".join(str(p) for p in dict.fromkeys((below, above)))
         raise ConfigError(
-            f"num_envs ({num_envs}) must be divisible by num_minibatches, got {parts}: "
-            f"a minibatch takes whole environments; nearest: {nearest}."
+            f"num_envs ({num_envs}) must be divisible by num_minibatches, got "
+            f"{minibatches}: a minibatch takes whole environments; nearest: {nearest}."
         )
     sizes = config.head_sizes
     is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
@@ -157,27 +158,33 @@ def validate(config: RecurrentPPOConfig, env: Environment) -> None:
 def make(
     config: RecurrentPPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Recurrent PPO bound to a config and an environment; see `bind`."""
-    setup = bind(config, env, axis_name)
+    """Build recurrent PPO for a config and an environment; see `build`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
+    parts = build(config, env, axis_name)
     return Algorithm(
-        init=partial(init, setup),
-        step=partial(step, setup),
-        act=refuse_to_forget,
-        recurrence=Recurrence(partial(init_memory, setup), partial(act, setup)),
+        init=partial(init, parts),
+        step=partial(step, parts),
+        act=reject_stateless_act,
+        recurrence=Recurrence(partial(init_memory, parts), partial(act, parts)),
     )
 
 
-def bind(
+def build(
     config: RecurrentPPOConfig, env: Environment, axis_name: str | None = None
-) -> Setup:
-    """Networks and environment of a config.
+) -> Parts:
+    """Build networks and environment of a config.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
-    whole = on_policy.bind(config, env, axis_name)
+    whole = on_policy.build(config, env, axis_name)
     torso = networks.make_torso(
         config.torso, obs_shape(whole.obs_space), config.hidden_sizes, config.activation
     )
@@ -185,18 +192,18 @@ def bind(
     heads = whole._replace(
         actor=whole.actor.clone(torso=head), critic=whole.critic.clone(torso=head)
     )
-    return Setup(GRU(torso, config.memory_size), heads)
+    return Parts(GRU(torso, config.memory_size), heads)
 
 
-def init(setup: Setup, key: Array) -> RecurrentPPOState:
-    """Fresh networks, environments and memories; the key is kept in the state."""
-    config, heads = setup.heads.config, setup.heads
+def init(parts: Parts, key: Array) -> RecurrentPPOState:
+    """Make fresh networks, environments and memories; the key is kept in the state."""
+    config, heads = parts.heads.config, parts.heads
     key_core, key_actor, key_critic, key_env = jax.random.split(init_key(key), 4)
     num_envs = rollout.per_device(config.num_envs, heads.axis_name)
     shape = obs_shape(heads.obs_space)
-    memory = init_memory(setup, (num_envs,))
+    memory = init_memory(parts, (num_envs,))
     params = {
-        "core": setup.core.init(key_core, jnp.zeros((1, *shape)), memory[:1]),
+        "core": parts.core.init(key_core, jnp.zeros((1, *shape)), memory[:1]),
         "actor": heads.actor.init(key_actor, memory[:1]),
         "critic": heads.critic.init(key_critic, memory[:1]),
     }
@@ -215,18 +222,18 @@ def init(setup: Setup, key: Array) -> RecurrentPPOState:
     )
 
 
-def init_memory(setup: Setup, shape: tuple[int, ...]) -> Array:
-    """The memory `[*shape, H]` of episodes that are about to begin: zeros."""
-    return jnp.zeros((*shape, setup.heads.config.memory_size))
+def init_memory(parts: Parts, shape: tuple[int, ...]) -> Array:
+    """Return the memory `[*shape, H]` of episodes that are about to begin: zeros."""
+    return jnp.zeros((*shape, parts.heads.config.memory_size))
 
 
-def step(setup: Setup, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Metrics]:
-    """One update: collect, estimate advantages, minimise."""
-    heads = setup.heads
+def step(parts: Parts, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Metrics]:
+    """Make one update: collect, estimate advantages, minimise."""
+    heads = parts.heads
     key_roll, key_fit = jax.random.split(update_key(state))
-    envs, memory, transitions, memories, episodes = collect(setup, state, key_roll)
-    sequences, reward_scale = make_sequences(setup, state, transitions, memories)
-    params, opt_state, losses = fit(setup, state, sequences, key_fit)
+    envs, memory, transitions, memories, episodes = collect(parts, state, key_roll)
+    sequences, reward_scale = make_sequences(parts, state, transitions, memories)
+    params, opt_state, losses = fit(parts, state, sequences, key_fit)
     samples = on_policy.flatten(sequences.batch)
     metrics = on_policy.report(heads, state.update, episodes, samples, losses)
     new = RecurrentPPOState(
@@ -245,75 +252,81 @@ def step(setup: Setup, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Met
 
 
 def act(
-    setup: Setup,
+    parts: Parts,
     state: RecurrentPPOState,
     obs: Array,
     memory: Array,
     key: Array | None = None,
 ) -> tuple[Array, Array]:
-    """The policy's action on observations `[..., *obs_shape]`.
+    """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        setup: bound structure.
-        state: of one agent.
-        obs: as the environment gives them.
-        memory: `[..., H]` of the episode before `obs`; `init_memory` at its start.
-        key: consumed; without one the action is the deterministic one.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: Observations as the environment gives them.
+        memory: `[..., H]` memory of the episode before `obs`; `init_memory` at its
+            start.
+        key: Random key, consumed; without one the action is the deterministic one.
 
     Returns:
         The action, and the memory with `obs` in it.
     """
-    head = setup.heads.head
-    prepared = on_policy.prepare(setup.heads, state.obs_moments, obs)
-    memory = remember(setup, state.params, prepared, memory)
-    outputs = setup.heads.actor.apply(state.params["actor"], memory)
+    head = parts.heads.head
+    prepared = on_policy.prepare(parts.heads, state.obs_moments, obs)
+    memory = remember(parts, state.params, prepared, memory)
+    outputs = parts.heads.actor.apply(state.params["actor"], memory)
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)
     return head.to_env(raw), memory
 
 
 def collect(
-    setup: Setup, state: RecurrentPPOState, key: Array
+    parts: Parts, state: RecurrentPPOState, key: Array
 ) -> tuple[rollout.EnvCarry, Array, Transition, Array, rollout.Episodes]:
-    """Run the policy for `T` steps in every environment; the key is consumed.
+    """Run the policy for `T` steps in every environment.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        key: Random key, consumed.
 
     Returns:
-        As `rollout.roll_recurrent`.
+        As `rollout.unroll_recurrent`.
     """
-    heads = setup.heads
+    heads = parts.heads
     num_envs = state.memory.shape[0]
-    script = rollout.draw_script(
+    randomness = rollout.draw_randomness(
         heads.stepper, key, heads.config.num_steps, num_envs, heads.head.noise
     )
-    return rollout.roll_recurrent(
+    return rollout.unroll_recurrent(
         heads.stepper,
         state.envs,
         state.memory,
-        partial(_act_and_log, setup, state.params),
+        partial(_act_and_log, parts, state.params),
         partial(on_policy.prepare, heads, state.obs_moments),
-        script.inputs,
-        script.restart,
+        randomness.inputs,
+        randomness.restart,
     )
 
 
 def make_sequences(
-    setup: Setup, state: RecurrentPPOState, transitions: Transition, memories: Array
+    parts: Parts, state: RecurrentPPOState, transitions: Transition, memories: Array
 ) -> tuple[Sequences, normalise.RewardScale]:
-    """Values, advantages and targets of a rollout.
+    """Compute values, advantages and targets of a rollout.
 
     Args:
-        setup: bound structure.
-        state: before the rollout.
+        parts: Networks, environments and config; see `build`.
+        state: State before the rollout.
         transitions: `[T, B, ...]`.
         memories: `[T, B, H]` on which the actions were chosen.
 
     Returns:
         What to learn from, and the statistics of returns with this rollout in.
     """
-    config, heads, params = setup.heads.config, setup.heads, state.params
+    config, heads, params = parts.heads.config, parts.heads, state.params
     prepare = partial(on_policy.prepare, heads, state.obs_moments)
     value: Any = heads.critic.apply(params["critic"], memories)
     # `memories` are those of the episode that `next_obs` ends or goes on with.
-    next_memories = remember(setup, params, prepare(transitions.next_obs), memories)
+    next_memories = remember(parts, params, prepare(transitions.next_obs), memories)
     next_value: Any = heads.critic.apply(params["critic"], next_memories)
 
     reward, scale = transitions.reward, state.reward_scale
@@ -352,21 +365,30 @@ def make_sequences(
 
 
 def fit(
-    setup: Setup, state: RecurrentPPOState, sequences: Sequences, key: Array
+    parts: Parts, state: RecurrentPPOState, sequences: Sequences, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Epochs of minibatch gradient steps; returns mean losses and diagnostics."""
-    config, heads = setup.heads.config, setup.heads
+    """Take epochs of minibatch gradient steps; return mean losses and diagnostics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State before the update.
+        sequences: Rollouts of all environments, from the memories at their beginnings.
+        key: Random key, consumed.
+    """
+    config, heads = parts.heads.config, parts.heads
     rate = on_policy.annealed(heads, config.learning_rate, state.update)
     params, opt_state, metrics = minimise(
-        partial(loss, setup),
+        partial(loss, parts),
         state.params,
         state.opt_state,
         sequences,
         key,
-        optim=_optimiser(config, rate),
-        num_epochs=config.num_epochs,
-        num_minibatches=config.num_minibatches,
-        axis_name=heads.axis_name,
+        Passes(
+            optim=_optimiser(config, rate),
+            num_epochs=config.num_epochs,
+            num_minibatches=config.num_minibatches,
+            axis_name=heads.axis_name,
+        ),
     )
     means = {name: values.mean() for name, values in metrics.items()}
     # The whole update's divergence: how far the last pass left the old policy.
@@ -374,28 +396,41 @@ def fit(
     return params, opt_state, means
 
 
-def loss(setup: Setup, params: PyTree, sequences: Sequences) -> tuple[Array, Metrics]:
-    """PPO's loss, with what the GRU makes of the past in place of the observation."""
+def loss(parts: Parts, params: PyTree, sequences: Sequences) -> tuple[Array, Metrics]:
+    """Return PPO's loss, with the GRU's memories in place of the observations.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of `core`, `actor` and `critic`.
+        sequences: Rollouts of the environments of a minibatch.
+    """
     obs, first = jax.tree.map(_swap, (sequences.batch.obs, sequences.first))
-    memories: Any = setup.core.apply(
+    memories: Any = parts.core.apply(
         params["core"], obs, sequences.memory, first, method="unroll"
     )
     samples = on_policy.flatten(sequences.batch._replace(obs=_swap(memories)))
-    return ppo.loss(setup.heads, params, samples)
+    return ppo.loss(parts.heads, params, samples)
 
 
-def remember(setup: Setup, params: PyTree, prepared: Array, memory: Array) -> Array:
-    """The memory `[..., H]` with a prepared observation `[..., *obs_shape]` in it."""
-    return setup.core.apply(params["core"], prepared, memory)  # type: ignore[return-value]
+def remember(parts: Parts, params: PyTree, prepared: Array, memory: Array) -> Array:
+    """Return the memory `[..., H]` with an observation in it.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of `core`, `actor` and `critic`.
+        prepared: `[..., *obs_shape]` prepared observations.
+        memory: `[..., H]` memory before the observations.
+    """
+    return parts.core.apply(params["core"], prepared, memory)  # type: ignore[return-value]
 
 
 def _act_and_log(
-    setup: Setup, params: PyTree, obs: Array, memory: Array, noise: Array
+    parts: Parts, params: PyTree, obs: Array, memory: Array, noise: Array
 ) -> tuple[tuple[Array, Array, Array], Array]:
     """Sample with one noise per environment: raw action, log_prob, env action."""
-    head = setup.heads.head
-    memory = remember(setup, params, obs, memory)
-    outputs = setup.heads.actor.apply(params["actor"], memory)
+    head = parts.heads.head
+    memory = remember(parts, params, obs, memory)
+    outputs = parts.heads.actor.apply(params["actor"], memory)
     raw = head.choose(outputs, noise)
     return (raw, head.log_prob(outputs, raw), head.to_env(raw)), memory
 

@@ -8,7 +8,8 @@ fits two critics to, with primes for target networks,
 
 then moves the policy up `E_{a ~ pi(s)}[min_i Q_i(s, a) - alpha log pi(a|s)]`, the price
 down `log alpha (H(pi) - H*)`, which holds the entropy at its target `H*`, and the
-target networks by `tau (online - target)`. A time limit bootstraps: see `memory.Batch`.
+target networks by `tau (online - target)`. A time limit bootstraps: see
+`batches.Batch`.
 
 * **Continuous actions** are `a = tanh(u)`, `u ~ N(mu(s), sigma(s)^2)`. One is sampled
   for each expectation, and differentiated through. They are in [-1, 1], where densities
@@ -87,17 +88,17 @@ class SACConfig(ActorCriticConfig):
     log_std_max: float = static(2.0, "Largest log standard deviation.")
 
 
-class Setup(NamedTuple):
+class Parts(NamedTuple):
     """What is bound once, in Python: structure, and the config's numbers.
 
     Attributes:
-        config: the numbers.
-        stepper: the environments.
-        obs_space: of the environment.
-        head: of discrete actions, or the range of continuous ones.
-        actor: network of logits, or of a Gaussian.
-        critics: networks of the values of all actions, or of a given one.
-        target_entropy: `H*`, in nats.
+        config: The numbers.
+        stepper: The environments.
+        obs_space: Observation space of the environment.
+        head: Distribution of discrete actions, or the range of continuous ones.
+        actor: Network of logits, or of a Gaussian.
+        critics: Networks of the values of all actions, or of a given one.
+        target_entropy: Target `H*` of the entropy, in nats.
     """
 
     config: SACConfig
@@ -115,9 +116,9 @@ class Choices(NamedTuple):
     One that was sampled, of weight 1, or all of them by their probability.
 
     Attributes:
-        value: the smaller of the two critics' values.
-        log_prob: of the policy.
-        weight: in the expectation.
+        value: The smaller of the two critics' values.
+        log_prob: Log-probability under the policy.
+        weight: Weight in the expectation.
     """
 
     value: Array
@@ -145,18 +146,24 @@ def validate(config: SACConfig, env: Environment) -> None:
 def make(
     config: SACConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """SAC bound to a config and an environment; see `bind`."""
-    setup = bind(config, env, axis_name)
-    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
-
-
-def bind(config: SACConfig, env: Environment, axis_name: str | None = None) -> Setup:
-    """Networks and environment of a config: what `init`, `step` and `act` work with.
+    """Build SAC for a config and an environment; see `build`.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
+    parts = build(config, env, axis_name)
+    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
+
+
+def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> Parts:
+    """Build networks and environment of a config: what the functions below work with.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     stepper = rollout.make_stepper(config, env, axis_name)
     head = make_head(env.action_space(stepper.params), "auto")
@@ -176,7 +183,7 @@ def bind(config: SACConfig, env: Environment, axis_name: str | None = None) -> S
         )
         critics = continuous.twin_critics(config)
         target_entropy = config.entropy_per_dimension * num
-    return Setup(
+    return Parts(
         config=config,
         stepper=stepper,
         obs_space=env.observation_space(stepper.params),
@@ -187,54 +194,54 @@ def bind(config: SACConfig, env: Environment, axis_name: str | None = None) -> S
     )
 
 
-def init(setup: Setup, key: Array) -> ActorCriticState:
-    """Fresh networks, the critics' copies as targets, an empty buffer."""
+def init(parts: Parts, key: Array) -> ActorCriticState:
+    """Make fresh networks, the critics' copies as targets, an empty buffer."""
     key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
-    inputs = [jnp.zeros((1, *obs_shape(setup.obs_space)))]
-    actor = setup.actor.init(key_actor, *inputs)
-    if not setup.head.is_discrete:
-        inputs.append(jnp.zeros((1, setup.head.num_outputs)))
-    temperature = jnp.asarray(setup.config.temperature_init, jnp.float32)
+    inputs = [jnp.zeros((1, *obs_shape(parts.obs_space)))]
+    actor = parts.actor.init(key_actor, *inputs)
+    if not parts.head.is_discrete:
+        inputs.append(jnp.zeros((1, parts.head.num_outputs)))
+    temperature = jnp.asarray(parts.config.temperature_init, jnp.float32)
     params = {
         "actor": actor,
-        "critics": setup.critics.init(key_critics, *inputs),
+        "critics": parts.critics.init(key_critics, *inputs),
         "log_temperature": jnp.log(temperature),
     }
-    return actor_critic.init(wire(setup), params, ("critics",), key, key_env)
+    return actor_critic.init(make_hooks(parts), params, ("critics",), key, key_env)
 
 
-def step(setup: Setup, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """One update: rounds of acting, remembering, learning."""
-    return actor_critic.step(wire(setup), state)
+def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
+    """Make one update: rounds of acting, remembering, learning."""
+    return actor_critic.step(make_hooks(parts), state)
 
 
 def act(
-    setup: Setup, state: ActorCriticState, obs: Array, key: Array | None = None
+    parts: Parts, state: ActorCriticState, obs: Array, key: Array | None = None
 ) -> Array:
-    """The policy's action on observations `[..., *obs_shape]`.
+    """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        setup: bound structure.
-        state: of one agent.
-        obs: as the environment gives them.
-        key: consumed; without one the action is the deterministic one.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: Observations as the environment gives them.
+        key: Random key, consumed; without one the action is the deterministic one.
     """
-    head = setup.head
-    features = to_features(setup.obs_space, obs)
-    outputs: Any = setup.actor.apply(state.params["actor"], features)
+    head = parts.head
+    features = to_features(parts.obs_space, obs)
+    outputs: Any = parts.actor.apply(state.params["actor"], features)
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)
     return head.to_env(raw if head.is_discrete else jnp.tanh(raw))
 
 
-def wire(setup: Setup) -> off_policy.Wiring:
-    """SAC's part of the off-policy loop."""
-    config, head, axis = setup.config, setup.head, setup.stepper.axis_name
+def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
+    """Make SAC's part of the off-policy loop."""
+    config, head, axis = parts.config, parts.head, parts.stepper.axis_name
     num = head.num_outputs
     batch_size = rollout.per_device(config.batch_size, axis)
 
     def explore(learner: Learner, features: Array, noise: Array, step: Array) -> Array:
         del step
-        outputs: Any = setup.actor.apply(learner.params["actor"], features)
+        outputs: Any = parts.actor.apply(learner.params["actor"], features)
         raw = head.choose(outputs, noise)
         return raw if head.is_discrete else jnp.tanh(raw)
 
@@ -247,68 +254,68 @@ def wire(setup: Setup) -> off_policy.Wiring:
         # Of the actions at the next observations, and at these.
         return () if head.is_discrete else head.noise(key, (2, batch_size))
 
-    return off_policy.Wiring(
+    return off_policy.OffPolicyHooks(
         config=config,
-        stepper=setup.stepper,
-        obs_space=setup.obs_space,
-        memory=off_policy.uniform(config, axis),
+        stepper=parts.stepper,
+        obs_space=parts.obs_space,
+        replay=off_policy.uniform(config, axis),
         draw_action=head.noise,
         explore=explore,
         random_action=random_action,
         to_env=head.to_env,
         draw_learning=draw_learning,
-        learn=partial(learn, setup),
+        learn=partial(learn, parts),
         policy_delay=config.policy_delay,
     )
 
 
 def choices(
-    setup: Setup, actor: PyTree, critics: PyTree, obs: Array, noise: Any
+    parts: Parts, actor: PyTree, critics: PyTree, obs: Array, noise: Any
 ) -> Choices:
-    """What the policy may do at `obs` `[N, ...]`, and what that is worth.
+    """Return what the policy may do at `obs` `[N, ...]`, and what that is worth.
 
     Args:
-        setup: bound structure.
-        actor: parameters of the policy.
-        critics: parameters of the critics.
-        obs: features.
-        noise: standard normal `[N, A]`; None for discrete actions.
+        parts: Networks, environments and config; see `build`.
+        actor: Parameters of the policy.
+        critics: Parameters of the critics.
+        obs: Features of the observations.
+        noise: `[N, A]` standard normal; None for discrete actions.
     """
-    outputs: Any = setup.actor.apply(actor, obs)
-    if setup.head.is_discrete:
-        pair: Any = setup.critics.apply(critics, obs)
+    outputs: Any = parts.actor.apply(actor, obs)
+    if parts.head.is_discrete:
+        pair: Any = parts.critics.apply(critics, obs)
         log_prob = jax.nn.log_softmax(outputs)
         return Choices(jnp.minimum(*pair), log_prob, jnp.exp(log_prob))
     action, log_prob = continuous.squash(outputs, noise)
-    pair = setup.critics.apply(critics, obs, action)
+    pair = parts.critics.apply(critics, obs, action)
     value = jnp.minimum(*pair)[:, None]
     return Choices(value, log_prob[:, None], jnp.ones_like(value))
 
 
 def soft_value(found: Choices, temperature: Array) -> Array:
-    """`E_a[min_i Q_i(s, a) - alpha log pi(a|s)]`, `[N]`."""
+    """Return `E_a[min_i Q_i(s, a) - alpha log pi(a|s)]`, `[N]`."""
     return (found.weight * (found.value - temperature * found.log_prob)).sum(-1)
 
 
 def learn(
-    setup: Setup, learner: Learner, batch: Batch, noise: Any, count: Array
+    parts: Parts, learner: Learner, batch: Batch, noise: Any, count: Array
 ) -> tuple[Learner, Array, Metrics]:
-    """A step of the critics and, where they are due, of policy, price and targets.
+    """Take a step of the critics and, where due, of policy, price and targets.
 
     Args:
-        setup: bound structure.
-        learner: before the step.
-        batch: from the buffer.
-        noise: standard normal `[2, N, A]`; nothing for discrete actions.
-        count: uint32 `[]`, gradient steps before this one.
+        parts: Networks, environments and config; see `build`.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        noise: `[2, N, A]` standard normal; nothing for discrete actions.
+        count: `[]` uint32, number of gradient steps before this one.
     """
-    config = setup.config
-    noise_next, noise_now = (None, None) if setup.head.is_discrete else noise
-    target = td_target(setup, learner, batch, noise_next)
+    config = parts.config
+    noise_next, noise_now = (None, None) if parts.head.is_discrete else noise
+    target = td_target(parts, learner, batch, noise_next)
     learner, td_error, metrics = actor_critic.fit_critics(
         config,
-        setup.stepper.axis_name,
-        lambda critics: taken_values(setup, critics, batch),
+        parts.stepper.axis_name,
+        lambda critics: taken_values(parts, critics, batch),
         learner,
         batch,
         target,
@@ -320,7 +327,7 @@ def learn(
         blank = 0.0 * metrics["value_loss"]
         return learner, {"policy_loss": blank, "entropy": blank}
 
-    move = partial(improve, setup, batch.obs, noise_now)
+    move = partial(improve, parts, batch.obs, noise_now)
     due = (count + 1) % config.policy_delay == 0
     learner, more = jax.lax.cond(due, move, wait, learner)
     due = (count + 1) % config.target_update_interval == 0
@@ -334,44 +341,64 @@ def learn(
     return learner, td_error, {**metrics, **more, "temperature": temperature}
 
 
-def td_target(setup: Setup, learner: Learner, batch: Batch, noise: Any) -> Array:
-    """`y = r + discount * V'(s')`, `[N]`."""
+def td_target(parts: Parts, learner: Learner, batch: Batch, noise: Any) -> Array:
+    """Return `y = r + discount * V'(s')`, `[N]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        noise: `[N, A]` standard normal; None for discrete actions.
+    """
     actor, critics = learner.params["actor"], learner.target_params["critics"]
-    found = choices(setup, actor, critics, batch.next_obs, noise)
+    found = choices(parts, actor, critics, batch.next_obs, noise)
     temperature = jnp.exp(learner.params["log_temperature"])
     return batch.reward + batch.discount * soft_value(found, temperature)
 
 
-def taken_values(setup: Setup, critics: PyTree, batch: Batch) -> tuple[Array, Array]:
-    """Both critics' values of the batch's actions, `[N]` each."""
-    if not setup.head.is_discrete:
-        pair: Any = setup.critics.apply(critics, batch.obs, batch.action)
+def taken_values(parts: Parts, critics: PyTree, batch: Batch) -> tuple[Array, Array]:
+    """Return both critics' values of the batch's actions, `[N]` each.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        critics: Parameters of the critics.
+        batch: Batch from the replay buffer.
+    """
+    if not parts.head.is_discrete:
+        pair: Any = parts.critics.apply(critics, batch.obs, batch.action)
         return pair
-    pair = setup.critics.apply(critics, batch.obs)
-    one, two = (
+    pair = parts.critics.apply(critics, batch.obs)
+    first, second = (
         jnp.take_along_axis(values, batch.action[:, None], -1)[:, 0] for values in pair
     )
-    return one, two
+    return first, second
 
 
 def improve(
-    setup: Setup, obs: Array, noise: Any, learner: Learner
+    parts: Parts, obs: Array, noise: Any, learner: Learner
 ) -> tuple[Learner, Metrics]:
-    """Move the policy up its soft value, and the price of entropy to its target."""
+    """Move the policy up its soft value, and the price of entropy to its target.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        obs: Features of the batch's observations.
+        noise: `[N, A]` standard normal; None for discrete actions.
+        learner: Learner before the step.
+    """
     log_temperature = learner.params["log_temperature"]
 
     def loss(actor: PyTree) -> tuple[Array, Array]:
-        found = choices(setup, actor, learner.params["critics"], obs, noise)
+        found = choices(parts, actor, learner.params["critics"], obs, noise)
         entropy = -(found.weight * found.log_prob).sum(-1).mean()
         return -soft_value(found, jnp.exp(log_temperature)).mean(), entropy
 
     minimise = jax.value_and_grad(loss, has_aux=True)
     (total, entropy), grads = pmean(
-        minimise(learner.params["actor"]), setup.stepper.axis_name
+        minimise(learner.params["actor"]), parts.stepper.axis_name
     )
     gradients = {"actor": grads}
-    if setup.config.learn_temperature:
+    if parts.config.learn_temperature:
         # Of log alpha (H - H*): more entropy than wanted makes it cheaper.
-        gradients["log_temperature"] = entropy - setup.target_entropy
-    learner = actor_critic.descend(setup.config, learner, gradients)
+        gradients["log_temperature"] = entropy - parts.target_entropy
+    learner = actor_critic.descend(parts.config, learner, gradients)
     return learner, {"policy_loss": total, "entropy": entropy}

@@ -14,7 +14,7 @@ and actions in [-1, 1], every gradient step fits two critics to
    `E[Q_1(s, mu(s))]` through the action, and moves the target networks by
    `tau (online - target)`.
 
-A time limit bootstraps: see `memory.Batch`. Acting adds `N(0, exploration_noise^2)` to
+A time limit bootstraps: see `batches.Batch`. Acting adds `N(0, exploration_noise^2)` to
 the action of every environment by itself, evaluation does not, and the first
 `random_steps` environment steps are uniformly random (`learning_starts` of them, unless
 that is set apart). All noise is in units of half the range of actions.
@@ -74,7 +74,7 @@ class TD3Config(ActorCriticConfig):
     )
 
 
-class Setup(NamedTuple):
+class Parts(NamedTuple):
     """What is bound once, in Python: structure, and the config's numbers."""
 
     config: TD3Config
@@ -98,25 +98,31 @@ def validate(config: TD3Config, env: Environment) -> None:
 def make(
     config: TD3Config, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """TD3 bound to a config and an environment; see `bind`."""
-    setup = bind(config, env, axis_name)
-    return Algorithm(partial(init, setup), partial(step, setup), partial(act, setup))
-
-
-def bind(config: TD3Config, env: Environment, axis_name: str | None = None) -> Setup:
-    """Networks and environment of a config: what `init`, `step` and `act` work with.
+    """Build TD3 for a config and an environment; see `build`.
 
     Args:
-        config: its leaves may be traced.
-        env: from `resolve_env`.
-        axis_name: mapped axis over which this agent's environments are spread.
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
+    parts = build(config, env, axis_name)
+    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
+
+
+def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> Parts:
+    """Build networks and environment of a config: what the functions below work with.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
     stepper = rollout.make_stepper(config, env, axis_name)
     head = continuous.action_range(env.action_space(stepper.params))
     torso = networks.MLP(
         config.hidden_sizes, config.activation, layer_norm=config.layer_norm
     )
-    return Setup(
+    return Parts(
         config=config,
         stepper=stepper,
         obs_space=env.observation_space(stepper.params),
@@ -126,101 +132,101 @@ def bind(config: TD3Config, env: Environment, axis_name: str | None = None) -> S
     )
 
 
-def init(setup: Setup, key: Array) -> ActorCriticState:
-    """Fresh networks, their copies as targets, an empty buffer."""
+def init(parts: Parts, key: Array) -> ActorCriticState:
+    """Make fresh networks, their copies as targets, an empty buffer."""
     key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
-    obs = jnp.zeros((1, *obs_shape(setup.obs_space)))
-    action = jnp.zeros((1, setup.head.num_outputs))
+    obs = jnp.zeros((1, *obs_shape(parts.obs_space)))
+    action = jnp.zeros((1, parts.head.num_outputs))
     params = {
-        "actor": setup.actor.init(key_actor, obs),
-        "critics": setup.critics.init(key_critics, obs, action),
+        "actor": parts.actor.init(key_actor, obs),
+        "critics": parts.critics.init(key_critics, obs, action),
     }
     targets = ("actor", "critics")
-    return actor_critic.init(wire(setup), params, targets, key, key_env)
+    return actor_critic.init(make_hooks(parts), params, targets, key, key_env)
 
 
-def step(setup: Setup, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """One update: rounds of acting, remembering, learning."""
-    return actor_critic.step(wire(setup), state)
+def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
+    """Make one update: rounds of acting, remembering, learning."""
+    return actor_critic.step(make_hooks(parts), state)
 
 
 def act(
-    setup: Setup, state: ActorCriticState, obs: Array, key: Array | None = None
+    parts: Parts, state: ActorCriticState, obs: Array, key: Array | None = None
 ) -> Array:
-    """The policy's action on observations `[..., *obs_shape]`.
+    """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        setup: bound structure.
-        state: of one agent.
-        obs: as the environment gives them.
-        key: consumed; without one there is no noise on the action.
+        parts: Networks, environments and config; see `build`.
+        state: State of one agent.
+        obs: Observations as the environment gives them.
+        key: Random key, consumed; without one there is no noise on the action.
     """
-    features = to_features(setup.obs_space, obs)
-    action: Any = setup.actor.apply(state.params["actor"], features)
+    features = to_features(parts.obs_space, obs)
+    action: Any = parts.actor.apply(state.params["actor"], features)
     if key is not None:
-        noise = setup.head.noise(key, action.shape[:-1])
-        action = perturb(action, noise, setup.config.exploration_noise)
-    return setup.head.to_env(action)
+        noise = parts.head.noise(key, action.shape[:-1])
+        action = perturb(action, noise, parts.config.exploration_noise)
+    return parts.head.to_env(action)
 
 
 def perturb(
     action: Array, noise: Array, std: Array | float, limit: Array | float = jnp.inf
 ) -> Array:
-    """`clip(action + clip(std * noise, -limit, limit), -1, 1)`.
+    """Return `clip(action + clip(std * noise, -limit, limit), -1, 1)`.
 
     Args:
         action: `[..., A]` in [-1, 1].
-        noise: standard normal, of the same shape.
-        std: of what is added.
-        limit: the most that is added, to either side.
+        noise: Standard normal noise, of the same shape.
+        std: Standard deviation of the noise that is added.
+        limit: The most that is added, to either side.
     """
     return jnp.clip(action + jnp.clip(std * noise, -limit, limit), -1.0, 1.0)
 
 
-def wire(setup: Setup) -> off_policy.Wiring:
-    """TD3's part of the off-policy loop."""
-    config, head, axis = setup.config, setup.head, setup.stepper.axis_name
+def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
+    """Make TD3's part of the off-policy loop."""
+    config, head, axis = parts.config, parts.head, parts.stepper.axis_name
     batch_size = rollout.per_device(config.batch_size, axis)
 
     def explore(learner: Learner, features: Array, noise: Array, step: Array) -> Array:
         del step
-        action: Any = setup.actor.apply(learner.params["actor"], features)
+        action: Any = parts.actor.apply(learner.params["actor"], features)
         return perturb(action, noise, config.exploration_noise)
 
-    return off_policy.Wiring(
+    return off_policy.OffPolicyHooks(
         config=config,
-        stepper=setup.stepper,
-        obs_space=setup.obs_space,
-        memory=off_policy.uniform(config, axis),
+        stepper=parts.stepper,
+        obs_space=parts.obs_space,
+        replay=off_policy.uniform(config, axis),
         draw_action=head.noise,
         explore=explore,
         random_action=partial(continuous.random_action, num_actions=head.num_outputs),
         to_env=head.to_env,
         draw_learning=partial(head.noise, shape=(batch_size,)),
-        learn=partial(learn, setup),
+        learn=partial(learn, parts),
         policy_delay=config.policy_delay,
     )
 
 
 def learn(
-    setup: Setup, learner: Learner, batch: Batch, noise: Array, count: Array
+    parts: Parts, learner: Learner, batch: Batch, noise: Array, count: Array
 ) -> tuple[Learner, Array, Metrics]:
-    """A step of the critics and, where it is due, of the policy and the targets.
+    """Take a step of the critics and, where it is due, of the policy and the targets.
 
     Args:
-        setup: bound structure.
-        learner: before the step.
-        batch: from the buffer.
-        noise: standard normal `[N, A]`, of the target's actions.
-        count: uint32 `[]`, gradient steps before this one.
+        parts: Networks, environments and config; see `build`.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        noise: `[N, A]` standard normal, of the target's actions.
+        count: `[]` uint32, number of gradient steps before this one.
     """
-    target = td_target(setup, learner.target_params, batch, noise)
+    target = td_target(parts, learner.target_params, batch, noise)
 
     def values(params: PyTree) -> Any:
-        return setup.critics.apply(params, batch.obs, batch.action)
+        return parts.critics.apply(params, batch.obs, batch.action)
 
     learner, td_error, metrics = actor_critic.fit_critics(
-        setup.config, setup.stepper.axis_name, values, learner, batch, target
+        parts.config, parts.stepper.axis_name, values, learner, batch, target
     )
 
     def wait(learner: Learner) -> tuple[Learner, Array]:
@@ -228,37 +234,50 @@ def learn(
         # constant: it varies over devices as the loss does.)
         return learner, 0.0 * metrics["value_loss"]
 
-    due = (count + 1) % setup.config.policy_delay == 0
+    due = (count + 1) % parts.config.policy_delay == 0
     learner, metrics["policy_loss"] = jax.lax.cond(
-        due, partial(improve, setup, batch.obs), wait, learner
+        due, partial(improve, parts, batch.obs), wait, learner
     )
     return learner, td_error, metrics
 
 
 def td_target(
-    setup: Setup, target_params: dict[str, PyTree], batch: Batch, noise: Array
+    parts: Parts, target_params: dict[str, PyTree], batch: Batch, noise: Array
 ) -> Array:
-    """`y = r + discount * min_i Q'_i(s', a')` with the smoothed action, `[N]`."""
-    config = setup.config
-    action: Any = setup.actor.apply(target_params["actor"], batch.next_obs)
+    """Return `y = r + discount * min_i Q'_i(s', a')`, the action smoothed, `[N]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        target_params: Parameters of the target networks, by name.
+        batch: Batch from the replay buffer.
+        noise: `[N, A]` standard normal, of the target's actions.
+    """
+    config = parts.config
+    action: Any = parts.actor.apply(target_params["actor"], batch.next_obs)
     action = perturb(action, noise, config.policy_noise, config.noise_clip)
-    pair: Any = setup.critics.apply(target_params["critics"], batch.next_obs, action)
+    pair: Any = parts.critics.apply(target_params["critics"], batch.next_obs, action)
     return batch.reward + batch.discount * jnp.minimum(*pair)
 
 
-def improve(setup: Setup, obs: Array, learner: Learner) -> tuple[Learner, Array]:
-    """Move the policy up the first critic, and the targets to the online networks."""
+def improve(parts: Parts, obs: Array, learner: Learner) -> tuple[Learner, Array]:
+    """Move the policy up the first critic, and the targets to the online networks.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        obs: Features of the batch's observations.
+        learner: Learner before the step.
+    """
 
     def loss(params: PyTree) -> Array:
-        action = setup.actor.apply(params, obs)
+        action = parts.actor.apply(params, obs)
         # Of the second critic nothing is used, so nothing is computed.
-        pair: Any = setup.critics.apply(learner.params["critics"], obs, action)
+        pair: Any = parts.critics.apply(learner.params["critics"], obs, action)
         return -pair[0].mean()
 
     minimise = jax.value_and_grad(loss)
-    total, grads = pmean(minimise(learner.params["actor"]), setup.stepper.axis_name)
-    learner = actor_critic.descend(setup.config, learner, {"actor": grads})
+    total, grads = pmean(minimise(learner.params["actor"]), parts.stepper.axis_name)
+    learner = actor_critic.descend(parts.config, learner, {"actor": grads})
     target_params = optimiser.polyak(
-        learner.target_params, learner.params, setup.config.tau
+        learner.target_params, learner.params, parts.config.tau
     )
     return learner._replace(target_params=target_params), total

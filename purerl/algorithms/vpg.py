@@ -35,8 +35,8 @@ from purerl.algorithms.on_policy import (
     Batch,
     OnPolicyConfig,
     OnPolicyState,
-    Setup,
-    bind,
+    Parts,
+    build,
 )
 from purerl.config import (
     FRACTION,
@@ -100,16 +100,22 @@ def validate(config: VPGConfig, env: Environment) -> None:
 def make(
     config: VPGConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """VPG bound to a config and an environment; see `on_policy.bind`."""
-    setup = bind(config, env, axis_name)
+    """Build VPG for a config and an environment; see `on_policy.build`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
+    parts = build(config, env, axis_name)
     return Algorithm(
-        partial(init, setup), partial(step, setup), partial(on_policy.act, setup)
+        partial(init, parts), partial(step, parts), partial(on_policy.act, parts)
     )
 
 
-def init(setup: Setup[VPGConfig], key: Array) -> OnPolicyState:
-    """Fresh networks and environments; `actor` and `critic` have their own Adam."""
-    config = setup.config
+def init(parts: Parts[VPGConfig], key: Array) -> OnPolicyState:
+    """Make networks and environments; `actor` and `critic` have their own Adam."""
+    config = parts.config
     rates = {"actor": config.learning_rate, "critic": config.value_learning_rate}
 
     def init_optimisers(params: dict[str, PyTree]) -> PyTree:
@@ -118,27 +124,27 @@ def init(setup: Setup[VPGConfig], key: Array) -> OnPolicyState:
             for name, rate in rates.items()
         }
 
-    return on_policy.init(setup, key, init_optimisers)
+    return on_policy.init(parts, key, init_optimisers)
 
 
 def step(
-    setup: Setup[VPGConfig], state: OnPolicyState
+    parts: Parts[VPGConfig], state: OnPolicyState
 ) -> tuple[OnPolicyState, Metrics]:
-    """One update: collect, one step of the policy, many of the value function."""
+    """Make one update: collect, one step of the policy, many of the value function."""
     key_roll = update_key(state)
-    envs, transitions, episodes = on_policy.collect(setup, state, key_roll)
-    batch, reward_scale = make_batch(setup, state, transitions)
-    actor, actor_opt, losses = improve_policy(setup, state, batch)
+    envs, transitions, episodes = on_policy.collect(parts, state, key_roll)
+    batch, reward_scale = make_batch(parts, state, transitions)
+    actor, actor_opt, losses = improve_policy(parts, state, batch)
     # One phase of averages over devices after another: see `collectives`.
-    last = after(batch, losses["approx_kl"], setup.axis_name)
-    critic, critic_opt, value_losses = fit_value(setup, state, last)
+    last = after(batch, losses["approx_kl"], parts.axis_name)
+    critic, critic_opt, value_losses = fit_value(parts, state, last)
     losses |= value_losses
-    metrics = on_policy.report(setup, state.update, episodes, batch, losses)
+    metrics = on_policy.report(parts, state.update, episodes, batch, losses)
     new = OnPolicyState(
         params={"actor": actor, "critic": critic},
         opt_state={"actor": actor_opt, "critic": critic_opt},
         obs_moments=on_policy.observe(
-            setup, state.obs_moments, transitions.obs, metrics
+            parts, state.obs_moments, transitions.obs, metrics
         ),
         reward_scale=reward_scale,
         envs=envs,
@@ -149,11 +155,17 @@ def step(
 
 
 def make_batch(
-    setup: Setup[VPGConfig], state: OnPolicyState, transitions: Transition
+    parts: Parts[VPGConfig], state: OnPolicyState, transitions: Transition
 ) -> tuple[Batch, normalise.RewardScale]:
-    """Weights of actions and targets of values, flattened to `[N, ...]`."""
-    config = setup.config
-    seen, scale = on_policy.estimate(setup, state, transitions)
+    """Compute weights of actions and targets of values, flattened to `[N, ...]`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State with which the rollout was collected.
+        transitions: `[T, B, ...]` transitions of the rollout.
+    """
+    config = parts.config
+    seen, scale = on_policy.estimate(parts, state, transitions)
     ends = transitions.terminated, transitions.truncated
     to_go = rewards_to_go(seen.reward, seen.next_value, *ends, gamma=config.gamma)
     if config.advantage == "gae":
@@ -178,67 +190,84 @@ def make_batch(
         )
     )
     if config.normalize_advantages:
-        advantage = normalise.standardise(batch.advantage, setup.axis_name)
+        advantage = normalise.standardise(batch.advantage, parts.axis_name)
         batch = batch._replace(advantage=advantage)
     return batch, scale
 
 
 def improve_policy(
-    setup: Setup[VPGConfig], state: OnPolicyState, batch: Batch
+    parts: Parts[VPGConfig], state: OnPolicyState, batch: Batch
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """One gradient step; returns the actor, its optimiser's state, diagnostics."""
-    config = setup.config
-    rate = on_policy.annealed(setup, config.learning_rate, state.update)
+    """Take one gradient step; return the actor, its optimiser's state, diagnostics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State before the update.
+        batch: `[N, ...]` samples of the rollout.
+    """
+    config = parts.config
+    rate = on_policy.annealed(parts, config.learning_rate, state.update)
     flat, restore = optimiser.flatten(state.params["actor"])
 
     def flat_loss(flat: Array) -> tuple[Array, Metrics]:
-        return policy_loss(setup, restore(flat), batch)
+        return policy_loss(parts, restore(flat), batch)
 
     grads, metrics = jax.grad(flat_loss, has_aux=True)(flat)
-    grads, metrics = pmean((grads, metrics), setup.axis_name)
+    grads, metrics = pmean((grads, metrics), parts.axis_name)
     updates, opt_state = _adam(config, rate).update(grads, state.opt_state["actor"])
     actor = restore(optax.apply_updates(flat, updates))  # type: ignore[arg-type]
 
-    outputs = setup.actor.apply(actor, batch.obs)
-    log_ratio = setup.head.log_prob(outputs, batch.action) - batch.log_prob
+    outputs = parts.actor.apply(actor, batch.obs)
+    log_ratio = parts.head.log_prob(outputs, batch.action) - batch.log_prob
     divergence = diagnostics.approx_kl(log_ratio)
     metrics["grad_norm"] = optax.tree.norm(grads)
-    metrics["approx_kl"] = pmean(divergence, setup.axis_name)
+    metrics["approx_kl"] = pmean(divergence, parts.axis_name)
     return actor, opt_state, metrics
 
 
 def policy_loss(
-    setup: Setup[VPGConfig], actor: PyTree, batch: Batch
+    parts: Parts[VPGConfig], actor: PyTree, batch: Batch
 ) -> tuple[Array, Metrics]:
-    """The scalar whose gradient is the policy gradient, negated."""
-    head = setup.head
-    outputs = setup.actor.apply(actor, batch.obs)
+    """Return the scalar whose gradient is the policy gradient, negated.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        actor: Parameters of the policy.
+        batch: `[N, ...]` samples of the rollout.
+    """
+    head = parts.head
+    outputs = parts.actor.apply(actor, batch.obs)
     loss = -(batch.advantage * head.log_prob(outputs, batch.action)).mean()
     entropy = head.entropy(outputs).mean()
-    total = loss - setup.config.entropy_coef * entropy
+    total = loss - parts.config.entropy_coef * entropy
     return total, {"policy_loss": loss, "entropy": entropy}
 
 
 def fit_value(
-    setup: Setup[VPGConfig], state: OnPolicyState, batch: Batch
+    parts: Parts[VPGConfig], state: OnPolicyState, batch: Batch
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Regression on the targets; returns the critic, its optimiser's state, losses.
+    """Regress on the targets; return the critic, its optimiser's state, losses.
 
     `value_loss` is that of the values the rollout was judged by, `value_loss_last` that
     of the last gradient step.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State before the update.
+        batch: `[N, ...]` samples of the rollout.
     """
-    config = setup.config
-    rate = on_policy.annealed(setup, config.value_learning_rate, state.update)
+    config = parts.config
+    rate = on_policy.annealed(parts, config.value_learning_rate, state.update)
     optim = _adam(config, rate)
     flat, restore = optimiser.flatten(state.params["critic"])
 
     def loss(flat: Array) -> Array:
-        value: Any = setup.critic.apply(restore(flat), batch.obs)
+        value: Any = parts.critic.apply(restore(flat), batch.obs)
         return config.value_loss(value, batch.target, batch.value).mean()
 
     def minimise(carry: tuple, _: None) -> tuple[tuple, Array]:
         flat, opt_state = carry
-        error, grads = pmean(jax.value_and_grad(loss)(flat), setup.axis_name)
+        error, grads = pmean(jax.value_and_grad(loss)(flat), parts.axis_name)
         updates, opt_state = optim.update(grads, opt_state)
         return (flat + updates, opt_state), error
 

@@ -24,7 +24,7 @@ COMMANDS = {
 
 
 def usage() -> str:
-    """What `purerl --help` prints."""
+    """Return what `purerl --help` prints."""
     rows = "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())
     return (
         "usage: purerl COMMAND [options]\n\n"
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 file=sys.stderr,
             )
             return 2
-        if error.filename is None:  # no file's fault: show where it came from
+        if error.filename is None:  # It is no file's fault: show where it came from.
             raise
         print(
             f"purerl {name}: cannot use {error.filename} ({error.strerror}).",

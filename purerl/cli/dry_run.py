@@ -21,16 +21,16 @@ from purerl.train import Bound
 
 # Segments of a run where their length is not given: one of them is timed.
 SEGMENTS = 100
-SECONDS = 0.5  # of measurement
+SECONDS = 0.5  # A measurement takes so long.
 
 
 class Part(NamedTuple):
     """Agents that train alike.
 
     Attributes:
-        bound: config, environment and plan of each.
-        agents: how many train side by side.
-        env_steps: environment steps of all of them.
+        bound: Config, environment and plan of each agent.
+        agents: Number of agents that train side by side.
+        env_steps: Environment steps of all of them.
     """
 
     bound: Bound
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 
 def whole_runs(bound: Bound, agents: int) -> Part:
-    """Agents of which each trains from the beginning to the end."""
+    """Describe agents of which each trains from the beginning to the end."""
     steps = bound.plan.num_updates * bound.plan.steps_per_update
     return Part(bound, agents, agents * steps)
 
@@ -53,11 +53,11 @@ def show(
     """Print steps, measured rate, time and memory, a line per part and their sum.
 
     Args:
-        parts: what the command would train.
-        lanes: agents per block; chosen by their number where not given.
-        segment_updates: updates per compiled call; a hundredth of a run where not
+        parts: What the command would train.
+        lanes: Agents per block; chosen by their number where not given.
+        segment_updates: Updates per compiled call; a hundredth of a run where not
             given.
-        note: a sentence about what the numbers leave out.
+        note: A sentence about what the numbers leave out.
 
     Raises:
         ConfigError: an agent that cannot fit the memory.

@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def listing() -> Table:
-    """Ids by where they come from, in columns."""
+    """List ids by where they come from, in columns."""
     groups: dict[str, list[str]] = {}
     for id in envs.registered():
         groups.setdefault(envs.source_of(id), []).append(id)
@@ -59,7 +59,7 @@ def listing() -> Table:
 
 
 def parameters(params: Any) -> Table:
-    """Names and defaults of parameters; each can be set and vmapped."""
+    """List names and defaults of parameters; each can be set and vmapped."""
     table = Table(title="parameters: --env-params name=value, or vmap env_params.name")
     table.add_column("name")
     table.add_column("default", justify="right")
@@ -70,7 +70,7 @@ def parameters(params: Any) -> Table:
 
 
 def _brief(value: Any) -> str:
-    if dataclasses.is_dataclass(value):  # a part with numbers of its own
+    if dataclasses.is_dataclass(value):  # It is a part with numbers of its own.
         inner = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
         return "\n".join(f"{name}: {_brief(part)}" for name, part in inner)
     shape = getattr(value, "shape", ())

@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def pick(saved: SavedRun, seed: int | None) -> SavedRun:
-    """The run with only the agent of `seed`, or as it is.
+    """Return the run with only the agent of `seed`, or as it is.
 
     Raises:
         ConfigError: no agent of that seed.
@@ -78,7 +78,13 @@ def pick(saved: SavedRun, seed: int | None) -> SavedRun:
 
 
 def play_compiled(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
-    """Returns `[S, E]` in the environment that the agents were trained in."""
+    """Return `[S, E]` returns in the environment that the agents were trained in.
+
+    Args:
+        saved: Run with the agents.
+        episodes: Number E of episodes of each agent.
+        seed: Seed of the episodes.
+    """
     bound = bind(saved.config)
     recurrence = recurrence_of(make_algorithm(saved.config))
     params = bind_params(bound.env, saved.config.env_params)
@@ -100,7 +106,12 @@ def play_compiled(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
 
 
 def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
-    """Returns `[S, E]` in Gymnasium's environment of the same name.
+    """Return `[S, E]` returns in Gymnasium's environment of the same name.
+
+    Args:
+        saved: Run with the agents.
+        episodes: Number E of episodes of each agent.
+        seed: Seed of the episodes.
 
     Raises:
         ConfigError: Gymnasium is missing or has no such environment.

@@ -14,11 +14,11 @@ _MAPPINGS = ("env_kwargs", "env_params")
 
 
 def parser_class(config: TrainConfig, options: type) -> type:
-    """A dataclass with the fields of `options` and of the config, for tyro.
+    """Make a dataclass with the fields of `options` and of the config, for tyro.
 
     Args:
-        config: its values are the defaults.
-        options: a dataclass of the command's own options.
+        config: Config whose values are the defaults.
+        options: A dataclass of the command's own options.
     """
     own = [(f.name, f.type, f) for f in dataclasses.fields(options)]
     ours = []
@@ -53,7 +53,7 @@ def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
 
 
 def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:
-    """The config that the flags ask for.
+    """Read the config that the flags ask for.
 
     Raises:
         ConfigError: a value that cannot be read.
@@ -87,7 +87,7 @@ def _mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
 
 
 def option_before_parsing(argv: Sequence[str], name: str) -> str | None:
-    """The value of `--name` in raw arguments: it decides the other flags' defaults.
+    """Return the value of `--name` in raw arguments, on which other defaults depend.
 
     Raises:
         ConfigError: there is no value, or it is empty.
@@ -152,9 +152,9 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     tyro prints what is wrong with a flag and exits with 2.
 
     Args:
-        cls: a dataclass, whose fields are the flags.
-        argv: the words after the command.
-        command: the name of the command.
+        cls: A dataclass, whose fields are the flags.
+        argv: The words after the command.
+        command: The name of the command.
 
     Raises:
         ConfigError: a path that is empty.

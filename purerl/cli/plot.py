@@ -47,10 +47,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def draw(folder: Path) -> "Figure":
-    """The learning curves of whatever a folder holds.
+    """Draw the learning curves of whatever a folder holds.
 
     Args:
-        folder: the folder of a run, sweep, evolution or comparison of losses.
+        folder: The folder of a run, sweep, evolution or comparison of losses.
 
     Raises:
         ConfigError: it holds something else, or nothing yet.

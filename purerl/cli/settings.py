@@ -9,7 +9,7 @@ import jax
 
 
 def compile_cache_dir() -> Path | None:
-    """Where compiled programs are kept, or None if that is switched off.
+    """Return where compiled programs are kept, or None if that is switched off.
 
     `JAX_COMPILATION_CACHE_DIR` wins; `PURERL_COMPILE_CACHE=off` switches it off. The
     folder's name holds the processor's features, because a program compiled for one
@@ -34,16 +34,18 @@ def enable_compile_cache() -> Path | None:
 
 
 def backend_problem(error: BaseException | None = None) -> str | None:
-    """Why JAX cannot compute on the devices that were asked for; None where it can.
+    """Return why JAX cannot compute on the devices asked for; None where it can.
 
     Args:
-        error: what a command failed with; JAX says a failed platform once only where
+        error: What a command failed with; JAX says a failed platform once only where
             another one of `JAX_PLATFORMS` works.
     """
     if not str(error).startswith(_FAILED):
         try:
             jax.devices()
-        except Exception as found:  # an AssertionError where no GPU is visible
+        except (
+            Exception
+        ) as found:  # JAX raises an AssertionError where no GPU is visible.
             error = found
         else:
             return None
@@ -86,7 +88,7 @@ def _missing(*packages: str) -> bool:
 
 
 def has_nvidia_gpu() -> bool:
-    """Whether the driver of an NVIDIA GPU is there."""
+    """Return whether the driver of an NVIDIA GPU is there."""
     return Path("/dev/nvidia0").exists() or Path("/dev/nvidiactl").exists()
 
 

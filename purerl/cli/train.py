@@ -65,7 +65,7 @@ class Train:
 
 
 def base_config(argv: Sequence[str]) -> TrainConfig:
-    """The config whose values are the flags' defaults.
+    """Return the config whose values are the flags' defaults.
 
     Raises:
         ConfigError: an unknown preset or algorithm, a file that cannot be read, or an
@@ -191,7 +191,7 @@ def _trackers(parsed: Train) -> list[str | Tracker] | None:
 
 
 def read_trackers(names: Sequence[str], uri: str | None) -> list[str | Tracker]:
-    """What --track and --tracking-uri ask for.
+    """Read what --track and --tracking-uri ask for.
 
     Raises:
         ConfigError: an address without MLflow.
@@ -208,7 +208,7 @@ def read_trackers(names: Sequence[str], uri: str | None) -> list[str | Tracker]:
 
 
 def default_folder(env: str) -> Path:
-    """A new folder under `runs/`."""
+    """Name a new folder under `runs/`."""
     name = env.replace("/", "-").lower()
     stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder, number = Path("runs") / stem, 1

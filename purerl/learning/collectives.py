@@ -14,7 +14,7 @@ from purerl.types import Array, PyTree
 
 
 def pmean(tree: PyTree, axis_name: str | None) -> PyTree:
-    """Mean over the mapped axis, or `tree` itself without one; leaves are floats."""
+    """Return the mean of floats over the mapped axis, or `tree` itself without one."""
     if axis_name is None:
         return tree
     flat, restore = ravel_pytree(tree)
@@ -30,15 +30,20 @@ def psum(tree: PyTree, axis_name: str | None) -> PyTree:
 
 
 def pmax(x: Array, axis_name: str | None) -> Array:
-    """Maximum over the mapped axis, or `x` itself without one."""
+    """Return the maximum over the mapped axis, or `x` itself without one."""
     return x if axis_name is None else jax.lax.pmax(x, axis_name)
 
 
 def after(tree: PyTree, anchor: Array, axis_name: str | None) -> PyTree:
-    """`tree`, unchanged, but not before the number `anchor` is known.
+    """Return `tree` unchanged, but not before the number `anchor` is known.
 
     Adds a zero that the compiler cannot tell from a number. Without a mapped axis
     nothing needs an order and `tree` is returned as it is.
+
+    Args:
+        tree: Pytree of arrays.
+        anchor: Number that is to be known first.
+        axis_name: Mapped axis, if any.
     """
     if axis_name is None:
         return tree
@@ -47,15 +52,15 @@ def after(tree: PyTree, anchor: Array, axis_name: str | None) -> PyTree:
 
 
 def env_keys(key: Array, shape: tuple[int, ...], axis_name: str | None) -> Array:
-    """Keys `[*shape]` whose last axis is this device's part of all environments.
+    """Draw keys `[*shape]`, the last axis this device's part of all environments.
 
     An environment's keys depend on its global index, so that spreading environments
     over devices changes no random number.
 
     Args:
-        key: consumed.
+        key: Random key, consumed.
         shape: `(..., B)` with `B` environments on this device.
-        axis_name: mapped axis over which environments are spread, if any.
+        axis_name: Mapped axis over which environments are spread, if any.
     """
     if axis_name is None:
         return jax.random.split(key, shape)
@@ -66,7 +71,7 @@ def env_keys(key: Array, shape: tuple[int, ...], axis_name: str | None) -> Array
 
 
 def vary_like(tree: PyTree, like: Array) -> PyTree:
-    """`tree`, marked as differing between the devices over which the key `like` does.
+    """Mark `tree` as differing between the devices over which the key `like` does.
 
     Values stay as they are. `jax.shard_map` checks that what a loop carries is marked
     alike before and after, and a constant start is marked as the same everywhere.
@@ -96,4 +101,5 @@ def _varying_axes(x: Array) -> frozenset[str]:
     manual = getattr(aval, "manual_axis_type", None)
     if manual is not None:
         return manual.varying
-    return getattr(aval, "vma", frozenset())  # before jax 0.10
+    # Before jax 0.10 the attribute was called vma.
+    return getattr(aval, "vma", frozenset())

@@ -12,12 +12,12 @@ from purerl.types import Array
 def explained_variance(
     value: Array, target: Array, axis_name: str | None = None
 ) -> Array:
-    """`1 - Var[target - value] / Var[target]`; 1 is perfect, 0 a constant guess.
+    """Return `1 - Var[target - value] / Var[target]`; 1 is perfect, 0 a constant guess.
 
     Args:
         value: `[N]` predictions.
         target: `[N]`.
-        axis_name: mapped axis over which the samples are spread, if any.
+        axis_name: Mapped axis over which the samples are spread, if any.
     """
     pair = jnp.stack([target, target - value])
     mean = pmean(pair.mean(1, keepdims=True), axis_name)
@@ -26,7 +26,7 @@ def explained_variance(
 
 
 def approx_kl(log_ratio: Array) -> Array:
-    """KL(old || new) from samples of the old policy: `mean(r - 1 - log r)`.
+    """Return KL(old || new) from samples of the old policy: `mean(r - 1 - log r)`.
 
     Non-negative and of low variance (k3 in Schulman 2020, "Approximating KL
     Divergence").
@@ -35,7 +35,7 @@ def approx_kl(log_ratio: Array) -> Array:
 
 
 def parameters_finite(state: Any) -> Array:
-    """Whether all parameters of an agent are finite numbers, bool `[]`.
+    """Return whether all parameters of an agent are finite numbers, bool `[]`.
 
     Args:
         state: State of one agent; what it holds under `params` is looked at.

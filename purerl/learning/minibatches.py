@@ -1,7 +1,7 @@
 """Epochs of minibatch gradient steps over one rollout, each in an order of its own."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,17 +15,29 @@ from purerl.types import Array, Metrics, PyTree
 _PACKED_LIMIT = 2**16
 
 
+class Passes(NamedTuple):
+    """How gradient steps go through a batch.
+
+    Attributes:
+        optim: Optimiser, from `optimiser`; it keeps the norm of its last gradient.
+        num_epochs: E, passes over the batch.
+        num_minibatches: M, gradient steps per pass.
+        axis_name: Mapped axis over which the samples are spread, if any.
+    """
+
+    optim: optax.GradientTransformation
+    num_epochs: int
+    num_minibatches: int
+    axis_name: str | None = None
+
+
 def minimise(
     loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
     params: PyTree,
     opt_state: PyTree,
     batch: Any,
     key: Array,
-    *,
-    optim: optax.GradientTransformation,
-    num_epochs: int,
-    num_minibatches: int,
-    axis_name: str | None = None,
+    passes: Passes,
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Shuffle the samples anew in every pass, and step once per minibatch.
 
@@ -33,19 +45,17 @@ def minimise(
 
     Args:
         loss: `(params, minibatch) -> (scalar, metrics)`.
-        params: float leaves.
-        opt_state: of `optim`, for the flat vector of `params`.
-        batch: a pytree of leaves `[N, ...]`, N divisible by `num_minibatches`.
-        key: consumed.
-        optim: from `optimiser`; it keeps the norm of its last gradient.
-        num_epochs: E, passes over the batch.
-        num_minibatches: M, gradient steps per pass.
-        axis_name: mapped axis over which the samples are spread, if any.
+        params: Pytree of float leaves.
+        opt_state: State of `passes.optim`, for the flat vector of `params`.
+        batch: A pytree of leaves `[N, ...]`, N divisible by M.
+        key: Random key, consumed.
+        passes: Optimiser, and how it goes through the batch.
 
     Returns:
         Parameters, the optimiser's state, and the metrics of every gradient step with
         `grad_norm`, `[E, M]` each.
     """
+    optim, num_epochs, num_minibatches, axis_name = passes
     flat_params, restore = optimiser.flatten(params)
 
     def flat_loss(flat: Array, minibatch: Any) -> tuple[Array, Metrics]:
@@ -73,7 +83,7 @@ def minimise(
 
 
 def shuffled_indices(key: Array, size: int) -> Array:
-    """A random permutation of `0 .. size-1`, int32.
+    """Draw a random permutation of `0 .. size-1`, int32.
 
     One sort of random words whose low bits hold the index: a quarter of the time of
     `jax.random.permutation` on CPU, which sorts key-value pairs. Only ties in the
@@ -81,8 +91,8 @@ def shuffled_indices(key: Array, size: int) -> Array:
     own permutation is used.
 
     Args:
-        key: consumed.
-        size: number of indices.
+        key: Random key, consumed.
+        size: Number of indices.
     """
     if size > _PACKED_LIMIT:
         return jax.random.permutation(key, size)

@@ -20,7 +20,7 @@ class Moments(NamedTuple):
     """Mean and variance of what was seen.
 
     Attributes:
-        count: float32 `[]`, samples seen.
+        count: `[]` float32, number of samples seen.
         mean: `[*shape]`.
         var: `[*shape]`, population variance.
     """
@@ -34,7 +34,7 @@ class RewardScale(NamedTuple):
     """Statistics of discounted returns, by which rewards are scaled.
 
     Attributes:
-        moments: of the running returns.
+        moments: Moments of the running returns.
         running: `[B]` discounted sum of each environment's current episode.
     """
 
@@ -43,7 +43,7 @@ class RewardScale(NamedTuple):
 
 
 def init_moments(shape: tuple[int, ...] = ()) -> Moments:
-    """Nothing seen: zero mean and unit variance, so that normalising does nothing."""
+    """Return zero mean and unit variance, so that normalising does nothing."""
     return Moments(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
 
 
@@ -53,7 +53,7 @@ def merge(moments: Moments, batch: Array, axis_name: str | None = None) -> Momen
     Args:
         moments: `[*shape]` statistics.
         batch: `[..., *shape]` samples; all leading axes are samples.
-        axis_name: mapped axis over which the samples are spread, if any.
+        axis_name: Mapped axis over which the samples are spread, if any.
     """
     batch = batch.reshape(-1, *moments.mean.shape).astype(jnp.float32)
     num = jnp.float32(batch.shape[0])
@@ -80,7 +80,7 @@ def normalise(moments: Moments, x: Array, clip: Array | float) -> Array:
     Args:
         moments: `[*shape]` statistics.
         x: `[..., *shape]`.
-        clip: largest absolute value of what is returned.
+        clip: Largest absolute value of what is returned.
     """
     scale = jax.lax.rsqrt(moments.var + 1e-8)
     mean, scale = (jnp.broadcast_to(s, x.shape) for s in (moments.mean, scale))
@@ -102,12 +102,12 @@ def scale_rewards(
     with it (see `running_returns`).
 
     Args:
-        scale: statistics before this rollout.
+        scale: Statistics before this rollout.
         reward: `[T, B]`.
         done: `[T, B]` bool, `terminated | truncated`.
-        gamma: discount.
-        clip: largest absolute value of a scaled reward.
-        axis_name: mapped axis over which environments are spread, if any.
+        gamma: Discount.
+        clip: Largest absolute value of a scaled reward.
+        axis_name: Mapped axis over which environments are spread, if any.
 
     Returns:
         Statistics with this rollout in them, and the scaled rewards `[T, B]`.
@@ -119,7 +119,7 @@ def scale_rewards(
 
 
 def standardise(advantage: Array, axis_name: str | None = None) -> Array:
-    """Zero mean and unit variance over a minibatch `[N]` (of all devices)."""
+    """Scale a minibatch `[N]` (of all devices) to zero mean and unit variance."""
     mean = pmean(advantage.mean(), axis_name)
     var = pmean(jnp.square(advantage - mean).mean(), axis_name)
     return (advantage - mean) / (jnp.sqrt(var) + 1e-8)

@@ -26,14 +26,14 @@ def adam(
     max_grad_norm: Array | float | None = None,
     eps: Array | float = 1e-5,
 ) -> optax.GradientTransformation:
-    """Adam after clipping by the *global* norm (not elementwise, as `optax.clip` is).
+    """Make Adam after clipping by the *global* norm (`optax.clip` is elementwise).
 
     Give it one flat vector (`flatten`): a dozen small layers are a dozen small kernels
     for each of its operations.
 
     Args:
-        learning_rate: step size, may be traced.
-        max_grad_norm: largest Euclidean norm of the whole gradient, may be traced;
+        learning_rate: Step size, may be traced.
+        max_grad_norm: Largest Euclidean norm of the whole gradient, may be traced;
             without one nothing is clipped.
         eps: 1e-5 as in OpenAI Baselines' PPO2; Adam's own default is 1e-8.
     """
@@ -46,15 +46,15 @@ def adam(
 def radam(
     learning_rate: Array | float, *, max_grad_norm: Array | float, eps: float = 1e-8
 ) -> optax.GradientTransformation:
-    """Rectified Adam (Liu et al. 2020) after clipping by the global norm.
+    """Make rectified Adam (Liu et al. 2020) after clipping by the global norm.
 
     Adam whose first steps are not divided by a second moment that few samples have
     settled: momentum alone for five steps, then a rectified step size.
 
     Args:
-        learning_rate: step size, may be traced.
-        max_grad_norm: largest Euclidean norm of the whole gradient, may be traced.
-        eps: added to the root of the second moment.
+        learning_rate: Step size, may be traced.
+        max_grad_norm: Largest Euclidean norm of the whole gradient, may be traced.
+        eps: Number that is added to the root of the second moment.
     """
     return optax.chain(
         clip_by_global_norm(max_grad_norm),
@@ -63,13 +63,13 @@ def radam(
 
 
 def flatten(params: PyTree) -> tuple[Array, Callable[[Array], PyTree]]:
-    """Parameters as one vector, and the way back.
+    """Flatten parameters into one vector; return it and the way back.
 
     The way back is differentiable, and its gradient is one concatenation; the plain
     one of `ravel_pytree` pads every layer's gradient to the whole length and adds.
 
     Args:
-        params: float leaves.
+        params: Pytree of float leaves.
 
     Returns:
         `(flat [P], restore)` with `restore(flat) == params`.
@@ -115,37 +115,28 @@ def clip_by_global_norm(
 
 
 def grad_norm(opt_state: Any) -> Array:
-    """Norm of the last gradient, before clipping, from an optimiser's state."""
+    """Return the norm of the last gradient, before clipping."""
     return opt_state[0].grad_norm
-
-
-def flatten_each(
-    params: dict[str, PyTree],
-) -> tuple[dict[str, Array], dict[str, Callable[[Array], PyTree]]]:
-    """`flatten` for every entry: flat vectors by name, and the ways back."""
-    pairs = {name: flatten(tree) for name, tree in params.items()}
-    flat = {name: pair[0] for name, pair in pairs.items()}
-    return flat, {name: pair[1] for name, pair in pairs.items()}
 
 
 def polyak(target: PyTree, online: PyTree, tau: Array | float) -> PyTree:
     """Move the target towards the online parameters: `target + tau (online - target)`.
 
     Args:
-        target: parameters of the target network.
-        online: parameters of the same structure.
-        tau: share of the online ones in the result: 0.005 makes a slow target, 1 a
+        target: Parameters of the target network.
+        online: Parameters of the online network, of the same structure.
+        tau: Share of the online ones in the result: 0.005 makes a slow target, 1 a
             copy, 0 no change (each exactly).
     """
     return jax.tree.map(lambda t, o: (1.0 - tau) * t + tau * o, target, online)
 
 
 def annealed(value: Array | float, update: Array, num_updates: int) -> Array:
-    """Linear decay to zero over a run, zero after it: `value * (1 - update / U)`.
+    """Decay linearly to zero over a run, `value * (1 - update / U)`; zero after it.
 
     Args:
-        value: the value at update 0.
-        update: int `[]`, updates done.
-        num_updates: updates of the whole run.
+        value: The value at update 0.
+        update: `[]` int, number of updates done.
+        num_updates: Number of updates of the whole run.
     """
     return value * jnp.maximum(0.0, 1.0 - update / num_updates)

@@ -20,7 +20,7 @@ def gae(
     gamma: Array | float,
     gae_lambda: Array | float,
 ) -> Array:
-    """Generalised advantage estimates (Schulman et al. 2016, eq. 16).
+    """Return generalised advantage estimates (Schulman et al. 2016, eq. 16).
 
         delta_t = r_t + gamma * (1 - terminated_t) * V(s'_t) - V(s_t)
         A_t     = delta_t + gamma * lambda * (1 - done_t) * A_{t+1}
@@ -35,8 +35,8 @@ def gae(
         next_value: `[T, B]` `V(s'_t)`.
         terminated: `[T, B]` bool.
         truncated: `[T, B]` bool.
-        gamma: discount.
-        gae_lambda: trace decay; 0 gives the TD error, 1 the Monte-Carlo advantage.
+        gamma: Discount.
+        gae_lambda: Trace decay; 0 gives the TD error, 1 the Monte-Carlo advantage.
 
     Returns:
         Advantages `[T, B]`.
@@ -58,7 +58,7 @@ def q_lambda(
     gamma: Array | float,
     trace_decay: Array | float,
 ) -> Array:
-    """Lambda-returns of the greedy policy: Peng's Q(lambda) (Peng & Williams 1996).
+    """Return the greedy policy's lambda-returns, Peng's Q(lambda) (1996).
 
         G_t = r_t + gamma * ((1 - lambda) * M_t + lambda * G_{t+1})   within an episode
         G_t = r_t + gamma * M_t              where it is truncated, and at t = T - 1
@@ -72,8 +72,8 @@ def q_lambda(
         next_value: `[T, B]` `M_t`.
         terminated: `[T, B]` bool.
         truncated: `[T, B]` bool.
-        gamma: discount.
-        trace_decay: lambda; 0 gives the one-step target of Q-learning, 1 the rewards
+        gamma: Discount.
+        trace_decay: Lambda; 0 gives the one-step target of Q-learning, 1 the rewards
             to the episode's or rollout's end and what lies beyond it.
 
     Returns:
@@ -96,7 +96,7 @@ def rewards_to_go(
     *,
     gamma: Array | float,
 ) -> Array:
-    """Discounted rewards to the end of the path, completed by a value where it is cut.
+    """Return discounted rewards to the path's end, with a value where it is cut.
 
         R_t = r_t + gamma * R_{t+1}          within an episode
         R_t = r_t + gamma * V(s'_t)          where it is truncated, and at t = T - 1
@@ -110,7 +110,7 @@ def rewards_to_go(
         next_value: `[T, B]` `V(s'_t)`, read only where a path is cut.
         terminated: `[T, B]` bool.
         truncated: `[T, B]` bool.
-        gamma: discount.
+        gamma: Discount.
 
     Returns:
         Rewards-to-go `[T, B]`.
@@ -125,7 +125,7 @@ def rewards_to_go(
 def running_returns(
     start: Array, reward: Array, done: Array, *, gamma: Array | float
 ) -> tuple[Array, Array]:
-    """Discounted sums of past rewards, as reward normalisation needs them.
+    """Return discounted sums of past rewards, as reward normalisation needs them.
 
         R_t = gamma * R_{t-1} + r_t,   then R_t is carried on as 0 where done_t
 
@@ -136,7 +136,7 @@ def running_returns(
         start: `[B]` the sum carried from the previous rollout.
         reward: `[T, B]`.
         done: `[T, B]` bool, `terminated | truncated`.
-        gamma: discount.
+        gamma: Discount.
 
     Returns:
         `(carry [B], returns [T, B])`.

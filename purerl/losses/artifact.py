@@ -17,17 +17,17 @@ _ARRAY = "$array"
 
 
 def pack(loss: Any) -> bytes:
-    """The bytes of a loss's file."""
+    """Return the bytes of a loss's file."""
     arrays: list[np.ndarray] = []
     header = json.dumps(_out(loss, arrays)).encode()
     buffer = io.BytesIO()
     named = {f"array{index}": array for index, array in enumerate(arrays)}
-    np.savez(buffer, **named, **{_HEADER: np.frombuffer(header, np.uint8)})  # type: ignore[arg-type]  # (of allow_pickle)
+    np.savez(buffer, **named, **{_HEADER: np.frombuffer(header, np.uint8)})  # type: ignore[arg-type]  # numpy's stub lacks allow_pickle.
     return buffer.getvalue()
 
 
 def unpack(content: bytes) -> Any:
-    """The loss of a file's bytes.
+    """Return the loss of a file's bytes.
 
     Raises:
         ConfigError: its class is not registered.

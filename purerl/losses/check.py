@@ -13,10 +13,10 @@ def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
     """Refuse what is no loss of its kind: called once on shapes, nothing computed.
 
     Args:
-        name: of the config's field.
-        loss: what is in it.
-        num_inputs: arrays `[N]` that a loss of this kind takes.
-        example: of one that would do, for the message.
+        name: Name of the config's field.
+        loss: Value of the config's field.
+        num_inputs: Number of arrays `[N]` that a loss of this kind takes.
+        example: Name of a loss that would do, for the message.
 
     Raises:
         ConfigError: it is no dataclass, cannot be called so, or does not return

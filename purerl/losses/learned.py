@@ -39,11 +39,11 @@ class MLPValueLoss:
         hidden_sizes: tuple[int, ...] = (64, 64),
         inputs: str = "error",
     ):
-        """A randomly initialised loss (LeCun normal kernels, zero biases).
+        """Draw a random loss (LeCun normal kernels, zero biases).
 
         Args:
-            key: of the kernels.
-            hidden_sizes: units of each hidden layer.
+            key: Random key of the kernels.
+            hidden_sizes: Units of each hidden layer.
             inputs: `error`: the network sees `value - target`; `pair`: both numbers.
 
         Raises:
@@ -58,7 +58,7 @@ class MLPValueLoss:
 
     @classmethod
     def zeros(cls, hidden_sizes: tuple[int, ...] = (64, 64), inputs: str = "error"):
-        """All parameters zero: where the published evolution starts.
+        """Return a loss of zeros: where the published evolution starts.
 
         Raises:
             ConfigError: other inputs.
@@ -74,13 +74,13 @@ class MLPValueLoss:
         init: str = "zeros",
         seed: int = 0,
     ):
-        """From plain values, as a command line or a YAML file writes them.
+        """Make a loss from plain values, as a command line or a YAML file writes them.
 
         Args:
-            hidden_sizes: units of each hidden layer.
+            hidden_sizes: Units of each hidden layer.
             inputs: `error` or `pair`.
             init: `zeros` or `random`.
-            seed: of `random`.
+            seed: Seed of `random`.
 
         Raises:
             ConfigError: another init or other inputs.
@@ -114,7 +114,7 @@ class MLPDrift:
 
     Attributes:
         params: `(kernel [8, H], kernel [H, 1])`.
-        base_clip: half-width of PPO's clip that the network starts from; None starts
+        base_clip: Half-width of PPO's clip that the network starts from; None starts
             from no drift.
     """
 
@@ -129,7 +129,16 @@ class MLPDrift:
         scale: float = 1.0,
         base_clip: float | None = None,
     ):
-        """Random kernels; `scale=0` starts at the base alone: unclipped, or PPO."""
+        """Draw random kernels.
+
+        Args:
+            key: Random key of the kernels, consumed.
+            hidden_size: Units of the hidden layer.
+            scale: Factor of the last kernel; 0 starts at the base alone: unclipped, or
+                PPO.
+            base_clip: Half-width of the PPO clip to start from; None starts from no
+                drift.
+        """
         key_in, key_out = jax.random.split(key)
         shape_in = (NUM_DRIFT_FEATURES, hidden_size)
         kernel_in = jax.random.normal(key_in, shape_in) / NUM_DRIFT_FEATURES**0.5
@@ -138,7 +147,7 @@ class MLPDrift:
 
     @classmethod
     def zeros(cls, hidden_size: int = 128, base_clip: float | None = None):
-        """All parameters zero: where the published evolution starts."""
+        """Return a loss of zeros: where the published evolution starts."""
         kernels = (NUM_DRIFT_FEATURES, hidden_size), (hidden_size, 1)
         params = tuple(np.zeros(shape, np.float32) for shape in kernels)
         return cls(params=params, base_clip=base_clip)
@@ -151,13 +160,14 @@ class MLPDrift:
         init: str = "zeros",
         seed: int = 0,
     ):
-        """From plain values, as a command line or a YAML file writes them.
+        """Make a loss from plain values, as a command line or a YAML file writes them.
 
         Args:
-            hidden_size: units of the hidden layer.
-            base_clip: start from PPO with this clip; None from no drift.
+            hidden_size: Units of the hidden layer.
+            base_clip: Half-width of the PPO clip to start from; None starts from no
+                drift.
             init: `zeros` or `random`.
-            seed: of `random`.
+            seed: Seed of `random`.
 
         Raises:
             ConfigError: another init.

@@ -27,15 +27,17 @@ from purerl.types import Array, Metrics
 
 _HALF_LOG_2PI = float(0.5 * np.log(2.0 * np.pi))
 _SMALLEST = 1e-6
-"""Of the dual variables: something is divided by them."""
+"""Least value of a dual variable, as something is divided by them."""
 
 
 class Divergence(NamedTuple):
     """KL(target || new) of the two decoupled policies, `[N, A]` each.
 
     Attributes:
-        mean: of the policy with the new mean and the target's standard deviation.
-        std: of the policy with the target's mean and the new standard deviation.
+        mean: Divergence of the policy with the new mean and the target's standard
+            deviation.
+        std: Divergence of the policy with the target's mean and the new standard
+            deviation.
     """
 
     mean: Array
@@ -46,10 +48,11 @@ class Duals(NamedTuple):
     """Parameters whose softplus are the dual variables.
 
     Attributes:
-        mean: `[D]`, multipliers of the mean's constraints: one for each dimension of
+        mean: `[D]` multipliers of the mean's constraints: one for each dimension of
             the action, or one.
-        std: `[D]`, multipliers of the std's constraints.
-        temperature: `[]`, where it is learned by gradient, else None.
+        std: `[D]` multipliers of the std's constraints.
+        temperature: `[]` price of the divergence of weights, where it is learned by
+            gradient, else None.
     """
 
     mean: Array
@@ -61,11 +64,11 @@ class Improvement(NamedTuple):
     """The E-step's better policy, as weighted actions.
 
     Attributes:
-        policy: the target policy at the observations, `[N, A]` each.
+        policy: The target policy at the observations, `[N, A]` each.
         raw: `[S, N, A]` actions sampled from it, before tanh.
-        q_values: `[S, N]` of these actions.
+        q_values: `[S, N]` values of these actions.
         weights: `[S, N]`; those of a state sum to 1.
-        temperature: `[]`, that the weights were made with.
+        temperature: `[]` temperature with which the weights were made.
     """
 
     policy: Gaussian
@@ -79,9 +82,10 @@ class Bounds(NamedTuple):
     """The largest divergences, in nats.
 
     Attributes:
-        weights: of the weights from the samples, mean over states.
-        mean: by the policy's mean.
-        std: by its standard deviation.
+        weights: Bound on the divergence of the weights from the samples, mean over
+            states.
+        mean: Bound on the divergence by the policy's mean.
+        std: Bound on the divergence by the policy's standard deviation.
     """
 
     weights: Array | float
@@ -92,14 +96,14 @@ class Bounds(NamedTuple):
 def fit_loss(
     duals: Duals, new: Gaussian, improvement: Improvement, bounds: Bounds
 ) -> tuple[Array, Metrics]:
-    """The M-step: likelihood of the weighted actions, penalties, losses of the duals.
+    """Return the M-step's loss: weighted likelihood, penalties, losses of the duals.
 
     Args:
-        duals: the dual variables' parameters; one multiplier of each kind bounds the
+        duals: The dual variables' parameters; one multiplier of each kind bounds the
             sum over dimensions, one for each dimension bounds each.
-        new: outputs of the policy that is fitted, `[N, A]` each.
-        improvement: of the E-step.
-        bounds: of the constraints.
+        new: `[N, A]` each, outputs of the policy that is fitted.
+        improvement: Result of the E-step.
+        bounds: Bounds of the constraints.
 
     Returns:
         Loss `[]`, and what there is to say about it.
@@ -138,16 +142,16 @@ def _bounded(divergence: Array, multiplier: Array) -> Array:
 
 
 def positive(param: Array) -> Array:
-    """A dual variable from its parameter, at least 1e-6."""
+    """Return a dual variable from its parameter, at least 1e-6."""
     return jax.nn.softplus(param) + _SMALLEST
 
 
 def decoupled_divergence(target: Gaussian, new: Gaussian) -> Divergence:
-    """KL(target || new) where either only the mean is new, or only the std.
+    """Return KL(target || new) where either only the mean is new, or only the std.
 
     Args:
-        target: outputs of the target policy, `[N, A]` each.
-        new: outputs of the policy that is fitted, `[N, A]` each.
+        target: `[N, A]` each, outputs of the target policy.
+        new: `[N, A]` each, outputs of the policy that is fitted.
 
     Returns:
         One divergence per dimension; those of a diagonal Gaussian add up.
@@ -160,14 +164,14 @@ def decoupled_divergence(target: Gaussian, new: Gaussian) -> Divergence:
 
 
 def decoupled_log_likelihood(target: Gaussian, new: Gaussian, raw: Array) -> Array:
-    """`log N(a; mu, sigma') + log N(a; mu', sigma)`: each parameter fitted by itself.
+    """Return `log N(a; mu, sigma') + log N(a; mu', sigma)`: each is fitted by itself.
 
     So the fit of the mean is not weakened where the new std is large, and the std
     does not shrink around a mean that has already moved.
 
     Args:
-        target: outputs of the target policy, `[N, A]` each.
-        new: outputs of the policy that is fitted, `[N, A]` each.
+        target: `[N, A]` each, outputs of the target policy.
+        new: `[N, A]` each, outputs of the policy that is fitted.
         raw: `[S, N, A]` sampled actions, before tanh: its Jacobian has no parameters.
 
     Returns:
@@ -187,7 +191,7 @@ def _log_density(outputs: Gaussian, raw: Array) -> Array:
 def lagrangian(
     multiplier: Array, divergence: Array, epsilon: Array | float
 ) -> tuple[Array, Array]:
-    """A constraint `divergence <= epsilon` as a penalty, and its multiplier's loss.
+    """Return the penalty of `divergence <= epsilon` and its multiplier's loss.
 
     Descending the first moves the policy inside, descending the second raises the
     multiplier while the policy is outside, and lowers it inside. Neither has a
@@ -195,8 +199,8 @@ def lagrangian(
 
     Args:
         multiplier: `[D]`, positive; one for each constraint.
-        divergence: `[D]`, in nats.
-        epsilon: bound on each.
+        divergence: `[D]` divergence, in nats.
+        epsilon: Bound on each divergence.
 
     Returns:
         `(penalty [], multiplier_loss [])`.
@@ -207,6 +211,6 @@ def lagrangian(
 
 
 def softplus_inverse(value: Array | float) -> Array:
-    """The parameter whose softplus is `value`, a positive number; float32."""
+    """Return the parameter whose softplus is `value`, a positive number; float32."""
     value = jnp.asarray(value, jnp.float32)
     return value + jnp.log(-jnp.expm1(-value))

@@ -25,7 +25,7 @@ class ClipDrift:
     `min(r*A, clip(r)*A)`.
 
     Attributes:
-        clip_eps: half-width of the trust interval around ratio 1.
+        clip_eps: Half-width of the trust interval around ratio 1.
     """
 
     clip_eps: Array | float = 0.2
@@ -45,8 +45,8 @@ class DPODrift:
     where `A < 0`, `relu(log(r)A - beta tanh(log(r)A / beta))`.
 
     Attributes:
-        alpha: scale for positive advantages; the paper's value is 2.
-        beta: scale for negative advantages; the paper's value is 0.6.
+        alpha: Scale for positive advantages; the paper's value is 2.
+        beta: Scale for negative advantages; the paper's value is 0.6.
     """
 
     alpha: Array | float = 2.0
@@ -64,5 +64,13 @@ class DPODrift:
 
 
 def surrogate(drift: Drift, log_ratio: Array, advantage: Array) -> Array:
-    """The policy loss per sample, `-(ratio * advantage - drift)`, `[N]`."""
+    """Return the policy loss per sample, `-(ratio * advantage - drift)`, `[N]`.
+
+    Args:
+        drift: Function `(log_ratio, advantage)` that is subtracted from the plain
+            surrogate.
+        log_ratio: `[N]` log-probability under the new policy minus that under the old
+            one.
+        advantage: `[N]` advantages of the actions.
+    """
     return drift(log_ratio, advantage) - jnp.exp(log_ratio) * advantage

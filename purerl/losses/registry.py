@@ -26,8 +26,8 @@ def register(name: str, cls: type) -> None:
     cell runs twice: the new one takes the old one's place.
 
     Args:
-        name: what files and command lines call it, such as `"KLDrift"`.
-        cls: a `flax.struct.dataclass` with `__call__`.
+        name: Name in files and on command lines, such as `"KLDrift"`.
+        cls: A `flax.struct.dataclass` with `__call__`.
 
     Raises:
         ConfigError: no such class, no name, or either is taken.
@@ -53,7 +53,7 @@ def register(name: str, cls: type) -> None:
 
 
 def name_of(cls: type) -> str:
-    """What files call a class of losses: its name here, or else `<module.Class>`."""
+    """Return what files call a class of losses: its name, or else `<module.Class>`."""
     for name, known in LOSSES.items():
         if cls is known:
             return name
@@ -61,7 +61,7 @@ def name_of(cls: type) -> str:
 
 
 def class_of(name: Any) -> type:
-    """The class that `name_of` named.
+    """Return the class that `name_of` named.
 
     Raises:
         ConfigError: no such loss.
@@ -85,5 +85,5 @@ def class_of(name: Any) -> type:
 
 
 def qualified(cls: type) -> str:
-    """Module and name of a class, which tell it from others of its name."""
+    """Return module and name of a class, which tell it from others of its name."""
     return f"{cls.__module__}.{cls.__qualname__}"

@@ -42,12 +42,12 @@ _TINY = 1e-30
 def temperature_dual(
     temperature: Array | float, q_values: Array, epsilon: Array | float
 ) -> Array:
-    """The dual `g(eta)` of the E-step, a convex function of the temperature.
+    """Return the dual `g(eta)` of the E-step, a convex function of the temperature.
 
     Args:
         temperature: `[]`, eta > 0, in units of Q.
-        q_values: `[S, N]` of actions sampled from the target policy.
-        epsilon: bound on the weights' divergence from the samples, in nats.
+        q_values: `[S, N]` values of actions sampled from the target policy.
+        epsilon: Bound on the weights' divergence from the samples, in nats.
 
     Returns:
         float `[]`.
@@ -61,7 +61,7 @@ def temperature_dual(
 def solve_temperature(
     q_values: Array, epsilon: Array | float, axis_name: str | None = None
 ) -> Array:
-    """The temperature that minimises `temperature_dual`, at least `MIN_TEMPERATURE`.
+    """Minimise `temperature_dual`: the temperature, at least `MIN_TEMPERATURE`.
 
     Newton's method on `log KL(log eta) = log epsilon`, which is nearly linear (slope
     -2) for large temperatures and levels off for small ones. It starts where the
@@ -71,10 +71,10 @@ def solve_temperature(
     place. A fixed number of iterations, so vmapped agents do not wait for each other.
 
     Args:
-        q_values: `[S, N]`, of any scale.
-        epsilon: bound on the weights' divergence from the samples, in nats; more than
+        q_values: `[S, N]` values, of any scale.
+        epsilon: Bound on the weights' divergence from the samples, in nats; more than
             `log S` is never reached.
-        axis_name: mapped axis over which the states are spread, if any.
+        axis_name: Mapped axis over which the states are spread, if any.
 
     Returns:
         float32 `[]`, in units of Q; correct to about 1e-5 of itself.
@@ -85,7 +85,7 @@ def solve_temperature(
     def divergence(log_temperature: Array) -> tuple[Array, Array]:
         """Mean over states of KL(w || uniform), and its slope in -log eta."""
         scaled = centred * jnp.exp(-log_temperature)
-        factors = jnp.exp(scaled)  # the largest is 1
+        factors = jnp.exp(scaled)  # The largest factor is 1.
         weights = factors / factors.sum(0, keepdims=True)
         mean = (weights * scaled).sum(0, keepdims=True)
         log_mean = jnp.log(factors.mean(0, keepdims=True))
@@ -116,10 +116,10 @@ def solve_temperature(
 
 
 def action_weights(q_values: Array, temperature: Array | float) -> Array:
-    """The E-step's weights `softmax_a(Q / eta)`.
+    """Return the E-step's weights `softmax_a(Q / eta)`.
 
     Args:
-        q_values: `[S, N]` of actions sampled from the target policy.
+        q_values: `[S, N]` values of actions sampled from the target policy.
         temperature: `[]`, eta.
 
     Returns:
@@ -129,7 +129,7 @@ def action_weights(q_values: Array, temperature: Array | float) -> Array:
 
 
 def weights_divergence(weights: Array) -> Array:
-    """KL of the weights from uniform ones, in nats.
+    """Return the KL of the weights from uniform ones, in nats.
 
     Args:
         weights: `[S, N]`, those of a state sum to 1.

@@ -29,7 +29,7 @@ class ClippedSquaredError:
     clipping of OpenAI Baselines' PPO2. `clip_eps` is in units of return.
 
     Attributes:
-        clip_eps: how far the value may move from `old_value` with credit.
+        clip_eps: Distance that the value may move from `old_value` with credit.
     """
 
     clip_eps: Array | float = 0.2
@@ -48,7 +48,7 @@ class HuberError:
     """Quadratic up to `delta`, linear beyond (Huber 1964).
 
     Attributes:
-        delta: absolute error at which the loss turns linear.
+        delta: Absolute error at which the loss turns linear.
     """
 
     delta: Array | float = 1.0

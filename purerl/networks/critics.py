@@ -33,10 +33,11 @@ class DiscreteCritic(nn.Module):
     parametrisation of one linear layer.
 
     Attributes:
-        torso: of the observations.
-        num_actions: n.
-        make_stream: returns the hidden layer of a stream; without it there is no split.
-        dot_general: product of the last layers; `jax.lax.dot_general` if None.
+        torso: Torso of the observations.
+        num_actions: Number n of actions.
+        make_stream: Function that returns the hidden layer of a stream; without it
+            there is no split.
+        dot_general: Product of the last layers; `jax.lax.dot_general` if None.
     """
 
     torso: nn.Module
@@ -80,7 +81,7 @@ class Twin(nn.Module):
     the other, and a CPU multiplies two plain matrices faster than a batch of two.
 
     Attributes:
-        make: returns a network.
+        make: Function that returns a network.
     """
 
     make: Callable[[], nn.Module]

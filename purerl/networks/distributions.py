@@ -39,11 +39,11 @@ class Head(Protocol):
     is_discrete: bool
 
     def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
-        """The randomness of actions, `[*shape, num_outputs]`; the key is consumed."""
+        """Draw the noise of actions, `[*shape, num_outputs]`; the key is consumed."""
         ...
 
     def choose(self, outputs: Any, noise: Array) -> Array:
-        """The raw actions that outputs and noise make; same leading shape."""
+        """Return the raw actions that outputs and noise make; same leading shape."""
         ...
 
     def sample(self, outputs: Any, key: Array) -> Array:
@@ -51,19 +51,19 @@ class Head(Protocol):
         ...
 
     def mode(self, outputs: Any) -> Array:
-        """The deterministic raw action."""
+        """Return the deterministic raw action."""
         ...
 
     def log_prob(self, outputs: Any, raw: Array) -> Array:
-        """Log-probability of a raw action, summed over action dimensions."""
+        """Return the log-probability of a raw action, summed over action dimensions."""
         ...
 
     def entropy(self, outputs: Any) -> Array:
-        """Differential or Shannon entropy in nats."""
+        """Return the differential or Shannon entropy in nats."""
         ...
 
     def to_env(self, raw: Array) -> Array:
-        """The action that the environment gets."""
+        """Return the action that the environment gets."""
         ...
 
 
@@ -87,11 +87,11 @@ class CategoricalHead:
         self.dtype = dtype
 
     def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
-        """Gumbel noise `[*shape, n]`; the key is consumed."""
+        """Draw Gumbel noise `[*shape, n]`; the key is consumed."""
         return jax.random.gumbel(key, (*shape, self.num_outputs))
 
     def choose(self, outputs: Array, noise: Array) -> Array:
-        """The action with the largest perturbed logit (the Gumbel-max trick)."""
+        """Return the action with the largest perturbed logit (the Gumbel-max trick)."""
         return jnp.argmax(outputs + noise, axis=-1)
 
     def sample(self, outputs: Array, key: Array) -> Array:
@@ -99,19 +99,19 @@ class CategoricalHead:
         return self.choose(outputs, self.noise(key, outputs.shape[:-1]))
 
     def mode(self, outputs: Array) -> Array:
-        """The most probable action."""
+        """Return the most probable action."""
         return jnp.argmax(outputs, axis=-1)
 
     def log_prob(self, outputs: Array, raw: Array) -> Array:
-        """Log-probability `[...]`."""
+        """Return the log-probability `[...]`."""
         return _distrax().Categorical(logits=outputs).log_prob(raw)
 
     def entropy(self, outputs: Array) -> Array:
-        """Shannon entropy `[...]`."""
+        """Return the Shannon entropy `[...]`."""
         return _distrax().Categorical(logits=outputs).entropy()
 
     def to_env(self, raw: Array) -> Array:
-        """The action as the environment's integer type."""
+        """Return the action as the environment's integer type."""
         return raw.astype(self.dtype)
 
 
@@ -140,11 +140,11 @@ class GaussianHead:
         return _distrax().MultivariateNormalDiag(outputs.mean, jnp.exp(outputs.log_std))
 
     def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
-        """Standard normal noise `[*shape, A]`; the key is consumed."""
+        """Draw standard normal noise `[*shape, A]`; the key is consumed."""
         return jax.random.normal(key, (*shape, self.num_outputs))
 
     def choose(self, outputs: Gaussian, noise: Array) -> Array:
-        """Raw actions `[..., A]`, `mean + std * noise`."""
+        """Return raw actions `[..., A]`, `mean + std * noise`."""
         return outputs.mean + jnp.exp(outputs.log_std) * noise
 
     def sample(self, outputs: Gaussian, key: Array) -> Array:
@@ -152,15 +152,15 @@ class GaussianHead:
         return self.choose(outputs, self.noise(key, outputs.mean.shape[:-1]))
 
     def mode(self, outputs: Gaussian) -> Array:
-        """The mean `[..., A]`."""
+        """Return the mean `[..., A]`."""
         return outputs.mean
 
     def log_prob(self, outputs: Gaussian, raw: Array) -> Array:
-        """Log-density of the raw action, `[...]`."""
+        """Return the log-density of the raw action, `[...]`."""
         return self._normal(outputs).log_prob(raw)
 
     def entropy(self, outputs: Gaussian) -> Array:
-        """Differential entropy `[...]`."""
+        """Return the differential entropy `[...]`."""
         return self._normal(outputs).entropy()
 
     def _squeezed(self, raw: Array) -> Array:
@@ -171,7 +171,7 @@ class GaussianHead:
         return jnp.clip(raw, _like(low, raw), _like(high, raw))
 
     def to_env(self, raw: Array) -> Array:
-        """The raw action clipped and scaled to the space, `[..., *shape]`."""
+        """Clip the raw action and scale it to the space, `[..., *shape]`."""
         squeezed = self._squeezed(raw)
         scaled = _like(self.centre, raw) + _like(self.radius, raw) * squeezed
         return scaled.reshape(*raw.shape[:-1], *self.shape)
@@ -185,12 +185,12 @@ class TanhGaussianHead(GaussianHead):
     """
 
     def log_prob(self, outputs: Gaussian, raw: Array) -> Array:
-        """Log-density of `to_env(raw)`, `[...]`."""
+        """Return the log-density of `to_env(raw)`, `[...]`."""
         correction = log_tanh_slope(raw) + jnp.log(_like(self.radius, raw))
         return self._normal(outputs).log_prob(raw) - correction.sum(-1)
 
     def entropy(self, outputs: Gaussian) -> Array:
-        """Differential entropy `[...]`, the tanh term by Gauss-Hermite quadrature."""
+        """Return the entropy `[...]`, its tanh term by Gauss-Hermite quadrature."""
         std = jnp.exp(outputs.log_std)[..., None]
         shape = (1,) * outputs.mean.ndim + (-1,)
         nodes = outputs.mean[..., None] + std * _NODES.astype(np.float32).reshape(shape)
@@ -204,7 +204,7 @@ class TanhGaussianHead(GaussianHead):
 
 
 def log_tanh_slope(x: Array) -> Array:
-    """`log(1 - tanh(x)^2)`, stable for large `|x|`."""
+    """Return `log(1 - tanh(x)^2)`, stable for large `|x|`."""
     return 2.0 * (np.log(2.0).astype(np.float32) - x - jax.nn.softplus(-2.0 * x))
 
 
@@ -213,10 +213,10 @@ def _like(vector: Array, batch: Array) -> Array:
 
 
 def make_head(space: Any, policy: str) -> Head:
-    """The head for an action space.
+    """Make the head for an action space.
 
     Args:
-        space: discrete (has `n`) or a box (has `low`, `high`, `shape`).
+        space: Action space: discrete (has `n`) or a box (has `low`, `high`, `shape`).
         policy: `auto`, `categorical`, `gaussian` or `tanh_gaussian`.
 
     Raises:

@@ -16,18 +16,18 @@ from purerl.types import Array, PyTree
 
 
 def forget(memory: PyTree, done: Array) -> PyTree:
-    """The memory with zeros where an episode ended.
+    """Clear the memory, to zeros, where an episode ended.
 
     Args:
-        memory: leaves `[*lead, ...]`.
+        memory: Pytree with leaves `[*lead, ...]`.
         done: `[*lead]` bool.
     """
 
-    def one(x: Array) -> Array:
+    def clear(x: Array) -> Array:
         ended = done.reshape(*done.shape, *[1] * (x.ndim - done.ndim))
         return jnp.where(ended, jnp.zeros_like(x), x)
 
-    return jax.tree.map(one, memory)
+    return jax.tree.map(clear, memory)
 
 
 class GRU(nn.Module):
@@ -45,7 +45,7 @@ class GRU(nn.Module):
     the inputs' product is taken before the loop, which is left with the recurrent one.
 
     Attributes:
-        torso: features of one observation.
+        torso: Module of the features of one observation.
         size: H, units of the memory.
     """
 
@@ -53,7 +53,7 @@ class GRU(nn.Module):
     size: int
 
     def setup(self) -> None:
-        """Parameters: `W` and `b` in `inputs`, `U` in `recurrent`, `c` in `bias`."""
+        """Declare `W` and `b` in `inputs`, `U` in `recurrent`, `c` in `bias`."""
         self.inputs = nn.Dense(3 * self.size)
         init = _each_gate(orthogonal())
         self.recurrent = self.param("recurrent", init, (self.size, 3 * self.size))
@@ -65,11 +65,11 @@ class GRU(nn.Module):
         return gru(self.recurrent, self.bias, inputs, memory)
 
     def unroll(self, obs: Array, memory: Array, first: Array) -> Array:
-        """The memories with each of a sequence's observations in them.
+        """Return the memories with each of a sequence's observations in them.
 
         Args:
             obs: `[T, B, *obs_shape]`.
-            memory: `[B, H]` before the first of them.
+            memory: `[B, H]` memory before the first observation.
             first: `[T, B]` bool, the observation begins an episode: the memory is
                 cleared *before* it. That is the flag of the step before it.
 
@@ -88,7 +88,7 @@ class GRU(nn.Module):
 
 
 def gru(recurrent: Array, bias: Array, inputs: Array, memory: Array) -> Array:
-    """One step of a gated recurrent unit; see `GRU`.
+    """Take one step of a gated recurrent unit; see `GRU`.
 
     Args:
         recurrent: `[H, 3H]`, `U_r`, `U_z`, `U_n` side by side.

@@ -77,15 +77,15 @@ def make_torso(
     layer_norm: bool = False,
     dot_general: Callable[..., Array] | None = None,
 ) -> nn.Module:
-    """The torso for an observation shape; `auto` takes the CNN for images.
+    """Make the torso for an observation shape; `auto` takes the CNN for images.
 
     Args:
-        torso: one of `TORSOS`.
-        obs_shape: of one observation.
-        hidden_sizes: units of each dense layer.
-        act: activation, one of `ACTIVATIONS`.
-        layer_norm: normalise before each activation (Ba et al. 2016).
-        dot_general: product of the dense layers; `jax.lax.dot_general` if None.
+        torso: One of `TORSOS`.
+        obs_shape: Shape of one observation.
+        hidden_sizes: Units of each dense layer.
+        act: Activation, one of `ACTIVATIONS`.
+        layer_norm: Whether to normalise before each activation (Ba et al. 2016).
+        dot_general: Product of the dense layers; `jax.lax.dot_general` if None.
 
     Raises:
         ValueError: a CNN for what is not an image.

@@ -11,14 +11,14 @@ from purerl.serialise import from_yaml
 
 
 def names() -> tuple[str, ...]:
-    """Names of the presets."""
+    """Return the names of the presets."""
     folder = resources.files(__name__)
     found = [Path(item.name) for item in folder.iterdir()]
     return tuple(sorted(path.stem for path in found if path.suffix == ".yaml"))
 
 
 def load(name: str) -> TrainConfig:
-    """The config of a preset.
+    """Read the config of a preset.
 
     Raises:
         ConfigError: no such preset.

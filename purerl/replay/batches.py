@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from purerl.acting import rollout
 from purerl.learning.collectives import after, pmax
 from purerl.replay import prioritised as sum_tree
-from purerl.replay import uniform as replay
+from purerl.replay import uniform as ring
 from purerl.types import Array, PyTree
 
 
@@ -23,12 +23,12 @@ class Item(NamedTuple):
     """What the buffer keeps of a step, in the dtypes of the environment.
 
     Attributes:
-        obs: observation on which the action was chosen.
-        action: as the algorithm stores it.
-        reward: of the step.
-        next_obs: observation after the step and *before* any reset.
-        terminated: the episode ended in a state of value zero.
-        truncated: the episode was cut.
+        obs: Observation on which the action was chosen.
+        action: Action as the algorithm stores it.
+        reward: Reward of the step.
+        next_obs: Observation after the step and *before* any reset.
+        terminated: The episode ended in a state of value zero.
+        truncated: The episode was cut.
     """
 
     obs: Array
@@ -46,12 +46,12 @@ class Batch(NamedTuple):
     leaves the discount as it is, and termination makes it zero.
 
     Attributes:
-        obs: features of the observation.
-        action: as stored.
-        reward: of the step, or the discounted sum of n steps.
-        next_obs: features of the observation after the last of these steps.
+        obs: Features of the observation.
+        action: Action as stored.
+        reward: Reward of the step, or the discounted sum of n steps.
+        next_obs: Features of the observation after the last of these steps.
         discount: `gamma^n`, or 0 where the episode terminated.
-        weight: of the sample in the loss; 1 without priorities.
+        weight: Weight of the sample in the loss; 1 without priorities.
     """
 
     obs: Array
@@ -69,15 +69,15 @@ class Kept(NamedTuple):
     of several devices are no parts of one tree. Their leaves are.
 
     Attributes:
-        p: float32 `[C / B, B]` of every slot, see `prioritised.Priorities`.
-        largest: float32 `[]`, the largest so far on any device.
+        p: `[C / B, B]` float32, the `p` of every slot, see `prioritised.Priorities`.
+        largest: `[]` float32, the largest so far on any device.
     """
 
     p: Array
     largest: Array
 
 
-class Memory(NamedTuple):
+class Replay(NamedTuple):
     """How batches are sampled: uniformly, or by priority.
 
     Attributes:
@@ -101,22 +101,22 @@ class Memory(NamedTuple):
     gather: Callable[[PyTree, Array], tuple[Item, Array, Array, Array]]
 
 
-def uniform(config: Any, axis_name: str | None) -> Memory:
-    """A memory from which every item is as likely as any other.
+def uniform(config: Any, axis_name: str | None) -> Replay:
+    """Make a replay from which every item is as likely as any other.
 
     Args:
-        config: sizes, steps and discount, an `OffPolicyConfig`.
-        axis_name: mapped axis over which environments are spread, if any.
+        config: Config with sizes, steps and discount, an `OffPolicyConfig`.
+        axis_name: Mapped axis over which environments are spread, if any.
     """
     num_envs, capacity, batch_size = _local_sizes(config, axis_name)
     margin = (config.n_step - 1) * num_envs
 
     def sample(priorities: PyTree, bits: Array, added: Array) -> tuple[Array, Array]:
         del priorities
-        numbers = replay.sample(bits, added, capacity, margin)
+        numbers = ring.sample(bits, added, capacity, margin)
         return numbers, jnp.ones(numbers.shape)
 
-    return Memory(
+    return Replay(
         init=lambda: (),
         grow=lambda kept: kept,
         keep=lambda priorities, anchor: priorities,
@@ -134,18 +134,19 @@ def prioritised(
     *,
     priority_exponent: Array | float,
     importance_exponent: Array | float,
-) -> Memory:
-    """A memory from which items come in proportion to their last TD error.
+) -> Replay:
+    """Make a replay from which items come in proportion to their last TD error.
 
     The importance exponent grows linearly to 1 over the run, as in Schaul et al. (2016,
     section 3.4). On several devices each draws from its own items and weighs them among
     themselves; the largest priority is shared at the end of every update.
 
     Args:
-        config: sizes, steps and discount, an `OffPolicyConfig`.
-        axis_name: mapped axis over which environments are spread, if any.
-        priority_exponent: alpha, of the TD error.
-        importance_exponent: beta at the start of the run.
+        config: Config with sizes, steps and discount, an `OffPolicyConfig`.
+        axis_name: Mapped axis over which environments are spread, if any.
+        priority_exponent: Exponent alpha of the TD error.
+        importance_exponent: Exponent beta of the importance weights at the start of the
+            run.
     """
     num_envs, capacity, batch_size = _local_sizes(config, axis_name)
     margin = (config.n_step - 1) * num_envs
@@ -164,9 +165,9 @@ def prioritised(
     def keep(priorities: sum_tree.Priorities, anchor: Array) -> Kept:
         leaves = sum_tree.leaves_of(priorities, capacity)
         largest = pmax(after(priorities.largest, anchor, axis_name), axis_name)
-        return Kept(replay.by_env(leaves, num_envs), largest)
+        return Kept(ring.by_env(leaves, num_envs), largest)
 
-    return Memory(
+    return Replay(
         init=init,
         grow=lambda kept: sum_tree.grow(kept.p.reshape(-1), kept.largest),
         keep=keep,
@@ -181,8 +182,16 @@ def prioritised(
 def gather(
     gamma: Array | float, n_step: int, num_envs: int, buffer: Item, numbers: Array
 ) -> tuple[Item, Array, Array, Array]:
-    """Items and their targets' parts: reward, next observation, discount."""
-    window = replay.gather_n_step(buffer, numbers, n_step, num_envs, gamma)
+    """Return items and their targets' parts: reward, next observation, discount.
+
+    Args:
+        gamma: Discount of a step.
+        n_step: Number of steps whose rewards are summed.
+        num_envs: Number of environments on this device.
+        buffer: Items with leaves `[C, ...]`.
+        numbers: `[N]` uint32, numbers of the first items.
+    """
+    window = ring.gather_n_step(buffer, numbers, n_step, num_envs, gamma)
     discount = jnp.where(window.terminated, 0.0, window.discount)
     return window.first, window.reward, window.next_obs, discount
 

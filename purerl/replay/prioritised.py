@@ -19,7 +19,6 @@ caller says how many items were added.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -37,10 +36,10 @@ class Priorities(NamedTuple):
     """A sum tree over the slots of a buffer.
 
     Attributes:
-        levels: float32 `[R, 8]` each, from the leaves (R * 8 >= C, the rest zero) to
-            the root's children (R = 1); entry `k` of a level, counted through its
-            rows, is the sum of row `k` of the level before.
-        largest: float32 `[]`, the largest `p` so far, which new items get.
+        levels: `[R, 8]` float32 each, from the leaves (R * 8 >= C, the rest zero) to
+            the root's children (R = 1); entry `k` of a level, counted through its rows,
+            is the sum of row `k` of the level before.
+        largest: `[]` float32, the largest `p` so far, which new items get.
     """
 
     levels: tuple[Array, ...]
@@ -51,8 +50,8 @@ class Sample(NamedTuple):
     """Items drawn by priority.
 
     Attributes:
-        numbers: uint32 `[N]`.
-        probability: float32 `[N]`, with which one draw falls on the item.
+        numbers: `[N]` uint32, numbers of the items.
+        probability: `[N]` float32, that of one draw to fall on the item.
     """
 
     numbers: Array
@@ -60,7 +59,7 @@ class Sample(NamedTuple):
 
 
 def init(capacity: int) -> Priorities:
-    """Of an empty buffer, in which nothing can be drawn.
+    """Make the priorities of an empty buffer, in which nothing can be drawn.
 
     Args:
         capacity: C, any positive number.
@@ -73,11 +72,11 @@ def init(capacity: int) -> Priorities:
 
 
 def grow(leaves: Array, largest: Array) -> Priorities:
-    """The tree over given leaves: bit for bit the one that `add` and `update` left.
+    """Build the tree over leaves: bit for bit the one that `add` and `update` left.
 
     Args:
-        leaves: float32 `[C]`, the `p` of every slot.
-        largest: float32 `[]`, the largest `p` so far.
+        leaves: `[C]` float32, the `p` of every slot.
+        largest: `[]` float32, the largest `p` so far.
     """
     levels, entries = [], leaves
     while True:
@@ -90,7 +89,7 @@ def grow(leaves: Array, largest: Array) -> Priorities:
 
 
 def leaves_of(priorities: Priorities, capacity: int) -> Array:
-    """The `p` of every slot, `[C]`: all that `grow` needs beside the largest."""
+    """Return the `p` of every slot, `[C]`: all that `grow` needs beside the largest."""
     return priorities.levels[0].reshape(-1)[:capacity]
 
 
@@ -103,11 +102,11 @@ def add(
     an item gets its priority, the largest so far, when `margin` items follow it.
 
     Args:
-        priorities: before.
-        added: uint32 `[]`, how many items were added before these.
-        num: of the new items, at most C.
+        priorities: Priorities before the call.
+        added: `[]` uint32, how many items were added before these.
+        num: Number of the new items, at most C.
         capacity: C.
-        margin: the same in every call, less than C.
+        margin: The same in every call, less than C.
     """
     # An item's age is the number of items that are newer. Those at the new end may lie
     # where an old item lay that could be drawn; those beyond C have just been replaced.
@@ -131,9 +130,9 @@ def sample(priorities: Priorities, bits: Array, added: Array, capacity: int) -> 
     every update.
 
     Args:
-        priorities: of which at least one is positive.
-        bits: uint32 `[N]`, uniform.
-        added: uint32 `[]`, how many items were added.
+        priorities: Priorities, of which at least one is positive.
+        bits: `[N]` uint32, uniform random bits.
+        added: `[]` uint32, how many items were added.
         capacity: C.
     """
     total = _running_sums(priorities.levels[-1][0])[-1]
@@ -161,12 +160,16 @@ def update(
     """Give items the priority of their TD error.
 
     Args:
-        priorities: before.
-        numbers: uint32 `[N]`, of items that could be drawn, duplicates among them.
-        td_error: `[N]`, of either sign; of an item's duplicates the largest counts.
+        priorities: Priorities before the call.
+        numbers: `[N]` uint32, numbers of items that could be drawn, duplicates among
+            them.
+        td_error: `[N]` TD errors of either sign; of an item's duplicates the largest
+            counts.
         capacity: C.
-        exponent: alpha; 0 makes all items equal. 0.6 is the paper's (section 4).
-        eps: keeps items without an error; that of OpenAI Baselines.
+        exponent: Exponent alpha; 0 makes all items equal. 0.6 is the paper's (section
+            4).
+        eps: Number that is added to every absolute error, so that items without one can
+            be drawn; that of OpenAI Baselines.
     """
     p = jnp.power(jnp.abs(td_error).astype(jnp.float32) + eps, exponent)
     p = jnp.clip(p, SMALLEST, LARGEST)
@@ -175,22 +178,16 @@ def update(
 
 
 def importance_weights(probability: Array, exponent: Array | float) -> Array:
-    """`(N P)^-beta` divided by the largest of the batch, `[N]`, in (0, 1].
+    """Return `(N P)^-beta` divided by the largest of the batch, `[N]`, in (0, 1].
 
     The number of items cancels, and so does the sum of priorities: what remains is
     `(P / min P)^-beta`.
 
     Args:
-        probability: `[N]`, of a `Sample`.
-        exponent: beta; 1 corrects the bias of the draw in full, 0 not at all.
+        probability: `[N]` probabilities of a `Sample`.
+        exponent: Exponent beta; 1 corrects the bias of the draw in full, 0 not at all.
     """
     return jnp.power(probability / probability.min(), -exponent)
-
-
-def num_bytes(capacity: int) -> int:
-    """Memory of the priorities of a buffer: about 4.6 bytes an item."""
-    shapes = jax.eval_shape(lambda: init(capacity))
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
 
 
 def _set(levels: tuple[Array, ...], slots: Array, values: Array) -> tuple[Array, ...]:
@@ -213,7 +210,7 @@ def _descend(row: Array, position: Array) -> tuple[Array, Array, Array]:
 
     Args:
         row: `[N, 8]`, children of a node each.
-        position: `[N]`, from the beginning of the row, not negative.
+        position: `[N]` positions from the beginning of the row, not negative.
 
     Returns:
         The child, int32 `[N]`; the position from its beginning; its value. It is never

@@ -21,32 +21,32 @@ from purerl.types import Array, PyTree
 
 
 def init(example: PyTree, capacity: int) -> PyTree:
-    """An empty buffer.
+    """Make an empty buffer.
 
     Args:
-        example: one item (arrays or their shapes).
+        example: One item (arrays or their shapes).
         capacity: C, the most items kept.
     """
     return jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), example)
 
 
 def capacity_of(buffer: PyTree) -> int:
-    """C."""
+    """Return C, the number of items that fit."""
     return jax.tree.leaves(buffer)[0].shape[0]
 
 
 def by_env(buffer: PyTree, num_envs: int) -> PyTree:
-    """Leaves `[C / B, B, ...]` of leaves `[C, ...]`: a column per environment.
+    """Return leaves `[C / B, B, ...]` of leaves `[C, ...]`: a column per environment.
 
     Args:
-        buffer: of items that were added in rounds of whole steps.
+        buffer: Buffer of items that were added in rounds of whole steps.
         num_envs: B, by which C is divisible.
     """
     return jax.tree.map(lambda x: x.reshape(-1, num_envs, *x.shape[1:]), buffer)
 
 
 def in_order(buffer: PyTree) -> PyTree:
-    """Leaves `[C, ...]` of leaves `[C / B, B, ...]`: the inverse of `by_env`."""
+    """Return leaves `[C, ...]` of leaves `[C / B, B, ...]`: the inverse of `by_env`."""
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), buffer)
 
 
@@ -54,9 +54,9 @@ def add(buffer: PyTree, items: PyTree, added: Array) -> PyTree:
     """Put items in the place of the oldest.
 
     Args:
-        buffer: leaves `[C, ...]`.
-        items: leaves `[N, ...]` with `N <= C`.
-        added: uint32 `[]`, how many were added before.
+        buffer: Buffer with leaves `[C, ...]`.
+        items: Items with leaves `[N, ...]`, `N <= C`.
+        added: `[]` uint32, how many items were added before.
     """
     capacity = capacity_of(buffer)
     num = jax.tree.leaves(items)[0].shape[0]
@@ -73,18 +73,18 @@ def add(buffer: PyTree, items: PyTree, added: Array) -> PyTree:
 
 
 def size(added: Array, capacity: int) -> Array:
-    """How many items there are to sample, uint32 `[]`."""
+    """Return how many items there are to sample, uint32 `[]`."""
     return jnp.minimum(added, jnp.uint32(capacity))
 
 
 def sample(bits: Array, added: Array, capacity: int, margin: int = 0) -> Array:
-    """Numbers of random items, uniform with replacement.
+    """Draw numbers of items, uniform with replacement.
 
     Args:
-        bits: uint32 `[...]`, uniform.
-        added: uint32 `[]`, how many were added; more than `margin`.
+        bits: `[...]` uint32, uniform random bits.
+        added: `[]` uint32, how many were added; more than `margin`.
         capacity: C.
-        margin: of the newest items, which are left out.
+        margin: Number of the newest items, which are left out.
 
     Returns:
         Item numbers, uint32 `[...]`; the modulus favours none by more than C / 2^32.
@@ -95,16 +95,16 @@ def sample(bits: Array, added: Array, capacity: int, margin: int = 0) -> Array:
 
 
 def slots_of(numbers: Array, capacity: int) -> Array:
-    """Where items lie, int32, of the shape of `numbers` (uint32)."""
+    """Return where items lie, int32, of the shape of `numbers` (uint32)."""
     return (numbers % jnp.uint32(capacity)).astype(jnp.int32)
 
 
 def numbers_in(slots: Array, added: Array, capacity: int) -> Array:
-    """Which items lie in slots, uint32, of the shape of `slots` (int32).
+    """Return which items lie in slots, uint32, of the shape of `slots` (int32).
 
     Args:
-        slots: that are not empty.
-        added: uint32 `[]`, how many items were added.
+        slots: Slots that are not empty.
+        added: `[]` uint32, how many items were added.
         capacity: C.
     """
     newest = added - 1
@@ -113,7 +113,7 @@ def numbers_in(slots: Array, added: Array, capacity: int) -> Array:
 
 
 def gather(buffer: PyTree, numbers: Array) -> PyTree:
-    """Items by number, leaves `[*numbers.shape, ...]`; they must still be there."""
+    """Return items by number, `[*numbers.shape, ...]`; they must still be there."""
     slots = slots_of(numbers, capacity_of(buffer))
     return jax.tree.map(lambda x: x.at[slots].get(mode="promise_in_bounds"), buffer)
 
@@ -125,11 +125,11 @@ class Window(NamedTuple):
     is `reward + (1 - terminated) * discount * V(next_obs)`.
 
     Attributes:
-        first: the item itself.
+        first: The item itself.
         reward: `r_0 + gamma r_1 + ... + gamma^(m-1) r_(m-1)`.
-        next_obs: after the last of these steps, before any reset.
+        next_obs: Observation after the last of these steps, before any reset.
         discount: `gamma^m`.
-        terminated: of the last of these steps.
+        terminated: Whether the last of these steps terminated the episode.
     """
 
     first: PyTree
@@ -142,16 +142,16 @@ class Window(NamedTuple):
 def gather_n_step(
     buffer: Any, numbers: Array, n: int, num_envs: int, gamma: Array | float
 ) -> Window:
-    """Items by number, each with the steps that follow it (Sutton 1988).
+    """Return items by number, each with the steps that follow it (Sutton 1988).
 
     Args:
-        buffer: a record with leaves `[C, ...]`; its fields `reward`, `next_obs`,
+        buffer: A record with leaves `[C, ...]`; its fields `reward`, `next_obs`,
             `terminated` and `truncated` are read by name.
-        numbers: uint32 `[N]`, none of the newest `(n - 1) * num_envs` items, whose
+        numbers: `[N]` uint32, none of the newest `(n - 1) * num_envs` items, whose
             windows are not complete: see `margin` of `sample`.
-        n: the most steps, at least 1.
+        n: The most steps, at least 1.
         num_envs: B, environments whose steps were added in turn.
-        gamma: discount per step.
+        gamma: Discount per step.
     """
     later = jnp.arange(n, dtype=jnp.uint32) * jnp.uint32(num_envs)
     rewards, terminations, truncations = gather(
@@ -175,9 +175,3 @@ def gather_n_step(
         discount=discount,
         terminated=terminated,
     )
-
-
-def num_bytes(example: PyTree, capacity: int) -> int:
-    """Memory of a buffer of `capacity` such items."""
-    one = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(example))
-    return capacity * one

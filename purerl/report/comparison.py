@@ -29,20 +29,20 @@ class Row(NamedTuple):
     mean and a difference are then the range of the runs, and `better` has none.
 
     Attributes:
-        environment: its name; `all environments` takes them together.
-        measure: in `purerl.meta.fitness.KINDS`.
-        loss: its name.
-        seeds: how many runs.
-        failed: of them, how many met a number that was not finite. They count as the
-            worst score of any loss there.
-        mean: over runs, with its interval; NaN over all environments, whose returns
-            have no common unit.
-        iqm: interquartile mean, likewise.
-        difference: mean over seeds of the score minus the baseline's with the same key;
+        environment: Name of the environment; `all environments` takes them together.
+        measure: Name in `purerl.meta.fitness.KINDS`.
+        loss: Name of the loss.
+        seeds: Number of runs.
+        failed: Number of these runs that met a number that was not finite. They count
+            as the worst score of any loss there.
+        mean: Mean over runs, with its interval; NaN over all environments, whose
+            returns have no common unit.
+        iqm: Interquartile mean over runs, with its interval; NaN over all environments.
+        difference: Mean over seeds of the score minus the baseline's with the same key;
             over all environments in units of the baseline's mean return in each, or of
             the spread (standard deviation) of all losses' scores there, where the mean
             is nearer to zero than that. NaN for the baseline itself.
-        better: probability that a run scores higher than one of the baseline's, ties
+        better: Probability that a run scores higher than one of the baseline's, ties
             half; over all environments their mean.
     """
 
@@ -66,13 +66,13 @@ class Row(NamedTuple):
 
 
 def make_table(rows: Sequence[Row], *, field: str, baseline: str) -> Table:
-    """All rows of a comparison as one table; see `LossComparison.table`.
+    """Tabulate all rows of a comparison; see `LossComparison.table`.
 
     Args:
-        rows: those of one measure together, those of an environment before those of all
-            environments.
-        field: of the config that the losses stand in.
-        baseline: name of the loss that the others are compared with.
+        rows: Rows of one measure together, those of an environment before those of all
+            together.
+        field: Field of the config that the losses stand in.
+        baseline: Name of the loss that the others are compared with.
     """
     measures = dict.fromkeys(row.measure for row in rows)
     seeds = rows[0].seeds
@@ -106,7 +106,7 @@ def make_table(rows: Sequence[Row], *, field: str, baseline: str) -> Table:
 
 
 def cells(row: Row) -> list[str]:
-    """A row's cells, loss first."""
+    """Return a row's cells, loss first."""
     gap = _interval(row, "difference", sign="+")
     is_clear = row.difference_low > 0 or row.difference_high < 0
     if is_clear and heading_of(row.seeds) == INTERVAL:

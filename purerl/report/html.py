@@ -41,10 +41,10 @@ def write_page(
     """Write a page, atomically.
 
     Args:
-        path: of the HTML file.
-        title: of the page, as text.
-        *sections: in their order.
-        note: a line of text under the title.
+        path: Path of the HTML file.
+        title: Title of the page, as text.
+        *sections: Sections in their order.
+        note: A line of text under the title.
 
     Returns:
         The path.
@@ -73,7 +73,7 @@ def write_page(
 
 
 def figure_html(figure: "Figure", caption: str = "") -> str:
-    """A figure as inline SVG, or as PNG within the page where SVG would be large."""
+    """Return a figure as inline SVG, or as PNG where SVG would be large."""
     picture = page_parts.picture(figure)
     words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
     return f"<figure>{picture}{words}</figure>"
@@ -82,7 +82,13 @@ def figure_html(figure: "Figure", caption: str = "") -> str:
 def table_html(
     headers: Sequence[str], rows: Sequence[Sequence[Any]], most: int = MAX_ROWS
 ) -> str:
-    """A sortable table; numbers are aligned and sorted as numbers."""
+    """Return a sortable table; numbers are aligned and sorted as numbers.
+
+    Args:
+        headers: Heading of each column.
+        rows: Cells of each row.
+        most: Number of rows that are shown; a note counts the others.
+    """
     head = "".join(f"<th>{html.escape(str(name))}</th>" for name in headers)
     body = "".join(
         f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in rows[:most]
@@ -94,7 +100,7 @@ def table_html(
 
 
 def settings_html(values: Mapping[str, Any], *, closed: str = "") -> str:
-    """Names and values; behind a heading that opens on a click if `closed` says one."""
+    """Return names and values, behind a heading that opens on a click if given."""
     cells = "<tr><td>{}</td><td><code>{}</code></td></tr>"
     rows = "".join(
         cells.format(html.escape(str(name)), _text(value))
@@ -107,22 +113,22 @@ def settings_html(values: Mapping[str, Any], *, closed: str = "") -> str:
 
 
 def note_html(text: str) -> str:
-    """A line of small text."""
+    """Return a line of small text."""
     return f"<p class=note>{html.escape(text)}</p>"
 
 
 def code_html(text: str) -> str:
-    """Code as it is."""
+    """Return code as it is."""
     return f"<pre><code>{html.escape(text)}</code></pre>"
 
 
 def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
-    """Where the results come from: facts, versions, command, config, how to load.
+    """Say where results come from: facts, versions, command, config, how to load.
 
     Args:
-        config: plain values.
+        config: Config as plain values.
         load: Python that reads the results; may be empty.
-        **facts: further lines; empty ones are left out.
+        **facts: Further lines; empty ones are left out.
     """
     lines = {name.replace("_", " "): value for name, value in facts.items() if value}
     versions = folders.versions().items()

@@ -10,7 +10,7 @@ from purerl.runner.tracking import JsonlTracker, read_rows, stack_rows
 
 
 def read_result(folder: Path) -> RunResult:
-    """A run's curves from its files, without its states and most of its config.
+    """Read a run's curves from its files, without its states and most of its config.
 
     Raises:
         ConfigError: no run there, or nothing logged yet.

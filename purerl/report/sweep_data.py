@@ -29,11 +29,11 @@ class Scores(NamedTuple):
     """Final scores of every configuration of a sweep.
 
     Attributes:
-        names: of the axes.
+        names: Names of the axes.
         points: `P` mappings, name of axis -> value.
         scores: `[P, S]`; NaN where a member diverged or is missing.
         diverged: `[P, S]` whether it did.
-        grid: number of values of each axis in a grid; None in other designs.
+        grid: Number of values of each axis in a grid; None in other designs.
     """
 
     names: tuple[str, ...]
@@ -60,11 +60,11 @@ class Scores(NamedTuple):
         return self.filled.mean(1)
 
     def ranking(self) -> np.ndarray:
-        """Configurations from best to worst by mean, `[P]`."""
+        """Return configurations from best to worst by mean, `[P]`."""
         return np.argsort(-self.means, kind="stable")
 
     def values(self, name: str) -> list[Any]:
-        """Different values of an axis: ascending numbers, others in their order."""
+        """Return the values of an axis: ascending numbers, others in their order."""
         found = list(dict.fromkeys(point[name] for point in self.points))
         if all(isinstance(value, str) for value in found):
             return sorted(found, key=_natural)  # 64-64 before 256-256
@@ -73,14 +73,14 @@ class Scores(NamedTuple):
         except TypeError:
             return found
 
-    def name(self, place: int) -> str:
-        """A configuration in words: `learning_rate=1e-3, gamma=0.9`."""
-        point = self.points[place]
+    def name(self, index: int) -> str:
+        """Return a configuration in words: `learning_rate=1e-3, gamma=0.9`."""
+        point = self.points[index]
         return ", ".join(f"{short(name)}={label(point[name])}" for name in self.names)
 
 
 def axis_names(dataset: "xr.Dataset") -> tuple[str, ...]:
-    """Names of the swept axes.
+    """Return the names of the swept axes.
 
     Raises:
         ConfigError: it is no dataset of a sweep.
@@ -95,13 +95,13 @@ def axis_names(dataset: "xr.Dataset") -> tuple[str, ...]:
 
 
 def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
-    """Final scores of all configurations.
+    """Read the final scores of all configurations.
 
     Args:
-        dataset: of a sweep.
-        metric: a variable. Evaluations are averaged over their episodes; of either kind
-            the last known row counts. Without evaluations, `evaluation_return` falls
-            back to the training return.
+        dataset: Dataset of a sweep.
+        metric: Name of the variable. Evaluations are averaged over their episodes; of
+            either kind the last known row counts. Without evaluations,
+            `evaluation_return` falls back to the training return.
 
     Raises:
         ConfigError: no such variable, or no dataset of a sweep.
@@ -120,7 +120,7 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
 
 
 def rows(dataset: "xr.Dataset", metric: str = SCORE) -> tuple[np.ndarray, np.ndarray]:
-    """A metric over training and the environment steps it belongs to, `[P, S, T]` both.
+    """Return a metric over training and its environment steps, `[P, S, T]` both.
 
     Raises:
         ConfigError: see `read_scores`.
@@ -135,7 +135,7 @@ def rows(dataset: "xr.Dataset", metric: str = SCORE) -> tuple[np.ndarray, np.nda
 
 
 def metric_name(dataset: "xr.Dataset", metric: str) -> str:
-    """The variable to read for a metric.
+    """Return the variable to read for a metric.
 
     Raises:
         ConfigError: there is none.
@@ -149,14 +149,14 @@ def metric_name(dataset: "xr.Dataset", metric: str) -> str:
 
 
 def curve_metric(dataset: "xr.Dataset") -> str:
-    """What to draw along training: evaluations, unless they are too few for a curve."""
+    """Choose what to draw along training: evaluations, unless they are too few."""
     enough = dataset.sizes.get("evaluation", 0) >= _FEW
     trained = "episode_return" in dataset
     return SCORE if enough or not trained else "episode_return"
 
 
 def is_log(values: Sequence[Any]) -> bool:
-    """Whether numbers are better told apart on a logarithmic scale.
+    """Return whether numbers are better told apart on a logarithmic scale.
 
     They are if all are positive, span a factor of at least eight, and crowd at the low
     end of a linear scale.
@@ -172,7 +172,7 @@ def is_log(values: Sequence[Any]) -> bool:
 
 
 def label(value: Any) -> str:
-    """A value in a few characters: `3e-4`, `0.95`, `64-64`."""
+    """Return a value in a few characters: `3e-4`, `0.95`, `64-64`."""
     if isinstance(value, bool | np.bool_ | str):
         return str(value)
     if isinstance(value, int | np.integer):
@@ -190,17 +190,17 @@ def label(value: Any) -> str:
 
 
 def short(name: str) -> str:
-    """The last part of a dotted name."""
+    """Return the last part of a dotted name."""
     return name.rsplit(".", 1)[-1]
 
 
 def configuration(dataset: "xr.Dataset") -> Mapping[str, Any]:
-    """The base config of the sweep as plain values; empty if it is not stored."""
+    """Return the base config of the sweep as plain values; empty if not stored."""
     return json.loads(dataset.attrs.get("config", "{}"))
 
 
 def env_name(dataset: "xr.Dataset") -> str:
-    """Name of the environment, for titles."""
+    """Return the name of the environment, for titles."""
     return str(configuration(dataset).get("env", "sweep"))
 
 
@@ -210,9 +210,9 @@ def _points(
     columns = [[_plain(v) for v in dataset[name].values] for name in names]
     if dataset.attrs.get("design", "grid") == "grid" and "point" not in dataset.dims:
         shape = tuple(map(len, columns))
-        places = np.ndindex(*shape)
+        indices = np.ndindex(*shape)
         values = [
-            [column[i] for column, i in zip(columns, at, strict=True)] for at in places
+            [column[i] for column, i in zip(columns, at, strict=True)] for at in indices
         ]
         return tuple(dict(zip(names, row, strict=True)) for row in values), shape
     several = zip(*columns, strict=True)

@@ -10,7 +10,7 @@ from purerl.runner.result import RunResult
 
 
 def run_table(result: RunResult) -> Table:
-    """Final evaluation and training return of every agent, and their mean.
+    """Tabulate final evaluation and training return of every agent, and their mean.
 
     Beside the mean is its 95% interval; of fewer than ten agents, their range.
     """
@@ -46,7 +46,13 @@ def run_table(result: RunResult) -> Table:
 
 
 def episodes_table(title: str, seeds: tuple[int, ...], returns: np.ndarray) -> Table:
-    """Mean, spread and extremes of `returns` `[S, E]`, a row per seed."""
+    """Tabulate mean, spread and extremes of returns, a row per seed.
+
+    Args:
+        title: Title of the table.
+        seeds: Seeds of the S agents.
+        returns: `[S, E]` returns of E episodes of each.
+    """
     table = Table(title=title)
     for header in ("seed", "mean", "std", "worst", "best"):
         table.add_column(header, justify="right")
@@ -67,7 +73,7 @@ def episodes_table(title: str, seeds: tuple[int, ...], returns: np.ndarray) -> T
 
 
 def last_known(values: np.ndarray) -> np.ndarray:
-    """The last number of each row `[S, U]` that is one, NaN where there is none."""
+    """Return the last known number of each row `[S, U]`, NaN where there is none."""
     known = np.isfinite(values)
     last = values.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)
     return values[np.arange(len(values)), last]

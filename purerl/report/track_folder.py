@@ -22,8 +22,8 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
     takes as long as it takes: a tracker is called until it has all, or fails.
 
     Args:
-        folder: of what has ended, or was interrupted or killed.
-        trackers: names and objects, as for `purerl.run`; those that have been told of
+        folder: Folder of what has ended, or was interrupted or killed.
+        trackers: Names and objects, as for `purerl.run`; those that have been told of
             the folder where none are given.
 
     Returns:

@@ -6,11 +6,11 @@ from purerl.config import ConfigError
 
 
 def as_folder(name: str, value: str | Path | None) -> Path | None:
-    """A folder that was given, or None where none was.
+    """Return a folder that was given, or None where none was.
 
     Args:
-        name: the name of the argument, for the sentence.
-        value: the path that was given.
+        name: The name of the argument, for the sentence.
+        value: The path that was given.
 
     Raises:
         ConfigError: the path is an empty text, which would be the working directory.
@@ -28,8 +28,8 @@ def check_seconds(name: str, value: float) -> None:
     """Refuse what is no time.
 
     Args:
-        name: the name of the argument, for the sentence.
-        value: the number of seconds; infinity is one.
+        name: The name of the argument, for the sentence.
+        value: The number of seconds; infinity is one.
 
     Raises:
         ConfigError: the value is negative, not a number, or none at all.

@@ -1,4 +1,7 @@
-"""Ctrl-C as a wish to stop soon, not as an exception in the middle of something."""
+"""Ctrl-C as a wish to stop soon, not as an exception in the middle of something.
+
+The first Ctrl-C sets `asked`, and the second one raises.
+"""
 
 import signal
 import threading
@@ -11,9 +14,9 @@ class Interrupt:
     """While active, the first Ctrl-C asks to stop; the second stops at once.
 
     Attributes:
-        asked: there was a first one.
-        insisted: there was a second one; threads look here, as the exception is raised
-            in the main one only.
+        asked: Whether there was a first Ctrl-C.
+        insisted: Whether there was a second one; threads look here, as the exception is
+            raised in the main one only.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,15 @@ from purerl.storage.folders import (
 def describe_run(
     config: TrainConfig, seeds: Sequence[int], lanes: int, length: int, spread: bool
 ) -> dict[str, Any]:
-    """What identifies a run: a member's bits depend on nothing else."""
+    """Describe what identifies a run: a member's bits depend on nothing else.
+
+    Args:
+        config: Config of the run, as validated.
+        seeds: Seeds of the members.
+        lanes: Width W of the blocks.
+        length: Number of updates of a segment.
+        spread: Whether each agent is spread over all devices.
+    """
     return {
         "config": serialise.to_dict(config),
         "seeds": list(seeds),
@@ -84,7 +92,7 @@ def check_devices(stored: dict[str, Any]) -> None:
 
 
 def load_run(folder: Path) -> dict[str, Any]:
-    """The manifest of a run.
+    """Read the manifest of a run.
 
     Raises:
         ConfigError: there is none, it cannot be read, or the folder holds something
@@ -98,7 +106,7 @@ def load_run(folder: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path, stored: dict[str, Any]) -> TrainConfig:
-    """The config of a run's manifest.
+    """Read the config of a run's manifest.
 
     Raises:
         ConfigError: it holds an environment object, or names what is not registered.
@@ -114,7 +122,7 @@ def read_config(folder: Path, stored: dict[str, Any]) -> TrainConfig:
 
 
 def is_rebuildable(config: TrainConfig) -> bool:
-    """Whether another program can make the config from its file.
+    """Return whether another program can make the config from its file.
 
     Not where the environment is an object, or where the environment, a loss or the
     algorithm is one that this program brought along.
@@ -167,7 +175,7 @@ def check_same(
 
 
 def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
-    """The config with a stored run's value wherever it says `auto`.
+    """Return the config with a stored run's value wherever it says `auto`.
 
     A run that is extended keeps what it began with, such as the number of steps over
     which exploration decays, also where that follows the length of a run.
@@ -185,7 +193,7 @@ def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
 
     Args:
         folder: The folder of the run.
-        stored: Its manifest.
+        stored: Manifest of the run.
         config: The run's config, with more `total_timesteps`.
     """
     lengths = [*stored.get("extended_from", []), stored["config"]["total_timesteps"]]

@@ -12,17 +12,17 @@ from rich.text import Text
 
 from purerl.execution.format import format_count, format_duration
 
-LINES = 10  # of a run whose output is no terminal
+LINES = 10  # A run whose output is no terminal prints so many lines.
 
 
 class Reporter:
     """Shows steps per second, mean return and time left.
 
     Args:
-        total_steps: environment steps of all members of the whole run.
-        done_steps: of them, finished before (a resumed run).
-        console: where to; standard error unless given.
-        enabled: nothing is shown otherwise.
+        total_steps: Environment steps of all members of the whole run.
+        done_steps: Number of these that were finished before (a resumed run).
+        console: Console to write to; standard error unless given.
+        enabled: Whether anything is shown.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Reporter:
         self.console.print(text, highlight=False, soft_wrap=True)
 
     def tell_plain(self, text: str) -> None:
-        """As `tell`, for text of others: brackets in it are no markup."""
+        """Print as `tell` does text of others: brackets in it are no markup."""
         self.tell(escape(text))
 
     def __enter__(self) -> Self:
@@ -90,7 +90,7 @@ class Reporter:
             self._bar.stop()
 
     def update(self, done_steps: int, mean_return: float) -> None:
-        """A segment has ended."""
+        """Move the bar: a segment has ended."""
         if not self.enabled:
             return
         elapsed = max(time.perf_counter() - self._began, 1e-9)

@@ -25,9 +25,9 @@ class Records:
     """Rows of every member of a run, growing segment by segment.
 
     Args:
-        seeds: of the members.
-        folder: of the run; JSON lines are written under it.
-        trackers: are told every row too.
+        seeds: Seeds of the members.
+        folder: Folder of the run; JSON lines are written under it.
+        trackers: Trackers that are told every row too.
 
     Attributes:
         rows: `train` or `evaluation` -> for every member its rows.
@@ -47,8 +47,8 @@ class Records:
         """Log a segment.
 
         Args:
-            plan: says which slots of the evaluation were filled.
-            segment: what the members did in it.
+            plan: Plan that says which slots of the evaluation were filled.
+            segment: What the members did in it.
 
         Returns:
             The mean episode return over members, for the progress bar; NaN where no
@@ -90,7 +90,7 @@ class Records:
                 self.rows[kind][member] = [r for r in rows if r["update"] <= update]
 
     def set_aside(self) -> None:
-        """There is nothing to go on from: start again, but lose no measurement."""
+        """Start again, as there is nothing to go on from, but lose no measurement."""
         assert self._jsonl is not None
         metrics = self._jsonl.folder
         if metrics.exists():

@@ -18,17 +18,17 @@ class RunResult(NamedTuple):
     """What `purerl.run` leaves behind.
 
     Attributes:
-        config: as validated.
-        seeds: `[S]` of the members.
-        state: final states on the host, leaves `[S, ...]`; None after an interrupt.
+        config: Config as validated.
+        seeds: `[S]` seeds of the members.
+        state: Final states on the host, leaves `[S, ...]`; None after an interrupt.
         metrics: `[S, R]` each, a row per segment (see `segment_rows`).
         evaluation: `env_steps` `[S, K]`; `episode_return`, `episode_length`
             `[S, K, E]`.
         finished: False if it was interrupted.
-        compile_seconds: tracing and compiling.
-        train_seconds: everything after it.
-        train_steps: environment steps done in this call, over all members.
-        out: the folder, if any.
+        compile_seconds: Time of tracing and compiling, s.
+        train_seconds: Time of everything after it, s.
+        train_steps: Environment steps done in this call, over all members.
+        out: The folder, if any.
     """
 
     config: TrainConfig
@@ -47,10 +47,10 @@ class SavedRun(NamedTuple):
     """A run read from its folder.
 
     Attributes:
-        config: from config.yaml.
+        config: Config, from config.yaml.
         seeds: `[S]`.
-        update: finished updates of the checkpoint.
-        state: states of all members on the host, leaves `[S, ...]`.
+        update: Number of finished updates of the checkpoint.
+        state: States of all members on the host, leaves `[S, ...]`.
     """
 
     config: TrainConfig
@@ -63,8 +63,9 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
     """Read a run's config, seeds and last checkpoint.
 
     Args:
-        folder: of the run.
-        config: in place of the stored one, where that names an environment object.
+        folder: Folder of the run.
+        config: Config in place of the stored one, where that names an environment
+            object.
 
     Raises:
         ConfigError: no run there, no checkpoint, or a damaged one.
@@ -79,7 +80,7 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
 
 
 def summary(result: RunResult) -> dict[str, Any]:
-    """Numbers of a finished run, for people and for summary.json."""
+    """Summarise a finished run, for people and for summary.json."""
     final = result.evaluation.get("episode_return")
     numbers: dict[str, Any] = {
         "agents": len(result.seeds),

@@ -7,14 +7,14 @@ from purerl.config import ConfigError
 
 
 def num_seeds(seeds: int | Sequence[int]) -> int:
-    """How many seeds are asked for, without making any; 0 for what is no seeds."""
+    """Count the seeds that are asked for, without making any; 0 for no seeds."""
     if isinstance(seeds, int):
         return seeds
     return len(seeds) if hasattr(seeds, "__len__") else 0
 
 
 def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
-    """The seeds as a tuple.
+    """Read the seeds as a tuple.
 
     Raises:
         ConfigError: none, negative ones, or the same one twice.
@@ -44,7 +44,7 @@ def check_seed(name: str, seed: int) -> None:
 
 
 def seeds_text(seeds: tuple[int, ...]) -> str:
-    """Seeds as a person would write them in a call."""
+    """Write seeds as a person would in a call."""
     first, end = seeds[0], seeds[0] + len(seeds)
     if seeds != tuple(range(first, end)):
         return str(list(seeds))

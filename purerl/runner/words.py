@@ -9,7 +9,7 @@ from purerl.types import Overrides
 
 
 def evaluations(bound: Bound) -> str:
-    """How many evaluations a run has, and why there are fewer than were asked for."""
+    """Say how many evaluations a run has, and why there are fewer than asked for."""
     config, planned = bound.config, len(bound.plan.evaluate_after)
     episodes = with_noun(config.eval_episodes, "episode")
     words = f"{with_noun(planned, 'evaluation')} of {episodes}"
@@ -24,11 +24,11 @@ def evaluations(bound: Bound) -> str:
 
 
 def notes(bound: Bound, overrides: Sequence[Overrides] = ()) -> list[str]:
-    """What a person should know of a training before it begins, a line each.
+    """Return what a person should know before a training begins, a line each.
 
     Args:
-        bound: config, environment and plan.
-        overrides: with which it is trained, of some of its members.
+        bound: Config, environment and plan.
+        overrides: Overrides with which some of its members are trained.
     """
     each = [auto.values(bound.asked, bound.at(values)) for values in overrides or [{}]]
     named = {name for values in overrides for name in values}

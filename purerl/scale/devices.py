@@ -36,7 +36,7 @@ class Worker(NamedTuple):
 
 
 def num_cores() -> int:
-    """CPU cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -67,10 +67,10 @@ def use_all_cores() -> int:
 
 
 def make_workers(devices: Sequence[Any] | None = None) -> list[Worker]:
-    """One worker per accelerator, or one per core on a CPU.
+    """Make one worker per accelerator, or one per core on a CPU.
 
     Args:
-        devices: local devices to use; all of the default backend where not given.
+        devices: Local devices to use; all of the default backend where not given.
     """
     local = jax.local_devices()
     if devices is None and local[0].platform == "cpu":
@@ -80,7 +80,7 @@ def make_workers(devices: Sequence[Any] | None = None) -> list[Worker]:
 
 
 def default_lanes(num_members: int, workers: Sequence[Worker]) -> int:
-    """A width of blocks: narrow on a CPU, wide on accelerators.
+    """Choose a width of blocks: narrow on a CPU, wide on accelerators.
 
     On a CPU every worker gets as many lanes as the others, as far as that is possible:
     ten members on two cores are two blocks of five. On an accelerator, where empty
@@ -96,7 +96,10 @@ def default_lanes(num_members: int, workers: Sequence[Worker]) -> int:
 
 
 def widest_of_use(num_members: int, workers: Sequence[Worker]) -> int:
-    """The power of two at which every worker has one block; wider ones are padding."""
+    """Return the power of two at which every worker has one block.
+
+    Wider blocks would be padding.
+    """
     share = -(-num_members // len(workers))
     return 1 << max(0, (share - 1).bit_length())
 
@@ -129,11 +132,11 @@ def pmap(
     whatever the number of members, their order, the devices.
 
     Args:
-        function: pure, such as `make_train(config)`.
-        lanes: width W of a block; where not given, see `default_lanes`.
-        in_axes: as in `jax.vmap`, with 0 or None: one for all arguments, or a tuple
-            with one (or a pytree of them) per argument.
-        devices: local devices to use; all of the default backend where not given.
+        function: Pure function, such as `make_train(config)`.
+        lanes: Width W of a block; where not given, see `default_lanes`.
+        in_axes: Axes as in `jax.vmap`, with 0 or None: one for all arguments, or a
+            tuple with one (or a pytree of them) per argument.
+        devices: Local devices to use; all of the default backend where not given.
 
     Returns:
         A function of the same arguments with a leading axis `[N]`; its results have
@@ -182,9 +185,9 @@ def run_blocks(
     """Call `function(worker, item)` for every item, each worker taking the next one.
 
     Args:
-        workers: threads to use.
-        items: what to do, in the order in which it is handed out.
-        function: is called from the worker's thread.
+        workers: Threads to use.
+        items: Items to work on, in the order in which they are handed out.
+        function: Function that is called from the worker's thread.
 
     Returns:
         Results in the order of `items`. The first error stops the rest and is raised.
@@ -208,7 +211,7 @@ def run_blocks(
                 raise
 
     used = workers[: max(1, min(len(workers), len(items)))]
-    if len(used) == 1:  # the caller may as well do it
+    if len(used) == 1:  # The caller's thread may as well do it.
         return [function(used[0], item) for item in items]
     with ThreadPoolExecutor(len(used)) as pool:
         try:
@@ -226,9 +229,9 @@ def compile_for(
     """Compile one program for every device of the workers, in parallel.
 
     Args:
-        jitted: a `jax.jit` function.
-        workers: whose devices to compile for.
-        args_for: device -> arguments that lie on it (arrays or shapes).
+        jitted: A `jax.jit` function.
+        workers: Workers for whose devices to compile.
+        args_for: Function from a device to arguments that lie on it (arrays or shapes).
     """
     devices = list(dict.fromkeys(worker.device for worker in workers))
     # Tracing is Python and is cached: once here, not once per thread.

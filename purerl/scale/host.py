@@ -20,12 +20,12 @@ class HostKey:
 
 
 def is_host_key(x: Any) -> bool:
-    """Whether a node of a host pytree holds random keys."""
+    """Return whether a node of a host pytree holds random keys."""
     return isinstance(x, HostKey)
 
 
 def is_key(x: Any) -> bool:
-    """Whether an array holds typed random keys."""
+    """Return whether an array holds typed random keys."""
     return isinstance(x, jax.Array) and jax.dtypes.issubdtype(
         x.dtype, jax.dtypes.prng_key
     )
@@ -34,13 +34,13 @@ def is_key(x: Any) -> bool:
 def to_host(tree: PyTree) -> PyTree:
     """Copy a pytree of arrays to numpy, waiting for it; keys become `HostKey`."""
 
-    def one(x: Any) -> Any:
+    def copy(x: Any) -> Any:
         if is_key(x):
             data = np.asarray(jax.random.key_data(x))
             return HostKey(data, str(jax.random.key_impl(x)))
         return np.asarray(x)
 
-    return jax.tree.map(one, tree)
+    return jax.tree.map(copy, tree)
 
 
 def from_host(leaves: Sequence[Any], size: int | None = None) -> jax.Array:
@@ -52,5 +52,5 @@ def from_host(leaves: Sequence[Any], size: int | None = None) -> jax.Array:
 
 
 def to_device(tree: PyTree) -> PyTree:
-    """A host pytree as JAX arrays on the default device; the inverse of `to_host`."""
+    """Turn a host pytree into JAX arrays on the default device."""
     return jax.tree.map(lambda x: from_host([x]), tree, is_leaf=is_host_key)

@@ -35,8 +35,8 @@ def join(
 
     Args:
         coordinator: `host:port` of process 0; not needed under SLURM or Open MPI.
-        num_processes: in all; likewise.
-        process: number of this one; likewise.
+        num_processes: Number of processes in all; not needed under SLURM or Open MPI.
+        process: Number of this one; likewise.
 
     Raises:
         ConfigError: only some of the three are given, or they cannot be, or JAX has
@@ -93,7 +93,7 @@ def _check(coordinator: str, num_processes: int, process: int) -> None:
 
 
 def launched() -> bool:
-    """Whether SLURM or Open MPI started more than one process of this job."""
+    """Return whether SLURM or Open MPI started more than one process of this job."""
     return _launcher() is not None
 
 
@@ -121,12 +121,12 @@ def _launcher() -> tuple[tuple[str, int], tuple[str, int]] | None:
 
 
 def count() -> int:
-    """Processes of this job."""
+    """Return the number of processes of this job."""
     return jax.process_count()
 
 
 def index() -> int:
-    """The number of this process."""
+    """Return the number of this process."""
     return jax.process_index()
 
 
@@ -243,7 +243,7 @@ def run_on_all(function: Callable[[], Any]) -> Any:
         result = function()
     except Exception as caught:
         error = caught
-        if count() > 1:  # the others may work for long: say it now
+        if count() > 1:  # The others may work for long: say it now.
             print(f"process {index()}: {caught}", file=sys.stderr)
     barrier()
     has_failed = all_any(np.array([error is not None]))[0]

@@ -15,7 +15,7 @@ AXIS = "devices"
 
 
 def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> Train:
-    """`make_train` for one agent whose environments are spread over devices.
+    """Make `train` for one agent whose environments are spread over devices.
 
     Every device steps `num_envs / D` environments and sees their samples only;
     gradients, advantage statistics and normaliser statistics are averages over all. An
@@ -29,8 +29,8 @@ def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> 
     same algorithm, but not the same run.
 
     Args:
-        config: as for `make_train`; `num_envs` counts all devices' environments.
-        devices: at least one; all local ones where not given. On a CPU call
+        config: Config as for `make_train`; `num_envs` counts all devices' environments.
+        devices: Devices, at least one; all local ones where not given. On a CPU call
             `purerl.use_all_cores()` first.
 
     Returns:
@@ -63,10 +63,10 @@ def spread(
     """Run `part` on every device, as the pieces of what `whole` computes on one.
 
     Args:
-        whole: the function for one device.
-        part: the same with collectives over the axis `devices`.
-        devices: of the mesh.
-        part_args: shapes of `part`'s arguments on one device, where they differ from
+        whole: The function for one device.
+        part: The same with collectives over the axis `devices`.
+        devices: Devices of the mesh.
+        part_args: Shapes of `part`'s arguments on one device, where they differ from
             `whole`'s (a state whose environments are spread).
     """
     mesh = Mesh(np.asarray(devices), (AXIS,))
@@ -93,35 +93,41 @@ def spread(
 def part_shapes(
     part: Callable[..., PyTree], args: tuple[PyTree, ...], num_devices: int
 ) -> PyTree:
-    """Shapes of what `part` returns on one of the devices."""
+    """Return the shapes of what `part` returns on one of the devices.
 
-    def one(_: Array, args: tuple[PyTree, ...]) -> PyTree:
+    Args:
+        part: Program of one device, which may use collectives.
+        args: Arguments of `part`, arrays or shapes.
+        num_devices: Number D of devices.
+    """
+
+    def of_device(_: Array, args: tuple[PyTree, ...]) -> PyTree:
         return part(*args)
 
-    over_devices = jax.vmap(one, in_axes=(0, None), axis_name=AXIS)
+    over_devices = jax.vmap(of_device, in_axes=(0, None), axis_name=AXIS)
     stacked = jax.eval_shape(over_devices, np.arange(num_devices), args)
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), stacked)
 
 
 def split_specs(whole: PyTree, part: PyTree, num_devices: int) -> PyTree:
-    """How arrays are spread: along the axis of which a part has a device's share.
+    """Find how arrays are spread: along the axis of which a part has a share.
 
     That axis is how an algorithm declares what differs between devices. An array
     without one must be the same on all of them, and nothing checks its values.
 
     Args:
-        whole: arrays or shapes of one device's program.
-        part: those of one of several devices.
+        whole: Arrays or shapes of one device's program.
+        part: Arrays or shapes of one of several devices' programs.
         num_devices: D.
 
     Raises:
         ConfigError: the two are no whole and its D-th part, naming the array.
     """
 
-    def spec(path: Any, all_: Any, one: Any) -> PartitionSpec:
-        pairs = list(zip(np.shape(all_), np.shape(one), strict=False))
+    def spec(path: Any, all_: Any, share: Any) -> PartitionSpec:
+        pairs = list(zip(np.shape(all_), np.shape(share), strict=False))
         split = [axis for axis, (size, local) in enumerate(pairs) if size != local]
-        same_rank = np.ndim(all_) == np.ndim(one)
+        same_rank = np.ndim(all_) == np.ndim(share)
         if same_rank and not split:
             return PartitionSpec()
         if same_rank and len(split) == 1:
@@ -132,7 +138,7 @@ def split_specs(whole: PyTree, part: PyTree, num_devices: int) -> PyTree:
         raise ConfigError(
             f"{jax.tree_util.keystr(path)} cannot be spread over {num_devices} "
             f"devices: it has the shape {np.shape(all_)} on one device and "
-            f"{np.shape(one)} on each of these. One axis must be that of the "
+            f"{np.shape(share)} on each of these. One axis must be that of the "
             "environments, as in `[num_envs]`, or none may differ."
         )
 

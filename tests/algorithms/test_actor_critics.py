@@ -41,9 +41,9 @@ class ThreeChoices(ContinuousProbe):
 
 
 def make(algorithm, config):
-    """A setup, and a learner whose targets and networks differ and are not small."""
-    setup = algorithm.bind(config, resolve_env(config))
-    state = algorithm.init(setup, jax.random.key(0))
+    """A parts, and a learner whose targets and networks differ and are not small."""
+    parts = algorithm.build(config, resolve_env(config))
+    state = algorithm.init(parts, jax.random.key(0))
 
     def scramble(tree, seed):
         leaves, structure = jax.tree.flatten(tree)
@@ -55,7 +55,7 @@ def make(algorithm, config):
         return jax.tree.unflatten(structure, moved)
 
     params = scramble(state.params, 1)
-    return setup, Learner(params, scramble(state.target_params, 2), state.opt_state)
+    return parts, Learner(params, scramble(state.target_params, 2), state.opt_state)
 
 
 def make_batch(discrete=False):
@@ -129,10 +129,10 @@ def td3_policy(params, obs):
 
 
 def test_the_target_of_td3_is_the_textbooks():
-    setup, learner = make(td3, TD3)
+    parts, learner = make(td3, TD3)
     batch, noise = make_batch(), 3 * jax.random.normal(jax.random.key(3), (N, ACTIONS))
     batch = batch._replace(next_obs=5 * batch.next_obs)
-    target = td3.td_target(setup, learner.target_params, batch, noise)
+    target = td3.td_target(parts, learner.target_params, batch, noise)
     slow, clipped = learner.target_params, 0
     for n in range(N):
         added = np.clip(0.2 * noise[n], -0.5, 0.5)
@@ -156,16 +156,16 @@ def test_the_smoothing_noise_is_clipped_to_both_sides():
 
 
 def test_a_step_of_td3_is_the_textbooks_and_policy_and_targets_wait():
-    setup, learner = make(td3, TD3)
+    parts, learner = make(td3, TD3)
     batch, noise = make_batch(), jax.random.normal(jax.random.key(3), (N, ACTIONS))
-    target = td3.td_target(setup, learner.target_params, batch, noise)
+    target = td3.td_target(parts, learner.target_params, batch, noise)
     loss, grads = jax.value_and_grad(critics_loss)(
         learner.params["critics"], batch, target
     )
     critics = descended(learner.params["critics"], grads)
 
     # The first of two steps moves the critics alone.
-    new, td_error, metrics = td3.learn(setup, learner, batch, noise, jnp.int32(0))
+    new, td_error, metrics = td3.learn(parts, learner, batch, noise, jnp.int32(0))
     assert_trees_close(new.params["critics"], critics)
     assert_same(new.params["actor"], learner.params["actor"])
     assert_same(new.target_params, learner.target_params)
@@ -186,7 +186,7 @@ def test_a_step_of_td3_is_the_textbooks_and_policy_and_targets_wait():
 
     loss, grads = jax.value_and_grad(policy_loss)(learner.params["actor"])
     actor = descended(learner.params["actor"], grads)
-    new, _, metrics = td3.learn(setup, learner, batch, noise, jnp.int32(1))
+    new, _, metrics = td3.learn(parts, learner, batch, noise, jnp.int32(1))
     assert_trees_close(new.params, {"actor": actor, "critics": critics})
     np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-4)
     expected = jax.tree.map(
@@ -234,12 +234,12 @@ def sac_value(actor, critics, temperature, obs, noise):
 @pytest.fixture(params=["continuous", "discrete"])
 def case(request):
     if request.param == "discrete":
-        setup, learner = make(sac, SAC.replace(env=ThreeChoices(), entropy_share=0.25))
+        parts, learner = make(sac, SAC.replace(env=ThreeChoices(), entropy_share=0.25))
         # A quarter of log 3.
-        return setup, learner, make_batch(discrete=True), (), 0.25 * np.log(3)
-    setup, learner = make(sac, SAC)
+        return parts, learner, make_batch(discrete=True), (), 0.25 * np.log(3)
+    parts, learner = make(sac, SAC)
     noise = 0.7 * jax.random.normal(jax.random.key(3), (2, N, ACTIONS))
-    return setup, learner, make_batch(), noise, -2.0
+    return parts, learner, make_batch(), noise, -2.0
 
 
 def rows(noise, which):
@@ -247,9 +247,9 @@ def rows(noise, which):
 
 
 def test_the_target_of_sac_is_the_textbooks(case):
-    setup, learner, batch, noise, _ = case
+    parts, learner, batch, noise, _ = case
     next_noise = None if isinstance(noise, tuple) else noise[0]
-    target = sac.td_target(setup, learner, batch, next_noise)
+    target = sac.td_target(parts, learner, batch, next_noise)
     temperature = np.exp(learner.params["log_temperature"])
     actor, critics = learner.params["actor"], learner.target_params["critics"]
     for n, drawn in enumerate(rows(noise, 0)):
@@ -259,9 +259,9 @@ def test_the_target_of_sac_is_the_textbooks(case):
 
 
 def test_a_step_of_sac_is_the_textbooks(case):
-    setup, learner, batch, noise, target_entropy = case
+    parts, learner, batch, noise, target_entropy = case
     next_noise = None if isinstance(noise, tuple) else noise[0]
-    target = sac.td_target(setup, learner, batch, next_noise)
+    target = sac.td_target(parts, learner, batch, next_noise)
     params = learner.params
     grads = jax.grad(critics_loss)(params["critics"], batch, target)
     critics = descended(params["critics"], grads)
@@ -278,7 +278,7 @@ def test_a_step_of_sac_is_the_textbooks(case):
     (loss, entropy), grads = jax.value_and_grad(policy_loss, has_aux=True)(
         params["actor"]
     )
-    new, _, metrics = sac.learn(setup, learner, batch, noise, jnp.int32(0))
+    new, _, metrics = sac.learn(parts, learner, batch, noise, jnp.int32(0))
     np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-4)
     np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-4)
     expected = {
@@ -304,10 +304,10 @@ def test_a_fixed_temperature_and_delays():
     config = SAC.replace(
         learn_temperature=False, policy_delay=3, target_update_interval=2
     )
-    setup, learner = make(sac, config)
+    parts, learner = make(sac, config)
     batch, noise = make_batch(), jnp.zeros((2, N, ACTIONS))
     for count in range(6):
-        new, _, metrics = sac.learn(setup, learner, batch, noise, jnp.int32(count))
+        new, _, metrics = sac.learn(parts, learner, batch, noise, jnp.int32(count))
         kept = jax.tree.map(
             lambda x, y: bool((x == y).all()),
             (new.params["actor"], new.target_params),

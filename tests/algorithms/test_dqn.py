@@ -19,16 +19,16 @@ CONFIG = purerl.DQNConfig(hidden_sizes=(5,), batch_size=N, learning_rate=1e-2)
 
 
 def make(**changes):
-    """A setup, the way back from flat parameters, and a learner with two networks."""
+    """A parts, the way back from flat parameters, and a learner with two networks."""
     config = CONFIG.replace(**changes)
-    setup = dqn.bind(config, resolve_env(config))
+    parts = dqn.build(config, resolve_env(config))
     keys = jax.random.split(jax.random.key(0))
-    online, target = (setup.network.init(key, jnp.zeros((1, 4))) for key in keys)
+    online, target = (parts.network.init(key, jnp.zeros((1, 4))) for key in keys)
     flat, restore = optimiser.flatten(online)
     learner = dqn.Learner(
-        flat, optimiser.flatten(target)[0], dqn._optimiser(setup).init(flat)
+        flat, optimiser.flatten(target)[0], dqn._optimiser(parts).init(flat)
     )
-    return setup, restore, learner
+    return parts, restore, learner
 
 
 def make_batch():
@@ -44,17 +44,17 @@ def make_batch():
     )
 
 
-def q_values(setup, restore, flat, obs):
-    return np.asarray(setup.network.apply(restore(flat), obs))
+def q_values(parts, restore, flat, obs):
+    return np.asarray(parts.network.apply(restore(flat), obs))
 
 
 @pytest.mark.parametrize("double", [False, True])
 def test_the_target_is_the_textbooks(double):
-    setup, restore, learner = make(double=double)
+    parts, restore, learner = make(double=double)
     batch = make_batch()
-    target = dqn.td_target(setup, restore, learner, batch)
-    online = q_values(setup, restore, learner.params, batch.next_obs)
-    slow = q_values(setup, restore, learner.target_params, batch.next_obs)
+    target = dqn.td_target(parts, restore, learner, batch)
+    online = q_values(parts, restore, learner.params, batch.next_obs)
+    slow = q_values(parts, restore, learner.target_params, batch.next_obs)
     expected = []
     for i in range(N):
         chooser = online if double else slow
@@ -67,12 +67,12 @@ def test_the_target_is_the_textbooks(double):
 
 @pytest.mark.parametrize("error", [SquaredError(), HuberError(0.3)])
 def test_a_gradient_step_is_the_textbooks(error):
-    setup, restore, learner = make(value_loss=error, max_grad_norm=0.5)
+    parts, restore, learner = make(value_loss=error, max_grad_norm=0.5)
     batch = make_batch()
-    target = dqn.td_target(setup, restore, learner, batch)
+    target = dqn.td_target(parts, restore, learner, batch)
 
     def loss(params):
-        q = setup.network.apply(params, batch.obs)
+        q = parts.network.apply(params, batch.obs)
         total = 0.0
         for i in range(N):
             diff = q[i, int(batch.action[i])] - target[i]
@@ -87,23 +87,23 @@ def test_a_gradient_step_is_the_textbooks(error):
     updates, _ = optim.update(jax.grad(loss)(params), optim.init(params), params)
     expected = optax.apply_updates(params, updates)
     new, td_error, metrics = dqn.learn(
-        setup, restore, learner, batch, None, jnp.int32(0)
+        parts, restore, learner, batch, None, jnp.int32(0)
     )
     for got, want in zip(
         jax.tree.leaves(restore(new.params)), jax.tree.leaves(expected), strict=True
     ):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
-    q = q_values(setup, restore, learner.params, batch.obs)
+    q = q_values(parts, restore, learner.params, batch.obs)
     chosen = q[np.arange(N), np.asarray(batch.action)]
     np.testing.assert_allclose(td_error, np.asarray(target) - chosen, rtol=1e-4)
     np.testing.assert_allclose(metrics["value_loss"], loss(params), rtol=1e-5)
 
 
 def test_the_target_network_follows_after_every_interval_and_only_then():
-    setup, restore, learner = make(target_update_interval=3, tau=0.25)
+    parts, restore, learner = make(target_update_interval=3, tau=0.25)
     batch = make_batch()
     for count in range(7):
-        new, *_ = dqn.learn(setup, restore, learner, batch, None, jnp.int32(count))
+        new, *_ = dqn.learn(parts, restore, learner, batch, None, jnp.int32(count))
         if count in (2, 5):
             # A quarter of the online network, three quarters of the old target.
             expected = 0.75 * learner.target_params + 0.25 * new.params
@@ -114,14 +114,14 @@ def test_the_target_network_follows_after_every_interval_and_only_then():
 
 
 def test_a_hard_target_is_an_exact_copy():
-    setup, restore, learner = make(target_update_interval=1, tau=1.0)
-    new, *_ = dqn.learn(setup, restore, learner, make_batch(), None, jnp.int32(0))
+    parts, restore, learner = make(target_update_interval=1, tau=1.0)
+    new, *_ = dqn.learn(parts, restore, learner, make_batch(), None, jnp.int32(0))
     np.testing.assert_array_equal(new.target_params, new.params)
 
 
-def hidden_parameters(setup):
+def hidden_parameters(parts):
     """Numbers of all layers but the last of each head."""
-    params = setup.network.init(jax.random.key(0), jnp.zeros((1, 4)))["params"]
+    params = parts.network.init(jax.random.key(0), jnp.zeros((1, 4)))["params"]
     return sum(
         leaf.size
         for name, layer in params.items()
@@ -133,24 +133,24 @@ def hidden_parameters(setup):
 def test_each_stream_of_a_dueling_network_has_a_hidden_layer_of_its_own():
     """Wang et al. 2016, section 4.2; else V + A is one linear layer, parametrised."""
     plain, _, _ = make(hidden_sizes=(6, 5))
-    setup, restore, learner = make(hidden_sizes=(6, 5), dueling=True)
-    assert hidden_parameters(setup) == hidden_parameters(plain) + 2 * (5 * 5 + 5)
+    parts, restore, learner = make(hidden_sizes=(6, 5), dueling=True)
+    assert hidden_parameters(parts) == hidden_parameters(plain) + 2 * (5 * 5 + 5)
 
     obs = jax.random.normal(jax.random.key(5), (200, 4))
     params = restore(learner.params)
-    q = np.asarray(setup.network.apply(params, obs), np.float64)
-    shared = setup.network.bind(params).torso(obs)
+    q = np.asarray(parts.network.apply(params, obs), np.float64)
+    shared = parts.network.bind(params).torso(obs)
     features = np.column_stack([np.asarray(shared, np.float64), np.ones(len(obs))])
     best = features @ np.linalg.lstsq(features, q, rcond=None)[0]
     assert np.square(q - best).mean() > 1e-3 * q.var()
 
 
 def test_dueling_values_are_those_of_the_two_streams():
-    setup, restore, learner = make(hidden_sizes=(6, 5), dueling=True)
+    parts, restore, learner = make(hidden_sizes=(6, 5), dueling=True)
     obs = jax.random.normal(jax.random.key(5), (3, 4))
     params = restore(learner.params)
-    q = setup.network.apply(params, obs)
-    network = setup.network.bind(params)
+    q = parts.network.apply(params, obs)
+    network = parts.network.bind(params)
     weights = params["params"]
 
     def stream(index):
@@ -214,9 +214,9 @@ PROBE = purerl.DQNConfig(
 def learned(env, *observations, **changes):
     config = PROBE.replace(env=env, **changes)
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    setup = dqn.bind(config, resolve_env(config))
+    parts = dqn.build(config, resolve_env(config))
     obs = jnp.asarray(observations, jnp.float32)[:, None]
-    return result, np.asarray(setup.network.apply(result.state.params, obs))
+    return result, np.asarray(parts.network.apply(result.state.params, obs))
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ CONFIG = purerl.TD3Config(
 )
 
 
-def wire(config):
-    return td3.wire(td3.bind(config, resolve_env(config)))
+def make_hooks(config):
+    return td3.make_hooks(td3.build(config, resolve_env(config)))
 
 
 def test_inverted_polyak():
@@ -68,7 +68,7 @@ def test_all_vmapped_seeds_equal():
 
 def test_one_sided_smoothing_noise():
     # Uniform numbers in [0, 1) as noise push the target's action up, on average.
-    draws = jax.vmap(wire(CONFIG).draw_learning)(
+    draws = jax.vmap(make_hooks(CONFIG).draw_learning)(
         jax.random.split(jax.random.key(0), 500)
     )
     noise = td3.perturb(jnp.zeros_like(draws), draws, 0.2, 0.5).reshape(-1)
@@ -81,11 +81,11 @@ def test_one_sided_smoothing_noise():
 
 def test_reused_keys():
     # One key for all updates of a block: the same noise again and again.
-    wiring = wire(CONFIG.replace(gradient_steps=2))
+    hooks = make_hooks(CONFIG.replace(gradient_steps=2))
     seen = []
     for update in range(3):
         keys = jax.random.split(jax.random.fold_in(jax.random.key(0), update))
-        bits, noise = off_policy._draw_learning(wiring, *keys)
+        bits, noise = off_policy._draw_learning(hooks, *keys)
         assert noise.shape[:2] == bits.shape[:2] == (20, 2)
         seen.append(np.asarray(noise).reshape(40, -1))
         seen.append(np.asarray(bits).reshape(40, -1).astype(np.float64))
@@ -115,11 +115,11 @@ def counted(config, updates):
     def explore(learner, features, noise, step):
         return noise
 
-    wiring = wire(config)._replace(learn=learn, explore=explore)
+    hooks = make_hooks(config)._replace(learn=learn, explore=explore)
     key = jax.random.key(0)
-    experience = off_policy.init(wiring, key)
+    experience = off_policy.init(hooks, key)
     learner = Count(jnp.int32(0), jnp.bool_(True), jnp.int32(0))
-    run = jax.jit(partial(off_policy.run, wiring))
+    run = jax.jit(partial(off_policy.run, hooks))
     for update in range(updates):
         learner, experience, metrics = run(
             learner, experience, jax.random.fold_in(key, update), jnp.int32(update)
@@ -186,8 +186,10 @@ def test_time_limit_stored_as_terminal():
     buffer = replay.in_order(state.buffer)
     assert not buffer.terminated.any()
     assert int(buffer.truncated.sum()) == 200 // 5
-    memory = off_policy.uniform(config, None)
-    item, _, next_obs, discount = memory.gather(buffer, jnp.arange(200, dtype="uint32"))
+    replayed = off_policy.uniform(config, None)
+    item, _, next_obs, discount = replayed.gather(
+        buffer, jnp.arange(200, dtype="uint32")
+    )
     np.testing.assert_allclose(discount, config.gamma)
     # What follows a truncated step is the state before the reset, not a fresh one:
     # one step moves the cart by 0.02 times its speed.
@@ -197,13 +199,13 @@ def test_time_limit_stored_as_terminal():
 
 def test_deterministic_acting_during_training():
     # Acting with the mean: nothing is explored once the warm-up is over.
-    wiring = wire(CONFIG.replace(exploration_noise=0.1))
+    hooks = make_hooks(CONFIG.replace(exploration_noise=0.1))
     state = purerl.make_algorithm(CONFIG).init(jax.random.key(0))
     learner = td3.Learner(state.params, state.target_params, state.opt_state)
-    noise = jax.vmap(wiring.draw_action)(jax.random.split(jax.random.key(1), 2000))
+    noise = jax.vmap(hooks.draw_action)(jax.random.split(jax.random.key(1), 2000))
     features = jnp.zeros((2000, 1))
-    actions = wiring.explore(learner, features, noise, jnp.zeros(2000))
-    still = wiring.explore(learner, features, 0 * noise, jnp.zeros(2000))
+    actions = hooks.explore(learner, features, noise, jnp.zeros(2000))
+    still = hooks.explore(learner, features, 0 * noise, jnp.zeros(2000))
     assert len(np.unique(still)) == 1
     np.testing.assert_allclose((actions - still).std(), 0.1, rtol=0.05)
     assert abs(float((actions - still).mean())) < 0.01
@@ -213,7 +215,7 @@ def test_deterministic_acting_during_training():
 def test_warm_up_is_exact_in_steps(num_envs):
     # Random actions lie within [-1, 1]; the "policy" here says 5.
     config = CONFIG.replace(num_envs=num_envs, total_timesteps=20 * num_envs)
-    wiring = wire(config)._replace(
+    hooks = make_hooks(config)._replace(
         explore=lambda learner, features, noise, step: jnp.full_like(noise, 5.0),
         learn=lambda learner, batch, noise, count: (
             learner,
@@ -222,8 +224,8 @@ def test_warm_up_is_exact_in_steps(num_envs):
         ),
     )
     key = jax.random.key(0)
-    experience = off_policy.init(wiring, key)
-    _, experience, _ = off_policy.run(wiring, (), experience, key, jnp.int32(0))
+    experience = off_policy.init(hooks, key)
+    _, experience, _ = off_policy.run(hooks, (), experience, key, jnp.int32(0))
     assert isinstance(experience, Experience)
     actions = np.asarray(replay.in_order(experience.buffer).action)[:, 0]
     actions = actions[: 20 * num_envs]

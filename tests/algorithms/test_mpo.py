@@ -80,11 +80,11 @@ def test_the_policy_reaches_its_target_in_an_asymmetric_range(learned):
 
 def test_the_critics_know_what_an_action_is_worth(learned):
     config, result = learned
-    setup = mpo.bind(config, envs.make(config.env))
+    parts = mpo.build(config, envs.make(config.env))
     # Near the best action for o = 1, which is 2.5, that is 0.75 in [-1, 1].
     action = jnp.array([[0.75], [0.5]])
     critics = result.state.params["critics"]
-    values = setup.critics.apply(critics, jnp.ones((2, 1)), action)
+    values = parts.critics.apply(critics, jnp.ones((2, 1)), action)
     for value in values:
         np.testing.assert_allclose(value, [0.0, -(0.5**2)], atol=0.12)
 
@@ -130,8 +130,8 @@ def scramble(params, seed, scale=0.3):
 @pytest.fixture(scope="module")
 def start():
     """A learner whose targets are not its online networks, and a batch."""
-    setup = mpo.bind(SMALL, SMALL.env)
-    state = mpo.init(setup, jax.random.key(0))
+    parts = mpo.build(SMALL, SMALL.env)
+    state = mpo.init(parts, jax.random.key(0))
     state = state._replace(target_params=scramble(state.target_params, 1))
     state.params["actor"] = scramble(state.target_params["actor"], 2, 0.1)
     keys = jax.random.split(jax.random.key(3), 5)
@@ -143,35 +143,35 @@ def start():
         discount=jnp.array([0.99, 0.99, 0.0, 0.99, 0.99]),
         weight=jnp.ones(STATES),
     )
-    return setup, state, batch
+    return parts, state, batch
 
 
-def act_with(setup, params, obs, num, key):
+def act_with(parts, params, obs, num, key):
     """Raw actions of a policy by distrax, from the noise that the learner draws."""
-    outputs = setup.actor.apply(params["actor"], obs)
+    outputs = parts.actor.apply(params["actor"], obs)
     noise = jax.random.normal(key, (num, len(obs), ACTIONS))
     std = jnp.broadcast_to(jnp.exp(outputs.log_std), noise.shape)
     return jnp.broadcast_to(outputs.mean, noise.shape) + std * noise
 
 
-def values_of(setup, params, obs, raw):
+def values_of(parts, params, obs, raw):
     """The smaller of both critics, sample by sample."""
-    rows = [setup.critics.apply(params["critics"], obs, jnp.tanh(a)) for a in raw]
+    rows = [parts.critics.apply(params["critics"], obs, jnp.tanh(a)) for a in raw]
     return jnp.stack([jnp.minimum(*row) for row in rows])
 
 
-def textbook(setup, state, batch, key):
+def textbook(parts, state, batch, key):
     """The three steps as in the papers: distrax for distributions, scipy for eta."""
-    config, targets = setup.config, state.target_params
+    config, targets = parts.config, state.target_params
     key_evaluate, key_improve = jax.random.split(key)
 
     num = config.bootstrap_samples
-    raw = act_with(setup, targets, batch.next_obs, num, key_evaluate)
-    v_next = values_of(setup, targets, batch.next_obs, raw).mean(0)
+    raw = act_with(parts, targets, batch.next_obs, num, key_evaluate)
+    v_next = values_of(parts, targets, batch.next_obs, raw).mean(0)
     target = batch.reward + batch.discount * v_next
 
-    raw = act_with(setup, targets, batch.obs, config.action_samples, key_improve)
-    q = np.asarray(values_of(setup, targets, batch.obs, raw), np.float64)
+    raw = act_with(parts, targets, batch.obs, config.action_samples, key_improve)
+    q = np.asarray(values_of(parts, targets, batch.obs, raw), np.float64)
 
     def dual(log_eta):
         eta = np.exp(log_eta)
@@ -186,12 +186,12 @@ def textbook(setup, state, batch, key):
     def normal(mean, log_std):
         return _distrax().MultivariateNormalDiag(mean, jnp.exp(log_std))
 
-    old = setup.actor.apply(targets["actor"], batch.obs)
+    old = parts.actor.apply(targets["actor"], batch.obs)
 
     def loss(params):
-        new = setup.actor.apply(params["actor"], batch.obs)
+        new = parts.actor.apply(params["actor"], batch.obs)
         critic = 0.0
-        for value in setup.critics.apply(params["critics"], batch.obs, batch.action):
+        for value in parts.critics.apply(params["critics"], batch.obs, batch.action):
             critic += (0.5 * (value - target) ** 2).mean()
         fit = 0.0
         for one in (normal(new.mean, old.log_std), normal(old.mean, new.log_std)):
@@ -214,20 +214,20 @@ def textbook(setup, state, batch, key):
     return eta, target, jax.grad(loss)(state.params)
 
 
-def one_step(setup, state, batch, key, count=0):
+def one_step(parts, state, batch, key, count=0):
     learner = Learner(state.params, state.target_params, state.opt_state)
-    learn = jax.jit(partial(mpo.learn, setup))
+    learn = jax.jit(partial(mpo.learn, parts))
     return learn(learner, batch, key, jnp.int32(count))
 
 
 def test_one_gradient_step_is_the_textbooks(start):
-    setup, state, batch = start
-    config, key = setup.config, jax.random.key(7)
-    learner, td_error, metrics = one_step(setup, state, batch, key)
-    eta, target, grads = textbook(setup, state, batch, key)
+    parts, state, batch = start
+    config, key = parts.config, jax.random.key(7)
+    learner, td_error, metrics = one_step(parts, state, batch, key)
+    eta, target, grads = textbook(parts, state, batch, key)
 
     np.testing.assert_allclose(metrics["temperature"], eta, rtol=1e-3)
-    value = setup.critics.apply(state.params["critics"], batch.obs, batch.action)[0]
+    value = parts.critics.apply(state.params["critics"], batch.obs, batch.action)[0]
     np.testing.assert_allclose(td_error, target - value, rtol=1e-4, atol=1e-5)
     rates = {"actor": 3e-4, "critics": 3e-4, "duals": 1e-2}
     for name, rate in rates.items():
@@ -246,9 +246,9 @@ def test_one_gradient_step_is_the_textbooks(start):
 
 
 def test_a_terminated_step_bootstraps_nothing_and_a_cut_one_does(start):
-    setup, state, batch = start
+    parts, state, batch = start
     key = jax.random.key(7)
-    target = mpo.td_target(setup, state.target_params, batch, key)
+    target = mpo.td_target(parts, state.target_params, batch, key)
     np.testing.assert_allclose(target[2], batch.reward[2], rtol=1e-6)
     others = np.array([0, 1, 3, 4])
     assert np.abs(np.asarray(target - batch.reward)[others]).min() > 1e-4
@@ -257,9 +257,9 @@ def test_a_terminated_step_bootstraps_nothing_and_a_cut_one_does(start):
 def test_the_targets_are_copied_exactly_when_they_are_due(start):
     # Every third gradient step: number 2, 5, ... counted from 0. The known bugs are
     # targets that are nearly the online networks (inverted Polyak) and never copied.
-    setup, state, batch = start
+    parts, state, batch = start
     for count in range(6):
-        learner, *_ = one_step(setup, state, batch, jax.random.key(count), count)
+        learner, *_ = one_step(parts, state, batch, jax.random.key(count), count)
         for name, target in learner.target_params.items():
             before = state.target_params[name]
             expected = learner.params[name] if count in (2, 5) else before
@@ -267,8 +267,8 @@ def test_the_targets_are_copied_exactly_when_they_are_due(start):
 
 
 def test_polyak_moves_the_targets_by_the_small_share(start):
-    setup, state, batch = start
-    slow = setup._replace(config=SMALL.replace(tau=0.005, target_update_interval=1))
+    parts, state, batch = start
+    slow = parts._replace(config=SMALL.replace(tau=0.005, target_update_interval=1))
     learner, *_ = one_step(slow, state, batch, jax.random.key(0))
     for name, target in learner.target_params.items():
         before = flat(state.target_params[name])
@@ -277,15 +277,15 @@ def test_polyak_moves_the_targets_by_the_small_share(start):
 
 
 def test_one_constraint_for_all_dimensions_is_on_their_sum(start):
-    setup, state, batch = start
-    joint_setup = setup._replace(config=SMALL.replace(per_dimension=False))
-    duals, joint_duals = mpo.init_duals(setup), mpo.init_duals(joint_setup)
+    parts, state, batch = start
+    joint_setup = parts._replace(config=SMALL.replace(per_dimension=False))
+    duals, joint_duals = mpo.init_duals(parts), mpo.init_duals(joint_setup)
     assert duals.mean.shape == duals.std.shape == (ACTIONS,)
     assert joint_duals.mean.shape == joint_duals.std.shape == (1,)
     improvement = mpo.improve(
-        setup, state.target_params, duals, batch.obs, jax.random.key(0)
+        parts, state.target_params, duals, batch.obs, jax.random.key(0)
     )
-    outputs = setup.actor.apply(state.params["actor"], batch.obs)
+    outputs = parts.actor.apply(state.params["actor"], batch.obs)
     fit = partial(fit_loss, new=outputs, improvement=improvement)
     _, each = fit(duals, bounds=Bounds(0.1, 1e-3, 1e-5))
     _, joint = fit(joint_duals, bounds=Bounds(0.1, 1e-3, 1e-5))
@@ -334,11 +334,11 @@ def test_deterministic_acting_during_training(acted):
 def test_the_warm_up_is_uniform_and_ends_to_the_step(acted):
     # A policy with mean 5 acts within tanh(5 +- 4 std) > 0.75; uniform actions do not.
     config, _ = acted
-    setup = mpo.bind(config.replace(learning_rate=1e-9), config.env)
-    state = mpo.init(setup, jax.random.key(0))
+    parts = mpo.build(config.replace(learning_rate=1e-9), config.env)
+    state = mpo.init(parts, jax.random.key(0))
     mean_layer = state.params["actor"]["params"]["Dense_0"]
     mean_layer["bias"] = jnp.full(ACTIONS, 5.0)
-    state = jax.jit(partial(mpo.step, setup))(state)[0]
+    state = jax.jit(partial(mpo.step, parts))(state)[0]
     actions = np.asarray(replay.in_order(state.buffer).action)
     outermost = (actions > 0.75).all(1)
     assert outermost[config.learning_starts :].all()
@@ -351,20 +351,20 @@ def test_the_warm_up_is_uniform_and_ends_to_the_step(acted):
 
 def test_the_deterministic_action_is_the_squashed_mean_scaled(start):
     # The known bug: the raw mean was clipped, while the critics had seen its tanh.
-    setup, state, batch = start
+    parts, state, batch = start
     actor = scramble(state.params["actor"], 5, 1.0)
     state = state._replace(params={**state.params, "actor": actor})
-    mean = setup.actor.apply(state.params["actor"], batch.obs).mean
+    mean = parts.actor.apply(state.params["actor"], batch.obs).mean
     assert np.abs(mean).max() > 0.5  # where tanh is far from the mean itself
-    action = mpo.act(setup, state, batch.obs)
+    action = mpo.act(parts, state, batch.obs)
     np.testing.assert_allclose(action, 1.0 + 2.0 * np.tanh(mean), rtol=1e-5, atol=1e-5)
 
 
 def test_sampled_actions_have_the_policys_quantiles(start):
-    setup, state, batch = start
-    outputs = setup.actor.apply(state.params["actor"], batch.obs[:1])
+    parts, state, batch = start
+    outputs = parts.actor.apply(state.params["actor"], batch.obs[:1])
     keys = jax.random.split(jax.random.key(0), 20_000)
-    actions = jax.jit(jax.vmap(lambda k: mpo.act(setup, state, batch.obs[0], k)))(keys)
+    actions = jax.jit(jax.vmap(lambda k: mpo.act(parts, state, batch.obs[0], k)))(keys)
     # 15.87% of a normal lies below mean - std; tanh and scaling are monotone.
     for z, share in ((-1.0, 0.1587), (0.0, 0.5), (1.0, 0.8413)):
         bound = 1.0 + 2.0 * np.tanh(outputs.mean + z * np.exp(outputs.log_std))

@@ -18,7 +18,7 @@ SAMPLES = 24
 
 def bound(config):
     """The structure that PPO binds once."""
-    return ppo.bind(config, resolve_env(config))
+    return ppo.build(config, resolve_env(config))
 
 
 def small(**fields):
@@ -52,13 +52,13 @@ CASES = {
 def case(name):
     """A config's structure, parameters away from their start, and fixed samples."""
     config = CASES[name]
-    setup = bound(config)
+    parts = bound(config)
     rng = np.random.default_rng(0)
-    width = 4 if setup.head.is_discrete else 1
+    width = 4 if parts.head.is_discrete else 1
     algorithm = purerl.make_algorithm(config)
     params = jax.eval_shape(algorithm.init, jax.random.key(0)).params
     params = jax.tree.map(lambda x: rng.normal(0, 0.5, x.shape), params)
-    if setup.head.is_discrete:
+    if parts.head.is_discrete:
         action = rng.integers(0, 2, SAMPLES)
     else:
         action = rng.normal(0, 0.7, (SAMPLES, 1))
@@ -73,7 +73,7 @@ def case(name):
     # Ratios on both sides of the clip, and inside it.
     log_prob, _ = policy(name, params, batch)
     batch = batch._replace(log_prob=log_prob - rng.normal(0, 0.3, SAMPLES))
-    return config, setup, params, batch
+    return config, parts, params, batch
 
 
 def mlp(layers, x):
@@ -138,8 +138,8 @@ def float32(tree):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_loss_of_a_minibatch_equals_a_plain_derivation(name):
-    config, setup, params, batch = case(name)
-    total, metrics = ppo.loss(setup, float32(params), float32(batch))
+    config, parts, params, batch = case(name)
+    total, metrics = ppo.loss(parts, float32(params), float32(batch))
     expected, expected_metrics = reference(name, config, params, batch)
     np.testing.assert_allclose(total, expected, rtol=1e-4)
     for metric, value in expected_metrics.items():
@@ -150,8 +150,8 @@ def test_the_loss_of_a_minibatch_equals_a_plain_derivation(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_gradient_of_a_minibatch_equals_finite_differences(name):
-    config, setup, params, batch = case(name)
-    loss = jax.jit(jax.grad(lambda p, b: ppo.loss(setup, p, b)[0]))
+    config, parts, params, batch = case(name)
+    loss = jax.jit(jax.grad(lambda p, b: ppo.loss(parts, p, b)[0]))
     gradient = loss(float32(params), float32(batch))
     leaves, structure = jax.tree.flatten(params)
     rng = np.random.default_rng(1)
@@ -308,7 +308,7 @@ def test_a_truncated_step_bootstraps_on_the_observation_before_the_reset():
     # One environment, two steps, gamma = 1/2, lambda = 0; the first step is truncated.
     # The critic is linear enough to tell the states apart: A_0 = r + V(next_obs)/2 - V.
     config = small(gamma=0.5, gae_lambda=0.0)
-    setup = bound(config)
+    parts = bound(config)
     algorithm = purerl.make_algorithm(config)
     state = algorithm.init(jax.random.key(0))
     rng = np.random.default_rng(0)
@@ -322,9 +322,9 @@ def test_a_truncated_step_bootstraps_on_the_observation_before_the_reset():
         terminated=jnp.array([[False], [True]]),
         truncated=jnp.array([[True], [False]]),
     )
-    batch, _ = ppo.make_batch(setup, state, transitions)
+    batch, _ = ppo.make_batch(parts, state, transitions)
     value, next_value = (
-        setup.critic.apply(state.params["critic"], x)[:, 0] for x in (obs, next_obs)
+        parts.critic.apply(state.params["critic"], x)[:, 0] for x in (obs, next_obs)
     )
     expected = [1 + next_value[0] / 2 - value[0], 2 - value[1]]
     np.testing.assert_allclose(batch.advantage, expected, rtol=1e-5)

@@ -33,14 +33,14 @@ CONFIG = purerl.PQNConfig(
 
 
 def make(**changes):
-    """A bound setup and a fresh state."""
+    """The parts of a config and a fresh state."""
     config = CONFIG.replace(**changes)
-    setup = pqn.bind(config, resolve_env(config))
-    return setup, pqn.init(setup, jax.random.key(0))
+    parts = pqn.build(config, resolve_env(config))
+    return parts, pqn.init(parts, jax.random.key(0))
 
 
-def q_values(setup, params, obs):
-    return np.asarray(setup.network.apply(params, jnp.asarray(obs)))
+def q_values(parts, params, obs):
+    return np.asarray(parts.network.apply(params, jnp.asarray(obs)))
 
 
 def rollout_of(obs, next_obs, reward, terminated, truncated):
@@ -59,15 +59,15 @@ def test_a_time_limit_is_not_stored_as_terminal():
     # Two environments, three steps, gamma = lambda = 1/2. In the middle one episode is
     # truncated, the other one terminates; M is max_a Q of the observation before reset.
     #   truncated:  G_1 = r_1 + M_1/2          terminated:  G_1 = r_1
-    setup, state = make(gamma=0.5, trace_decay=0.5)
+    parts, state = make(gamma=0.5, trace_decay=0.5)
     rng = np.random.default_rng(0)
     obs, next_obs = jnp.asarray(rng.normal(size=(2, 3, 2, 4)), jnp.float32)
     reward = jnp.asarray(rng.normal(size=(3, 2)), jnp.float32)
     middle = np.zeros((2, 3, 2), bool)
     middle[1, 1, 0] = middle[0, 1, 1] = True
     transitions = rollout_of(obs, next_obs, reward, *middle)
-    batch = pqn.make_batch(setup, state, transitions)
-    m = q_values(setup, state.params, next_obs).max(-1)
+    batch = pqn.make_batch(parts, state, transitions)
+    m = q_values(parts, state.params, next_obs).max(-1)
     r = np.asarray(reward)
     last = r[2] + m[2] / 2
     middle_target = np.array([r[1, 0] + m[1, 0] / 2, r[1, 1]])
@@ -82,13 +82,13 @@ def test_a_time_limit_is_not_stored_as_terminal():
 @pytest.mark.parametrize("delta", [None, 0.3])
 def test_the_loss_is_that_of_the_chosen_actions_value(delta):
     changes = {} if delta is None else {"value_loss": HuberError(delta)}
-    setup, state = make(**changes)
+    parts, state = make(**changes)
     rng = np.random.default_rng(1)
     obs = jnp.asarray(rng.normal(size=(6, 4)), jnp.float32)
     action = jnp.array([0, 1, 1, 0, 1, 0])
     target = jnp.asarray(rng.normal(size=6), jnp.float32)
-    total, metrics = pqn.loss(setup, state.params, pqn.Batch(obs, action, target))
-    q = q_values(setup, state.params, obs)
+    total, metrics = pqn.loss(parts, state.params, pqn.Batch(obs, action, target))
+    q = q_values(parts, state.params, obs)
     chosen = np.array([q[i, a] for i, a in enumerate(np.asarray(action))])
     error = np.abs(chosen - np.asarray(target))
     expected = 0.5 * error**2
@@ -131,27 +131,27 @@ def test_radam_is_the_papers_algorithm():
 
 
 def one_step(name, **changes):
-    """A setup, its state, and the state after one gradient step on a whole rollout."""
+    """A parts, its state, and the state after one gradient step on a whole rollout."""
     whole = {"num_epochs": 1, "num_minibatches": 1, "anneal_learning_rate": False}
-    setup, state = make(optimiser=name, **whole, **changes)
-    return setup, state, jax.jit(lambda s: pqn.step(setup, s)[0])(state)
+    parts, state = make(optimiser=name, **whole, **changes)
+    return parts, state, jax.jit(lambda s: pqn.step(parts, s)[0])(state)
 
 
-def gradient_of(setup, state):
+def gradient_of(parts, state):
     """That of an update with one gradient step, by the phases by hand."""
     key, _ = jax.random.split(update_key(state))
-    _, transitions, _ = pqn.collect(setup, state, key)
-    batch = pqn.make_batch(setup, state, transitions)
-    grads, _ = jax.grad(lambda p: pqn.loss(setup, p, batch), has_aux=True)(state.params)
+    _, transitions, _ = pqn.collect(parts, state, key)
+    batch = pqn.make_batch(parts, state, transitions)
+    grads, _ = jax.grad(lambda p: pqn.loss(parts, p, batch), has_aux=True)(state.params)
     return optimiser.flatten(grads)[0]
 
 
 @pytest.mark.parametrize("name", ["radam", "adam"])
 def test_an_update_of_one_minibatch_is_one_step_on_the_whole_rollout(name):
     # The first step of RAdam is the plain gradient; of Adam g / (|g| + eps).
-    setup, state, new = one_step(name, max_grad_norm=1e6, optimiser_eps=1e-3)
+    parts, state, new = one_step(name, max_grad_norm=1e6, optimiser_eps=1e-3)
     moved = optimiser.flatten(new.params)[0] - optimiser.flatten(state.params)[0]
-    gradient = np.asarray(gradient_of(setup, state))
+    gradient = np.asarray(gradient_of(parts, state))
     direction = gradient
     if name == "adam":
         direction = gradient / (np.abs(gradient) + 1e-3)
@@ -162,12 +162,12 @@ def test_an_update_of_one_minibatch_is_one_step_on_the_whole_rollout(name):
 def test_the_targets_are_those_of_the_network_before_the_update():
     # With epochs that hardly move the network, every pass sees the same loss; with a
     # target that followed the network, large steps would see others than this one.
-    setup, state = make(num_epochs=2, num_minibatches=1, learning_rate=1e-12)
-    _, metrics = jax.jit(lambda s: pqn.step(setup, s))(state)
+    parts, state = make(num_epochs=2, num_minibatches=1, learning_rate=1e-12)
+    _, metrics = jax.jit(lambda s: pqn.step(parts, s))(state)
     key, _ = jax.random.split(update_key(state))
-    _, transitions, _ = pqn.collect(setup, state, key)
-    batch = pqn.make_batch(setup, state, transitions)
-    expected, _ = pqn.loss(setup, state.params, batch)
+    _, transitions, _ = pqn.collect(parts, state, key)
+    batch = pqn.make_batch(parts, state, transitions)
+    expected, _ = pqn.loss(parts, state.params, batch)
     np.testing.assert_allclose(metrics["value_loss"], expected, rtol=1e-5)
 
 
@@ -175,17 +175,17 @@ def test_not_one_epsilon_coin_for_the_batch():
     # The known bug: all environments explore together or none. Doors has five actions,
     # so with epsilon 1/2 an action differs from the greedy one with chance 0.4; of 64
     # environments 25.6 do, with a deviation of 3.9, in every one of 200 steps.
-    setup, state = make(
+    parts, state = make(
         env="Doors-v0",
         num_envs=64,
         num_steps=200,
         epsilon_schedule="constant",
         epsilon_end=0.5,
     )
-    _, transitions, _ = jax.jit(lambda k: pqn.collect(setup, state, k))(
+    _, transitions, _ = jax.jit(lambda k: pqn.collect(parts, state, k))(
         jax.random.key(3)
     )
-    greedy = q_values(setup, state.params, transitions.obs.astype(jnp.float32))
+    greedy = q_values(parts, state.params, transitions.obs.astype(jnp.float32))
     explored = np.asarray(transitions.action) != greedy.argmax(-1)
     per_step = explored.sum(1)
     np.testing.assert_allclose(per_step.mean(), 25.6, atol=1.0)
@@ -197,24 +197,24 @@ def test_not_one_epsilon_coin_for_the_batch():
 
 def test_epsilon_of_an_update_is_that_of_its_first_step():
     # 64 steps per update; 0.9 to 0.1 over 128 steps: 0.9, 0.5, 0.1, 0.1.
-    setup, _ = make()
-    epsilons = [pqn.epsilon_of(setup.config, jnp.int32(u)) for u in range(4)]
+    parts, _ = make()
+    epsilons = [pqn.epsilon_of(parts.config, jnp.int32(u)) for u in range(4)]
     np.testing.assert_allclose(epsilons, [0.9, 0.5, 0.1, 0.1], rtol=1e-6)
 
 
 def test_a_greedy_rollout_takes_the_best_actions():
-    setup, state = make(epsilon_start=0.0, epsilon_end=0.0)
-    _, transitions, _ = pqn.collect(setup, state, jax.random.key(3))
-    greedy = q_values(setup, state.params, transitions.obs).argmax(-1)
+    parts, state = make(epsilon_start=0.0, epsilon_end=0.0)
+    _, transitions, _ = pqn.collect(parts, state, jax.random.key(3))
+    greedy = q_values(parts, state.params, transitions.obs).argmax(-1)
     np.testing.assert_array_equal(transitions.action, greedy)
 
 
 def test_acting_is_greedy_and_with_keys_explores_at_the_last_epsilon():
-    setup, state = make(epsilon_end=0.5)
+    parts, state = make(epsilon_end=0.5)
     obs = jax.random.normal(jax.random.key(4), (2000, 4))
-    greedy = q_values(setup, state.params, obs).argmax(-1)
-    np.testing.assert_array_equal(pqn.act(setup, state, obs), greedy)
-    explored = pqn.act(setup, state, obs, jax.random.key(5))
+    greedy = q_values(parts, state.params, obs).argmax(-1)
+    np.testing.assert_array_equal(pqn.act(parts, state, obs), greedy)
+    explored = pqn.act(parts, state, obs, jax.random.key(5))
     # Half the actions are uniform, and half of those the greedy one.
     np.testing.assert_allclose((explored != greedy).mean(), 0.25, atol=0.04)
 
@@ -247,10 +247,10 @@ def test_vmapped_seeds_differ_and_each_is_its_single_run(single):
 def test_the_steps_size_decays_linearly_over_the_run(single):
     # The last of four updates has a quarter of the step size: RAdam's first step is the
     # gradient itself, so a fresh optimiser moves a quarter as far.
-    setup, state = make(num_epochs=1, num_minibatches=1)
-    step = jax.jit(lambda s: pqn.fit(setup, s, batch, jax.random.key(0))[0])
-    _, transitions, _ = pqn.collect(setup, state, jax.random.key(3))
-    batch = pqn.make_batch(setup, state, transitions)
+    parts, state = make(num_epochs=1, num_minibatches=1)
+    step = jax.jit(lambda s: pqn.fit(parts, s, batch, jax.random.key(0))[0])
+    _, transitions, _ = pqn.collect(parts, state, jax.random.key(3))
+    batch = pqn.make_batch(parts, state, transitions)
 
     def moved(update):
         params = step(state._replace(update=jnp.int32(update)))
@@ -362,9 +362,9 @@ PROBE = CONFIG.replace(
 def test_action_values_of_the_probes(env, observations, expected):
     config = PROBE.replace(env=env)
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    setup = pqn.bind(config, resolve_env(config))
+    parts = pqn.build(config, resolve_env(config))
     obs = jnp.asarray(observations, jnp.float32)[:, None]
-    q = q_values(setup, result.state.params, obs)
+    q = q_values(parts, result.state.params, obs)
     np.testing.assert_allclose(q, expected, atol=0.03)
     if "action" in env:
         np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)

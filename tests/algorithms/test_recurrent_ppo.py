@@ -88,14 +88,14 @@ def test_no_feed_forward_policy_beats_chance():
 
 def test_its_values_are_those_of_the_remembered_task(remembers):
     # V = gamma^(3 - t) on the way to a sure reward of 1, for either sign.
-    setup = bound(CONFIG)
+    parts = bound(CONFIG)
     observations = jnp.zeros((4, 2, 1)).at[0, :, 0].set(jnp.array([1.0, -1.0]))
-    seen = recurrent_ppo.init_memory(setup, (2,))
+    seen = recurrent_ppo.init_memory(parts, (2,))
     values = []
     for obs in observations:
-        seen = recurrent_ppo.remember(setup, remembers.state.params, obs, seen)
+        seen = recurrent_ppo.remember(parts, remembers.state.params, obs, seen)
         critic = remembers.state.params["critic"]
-        values.append(setup.heads.critic.apply(critic, seen))
+        values.append(parts.heads.critic.apply(critic, seen))
     expected = np.array([[0.9**3] * 2, [0.9**2] * 2, [0.9] * 2, [1.0] * 2])
     np.testing.assert_allclose(values, expected, atol=0.08)
 
@@ -114,11 +114,11 @@ def test_time_limits_bootstrap():
         num_evaluations=0,
     )
     result = train(config)
-    setup = bound(config)
+    parts = bound(config)
     params = result.state.params
-    fresh = recurrent_ppo.init_memory(setup, (5,))
-    seen = recurrent_ppo.remember(setup, params, jnp.eye(5), fresh)
-    values = setup.heads.critic.apply(params["critic"], seen)
+    fresh = recurrent_ppo.init_memory(parts, (5,))
+    seen = recurrent_ppo.remember(parts, params, jnp.eye(5), fresh)
+    values = parts.heads.critic.apply(params["critic"], seen)
     # 0.9^4, ..., 1; with the flags merged 0.29, 0.32, 0.36, 0.6, 1 (test_time_limits).
     np.testing.assert_allclose(values, [0.6561, 0.729, 0.81, 0.9, 1.0], atol=0.06)
 
@@ -174,7 +174,7 @@ def test_and_if_anything_did_that_would_show(monkeypatch):
 
 
 def bound(config):
-    return recurrent_ppo.bind(config, resolve_env(config))
+    return recurrent_ppo.build(config, resolve_env(config))
 
 
 CHAIN = CONFIG.replace(
@@ -191,20 +191,20 @@ CHAIN = CONFIG.replace(
 @pytest.fixture(scope="module")
 def rolled():
     """A state in the midst of training, and what its next update begins with."""
-    setup = bound(CHAIN)
-    start = jax.jit(partial(recurrent_ppo.init, setup))(jax.random.key(4))
-    step = jax.jit(partial(recurrent_ppo.step, setup))
+    parts = bound(CHAIN)
+    start = jax.jit(partial(recurrent_ppo.init, parts))(jax.random.key(4))
+    step = jax.jit(partial(recurrent_ppo.step, parts))
     for _ in range(3):
         start, _ = step(start)
 
     @jax.jit
     def program(state):
-        out = recurrent_ppo.collect(setup, state, jax.random.key(5))
+        out = recurrent_ppo.collect(parts, state, jax.random.key(5))
         _, _, transitions, memories, _ = out
-        sequences, _ = recurrent_ppo.make_sequences(setup, state, transitions, memories)
+        sequences, _ = recurrent_ppo.make_sequences(parts, state, transitions, memories)
         return out, sequences
 
-    return setup, start, *program(start)
+    return parts, start, *program(start)
 
 
 class Reference:
@@ -276,8 +276,8 @@ def test_a_rollout_and_its_advantages_equal_a_plain_loop(rolled):
 
 
 def test_learning_runs_the_very_network_that_acted(rolled):
-    setup, start, (_, _, transitions, memories, _), sequences = rolled
-    again = setup.core.apply(
+    parts, start, (_, _, transitions, memories, _), sequences = rolled
+    again = parts.core.apply(
         start.params["core"],
         jnp.swapaxes(sequences.batch.obs, 0, 1),
         sequences.memory,
@@ -285,8 +285,8 @@ def test_learning_runs_the_very_network_that_acted(rolled):
         method="unroll",
     )
     np.testing.assert_allclose(again, memories, rtol=1e-5, atol=1e-6)
-    outputs = setup.heads.actor.apply(start.params["actor"], again)
-    log_prob = setup.heads.head.log_prob(outputs, transitions.action)
+    outputs = parts.heads.actor.apply(start.params["actor"], again)
+    log_prob = parts.heads.head.log_prob(outputs, transitions.action)
     np.testing.assert_allclose(log_prob, transitions.log_prob, rtol=1e-5, atol=1e-6)
     # The flag precedes the observation: never at 0, where the memory is cleared
     # already, else where the step before ended an episode.
@@ -296,15 +296,15 @@ def test_learning_runs_the_very_network_that_acted(rolled):
 
 
 def test_the_memory_after_an_episodes_end_is_the_fresh_one_bit_for_bit(rolled):
-    setup, start, (carry, after, transitions, _, _), _ = rolled
+    parts, start, (carry, after, transitions, _, _), _ = rolled
     ended = np.asarray(transitions.terminated | transitions.truncated)[-1]
     assert ended.any() and not ended.all()
-    fresh = np.asarray(recurrent_ppo.init_memory(setup, (6,)))
+    fresh = np.asarray(recurrent_ppo.init_memory(parts, (6,)))
     np.testing.assert_array_equal(after[ended], fresh[ended])
     assert (np.abs(after[~ended]).max(-1) > 1e-3).all()
     # So the first thought of the next episode is that of a policy just begun.
-    obs = on_policy.prepare(setup.heads, start.obs_moments, carry.obs)
-    remember = jax.jit(partial(recurrent_ppo.remember, setup))
+    obs = on_policy.prepare(parts.heads, start.obs_moments, carry.obs)
+    remember = jax.jit(partial(recurrent_ppo.remember, parts))
     one = remember(start.params, obs, after)
     other = remember(start.params, obs, fresh)
     np.testing.assert_array_equal(one[ended], other[ended])
@@ -327,8 +327,8 @@ def test_before_the_first_gradient_step_of_an_update_nothing_has_changed():
 def test_known_bug_learning_with_the_flag_that_follows_the_observation(monkeypatch):
     right = recurrent_ppo.make_sequences
 
-    def wrong(setup, state, transitions, memories):
-        sequences, scale = right(setup, state, transitions, memories)
+    def wrong(parts, state, transitions, memories):
+        sequences, scale = right(parts, state, transitions, memories)
         done = transitions.terminated | transitions.truncated
         return sequences._replace(first=done.T), scale
 
@@ -338,7 +338,7 @@ def test_known_bug_learning_with_the_flag_that_follows_the_observation(monkeypat
 
 def test_known_bug_forgetting_the_flag_of_a_rollouts_last_step(monkeypatch):
     # Episodes of 4 steps in rollouts of 8: every one that ends a rollout.
-    right = rollout.roll_recurrent
+    right = rollout.unroll_recurrent
 
     def wrong(*args):
         carry, _, batch, memories, episodes = right(*args)
@@ -347,7 +347,7 @@ def test_known_bug_forgetting_the_flag_of_a_rollouts_last_step(monkeypatch):
     config = ONE_PASS.replace(num_evaluations=0)
     kept = np.asarray(train(config).state.memory)
     np.testing.assert_array_equal(kept, np.zeros_like(kept))
-    monkeypatch.setattr(rollout, "roll_recurrent", wrong)
+    monkeypatch.setattr(rollout, "unroll_recurrent", wrong)
     leaked = np.asarray(train(config).state.memory)
     assert (np.abs(leaked).max(-1) > 1e-3).all()
 
@@ -356,20 +356,20 @@ def test_known_bug_forgetting_the_flag_of_a_rollouts_last_step(monkeypatch):
 
 
 def test_a_minibatch_is_whole_environments(rolled):
-    setup, start, (_, _, transitions, *_), sequences = rolled
+    parts, start, (_, _, transitions, *_), sequences = rolled
     for leaf in jax.tree.leaves(sequences):
         assert leaf.shape[0] == 6  # what is shuffled and split
     # Without standardised advantages the loss is a mean over samples: that of some
     # environments is that of their rows, whoever else is in the minibatch.
-    config = setup.heads.config.replace(normalize_advantages=False)
-    setup = setup._replace(heads=setup.heads._replace(config=config))
-    loss = jax.jit(lambda part: recurrent_ppo.loss(setup, start.params, part)[0])
+    config = parts.heads.config.replace(normalize_advantages=False)
+    parts = parts._replace(heads=parts.heads._replace(config=config))
+    loss = jax.jit(lambda part: recurrent_ppo.loss(parts, start.params, part)[0])
     total = loss(sequences)
-    parts = [
+    pieces = [
         jax.tree.map(lambda x, rows=rows: x[jnp.array(rows)], sequences)
         for rows in ([4, 1], [0, 5], [2, 3])
     ]
-    losses = [loss(part) for part in parts]
+    losses = [loss(part) for part in pieces]
     assert np.std(losses) > 1e-3
     np.testing.assert_allclose(total, np.mean(losses), rtol=1e-5)
     for name in ("obs", "action", "log_prob"):
@@ -379,12 +379,12 @@ def test_a_minibatch_is_whole_environments(rolled):
 
 def test_gradients_flow_through_time(rolled):
     # The last step's log-probability depends on the first observation of its episode.
-    setup, start, _, _ = rolled
+    parts, start, _, _ = rolled
     obs = jax.random.normal(jax.random.key(0), (5, 1, 5))
     first = jnp.zeros((5, 1), bool)
 
     def last(obs, first):
-        memories = setup.core.apply(
+        memories = parts.core.apply(
             start.params["core"], obs, jnp.zeros((1, 8)), first, method="unroll"
         )
         return memories[-1].sum()

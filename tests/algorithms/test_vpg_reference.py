@@ -26,7 +26,7 @@ def small(**fields):
 
 
 def bound(config):
-    return on_policy.bind(config, resolve_env(config))
+    return on_policy.build(config, resolve_env(config))
 
 
 def batch_of(obs, action, advantage, target=None):
@@ -46,12 +46,12 @@ def batch_of(obs, action, advantage, target=None):
 
 def bandit(logits, **fields):
     """A policy that ignores its input: zero weights, and the logits as last biases."""
-    setup = bound(small(**fields))
-    algorithm = purerl.make_algorithm(setup.config)
+    parts = bound(small(**fields))
+    algorithm = purerl.make_algorithm(parts.config)
     params = jax.eval_shape(algorithm.init, jax.random.key(0)).params["actor"]
     params = jax.tree.map(lambda x: jnp.zeros(x.shape), params)
     params["params"]["Dense_0"]["bias"] = jnp.asarray(logits, jnp.float32)
-    return setup, params
+    return parts, params
 
 
 def test_the_gradient_of_a_softmax_bandit_is_the_closed_form():
@@ -59,10 +59,10 @@ def test_the_gradient_of_a_softmax_bandit_is_the_closed_form():
     # onehot(a) - pi: (1/4, -1/4) for action 0, (-3/4, 3/4) for action 1.
     # Over three samples, weights 2, -1, 4 on actions 0, 0, 1:
     #   dJ = (2 (1/4, -1/4) - (1/4, -1/4) + 4 (-3/4, 3/4)) / 3 = (-11/12, 11/12)
-    setup, actor = bandit([np.log(3.0), 0.0])
+    parts, actor = bandit([np.log(3.0), 0.0])
     batch = batch_of(np.zeros((3, 4)), [0, 0, 1], [2.0, -1.0, 4.0])
     grads, metrics = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(
-        setup, actor, batch
+        parts, actor, batch
     )
     np.testing.assert_allclose(
         grads["params"]["Dense_0"]["bias"], [11 / 12, -11 / 12], rtol=1e-5
@@ -78,9 +78,9 @@ def test_the_gradient_of_a_softmax_bandit_is_the_closed_form():
 def test_the_expected_gradient_of_a_bandit_is_that_of_its_expected_reward():
     # With every action as often as the policy takes it, the policy gradient is the
     # gradient of J = sum_a pi(a) r(a), pi(a) (r(a) - J), J = 3/4 * 1 + 1/4 * 5 = 2.
-    setup, actor = bandit([np.log(3.0), 0.0])
+    parts, actor = bandit([np.log(3.0), 0.0])
     batch = batch_of(np.zeros((4, 4)), [0, 0, 0, 1], [1.0, 1.0, 1.0, 5.0])
-    grads, _ = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(setup, actor, batch)
+    grads, _ = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(parts, actor, batch)
     np.testing.assert_allclose(
         -grads["params"]["Dense_0"]["bias"],
         [0.75 * (1 - 2), 0.25 * (5 - 2)],
@@ -90,9 +90,9 @@ def test_the_expected_gradient_of_a_bandit_is_that_of_its_expected_reward():
 
 def test_the_entropy_bonus_flattens_the_policy():
     # dH / d logits = -pi (log pi + H); without advantages nothing else acts.
-    setup, actor = bandit([np.log(3.0), 0.0], entropy_coef=0.5)
+    parts, actor = bandit([np.log(3.0), 0.0], entropy_coef=0.5)
     batch = batch_of(np.zeros((2, 4)), [0, 1], [0.0, 0.0])
-    grads, _ = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(setup, actor, batch)
+    grads, _ = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(parts, actor, batch)
     pi = np.array([0.75, 0.25])
     slope = -pi * (np.log(pi) - (pi * np.log(pi)).sum())
     np.testing.assert_allclose(
@@ -104,7 +104,7 @@ def test_the_gradient_of_a_gaussian_is_the_closed_form():
     # d log N(a; m, s) / dm = (a - m) / s^2 and / d log s = ((a - m) / s)^2 - 1, at
     # m = 0 and s = exp(-1/2), the initial one: s^2 = 1/e.
     config = small(env="probe/continuous")
-    setup = bound(config)
+    parts = bound(config)
     shapes = jax.eval_shape(
         purerl.make_algorithm(config).init, jax.random.key(0)
     ).params["actor"]
@@ -114,7 +114,7 @@ def test_the_gradient_of_a_gaussian_is_the_closed_form():
     action, weight = np.array([0.5, -1.0]), np.array([1.0, 3.0])
     batch = batch_of(np.zeros((2, 1)), action[:, None], weight)
     grads, metrics = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(
-        setup, actor, batch
+        parts, actor, batch
     )
     mean_slope = (weight * action * np.e).mean()
     std_slope = (weight * (action**2 * np.e - 1)).mean()
@@ -146,14 +146,14 @@ def test_the_value_fit_is_so_many_steps_of_adam_on_the_squared_error():
     # last kernel's, which is h (b - mean G) with h = tanh(0) = 0.
     iterations, rate = 7, 0.1
     config = small(value_iterations=iterations, value_learning_rate=rate)
-    setup = bound(config)
+    parts = bound(config)
     algorithm = purerl.make_algorithm(config)
     state = algorithm.init(jax.random.key(0))
     critic = jax.tree.map(jnp.zeros_like, state.params["critic"])
     state = state._replace(params={**state.params, "critic": critic})
     target = np.array([1.0, 2.0, 6.0])
     batch = batch_of(np.zeros((3, 4)), [0, 0, 0], np.zeros(3), target)
-    fitted, opt_state, losses = vpg.fit_value(setup, state, batch)
+    fitted, opt_state, losses = vpg.fit_value(parts, state, batch)
 
     expected = adam_loop(np.zeros(1), lambda b: b - target.mean(), rate, iterations)
     bias = fitted["params"].pop("Dense_0")["bias"]
@@ -216,11 +216,11 @@ def rollout():
 def judged(rollout, **fields):
     """A rollout's batch, and the critic's values `V(s_t)`, `V(s'_t)` of it."""
     config = small(num_envs=1, gamma=0.5, normalize_advantages=False, **fields)
-    setup = bound(config)
+    parts = bound(config)
     state = purerl.make_algorithm(config).init(jax.random.key(0))
-    batch, _ = vpg.make_batch(setup, state, rollout)
+    batch, _ = vpg.make_batch(parts, state, rollout)
     values = (
-        np.asarray(setup.critic.apply(state.params["critic"], x)[:, 0])
+        np.asarray(parts.critic.apply(state.params["critic"], x)[:, 0])
         for x in (rollout.obs, rollout.next_obs)
     )
     return batch, *values
@@ -259,9 +259,9 @@ def test_gae_weighs_actions_and_rewards_to_go_are_the_targets(rollout):
 
 def test_advantages_are_standardised_over_the_whole_batch(rollout):
     config = small(num_envs=1, advantage="rewards_to_go", baseline=False)
-    setup = bound(config)
+    parts = bound(config)
     state = purerl.make_algorithm(config).init(jax.random.key(0))
-    batch, _ = vpg.make_batch(setup, state, rollout)
+    batch, _ = vpg.make_batch(parts, state, rollout)
     target = np.asarray(batch.target)  # not standardised
     np.testing.assert_allclose(
         batch.advantage, (target - target.mean()) / target.std(), rtol=1e-4

@@ -6,7 +6,7 @@ import numpy as np
 import optax
 
 from purerl.learning import optimiser
-from purerl.learning.minibatches import minimise
+from purerl.learning.minibatches import Passes, minimise
 
 N, EPOCHS, PARTS = 12, 3, 4
 BATCH = {"index": jnp.arange(N, dtype=jnp.float32), "twice": 2.0 * jnp.arange(N)}
@@ -21,10 +21,8 @@ def sgd(rate):
 def run(loss, rate, key=0, **changes):
     optim = sgd(rate)
     state = optim.init(optimiser.flatten(PARAMS)[0])
-    fields = {"num_epochs": EPOCHS, "num_minibatches": PARTS, **changes}
-    return minimise(
-        loss, PARAMS, state, BATCH, jax.random.key(key), optim=optim, **fields
-    )
+    passes = Passes(optim, EPOCHS, PARTS)._replace(**changes)
+    return minimise(loss, PARAMS, state, BATCH, jax.random.key(key), passes)
 
 
 def seen(params, minibatch):
@@ -77,17 +75,8 @@ def test_minibatches_of_devices_take_one_common_step():
 
     def part(batch):
         state = optim.init(optimiser.flatten(PARAMS)[0])
-        return minimise(
-            loss,
-            PARAMS,
-            state,
-            batch,
-            jax.random.key(0),
-            optim=optim,
-            num_epochs=1,
-            num_minibatches=1,
-            axis_name="devices",
-        )[0]["b"]
+        passes = Passes(optim, 1, 1, axis_name="devices")
+        return minimise(loss, PARAMS, state, batch, jax.random.key(0), passes)[0]["b"]
 
     # Means of the halves 2.5 and 8.5: alone they would step to 1.25 and 4.25.
     both = jax.vmap(part, axis_name="devices")(halves)

@@ -154,14 +154,14 @@ def test_the_clips_are_fields_and_reach_what_is_learned_from():
         hidden_sizes=(4,),
     )
     env = resolve_env(config)
-    setup = on_policy.bind(config, env)
+    parts = on_policy.build(config, env)
     moments = normalise.init_moments((1,))
-    seen = on_policy.prepare(setup, moments, jnp.array([[3.0], [-3.0], [0.1]]))
+    seen = on_policy.prepare(parts, moments, jnp.array([[3.0], [-3.0], [0.1]]))
     np.testing.assert_allclose(seen, [[0.5], [-0.5], [0.1]], rtol=1e-6)
 
-    state = ppo.init(setup, jax.random.key(0))
-    _, transitions, _ = on_policy.collect(setup, state, jax.random.key(1))
-    estimates, _ = on_policy.estimate(setup, state, transitions)
+    state = ppo.init(parts, jax.random.key(0))
+    _, transitions, _ = on_policy.collect(parts, state, jax.random.key(1))
+    estimates, _ = on_policy.estimate(parts, state, transitions)
     scaled = np.abs(np.asarray(estimates.reward))
     assert scaled.max() == 0.25 and (scaled == 0.25).mean() > 0.2
     for name in ("clip_observations", "clip_rewards"):

@@ -38,15 +38,15 @@ def rolled():
         memory = {"seen": jnp.zeros((ENVS, 1))}
         parts = []
         for key_roll in keys:
-            script = rollout.draw_script(stepper, key_roll, STEPS, ENVS)
-            carry, memory, batch, memories, episodes = rollout.roll_recurrent(
+            randomness = rollout.draw_randomness(stepper, key_roll, STEPS, ENVS)
+            carry, memory, batch, memories, episodes = rollout.unroll_recurrent(
                 stepper,
                 carry,
                 memory,
                 count_and_act,
                 lambda obs: obs,
-                script.inputs,
-                script.restart,
+                randomness.inputs,
+                randomness.restart,
             )
             parts.append((carry, memory, batch, memories, episodes))
         return parts

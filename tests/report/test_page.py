@@ -25,16 +25,13 @@ def folder(tmp_path_factory):
     data = synthetic.grid(num_seeds=4).isel(hidden_sizes=[0, 1], entropy_coef=[0, 1])
     page.sweep_page(data, folder / "sweep.html", command="purerl sweep <x>")
     page.run_page(make_run(), folder / "run.html")
-    page.tuning_page(TRIALS, folder / "tuning.html", config={"env": "CartPole-v1"})
+    table = page.table_html(("trial", "torso", "value"), TRIALS)
+    page.write_page(folder / "table.html", "Table", page.Section("Trials", table))
     return folder
 
 
-TRIALS = [
-    {"params": {"learning_rate": 1e-3, "torso": "mlp"}, "value": 10.0, "seconds": 1.5},
-    {"params": {"learning_rate": 1e-2, "torso": "gru"}, "value": None, "seconds": 2.5},
-    {"params": {"learning_rate": 1e-4, "torso": "mlp"}, "value": 9.0, "seconds": 0.5},
-    {"params": {"learning_rate": 3e-4, "torso": "mlp"}, "value": 200.0, "seconds": 1.0},
-]
+# Ranked by value, a failure last.
+TRIALS = [(3, "mlp", 200.0), (0, "mlp", 10.0), (2, "mlp", 9.0), (1, "gru", np.nan)]
 
 
 def make_run() -> RunResult:
@@ -91,7 +88,7 @@ class Checker(HTMLParser):
         self.text.append(data)
 
 
-@pytest.mark.parametrize("name", ["sweep", "run", "tuning"])
+@pytest.mark.parametrize("name", ["sweep", "run"])
 def test_a_page_is_whole_and_loads_nothing(folder, name):
     text = (folder / f"{name}.html").read_text()
     checker = Checker()
@@ -131,35 +128,6 @@ def test_what_a_runs_page_says(folder):
     assert "learning_rate" in text
 
 
-def test_trials_are_ranked_and_failures_last(folder):
-    text = (folder / "tuning.html").read_text()
-    rows = re.findall(r"<tr>(<td class=n.*?)</tr>", text)
-    first = [re.sub("<.*?>", " ", row).split() for row in rows]
-    assert [row[0] for row in first] == ["3", "0", "2", "1"]
-    assert first[0] == ["3", "3e-4", "mlp", "200", "1"]
-    assert first[3][3] == "-"
-    assert "Best: learning_rate=3e-4, torso=mlp; value 200." in text
-
-
-def test_the_lowest_value_can_be_the_best(tmp_path):
-    path = page.tuning_page(TRIALS, tmp_path / "a.html", mode="min")
-    assert "Best: learning_rate=1e-4, torso=mlp; value 9." in path.read_text()
-
-
-@pytest.mark.parametrize(
-    ("trials", "mode", "words"),
-    [
-        ([{"value": 1.0}], "max", "params"),
-        ([], "max", "there are none"),
-        (TRIALS, "most", "mode must be max or min"),
-    ],
-)
-def test_bad_trials_are_one_sentence(tmp_path, trials, mode, words):
-    with pytest.raises(ConfigError, match=words):
-        page.tuning_page(trials, tmp_path / "a.html", mode=mode)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_run_without_a_folder_needs_a_path():
     with pytest.raises(ConfigError, match="say where to write the page"):
         page.run_page(make_run())
@@ -192,7 +160,7 @@ def test_tables_sort_in_a_browser(folder, tmp_path):
     catch = (
         "<script>onerror = (m) => document.documentElement.dataset.error = m</script>"
     )
-    text = (folder / "tuning.html").read_text()
+    text = (folder / "table.html").read_text()
     text = text.replace("<head>", "<head>" + catch).replace("</body>", PROBE)
     (tmp_path / "probe.html").write_text(text)
     command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu"]

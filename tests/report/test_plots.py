@@ -206,7 +206,6 @@ def test_tables_in_the_terminal(grid):
     console = Console(width=120, record=True, file=open("/dev/null", "w"))
     with console.file:
         console.print(sweep_tables.best_table(grid, 3))
-        console.print(sweep_tables.heat_table(grid))
     text = console.export_text()
     rows = [line for line in text.splitlines() if "256-256" in line]
     assert rows[0].split()[1::2][:3] == ["1e-3", "0.01", "256-256"]
@@ -215,7 +214,3 @@ def test_tables_in_the_terminal(grid):
     assert f"{best.mean():,.1f}" in rows[0]
     found = statistics.estimate(best)
     assert f"{found.low:,.1f} to {found.high:,.1f}" in rows[0]
-    heat = [line for line in text.splitlines() if "*█" in line]
-    assert len(heat) == 1
-    assert heat[0].split("│")[1].strip() == "0.01"
-    assert "*█" in heat[0].split("│")[4]  # The column of 1e-3.

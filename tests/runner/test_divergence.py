@@ -82,8 +82,8 @@ class BrokenAt:
     def __init__(self, learn, step):
         self.learn, self.step = learn, step
 
-    def __call__(self, setup, learner, batch, noise, count):
-        learner, error, metrics = self.learn(setup, learner, batch, noise, count)
+    def __call__(self, parts, learner, batch, noise, count):
+        learner, error, metrics = self.learn(parts, learner, batch, noise, count)
         broken = jnp.where(count == self.step, jnp.nan, 0.0)
         return learner, error, metrics | {"value_loss": metrics["value_loss"] + broken}
 
@@ -109,8 +109,8 @@ def test_what_breaks_in_the_very_last_step_is_seen_by_every_search(monkeypatch):
     )  # fmt: skip
     step = ppo.step
 
-    def breaks(setup, state):
-        new, metrics = step(setup, state)
+    def breaks(parts, state):
+        new, metrics = step(parts, state)
         is_last = state.update == 2
         broken = jax.tree.map(lambda x: jnp.where(is_last, jnp.nan, x), new.params)
         return new._replace(params=broken), metrics

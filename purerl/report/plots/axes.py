@@ -20,6 +20,7 @@ from purerl.report.sweep_data import (
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 OTHERS = ("mean", "best")
@@ -30,10 +31,10 @@ class Cells(NamedTuple):
     """Mean scores over two axes.
 
     Attributes:
-        rows: values of the first axis.
-        columns: values of the second axis.
+        rows: Values of the first axis.
+        columns: Values of the second axis.
         table: `[R, C]`; NaN where no configuration is.
-        best: row and column of the highest.
+        best: Row and column of the highest.
     """
 
     rows: list[Any]
@@ -43,13 +44,13 @@ class Cells(NamedTuple):
 
 
 def cells(scores: Scores, y: str, x: str, others: str = "mean") -> Cells:
-    """Mean score over seeds for each pair of values of two axes.
+    """Compute the mean score over seeds for each pair of values of two axes.
 
     Args:
-        scores: of a grid.
-        y: axis of the rows.
-        x: axis of the columns.
-        others: further axes are averaged (`"mean"`) or `"best"`.
+        scores: Scores of a grid.
+        y: Axis of the rows.
+        x: Axis of the columns.
+        others: What becomes of further axes: averaged (`"mean"`) or `"best"`.
 
     Raises:
         ConfigError: unknown or equal axes, another choice, or no grid.
@@ -75,8 +76,8 @@ def cells(scores: Scores, y: str, x: str, others: str = "mean") -> Cells:
         ]
         if here:
             table[r, c] = np.mean(here) if others == "mean" else np.max(here)
-    place = np.unravel_index(np.nanargmax(table), table.shape)
-    return Cells(rows, columns, table, (int(place[0]), int(place[1])))
+    best = np.unravel_index(np.nanargmax(table), table.shape)
+    return Cells(rows, columns, table, (int(best[0]), int(best[1])))
 
 
 def heat_map(
@@ -87,14 +88,14 @@ def heat_map(
     others: str = "mean",
     metric: str = SCORE,
 ) -> "Figure":
-    """Mean final score over seeds for every pair of values of two axes.
+    """Draw the mean final score over seeds for every pair of values of two axes.
 
     Args:
-        dataset: of a grid sweep.
-        y: axis of the rows; the second one if not given.
-        x: axis of the columns; the first one if not given.
-        others: further axes are averaged (`"mean"`) or `"best"`.
-        metric: a variable.
+        dataset: Dataset of a grid sweep.
+        y: Axis of the rows; the second one if not given.
+        x: Axis of the columns; the first one if not given.
+        others: What becomes of further axes: averaged (`"mean"`) or `"best"`.
+        metric: Name of the variable.
 
     Raises:
         ConfigError: see `cells`; fewer than two axes.
@@ -107,28 +108,14 @@ def heat_map(
     )
     axes = figure.subplots()
     image = axes.imshow(table, cmap=style.COLOUR_MAP, aspect="auto", origin="lower")
-    for name, values, setter in (
-        (x, columns, axes.set_xticks),
-        (y, rows, axes.set_yticks),
-    ):
+    for values, setter in ((columns, axes.set_xticks), (rows, axes.set_yticks)):
         shown = _thinned(len(values))
         setter(shown, [label(values[i]) for i in shown])
-        del name
     if max(len(label(value)) for value in columns) > 5 and len(columns) > 6:
         axes.tick_params(axis="x", rotation=45)
     if len(columns) <= ANNOTATED and len(rows) <= 2 * ANNOTATED:
         _write_cells(axes, table, image)
-    row, column = best
-    from matplotlib.patches import Rectangle
-
-    # White within black shows on every colour of the map.
-    for colour, width in (("#000000", 4.5), ("#ffffff", 2.2)):
-        square = Rectangle(
-            (column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=colour, lw=width
-        )
-        square.set_clip_on(False)
-        square.set_zorder(3)
-        axes.add_patch(square)
+    _frame_cell(axes, *best)
     axes.set_xlabel(short(x))
     axes.set_ylabel(short(y))
     rest = [short(name) for name in scores.names if name not in (x, y)]
@@ -143,8 +130,27 @@ def heat_map(
     return figure
 
 
+def _frame_cell(axes: "Axes", row: int, column: int) -> None:
+    """Draw a frame around a cell."""
+    from matplotlib.patches import Rectangle
+
+    # White within black shows on every colour of the map.
+    for colour, width in (("#000000", 4.5), ("#ffffff", 2.2)):
+        square = Rectangle(
+            (column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=colour, lw=width
+        )
+        square.set_clip_on(False)
+        square.set_zorder(3)
+        axes.add_patch(square)
+
+
 def two_axes(scores: Scores, y: str | None, x: str | None) -> tuple[str, str]:
-    """The axes of a heat map: those asked for, else the first ones that vary.
+    """Choose the axes of a heat map: those asked for, else the first ones that vary.
+
+    Args:
+        scores: Scores of a grid.
+        y: Axis of the rows, if one is asked for.
+        x: Axis of the columns, if one is asked for.
 
     Raises:
         ConfigError: there are not two.
@@ -161,7 +167,7 @@ def two_axes(scores: Scores, y: str | None, x: str | None) -> tuple[str, str]:
 
 
 def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
-    """Final score against each axis: the others in all settings, and at their best.
+    """Draw the final score against each axis: other axes at all settings, and the best.
 
     "All" is the IQM of all runs with a value, with a 95% interval (each setting of the
     other axes is resampled by itself); "best" the IQM of the best setting's seeds, with
@@ -175,7 +181,7 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     figure, panels = make_panels(len(scores.names))
     for axes, name in zip(panels, scores.names, strict=True):
         values = scores.values(name)
-        places = style.scale_axis(axes, values, log=is_log(values))
+        positions = style.scale_axis(axes, values, log=is_log(values))
         groups = [
             [p for p, point in enumerate(scores.points) if point[name] == value]
             for value in values
@@ -188,9 +194,11 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
             found = [statistics.estimate(filled[group].T) for group in members]
             value, low, high = np.array([e[:3] for e in found]).T
             colour = style.COLOURS[number]
-            axes.fill_between(places, low, high, color=colour, alpha=style.FAINT, lw=0)
+            axes.fill_between(
+                positions, low, high, color=colour, alpha=style.FAINT, lw=0
+            )
             axes.plot(
-                places,
+                positions,
                 value,
                 color=colour,
                 marker=style.MARKERS[number],
@@ -206,7 +214,7 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
 
 
 def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
-    """Every configuration against each axis: for random and zip designs.
+    """Draw every configuration against each axis: for random and zip designs.
 
     A dot is the mean over seeds, its line their range; the best one is a star.
 
@@ -221,17 +229,17 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
         values = scores.values(name)
         axis = style.scale_axis(axes, values, log=is_log(values))
         where = dict(zip(values, axis, strict=True))
-        places = np.array([where[point[name]] for point in scores.points])
+        positions = np.array([where[point[name]] for point in scores.points])
         if not all(style.is_number(value) for value in values):
-            # Strings share few places: dots lie beside one another.
-            jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(places))
-            places = places + jitter
+            # Strings share few positions: dots lie beside one another.
+            jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(positions))
+            positions = positions + jitter
         axes.vlines(
-            places, filled.min(1), filled.max(1), color=style.COLOURS[0], alpha=0.25
+            positions, filled.min(1), filled.max(1), color=style.COLOURS[0], alpha=0.25
         )
-        axes.plot(places, means, "o", color=style.COLOURS[0], ms=4.5, alpha=0.9)
+        axes.plot(positions, means, "o", color=style.COLOURS[0], ms=4.5, alpha=0.9)
         axes.plot(
-            places[best],
+            positions[best],
             means[best],
             "*",
             color=style.COLOURS[1],
@@ -253,7 +261,7 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
 
 
 def make_panels(count: int) -> tuple["Figure", list[Any]]:
-    """A panel per axis, at most three in a row, one scale of scores."""
+    """Make a panel per axis, at most three in a row, one scale of scores."""
     columns = min(count, 3)
     height = -(-count // columns)
     figure = style.new_figure(max(5.0, 3.4 * columns), 0.7 + 3.0 * height)

@@ -15,13 +15,13 @@ DASHES = ("-", "--", "-.", ":")
 
 
 def comparison_figure(dataset: "xr.Dataset") -> "Figure":
-    """Mean return along training, a line per loss.
+    """Draw the mean return along training, a line per loss.
 
     Bands are 95% intervals; of fewer than ten seeds, their range.
 
     Args:
-        dataset: of a `LossComparison`: `curve` by environment, loss, seed and piece,
-            `env_steps` at the end of each piece, NaN after the last one.
+        dataset: Dataset of a `LossComparison`: `curve` by environment, loss, seed and
+            piece, `env_steps` at the end of each piece, NaN after the last one.
     """
     names, losses = (dataset[k].values.tolist() for k in ("environment", "loss"))
     columns = min(3, len(names))
@@ -30,11 +30,11 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
     panels = figure.subplots(height, columns, squeeze=False).ravel()
     for spare in panels[len(names) :]:
         spare.set_visible(False)
-    for place, (axes, name) in enumerate(zip(panels, names, strict=False)):
-        steps = dataset["env_steps"].values[place]
+    for index, (axes, name) in enumerate(zip(panels, names, strict=False)):
+        steps = dataset["env_steps"].values[index]
         is_piece = np.isfinite(steps)
         steps = steps[is_piece]
-        curves = dataset["curve"].values[place][..., is_piece]
+        curves = dataset["curve"].values[index][..., is_piece]
         for number, (loss, values) in enumerate(zip(losses, curves, strict=True)):
             colour = style.COLOURS[number % len(style.COLOURS)]
             found = statistics.curve(values, "mean")

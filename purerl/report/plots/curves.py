@@ -21,6 +21,7 @@ from purerl.report.sweep_data import (
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MAX_LINES = 8
@@ -29,19 +30,19 @@ OTHERS = ("best", "all")
 
 
 class Line(NamedTuple):
-    """One line of a picture: `places` of the configurations it is made of."""
+    """One line of a picture: `indices` of the configurations it is made of."""
 
     name: str
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
 
 
 class Lines(NamedTuple):
     """Lines, and what tells them apart.
 
     Attributes:
-        heading: what the names are values of.
-        common: values that all of them share, in words; may be empty.
-        lines: from best to worst, or in the order of the axis.
+        heading: What the names are values of.
+        common: Values that all of them share, in words; may be empty.
+        lines: Lines from best to worst, or in the order of the axis.
     """
 
     heading: str
@@ -58,21 +59,22 @@ def sweep_curves(
     lines: int = MAX_LINES,
     confidence: float = 0.95,
 ) -> "Figure":
-    """IQM over seeds along training, with bands, a line per value of an axis.
+    """Draw the IQM over seeds along training, with bands, a line per value of an axis.
 
     Bands are bootstrap intervals; of fewer than ten seeds, their range. Members that
     diverged count from then on as the worst of the picture; gaps of unfinished members
     are left out.
 
     Args:
-        dataset: of a sweep.
-        by: the axis; without it, the best configurations are drawn.
-        metric: a variable; evaluations are averaged over episodes. Without it,
-            evaluations, or training returns where there are few evaluations.
+        dataset: Dataset of a sweep.
+        by: The axis; without it, the best configurations are drawn.
+        metric: Name of the variable; evaluations are averaged over episodes. Without
+            it, evaluations, or training returns where there are few evaluations.
         others: `"best"`: each value at the best setting of the other axes;
             `"all"`: runs of all settings pooled, each setting resampled by itself.
-        lines: at most so many; of more values some are left out evenly, the best stays.
-        confidence: of the bands, each point by itself.
+        lines: Number of lines at most; of more values some are left out evenly, the
+            best stays.
+        confidence: Confidence level of the bands, each point by itself.
 
     Raises:
         ConfigError: an unknown axis, metric or choice.
@@ -85,35 +87,15 @@ def sweep_curves(
     values, steps = rows(dataset, metric)
     figure = style.new_figure(8.0, 4.4)
     axes = figure.subplots()
-    tables = [_on_one_grid(values, steps, line.places) for line in chosen]
+    tables = [_on_one_grid(values, steps, line.indices) for line in chosen]
     floor = min(float(np.nanmin(table)) for _, table in tables)
     ends, words = [], []
     for number, (line, (grid, table)) in enumerate(zip(chosen, tables, strict=True)):
-        dead = scores.diverged[list(line.places)].T[:, :, None]
+        dead = scores.diverged[list(line.indices)].T[:, :, None]
         filled = np.where(dead & np.isnan(table), floor, table)
         found = statistics.curve(filled, confidence=confidence)
-        colour = style.COLOURS[number % len(style.COLOURS)]
-        known = np.isfinite(found.value)
-        mark = style.MARKERS[number % len(style.MARKERS)]
-        every = max(1, int(known.sum()) // 8)
-        axes.fill_between(
-            grid[known],
-            found.low[known],
-            found.high[known],
-            color=colour,
-            alpha=0.16,
-            linewidth=0,
-        )
-        axes.plot(
-            grid[known],
-            found.value[known],
-            color=colour,
-            linewidth=1.8,
-            marker=mark,
-            markevery=every,
-            markersize=4.5,
-        )
-        ends.append((float(found.value[known][-1]), line.name, colour))
+        last, colour = _draw_band(axes, grid, found, number)
+        ends.append((last, line.name, colour))
         words.append(found.words)
     style.step_axis(axes)
     style.finish(
@@ -128,10 +110,42 @@ def sweep_curves(
     return figure
 
 
+def _draw_band(
+    axes: "Axes", grid: np.ndarray, found: statistics.Estimate, number: int
+) -> tuple[float, str]:
+    """Draw one line and its band; return its last value and its colour."""
+    colour = style.COLOURS[number % len(style.COLOURS)]
+    known = np.isfinite(found.value)
+    axes.fill_between(
+        grid[known],
+        found.low[known],
+        found.high[known],
+        color=colour,
+        alpha=0.16,
+        linewidth=0,
+    )
+    axes.plot(
+        grid[known],
+        found.value[known],
+        color=colour,
+        linewidth=1.8,
+        marker=style.MARKERS[number % len(style.MARKERS)],
+        markevery=max(1, int(known.sum()) // 8),
+        markersize=4.5,
+    )
+    return float(found.value[known][-1]), colour
+
+
 def choose_lines(
     scores: Scores, by: str | None, others: str = "best", most: int = MAX_LINES
 ) -> Lines:
-    """Which lines to draw: all values of an axis, or the best configurations.
+    """Choose the lines to draw: all values of an axis, or the best configurations.
+
+    Args:
+        scores: Scores of a sweep.
+        by: Axis whose values are the lines; None for the best configurations.
+        others: What becomes of further axes: `"best"`, or all are taken together.
+        most: Number of lines at most.
 
     Raises:
         ConfigError: an unknown axis.
@@ -167,7 +181,13 @@ def choose_lines(
 
 
 def evenly(count: int, most: int, keep: int) -> list[int]:
-    """At most `most` of `count` places, evenly, both ends and `keep` among them."""
+    """Choose at most `most` of `count` indices, evenly, with both ends and `keep`.
+
+    Args:
+        count: Number of indices to choose from.
+        most: Number of indices to choose.
+        keep: Index that is always chosen.
+    """
     if count <= most:
         return list(range(count))
     chosen = np.linspace(0, count - 1, most).round().astype(int)
@@ -179,19 +199,19 @@ def evenly(count: int, most: int, keep: int) -> list[int]:
 
 
 def _on_one_grid(
-    values: np.ndarray, steps: np.ndarray, places: Sequence[int]
+    values: np.ndarray, steps: np.ndarray, indices: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Curves of some configurations at common environment steps.
 
     Args:
         values: `[P, S, T]`.
         steps: `[P, S, T]`.
-        places: of the configurations.
+        indices: Indices of the configurations.
 
     Returns:
         Steps `[T']` and values `[S, M, T']`. Rows that already agree stay as they are.
     """
-    at, values = steps[list(places)], values[list(places)]
+    at, values = steps[list(indices)], values[list(indices)]
     rows_at = at.reshape(-1, at.shape[-1])
     first = rows_at[np.isfinite(rows_at).sum(1).argmax()]
     if not np.isfinite(first).any():
@@ -201,11 +221,11 @@ def _on_one_grid(
         return first.astype(float), np.moveaxis(values, 0, 1)
     grid = np.linspace(np.nanmin(at), np.nanmax(at), POINTS)
     found = np.full((*values.shape[:2], POINTS), np.nan)
-    for place in np.ndindex(*values.shape[:2]):
-        known = np.isfinite(values[place]) & np.isfinite(at[place])
+    for index in np.ndindex(*values.shape[:2]):
+        known = np.isfinite(values[index]) & np.isfinite(at[index])
         if known.any():
-            found[place] = np.interp(
-                grid, at[place][known], values[place][known], right=np.nan
+            found[index] = np.interp(
+                grid, at[index][known], values[index][known], right=np.nan
             )
     return grid, np.moveaxis(found, 0, 1)
 

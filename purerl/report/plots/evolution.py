@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 def evolution_curve(
     history: Mapping[str, np.ndarray], settings: Mapping[str, Any]
 ) -> "Figure":
-    """Best and mean fitness over generations, a band of one deviation, and failures.
+    """Draw best and mean fitness over generations, their deviation, and failures.
 
     Args:
-        history: of an `EvolutionResult`, finished or not.
-        settings: of the same: what is evolved, by what, and how many agents.
+        history: History of an `EvolutionResult`, finished or not.
+        settings: Settings of the same: what is evolved, by what, and how many agents.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -73,11 +73,11 @@ def evolution_curve(
 
 
 def evolution_returns(returns: np.ndarray, names: Sequence[str]) -> "Figure":
-    """Mean return of members in each environment, a panel of its own for each.
+    """Draw the mean return of members, a panel for each environment.
 
     Args:
-        returns: `[G, E]`, by generation and environment.
-        names: of the environments.
+        returns: `[G, E]` returns, by generation and environment.
+        names: Names of the environments.
     """
     from matplotlib.ticker import MaxNLocator
 

@@ -19,7 +19,7 @@ ADVANTAGES = (2.0, 1.0, -1.0, -2.0)
 
 
 def loss_figure(loss: Any) -> "Figure":
-    """The picture of a loss of either kind.
+    """Draw a loss of either kind.
 
     Raises:
         ConfigError: it is neither a drift nor a value loss.
@@ -37,7 +37,7 @@ def loss_figure(loss: Any) -> "Figure":
 
 
 def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "Figure":
-    """A value loss and its slope over the error, beside the squared error.
+    """Draw a value loss and its slope over the error, beside the squared error.
 
     A constant in a loss does not matter, so both are drawn from their value at zero
     error. The squared error is scaled to the same mean slope, because the optimiser
@@ -45,8 +45,8 @@ def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "F
 
     Args:
         loss: `loss(value, target, old_value)`.
-        limit: largest error drawn.
-        target: at which it is drawn; it matters for a loss of two inputs.
+        limit: Largest error drawn.
+        target: Target at which it is drawn; it matters for a loss of two inputs.
     """
     errors = jnp.linspace(-limit, limit, POINTS)
     value, slope = curve(loss, errors, target)
@@ -73,7 +73,13 @@ def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "F
 
 
 def curve(loss: Any, errors: Any, target: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """A value loss over errors `[N]`: values from that at zero error, and slopes."""
+    """Return a value loss over errors, from that at zero error, and its slopes.
+
+    Args:
+        loss: Value loss, `(value, target, old_value) -> [N]`.
+        errors: `[N]` values minus targets.
+        target: Target at which the loss is looked at.
+    """
     targets = jnp.full_like(errors, target)
 
     def at(errors: Any) -> Any:
@@ -85,7 +91,7 @@ def curve(loss: Any, errors: Any, target: float = 0.0) -> tuple[np.ndarray, np.n
 
 
 def drift_figure(drift: Any) -> "Figure":
-    """A drift over ratio and advantage, and what is left of the objective.
+    """Draw a drift over ratio and advantage, and what is left of the objective.
 
     Above, the drift as a map beside those of PPO and DPO on one colour scale. Below,
     slices: the slope `d (r A - drift) / d r` that the policy climbs, at four
@@ -97,7 +103,7 @@ def drift_figure(drift: Any) -> "Figure":
     named = {"learned": drift, "PPO": ClipDrift(0.2), "DPO": DPODrift()}
     ratios = jnp.linspace(0.5, 1.75, POINTS)
     advantages = jnp.linspace(-3.0, 3.0, POINTS)
-    maps = {name: drift_map(one, ratios, advantages) for name, one in named.items()}
+    maps = {name: drift_map(shown, ratios, advantages) for name, shown in named.items()}
     # The scale is that of the hand-written ones: a wild learned drift saturates.
     most = max(float(np.quantile(maps[name], 0.98)) for name in ("PPO", "DPO"))
     figure = style.new_figure(10.5, 6.6)
@@ -131,14 +137,26 @@ def drift_figure(drift: Any) -> "Figure":
 
 
 def drift_map(drift: Any, ratios: Any, advantages: Any) -> np.ndarray:
-    """A drift `[A, R]` over advantages and ratios."""
+    """Return a drift `[A, R]` over advantages and ratios.
+
+    Args:
+        drift: Function `(log_ratio, advantage)`.
+        ratios: `[R]` probability ratios.
+        advantages: `[A]` advantages.
+    """
     r, a = jnp.meshgrid(ratios, advantages)
     values = drift(jnp.log(r).ravel(), a.ravel())
     return np.asarray(values).reshape(r.shape)
 
 
 def objective_slope(drift: Any, ratios: Any, advantage: float) -> np.ndarray:
-    """`d (r A - drift(r, A)) / d r` over ratios `[R]`."""
+    """Return `d (r A - drift(r, A)) / d r`, `[R]`.
+
+    Args:
+        drift: Function `(log_ratio, advantage)`.
+        ratios: `[R]` probability ratios.
+        advantage: Advantage of the action.
+    """
     a = jnp.full_like(ratios, advantage)
 
     def objective(r: Any) -> Any:

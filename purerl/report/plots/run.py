@@ -54,7 +54,7 @@ def learning_curve(result: Run, path: str | Path) -> None:
 
 
 def run_curve(result: Run) -> "Figure":
-    """The figure that `learning_curve` writes."""
+    """Draw the figure that `learning_curve` writes."""
     figure = style.new_figure()
     axes = figure.subplots()
     metrics = result.metrics

@@ -27,15 +27,15 @@ def seed_scores(
     configurations: int = MAX_LINES,
     metric: str = SCORE,
 ) -> "Figure":
-    """How the seeds of configurations score, the best ones or one per value of an axis.
+    """Draw how seeds of configurations score, the best or one per value of an axis.
 
     Args:
-        dataset: of a sweep.
-        by: an axis: each of its values at the best of the others.
+        dataset: Dataset of a sweep.
+        by: An axis: each of its values at the best of the others.
         kind: `"strip"` (a dot per seed over a box of quartiles) or `"ecdf"` (share of
             seeds up to a score).
-        configurations: at most so many.
-        metric: a variable.
+        configurations: Number of configurations at most.
+        metric: Name of the variable.
 
     Raises:
         ConfigError: an unknown kind, axis or metric.
@@ -44,7 +44,7 @@ def seed_scores(
         raise ConfigError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
     scores = read_scores(dataset, metric)
     heading, common, lines = choose_lines(scores, by, most=configurations)
-    groups = {line.name: scores.scores[line.places[0]] for line in lines}
+    groups = {line.name: scores.scores[line.indices[0]] for line in lines}
     where = f" ({common})" if common else ""
     title = f"{env_name(dataset)}: final score of every seed{where}"
     return score_groups(groups, kind=kind, title=title, heading=heading)
@@ -57,7 +57,14 @@ def score_groups(
     title: str = "",
     heading: str = "",
 ) -> "Figure":
-    """Scores `[S]` of named groups; NaN (diverged, missing) is counted in the label."""
+    """Draw scores of named groups; the label counts what is NaN (diverged, missing).
+
+    Args:
+        groups: Scores `[S]` by the name of the group.
+        kind: Kind of picture, `"strip"` or `"ecdf"`.
+        title: Title of the picture.
+        heading: What the names are values of.
+    """
     names = []
     for name, values in groups.items():
         lost = int((~np.isfinite(values)).sum())
@@ -68,12 +75,12 @@ def score_groups(
     figure = style.new_figure(7.5, 1.3 + 0.42 * len(names))
     axes = figure.subplots()
     rng = np.random.default_rng(0)
-    for place, values in enumerate(known):
-        colour = style.COLOURS[place % len(style.COLOURS)]
+    for height, values in enumerate(known):
+        colour = style.COLOURS[height % len(style.COLOURS)]
         if len(values) > 3:
             axes.boxplot(
                 values,
-                positions=[place],
+                positions=[height],
                 orientation="horizontal",
                 widths=0.55,
                 showfliers=False,
@@ -85,7 +92,7 @@ def score_groups(
             )
         jitter = rng.uniform(-0.16, 0.16, len(values))
         alpha = max(0.15, min(0.85, 40 / max(len(values), 1)))
-        axes.plot(values, place + jitter, "o", ms=4, color=colour, alpha=alpha, mew=0)
+        axes.plot(values, height + jitter, "o", ms=4, color=colour, alpha=alpha, mew=0)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     style.finish(axes, title, "final score", heading)
@@ -100,17 +107,17 @@ def profile(
     configurations: int = 6,
     metric: str = SCORE,
 ) -> "Figure":
-    """Performance profiles: the share of seeds that score above each threshold.
+    """Draw performance profiles: the share of seeds that score above each threshold.
 
     Lines that do not cross rank their configurations at every threshold (stochastic
     dominance); the bands are 95% intervals (Agarwal et al. 2021), from ten seeds.
 
     Args:
-        dataset: of a sweep.
-        by: an axis: each of its values at the best of the others; without it the best
+        dataset: Dataset of a sweep.
+        by: An axis: each of its values at the best of the others; without it the best
             configurations.
-        configurations: at most so many.
-        metric: a variable.
+        configurations: Number of configurations at most.
+        metric: Name of the variable.
 
     Raises:
         ConfigError: an unknown axis or metric.
@@ -118,7 +125,7 @@ def profile(
     scores = read_scores(dataset, metric)
     filled = scores.filled
     heading, common, lines = choose_lines(scores, by, most=configurations)
-    chosen = filled[[line.places[0] for line in lines]]
+    chosen = filled[[line.indices[0] for line in lines]]
     margin = 0.03 * (chosen.max() - chosen.min() or 1.0)
     levels = np.linspace(chosen.min() - margin, chosen.max() + margin, THRESHOLDS)
     figure = style.new_figure(7.5, 4.4)
@@ -144,7 +151,7 @@ def profile(
 
 
 def power(curve: PowerCurve) -> "Figure":
-    """How likely a comparison detects the difference, by number of seeds."""
+    """Draw how likely a comparison detects the difference, by number of seeds."""
     figure = style.new_figure(6.5, 3.8)
     axes = figure.subplots()
     colour = style.COLOURS[0]

@@ -36,18 +36,25 @@ COLOUR_MAP = "viridis"
 DPI = 150
 
 
-PAGE_WIDTH = 10.4  # inches: a picture of it is as wide as a page's text
+PAGE_WIDTH = 10.4  # In inches: such a picture is as wide as a page's text.
 
 
 def new_figure(width: float = PAGE_WIDTH, height: float = 4.8) -> "Figure":
-    """An empty figure, in inches."""
+    """Make an empty figure, in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
 def finish(axes: "Axes", title: str = "", x: str = "", y: str = "") -> None:
-    """Titles, a faint grid, two spines, and one colour for all of them."""
+    """Set titles, a faint grid, two spines, and one colour for all of them.
+
+    Args:
+        axes: Axes that are drawn already.
+        title: Title of the axes.
+        x: Label of the x axis.
+        y: Label of the y axis.
+    """
     if title:
         axes.set_title(title, fontsize=11, color=INK, loc="left")
     if x:
@@ -74,7 +81,7 @@ def ink(axes: "Axes") -> None:
 
 
 def step_axis(axes: "Axes") -> None:
-    """Environment steps along x, with 10k and 1M for thousands and millions."""
+    """Label environment steps along x, with 10k and 1M for thousands and millions."""
     from matplotlib.ticker import EngFormatter
 
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -84,42 +91,48 @@ def step_axis(axes: "Axes") -> None:
 def scale_axis(
     axes: "Axes", values: Sequence[Any], *, log: bool, most: int = 8
 ) -> np.ndarray:
-    """Set up x for an axis of a sweep and give every value its place.
+    """Set up x for an axis of a sweep and give every value its position.
 
     Numbers lie where they belong, on a logarithmic scale if `log`; strings lie side
     by side. Up to `most` values have a tick each.
 
+    Args:
+        axes: Axes to set up.
+        values: Values of the sweep's axis, numbers or strings.
+        log: Whether the scale is logarithmic.
+        most: Number of ticks at most.
+
     Returns:
-        Places `[V]`.
+        Positions `[V]`.
     """
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     from purerl.report.sweep_data import label
 
     if not all(is_number(value) for value in values):
-        places = np.arange(len(values), dtype=float)
+        positions = np.arange(len(values), dtype=float)
         axes.set_xlim(-0.5, len(values) - 0.5)
     else:
-        places = np.asarray(values, float)
+        positions = np.asarray(values, float)
         if log:
             log_axis(axes, "x", most)
     if len(values) <= most:
         labels = [label(value) for value in values]
-        axes.xaxis.set_major_locator(FixedLocator(places.tolist()))
+        axes.xaxis.set_major_locator(FixedLocator(positions.tolist()))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FixedFormatter(labels))
         if sum(map(len, labels)) > 34:
             axes.tick_params(axis="x", rotation=35)
-    return places
+    return positions
 
 
 def log_axis(axes: "Axes", along: str, most: int = 5) -> None:
     """Make an axis logarithmic, with few ticks, whose labels do not overlap.
 
     Args:
-        axes: the panel.
+        axes: The panel.
         along: `x` or `y`.
-        most: the largest number of ticks.
+        most: The largest number of ticks.
     """
     from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -149,9 +162,14 @@ def _few_ticks(most: int) -> Any:
 
 
 def log_ticks(low: float, high: float, most: int) -> np.ndarray:
-    """Round numbers between two positive ends, at most `most` and at least two.
+    """Return round numbers between two positive ends, at least two and at most `most`.
 
     The ends themselves where no two round numbers lie between them.
+
+    Args:
+        low: Lower end, positive.
+        high: Upper end.
+        most: Number of ticks at most.
     """
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     found: list[list[float]] = []
@@ -168,7 +186,7 @@ def log_ticks(low: float, high: float, most: int) -> np.ndarray:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number and no flag."""
+    """Return whether it is a number and no flag."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
@@ -178,21 +196,21 @@ def label_ends(
     """Write each line's name right of the axes, at its height, without overlaps.
 
     Args:
-        axes: whose y limits are final.
-        ends: last value, name and colour of each line.
-        title: what the names are values of.
+        axes: Axes whose y limits are final.
+        ends: Last value, name and colour of each line.
+        title: What the names are values of.
     """
     low, high = axes.get_ylim()
-    height = axes.get_window_extent().height / DPI * 72  # points
+    height = axes.get_window_extent().height / DPI * 72  # In points.
     gap = 12.5 / max(height, 1.0)
     wanted = [(np.clip((y - low) / (high - low), 0, 1), n, c) for y, n, c in ends]
     wanted.sort(key=lambda end: float(end[0]))
-    places = spread([float(y) for y, _, _ in wanted], gap, 1.0)
-    for (at, name, colour), place in zip(wanted, places, strict=True):
+    positions = spread([float(y) for y, _, _ in wanted], gap, 1.0)
+    for (at, name, colour), height in zip(wanted, positions, strict=True):
         axes.annotate(
             name,
             xy=(1.0, float(at)),
-            xytext=(1.035, place),
+            xytext=(1.035, height),
             xycoords="axes fraction",
             textcoords="axes fraction",
             color=colour,
@@ -210,7 +228,7 @@ def label_ends(
     if title:
         axes.annotate(
             title,
-            xy=(1.035, min(max(places) + 1.2 * gap, 1.0 + gap)),
+            xy=(1.035, min(max(positions) + 1.2 * gap, 1.0 + gap)),
             xycoords="axes fraction",
             color=INK,
             fontsize=9,
@@ -218,9 +236,15 @@ def label_ends(
         )
 
 
-def spread(places: Sequence[float], gap: float, top: float) -> list[float]:
-    """Move ascending `places` at least `gap` apart, little, and not above `top`."""
-    moved = list(places)
+def spread(positions: Sequence[float], gap: float, top: float) -> list[float]:
+    """Move ascending `positions` at least `gap` apart, little, and not above `top`.
+
+    Args:
+        positions: Heights in ascending order.
+        gap: Least distance of two heights.
+        top: Upper limit of the heights.
+    """
+    moved = list(positions)
     for _ in range(50):
         for i in range(1, len(moved)):
             short = gap - (moved[i] - moved[i - 1])
@@ -262,7 +286,7 @@ def save(figure: "Figure", path: str | Path) -> Path:
 
 
 def to_svg(figure: "Figure") -> str:
-    """The figure as SVG to be put into HTML: transparent, text in the page's colour."""
+    """Return the figure as SVG for HTML: transparent, text in the page's colour."""
     buffer = io.BytesIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)

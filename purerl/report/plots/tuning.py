@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7f7f7f"
-TICKS = 4  # of a logarithmic axis: three panels lie side by side
-CELLS = 160  # of a contour, per side
-BANDWIDTH = 0.15  # of its smoothing, as a share of an axis
+TICKS = 4  # A logarithmic axis has few ticks, as three panels lie side by side.
+CELLS = 160  # A contour has so many cells along each side.
+BANDWIDTH = 0.15  # The Gaussian that smooths a contour has this share of an axis.
 
 
 class Trial(Protocol):
@@ -57,17 +57,17 @@ class Axis(NamedTuple):
     """Where an axis's values lie in a picture.
 
     Attributes:
-        name: of the axis.
-        log: whether its scale is logarithmic.
-        names: of a choice's values, in order; empty where it is a number.
+        name: Name of the axis.
+        log: Whether its scale is logarithmic.
+        names: Names of a choice's values, in order; empty where it is a number.
     """
 
     name: str
     log: bool
     names: list[Any]
 
-    def places(self, rows: Sequence[Trial]) -> np.ndarray:
-        """Coordinates `[N]` of some trials."""
+    def coordinates(self, rows: Sequence[Trial]) -> np.ndarray:
+        """Return the coordinates `[N]` of some trials."""
         values = [row.params[self.name] for row in rows]
         if self.names:
             return np.array([float(self.names.index(value)) for value in values])
@@ -88,12 +88,12 @@ class Axis(NamedTuple):
 def figures(
     rows: Sequence[Trial], shares: Mapping[str, float], axes: Mapping[str, Axis]
 ) -> dict[str, "Figure"]:
-    """The pictures that a study has data for, by name.
+    """Draw the pictures that a study has data for, by name.
 
     Args:
-        rows: the trials.
-        shares: of the axes in what makes a trial good; empty if not known.
-        axes: by name, as they are drawn.
+        rows: The trials.
+        shares: Shares of the axes in what makes a trial good; empty if not known.
+        axes: Axes by name, as they are drawn.
     """
     if not any(row.state == "complete" for row in rows):
         return {}
@@ -107,7 +107,7 @@ def figures(
 
 
 def history(rows: Sequence[Trial]) -> "Figure":
-    """Scores in the order of the trials, and the best so far."""
+    """Draw scores in the order of the trials, and the best so far."""
     from matplotlib.ticker import MaxNLocator
 
     figure = style.new_figure()
@@ -154,16 +154,16 @@ def history(rows: Sequence[Trial]) -> "Figure":
 
 
 def importance(shares: Mapping[str, float]) -> "Figure":
-    """Share of each axis in what makes a trial good."""
+    """Draw the share of each axis in what makes a trial good."""
     names = sorted(shares, key=lambda name: shares[name])
     figure = style.new_figure(style.PAGE_WIDTH, 1.2 + 0.42 * len(names))
     axes = figure.subplots()
     values = [shares[name] for name in names]
     axes.barh([short(name) for name in names], values, color=BLUE, height=0.62)
-    for place, share in enumerate(values):
+    for height, share in enumerate(values):
         axes.text(
             share + 0.01 * max(values),
-            place,
+            height,
             f"{share:.2f}",
             va="center",
             fontsize=9,
@@ -176,7 +176,7 @@ def importance(shares: Mapping[str, float]) -> "Figure":
 
 
 def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
-    """Score against each axis; later trials are darker, the best one is a star."""
+    """Draw the score against each axis; later trials are darker, the best is a star."""
     complete = [row for row in rows if row.state == "complete"]
     scores = np.array([row.score for row in complete], float)
     order = np.array([row.number for row in complete], float)
@@ -192,119 +192,167 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
     for number, name in enumerate(names):
         axes, axis = panels[number], drawn[name]
         axis.set_up(axes, "x")
-        places = axis.places(complete)
+        positions = axis.coordinates(complete)
         if axis.names:
             # Trials of one value lie beside one another.
-            spread = np.random.default_rng(0).uniform(-0.2, 0.2, len(places))
-            places = places + spread
+            spread = np.random.default_rng(0).uniform(-0.2, 0.2, len(positions))
+            positions = positions + spread
         dots = axes.scatter(
-            places, scores, c=order, cmap="Blues", edgecolors=BLUE, lw=0.7, s=28
+            positions, scores, c=order, cmap="Blues", edgecolors=BLUE, lw=0.7, s=28
         )
         axes.plot(
-            places[best], scores[best], "*", color=RED, ms=14, mec="#ffffff", mew=0.8
+            positions[best], scores[best], "*", color=RED, ms=14, mec="#ffffff", mew=0.8
         )
         style.finish(axes, x=short(name))
         if number % columns == 0:
             axes.set_ylabel("score", color=style.INK)
     if dots is not None:
-        bar = figure.colorbar(dots, ax=list(panels[: len(names)]), pad=0.015, aspect=30)
-        bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-        bar.set_label("trial", color=style.INK)
-        style.ink(bar.ax)
+        shown = list(panels[: len(names)])
+        _colour_bar(figure, dots, shown, "trial", pad=0.015, aspect=30)
     return figure
 
 
 def contour(
     rows: Sequence[Trial], drawn: Mapping[str, Axis], names: Sequence[str]
 ) -> "Figure":
-    """Smoothed score over each pair of the most important axes, and the trials.
+    """Draw the smoothed score over pairs of the most important axes, and the trials.
 
     The surface is the mean of the trials' scores weighted by a Gaussian of their
     distance, faint where no trial is near.
+
+    Args:
+        rows: Trials of the study.
+        drawn: Axes by name, as they are drawn.
+        names: Names of the axes, the most important first.
     """
     pairs = [(x, y) for i, x in enumerate(names) for y in names[i + 1 :]]
     complete = [row for row in rows if row.state == "complete"]
     scores = np.array([row.score for row in complete], float)
     figure = style.new_figure(style.PAGE_WIDTH, 3.7 if len(pairs) > 1 else 4.8)
     panels = figure.subplots(1, len(pairs), squeeze=False)[0]
-    best = int(scores.argmax())
     limits = (float(np.quantile(scores, 0.1)), float(scores.max()))
     if limits[0] >= limits[1]:
         limits = (limits[0] - 0.5, limits[0] + 0.5)
-    for axes, pair in zip(panels, pairs, strict=True):
-        first, second = (drawn[name] for name in pair)
-        x, y = first.places(complete), second.places(complete)
-        across, up = _line(first, x), _line(second, y)
-        surface, near = _smooth(
-            [_scaled(first, x, across), _scaled(second, y, up)], scores
-        )
-        shown = axes.pcolormesh(
-            across,
-            up,
-            surface,
-            cmap=style.COLOUR_MAP,
-            vmin=limits[0],
-            vmax=limits[1],
-            alpha=0.25 + 0.75 * near,
-            shading="nearest",
-            rasterized=True,
-        )
-        axes.scatter(
-            x,
-            y,
-            c=scores,
-            cmap=style.COLOUR_MAP,
-            vmin=limits[0],
-            vmax=limits[1],
-            edgecolors="#ffffff",
-            lw=0.8,
-            s=30,
-            zorder=3,
-        )
-        axes.plot(
-            x[best], y[best], "*", color=RED, ms=15, mec="#ffffff", mew=0.9, zorder=4
-        )
-        first.set_up(axes, "x")
-        second.set_up(axes, "y")
-        style.finish(axes, x=short(pair[0]), y=short(pair[1]))
+    for axes, (x, y) in zip(panels, pairs, strict=True):
+        surface = _interpolate(drawn[x], drawn[y], complete, scores)
+        _draw_surface(axes, surface, limits)
+        _draw_trials(axes, drawn[x], drawn[y], complete, scores, limits)
+        drawn[x].set_up(axes, "x")
+        drawn[y].set_up(axes, "y")
+        style.finish(axes, x=short(x), y=short(y))
         axes.grid(visible=False)
-        axes.set_xlim(across[0], across[-1])
-        axes.set_ylim(up[0], up[-1])
-    bar = figure.colorbar(dots_of(limits), ax=list(panels), pad=0.015)
-    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    bar.set_label("score", color=style.INK)
-    style.ink(bar.ax)
-    del shown
+        axes.set_xlim(surface.across[0], surface.across[-1])
+        axes.set_ylim(surface.up[0], surface.up[-1])
+    _colour_bar(figure, colours(limits), list(panels), "score", pad=0.015)
     return figure
 
 
-def dots_of(limits: tuple[float, float]) -> Any:
-    """A scale of colours."""
+class _Surface(NamedTuple):
+    """Smoothed scores over two axes.
+
+    Attributes:
+        across: `[X]` values of the axis of the columns.
+        up: `[Y]` values of the axis of the rows.
+        scores: `[Y, X]` smoothed scores.
+        near: `[Y, X]` nearness of trials, in 0 .. 1.
+    """
+
+    across: np.ndarray
+    up: np.ndarray
+    scores: np.ndarray
+    near: np.ndarray
+
+
+def _interpolate(
+    first: Axis, second: Axis, trials: Sequence[Trial], scores: np.ndarray
+) -> _Surface:
+    """Smooth the scores of trials over the whole picture of two axes."""
+    x, y = first.coordinates(trials), second.coordinates(trials)
+    across, up = _line(first, x), _line(second, y)
+    sides = [_scaled(first, x, across), _scaled(second, y, up)]
+    return _Surface(across, up, *_smooth(sides, scores))
+
+
+def _draw_surface(axes: "Axes", surface: _Surface, limits: tuple[float, float]) -> None:
+    """Draw smoothed scores, faint where no trial is near."""
+    opacity: Any = 0.25 + 0.75 * surface.near
+    axes.pcolormesh(
+        surface.across,
+        surface.up,
+        surface.scores,
+        cmap=style.COLOUR_MAP,
+        vmin=limits[0],
+        vmax=limits[1],
+        alpha=opacity,
+        shading="nearest",
+        rasterized=True,
+    )
+
+
+def _draw_trials(
+    axes: "Axes",
+    first: Axis,
+    second: Axis,
+    trials: Sequence[Trial],
+    scores: np.ndarray,
+    limits: tuple[float, float],
+) -> None:
+    """Draw a dot per trial, and a star for the best one."""
+    x, y = first.coordinates(trials), second.coordinates(trials)
+    best = int(scores.argmax())
+    axes.scatter(
+        x,
+        y,
+        c=scores,
+        cmap=style.COLOUR_MAP,
+        vmin=limits[0],
+        vmax=limits[1],
+        edgecolors="#ffffff",
+        lw=0.8,
+        s=30,
+        zorder=3,
+    )
+    axes.plot(x[best], y[best], "*", color=RED, ms=15, mec="#ffffff", mew=0.9, zorder=4)
+
+
+def colours(limits: tuple[float, float]) -> Any:
+    """Return the scale of colours between two scores."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
     return ScalarMappable(Normalize(*limits), style.COLOUR_MAP)
 
 
-def _line(axis: Axis, places: np.ndarray) -> np.ndarray:
+def _colour_bar(
+    figure: "Figure", scale: Any, panels: list["Axes"], label: str, **options: Any
+) -> None:
+    bar = figure.colorbar(scale, ax=panels, **options)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    bar.set_label(label, color=style.INK)
+    style.ink(bar.ax)
+
+
+def _line(axis: Axis, positions: np.ndarray) -> np.ndarray:
     """Coordinates across a picture."""
     if axis.names:
         return np.linspace(-0.5, len(axis.names) - 0.5, CELLS)
     if axis.log:
-        low, high = np.log(places.min()), np.log(places.max())
+        low, high = np.log(positions.min()), np.log(positions.max())
         pad = 0.05 * (high - low) or 0.05
         return np.exp(np.linspace(low - pad, high + pad, CELLS))
-    pad = 0.05 * (places.max() - places.min()) or 0.05 * (abs(places.max()) or 1.0)
-    return np.linspace(places.min() - pad, places.max() + pad, CELLS)
+    pad = 0.05 * (positions.max() - positions.min()) or 0.05 * (
+        abs(positions.max()) or 1.0
+    )
+    return np.linspace(positions.min() - pad, positions.max() + pad, CELLS)
 
 
 def _scaled(
-    axis: Axis, places: np.ndarray, line: np.ndarray
+    axis: Axis, positions: np.ndarray, line: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Places and line as shares of the picture's width."""
     scale = np.log if axis.log else np.asarray
     low, high = scale(line[0]), scale(line[-1])
-    return (scale(places) - low) / (high - low), (scale(line) - low) / (high - low)
+    return (scale(positions) - low) / (high - low), (scale(line) - low) / (high - low)
 
 
 def _smooth(

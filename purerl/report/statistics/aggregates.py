@@ -19,51 +19,57 @@ CUT = 4  # An interquartile mean leaves out one n-th at either end.
 
 
 def iqm(scores: Array) -> Array:
-    """Interquartile mean: of the middle half of all runs of all tasks, pooled.
+    """Return the interquartile mean: of the middle half of all runs, tasks pooled.
 
     As a 25% trimmed mean, `n // 4` runs are left out at either end.
     """
     xp = _namespace(scores)
     pooled = xp.sort(xp.reshape(xp.asarray(scores), (-1,)))  # NaN sorts last
     known = xp.sum(~xp.isnan(pooled))
-    place = xp.arange(pooled.shape[0])
-    kept = (place >= known // CUT) & (place < known - known // CUT)
+    rank = xp.arange(pooled.shape[0])
+    kept = (rank >= known // CUT) & (rank < known - known // CUT)
     return xp.sum(xp.where(kept, pooled, 0.0)) / xp.sum(kept)
 
 
 def mean(scores: Array) -> Array:
-    """Mean over tasks of each task's mean over runs."""
+    """Return the mean over tasks of each task's mean over runs."""
     xp = _namespace(scores)
     return xp.nanmean(task_means(scores))
 
 
 def median(scores: Array) -> Array:
-    """Median over tasks of each task's mean over runs; of one task, its mean."""
+    """Return the median over tasks of each task's mean over runs."""
     xp = _namespace(scores)
     return xp.nanmedian(task_means(scores))
 
 
 def optimality_gap(scores: Array, target: float = 1.0) -> Array:
-    """How far runs fall short of `target` on average; better ones count as `target`."""
+    """Return how far runs fall short of `target`; better ones count as `target`."""
     xp = _namespace(scores)
     return xp.nanmean(task_means(xp.maximum(target - xp.asarray(scores), 0.0)))
 
 
 def aggregate(scores: Array, statistic: str, target: float = 1.0) -> Array:
-    """One of `STATISTICS` by name."""
+    """Return one of `STATISTICS` by name.
+
+    Args:
+        scores: `[S, M]` or `[S]` scores.
+        statistic: Name in `STATISTICS`.
+        target: Target of the optimality gap.
+    """
     if statistic == "optimality_gap":
         return optimality_gap(scores, target)
     return {"iqm": iqm, "mean": mean, "median": median}[statistic](scores)
 
 
 def improvement(x: Array, y: Array) -> Array:
-    """Probability that a run of X beats a run of Y, averaged over tasks.
+    """Return the probability that a run of X beats one of Y, averaged over tasks.
 
     The Mann-Whitney statistic U over the number of pairs: a tie is half a win.
 
     Args:
-        x: scores of X, `[S, M]` or `[S]`.
-        y: scores of Y, `[R, M]` or `[R]`.
+        x: `[S, M]` or `[S]` scores of X.
+        y: `[R, M]` or `[R]` scores of Y.
     """
     xp = _namespace(x)
     x, y = _columns(xp, x), _columns(xp, y)
@@ -79,7 +85,7 @@ def improvement(x: Array, y: Array) -> Array:
 
 
 def profile(scores: Array, thresholds: Array) -> Array:
-    """Share of runs above each threshold `[K]`, averaged over tasks, `[K]`."""
+    """Return the share of runs above each threshold, averaged over tasks, `[K]`."""
     xp = _namespace(scores)
     scores, levels = _columns(xp, scores), xp.asarray(thresholds)
     known = xp.sum(~xp.isnan(scores), axis=0)  # NaN exceeds nothing.
@@ -88,7 +94,7 @@ def profile(scores: Array, thresholds: Array) -> Array:
 
 
 def task_means(scores: Array) -> Array:
-    """Mean over runs of each task, `[M]`; NaN of one without any."""
+    """Return the mean over runs of each task, `[M]`; NaN of one without any."""
     xp = _namespace(scores)
     scores = _columns(xp, scores)
     known = ~xp.isnan(scores)

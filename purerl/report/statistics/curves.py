@@ -28,18 +28,18 @@ def curve(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Estimate:
-    """IQM or mean over runs at every point of a curve, with pointwise intervals.
+    """Estimate IQM or mean over runs at every point of a curve, with intervals.
 
     Args:
         values: `[S, T]`, a row per run, or `[S, M, T]` with runs of M tasks (or
             configurations), which are resampled each by itself.
-        statistic: iqm or mean.
-        nan: what a missing point is worth. Here the default drops it, as unfinished and
+        statistic: Name of the statistic, iqm or mean.
+        nan: What a missing point is worth. Here the default drops it, as unfinished and
             shorter runs have gaps that say nothing bad of them; points that no run
             has are NaN.
-        confidence: of the interval at each point.
-        resamples: of the bootstrap; all points share them.
-        seed: of the resampling.
+        confidence: Confidence level of the interval at each point.
+        resamples: Number of resamples of the bootstrap; all points share them.
+        seed: Seed of the resampling.
 
     Returns:
         Arrays `[T]`. Where a curve has intervals, points of too few known runs have no

@@ -30,11 +30,11 @@ class Interval(NamedTuple):
     """What is said beside a mean over runs.
 
     Attributes:
-        low: lower ends, shaped like the mean; NaN where there is none.
-        high: upper ends.
+        low: Lower ends, shaped like the mean; NaN where there is none.
+        high: Upper ends.
         kind: `"interval"`, `"range"` (fewer than ten runs, or runs that are all equal)
             or `"none"` (one run, or none).
-        runs: how many runs the mean is of; for a curve, of its best known point.
+        runs: Number of runs that the mean is of; for a curve, of its best known point.
     """
 
     low: Any
@@ -48,19 +48,19 @@ class Interval(NamedTuple):
         return name_of(self.kind, self.runs)
 
     def text(self, digits: int = 1, heading: str = INTERVAL) -> str:
-        """The two ends of a single mean in words; see `text_of`."""
+        """Return the two ends of a single mean in words; see `text_of`."""
         return text_of(self.low, self.high, self.runs, digits, heading)
 
 
 def mean_interval(
     values: np.ndarray, *, confidence: float = 0.95, seed: int = 0
 ) -> Interval:
-    """Interval of the mean over the first axis (runs), or their range.
+    """Return the interval of the mean over the first axis (runs), or their range.
 
     Args:
         values: `[S, ...]`, S runs; a value that is not finite counts as missing.
-        confidence: share of samples of whose intervals the mean is to be in.
-        seed: number that the resamples are drawn from.
+        confidence: Share of samples of whose intervals the mean is to be in.
+        seed: Number that the resamples are drawn from.
 
     Returns:
         Ends `[...]`. Of a curve with ten known runs somewhere, points at which fewer
@@ -90,12 +90,18 @@ def mean_interval(
 
 
 def kind_of(runs: int) -> str:
-    """What is said of so many runs: `"none"`, `"range"` or `"interval"`."""
+    """Return what is said of so many runs: `"none"`, `"range"` or `"interval"`."""
     return "none" if runs < 2 else "range" if runs < FEWEST else "interval"
 
 
 def name_of(kind: str, runs: int, confidence: float = 0.95) -> str:
-    """What the two ends beside a mean are, in words."""
+    """Return what the two ends beside a mean are, in words.
+
+    Args:
+        kind: `"interval"`, `"range"` or `"none"`.
+        runs: Number of runs that the mean is of.
+        confidence: Confidence level of an interval.
+    """
     if kind == "interval":
         return f"{confidence:.0%} interval"
     if kind == "range":
@@ -104,7 +110,7 @@ def name_of(kind: str, runs: int, confidence: float = 0.95) -> str:
 
 
 def heading_of(runs: int) -> str:
-    """Heading of a column, or words of a legend, for means of so many runs each."""
+    """Return the heading of a column or legend for means of so many runs each."""
     return name_of(kind_of(runs), runs)
 
 
@@ -116,16 +122,16 @@ def text_of(
     heading: str = INTERVAL,
     sign: str = "",
 ) -> str:
-    """Two ends in words: `1.0 to 2.0`; `no spread` if equal; `-` without ends.
+    """Write two ends: `1.0 to 2.0`; `no spread` if equal; `-` without ends.
 
     Args:
-        low: lower end.
-        high: upper end.
-        runs: how many runs they are of.
-        digits: decimal places.
-        heading: what the reader has been told that the ends are; where they are
+        low: Lower end.
+        high: Upper end.
+        runs: Number of runs that the interval is of.
+        digits: Number of decimal places.
+        heading: What the reader has been told that the ends are; where they are
             something else, it is said behind them.
-        sign: `"+"` to write a sign before positive numbers too.
+        sign: Sign before positive numbers: `"+"`, or nothing.
     """
     if not (math.isfinite(low) and math.isfinite(high)):
         return "-"
@@ -174,13 +180,13 @@ def _quantiles(weights: np.ndarray, centred: np.ndarray, tail: float) -> np.ndar
             np.where(means == 0, 0.0, np.sign(means) * np.inf),
             means / np.sqrt(spread / (runs - 1)),
         )
-    place = round(tail * (len(t) + 1)) - 1
-    places = (place, len(t) - 1 - place)
-    return np.partition(t, places, axis=0)[list(places)]
+    tail_rank = round(tail * (len(t) + 1)) - 1
+    ranks = (tail_rank, len(t) - 1 - tail_rank)
+    return np.partition(t, ranks, axis=0)[list(ranks)]
 
 
 def nanmean(values: np.ndarray, axis: int = 0) -> np.ndarray:
-    """Mean of what is known; NaN, without a warning, where nothing is."""
+    """Return the mean of what is known; NaN, without a warning, where nothing is."""
     known = np.isfinite(values)
     count = known.sum(axis)
     total = np.where(known, values, 0.0).sum(axis)

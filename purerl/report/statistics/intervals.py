@@ -39,14 +39,14 @@ class Estimate(NamedTuple):
     """A statistic, its interval, and what it was computed from.
 
     Attributes:
-        value: the point estimate: a number, or one per threshold or point of a curve.
-        low: lower end of the interval, shaped like `value`.
-        high: upper end.
-        missing: how many runs had no score, whatever then became of them; for a curve
+        value: The point estimate: a number, or one per threshold or point of a curve.
+        low: Lower end of the interval, shaped like `value`.
+        high: Upper end.
+        missing: How many runs had no score, whatever then became of them; for a curve
             one number per point.
-        kind: what the ends are: `"interval"`, `"range"` of the runs, or `"none"`.
-        runs: how many there are of each task, at least.
-        confidence: level of the interval.
+        kind: What the ends are: `"interval"`, `"range"` of the runs, or `"none"`.
+        runs: Number of runs of each task, at least.
+        confidence: Confidence level of the interval.
     """
 
     value: Any
@@ -63,12 +63,18 @@ class Estimate(NamedTuple):
         return name_of(self.kind, self.runs, self.confidence)
 
     def text(self, digits: int = 1, heading: str = INTERVAL) -> str:
-        """The ends of a number in words; see `text_of`."""
+        """Return the ends of a number in words; see `text_of`."""
         return text_of(self.low, self.high, self.runs, digits, heading)
 
 
 def estimate(scores: Any, statistic: str = "iqm", **options: Any) -> Estimate:
-    """One statistic of scores `[S, M]` or `[S]`; `options` are those of `estimates`."""
+    """Estimate one statistic of scores, with its interval.
+
+    Args:
+        scores: `[S, M]` or `[S]` scores.
+        statistic: Name of the statistic, see `estimates`.
+        **options: Options of `estimates`.
+    """
     return estimates(scores, (statistic,), **options)[statistic]
 
 
@@ -82,16 +88,16 @@ def estimates(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> dict[str, Estimate]:
-    """Statistics with bootstrap intervals, all from the same resamples.
+    """Estimate statistics with bootstrap intervals, all from the same resamples.
 
     Args:
         scores: `[S, M]` or `[S]`.
-        statistics: any of iqm, mean, median (of task means), optimality_gap.
-        nan: what a run without a score is worth; see `missing`.
-        target: of the optimality gap.
-        confidence: of the intervals.
-        resamples: of the bootstrap.
-        seed: of the resampling.
+        statistics: Any of iqm, mean, median (of task means), optimality_gap.
+        nan: What a run without a score is worth; see `missing`.
+        target: Target of the optimality gap.
+        confidence: Confidence level of the intervals.
+        resamples: Number of resamples of the bootstrap.
+        seed: Seed of the resampling.
 
     Returns:
         An `Estimate` by name.
@@ -147,15 +153,15 @@ def probability_of_improvement(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Estimate:
-    """Probability that a run of X scores higher than a run of Y, ties half.
+    """Estimate the probability that a run of X scores higher than one of Y, ties half.
 
     Args:
         x: `[S, M]` or `[S]`.
         y: `[R, M]` or `[R]`: the same tasks, any number of runs.
-        nan: what a run without a score is worth; the worst is that of both.
-        confidence: of the interval.
-        resamples: of the bootstrap, which draws runs of X and of Y.
-        seed: of the resampling.
+        nan: What a run without a score is worth; the worst is that of both.
+        confidence: Confidence level of the interval.
+        resamples: Number of resamples of the bootstrap, which draws runs of X and of Y.
+        seed: Seed of the resampling.
 
     Raises:
         ConfigError: see `estimates`; different numbers of tasks.
@@ -188,15 +194,15 @@ def performance_profile(
     resamples: int = 2_000,
     seed: int = 0,
 ) -> Estimate:
-    """Share of runs above each threshold (the run-score distribution).
+    """Estimate the share of runs above each threshold (the run-score distribution).
 
     Args:
         scores: `[S, M]` or `[S]`.
         thresholds: `[K]`.
-        nan: what a run without a score is worth.
-        confidence: of the intervals, each threshold by itself.
-        resamples: of the bootstrap.
-        seed: of the resampling.
+        nan: What a run without a score is worth.
+        confidence: Confidence level of the intervals, each threshold by itself.
+        resamples: Number of resamples of the bootstrap.
+        seed: Seed of the resampling.
 
     Returns:
         Arrays `[K]`.
@@ -232,7 +238,7 @@ def performance_profile(
 
 
 def compare(scores: Mapping[str, Any], **options: Any) -> dict[str, Estimate]:
-    """The IQM of several groups by name, with one worst score for all (`nan`)."""
+    """Estimate the IQM of groups by name, with one worst score for all (`nan`)."""
     options = {"nan": "worst", **options}
     groups, _ = resolve(*scores.values(), nan=options.pop("nan"))
     found = {}
@@ -246,7 +252,7 @@ def compare(scores: Mapping[str, Any], **options: Any) -> dict[str, Estimate]:
 
 
 def kind_of_table(known: np.ndarray) -> tuple[str, int]:
-    """Kind of the ends beside a statistic of `[S, M]`; the fewest runs of a task."""
+    """Return the kind of the ends of a statistic, and the fewest runs of a task."""
     counts = np.isfinite(known).sum(0)
     runs = int(counts.min(initial=len(known)))
     if runs >= FEWEST or (runs >= FEWEST_OF_MANY and counts.sum() >= POOLED):
@@ -255,14 +261,14 @@ def kind_of_table(known: np.ndarray) -> tuple[str, int]:
 
 
 def key(seed: int) -> Any:
-    """The key that the resamples are drawn with."""
+    """Return the key that the resamples are drawn with."""
     import jax
 
     return jax.random.key(seed)
 
 
 def percentiles(draws: Any, confidence: float) -> np.ndarray:
-    """Percentile interval over the first axis, `[2, ...]`."""
+    """Return the percentile interval over the first axis, `[2, ...]`."""
     tail = (1 - confidence) / 2
     numbers = np.asarray(draws, np.float64)
     return np.quantile(numbers, (tail, 1 - tail), axis=0)
@@ -271,7 +277,7 @@ def percentiles(draws: Any, confidence: float) -> np.ndarray:
 def standardise(
     scores: np.ndarray, axis: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Standardised scores: the device computes in single precision."""
+    """Standardise scores: the device computes in single precision."""
     centre = np.nanmean(scores, axis=axis)
     scale = np.nanstd(scores, axis=axis)
     scale = np.where(scale > 0, scale, 1.0)
@@ -281,9 +287,9 @@ def standardise(
 def _ranks(columns: np.ndarray) -> np.ndarray:
     """Dense ranks of each column, NaN where there is NaN."""
     ranks = np.full(columns.shape, np.nan, np.float32)
-    for place, column in enumerate(columns.T):
+    for task, column in enumerate(columns.T):
         known = np.isfinite(column)
-        ranks[known, place] = np.unique(column[known], return_inverse=True)[1]
+        ranks[known, task] = np.unique(column[known], return_inverse=True)[1]
     return ranks
 
 

@@ -28,9 +28,9 @@ def resolve(
     """Apply a policy for missing scores to groups that are compared.
 
     Args:
-        *groups: scores `[S, M]` or `[S]` each, of the same tasks.
-        nan: the policy, see the module.
-        gaps: whether a task (here a point in time) may have no score at all.
+        *groups: `[S, M]` or `[S]` scores each, of the same tasks.
+        nan: The policy, see the module.
+        gaps: Whether a task (here a point in time) may have no score at all.
 
     Returns:
         The groups `[S, M]` in double precision, NaN where a run is to be left out; and
@@ -39,16 +39,8 @@ def resolve(
     Raises:
         ConfigError: see the module; or shapes that do not fit.
     """
-    tables = [as_table("scores", group) for group in groups]
-    if len({table.shape[1] for table in tables}) > 1:
-        shapes = " and ".join(str(table.shape) for table in tables)
-        raise ConfigError(
-            f"scores must be of the same tasks, got shapes {shapes}. Give arrays "
-            "[runs, tasks] with the same number of tasks."
-        )
-    together = np.concatenate(tables)
-    missing = int((~np.isfinite(together)).sum())
-    tables = [np.where(np.isfinite(table), table, np.nan) for table in tables]
+    tables = _same_tasks([as_table("scores", group) for group in groups])
+    missing = sum(int(np.isnan(table).sum()) for table in tables)
     if not isinstance(nan, str):
         if not np.isfinite(nan):
             raise ConfigError(f"nan must be a finite score, got {nan!r}.")
@@ -56,24 +48,47 @@ def resolve(
     check_choice("nan", nan, POLICIES)
     if nan == "raise" and missing:
         raise ConfigError(
-            f"scores: {missing} of {together.size} are not finite. Say what such a run "
-            'is worth: nan="worst", nan="drop", or a number.'
+            f"scores: {missing} of {sum(table.size for table in tables)} are not "
+            'finite. Say what such a run is worth: nan="worst", nan="drop", or a '
+            "number."
         )
-    if not gaps and any(np.isnan(table).all(0).any() for table in tables):
-        if nan == "drop" or np.isnan(np.concatenate(tables)).all(0).any():
-            raise ConfigError(
-                "scores: a task has no finite score, so it has no worst one and none "
-                "to keep. Leave the task out, or give nan a number."
-            )
-    if nan == "worst":
-        low = np.min(np.where(np.isfinite(together), together, np.inf), axis=0)
-        low = np.where(np.isfinite(low), low, np.nan)
-        tables = [np.where(np.isnan(table), low, table) for table in tables]
-    return tables, missing
+    if not gaps:
+        _check_tasks(tables, nan)
+    return (_with_worst(tables) if nan == "worst" else tables), missing
+
+
+def _same_tasks(tables: list[np.ndarray]) -> list[np.ndarray]:
+    """Return groups with NaN for what is not finite; refuse different tasks."""
+    if len({table.shape[1] for table in tables}) > 1:
+        shapes = " and ".join(str(table.shape) for table in tables)
+        raise ConfigError(
+            f"scores must be of the same tasks, got shapes {shapes}. Give arrays "
+            "[runs, tasks] with the same number of tasks."
+        )
+    return [np.where(np.isfinite(table), table, np.nan) for table in tables]
+
+
+def _check_tasks(tables: list[np.ndarray], nan: str) -> None:
+    """Refuse a task of which no score is left, or from which no worst one can come."""
+    lost = any(np.isnan(table).all(0).any() for table in tables)
+    everywhere = np.isnan(np.concatenate(tables)).all(0).any()
+    if everywhere or (lost and nan == "drop"):
+        raise ConfigError(
+            "scores: a task has no finite score, so it has no worst one and none "
+            "to keep. Leave the task out, or give nan a number."
+        )
+
+
+def _with_worst(tables: list[np.ndarray]) -> list[np.ndarray]:
+    """Give runs without a score the worst one of their task, over all groups."""
+    together = np.concatenate(tables)
+    low = np.min(np.where(np.isnan(together), np.inf, together), axis=0)
+    low = np.where(np.isfinite(low), low, np.nan)
+    return [np.where(np.isnan(table), low, table) for table in tables]
 
 
 def as_table(name: str, values: Any) -> np.ndarray:
-    """Numbers `[S, M]` in double precision, or one sentence about what they are."""
+    """Read numbers `[S, M]` in double precision, or refuse them with one sentence."""
     try:
         table = np.asarray(values, np.float64)
     except (TypeError, ValueError):
@@ -89,6 +104,12 @@ def as_table(name: str, values: Any) -> np.ndarray:
 
 
 def check_choice(field: str, value: Any, known: Sequence[str]) -> None:
-    """Refuse a name that is not among those known."""
+    """Refuse a name that is not among those known.
+
+    Args:
+        field: Name of the argument, for the message.
+        value: Value that was given.
+        known: Values that there are.
+    """
     if value not in known:
         raise ConfigError(f"{field} must be one of {', '.join(known)}, got {value!r}.")

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.report.statistics.missing import Missing, resolve
+from purerl.report.statistics.missing import Missing, check_choice, resolve
 
 TESTS = ("welch", "bootstrap")
 DEFAULT_SEEDS = (2, 3, 5, 8, 10, 15, 20, 30, 50, 75, 100)
@@ -29,11 +29,11 @@ class PowerCurve(NamedTuple):
     """The chance to detect a difference, by number of seeds.
 
     Attributes:
-        seeds: `[N]` of each of the two configurations.
+        seeds: `[N]` numbers of seeds of each of the two configurations.
         power: `[N]` share of simulated experiments in which the test found one.
         error: `[N]` standard error of the simulation.
-        difference: of the means, in units of the score.
-        std: of the scores of either configuration.
+        difference: Difference of the means, in units of the score.
+        std: Standard deviation of the scores of either configuration.
     """
 
     seeds: np.ndarray
@@ -57,37 +57,32 @@ def power_curve(
     nan: Missing = "raise",
     seed: int = 0,
 ) -> PowerCurve:
-    """Power of a two-sided comparison of two means with n seeds each.
+    """Compute the power of a two-sided comparison of two means with n seeds each.
 
     What is known of the scores is either a pilot (their distribution is then the
     pilot's, shifted) or a standard deviation (then it is normal).
 
     Args:
-        pilot: scores `[S]` of one configuration.
-        other: scores `[R]` of the other; without it, it is spread like `pilot`.
-        difference: of the means to detect; without it, that of the two pilots.
-        std: of both, or a pair; in place of pilots.
-        seeds: numbers n to look at, each at least 2.
+        pilot: `[S]` scores of one configuration.
+        other: `[R]` scores of the other; without it, it is spread like `pilot`.
+        difference: Difference of the means to detect; without it, that of the two
+            pilots.
+        std: Standard deviation of both, or a pair; in place of pilots.
+        seeds: Numbers n to look at, each at least 2.
         test: `"welch"` (t-test for unequal variances), or `"bootstrap"` (the percentile
             interval of the difference of means excludes zero).
-        significance: level of the test.
-        simulations: experiments simulated.
-        resamples: of each bootstrap.
-        nan: what a pilot run without a score is worth; see `missing`.
-        seed: of the simulation.
+        significance: Level of the test.
+        simulations: Number of experiments simulated.
+        resamples: Number of resamples of each bootstrap.
+        nan: What a pilot run without a score is worth; see `missing`.
+        seed: Seed of the simulation.
 
     Raises:
         ConfigError: not enough is given, or it contradicts itself, or is out of range.
     """
     pools, gap, spread = _known(pilot, other, difference, std, nan)
-    numbers = np.asarray(seeds)
-    if not numbers.size or numbers.dtype.kind not in "iu" or numbers.min() < 2:
-        raise ConfigError(
-            f"seeds must be whole numbers of at least 2, got {seeds!r}: a single run "
-            "has no spread to judge a difference by."
-        )
-    if test not in TESTS:
-        raise ConfigError(f"test must be one of {', '.join(TESTS)}, got {test!r}.")
+    numbers = _check_numbers(seeds)
+    check_choice("test", test, TESTS)
     if not 0 < significance < 1:
         raise ConfigError(
             f"significance must be between 0 and 1, got {significance!r}."
@@ -116,6 +111,17 @@ def power_curve(
     return PowerCurve(numbers, power, error, gap, spread)
 
 
+def _check_numbers(seeds: Sequence[int]) -> np.ndarray:
+    """Read numbers of seeds, `[N]`; refuse those of which no spread is known."""
+    numbers = np.asarray(seeds)
+    if not numbers.size or numbers.dtype.kind not in "iu" or numbers.min() < 2:
+        raise ConfigError(
+            f"seeds must be whole numbers of at least 2, got {seeds!r}: a single run "
+            "has no spread to judge a difference by."
+        )
+    return numbers
+
+
 def seeds_needed(
     pilot: Any = None,
     other: Any = None,
@@ -124,14 +130,14 @@ def seeds_needed(
     limit: int = 4096,
     **options: Any,
 ) -> int:
-    """The least number of seeds of each configuration that detects the difference.
+    """Find the least number of seeds of each configuration to detect the difference.
 
     Args:
-        pilot: see `power_curve`.
-        other: see `power_curve`.
-        power: with which probability, at least.
-        limit: numbers beyond it are not looked at.
-        **options: of `power_curve`, except `seeds`.
+        pilot: Scores of one configuration, see `power_curve`.
+        other: Scores of the other configuration, see `power_curve`.
+        power: Least probability with which the difference is to be found.
+        limit: Largest number of seeds that is looked at.
+        **options: Options of `power_curve`, except `seeds`.
 
     Raises:
         ConfigError: see `power_curve`; or the limit is not enough.
@@ -166,14 +172,28 @@ def seeds_needed(
     return high
 
 
+class _Known(NamedTuple):
+    """What is known of the scores of both configurations.
+
+    Attributes:
+        shapes: Standardised pilots of both; None where scores are normal.
+        difference: Difference of the means.
+        std: Standard deviations of both.
+    """
+
+    shapes: tuple[np.ndarray, np.ndarray] | None
+    difference: float
+    std: tuple[float, float]
+
+
 def _known(
     pilot: Any,
     other: Any,
     difference: float | None,
     std: float | tuple[float, float] | None,
     nan: Missing,
-) -> tuple[tuple[np.ndarray, np.ndarray] | None, float, tuple[float, float]]:
-    """Standardised pilots (or None), the difference, and both standard deviations."""
+) -> _Known:
+    """Read pilots, or a standard deviation; refuse both together and neither."""
     if (pilot is None) == (std is None):
         raise ConfigError(
             "give either pilot scores or std (and a difference), to say how far seeds "
@@ -186,28 +206,38 @@ def _known(
         )
     if difference is not None and not math.isfinite(difference):
         raise ConfigError(f"difference must be a finite number, got {difference!r}.")
-    if pilot is None:
-        pair = tuple(float(s) for s in np.broadcast_to(np.asarray(std, float), 2))
-        if not all(math.isfinite(s) and s >= 0 for s in pair):
-            raise ConfigError(f"std must be finite and at least 0, got {std!r}.")
-        assert difference is not None
-        return None, float(difference), (pair[0], pair[1])
-    groups, _ = resolve(pilot, pilot if other is None else other, nan=nan)
+    if pilot is not None:
+        return _from_pilots(pilot, pilot if other is None else other, difference, nan)
+    assert difference is not None
+    return _Known(None, float(difference), _pair_of(std))
+
+
+def _pair_of(std: Any) -> tuple[float, float]:
+    """Read the standard deviations of both configurations."""
+    first, second = (float(s) for s in np.broadcast_to(np.asarray(std, float), 2))
+    if not all(math.isfinite(s) and s >= 0 for s in (first, second)):
+        raise ConfigError(f"std must be finite and at least 0, got {std!r}.")
+    return first, second
+
+
+def _from_pilots(
+    pilot: Any, other: Any, difference: float | None, nan: Missing
+) -> _Known:
+    """Estimate shapes, difference and standard deviations from the scores of pilots."""
+    groups, _ = resolve(pilot, other, nan=nan)
     first, second = (group[np.isfinite(group)] for group in groups)
     for scores in (first, second):
         if scores.size < 2:
             raise ConfigError("pilot must hold at least 2 runs to show a spread.")
     gap = float(second.mean() - first.mean()) if difference is None else difference
     spread = (float(first.std(ddof=1)), float(second.std(ddof=1)))
+    return _Known((_standardised(first), _standardised(second)), float(gap), spread)
+
+
+def _standardised(scores: np.ndarray) -> np.ndarray:
     # Draws from n runs spread less than the runs' estimated population, by the factor
     # sqrt(1 - 1 / n); they are widened to the estimate.
-    shapes = [
-        (scores - scores.mean()) / (deviation or 1.0)
-        for scores, deviation in zip(
-            (first, second), (first.std(), second.std()), strict=True
-        )
-    ]
-    return (shapes[0], shapes[1]), float(gap), spread
+    return (scores - scores.mean()) / (scores.std() or 1.0)
 
 
 def _simulate(

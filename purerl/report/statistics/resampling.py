@@ -28,13 +28,13 @@ BATCH_WORDS = 2**25
 
 
 def draw_counts(key: jax.Array, known: jax.Array, runs: int) -> jax.Array:
-    """How often each run is drawn in one resample, `[M, runs]` int32.
+    """Draw how often each run is in one resample, `[M, runs]` int32.
 
     Args:
-        key: consumed.
+        key: Random key, consumed.
         known: `[M]` runs of each task that take part, the first ones; as many are
             drawn.
-        runs: S.
+        runs: Number S of runs.
     """
     tasks = known.shape[0]
     index = _draw_indices(key, known, runs)
@@ -66,7 +66,7 @@ def _high_product(word: jax.Array, factor: jax.Array) -> jax.Array:
 
 
 def trimmed(counts: jax.Array, known: jax.Array) -> jax.Array:
-    """Of counts `[N]` of sorted runs, those in the middle half of all `known` draws."""
+    """Return the part of sorted runs' counts `[N]` in the middle half of the draws."""
     upto = jnp.clip(jnp.cumsum(counts), known // CUT, known - known // CUT)
     return jnp.diff(upto, prepend=known // CUT)
 
@@ -79,14 +79,14 @@ def aggregate_resamples(
     target: float | jax.Array,
     resamples: int,
 ) -> jax.Array:
-    """Statistics of `resamples` stratified resamples, `[resamples, len(statistics)]`.
+    """Compute statistics of stratified resamples, `[resamples, len(statistics)]`.
 
     Args:
-        key: of the resampling.
+        key: Random key of the resampling.
         scores: `[S, M]`; NaN is left out.
-        statistics: of `aggregates.STATISTICS`.
-        target: of the optimality gap.
-        resamples: how many.
+        statistics: Names in `aggregates.STATISTICS`.
+        target: Target of the optimality gap.
+        resamples: Number of resamples.
     """
     ordered, known = _order(scores)
     # One task is in order already; NaN sorts last.
@@ -96,7 +96,7 @@ def aggregate_resamples(
     total = known.sum()
     middle = total - 2 * (total // CUT)
 
-    def one(key: jax.Array) -> jax.Array:
+    def resample(key: jax.Array) -> jax.Array:
         counts = draw_counts(key, known, scores.shape[0])
         means = (counts * values).sum(1) / known
         found = {"mean": jnp.nanmean(means), "median": jnp.nanmedian(means)}
@@ -107,14 +107,21 @@ def aggregate_resamples(
         found["optimality_gap"] = jnp.nanmean(short)
         return jnp.stack([found[name] for name in statistics])
 
-    return _each(one, key, resamples, scores.size)
+    return _each(resample, key, resamples, scores.size)
 
 
 @partial(jax.jit, static_argnames=("statistic", "resamples"))
 def stratified_curve_resamples(
     key: jax.Array, values: jax.Array, statistic: str, resamples: int
 ) -> jax.Array:
-    """A statistic at every point of curves `[S, M, T]`, `[resamples, T]`."""
+    """Return a statistic at every point of resampled curves, `[resamples, T]`.
+
+    Args:
+        key: Random key of the resampling.
+        values: `[S, M, T]` curves of S runs of M tasks.
+        statistic: Name in `aggregates.STATISTICS`.
+        resamples: Number of resamples.
+    """
 
     def at(scores: jax.Array) -> jax.Array:
         return aggregate_resamples(key, scores, (statistic,), 0.0, resamples)[:, 0]
@@ -126,13 +133,20 @@ def stratified_curve_resamples(
 def improvement_resamples(
     key: jax.Array, x: jax.Array, y: jax.Array, resamples: int
 ) -> jax.Array:
-    """P(X > Y) of resamples of both, `[resamples]`: x `[S, M]`, y `[R, M]`."""
+    """Return P(X > Y) of resamples of both, `[resamples]`.
+
+    Args:
+        key: Random key of the resampling.
+        x: `[S, M]` scores of X.
+        y: `[R, M]` scores of Y.
+        resamples: Number of resamples.
+    """
     (mine, known_x), (theirs, known_y) = _order(x), _order(y)
     side = jax.vmap(jnp.searchsorted, (0, 0))
     below = side(theirs, mine)
     upto = jax.vmap(partial(jnp.searchsorted, side="right"), (0, 0))(theirs, mine)
 
-    def one(key: jax.Array) -> jax.Array:
+    def resample(key: jax.Array) -> jax.Array:
         key_x, key_y = jax.random.split(key)
         counts_x = draw_counts(key_x, known_x, x.shape[0])
         counts_y = draw_counts(key_y, known_y, y.shape[0])
@@ -143,25 +157,32 @@ def improvement_resamples(
         share = (counts_x / known_x[:, None]) * (twice / known_y[:, None])
         return 0.5 * jnp.mean(share.sum(1))
 
-    return _each(one, key, resamples, x.size + y.size)
+    return _each(resample, key, resamples, x.size + y.size)
 
 
 @partial(jax.jit, static_argnames=("resamples",))
 def profile_resamples(
     key: jax.Array, scores: jax.Array, thresholds: jax.Array, resamples: int
 ) -> jax.Array:
-    """Performance profiles of resamples, `[resamples, K]`, of `[S, M]` scores."""
+    """Return performance profiles of resamples, `[resamples, K]`.
+
+    Args:
+        key: Random key of the resampling.
+        scores: `[S, M]` scores.
+        thresholds: `[K]` thresholds.
+        resamples: Number of resamples.
+    """
     ordered, known = _order(scores)
     find = partial(jnp.searchsorted, v=thresholds, side="right")
-    places = jax.vmap(find)(ordered)  # [M, K] runs at or below
+    below = jax.vmap(find)(ordered)  # [M, K] runs at or below
 
-    def one(key: jax.Array) -> jax.Array:
+    def resample(key: jax.Array) -> jax.Array:
         counts = draw_counts(key, known, scores.shape[0])
         upto = jnp.pad(jnp.cumsum(counts, 1), ((0, 0), (1, 0)))
-        share = jnp.take_along_axis(upto, places, 1) / known[:, None]
+        share = jnp.take_along_axis(upto, below, 1) / known[:, None]
         return 1.0 - share.mean(0)
 
-    return _each(one, key, resamples, scores.size)
+    return _each(resample, key, resamples, scores.size)
 
 
 @partial(jax.jit, static_argnames=("statistic", "resamples"))
@@ -172,28 +193,28 @@ def curve_resamples(
     statistic: str,
     resamples: int,
 ) -> jax.Array:
-    """IQM or mean of resampled runs at every point of a curve, `[resamples, T]`.
+    """Compute IQM or mean of resampled runs at every point, `[resamples, T]`.
 
     The weights of sorted runs do not depend on their values, so one set of resamples
     serves all points, and a product of matrices does the rest.
 
     Args:
-        key: of the resampling.
+        key: Random key of the resampling.
         values: `[S, T]`, sorted over runs, the first `known` of each column numbers.
-        known: how many.
+        known: Number of runs that have a score, the same at every point.
         statistic: `"iqm"` or `"mean"`.
-        resamples: how many.
+        resamples: Number of resamples.
     """
     runs = values.shape[0]
     known = jnp.asarray(known, jnp.int32)
 
-    def one(key: jax.Array) -> jax.Array:
+    def resample(key: jax.Array) -> jax.Array:
         counts = draw_counts(key, known[None], runs)[0]
         if statistic == "mean":
             return counts / known
         return trimmed(counts, known) / (known - 2 * (known // CUT))
 
-    weights = _each(one, key, resamples, runs)
+    weights = _each(resample, key, resamples, runs)
     precision = jax.lax.Precision.HIGHEST  # An accelerator would round to 10 bits.
     return jnp.dot(weights, jnp.nan_to_num(values), precision=precision)
 
@@ -205,13 +226,16 @@ def _order(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _each(
-    one: Callable[[jax.Array], jax.Array], key: jax.Array, resamples: int, size: int
+    resample: Callable[[jax.Array], jax.Array],
+    key: jax.Array,
+    resamples: int,
+    size: int,
 ) -> jax.Array:
-    """`one` of every resample's own key, in batches that suit the device."""
+    """`resample` of every resample's own key, in batches that suit the device."""
     words = CPU_WORDS if jax.default_backend() == "cpu" else BATCH_WORDS
     width = min(max(1, words // max(size, 1)), resamples)
     batches = -(-resamples // width)
     numbers = jnp.arange(batches * width).reshape(batches, width)
-    each = jax.vmap(lambda number: one(jax.random.fold_in(key, number)))
+    each = jax.vmap(lambda number: resample(jax.random.fold_in(key, number)))
     found = jax.lax.map(each, numbers)
     return found.reshape(batches * width, *found.shape[2:])[:resamples]

@@ -19,14 +19,14 @@ from purerl.runner.trackers.group import load_stored
 
 
 def make_tracker(name: str, **options: Any) -> Tracker:
-    """A tracker by its name.
+    """Make a tracker by its name.
 
     Args:
         name: `mlflow`, `tensorboard` or `wandb`.
-        **options: of `mlflow`: `uri` (of the store; `MLFLOW_TRACKING_URI`, else
-            `sqlite:///mlflow.db` in the working directory), `experiment`; of
-            `tensorboard`: `folder` (of all runs; else the run's own); of `wandb`:
-            `folder`, `project`, `mode` (`WANDB_MODE`, else `offline`).
+        **options: Options of the tracker. `mlflow`: `uri` (of the store;
+            `MLFLOW_TRACKING_URI`, else `sqlite:///mlflow.db` in the working directory),
+            `experiment`. `tensorboard`: `folder` (of all runs; else the run's own).
+            `wandb`: `folder`, `project`, `mode` (`WANDB_MODE`, else `offline`).
 
     Raises:
         ConfigError: another name or option, or a package that is not installed.
@@ -54,7 +54,7 @@ def _is_installed(package: str) -> bool:
 
 
 def read_trackers(trackers: Sequence[str | Tracker]) -> list[Tracker]:
-    """Trackers from names and objects.
+    """Make trackers from names and objects.
 
     Raises:
         ConfigError: no sequence, an unknown name, an object that is no tracker, or the
@@ -84,11 +84,11 @@ def read_trackers(trackers: Sequence[str | Tracker]) -> list[Tracker]:
 def choose(
     trackers: Sequence[str | Tracker] | None, resumed: Path | None
 ) -> list[Tracker]:
-    """The trackers of a run: those asked for, else those it was started with.
+    """Choose the trackers of a run: those asked for, else those it was started with.
 
     Args:
-        trackers: names and objects; None is no wish.
-        resumed: folder of the run that goes on, if it is one.
+        trackers: Names and objects of trackers; None is no wish.
+        resumed: Folder of the run that goes on, if it is one.
 
     Raises:
         ConfigError: see `read_trackers`; a stored tracker's package is gone.

@@ -23,10 +23,10 @@ class Member(NamedTuple):
     """One curve of a run or a sweep.
 
     Attributes:
-        name: that people see, `seed=3`.
-        seed: of the agent.
-        params: by which it differs from its neighbours: a sweep's point, nothing in a
-            run.
+        name: Name that people see, `seed=3`.
+        seed: Seed of the agent.
+        params: Values by which it differs from its neighbours: a sweep's point, nothing
+            in a run.
     """
 
     name: str
@@ -38,15 +38,17 @@ class TrackedRun(NamedTuple):
     """What a tracker is told when a run or a sweep begins.
 
     Attributes:
-        name: that people see.
-        config: plain values (`purerl.serialise.to_dict`).
-        members: by the number that `log` names them with: in a run the seed, in a
-            sweep the number of the point.
-        folder: of the run, if it writes one.
-        id: where an earlier call of the same run left off: the tracker's own `id`.
-        is_sweep: whether members differ in more than their seed.
-        axis: name of the number of a row that its charts lie over.
-        kind: what it is where it is neither a run nor a sweep, `evolution`.
+        name: Name that people see.
+        config: Config as plain values (`purerl.serialise.to_dict`).
+        members: Members by the number that `log` names them with: in a run the seed, in
+            a sweep the number of the point.
+        folder: Folder of the run, if it writes one.
+        id: Identity that the tracker itself gave to an earlier call of the same run,
+            where that left off.
+        is_sweep: Whether members differ in more than their seed.
+        axis: Name of the number of a row that its charts lie over.
+        kind: Kind of what is tracked where it is neither a run nor a sweep,
+            `evolution`.
     """
 
     name: str
@@ -62,12 +64,12 @@ class TrackedRun(NamedTuple):
 def describe(
     folder: Path | None, config: Mapping[str, Any], seeds: Iterable[int]
 ) -> TrackedRun:
-    """What trackers are told of a run.
+    """Describe a run to trackers.
 
     Args:
-        folder: of the run, if it writes one.
-        config: plain values (`purerl.serialise.to_dict`).
-        seeds: of its agents.
+        folder: Folder of the run, if it writes one.
+        config: Config as plain values (`purerl.serialise.to_dict`).
+        seeds: Seeds of its agents.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return TrackedRun(
@@ -82,11 +84,12 @@ class Tracker:
     """A place to write metrics to. Subclasses write `log`; the rest may stay as it is.
 
     Attributes:
-        name: in sentences and in `trackers.json`.
-        id: under which `begin` can go on with the same run, kept in `trackers.json`.
-        time_share: of a core's time that it may take. After a slow `flush` rows wait
-            until training has had its part; what waits then is written at the end.
-        background: whether a thread of its own calls it. Training waits for every call
+        name: Name in sentences and in `trackers.json`.
+        id: Identity under which `begin` can go on with the same run, kept in
+            `trackers.json`.
+        time_share: Share of a core's time that it may take. After a slow `flush` rows
+            wait until training has had its part; what waits then is written at the end.
+        background: Whether a thread of its own calls it. Training waits for every call
             of one that says no, which acts between two segments: stops the run, say.
     """
 
@@ -101,10 +104,16 @@ class Tracker:
         return {}
 
     def begin(self, run: TrackedRun) -> None:
-        """A run begins, or goes on where `run.id` is set."""
+        """Begin a run, or go on where `run.id` is set."""
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """Take one row of `kind` (`train`, `evaluation`, `evolution`) of a member."""
+        """Take one row of a member.
+
+        Args:
+            kind: Kind of the row: `train`, `evaluation` or `evolution`.
+            seed: Number of the member, see `TrackedRun.members`.
+            row: Names and numbers.
+        """
         raise NotImplementedError
 
     def flush(self) -> None:
@@ -115,21 +124,21 @@ class Tracker:
         """
 
     def end_member(self, seed: int) -> None:
-        """No more rows of this member will come."""
+        """End a member: no more of its rows will come."""
 
     def artifact(self, path: Path, name: str) -> None:
         """Keep a file or folder with the run, under `name` (`figures/curve.png`)."""
 
     def close(self, status: str = "finished") -> None:
-        """The run has `finished`, was `interrupted`, or has `failed`."""
+        """Close a run that has `finished`, was `interrupted`, or has `failed`."""
 
     def where(self) -> str:
-        """A sentence that says how to look at what was written; may be empty."""
+        """Return a sentence about how to look at what was written; it may be empty."""
         return ""
 
 
 def scalars(kind: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of a row, under the names that trackers show: `train/value_loss`.
+    """Return a row's numbers, under the names that trackers show: `train/value_loss`.
 
     A list holds an evaluation's episodes: its mean stands under the name itself, its
     extremes under `..._min` and `..._max`. `env_steps` is the axis, `update` the same
@@ -154,7 +163,7 @@ def scalars(kind: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def flat_params(values: Mapping[str, Any], limit: int = 250) -> dict[str, str]:
-    """A config as names and short texts: `env_params.length` -> `0.7`.
+    """Flatten a config to names and short texts: `env_params.length` -> `0.7`.
 
     A loss is one text, `ClipDrift(clip_eps=0.2)`; long arrays are cut at `limit`.
     """
@@ -174,7 +183,7 @@ def flat_params(values: Mapping[str, Any], limit: int = 250) -> dict[str, str]:
 
 
 def missing(package: str, name: str) -> ConfigError:
-    """The sentence for a tracker whose package is not installed."""
+    """Return the sentence for a tracker whose package is not installed."""
     return ConfigError(
         f"tracker {name!r} needs the package {package}, which is not installed; "
         "install it with: pip install 'purerl[tracking]'"

@@ -36,7 +36,7 @@ def _keep(trackers: Group, result: RunResult, folder: Path) -> None:
             from purerl.report import plots
 
             plots.learning_curve(result, path)
-        except Exception as error:  # a picture is not worth a run
+        except Exception as error:  # A picture is not worth a run.
             trackers.say(f"the learning curve could not be drawn ({error}).")
             return
         trackers.artifact(path, "figures/curve.png")

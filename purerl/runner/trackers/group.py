@@ -32,7 +32,7 @@ QUIET_SECONDS = 2.0
 
 
 def load_stored(folder: Path | None) -> dict[str, Any]:
-    """What `trackers.json` holds; nothing where there is none.
+    """Read `trackers.json`; nothing where there is none.
 
     Raises:
         ConfigError: it is damaged.
@@ -53,7 +53,7 @@ def load_stored(folder: Path | None) -> dict[str, Any]:
 
 
 def stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is stored of a tracker; nothing where it writes to another place now."""
+    """Return what is stored of a tracker; nothing where it writes elsewhere now."""
     entry = stored.get(tracker.name, {})
     return entry if entry.get("options") == plain_options(tracker) else {}
 
@@ -61,13 +61,13 @@ def stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]
 def lacking(
     trackers: Sequence[Tracker], folder: Path, total: int, say: Say
 ) -> list[Tracker]:
-    """Those trackers that lack something of a folder; the others are named.
+    """Choose the trackers that lack something of a folder; name the others.
 
     Args:
-        trackers: to be looked at.
-        folder: of a run, sweep or evolution.
-        total: rows that a tracker should have, of a sweep members.
-        say: prints a sentence for people.
+        trackers: Trackers to be looked at.
+        folder: Folder of a run, sweep or evolution.
+        total: Number of rows that a tracker should have, of a sweep members.
+        say: Function that prints a sentence for people.
 
     Raises:
         ConfigError: see `load_stored`.
@@ -83,7 +83,7 @@ def lacking(
 
 
 def plain_options(tracker: Tracker) -> dict[str, Any]:
-    """The tracker's options as a JSON file gives them back."""
+    """Return the tracker's options as a JSON file gives them back."""
     return json.loads(json.dumps(tracker.options))
 
 
@@ -93,8 +93,8 @@ class Group:
     As a context it closes them when the run fails; else `close` is for the run to call.
 
     Args:
-        trackers: all of them.
-        in_threads: whether training must not wait for them. Else they are called at
+        trackers: Trackers of the group.
+        in_threads: Whether training must not wait for them. Else they are called at
             once, and the end takes as long as it takes.
     """
 
@@ -135,8 +135,8 @@ class Group:
         """Open a new run, or the same one again.
 
         Args:
-            run: that begins.
-            say: prints a sentence for people.
+            run: Run that begins.
+            say: Function that prints a sentence for people.
 
         Raises:
             ConfigError: a tracker cannot begin a new run. One that cannot go on with a
@@ -154,15 +154,21 @@ class Group:
         self._remember()
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """Take a row for all."""
+        """Take a row for all.
+
+        Args:
+            kind: Kind of the row: `train`, `evaluation` or `evolution`.
+            seed: Number of the member, see `TrackedRun.members`.
+            row: Names and numbers.
+        """
         if self._writers:
             self._pending.append(LoggedRow(kind, seed, row))
 
     def flush(self) -> None:
-        """A segment has ended: its rows are handed over."""
+        """Hand over the rows of a segment that has ended."""
         # In the order of updates: an evaluation comes before the end of its segment.
         rows = sorted(self._pending, key=_update)
-        self._pending = []  # first: Ctrl-C in a tracker must not bring them back
+        self._pending = []  # Before the rest: Ctrl-C must not bring them back.
         for _, same in itertools.groupby(rows, key=_update):
             together = list(same)
             for writer in self._writers:
@@ -194,7 +200,7 @@ class Group:
         return all(w.status and not w.missing for w in self._writers)
 
     def where(self) -> list[str]:
-        """Sentences that say how to look at what the trackers write."""
+        """Return sentences about how to look at what the trackers write."""
         working = [w.tracker for w in self._writers if not w.failed]
         return [text for tracker in working if (text := tracker.where())]
 
@@ -258,7 +264,7 @@ class Group:
 
 
 def how_to_send(tracker: Tracker, folder: Path) -> str:
-    """The sentence that says how a tracker gets what it lacks of a folder."""
+    """Return the sentence that says how a tracker gets what it lacks of a folder."""
     if tracker.name in TRACKERS:
         command = f"purerl track {shlex.quote(str(folder))} --track {tracker.name}"
     else:

@@ -52,10 +52,11 @@ class MLflowTracker(Tracker):
     """Nested runs in an MLflow store.
 
     Args:
-        uri: of the store; not given: `MLFLOW_TRACKING_URI`, else `sqlite:///mlflow.db`
-            in the working directory, which `mlflow ui` opens. Artifacts of a SQLite
-            store lie beside it, in `mlruns`.
-        experiment: its name; not given: `MLFLOW_EXPERIMENT_NAME`, else `purerl`.
+        uri: Address of the store; not given: `MLFLOW_TRACKING_URI`, else
+            `sqlite:///mlflow.db` in the working directory, which `mlflow ui` opens.
+            Artifacts of a SQLite store lie beside it, in `mlruns`.
+        experiment: Name of the experiment; not given: `MLFLOW_EXPERIMENT_NAME`, else
+            `purerl`.
     """
 
     name = "mlflow"
@@ -107,7 +108,13 @@ class MLflowTracker(Tracker):
         self._log_params(self.id, params)
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """Keep the numbers of a row until `flush`."""
+        """Keep the numbers of a row until `flush`.
+
+        Args:
+            kind: Kind of the row: `train`, `evaluation` or `evolution`.
+            seed: Number of the member, see `TrackedRun.members`.
+            row: Names and numbers.
+        """
         child, step = self._child(seed), row[self._run.axis]
         values = dict(scalars(kind, row))
         self._add(child, kind, values, step)
@@ -137,7 +144,8 @@ class MLflowTracker(Tracker):
         self._client.log_batch(
             id,
             metrics=[metric for row in rows for metric in row.metrics],
-            tags=list({tag.key: tag for tag in tags}.values()),  # the last of each
+            # Of each name the last one.
+            tags=list({tag.key: tag for tag in tags}.values()),
         )
 
     def end_member(self, seed: int) -> None:
@@ -148,11 +156,11 @@ class MLflowTracker(Tracker):
 
     def artifact(self, path: Path, name: str) -> None:
         """Keep a file or folder with the outer run."""
-        place, _, last = name.rpartition("/")
+        subfolder, _, last = name.rpartition("/")
         if path.is_dir():
             self._client.log_artifacts(self._outer, str(path), name)
         elif path.name == last:
-            self._client.log_artifact(self._outer, str(path), place or None)
+            self._client.log_artifact(self._outer, str(path), subfolder or None)
         else:
             raise ValueError(f"{path} cannot be kept under another name, {name}")
 
@@ -182,8 +190,8 @@ class MLflowTracker(Tracker):
         if known is not None:
             return known.experiment_id
         file = database(self.uri)
-        place = (file.parent / "mlruns").as_uri() if file else None
-        return self._client.create_experiment(self.experiment, artifact_location=place)
+        uri = (file.parent / "mlruns").as_uri() if file else None
+        return self._client.create_experiment(self.experiment, artifact_location=uri)
 
     def _find_children(self) -> dict[int, str]:
         query, token, found = f"tags.`{PARENT}` = '{self._outer}'", None, {}
@@ -193,12 +201,12 @@ class MLflowTracker(Tracker):
             )
             for run in page:
                 if self._run.is_sweep and run.info.status == STATUS["finished"]:
-                    continue  # no row of this member will come
+                    continue  # No row of this member will come.
                 number = int(run.data.tags["member"])
                 found[number] = run.info.run_id
                 self._recall(run)
                 self._client.update_run(run.info.run_id, status="RUNNING")
-                if not run.data.params:  # it was created, and then the answer was lost
+                if not run.data.params:  # It was created, and then the answer was lost.
                     self._log_member(number, run.info.run_id)
             token = page.token
             if not token:
@@ -262,19 +270,19 @@ def _parts(rows: list[_Values]) -> Iterator[list[_Values]]:
 
 
 def database(uri: str) -> Path | None:
-    """The file of a SQLite store; None for another store, or one in memory."""
+    """Return the file of a SQLite store; None for another store, or one in memory."""
     scheme, found, path = uri.partition(":///")
     return Path(path) if found and scheme.startswith("sqlite") and path else None
 
 
 def set_limits() -> None:
-    """Time limits of MLflow's client, where the user's environment has none."""
+    """Set time limits of MLflow's client, where the user's environment has none."""
     for name, value in LIMITS.items():
         os.environ.setdefault(name, value)
 
 
 def absolute(uri: str) -> str:
-    """An address that holds in another working directory too (a resumed run's)."""
+    """Return an address that holds in a resumed run's working directory too."""
     file = database(uri)
     if file is None:
         return uri

@@ -29,15 +29,15 @@ def track_points(
     """Write the members of a finished sweep into a tracker, one after the other.
 
     Args:
-        tracker: its name, or one that has not begun.
-        points: a dict per member, read one at a time (so a generator may read files):
+        tracker: Name of a tracker, or one that has not begun.
+        points: A dict per member, read one at a time (so a generator may read files):
             `params` (name -> value, by which the point differs), `seed`, `rows` (of
             training: `env_steps` and metrics, as in `metrics/train`), and
             `evaluation_rows` (likewise; a list per metric holds its episodes). See
             `dataset_points`.
-        name: of the sweep.
-        config: of its base, plain values (`purerl.serialise.to_dict`).
-        folder: of the sweep; its pictures and `config.yaml` are kept with it.
+        name: Name of the sweep.
+        config: Config of the sweep's base, plain values (`purerl.serialise.to_dict`).
+        folder: Folder of the sweep; its pictures and `config.yaml` are kept with it.
 
     Returns:
         How many members were written.
@@ -47,8 +47,8 @@ def track_points(
     """
     if isinstance(tracker, str):
         tracker = make_tracker(tracker)
-    place = Path(folder) if folder is not None else None
-    run = TrackedRun(name, config, {}, place, is_sweep=True)
+    path = Path(folder) if folder is not None else None
+    run = TrackedRun(name, config, {}, path, is_sweep=True)
     return write_points(tracker, points, run)
 
 
@@ -62,11 +62,12 @@ def write_points(
     """Write the members of a sweep that a tracker lacks; see `track_points`.
 
     Args:
-        tracker: that has not begun.
-        points: of all members.
-        run: what the tracker is told, without members; `id` where it goes on.
-        first: how many of the members it has already.
-        on_member: is called with the number of members that it has, after each.
+        tracker: Tracker that has not begun.
+        points: Points of all members.
+        run: What the tracker is told, without members; `id` where it goes on.
+        first: Number of the members that it has already.
+        on_member: Function that is called with the number of members that the tracker
+            has, after each.
 
     Returns:
         How many members were written.
@@ -81,7 +82,7 @@ def write_points(
             if number < first:
                 continue
             members[number] = _member(number, point)
-            if not has_begun:  # a tracker may open its first member when it begins
+            if not has_begun:  # A tracker may open its first member when it begins.
                 tracker.begin(run)
                 has_begun = True
             _write(tracker, number, point)
@@ -90,14 +91,14 @@ def write_points(
             raise ConfigError(
                 "points is empty: the sweep has no finished member to track."
             )
-        if not has_begun:  # it has all members, and perhaps not all files
+        if not has_begun:  # It has all members, and perhaps not all files.
             members[number] = _member(number, point)
             tracker.begin(run)
         _keep_files(tracker, run.folder)
     except BaseException as error:
         if has_begun:
             stopped = isinstance(error, KeyboardInterrupt)
-            with contextlib.suppress(Exception):  # the first failure is to be told
+            with contextlib.suppress(Exception):  # The first failure is to be told.
                 tracker.close("interrupted" if stopped else "failed")
         raise
     tracker.close("finished")
@@ -142,7 +143,7 @@ def _keep_files(tracker: Tracker, folder: Path | None) -> None:
 
 
 def dataset_points(dataset: "xr.Dataset") -> Iterator[Point]:
-    """The members of a sweep's dataset, as `track_points` takes them.
+    """Return the members of a sweep's dataset, as `track_points` takes them.
 
     Args:
         dataset: `SweepResult.dataset`: variables `(*axes, seed, segment)` and
@@ -157,30 +158,30 @@ def dataset_points(dataset: "xr.Dataset") -> Iterator[Point]:
     train = [n for n in dataset.data_vars if "segment" in dataset[n].dims]
     evaluated = [n for n in dataset.data_vars if "evaluation" in dataset[n].dims]
     stacked = dataset.stack(member_=outer).reset_index("member_")
-    for place in range(stacked.sizes["member_"]):
-        one = stacked.isel(member_=place)
-        rows = _rows(one, {str(n): str(n) for n in train}, "segment")
+    for index in range(stacked.sizes["member_"]):
+        member = stacked.isel(member_=index)
+        rows = _rows(member, {str(n): str(n) for n in train}, "segment")
         if not rows:
             continue
         short = {str(n): str(n).removeprefix("evaluation_") for n in evaluated}
         yield {
-            "params": {n: one[n].item() for n in names},
-            "seed": int(one["seed"].item()),
+            "params": {n: member[n].item() for n in names},
+            "seed": int(member["seed"].item()),
             "rows": rows,
-            "evaluation_rows": _rows(one, short, "evaluation"),
+            "evaluation_rows": _rows(member, short, "evaluation"),
         }
 
 
 _LONG = {"return": "episode_return", "length": "episode_length"}
 
 
-def _rows(one: "xr.Dataset", names: Mapping[str, str], dim: str) -> list[Point]:
-    """A dict per place along `dim`, as far as its `env_steps` are numbers."""
-    columns = {_LONG.get(new, new): one[old].values for old, new in names.items()}
+def _rows(member: "xr.Dataset", names: Mapping[str, str], dim: str) -> list[Point]:
+    """A dict per index along `dim`, as far as its `env_steps` are numbers."""
+    columns = {_LONG.get(new, new): member[old].values for old, new in names.items()}
     found = []
-    for place, steps in enumerate(columns.get(_STEPS, ())):
+    for index, steps in enumerate(columns.get(_STEPS, ())):
         if math.isnan(steps):
             break
-        row = {name: column[place].tolist() for name, column in columns.items()}
+        row = {name: column[index].tolist() for name, column in columns.items()}
         found.append({**row, _STEPS: int(steps)})
     return found

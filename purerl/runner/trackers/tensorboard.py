@@ -23,7 +23,7 @@ class EventFile:
     """An event file of its own name, written in the thread that calls.
 
     Args:
-        folder: made where it is missing.
+        folder: Folder of the file, made where it is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,7 +46,7 @@ class EventFile:
         self._writer.write_event(event)
 
     def flush(self) -> None:
-        """Everything that was added is on disk afterwards."""
+        """Put everything that was added on disk."""
         self._writer.flush()
 
     def close(self) -> None:
@@ -58,8 +58,8 @@ class TensorBoardTracker(Tracker):
     """Event files.
 
     Args:
-        folder: of all runs; a run's files go to `<folder>/<name of the run>`. Not
-            given: `tensorboard` in the run's own folder.
+        folder: Folder of all runs; a run's files go to `<folder>/<name of the run>`.
+            Not given: `tensorboard` in the run's own folder.
     """
 
     name = "tensorboard"
@@ -91,7 +91,13 @@ class TensorBoardTracker(Tracker):
             self._file(None).add(text("config", "\n".join(lines)))
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """Scalars of one row."""
+        """Write the scalars of one row.
+
+        Args:
+            kind: Kind of the row: `train`, `evaluation` or `evolution`.
+            seed: Number of the member, see `TrackedRun.members`.
+            row: Names and numbers.
+        """
         from tensorboardX.summary import scalar
 
         self._steps = step = int(row[self._run.axis])
@@ -103,7 +109,7 @@ class TensorBoardTracker(Tracker):
             self._last.setdefault(seed, {}).update(values)
 
     def flush(self) -> None:
-        """Everything is on disk afterwards."""
+        """Put everything on disk."""
         for file in self._files.values():
             file.flush()
 
@@ -125,7 +131,7 @@ class TensorBoardTracker(Tracker):
         self._files.pop(seed).close()
 
     def artifact(self, path: Path, name: str) -> None:
-        """Pictures are shown; other files lie in the run's folder already."""
+        """Show a picture; other files lie in the run's folder already."""
         if path.suffix != ".png":
             return
         import matplotlib.image
@@ -148,8 +154,8 @@ class TensorBoardTracker(Tracker):
 
     def _file(self, seed: int | None) -> EventFile:
         if seed not in self._files:
-            place = self.root
+            folder = self.root
             if seed is not None:
-                place = place / self._run.members[seed].name.replace("/", "-")
-            self._files[seed] = EventFile(place)
+                folder = folder / self._run.members[seed].name.replace("/", "-")
+            self._files[seed] = EventFile(folder)
         return self._files[seed]

@@ -22,8 +22,9 @@ class WandbTracker(Tracker):
     """One W&B run per seed; all are open side by side.
 
     Args:
-        folder: in which W&B makes its folder `wandb`; the run's own where not given.
-        project: of W&B.
+        folder: Folder in which W&B makes its folder `wandb`; the run's own where not
+            given.
+        project: Name of the project in W&B.
         mode: `offline` or `online`; not given: `WANDB_MODE`, else `offline`.
     """
 
@@ -56,7 +57,13 @@ class WandbTracker(Tracker):
         self._open(self._first)
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """The numbers of one row, at its `env_steps` (or what the run's axis is)."""
+        """Send the numbers of one row, at its `env_steps` (or what the run's axis is).
+
+        Args:
+            kind: Kind of the row: `train`, `evaluation` or `evolution`.
+            seed: Number of the member, see `TrackedRun.members`.
+            row: Names and numbers.
+        """
         axis = self._run.axis
         values = {**dict(scalars(kind, row)), axis: row[axis]}
         self._open(seed).log(values, step=row[axis])
@@ -67,7 +74,7 @@ class WandbTracker(Tracker):
             self._runs.pop(seed).finish(exit_code=0)
 
     def artifact(self, path: Path, name: str) -> None:
-        """A picture as a chart, other things as files, of the first member's run.
+        """Send a picture as a chart, other things as files, of the first member's run.
 
         Files, not W&B artifacts: those are staged in the user's home folder, and an
         offline run would not be whole without it.
@@ -112,13 +119,13 @@ class WandbTracker(Tracker):
             mode=self.mode,  # pyright: ignore[reportArgumentType]
             id=f"{self.id}-{seed}",
             resume="allow" if self._run.id else None,
-            reinit="create_new",  # many runs side by side in one process
+            reinit="create_new",  # Many runs lie side by side in one process.
             group=self._run.name,
             job_type=self._run.kind or ("sweep" if self._run.is_sweep else "train"),
             name=f"{self._run.name} {member.name}",
             config={**self._run.config, **member.params, "seed": member.seed},
             settings=wandb.Settings(
-                console="off",  # the terminal is the run's own
+                console="off",  # The terminal is the run's own.
                 silent=True,
                 x_disable_stats=True,
                 disable_git=True,

@@ -34,8 +34,8 @@ class LoggedRow(NamedTuple):
 
     Attributes:
         kind: `train`, `evaluation` or `evolution`.
-        member: number of the member, in a run its seed.
-        row: the numbers, by name.
+        member: Number of the member, in a run its seed.
+        row: The numbers, by name.
     """
 
     kind: str
@@ -55,16 +55,16 @@ class Writer:
     """A tracker, what waits for it, and what it has taken.
 
     Args:
-        tracker: to write to.
-        in_thread: whether a thread of its own calls the tracker. Else `work` and
+        tracker: Tracker to write to.
+        in_thread: Whether a thread of its own calls the tracker. Else `work` and
             `close` do, in the thread that calls them, and nothing is bounded.
-        remember: is called after the tracker has taken something.
+        remember: Function that is called after the tracker has taken something.
 
     Attributes:
-        offered: rows that the run has had for the tracker.
-        taken: of them, those that the tracker has written, first to last.
-        status: with which it was closed, empty before.
-        failed: whether it is called no more.
+        offered: Number of rows that the run has had for the tracker.
+        taken: Number of these that the tracker has written, first to last.
+        status: Status with which it was closed, empty before.
+        failed: Whether it is called no more: it raised, or was given up.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class Writer:
         self.status = ""
         self.failed = False
         self._error: BaseException | None = None
-        self._known = 0  # rows that it has taken in earlier calls of the run
+        self._known = 0  # Rows that it has taken in earlier calls of the run.
         self._jobs: deque[_Job] = deque()
-        self._waiting = 0  # rows in them
+        self._waiting = 0  # Rows in these jobs.
         self._is_busy = self._is_behind = self._is_ending = False
         self._free_at = 0.0
         self._changed = threading.Condition()
@@ -91,9 +91,10 @@ class Writer:
         """Open the tracker, and wait until it is open.
 
         Args:
-            run: that begins.
-            stored: of an earlier call of the same run: `id` and `rows`, or nothing.
-            say: prints a sentence for people.
+            run: Run that begins.
+            stored: What is stored of an earlier call of the same run: `id` and `rows`,
+                or nothing.
+            say: Function that prints a sentence for people.
 
         Raises:
             ConfigError: it cannot begin, and there is no earlier call.
@@ -118,9 +119,9 @@ class Writer:
 
     def offer(self, rows: Sequence[LoggedRow]) -> None:
         """Hand rows over that belong together: all that ended with the same update."""
-        place = self.offered
+        before = self.offered
         self.offered += len(rows)
-        rows = rows[max(0, self._known - place) :]
+        rows = rows[max(0, self._known - before) :]
         if not rows or self.failed or self._is_behind:
             return
         if self.in_thread and self._waiting and self._waiting + len(rows) > MAX_ROWS:
@@ -150,7 +151,7 @@ class Writer:
         self.call("close", status)
 
     def wait(self, seconds: float) -> bool:
-        """Whether nothing is left to be done, within some time."""
+        """Wait until nothing is left to be done; return whether that came in time."""
         with self._changed:
             return self._changed.wait_for(self._is_idle, max(0.0, seconds))
 
@@ -219,7 +220,7 @@ class Writer:
                 self.remember()
         except BaseException as error:
             if not self.failed:
-                with contextlib.suppress(OSError):  # it may be what has failed
+                with contextlib.suppress(OSError):  # It may be what has failed.
                     self.remember()
             if not self.in_thread and not isinstance(error, Exception):
                 self._jobs.clear()  # Ctrl-C, in the thread that it is for
@@ -238,7 +239,7 @@ class Writer:
         logged = 0
         try:
             for kind, member, row in rows:
-                if self.failed:  # given up in the meantime
+                if self.failed:  # It was given up in the meantime.
                     return
                 self.tracker.log(kind, member, row)
                 logged += 1
@@ -262,7 +263,7 @@ class Writer:
             self.taken += rows
 
     def _fail(self, error: BaseException) -> None:
-        if self.failed:  # given up before: nobody waits for what it says
+        if self.failed:  # It was given up before: nobody waits for what it says.
             return
         self._error = error
         self.give_up()
@@ -276,6 +277,6 @@ class Writer:
 
 
 def reason(error: BaseException) -> str:
-    """The kind of an error and its first line."""
+    """Return the kind of an error and its first line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else repr(error)
