@@ -29,7 +29,7 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .jax_cache .pytest_cache .ruff_cache build dist site *.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache build dist site *.egg-info
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -1,6 +1,8 @@
 """Strict flags for every test, and two host devices, before jax is first used."""
 
+import hashlib
 import os
+import platform
 import signal
 from pathlib import Path
 
@@ -39,44 +41,28 @@ def _compile_quickly() -> None:
 
 
 _compile_quickly()
+
+
+def _cache_folder() -> str:
+    """Where compiled programs are kept: for all clones of this kind of machine.
+
+    Code that was compiled for another processor may not run here, so the processor is
+    part of the name.
+    """
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else [platform.processor()]
+    wanted = ("model name", "flags", "Features")
+    described = sorted({line for line in lines if line.startswith(wanted)})
+    digest = hashlib.sha256("\n".join(described).encode()).hexdigest()[:12]
+    base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return str(base / "purerl" / "tests" / digest)
+
+
 # Programs are compiled once per machine; the second run of the tests is much faster.
-cache = os.environ.get("PURERL_TEST_CACHE", os.path.join(os.getcwd(), ".jax_cache"))
+cache = os.environ.get("PURERL_TEST_CACHE") or _cache_folder()
 jax.config.update("jax_compilation_cache_dir", cache)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
-# Most of a test's time is compilation, and half of that optimises what runs for
-# milliseconds. Where nothing is said about bits or speed, the compiler need not try.
-UNOPTIMISED = (
-    "algorithms",
-    "cli",
-    "contracts",
-    "core",
-    "docs",
-    "envs",
-    "execution",
-    "meta",
-    "tuning",
-)
-UNOPTIMISED_FILES = (
-    "test_capacity.py",
-    "test_full_disk.py",
-    "test_sweep.py",
-    "test_track_folder.py",
-    "test_tracking.py",
-    "test_adversary.py",
-    "test_divergence.py",
-    "test_errors.py",
-    "test_genome.py",
-    "test_parallel_replay.py",
-    "test_planner.py",
-    "test_tracker_stores.py",
-    "test_trackers.py",
-    "test_transfer.py",
-)
-# Pieces, lanes and devices give the same bits in programs as users compile them.
-OPTIMISED = ("test_bits.py", "test_equivalences.py", "test_ppo_learning.py")
-# Their tests call the library again and again with the same program.
-SHARING = ("cli", "meta", "population", "runner", "sweeps", "tuning")
 # A file is one worker's (`--dist loadfile`): long ones first, else the last of them
 # runs alone while the other worker waits.
 LONG_FIRST = (
@@ -102,21 +88,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
+# Most of a test's time is compilation, and half of that optimises what runs for
+# milliseconds. So nothing is optimised but what is marked `optimised` (that pieces,
+# lanes and devices give the same bits is said of programs as users compile them) and
+# what runs for long.
 @pytest.fixture(scope="module", autouse=True)
-def _optimise_a_file(request: pytest.FixtureRequest):
-    path = request.path.relative_to(Path(__file__).parent)
-    quick = path.parts[0] in UNOPTIMISED or path.name in UNOPTIMISED_FILES
-    quick = quick and path.name not in OPTIMISED
+def _compile_a_file(request: pytest.FixtureRequest):
+    quick = not any(m.name == "optimised" for m in request.node.iter_markers())
     jax.config.update("jax_disable_most_optimizations", quick)
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        if quick:  # in processes that a test starts, too
+            patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+            flags = os.environ.get("XLA_FLAGS", "")
+            patch.setenv("XLA_FLAGS", f"{flags} --xla_cpu_use_fusion_emitters=false")
+        yield
     jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _share_programs_in_a_file(request: pytest.FixtureRequest):
-    if request.path.relative_to(Path(__file__).parent).parts[0] not in SHARING:
-        yield
-        return
+def _share_programs_in_a_file():
+    """The tests of a file call the library again and again with the same program."""
     import purerl  # after JAX has been set up
 
     with purerl.share_programs():
@@ -142,15 +133,6 @@ def _ctrl_c_is_as_before():
     after = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, before)
     assert after is before, after
-
-
-@pytest.fixture
-def quickly_compiled():
-    """Without optimisation, in a file that has it: the test is not about bits."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture

@@ -32,6 +32,8 @@ from tests.algorithms.short_runs import (
 )
 from tests.helpers import slow_but
 
+pytestmark = pytest.mark.optimised
+
 CONFIGS = {
     "discrete": CONFIG,
     "continuous": CONFIG.replace(

@@ -6,6 +6,8 @@ import pytest
 
 import purerl
 
+pytestmark = pytest.mark.optimised
+
 
 @pytest.mark.slow
 def test_ppo_solves_cartpole_with_its_defaults():

@@ -10,7 +10,7 @@ import pytest
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "examples"
-NAMES = ("train", "sweep", "own_environment", "own_loss", "evolve")
+NAMES = ("train", "sweep", "own_environment", "own_loss", "own_search", "evolve")
 
 
 def load(name):
@@ -33,9 +33,10 @@ def of(name):
     return pytest.mark.parametrize("example", [name], indirect=True)
 
 
-def test_there_are_five_short_ones():
+def test_they_are_short():
     lengths = {p.stem: len(p.read_text().splitlines()) for p in FOLDER.glob("*.py")}
     assert set(lengths) == set(NAMES)
+    assert lengths.pop("own_search") <= 150
     assert max(lengths.values()) < 60
 
 
@@ -77,3 +78,14 @@ def test_evolve(example, capsys):
     assert set(found) == {"learning_rate", "entropy_coef"}
     assert found["learning_rate"] > 0
     assert capsys.readouterr().out.count("generation") == 2
+
+
+@of("own_search")
+def test_own_search(example, tmp_path, capsys):
+    example.AGENTS, example.REQUESTS = 2, 4
+    found = example.main(steps=2_048, out=tmp_path / "search", progress=False)
+    best = [step.after.best for step in found.steps]
+    assert best == sorted(best) and best[-1] > 0
+    assert capsys.readouterr().out.count("learning_rate=") == 1
+    again = example.main(steps=2_048, out=tmp_path / "search", progress=False)
+    assert again.numbers == {"trained_requests": 0}

@@ -17,6 +17,8 @@ from tests.helpers import assert_same_bits, trained
 
 from .conftest import GENERATIONS, POPULATION, SETTINGS, evolve, outcome
 
+pytestmark = pytest.mark.optimised
+
 CHILD = """
     import sys
     import jax

@@ -167,9 +167,7 @@ def test_several_environments_by_their_measured_baselines():
     assert result.history["mean"][0] == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_width_that_does_not_fit_everywhere_is_kept(
-    tmp_path, monkeypatch, quickly_compiled
-):
+def test_a_width_that_does_not_fit_everywhere_is_kept(tmp_path, monkeypatch):
     """The narrowest environment's, in the folder too: there the bits come from."""
     real = engine.compile_runs
 
@@ -193,14 +191,14 @@ def test_a_width_that_does_not_fit_everywhere_is_kept(
     assert rest.summary["lanes"] == 2 and rest.done == 2
 
 
-def test_what_is_learned_is_for_the_only_environment(quickly_compiled):
+def test_what_is_learned_is_for_the_only_environment():
     changes = {"env": "probe/constant-reward", "num_steps": 8}
     result = evolve_toy(environments=changes, generations=1, population=2)
     assert result.learned.env == "probe/constant-reward"
     assert result.learned.num_steps == 8
 
 
-def test_all_that_was_evolved_is_judged_together(tmp_path, quickly_compiled):
+def test_all_that_was_evolved_is_judged_together(tmp_path):
     from purerl.cli import transfer
 
     loss = losses.MLPValueLoss.create(jax.random.key(0), (4,))
@@ -217,7 +215,7 @@ def test_all_that_was_evolved_is_judged_together(tmp_path, quickly_compiled):
     assert found["learned"]["learning_rate"] != config.learning_rate
 
 
-def test_a_learned_loss_is_an_artifact_that_trains(tmp_path, capsys, quickly_compiled):
+def test_a_learned_loss_is_an_artifact_that_trains(tmp_path, capsys):
     """Evolve, write, read back bit for bit, and plug it in by name."""
     from purerl.cli import main
 

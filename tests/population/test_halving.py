@@ -144,7 +144,6 @@ def test_folders_of_other_kinds_are_refused(tiny, axes, tmp_path, monkeypatch):
         search(tiny, axes, out=tmp_path / "b")
 
 
-@pytest.mark.usefixtures("quickly_compiled")
 def test_diverged_members_are_dropped_and_rank_worst(tiny):
     axes = {"learning_rate": [1e-3, 1e38], "max_grad_norm": [1e30]}
     result = search(tiny, axes)
@@ -162,13 +161,11 @@ def test_diverged_members_are_dropped_and_rank_worst(tiny):
         assert (data.trained_updates.values[mine] == NUM_UPDATES).any() == mine.any()
 
 
-@pytest.mark.usefixtures("quickly_compiled")
 def test_only_diverged_members_is_an_error(tiny):
     with pytest.raises(purerl.ConfigError, match="every member has diverged"):
         search(tiny, {"learning_rate": [1e38], "max_grad_norm": [1e30]})
 
 
-@pytest.mark.usefixtures("quickly_compiled")
 def test_scores_of_a_rung_are_fresh_and_share_their_episodes(tiny, axes, whole):
     """Members alike get equal scores: the episodes are the same ones."""
     assert whole.steps[1].outcome.fresh is None  # between rungs nobody is judged

@@ -107,7 +107,6 @@ def test_the_bottom_copied_the_top_and_moved_within_bounds(whole):
     assert (data.parent.values[-1] == np.arange(SIZE)).all()
 
 
-@pytest.mark.usefixtures("quickly_compiled")
 def test_a_copy_draws_from_a_key_of_its_own(tiny, axes):
     """With equal hyperparameters too, parent and child do not train alike."""
     fixed = {"learning_rate": [1e-3]}
@@ -249,7 +248,6 @@ def test_damaged_records_are_noticed(tiny, axes, whole, tmp_path):
     assert_same_bits(search(tiny, axes, out=tmp_path).states, whole.states)
 
 
-@pytest.mark.usefixtures("quickly_compiled")
 def test_a_diverged_member_is_replaced_at_once_whatever_the_quantile(tiny):
     # One of two learning rates is so large that parameters overflow.
     axes = {"learning_rate": [1e-3, 1e38], "max_grad_norm": [1e30]}
@@ -267,7 +265,6 @@ def test_a_diverged_member_is_replaced_at_once_whatever_the_quantile(tiny):
     assert np.isfinite(best.score)
 
 
-@pytest.mark.usefixtures("quickly_compiled")
 def test_a_population_that_diverges_as_a_whole_says_so(tiny):
     with pytest.raises(purerl.ConfigError, match="every member has diverged by upd"):
         search(tiny, {"learning_rate": [1e38], "max_grad_norm": [1e30]})
@@ -284,7 +281,6 @@ def test_training_returns_count_where_nothing_is_evaluated(tiny, axes):
     assert result.training_steps == SIZE * 640
 
 
-@pytest.mark.usefixtures("quickly_compiled")
 def test_planned_evaluations_count_in_the_rounds_that_have_one(tiny, axes):
     config = tiny.replace(num_evaluations=3)  # after updates 7, 13 and 20
     result = search(config, axes, fitness="episode_return")

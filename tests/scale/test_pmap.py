@@ -10,6 +10,8 @@ from purerl import ConfigError
 from purerl.scale.devices import Worker, default_lanes, make_workers, run_blocks
 from tests.helpers import assert_same_bits, tiny_config
 
+pytestmark = pytest.mark.optimised
+
 NUM, LANES = 7, 2
 
 

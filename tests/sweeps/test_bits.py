@@ -16,6 +16,8 @@ from purerl.sweeps import api, store
 
 from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep
 
+pytestmark = pytest.mark.optimised
+
 AXES = {"learning_rate": RATES}
 
 

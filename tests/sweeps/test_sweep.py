@@ -44,7 +44,6 @@ def test_a_member_is_the_run_of_its_config(tiny, whole):
     )
 
 
-@pytest.mark.usefixtures("quickly_compiled")
 def test_compilations_are_the_static_groups(monkeypatch):
     calls = []
     compile_for = programs.compile_for
@@ -120,7 +119,6 @@ def test_the_first_bad_update_is_found():
     np.testing.assert_array_equal(first_bad_update(warm), [-1, -1, 2])
 
 
-@pytest.mark.usefixtures("quickly_compiled")
 def test_zip_and_random_designs_have_points(tiny):
     zipped = run_sweep(
         tiny, {"learning_rate": [1e-3, 1e-2], "gamma": [0.9, 0.99]}, design="zip"
@@ -307,7 +305,6 @@ def test_bad_options_get_a_sentence(tiny, options, words):
         run_sweep(tiny, {"learning_rate": RATES}, **options)
 
 
-@pytest.mark.usefixtures("quickly_compiled")
 def test_lanes_are_halved_until_they_fit(tiny):
     members = Members(jax.random.split(jax.random.key(0), 4), {})
     built = Program(bind(tiny), members, SEGMENT, make_workers())

@@ -13,6 +13,7 @@ import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import jax
 import numpy as np
 import optuna
 import pytest
@@ -276,7 +277,7 @@ WORKER = """
 
 def start_worker(out, trials):
     command = [sys.executable, "-c", textwrap.dedent(WORKER), str(out)]
-    cache = os.environ.get("PURERL_TEST_CACHE", ".jax_cache")
+    cache = jax.config.jax_compilation_cache_dir
     return subprocess.Popen(
         [*command, cache, str(trials)], stdout=subprocess.PIPE, text=True
     )

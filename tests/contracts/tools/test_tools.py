@@ -28,7 +28,7 @@ def test_every_algorithm_and_preset_has_a_row_or_a_reason():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", evolutions.names())
-def test_a_published_evolution_is_told_of_all_its_members(name, quickly_compiled):
+def test_a_published_evolution_is_told_of_all_its_members(name):
     searching.published_evolution(name)
 
 
@@ -46,6 +46,6 @@ def subject(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("tool", slow_but(cells.TOOLS, *QUICK))
-def test_a_cell_passes_or_is_refused(subject, tool, quickly_compiled, record_property):
+def test_a_cell_passes_or_is_refused(subject, tool, record_property):
     record_property("place", (subject.row.name, tool))
     record_property("refused", cells.TOOLS[tool](subject))
