@@ -1,4 +1,4 @@
-"""`purerl report`: the page of a run, sweep, study or evolution, one HTML file."""
+"""`purerl report`: the page of whatever a folder holds, as one HTML file."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -14,7 +14,10 @@ from purerl.storage import folders, kinds
 
 @dataclasses.dataclass(kw_only=True)
 class Report:
-    """Write the page of a run, sweep, study or evolution, also while it goes on."""
+    """Write the page of a run, sweep, study, evolution or comparison.
+
+    A run, sweep, study or evolution may still go on.
+    """
 
     folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(help="Of any of them.")]
     out: Annotated[
@@ -34,7 +37,7 @@ def write(folder: Path, path: Path, command: str = "") -> Path:
     """The page of whatever a folder holds.
 
     Args:
-        folder: of a run, sweep, study or evolution.
+        folder: of a run, sweep, study, evolution or comparison.
         path: of the page.
         command: that wrote the folder; this one if not given.
 
@@ -71,7 +74,7 @@ def _study(folder: Path, path: Path, command: str) -> Path:
 
 
 def _evolution(folder: Path, path: Path, command: str) -> Path:
-    from purerl.meta.comparison import find_comparison
+    from purerl.comparison.result import find_comparison
     from purerl.meta.result import load_evolution
     from purerl.report import page
 
@@ -80,4 +83,19 @@ def _evolution(folder: Path, path: Path, command: str) -> Path:
     )
 
 
-_PAGES = {"run": _run, "sweep": _sweep, "tune": _study, "evolution": _evolution}
+def _comparison(folder: Path, path: Path, command: str) -> Path:
+    from purerl.comparison.result import load_comparison
+    from purerl.report import page
+
+    return page.comparison_page(
+        load_comparison(folder), path, folder=str(folder), command=command
+    )
+
+
+_PAGES = {
+    "run": _run,
+    "sweep": _sweep,
+    "tune": _study,
+    "evolution": _evolution,
+    kinds.COMPARISON: _comparison,
+}
