@@ -6,13 +6,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from purerl.comparison import held_out
 from purerl.comparison.environments import Place
 from purerl.comparison.groups import Contestant, Group, enter, make_groups
 from purerl.comparison.settings import Setting
+from purerl.execution.cache import ProgramCache, current_cache
+from purerl.execution.fit import compile_to_fit
 from purerl.execution.format import format_count, with_noun
+from purerl.execution.members import crossed
 from purerl.meta.population import Stopped
-from purerl.meta.setup import compile_runs
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.progress import Reporter
 from purerl.scale.devices import Worker, default_lanes
@@ -103,7 +107,8 @@ def make_parts(
             missing.append(number)
         for group in make_groups([entered[number] for number in missing]):
             group.length(options.segment_updates)  # refuses what does not fit
-            own = [missing[member] for member in group.members]
+            own = tuple(missing[member] for member in group.members)
+            group = group._replace(members=own)
             names = tuple(settings[number].name for number in own)
             kept = tuple(files[number] for number in own if files)
             parts.append(Part(place.name, group, names, kept))
@@ -155,10 +160,16 @@ def train(parts: Sequence[Part], options: Options, is_shown: bool) -> Known:
         f"{with_noun(len(parts), 'program')}, {format_count(reporter.total)} steps"
     )
     scores: Known = {}
+    # Schedules that change at other updates are parts of one program.
+    cache = current_cache()
     with Interrupt() as interrupt, reporter:
+
+        def is_stopped() -> bool:
+            return interrupt.asked
+
         for part in parts:
             try:
-                found = _train_part(part, options, on_block, lambda: interrupt.asked)
+                found = _train_part(part, options, on_block, is_stopped, cache)
             except Stopped:
                 raise KeyboardInterrupt from None
             for name, one in zip(part.names, found, strict=True):
@@ -175,25 +186,26 @@ def _train_part(
     options: Options,
     on_block: held_out.OnBlock,
     is_stopped: Callable[[], bool],
+    cache: ProgramCache,
 ) -> list[held_out.Scores]:
     """Scores of a group, in the order of its members."""
-    keys = held_out.held_out_keys(options.seed, options.seeds)
-    # By the seeds alone, so that the bits do not depend on which settings there are.
-    lanes = options.lanes or default_lanes(len(options.seeds), options.workers)
-    program = compile_runs(
-        part.group.bound,
-        keys,
-        part.group.overrides[0],
-        lanes,
-        part.group.length(options.segment_updates),
+    group, keys = part.group, held_out.held_out_keys(options.seed, options.seeds)
+    updates = group.bound.plan.num_updates
+    program = compile_to_fit(
+        group.bound,
+        crossed(keys, group.overrides[0], np.arange(len(options.seeds))),
+        # By the seeds alone: bits must not depend on which settings there are.
+        options.lanes or default_lanes(len(options.seeds), options.workers),
+        min(group.length(options.segment_updates) or updates, updates),
         options.workers,
         options.memory_limit,
-        options.lanes is not None,
+        is_fixed=options.lanes is not None,
+        cache=cache,
     )
     return held_out.train(
         program,
         keys,
-        part.group,
+        group,
         options.measures,
         options.workers,
         on_block,
