@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import losses
+from purerl import losses, presets, serialise
 from purerl.cli import main
 from purerl.comparison import api, held_out, training
 from purerl.comparison.api import planned
+from purerl.comparison.environments import read_environments
+from purerl.comparison.groups import enter, make_groups
 from purerl.comparison.settings import read_settings
 from purerl.config import ConfigError
 from purerl.meta.population import Stopped
@@ -320,3 +322,41 @@ def test_the_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text('{"kind": "sweep"}')
     with pytest.raises(ConfigError, match="holds a sweep, not a comparison"):
         purerl.compare(CONFIG, {"a": {}}, out=tmp_path, **SMALL)
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_a_whole_config_is_trained_as_it_is(name):
+    """It is cut into what it changes of another config; together they are it again."""
+    whole = presets.load(name)
+    assert isinstance(whole, purerl.algorithms.TrainConfig)
+    base = purerl.PPOConfig(
+        env=whole.env,
+        env_kwargs=whole.env_kwargs,
+        total_timesteps=whole.total_timesteps,
+        learning_rate=0.1,
+        gamma=0.5,
+        num_envs=3,
+    )
+    try:
+        expected = purerl.resolve(whole.replace(num_evaluations=0))
+    except ImportError:
+        pytest.skip("its environment is not installed")
+    (setting,) = read_settings({"whole": whole})
+    (place,) = read_environments(base.replace(num_evaluations=0), ())
+    entered = enter(setting, place)
+    assert type(entered.trained) is type(expected)
+    assert _plain(entered.trained) == _plain(expected)
+    (group,) = make_groups([entered])
+    (numbers,) = group.overrides
+    first = jax.tree.map(lambda x: x[0], numbers)
+    assert _plain(group.bound.at(first)) == _plain(expected)
+
+
+def _plain(config):
+    """A config's values; numbers as a program has them."""
+
+    def rounded(value):
+        return float(np.float32(value)) if isinstance(value, float) else value
+
+    values = serialise.to_dict(config)
+    return jax.tree.map(rounded, values, is_leaf=lambda x: not isinstance(x, dict))
