@@ -42,7 +42,9 @@ def comparison_page(
         "environments": ", ".join(result.environments),
         "baseline": result.baseline,
         "held-out seeds": f"{len(result.seeds)}, from the key of seed {result.seed}",
-        "measures": ", ".join(f"{SHORT[name]}: {WORDS[name]}" for name in SHORT),
+        "measures": ", ".join(
+            f"{SHORT[name]}: {WORDS[name]}" for name in result.measures
+        ),
         "command": command,
     }
     configs = [
@@ -157,5 +159,5 @@ def _note(result: "Comparison") -> str:
     return (
         f"{lead} Furthest above {result.baseline} by {SHORT[measure]} in "
         f"{environment}: {best.setting}, {best.difference:+,.3g} "
-        f"({heading_of(best.seeds)} {ends})."
+        f"({heading_of(best.seeds)}: {ends})."
     )
