@@ -15,6 +15,7 @@ from purerl.comparison.groups import enter, make_groups
 from purerl.comparison.losses import settings_of
 from purerl.comparison.result import Comparison
 from purerl.comparison.settings import read_settings
+from purerl.comparison.training import Options, make_parts
 from purerl.config import ConfigError
 from purerl.meta.population import baseline_keys, rollout_keys
 from purerl.report.comparison import ALL
@@ -283,3 +284,22 @@ def test_mistakes_are_one_sentence_before_anything_is_trained(
 def test_a_field_that_is_no_loss_is_refused():
     with pytest.raises(ConfigError, match="no field"):
         purerl.compare_losses(tiny_config(), "valueloss", HUBER)
+
+
+def test_what_the_first_format_trained_counts(tmp_path):
+    """Files are named by the whole config and options, as they were from the start."""
+    config = start(num_evaluations=0)
+    options = Options(("final_return",), (0, 1), 3, 4, None, (), 0.0)
+    rest = {"measures": ("final_return",), "seeds": (0, 1), "seed": 3}
+    rest |= {"lanes": 4, "segment_updates": None}
+    _, parts = make_parts(
+        read_settings(settings_of(config, "value_loss", HUBER)),
+        read_environments(config, ()),
+        options,
+        tmp_path,
+    )
+    names = [
+        held_out.identity(purerl.resolve(config.replace(value_loss=loss)), rest)
+        for loss in HUBER.values()
+    ]
+    assert [path.stem for part in parts for path in part.files] == names
