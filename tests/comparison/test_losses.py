@@ -11,7 +11,6 @@ import purerl
 from purerl import losses
 from purerl.comparison import api, held_out
 from purerl.comparison.environments import read_environments
-from purerl.comparison.groups import enter, make_groups
 from purerl.comparison.losses import settings_of
 from purerl.comparison.result import Comparison
 from purerl.comparison.settings import read_settings
@@ -223,32 +222,6 @@ def test_the_table_says_it(result):
         assert words in text
     row = result.row("long", "final_return", "hard")
     assert f"{row.mean:,.1f} ({row.mean_low:,.1f} to {row.mean_high:,.1f})" in text
-
-
-def test_one_structure_is_one_program():
-    config = tiny_config()
-    key = jax.random.key(0)
-    named = {
-        "a": losses.MLPValueLoss.create(key, (4,)),
-        "squared": "squared",
-        "b": losses.MLPValueLoss.zeros((4,)),
-        "wide": losses.MLPValueLoss.zeros((5,)),
-        "soft": "huber(delta=2)",
-        "hard": {"value_loss": "HuberError(delta=9.0)"},
-        "tuned": {"value_loss": "squared", "value_coef": 0.1},
-        "tuned more": {"value_loss": "squared", "value_coef": 0.2},
-        "epochs": {"value_loss": "squared", "num_epochs": 3},
-    }
-    settings = read_settings(settings_of(config, "value_loss", named))
-    (place,) = read_environments(config, ())
-    groups = make_groups([enter(setting, place) for setting in settings])
-    assert [g.members for g in groups] == [(0, 2), (1,), (3,), (4, 5), (6, 7), (8,)]
-    (tuned,) = groups[4].overrides
-    np.testing.assert_allclose(tuned["value_coef"], [0.1, 0.2])
-    assert groups[3].overrides[0]["value_loss"].delta.tolist() == [2.0, 9.0]
-    assert isinstance(groups[5].overrides[0]["value_loss"], losses.SquaredError)
-    last = groups[5].bound.config
-    assert isinstance(last, purerl.PPOConfig) and last.num_epochs == 3
 
 
 @pytest.mark.parametrize(
