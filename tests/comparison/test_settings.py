@@ -119,8 +119,9 @@ def test_what_was_evolved_is_a_setting():
     (setting,) = read_settings({"learned": result})
     (piece,) = setting.pieces
     assert set(piece.values) == {"value_loss"}
+    learned = result.losses(result.learned)
     np.testing.assert_array_equal(
-        jax.tree.leaves(piece.values)[0], jax.tree.leaves(result.learned.value_loss)[0]
+        jax.tree.leaves(piece.values)[0], jax.tree.leaves(learned)[0]
     )
 
 
