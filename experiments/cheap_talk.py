@@ -6,9 +6,14 @@ The train-time influence of Lu et al. (2023), "Adversarial cheap talk", on CartP
 A victim (PPO) sees two numbers more than the environment shows it: a deterministic
 function of what it sees anyway. The function's weights are evolved over whole training
 runs of fresh victims, once to make the area under their training curve large (the
-ally) and once to make it small (the adversary). Then all are judged on held-out seeds,
-beside victims without a channel (one that always says zero) and victims with random
-ones (another one for each seed).
+ally) and once to make it small (the adversary). Then `purerl.compare` judges all on
+held-out seeds, beside victims without a channel (one that always says zero) and victims
+with four random ones.
+
+The numbers in experiments/results/cheap-talk.json were judged by an earlier version:
+its random channels were another one for each seed, in one row, and its keys those of
+seeds from a million on. Now each random channel is a row of its own with all seeds, and
+the keys are the held-out ones of `purerl.compare`.
 
 The same command goes on with evolutions that were stopped. Prints a table; writes
 experiments/results/cheap-talk.json and docs/images/cheap-talk.png.
@@ -17,24 +22,21 @@ experiments/results/cheap-talk.json and docs/images/cheap-talk.png.
 import argparse
 import json
 import os
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 from results import command, hardware
+from results_losses import plain_rows
 from rich.console import Console
-from rich.table import Table
 
 import purerl
 from envs import CheapTalk
 from purerl.acting.environment import resolve_env
 from purerl.cli.settings import enable_compile_cache
-from purerl.execution.cohort import Segment
-from purerl.meta.fitness import Accumulator, first_known, hold
 from purerl.report.plots import style
-from purerl.report.statistics import mean_interval, probability_of_improvement
+from purerl.report.statistics import mean_interval
 from purerl.serialise import to_dict, write_atomic
 
 if TYPE_CHECKING:
@@ -55,23 +57,7 @@ COLOURS = {
     "adversary": "#d55e00",
 }
 LANES = 8
-SEEDS = 64
-# Keys that no evolution has used: those fold theirs from the keys of small seeds.
-FIRST_SEED = 1_000_000
-
-
-class Judged(NamedTuple):
-    """Victims of one kind of channel, S held-out seeds.
-
-    Attributes:
-        curves: `[S, U]` mean return of the episodes that ended, held where none did.
-        area: `[S]` mean of the curve.
-        final: `[S]` mean of its last tenth.
-    """
-
-    curves: np.ndarray
-    area: np.ndarray
-    final: np.ndarray
+RANDOM_CHANNELS = 4
 
 
 def make_config(steps: int) -> purerl.PPOConfig:
@@ -108,127 +94,66 @@ def channel_env(config: purerl.PPOConfig) -> CheapTalk:
     return env
 
 
-def judge(config: purerl.PPOConfig, channels: dict[str, Any]) -> dict[str, Judged]:
-    """Train fresh victims of every kind with the same held-out seeds, in one call.
+def judge(
+    config: purerl.PPOConfig,
+    evolved: "dict[str, EvolutionResult]",
+    seeds: int,
+    out: Path,
+) -> purerl.Comparison:
+    """Train fresh victims of every channel with the same held-out seeds.
 
     Args:
         config: of the victims.
-        channels: name -> channel with leaves `[S, ...]`.
+        evolved: the evolutions by the name of what they learned.
+        seeds: how many held-out ones.
+        out: folder that keeps what has been trained.
     """
-    train = purerl.make_train(config)
-
-    def curve(key: Any, channel: Any) -> dict[str, Any]:
-        metrics = train(key, {FIELD: channel}).metrics
-        return {name: metrics[name] for name in metrics}
-
-    seeds = np.arange(FIRST_SEED, FIRST_SEED + SEEDS)
-    keys = jax.vmap(jax.random.key)(np.tile(seeds, len(channels)))
-    stacked = jax.tree.map(lambda *x: np.concatenate(x), *channels.values())
-    metrics = jax.tree.map(np.asarray, purerl.pmap(curve, lanes=LANES)(keys, stacked))
-    found = {}
-    for number, name in enumerate(channels):
-        part = slice(number * SEEDS, (number + 1) * SEEDS)
-        found[name] = judged({key: values[part] for key, values in metrics.items()})
-    return found
-
-
-def judged(metrics: dict[str, np.ndarray]) -> Judged:
-    """Curves and what they are worth, from metrics `[S, U]`."""
-    size, updates = metrics["episodes"].shape
-    known = metrics["episodes"] > 0
-    returns = metrics["episode_return"]
-    curves = hold(returns, known, first_known(returns, known))
-    worth = []
-    for kind in ("training_curve", "final_return"):
-        total = Accumulator(kind, size, updates)
-        total.add(Segment(0, updates, metrics, {}))
-        worth.append(total.result().astype(float))
-    return Judged(curves, *worth)
+    env = channel_env(config)
+    # Not the key from which an evolution starts.
+    keys = jax.random.split(jax.random.key(1), RANDOM_CHANNELS)
+    channels = {
+        "none": env.silent_channel(),
+        **{
+            f"random {number + 1}": env.random_channel(key)
+            for number, key in enumerate(keys)
+        },
+    }
+    settings = {
+        name: {FIELD: jax.tree.map(np.asarray, channel)}
+        for name, channel in channels.items()
+    }
+    return purerl.compare(
+        config,
+        {**settings, **evolved},
+        baseline="none",
+        seeds=seeds,
+        lanes=LANES,
+        out=out,
+    )
 
 
-def repeated(channel: Any) -> Any:
-    """The same channel for every held-out seed."""
-    return jax.tree.map(lambda x: np.repeat(np.asarray(x)[None], SEEDS, 0), channel)
+def curves_of(found: purerl.Comparison, kind: str) -> np.ndarray:
+    """Learning curves `[S, T]` of a kind, the mean over channels of each seed."""
+    curves = next(iter(found.curves.values()))
+    places = [i for i, name in enumerate(found.settings) if name.split()[0] == kind]
+    return curves[places].mean(0, dtype=float)
 
 
-def compare(found: dict[str, Judged]) -> dict[str, Any]:
-    """Numbers of every group, and what parts it from the victims without a channel."""
-    rows: dict[str, Any] = {}
-    base = found["none"]
-    for name in COLOURS:
-        group = found[name]
-        row: dict[str, Any] = {"failed": int(np.isnan(group.area).sum())}
-        for measure in ("area", "final"):
-            values, beside = getattr(group, measure), getattr(base, measure)
-            row[measure] = interval(values)
-            row[f"{measure}_less_none"] = interval(values - beside)
-            row[f"{measure}_per_seed"] = np.round(values, 2).tolist()
-        better = probability_of_improvement(group.area, base.area, nan="drop")
-        row["probability_of_improvement"] = [
-            float(x) for x in (better.value, better.low, better.high)
-        ]
-        rows[name] = row
-    return rows
-
-
-def interval(values: np.ndarray) -> list[float]:
-    """Mean over seeds with its interval."""
-    found = mean_interval(values)
-    return [float(np.nanmean(values)), float(found.low), float(found.high)]
-
-
-def table(rows: dict[str, Any]) -> Table:
-    """A row per kind of channel."""
-    found = Table(title=f"{SEEDS} held-out seeds each, mean (95% interval)")
-    found.add_column("channel")
-    for header in (
-        "area under the curve",
-        "less none, same seeds",
-        "final return",
-        "P(better area than none)",
-    ):
-        found.add_column(header, justify="right")
-    for name, row in rows.items():
-        found.add_row(
-            name,
-            words(row["area"]),
-            words(row["area_less_none"]),
-            words(row["final"]),
-            words(row["probability_of_improvement"], 2),
-        )
-    return found
-
-
-def words(numbers: list[float], digits: int = 1) -> str:
-    """A mean and its interval."""
-    mean, low, high = (f"{x:,.{digits}f}" for x in numbers)
-    return f"{mean} ({low} to {high})"
-
-
-def picture(
-    config: purerl.PPOConfig,
-    found: dict[str, Judged],
-    evolved: "dict[str, EvolutionResult]",
-) -> None:
+def picture(found: purerl.Comparison, evolved: "dict[str, EvolutionResult]") -> None:
     """Learning curves of the judged victims, and the course of both evolutions."""
     figure = style.new_figure(11.0, 4.2)
     left, right = figure.subplots(1, 2)
     labels = {"none": "no channel", "random": "random channels"}
+    steps = next(iter(found.steps.values()))[0]
     for number, name in enumerate(COLOURS):
-        line(
-            left,
-            config,
-            found[name].curves,
-            COLOURS[name],
-            number,
-            labels.get(name, name),
-        )
+        label = labels.get(name, name)
+        line(left, steps, curves_of(found, name), COLOURS[name], number, label)
     # Between the lines without a channel and those with an adversary there is room.
     left.legend(frameon=False, fontsize=9, loc=(0.62, 0.25))
     style.step_axis(left)
     style.finish(
         left,
-        f"victims of {SEEDS} held-out seeds, mean and 95% interval",
+        f"victims of {len(found.seeds)} held-out seeds, mean and interval",
         "environment steps",
         "training return",
     )
@@ -245,7 +170,7 @@ def picture(
             linewidth=0,
         )
         right.plot(generations, mean, color=COLOURS[name], label=name)
-    none = found["none"].area.mean()
+    none = curves_of(found, "none").mean()
     right.axhline(none, color=COLOURS["none"], linestyle="--", label="no channel")
     right.legend(frameon=False, fontsize=9)
     style.finish(
@@ -259,14 +184,13 @@ def picture(
 
 def line(
     axes: "Axes",
-    config: purerl.PPOConfig,
+    steps: np.ndarray,
     curves: np.ndarray,
     colour: str,
     number: int,
     label: str,
 ) -> None:
-    """The mean of curves `[S, U]` with a band."""
-    steps = config.num_envs * config.num_steps * np.arange(1, curves.shape[1] + 1)
+    """The mean of curves `[S, T]` with a band."""
     ends = mean_interval(curves)
     axes.fill_between(
         steps, ends.low, ends.high, color=colour, alpha=style.FAINT, linewidth=0
@@ -323,36 +247,27 @@ def main() -> None:
     parser.add_argument("--sigma", type=float, default=0.2)
     parser.add_argument("--learning-rate", type=float, default=0.1)
     parser.add_argument("--start", choices=("random", "silent"), default="random")
+    parser.add_argument("--seeds", type=int, default=64, help="held-out ones")
     parser.add_argument("--dry", action="store_true", help="keep no numbers")
     asked = parser.parse_args()
     enable_compile_cache()
     load = os.getloadavg()[0]
     config = make_config(asked.steps)
     evolved = evolve_all(config, asked)
-    env = channel_env(config)
-    keys = jax.random.split(jax.random.key(FIRST_SEED), SEEDS)
-    channels = {
-        "none": repeated(env.silent_channel()),
-        "random": jax.tree.map(np.asarray, jax.vmap(env.random_channel)(keys)),
-        **{name: repeated(result.solution[FIELD]) for name, result in evolved.items()},
-    }
-    started = time.perf_counter()
-    found = judge(config, channels)
-    judging = time.perf_counter() - started
-    rows = compare(found)
+    found = judge(config, evolved, asked.seeds, asked.out / "judged")
     # Also those of generations that an earlier call trained.
     evolving = sum(
         float(result.history["seconds"].sum()) for result in evolved.values()
     )
     console = Console(width=130, highlight=False)
-    console.print(table(rows))
-    console.print(f"evolved in {evolving:.0f} s, judged in {judging:.0f} s")
+    console.print(found.table())
+    console.print(f"evolved in {evolving:.0f} s")
     if asked.dry or not all(result.finished for result in evolved.values()):
         console.print("nothing is written")
         return
     numbers = {
         "command": command(parser, asked),
-        "held_out_seeds": SEEDS,
+        "held_out_seeds": asked.seeds,
         "config": to_dict(config),
         "evolution": {
             name: {
@@ -362,14 +277,13 @@ def main() -> None:
             }
             for name, result in evolved.items()
         },
-        "channels": rows,
+        "rows": plain_rows(found.rows),
         "evolving_seconds": round(evolving, 1),
-        "judging_seconds": round(judging, 1),
         "load_before": round(load, 2),
         **hardware(),
     }
     write_atomic(STORE, json.dumps(numbers, indent=1) + "\n")
-    picture(config, found, evolved)
+    picture(found, evolved)
 
 
 if __name__ == "__main__":

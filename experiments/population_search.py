@@ -8,13 +8,15 @@ repeated with 16 search seeds, and each repetition is judged twice by what it di
 see:
 
 * agent: the best agent that the search itself trained, in 256 fresh episodes;
-* setting: the best setting (of PBT: the best agent's schedule), trained from scratch
-  with 4 fresh seeds, each evaluated in `eval_episodes` fresh episodes.
+* setting: the best setting (of PBT: the best agent's schedule), which `purerl.compare`
+  trains from scratch on 4 held-out seeds and evaluates in `eval_episodes` episodes.
 
 Random search is the population of PBT without exploit: its points are PBT's first ones.
 All choose by training returns, which cost no further steps. Intervals are those of
 `purerl.report.statistics.mean_interval` over searches. Numbers go to
-experiments/results/population-TASK.json, whose tables `--show` prints again.
+experiments/results/population-TASK.json, whose tables `--show` prints again. Those that
+are kept there were judged by an earlier version, on seeds 1000 to 1003 of
+`purerl.train_schedules` and with evaluation episodes of other keys.
 """
 
 import argparse
@@ -46,7 +48,7 @@ from purerl.train import bind
 STORE = Path(__file__).parent / "results"
 MEMBERS, UPDATES, READY, MIN_UPDATES = 16, 96, 8, 3
 LANES = 8
-HELD_OUT = (1000, 1001, 1002, 1003)
+HELD_OUT_SEEDS = 4
 FRESH_EPISODES = 256
 
 AXES = {
@@ -151,13 +153,13 @@ def run_task(name: str, searches: int, console: Console) -> dict[str, Any]:
     """Search with every method, judge afresh; the numbers that are kept."""
     config = TASKS[name]
     found: dict[str, Any] = {}
-    schedules: list[Schedule] = []
+    schedules: dict[str, Schedule] = {}
     for method, search in methods(config, searches).items():
         began = time.perf_counter()
         result = search()
         seconds = time.perf_counter() - began
         bests = [result.best(seed) for seed in result.seeds]
-        schedules += [best.schedule for best in bests]
+        schedules |= {f"{method} {i}": best.schedule for i, best in enumerate(bests)}
         found[method] = {
             "training_steps_per_search": result.training_steps // searches,
             "evaluation_steps_per_search": result.evaluation_steps // searches,
@@ -171,7 +173,16 @@ def run_task(name: str, searches: int, console: Console) -> dict[str, Any]:
         steps = found[method]["training_steps_per_search"]
         console.print(f"{name}, {method}: {steps:,} steps each, {seconds:.0f} s")
     began = time.perf_counter()
-    score = purerl.train_schedules(config, schedules, seeds=HELD_OUT, lanes=LANES).score
+    judged = purerl.compare(
+        config,
+        schedules,
+        seeds=HELD_OUT_SEEDS,
+        measures=("evaluation",),
+        lanes=HELD_OUT_SEEDS,
+        segment_updates=READY,
+        progress=False,
+    )
+    score = judged.scores["evaluation"][0]
     console.print(f"{name}: judged in {time.perf_counter() - began:.0f} s")
     per_search = score.mean(-1).reshape(len(found), searches)
     for numbers, setting in zip(found.values(), per_search, strict=True):
@@ -183,7 +194,7 @@ def run_task(name: str, searches: int, console: Console) -> dict[str, Any]:
         "command": f"python experiments/population_search.py --tasks {name} "
         f"--searches {searches}",
         "searches": searches,
-        "held_out_seeds": len(HELD_OUT),
+        "held_out_seeds": HELD_OUT_SEEDS,
         "config": to_dict(config),
         "methods": found,
         **hardware(),

@@ -1,7 +1,7 @@
 """The part of docs/results.md on losses: evolved, hand-written, and case studies.
 
 Rendered by `python experiments/results.py` from what the experiments wrote to
-experiments/results/*.json. Rows are those of `purerl.compare_losses`.
+experiments/results/*.json. Rows are those of `purerl.compare`.
 """
 
 import json
@@ -181,7 +181,7 @@ def _others(name: str) -> list[str]:
 def _area(numbers: dict[str, Any], environment: str, loss: str) -> dict[str, Any]:
     """The row of a loss's area in an environment; empty where there is none."""
     for row in numbers["judged"]:
-        place = (row["environment"], row["loss"], row["measure"])
+        place = (row["environment"], _name(row), row["measure"])
         if place == (environment, loss, "training_curve") and not _is_nan(row["mean"]):
             return row
     return {}
@@ -198,10 +198,14 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
         cells = [_interval(row, name) for name in ("mean", "difference", "better")]
         measure = MEASURES[row["measure"]]
         lines.append(
-            f"| {row['environment']} | {measure} | {row['loss']} | "
-            f"{' | '.join(cells)} |"
+            f"| {row['environment']} | {measure} | {_name(row)} | {' | '.join(cells)} |"
         )
     return lines
+
+
+def _name(row: dict[str, Any]) -> str:
+    """The loss of a row; rows that were kept before had it by that word."""
+    return row["setting"] if "setting" in row else row["loss"]
 
 
 def _interval(row: dict[str, Any], name: str) -> str:

@@ -55,6 +55,8 @@ LAYERS = (
     ("purerl.sweeps",),
     # Searches: what is trained next depends on what came before.
     ("purerl.population", "purerl.tuning", "purerl.meta"),
+    # Settings and what searches found, judged on keys that none of them has seen.
+    ("purerl.comparison",),
     # Pages and tables of results, and trackers told afterwards.
     ("purerl.report",),
     # The public names.

@@ -16,12 +16,12 @@ from purerl import presets, serialise
 from purerl.algorithms import ALGORITHMS
 from purerl.cli import flags, settings
 from purerl.cli.train import base_config, default_folder, read_trackers
+from purerl.comparison.result import find_comparison
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import format_count, with_noun
 from purerl.meta import fitness as fitness_of
 from purerl.meta import presets as evolutions
 from purerl.meta import store
-from purerl.meta.comparison import find_comparison
 from purerl.meta.estimate import Estimate, estimate
 from purerl.meta.evolve import evolve
 from purerl.meta.result import EvolutionResult

@@ -1,4 +1,4 @@
-"""`purerl plot`: the curves of a run, sweep, evolution or comparison of losses."""
+"""`purerl plot`: the curves of a run, sweep, evolution or comparison."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ def draw(folder: Path) -> "Figure":
     """Draw the learning curves of whatever a folder holds.
 
     Args:
-        folder: The folder of a run, sweep, evolution or comparison of losses.
+        folder: The folder of a run, sweep, evolution or comparison.
 
     Raises:
         ConfigError: it holds something else, or nothing yet.
@@ -82,7 +82,7 @@ def _evolution(folder: Path) -> "Figure":
 
 
 def _comparison(folder: Path) -> "Figure":
-    from purerl.meta.comparison import load_comparison
+    from purerl.comparison.result import load_comparison
 
     return load_comparison(folder).plot()
 

@@ -34,7 +34,7 @@ def write(folder: Path, path: Path, command: str = "") -> Path:
     """The page of whatever a folder holds.
 
     Args:
-        folder: of a run, sweep, search, study or evolution.
+        folder: The folder of whatever it is.
         path: of the page.
         command: that wrote the folder; this one if not given.
 
@@ -127,12 +127,21 @@ def _study(folder: Path, path: Path, command: str) -> Path:
 
 
 def _evolution(folder: Path, path: Path, command: str) -> Path:
-    from purerl.meta.comparison import find_comparison
+    from purerl.comparison.result import find_comparison
     from purerl.meta.result import load_evolution
     from purerl.report import page
 
     return page.evolution_page(
         load_evolution(folder), path, transfer=find_comparison(folder), command=command
+    )
+
+
+def _comparison(folder: Path, path: Path, command: str) -> Path:
+    from purerl.comparison.result import load_comparison
+    from purerl.report import page
+
+    return page.comparison_page(
+        load_comparison(folder), path, folder=str(folder), command=command
     )
 
 
@@ -143,4 +152,5 @@ _PAGES = {
     "halving": _search,
     "tune": _study,
     "evolution": _evolution,
+    kinds.COMPARISON: _comparison,
 }

@@ -1,6 +1,5 @@
 """`purerl transfer`: losses compared on held-out seeds and environments."""
 
-import ast
 import dataclasses
 import re
 from collections.abc import Sequence
@@ -8,23 +7,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
 
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import dry_run, flags, settings
+from purerl.cli import changes, flags, settings
 from purerl.cli.train import base_config, default_folder
+from purerl.comparison.api import DEFAULT_SEEDS, MEASURES, compare_losses, planned
+from purerl.comparison.losses import read_loss, settings_of
 from purerl.config import ConfigError, TrainConfig
 from purerl.meta import store
-from purerl.meta.comparison import LossComparison
-from purerl.meta.contestants import read_environments, read_loss
-from purerl.meta.transfer import DEFAULT_SEEDS, MEASURES, compare_losses
 from purerl.report.comparison import WORDS
 from purerl.runner import manifest
-from purerl.runner.seeds import check_seeds
-from purerl.train import bind
 
-WIDTH = 130  # of the table where the output is no terminal
 # A name before the first "=", unless a bracket comes first: HuberError(delta=1.0).
 _NAMED = re.compile(r"([^=(]+)=(.*)", re.DOTALL)
 
@@ -94,11 +88,11 @@ class Transfer:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; returns the exit status."""
-    rest, texts = _environments(argv)
+    rest, texts = changes.take_environments(argv)
     base = _base(rest)
     parsed = flags.parse(flags.parser_class(base, Transfer), rest, "transfer")
     config = flags.read_config(parsed, base)
-    environments = [_environment(config, text) for text in texts]
+    environments = [changes.read_environment(config, text) for text in texts]
     if environments:
         config = config.replace(env=environments[0]["env"])
     field, losses, baseline = parsed.field or "value_loss", {}, parsed.baseline
@@ -119,10 +113,9 @@ def main(argv: Sequence[str]) -> int:
         )
     settings.enable_compile_cache()
     if parsed.dry_run:
-        agents = len(losses) * len(check_seeds(parsed.seeds))
-        named = read_environments(config, environments)
-        parts = [dry_run.whole_runs(bind(each), agents) for each in named.values()]
-        dry_run.show(parts, parsed.lanes, parsed.segment_updates)
+        asked = settings_of(config, field, losses)
+        parts = planned(config, asked, environments, parsed.seeds, parsed.measures)
+        changes.show_plan(parts, parsed.seeds, parsed.lanes, parsed.segment_updates)
         return 0
     result = compare_losses(
         config,
@@ -139,21 +132,8 @@ def main(argv: Sequence[str]) -> int:
         memory_limit=parsed.memory_limit,
         progress=parsed.progress,
     )
-    show(result, _folder(parsed, str(config.env)))
+    changes.show(result, _folder(parsed, str(config.env)), ["transfer", *argv])
     return 0
-
-
-def show(result: LossComparison, folder: Path) -> None:
-    """Print the table, and where everything is."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, WIDTH))
-    console.print(result.table())
-    console.print(
-        f"written to {folder}/; in Python purerl.load_comparison({str(folder)!r})",
-        highlight=False,
-        soft_wrap=True,
-    )
 
 
 def _base(argv: Sequence[str]) -> TrainConfig:
@@ -169,36 +149,9 @@ def _base(argv: Sequence[str]) -> TrainConfig:
     return manifest.read_config(Path(folder), store.load(Path(folder)))
 
 
-def _environments(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The arguments without every `--env`, and what these say."""
-    rest, texts, words = [], [], iter(argv)
-    for word in words:
-        if word == "--env":
-            text = next(words, None)
-            if text is None or text.startswith("--"):
-                raise ConfigError("--env needs a value.")
-            texts.append(text)
-        elif word.startswith("--env="):
-            texts.append(word.partition("=")[2])
-        else:
-            rest.append(word)
-    return rest, texts
-
-
-def _environment(config: TrainConfig, text: str) -> dict[str, Any]:
-    """Changes of the config from `Acrobot-v1; total_timesteps=2e5`."""
-    first, *others = _pieces(text)
-    changes = dict(_pair("--env", text, piece) for piece in others)
-    changes = {"env": first, **changes}
-    config.replace(**changes)  # An unknown field is refused here.
-    if others:
-        changes["name"] = text.strip()
-    return changes
-
-
 def _loss(field: str, text: str) -> tuple[str, Any]:
     """Name and loss, or changes of the config, from the text of a `--loss`."""
-    first, *others = _pieces(text)
+    first, *others = changes.split(text)
     named = _NAMED.fullmatch(first)
     if named:
         name, value = (part.strip() for part in named.groups())
@@ -209,26 +162,7 @@ def _loss(field: str, text: str) -> tuple[str, Any]:
     loss = read_loss(field, value)
     if not others:
         return name, loss
-    return name, {field: loss, **dict(_pair("--loss", text, x) for x in others)}
-
-
-def _pieces(text: str) -> list[str]:
-    pieces = [piece.strip() for piece in text.split(";")]
-    if not all(pieces):
-        raise ConfigError(f"{text!r} has nothing on one side of a semicolon.")
-    return pieces
-
-
-def _pair(flag: str, text: str, piece: str) -> tuple[str, Any]:
-    name, equals, value = piece.partition("=")
-    if not equals:
-        raise ConfigError(
-            f"{flag} {text!r}: after a semicolon comes name=value, got {piece!r}."
-        )
-    try:
-        return name.strip(), ast.literal_eval(value.strip())
-    except (SyntaxError, ValueError):
-        return name.strip(), value.strip()
+    return name, {field: loss, **changes.read_changes("--loss", text, others)}
 
 
 def _evolved(folder: Path, field: str) -> tuple[str, dict[str, Any]]:

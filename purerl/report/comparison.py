@@ -1,6 +1,7 @@
-"""A comparison of losses: its rows of statistics, as one table for the terminal."""
+"""A comparison of settings: its rows of statistics, as one table for the terminal."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ SHORT = {
 
 
 class Row(NamedTuple):
-    """One loss in one environment, by one measure; intervals are of 95%.
+    """One setting in one environment, by one measure; intervals are of 95%.
 
     Of fewer than ten runs there are no intervals: the ends of a mean, an interquartile
     mean and a difference are then the range of the runs, and `better` has none.
@@ -31,24 +32,24 @@ class Row(NamedTuple):
     Attributes:
         environment: Name of the environment; `all environments` takes them together.
         measure: Name in `purerl.meta.fitness.KINDS`.
-        loss: Name of the loss.
+        setting: Name of the setting.
         seeds: Number of runs.
         failed: Number of these runs that met a number that was not finite. They count
-            as the worst score of any loss there.
+            as the worst score of any setting there.
         mean: Mean over runs, with its interval; NaN over all environments, whose
             returns have no common unit.
         iqm: Interquartile mean over runs, with its interval; NaN over all environments.
         difference: Mean over seeds of the score minus the baseline's with the same key;
             over all environments in units of the baseline's mean return in each, or of
-            the spread (standard deviation) of all losses' scores there, where the mean
-            is nearer to zero than that. NaN for the baseline itself.
+            the spread (standard deviation) of all settings' scores there, where the
+            mean is nearer to zero than that. NaN for the baseline itself.
         better: Probability that a run scores higher than one of the baseline's, ties
             half; over all environments their mean.
     """
 
     environment: str
     measure: str
-    loss: str
+    setting: str
     seeds: int
     failed: int
     mean: float
@@ -64,15 +65,21 @@ class Row(NamedTuple):
     better_low: float
     better_high: float
 
+    @property
+    def loss(self) -> str:
+        """The old name of `setting`."""
+        warnings.warn("Row.loss is called setting", DeprecationWarning, stacklevel=2)
+        return self.setting
 
-def make_table(rows: Sequence[Row], *, field: str, baseline: str) -> Table:
-    """Tabulate all rows of a comparison; see `LossComparison.table`.
+
+def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
+    """Tabulate all rows of a comparison; see `Comparison.table`.
 
     Args:
         rows: Rows of one measure together, those of an environment before those of all
             together.
-        field: Field of the config that the losses stand in.
-        baseline: Name of the loss that the others are compared with.
+        subject: What is compared: a field of the config, or `settings`.
+        baseline: Name of the setting that the others are compared with.
     """
     measures = dict.fromkeys(row.measure for row in rows)
     seeds = rows[0].seeds
@@ -80,16 +87,16 @@ def make_table(rows: Sequence[Row], *, field: str, baseline: str) -> Table:
     if any(row.environment == ALL for row in rows):
         words.append(
             f"{ALL}: differences in units of the baseline's mean, or "
-            "of the spread of all losses where that is larger"
+            "of the spread of all settings where that is larger"
         )
     table = Table(
-        title=f"{field} on {seeds} held-out seeds, in brackets "
+        title=f"{subject} on {seeds} held-out seeds, in brackets "
         f"{heading_of(seeds)}; differences from {baseline}",
         caption="\n".join(words),
         title_justify="left",
         caption_justify="left",
     )
-    table.add_column("loss", no_wrap=True)
+    table.add_column("setting", no_wrap=True)
     any_failed = any(row.failed for row in rows)
     headers = ("mean", "IQM", "difference", "P(better)")
     for header in (*headers, *(["failed"] if any_failed else [])):
@@ -106,13 +113,13 @@ def make_table(rows: Sequence[Row], *, field: str, baseline: str) -> Table:
 
 
 def cells(row: Row) -> list[str]:
-    """Return a row's cells, loss first."""
+    """Return a row's cells, setting first."""
     gap = _interval(row, "difference", sign="+")
     is_clear = row.difference_low > 0 or row.difference_high < 0
     if is_clear and heading_of(row.seeds) == INTERVAL:
         gap = f"[bold]{gap}[/bold]"
     return [
-        f"  {escape(row.loss)}",
+        f"  {escape(row.setting)}",
         _interval(row, "mean"),
         _interval(row, "iqm"),
         gap,

@@ -1,8 +1,8 @@
 """Reports as one HTML file: the pages, and what others can be written with.
 
-`run_page`, `sweep_page`, `pbt_page`, `halving_page`, `study_page` and `evolution_page`
-make the usual pages; `write_page` writes any other one from sections (see
-`purerl.report.html`).
+`run_page`, `sweep_page`, `pbt_page`, `halving_page`, `study_page`, `evolution_page` and
+`comparison_page` make the usual pages; `write_page` writes any other one from sections
+(see `purerl.report.html`).
 """
 
 from purerl.report.html import MAX_ROWS as MAX_ROWS
@@ -14,6 +14,7 @@ from purerl.report.html import note_html as note_html
 from purerl.report.html import settings_html as settings_html
 from purerl.report.html import table_html as table_html
 from purerl.report.html import write_page as write_page
+from purerl.report.page_comparison import comparison_page as comparison_page
 from purerl.report.page_evolution import evolution_page as evolution_page
 from purerl.report.page_runs import run_page as run_page
 from purerl.report.page_search import BestRow as BestRow

@@ -14,16 +14,14 @@ from purerl.report.html import (
     about,
     code_html,
     figure_html,
-    note_html,
     table_html,
     write_page,
 )
-from purerl.report.statistics import heading_of, text_of
+from purerl.report.page_comparison import curves_html, scores_html
 
 if TYPE_CHECKING:
-    from purerl.meta.comparison import LossComparison
+    from purerl.comparison.result import Comparison
     from purerl.meta.result import EvolutionResult
-    from purerl.report.comparison import Row
 
 _CAPTIONS = {
     "value_loss": "Left: the loss from its value at zero error, beside the squared "
@@ -37,7 +35,7 @@ def evolution_page(
     result: "EvolutionResult",
     path: str | Path | None = None,
     *,
-    transfer: "LossComparison | None" = None,
+    transfer: "Comparison | None" = None,
     command: str = "",
 ) -> Path:
     """Report of an evolution: its curve, pictures of what was learned, generations.
@@ -45,7 +43,7 @@ def evolution_page(
     Args:
         result: of `purerl.evolve` or `purerl.load_evolution`, finished or not.
         path: of the page; `report.html` in the evolution's folder if not given.
-        transfer: what `purerl.compare_losses` found of its loss.
+        transfer: what `purerl.compare` found of what was learned.
         command: that started it; this one if not given.
 
     Raises:
@@ -66,7 +64,8 @@ def evolution_page(
         headers = ["field", "start", "learned", "best member"]
         sections.append(Section("Numbers", table_html(headers, numbers)))
     if transfer is not None:
-        sections.append(Section("Held-out seeds", _transfer(transfer)))
+        judged = curves_html(transfer) + scores_html(transfer)
+        sections.append(Section("Held-out seeds", judged))
     sections.append(Section("Generations", _generations(result)))
     sections.append(_about(result, command))
     evolved = ", ".join(result.settings["evolve"])
@@ -105,46 +104,6 @@ def _numbers(result: "EvolutionResult") -> list[list[Any]]:
             name = where[0].key + jax.tree_util.keystr(where[1:])
             rows.append([name, *(float(x) for x in (start, learned, best))])
     return rows
-
-
-def _transfer(transfer: "LossComparison") -> str:
-    ends = heading_of(len(transfer.seeds))
-    headers = ["environment", "measure", "loss", "mean", ends, "IQM"]
-    headers += [f"minus {transfer.baseline}", ends, "P(better)", "95% interval"]
-    rows = [
-        [
-            row.environment,
-            row.measure.replace("_", " "),
-            row.loss,
-            row.mean,
-            _range(row, "mean"),
-            row.iqm,
-            row.difference,
-            _range(row, "difference"),
-            row.better,
-            _range(row, "better", digits=2),
-        ]
-        for row in transfer.rows
-    ]
-    body = figure_html(
-        transfer.plot(), f"Mean return of the episodes that ended; bands: {ends}."
-    )
-    body += table_html(headers, rows)
-    words = f"{len(transfer.seeds)} seeds that no evolution has trained with, the same "
-    words += "for every loss; differences are taken seed by seed."
-    if len(transfer.environments) > 1:
-        words += " Over all environments, in units of the baseline's mean in each, or "
-        words += "of the spread of all losses' scores where that is larger."
-    return body + note_html(words)
-
-
-def _range(row: "Row", name: str, digits: int | None = None) -> str:
-    """The ends beside a number of a row, which no line break parts."""
-    low, high = getattr(row, f"{name}_low"), getattr(row, f"{name}_high")
-    if digits is None:
-        digits = 1 if max(abs(low), abs(high)) >= 10 else 3
-    text = text_of(low, high, row.seeds, digits, heading_of(row.seeds))
-    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _generations(result: "EvolutionResult") -> str:

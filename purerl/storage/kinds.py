@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-COMPARISON = "comparison of losses"
-COMPARISON_FILE = "transfer.json"
+COMPARISON = "comparison"
+COMPARISON_FILE = "comparison.json"
+# As they were when losses alone could be compared.
+OLD_COMPARISON = "comparison of losses"
+OLD_COMPARISON_FILE = "transfer.json"
 
 
 class Kind(NamedTuple):
@@ -76,9 +79,13 @@ KINDS = {
         ),
     ),
     COMPARISON: Kind(
-        "a comparison of losses",
-        _repeat("transfer"),
-        ("purerl plot {folder}", "purerl.load_comparison({folder!r}) in Python"),
+        "a comparison",
+        "repeat its purerl compare or purerl transfer command with --out {folder}",
+        (
+            "purerl plot {folder}",
+            "purerl report {folder}",
+            "purerl.load_comparison({folder!r}) in Python",
+        ),
     ),
 }
 
@@ -96,7 +103,13 @@ def kind_of(folder: Path, stored: dict[str, Any] | None) -> str | None:
     """
     if stored is not None:
         return str(stored.get("kind", "run"))
-    return COMPARISON if (folder / COMPARISON_FILE).exists() else None
+    return COMPARISON if holds_comparison(folder) else None
+
+
+def holds_comparison(folder: Path) -> bool:
+    """Whether there is a comparison in a folder."""
+    names = (COMPARISON_FILE, OLD_COMPARISON_FILE)
+    return any((folder / name).exists() for name in names)
 
 
 def words_of(kind: str) -> str:

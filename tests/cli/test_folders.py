@@ -33,8 +33,8 @@ def swept(tmp_path_factory):
 def _folder(path: Path, kind: str) -> Path:
     """A folder that says what it holds, and holds nothing else."""
     path.mkdir()
-    if kind == "comparison of losses":
-        (path / "transfer.json").write_text("{}")
+    if kind == "comparison":
+        (path / "comparison.json").write_text("{}")
     else:
         text = json.dumps({"kind": kind, "format": 1})
         (path / "manifest.json").write_text(text)

@@ -24,11 +24,11 @@ def test_losses_by_name_and_file_in_two_environments(tmp_path, capsys):
     assert "differences from huber(delta=9.0)" in text
     assert "all environments, final return" in text
     result = purerl.load_comparison(out)
-    assert result.losses == ("learned", "huber(delta=9.0)")
+    assert result.settings == ("learned", "huber(delta=9.0)")
     assert result.environments == ("CartPole-v1", "CartPole-v1; num_epochs=2")
     configs = result.about["environments"]
     assert [config["num_epochs"] for config in configs.values()] == [1, 2]
-    assert result.about["losses"]["learned"]["value_loss"]["loss"] == (
+    assert result.about["settings"]["learned"]["value_loss"]["loss"] == (
         "HuberError(delta=3.0)"
     )
 

@@ -10,8 +10,8 @@ import purerl
 from purerl import losses
 from purerl.acting.environment import resolve_env
 from purerl.cli import main
+from purerl.comparison.result import Comparison
 from purerl.config import ConfigError
-from purerl.meta.comparison import LossComparison
 from purerl.meta.genome import Genome
 from purerl.meta.optimiser import Optimiser
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
@@ -37,12 +37,11 @@ def comparison():
     names, places = ["squared", "learned"], ["CartPole-v1"]
     scores = np.array([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])
     curves = {"CartPole-v1": np.ones((2, 3, 4), np.float32)}
-    steps = {"CartPole-v1": np.arange(1, 5) * 100}
-    about = {"losses": dict.fromkeys(names), "environments": dict.fromkeys(places)}
-    return LossComparison(
-        "value_loss",
-        "squared",
+    steps = {"CartPole-v1": np.array([np.arange(1, 5) * 100] * 2)}
+    about = {"settings": dict.fromkeys(names), "environments": dict.fromkeys(places)}
+    return Comparison(
         names,
+        "squared",
         places,
         range(3),
         0,
@@ -108,7 +107,7 @@ def test_a_network_is_drawn_and_not_listed_and_several_environments_too(tmp_path
     assert held_out[1][7].split() == ["no", "spread"]
     assert held_out[1][4].split() == ["4.000", "to", "6.000"]
     assert "<th>range of 3</th>" in text.replace(' scope="col"', "")
-    assert "3 seeds that no evolution has trained with" in text
+    assert "3 seeds that no search has trained with" in text
 
 
 def test_report_knows_an_evolution_and_its_comparison(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""Learning curves of several losses, an environment beside another."""
+"""Learning curves of several settings, an environment beside another."""
 
 from typing import TYPE_CHECKING
 
@@ -15,34 +15,37 @@ DASHES = ("-", "--", "-.", ":")
 
 
 def comparison_figure(dataset: "xr.Dataset") -> "Figure":
-    """Draw the mean return along training, a line per loss.
+    """Draw the mean return along training, a line per setting.
 
     Bands are 95% intervals; of fewer than ten seeds, their range.
 
     Args:
-        dataset: Dataset of a `LossComparison`: `curve` by environment, loss, seed and
-            piece, `env_steps` at the end of each piece, NaN after the last one.
+        dataset: Dataset of a `Comparison`: `curve` by environment, setting, seed and
+            piece, `env_steps` by environment, setting and piece, at its end; both NaN
+            after the last piece.
     """
-    names, losses = (dataset[k].values.tolist() for k in ("environment", "loss"))
+    names, settings = (dataset[k].values.tolist() for k in ("environment", "setting"))
     columns = min(3, len(names))
     height = -(-len(names) // columns)
     figure = style.new_figure(max(6.0, 4.2 * columns), 0.6 + 3.2 * height)
     panels = figure.subplots(height, columns, squeeze=False).ravel()
     for spare in panels[len(names) :]:
         spare.set_visible(False)
-    for index, (axes, name) in enumerate(zip(panels, names, strict=False)):
-        steps = dataset["env_steps"].values[index]
-        is_piece = np.isfinite(steps)
-        steps = steps[is_piece]
-        curves = dataset["curve"].values[index][..., is_piece]
-        for number, (loss, values) in enumerate(zip(losses, curves, strict=True)):
+    for place, (axes, name) in enumerate(zip(panels, names, strict=False)):
+        for number, setting in enumerate(settings):
+            steps = dataset["env_steps"].values[place, number]
+            is_piece = np.isfinite(steps)
+            steps = steps[is_piece]
+            values = dataset["curve"].values[place, number][:, is_piece]
             colour = style.COLOURS[number % len(style.COLOURS)]
             found = statistics.curve(values, "mean")
             axes.fill_between(
                 steps, found.low, found.high, color=colour, alpha=0.15, linewidth=0
             )
             dash = DASHES[number // len(style.COLOURS) % len(DASHES)]
-            axes.plot(steps, found.value, dash, color=colour, label=loss, linewidth=1.6)
+            axes.plot(
+                steps, found.value, dash, color=colour, label=setting, linewidth=1.6
+            )
         style.step_axis(axes)
         style.finish(axes, name, "environment steps", "return")
     handles, labels = panels[0].get_legend_handles_labels()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.comparison.result import Comparison
 from purerl.config import ConfigError
 from purerl.meta import presets as evolutions
-from purerl.meta.comparison import LossComparison
 from tests.contracts.tools.rows import PIECES, make_row
 from tests.contracts.tools.subject import CLOSE, SEEDS, SMALL, Subject
 
@@ -172,7 +172,7 @@ def compare_losses(subject: Subject) -> str | None:
     return None
 
 
-def _compare(subject: Subject, named: dict[str, Any]) -> LossComparison:
+def _compare(subject: Subject, named: dict[str, Any]) -> Comparison:
     result = purerl.compare_losses(
         subject.config,
         "value_loss",

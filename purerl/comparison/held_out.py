@@ -1,9 +1,9 @@
-"""Training with losses on keys that no evolution has seen.
+"""Training on keys that no evolution has seen.
 
 An evolution of seed `s` trains runs whose keys come from `fold_in(key(s), 0 .. 2)`; the
 keys of held-out runs come from `fold_in(key(s), 3)`, those of ordinary runs are
-`key(s)` itself. So whatever the seeds, no run that a loss is judged by starts from the
-key of a run that it was evolved on.
+`key(s)` itself. So whatever the seeds, no run that a setting is judged by starts from
+the key of a run that it was evolved on.
 """
 
 import hashlib
@@ -16,8 +16,9 @@ import jax
 import numpy as np
 
 from purerl import serialise
-from purerl.execution.cohort import Segment
-from purerl.execution.curves import mean_of_known, train_through
+from purerl.comparison.groups import Group
+from purerl.execution.cohort import Cohort, Segment
+from purerl.execution.curves import mean_of_known
 from purerl.execution.members import crossed
 from purerl.execution.programs import Program
 from purerl.meta.fitness import Accumulator, first_known, hold
@@ -25,7 +26,7 @@ from purerl.meta.population import Stopped
 from purerl.scale.devices import Worker, run_blocks
 from purerl.storage import arrays
 from purerl.train import Plan
-from purerl.types import Array, Overrides
+from purerl.types import Array
 
 # What to fold into a seed's key; `purerl.meta.population` has 0 to 2.
 _HELD_OUT = 3
@@ -34,7 +35,7 @@ OnBlock = Callable[[int, float], None]
 
 
 class Scores(NamedTuple):
-    """What training with one loss in one environment gave.
+    """What training with one setting in one environment gave.
 
     Attributes:
         measures: by name `[S]` float32, NaN where a run met a number that was not
@@ -91,25 +92,23 @@ def _edges(plan: Plan) -> np.ndarray:
 def train(
     program: Program,
     keys: Array,
-    overrides: Overrides,
-    num_members: int,
+    group: Group,
     measures: Sequence[str],
     workers: Sequence[Worker],
     on_block: OnBlock,
     is_stopped: Callable[[], bool],
 ) -> list[Scores]:
-    """Train every member with every key.
+    """Train every member of a group with every key.
 
     Args:
-        program: what trains them.
-        keys: `[S]`.
-        overrides: leaves `[P, ...]`, on the host.
-        num_members: P.
-        measures: kinds of `purerl.meta.fitness`.
-        workers: of this process.
-        on_block: is told after every block of its environment steps and of the mean
+        program: What trains them.
+        keys: Keys `[S]`.
+        group: The members, P of them.
+        measures: Kinds of `purerl.meta.fitness`.
+        workers: The workers of this process.
+        on_block: Is told after every block of its environment steps and of the mean
             of its first measure.
-        is_stopped: whether somebody asked to stop.
+        is_stopped: Says whether somebody asked to stop.
 
     Returns:
         P scores.
@@ -118,6 +117,7 @@ def train(
         Stopped: `is_stopped` said so.
     """
     plan, num_seeds = program.bound.plan, keys.shape[0]
+    num_members = len(group.members)
     edges = _edges(plan)
     found = np.zeros(
         (num_members * num_seeds, len(measures) + len(edges) - 1), np.float32
@@ -128,11 +128,10 @@ def train(
         if is_stopped():
             return
         rows = np.arange(start, min(start + program.lanes, len(found)))
-        members = crossed(host_keys, overrides, rows)
-        recorder = _Recorder(measures, members.size, plan)
-        train_through(program, members, worker, recorder)
+        recorder = _Recorder(measures, len(rows), plan)
+        _train_block(program, host_keys, group, rows, worker, recorder)
         found[rows] = recorder.result()
-        on_block(members.size * program.steps_each, mean_of_known(found[rows, 0]))
+        on_block(len(rows) * program.steps_each, mean_of_known(found[rows, 0]))
 
     run_blocks(workers, range(0, len(found), program.lanes), one)
     if is_stopped():
@@ -149,8 +148,27 @@ def train(
     ]
 
 
+def _train_block(
+    program: Program,
+    keys: Array,
+    group: Group,
+    rows: np.ndarray,
+    worker: Worker,
+    recorder: _Recorder,
+) -> None:
+    """Train some rows of every member with every key, piece by piece."""
+    cohort = Cohort(program, crossed(keys, group.overrides[0], rows), [worker])
+    cohort.init()
+    ends = (*group.starts[1:], program.bound.plan.num_updates)
+    for first, end, overrides in zip(group.starts, ends, group.overrides, strict=True):
+        if first > 0:
+            cohort.set_overrides(crossed(keys, overrides, rows).overrides)
+        for segment in cohort.segments(end):
+            recorder.add(segment)
+
+
 def identity(config: Any, rest: dict[str, Any]) -> str:
-    """A name for what one loss in one environment was trained with."""
+    """A name for what one setting in one environment was trained with."""
     text = json.dumps([serialise.to_dict(config), rest], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 

@@ -9,9 +9,13 @@ from rich.console import Console
 
 import purerl
 from purerl import losses
+from purerl.comparison import api, held_out
+from purerl.comparison.environments import read_environments
+from purerl.comparison.losses import settings_of
+from purerl.comparison.result import Comparison
+from purerl.comparison.settings import read_settings
+from purerl.comparison.training import Options, make_parts
 from purerl.config import ConfigError
-from purerl.meta import contestants, held_out, transfer
-from purerl.meta.comparison import LossComparison
 from purerl.meta.population import baseline_keys, rollout_keys
 from purerl.report.comparison import ALL
 from tests.helpers import tiny_config
@@ -79,7 +83,7 @@ def test_scores_are_those_of_plain_training(result):
         )
         pieces = result.curves["CartPole-v1"][1, seed]  # 20 updates: a piece each
         np.testing.assert_allclose(pieces, curve, rtol=1e-4)
-    assert result.steps["CartPole-v1"].tolist() == list(range(32, 641, 32))
+    assert result.steps["CartPole-v1"].tolist() == [list(range(32, 641, 32))] * 2
 
 
 def test_losses_and_environments_make_a_difference(result):
@@ -93,13 +97,13 @@ def test_losses_and_environments_make_a_difference(result):
 def test_a_folder_is_gone_on_with(result, folder, monkeypatch):
     trained = []
 
-    def train(program, keys, overrides, num_members, *rest):
+    def train(program, keys, group, *rest):
         is_long = program.bound.config.env_params is not None
-        trained.append(("long" if is_long else "CartPole-v1", num_members))
-        return original(program, keys, overrides, num_members, *rest)
+        trained.append(("long" if is_long else "CartPole-v1", len(group.members)))
+        return original(program, keys, group, *rest)
 
     original = held_out.train
-    monkeypatch.setattr(transfer.held_out, "train", train)
+    monkeypatch.setattr(held_out, "train", train)
     again = compare(folder)
     assert trained == []
     more = compare(folder, {**HUBER, "third": losses.HuberError(2.0)})
@@ -107,7 +111,7 @@ def test_a_folder_is_gone_on_with(result, folder, monkeypatch):
     for one in (again, more):
         for name, values in result.scores.items():
             np.testing.assert_array_equal(one.scores[name][:, :2], values)
-    assert more.losses == ("soft", "hard", "third")
+    assert more.settings == ("soft", "hard", "third")
 
 
 def test_files_come_back(result, tmp_path):
@@ -118,10 +122,10 @@ def test_files_come_back(result, tmp_path):
     for name, values in result.curves.items():
         np.testing.assert_array_equal(loaded.curves[name], values)
     # Strict JSON: NaN, which other readers refuse, would become a number here.
-    stored = json.loads((tmp_path / "transfer.json").read_text(), parse_constant=int)
-    assert stored["losses"]["hard"]["value_loss"]["loss"] == "HuberError(delta=5.0)"
-    (tmp_path / "transfer.npz").write_bytes(b"no")
-    with pytest.raises(ConfigError, match="cannot read a comparison of losses"):
+    stored = json.loads((tmp_path / "comparison.json").read_text(), parse_constant=int)
+    assert stored["settings"]["hard"]["value_loss"]["loss"] == "HuberError(delta=5.0)"
+    (tmp_path / "comparison.npz").write_bytes(b"no")
+    with pytest.raises(ConfigError, match="cannot read a comparison in"):
         purerl.load_comparison(tmp_path)
 
 
@@ -129,15 +133,14 @@ def make(scores, baseline="base", environments=("a",)):
     """A comparison of given scores, `[E, L, S]`."""
     scores = np.asarray(scores, float)
     names = ["base", "other"]
-    steps = {name: np.arange(1, 4) for name in environments}
+    steps = {name: np.array([np.arange(1, 4)] * 2) for name in environments}
     curves = {
         name: np.zeros((2, scores.shape[2], 3), np.float32) for name in environments
     }
-    about = {"losses": dict.fromkeys(names), "environments": {}}
-    return LossComparison(
-        "value_loss",
-        baseline,
+    about = {"settings": dict.fromkeys(names), "environments": {}}
+    return Comparison(
         names,
+        baseline,
         environments,
         range(scores.shape[2]),
         0,
@@ -187,7 +190,8 @@ def test_all_environments_are_in_units_of_the_baseline():
     data = found.to_dataframe()
     assert len(data) == 6
     assert (
-        found.dataset["final_return"].sel(environment="b", loss="other").mean() == -50
+        found.dataset["final_return"].sel(environment="b", setting="other").mean()
+        == -50
     )
 
 
@@ -220,44 +224,22 @@ def test_the_table_says_it(result):
     assert f"{row.mean:,.1f} ({row.mean_low:,.1f} to {row.mean_high:,.1f})" in text
 
 
-def test_one_structure_is_one_program():
-    config = tiny_config()
-    key = jax.random.key(0)
-    named = {
-        "a": losses.MLPValueLoss.create(key, (4,)),
-        "squared": "squared",
-        "b": losses.MLPValueLoss.zeros((4,)),
-        "wide": losses.MLPValueLoss.zeros((5,)),
-        "soft": "huber(delta=2)",
-        "hard": {"value_loss": "HuberError(delta=9.0)"},
-        "tuned": {"value_loss": "squared", "value_coef": 0.1},
-        "tuned more": {"value_loss": "squared", "value_coef": 0.2},
-        "epochs": {"value_loss": "squared", "num_epochs": 3},
-    }
-    entries = contestants.read_losses(config, "value_loss", named)
-    groups = contestants.make_groups(config, entries)
-    assert [g.members for g in groups] == [(0, 2), (1,), (3,), (4, 5), (6, 7), (8,)]
-    tuned = groups[4]
-    np.testing.assert_allclose(tuned.overrides["value_coef"], [0.1, 0.2])
-    assert groups[3].overrides["value_loss"].delta.tolist() == [2.0, 9.0]
-    last = groups[5].config
-    assert isinstance(last, purerl.PPOConfig) and last.num_epochs == 3
-    assert isinstance(last.value_loss, losses.SquaredError)
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"named": {}}, "losses must map at least one name"),
         ({"named": {"a": "nowhere.npz"}}, "cannot read the loss 'nowhere.npz'"),
         ({"named": {"a": "hubber"}}, "there is no loss 'hubber'"),
-        ({"named": {"a": {"env": "Acrobot-v1"}}}, "a changes env, but all losses"),
+        (
+            {"named": {"a": {"env": "Acrobot-v1"}}},
+            "a: it changes env, but all",
+        ),
         ({"named": {"a": {"valu_coef": 1.0}}}, "Did you mean 'value_coef'"),
         ({"named": {"a": lambda *x: x}}, "instance of a flax.struct.dataclass"),
         ({"environments": ["CartPole-v1"] * 2}, "environments names 'CartPole-v1' tw"),
         ({"environments": [3]}, "environments takes names"),
         ({"environments": [purerl.DQNConfig()]}, "a DQNConfig stands among PPOConfigs"),
-        ({"baseline": "squared"}, "baseline must be one of the losses .soft, hard."),
+        ({"baseline": "squared"}, "baseline must be one of the settings .soft, hard."),
         ({"measures": ["area"]}, "measures must be of training_curve"),
         ({"measures": []}, "measures must name each kind once"),
         ({"seed": -1}, "seed must be a whole number"),
@@ -267,7 +249,7 @@ def test_one_structure_is_one_program():
 def test_mistakes_are_one_sentence_before_anything_is_trained(
     changes, words, monkeypatch
 ):
-    monkeypatch.setattr(transfer, "_train", lambda *_: pytest.fail("it trained"))
+    monkeypatch.setattr(api, "train", lambda *_: pytest.fail("it trained"))
     with pytest.raises(ConfigError, match=words):
         compare(**changes)
 
@@ -275,3 +257,22 @@ def test_mistakes_are_one_sentence_before_anything_is_trained(
 def test_a_field_that_is_no_loss_is_refused():
     with pytest.raises(ConfigError, match="no field"):
         purerl.compare_losses(tiny_config(), "valueloss", HUBER)
+
+
+def test_what_the_first_format_trained_counts(tmp_path):
+    """Files are named by the whole config and options, as they were from the start."""
+    config = start(num_evaluations=0)
+    options = Options(("final_return",), (0, 1), 3, 4, None, (), 0.0)
+    rest = {"measures": ("final_return",), "seeds": (0, 1), "seed": 3}
+    rest |= {"lanes": 4, "segment_updates": None}
+    _, parts = make_parts(
+        read_settings(settings_of(config, "value_loss", HUBER)),
+        read_environments(config, ()),
+        options,
+        tmp_path,
+    )
+    names = [
+        held_out.identity(purerl.resolve(config.replace(value_loss=loss)), rest)
+        for loss in HUBER.values()
+    ]
+    assert [path.stem for part in parts for path in part.files] == names

@@ -1,0 +1,129 @@
+"""Environments and changes of a config as flags say them, and a comparison shown."""
+
+import ast
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from purerl.cli import dry_run
+from purerl.comparison.result import Comparison
+from purerl.comparison.training import Part
+from purerl.config import ConfigError, TrainConfig
+
+WIDTH = 130  # of the table where the output is no terminal
+
+
+def take_environments(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments without every `--env`, and what these say.
+
+    Raises:
+        ConfigError: one without a value.
+    """
+    rest, texts, words = [], [], iter(argv)
+    for word in words:
+        if word == "--env":
+            text = next(words, None)
+            if text is None or text.startswith("--"):
+                raise ConfigError("--env needs a value.")
+            texts.append(text)
+        elif word.startswith("--env="):
+            texts.append(word.partition("=")[2])
+        else:
+            rest.append(word)
+    return rest, texts
+
+
+def read_environment(config: TrainConfig, text: str) -> dict[str, Any]:
+    """Changes of the config from `Acrobot-v1; total_timesteps=2e5`.
+
+    Raises:
+        ConfigError: text that cannot be read, or an unknown field.
+    """
+    first, *others = split(text)
+    changes = read_changes("--env", text, others)
+    changes = {"env": first, **changes}
+    config.replace(**changes)  # An unknown field is refused here.
+    if others:
+        changes["name"] = text.strip()
+    return changes
+
+
+def split(text: str) -> list[str]:
+    """The parts of a text between semicolons.
+
+    Raises:
+        ConfigError: nothing on one side of a semicolon.
+    """
+    pieces = [piece.strip() for piece in text.split(";")]
+    if not all(pieces):
+        raise ConfigError(f"{text!r} has nothing on one side of a semicolon.")
+    return pieces
+
+
+def read_changes(flag: str, text: str, pieces: Sequence[str]) -> dict[str, Any]:
+    """Values by name from `name=value` each.
+
+    Args:
+        flag: The flag that they stand in, for the sentence.
+        text: All that it says, likewise.
+        pieces: The parts to read.
+
+    Raises:
+        ConfigError: a part that is no `name=value`, or a name given twice.
+    """
+    found: dict[str, Any] = {}
+    for piece in pieces:
+        name, equals, value = (part.strip() for part in piece.partition("="))
+        if not equals:
+            raise ConfigError(
+                f"{flag} {text!r}: after a semicolon comes name=value, got {piece!r}."
+            )
+        if name in found:
+            raise ConfigError(f"{flag} {text!r}: {name} is given twice.")
+        try:
+            found[name] = ast.literal_eval(value)
+        except (SyntaxError, ValueError):
+            found[name] = value
+    return found
+
+
+def show_plan(
+    parts: Sequence[Part], seeds: int, lanes: int | None, segment_updates: int | None
+) -> None:
+    """Print what a comparison would cost here, a line per program.
+
+    Args:
+        parts: What would be trained.
+        seeds: The number of held-out seeds.
+        lanes: Agents per block, as asked for.
+        segment_updates: Updates per compiled call, as asked for.
+    """
+    wholes = [dry_run.whole_runs(p.group.bound, p.agents(seeds)) for p in parts]
+    dry_run.show(wholes, lanes, segment_updates)
+
+
+def show(result: Comparison, folder: Path, command: Sequence[str]) -> None:
+    """Print the table and where everything is; write the page into the folder.
+
+    Args:
+        result: What was compared.
+        folder: The folder that holds it.
+        command: The words of the command.
+    """
+    from purerl.report.page import comparison_page
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, WIDTH))
+    console.print(result.table())
+    words = shlex.join(["purerl", *command])
+    comparison_page(result, folder / "report.html", folder=str(folder), command=words)
+    console.print(
+        f"written to {folder}/, with report.html; in Python "
+        f"purerl.load_comparison({str(folder)!r})",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,1 @@
+"""Named settings compared on keys that no search has trained with."""

@@ -1,0 +1,242 @@
+"""purerl.compare: named settings judged on held-out seeds and in held-out environments.
+
+Every setting trains in every environment with the same random keys, which no search has
+seen (`purerl.comparison.held_out`). Settings that change the same numbers are one
+compiled program per environment, vmapped over settings and seeds.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from purerl.comparison.environments import Environments, read_environments
+from purerl.comparison.losses import Losses, settings_of
+from purerl.comparison.result import Comparison
+from purerl.comparison.settings import Settings, read_settings
+from purerl.comparison.training import TRAINED, Options, Part, make_parts, train
+from purerl.config import ConfigError, TrainConfig
+from purerl.execution.memory import require_listing
+from purerl.report.comparison import WORDS
+from purerl.runner.arguments import as_folder
+from purerl.runner.seeds import check_seed, check_seeds, num_seeds
+from purerl.scale import hosts
+from purerl.scale.devices import check_count, make_workers
+from purerl.storage import folders, kinds
+from purerl.sweeps.plan import worker_limit
+
+MEASURES = ("training_curve", "final_return")
+DEFAULT_SEEDS = 64
+
+
+def compare(
+    config: TrainConfig,
+    settings: Settings,
+    *,
+    environments: Environments = (),
+    baseline: str | None = None,
+    seeds: int | Sequence[int] = DEFAULT_SEEDS,
+    seed: int = 0,
+    measures: Sequence[str] = MEASURES,
+    out: str | Path | None = None,
+    lanes: int | None = None,
+    segment_updates: int | None = None,
+    memory_limit: str | float | None = None,
+    devices: Any = None,
+    progress: bool = True,
+) -> Comparison:
+    """Train with every setting in every environment on held-out seeds, and compare.
+
+    The keys come from a stream of their own: no evolution, whatever its seed, and no
+    run of `purerl.run` has trained with them. All settings get the same keys, so that
+    differences are taken seed by seed. A run that met a number that is not finite is
+    counted, and is worth the worst score of its environment.
+
+    Settings that change the same numbers, and are alike in all else, train in one
+    compiled program; any others in one each. What a setting's runs become does not
+    depend on what it is compared with.
+
+    With `out`, what has been trained is kept, setting by setting: the same call after a
+    kill goes on, and one with another setting or environment trains only that.
+
+    Args:
+        config: What the settings change.
+        settings: By name: changes of the config by (dotted) name, such as
+            `{"learning_rate": 1e-3, "hidden_sizes": (64, 64)}`, also of a loss
+            (`{"value_loss": "HuberError(delta=2.0)"}`), of what the environment is
+            made with (`{"env_params.length": 1.5}`) or of the algorithm
+            (`{"algorithm": "dqn"}`); a whole config, of any algorithm; an evolution or
+            its folder, for what it learned; or a `purerl.Schedule`.
+        environments: Names; changes of the config by name, as in
+            `{"env": "Acrobot-v1", "total_timesteps": 200_000}`, with `name` to call
+            them otherwise; or configs. The config's own where none are given.
+        baseline: The name of the setting that others are compared with; the first if
+            not given.
+        seeds: How many (0, 1, ...), or which numbers.
+        seed: The number from whose key the held-out ones come.
+        measures: Kinds of `purerl.meta.fitness`: `training_curve` (area under the
+            training curve by its length), `final_return`, `evaluation`.
+        out: A folder to write; nothing is written without one.
+        lanes: Agents per block, part of what fixes the bits.
+        segment_updates: Updates of a compiled call, likewise; the whole run where not
+            given, and up to the next piece of a schedule.
+        memory_limit: Bytes for training, such as `"2GB"`.
+        devices: Local ones to use; all of the default backend where not given.
+        progress: Show it.
+
+    Raises:
+        ConfigError: a setting, environment or option that cannot be, before anything
+            is trained.
+        KeyboardInterrupt: somebody asked to stop; what was finished is in `out`.
+    """
+    _refuse_several_processes()
+    require_listing(num_seeds(seeds), config.total_timesteps)
+    entries = read_settings(settings)
+    places = read_environments(config, environments)
+    workers = make_workers(devices)
+    check_seed("seed", seed)
+    options = Options(
+        _measures(measures),
+        check_seeds(seeds),
+        seed,
+        lanes,
+        segment_updates,
+        workers,
+        worker_limit(memory_limit, workers),
+    )
+    _check(options, baseline, [entry.name for entry in entries])
+    folder = _folder(out)
+    known, parts = make_parts(entries, places, options, folder)
+    known.update(train(parts, options, progress))
+    result = Comparison.of(entries, places, options, baseline, known)
+    if folder is not None:
+        result.save(folder)
+    return result
+
+
+def compare_losses(
+    config: TrainConfig,
+    field: str,
+    losses: Losses,
+    environments: Environments = (),
+    seeds: int | Sequence[int] = DEFAULT_SEEDS,
+    out: str | Path | None = None,
+    *,
+    baseline: str | None = None,
+    measures: Sequence[str] = MEASURES,
+    seed: int = 0,
+    lanes: int | None = None,
+    segment_updates: int | None = None,
+    memory_limit: str | float | None = None,
+    devices: Any = None,
+    progress: bool = True,
+) -> Comparison:
+    """Train with every loss in every environment on held-out seeds, and compare.
+
+    It is `purerl.compare` with settings that change a loss.
+
+    Args:
+        config: What to train with.
+        field: The field of the config that losses are put into, `value_loss` or
+            `policy_loss`.
+        losses: By name: an object; the path of a saved loss; text such as
+            `"HuberError(delta=2.0)"`; or changes of the config by name, as in
+            `{"value_loss": purerl.losses.SquaredError(), "value_coef": 0.1}`.
+        environments: See `purerl.compare`.
+        seeds: See `purerl.compare`.
+        out: See `purerl.compare`.
+        baseline: See `purerl.compare`.
+        measures: See `purerl.compare`.
+        seed: See `purerl.compare`.
+        lanes: See `purerl.compare`.
+        segment_updates: See `purerl.compare`.
+        memory_limit: See `purerl.compare`.
+        devices: See `purerl.compare`.
+        progress: See `purerl.compare`.
+
+    Raises:
+        ConfigError: a loss, field, environment or option that cannot be, before
+            anything is trained.
+        KeyboardInterrupt: somebody asked to stop; what was finished is in `out`.
+    """
+    return compare(
+        config,
+        settings_of(config, field, losses),
+        environments=environments,
+        baseline=baseline,
+        seeds=seeds,
+        seed=seed,
+        measures=measures,
+        out=out,
+        lanes=lanes,
+        segment_updates=segment_updates,
+        memory_limit=memory_limit,
+        devices=devices,
+        progress=progress,
+    )
+
+
+def planned(
+    config: TrainConfig,
+    settings: Settings,
+    environments: Environments,
+    seeds: int,
+    measures: Sequence[str] = MEASURES,
+) -> list[Part]:
+    """What `compare` would train without a folder, a part per program.
+
+    Args:
+        config: What the settings change.
+        settings: See `compare`.
+        environments: See `compare`.
+        seeds: The number of held-out seeds.
+        measures: See `compare`.
+
+    Raises:
+        ConfigError: see `compare`.
+    """
+    options = Options(
+        _measures(measures), check_seeds(seeds), 0, None, None, (), float("inf")
+    )
+    places = read_environments(config, environments)
+    return make_parts(read_settings(settings), places, options)[1]
+
+
+def _refuse_several_processes() -> None:
+    if hosts.count() > 1:
+        raise ConfigError(
+            f"a comparison works in one process, and this job has {hosts.count()}; "
+            "call it in a program of its own."
+        )
+
+
+def _check(options: Options, baseline: str | None, names: Sequence[str]) -> None:
+    check_count("lanes", options.lanes)
+    check_count("segment_updates", options.segment_updates)
+    if baseline is not None and baseline not in names:
+        raise ConfigError(
+            f"baseline must be one of the settings ({', '.join(names)}), got "
+            f"{baseline!r}."
+        )
+
+
+def _measures(measures: Sequence[str]) -> tuple[str, ...]:
+    found = (measures,) if isinstance(measures, str) else tuple(measures)
+    if not found or len(set(found)) < len(found):
+        raise ConfigError(
+            f"measures must name each kind once and at least one, got {measures!r}; "
+            f"for example {MEASURES}."
+        )
+    for kind in found:
+        if kind not in WORDS:
+            raise ConfigError(f"measures must be of {', '.join(WORDS)}, got {kind!r}.")
+    return found
+
+
+def _folder(out: str | Path | None) -> Path | None:
+    """The folder to write, or None; an evolution's may have its comparison inside."""
+    folder = as_folder("out", out)
+    if folder is not None:
+        if (folder / folders.MANIFEST).exists():
+            folders.refuse_other(folder, (kinds.COMPARISON, "evolution"))
+        folders.make(folder, (TRAINED,))
+    return folder

@@ -1,0 +1,72 @@
+"""Where settings are compared: environments with names, and what each changes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig
+
+# A name, changes of the config by name (and `name`, what to call it), or a config.
+Environments = Sequence[str | Mapping[str, Any] | TrainConfig]
+# What a config that stands for an environment says to configs of other algorithms.
+_PLACE = ("env", "env_kwargs", "env_params", "total_timesteps")
+
+
+class Place(NamedTuple):
+    """An environment in which all settings train.
+
+    Attributes:
+        name: What it is called.
+        config: The config that settings change, in this environment.
+        changes: What a whole config takes over from it, by name.
+    """
+
+    name: str
+    config: TrainConfig
+    changes: dict[str, Any]
+
+
+def read_environments(config: TrainConfig, environments: Environments) -> list[Place]:
+    """The environments in their order; the config's own where none are given.
+
+    Raises:
+        ConfigError: an entry of another kind, an unknown field, or two of one name.
+    """
+    if isinstance(environments, str | Mapping | TrainConfig):
+        environments = [environments]
+    found: dict[str, Place] = {}
+    for entry in environments or [{}]:
+        place = _place(config, entry)
+        if place.name in found:
+            raise ConfigError(
+                f"environments names {place.name!r} twice; give one of them a name of "
+                f"its own: {{'name': '{place.name} 2', ...}}."
+            )
+        found[place.name] = place
+    return list(found.values())
+
+
+def _place(config: TrainConfig, entry: Any) -> Place:
+    name: str | None = None
+    if isinstance(entry, str):
+        changes: dict[str, Any] = {"env": entry}
+        changed = config.replace(**changes)
+    elif isinstance(entry, Mapping):
+        changes = dict(entry)
+        name = changes.pop("name", None)
+        changed = config.replace(**changes)
+    elif isinstance(entry, TrainConfig):
+        if type(entry) is not type(config):
+            raise ConfigError(
+                f"environments: a {type(entry).__name__} stands among "
+                f"{type(config).__name__}s; give the environment's name, or what it "
+                "changes, and other algorithms as settings."
+            )
+        changes = {field: getattr(entry, field) for field in _PLACE}
+        changed = entry
+    else:
+        raise ConfigError(
+            "environments takes names, changes of the config by name, and configs, got "
+            f"{entry!r}."
+        )
+    return Place(str(name or serialise.plain(changed.env, "env")), changed, changes)

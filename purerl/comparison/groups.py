@@ -1,0 +1,140 @@
+"""What one compiled program trains: settings that change the same numbers.
+
+A setting's program follows from the setting alone, never from what it is compared with:
+so its bits are the same in every comparison.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from purerl.acting.environment import bind_params
+from purerl.algorithms import name_of
+from purerl.comparison.environments import Place
+from purerl.comparison.settings import Piece, Setting
+from purerl.config import ConfigError, TrainConfig, apply_overrides, is_auto
+from purerl.sweeps.axes import Design
+from purerl.sweeps.groups import group_points, resolve_point
+from purerl.sweeps.identity import canonical
+from purerl.train import Bound, bind, check_time_limit
+from purerl.types import Overrides
+
+
+class Group(NamedTuple):
+    """Settings that one program trains in one environment.
+
+    Attributes:
+        bound: Config, environment and plan of all of them.
+        members: The numbers of the settings, P of them.
+        starts: Updates at which their pieces begin, ascending from 0.
+        overrides: For every piece the values by which they differ, leaves `[P, ...]`,
+            on the host.
+    """
+
+    bound: Bound
+    members: tuple[int, ...]
+    starts: tuple[int, ...]
+    overrides: tuple[Overrides, ...]
+
+    def length(self, asked: int | None) -> int | None:
+        """Updates of a compiled call; None for the whole run.
+
+        Raises:
+            ConfigError: a piece that would not begin with a call.
+        """
+        if len(self.starts) == 1:
+            return asked
+        common = math.gcd(*self.starts)
+        if asked is not None and common % asked:
+            raise ConfigError(
+                f"segment_updates must divide {common}, so that every piece of a "
+                f"schedule begins with a segment, got {asked}."
+            )
+        return asked or common
+
+
+class Contestant(NamedTuple):
+    """A setting in an environment.
+
+    Attributes:
+        start: The config that its pieces change.
+        pieces: What they change.
+        trained: The config that trains in the first piece, with no `auto` in it.
+    """
+
+    start: TrainConfig
+    pieces: tuple[Piece, ...]
+    trained: TrainConfig
+
+    @property
+    def identity(self) -> list[Any]:
+        """What is trained beside the config: the pieces after the first."""
+        return [[p.first, canonical(p.values)] for p in self.pieces[1:]]
+
+
+def enter(setting: Setting, place: Place) -> Contestant:
+    """A setting in an environment, checked.
+
+    Raises:
+        ConfigError: anything about it that cannot be trained.
+    """
+    start, pieces = setting.within(place)
+    try:
+        checked = [_checked(start, piece) for piece in pieces]
+        every = _design([piece.values for piece in pieces])
+        if len(pieces) > 1 and len(group_points(start, every)) > 1:
+            raise ConfigError(
+                "a schedule can change numbers only, and keeps every loss's "
+                "structure: static fields fix shapes or the program."
+            )
+    except ConfigError as error:
+        raise ConfigError(f"settings: {setting.name}: {error}") from None
+    return Contestant(start, pieces, checked[0])
+
+
+def _checked(start: TrainConfig, piece: Piece) -> TrainConfig:
+    """The config that trains in a piece."""
+    config, numbers = resolve_point(start, piece.values)
+    bound = bind(apply_overrides(config, numbers))
+    found = bind(config).at(numbers)
+    if any(name.split(".")[0] == "env_params" for name in numbers):
+        bind_params(bound.env, found.env_params)
+    check_time_limit(bind(config), found)
+    if piece.first >= bound.plan.num_updates:
+        raise ConfigError(
+            f"the schedule's piece at update {piece.first} is after the end of the "
+            f"run, which has {bound.plan.num_updates}; raise total_timesteps."
+        )
+    return found
+
+
+def make_groups(contestants: Sequence[Contestant]) -> list[Group]:
+    """Contestants in as few programs as there are, in the order of their first ones.
+
+    What sets the same numbers, with losses of the same structure, shares a program.
+    """
+    alike: dict[str, list[int]] = {}
+    for number, one in enumerate(contestants):
+        # Configs of one class and environment differ in what is `auto` alone.
+        starts = [piece.first for piece in one.pieces]
+        automatic = [n for n, value in vars(one.start).items() if is_auto(value)]
+        kind = str((name_of(one.start), automatic, starts))
+        alike.setdefault(kind, []).append(number)
+    found = []
+    for numbers in alike.values():
+        first = contestants[numbers[0]]
+        values = [[p.values for p in contestants[n].pieces] for n in numbers]
+        by_piece = [
+            group_points(first.start, _design(points))
+            for points in zip(*values, strict=True)
+        ]
+        for groups in zip(*by_piece, strict=True):
+            members = tuple(numbers[point] for point in groups[0].points)
+            starts = tuple(piece.first for piece in first.pieces)
+            overrides = tuple(group.overrides for group in groups)
+            found.append(Group(groups[0].bound, members, starts, overrides))
+    return sorted(found, key=lambda group: group.members)
+
+
+def _design(points: Sequence[dict[str, Any]]) -> Design:
+    return Design("zip", (), (len(points),), tuple(points))

@@ -1,0 +1,257 @@
+"""What a comparison found: scores with labels, statistics, one table."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from purerl import serialise
+from purerl.comparison import saved
+from purerl.comparison.environments import Place
+from purerl.comparison.held_out import Scores
+from purerl.comparison.rows import make_rows
+from purerl.comparison.settings import Setting, described
+from purerl.comparison.training import Options
+from purerl.config import ConfigError
+from purerl.report import plots
+from purerl.report.comparison import Row, make_table
+from purerl.storage import kinds
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+
+class Comparison:
+    """The outcome of `purerl.compare`.
+
+    Attributes:
+        settings: Names of the settings, N of them.
+        baseline: The name of the setting that others are compared with.
+        environments: Names of the environments, E of them.
+        measures: Kinds of `purerl.meta.fitness`.
+        seeds: Numbers of the held-out seeds, S of them.
+        seed: The number from whose key these come.
+        scores: By measure `[E, N, S]`, NaN where a run failed.
+        curves: By environment `[N, S, T]`, mean return in each piece of the run; NaN
+            after the last piece of a setting that has fewer than others.
+        steps: By environment `[N, T]`, environment steps at the end of each piece, NaN
+            likewise.
+        about: What the settings and environments are, as plain values.
+    """
+
+    def __init__(
+        self,
+        settings: Sequence[str],
+        baseline: str,
+        environments: Sequence[str],
+        seeds: Sequence[int],
+        seed: int,
+        scores: Mapping[str, np.ndarray],
+        curves: Mapping[str, np.ndarray],
+        steps: Mapping[str, np.ndarray],
+        about: Mapping[str, Any],
+    ) -> None:
+        self.settings, self.baseline = tuple(settings), baseline
+        self.environments, self.measures = tuple(environments), tuple(scores)
+        self.seeds, self.seed = tuple(seeds), seed
+        self.scores, self.curves, self.steps = dict(scores), dict(curves), dict(steps)
+        self.about = dict(about)
+
+    @classmethod
+    def of(
+        cls,
+        settings: Sequence[Setting],
+        places: Sequence[Place],
+        options: Options,
+        baseline: str | None,
+        found: Mapping[tuple[str, str], Scores],
+    ) -> "Comparison":
+        """From the scores of every environment and setting.
+
+        Args:
+            settings: The settings.
+            places: The environments.
+            options: How they were trained.
+            baseline: The name of the setting that others are compared with; the first
+                if not given.
+            found: The scores, by names of environment and setting.
+        """
+        names, environments = [s.name for s in settings], [p.name for p in places]
+        scores = {
+            measure: np.stack(
+                [[found[e, n].measures[measure] for n in names] for e in environments]
+            )
+            for measure in options.measures
+        }
+        curves = {e: _padded([found[e, n].curve for n in names]) for e in environments}
+        steps = {e: _padded([found[e, n].steps for n in names]) for e in environments}
+        changed = {x for s in settings for p in s.pieces for x in p.values}
+        losses = {name for name in changed if name.endswith("_loss")}
+        about = {
+            "settings": {setting.name: described(setting) for setting in settings},
+            # Without the losses in question, which may be networks.
+            "environments": {
+                place.name: {
+                    name: value
+                    for name, value in serialise.to_dict(place.config).items()
+                    if name not in losses
+                }
+                for place in places
+            },
+        }
+        return cls(
+            names, baseline or names[0], environments, options.seeds, options.seed,
+            scores, curves, steps, about,
+        )  # fmt: skip
+
+    @property
+    def subject(self) -> str:
+        """What is compared, for titles: the one field that all settings change."""
+        changed = {tuple(values or ()) for values in self.about["settings"].values()}
+        one = next(iter(changed)) if len(changed) == 1 else ()
+        return one[0] if len(one) == 1 else "settings"
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """The old name of `settings`."""
+        warnings.warn(
+            "Comparison.losses is called settings", DeprecationWarning, stacklevel=2
+        )
+        return self.settings
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """Statistics of every setting, by environment and measure; see `Row`."""
+        return make_rows(self.scores, self.environments, self.settings, self.baseline)
+
+    def row(self, environment: str, measure: str, setting: str) -> Row:
+        """One of the rows.
+
+        Raises:
+            ConfigError: there is none such.
+        """
+        wanted = (environment, measure, setting)
+        for row in self.rows:
+            if (row.environment, row.measure, row.setting) == wanted:
+                return row
+        raise ConfigError(
+            f"there is no row of {environment!r}, {measure!r} and {setting!r}; there "
+            f"are environments {', '.join(self.environments)}, measures "
+            f"{', '.join(self.measures)} and settings {', '.join(self.settings)}."
+        )
+
+    def table(self) -> "Table":
+        """All statistics as one table for the terminal.
+
+        Bold: the interval of the difference lies on one side of zero.
+        """
+        return make_table(self.rows, subject=self.subject, baseline=self.baseline)
+
+    def to_dataframe(self) -> "pd.DataFrame":
+        """A line per row of `rows`."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.rows), columns=list(Row._fields))
+
+    @cached_property
+    def dataset(self) -> "xr.Dataset":
+        """Scores by environment, setting and seed; curves by piece, padded with NaN."""
+        import xarray as xr
+
+        dims = ("environment", "setting", "seed")
+        named = self.environments
+        curves = _padded([self.curves[name].astype(float) for name in named])
+        steps = _padded([self.steps[name].astype(float) for name in named])
+        return xr.Dataset(
+            {
+                **{name: (dims, values) for name, values in self.scores.items()},
+                "curve": ((*dims, "piece"), curves),
+                "env_steps": (("environment", "setting", "piece"), steps),
+            },
+            {
+                "environment": list(self.environments),
+                "setting": list(self.settings),
+                "seed": list(self.seeds),
+            },
+            {"baseline": self.baseline},
+        )
+
+    def plot(self) -> "Figure":
+        """Learning curves of all settings, a panel per environment."""
+        return plots.comparison_figure(self.dataset)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write `comparison.json`, `.csv`, `.png` and the curves as `.npz`.
+
+        Raises:
+            OSError: the folder cannot be written to.
+        """
+        values = {
+            "baseline": self.baseline,
+            "seeds": list(self.seeds),
+            "seed": self.seed,
+            **self.about,
+            "scores": {name: saved.plain(x) for name, x in self.scores.items()},
+            "steps": {name: saved.plain(x) for name, x in self.steps.items()},
+        }
+        curves = {name: self.curves[name] for name in self.environments}
+        folder = Path(folder)
+        saved.write(folder, saved.Stored(values, curves, self.rows), self.plot())
+        return folder
+
+
+LossComparison = Comparison  # The old name.
+
+
+def load_comparison(folder: str | Path) -> Comparison:
+    """Read what `purerl.compare` wrote, or `purerl.compare_losses` at any time.
+
+    Raises:
+        ConfigError: there is no comparison, it is damaged, or of another version.
+    """
+    values, curves, _ = saved.read(Path(folder))
+    return Comparison(
+        list(values["settings"]),
+        values["baseline"],
+        list(values["environments"]),
+        values["seeds"],
+        values["seed"],
+        # None becomes NaN.
+        {n: np.array(x, float).astype(np.float32) for n, x in values["scores"].items()},
+        curves,
+        {n: np.array(x, float) for n, x in values["steps"].items()},
+        {name: values[name] for name in ("settings", "environments")},
+    )
+
+
+def find_comparison(folder: Path) -> Comparison | None:
+    """The comparison in an evolution's folder, in it or in `transfer`; None if none.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
+    for place in (folder / "transfer", folder):
+        if kinds.holds_comparison(place):
+            return load_comparison(place)
+    return None
+
+
+def _padded(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays `[..., T]` of different T as one, NaN after the ends of the shorter."""
+    longest = max(values.shape[-1] for values in arrays)
+    if all(values.shape[-1] == longest for values in arrays):
+        return np.stack(arrays)
+
+    def padded(values: np.ndarray) -> np.ndarray:
+        gap = [(0, 0)] * (values.ndim - 1) + [(0, longest - values.shape[-1])]
+        is_whole = np.issubdtype(values.dtype, np.integer)
+        values = values.astype(float) if is_whole else values
+        return np.pad(values, gap, constant_values=np.nan)
+
+    return np.stack([padded(values) for values in arrays])

@@ -1,0 +1,120 @@
+"""The files of a comparison: written, and read again.
+
+comparison.json   what was compared, scores, and the rows of the table
+comparison.csv    these rows
+comparison.npz    learning curves
+comparison.png    a picture of them
+trained/          scores of every setting in every environment, as they were finished
+"""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from purerl import serialise
+from purerl.config import ConfigError
+from purerl.report import plots
+from purerl.report.comparison import Row
+from purerl.storage import arrays, kinds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+KIND, FILE, FORMAT = kinds.COMPARISON, kinds.COMPARISON_FILE, 2
+
+
+class Stored(NamedTuple):
+    """What the files of a comparison hold.
+
+    Attributes:
+        values: Names, seeds, and what the settings and environments are, as plain
+            values; scores and steps are nested lists with None for no number.
+        curves: By environment, as `Comparison` has them.
+        rows: The rows of the table; they are not read again.
+    """
+
+    values: dict[str, Any]
+    curves: dict[str, np.ndarray]
+    rows: Sequence[Row] = ()
+
+
+def write(folder: Path, stored: Stored, figure: "Figure") -> None:
+    """Write a comparison's files.
+
+    Args:
+        folder: The folder, which is made where there is none.
+        stored: What they hold.
+        figure: The picture of the curves.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    values = {"kind": KIND, "format": FORMAT, **stored.values}
+    values["rows"] = [_plain_row(row) for row in stored.rows]
+    path = folder / FILE
+    curves = {f"curve{i}": x for i, x in enumerate(stored.curves.values())}
+    arrays.save(path.with_suffix(".npz"), curves)
+    serialise.write_atomic(path.with_suffix(".csv"), _csv(stored.rows))
+    plots.save(figure, path.with_suffix(".png"))
+    # Last: who finds it finds the others.
+    serialise.write_atomic(path, json.dumps(values, indent=1))
+
+
+def read(folder: Path) -> Stored:
+    """Read what `write` wrote, or what the first format had.
+
+    Raises:
+        ConfigError: there is no comparison, it is damaged, or of another version.
+    """
+    names = (kinds.COMPARISON_FILE, kinds.OLD_COMPARISON_FILE)
+    path = next((folder / n for n in names if (folder / n).exists()), folder / FILE)
+    try:
+        values = _current(json.loads(path.read_text()))
+        stored = arrays.load(path.with_suffix(".npz"))
+        places = list(values["environments"])
+        return Stored(values, {e: stored[f"curve{i}"] for i, e in enumerate(places)})
+    except (*arrays.DAMAGE, TypeError) as error:
+        raise ConfigError(
+            f"cannot read a comparison in {folder} ({error}); give the out folder of "
+            "purerl.compare or purerl.compare_losses."
+        ) from None
+
+
+def _current(values: dict[str, Any]) -> dict[str, Any]:
+    """What a file says in today's format; the first one knew losses alone."""
+    kind, version = values["kind"], values["format"]
+    if (kind, version) == (kinds.OLD_COMPARISON, 1):
+        losses = values["losses"]
+        steps = {name: [ends] * len(losses) for name, ends in values["steps"].items()}
+        return {**values, "settings": losses, "steps": steps}
+    if (kind, version) != (KIND, FORMAT):
+        raise ValueError(f"it is {kind}, format {version}")
+    return values
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(Row._fields)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def plain(values: np.ndarray) -> Any:
+    """Nested lists, None where there is no number."""
+    if values.ndim > 1:
+        return [plain(part) for part in values]
+    return [x if np.isfinite(x) else None for x in values.tolist()]
+
+
+def _plain_row(row: Row) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and not np.isfinite(value) else value
+        for name, value in row._asdict().items()
+    }

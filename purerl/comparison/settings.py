@@ -1,0 +1,234 @@
+"""Settings with names: changes of a config, whole configs, evolutions, schedules.
+
+A setting becomes *pieces*: values by (dotted) name of a field with which the updates of
+a run are made, from a first update on. All but schedules have one piece, from update 0.
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl import serialise
+from purerl.algorithms import name_of
+from purerl.comparison.environments import Place
+from purerl.comparison.losses import read_loss
+from purerl.config import ConfigError, TrainConfig, field_names, is_auto
+from purerl.losses import artifact
+from purerl.meta.result import EvolutionResult, load_evolution
+from purerl.population.schedule import Schedule
+from purerl.sweeps.groups import with_algorithm
+
+# What a setting changes by (dotted) name of a field; a config of any algorithm; an
+# evolution or its folder, for what it learned; or a schedule, as `purerl.pbt` finds it.
+Settings = Mapping[
+    str, Mapping[str, Any] | TrainConfig | EvolutionResult | Schedule | str | Path
+]
+MOST_NUMBERS = 16  # of a value that is written as it is; else its hash is
+_KINDS = (
+    "changes of the config by name, such as {'learning_rate': 1e-3}, a config, an "
+    "evolution or its folder, or a purerl.Schedule"
+)
+_OTHERS_PLACE = {
+    "env": "all settings are compared in the same environments; list those in "
+    "environments",
+    "num_evaluations": "the measures decide that; leave it out, and ask for the "
+    "measure 'evaluation'",
+}
+
+
+class Piece(NamedTuple):
+    """Values with which some updates of a run are made.
+
+    Attributes:
+        first: The number of the first of them.
+        values: The values by (dotted) name of a field.
+    """
+
+    first: int
+    values: dict[str, Any]
+
+
+class Setting(NamedTuple):
+    """What is compared.
+
+    Attributes:
+        name: What it is called.
+        pieces: What it changes, in the order of a run; of a whole config none.
+        config: The whole config, where one was given.
+    """
+
+    name: str
+    pieces: tuple[Piece, ...]
+    config: TrainConfig | None = None
+
+    def within(self, place: Place) -> tuple[TrainConfig, tuple[Piece, ...]]:
+        """The config that the setting changes in an environment, and its pieces.
+
+        A whole config is what it changes of the place's one, in the algorithm of its
+        own: so several of an algorithm that differ in numbers are one program.
+
+        Raises:
+            ConfigError: a whole config for another environment or number of steps.
+        """
+        if self.config is None:
+            return place.config, self.pieces
+        whole = _moved(self.name, self.config, place)
+        start = with_algorithm(place.config, name_of(whole))
+        # No number can be `auto` beside others that are not: the program differs.
+        automatic = {n: v for n, v in _fields(whole).items() if is_auto(v)}
+        start = start.replace(**automatic)
+        before = _fields(start)
+        changed = {
+            name: value
+            for name, value in _fields(whole).items()
+            if not _is_same(value, before[name], name)
+        }
+        return start, (Piece(0, changed),)
+
+
+def read_settings(settings: Settings) -> list[Setting]:
+    """The settings in their order, losses read.
+
+    Raises:
+        ConfigError: none of them, a name that is none, one of another kind, a loss or
+            an evolution that cannot be read, or a change of the environment.
+    """
+    if not isinstance(settings, Mapping) or not settings:
+        raise ConfigError(
+            "settings must map at least one name to what it changes, such as "
+            "{'fast': {'learning_rate': 1e-3}}, got "
+            f"{settings if not isinstance(settings, Mapping) else 'none'!r}."
+        )
+    found = []
+    for name, value in settings.items():
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            raise ConfigError(f"settings: {name!r} is no name; give a word for tables.")
+        try:
+            found.append(_read(name, value))
+        except ConfigError as error:
+            raise ConfigError(f"settings: {name}: {error}") from None
+    return found
+
+
+def _read(name: str, value: Any) -> Setting:
+    if isinstance(value, TrainConfig):
+        return Setting(name, (), value)
+    if isinstance(value, Schedule):
+        values = map(_changes, value.values)
+        pieces = map(Piece, value.first_updates, values)
+        return Setting(name, _checked(tuple(pieces)))
+    if isinstance(value, str | Path):
+        if not Path(value).is_dir():
+            raise ConfigError(f"{str(value)!r} is no folder; give {_KINDS}.")
+        value = load_evolution(value)
+    if isinstance(value, EvolutionResult):
+        value = _evolved(value)
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"a setting is {_KINDS}, got {value!r}.")
+    return Setting(name, (Piece(0, _changes(value)),))
+
+
+def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for field, value in values.items():
+        if not isinstance(field, str):
+            raise ConfigError(f"{field!r} is no name of a field.")
+        if field in _OTHERS_PLACE:
+            raise ConfigError(f"it changes {field}, but {_OTHERS_PLACE[field]}.")
+        found[field] = read_loss(field, value) if field.endswith("_loss") else value
+    return found
+
+
+def _checked(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    firsts = [piece.first for piece in pieces]
+    if not firsts or firsts[0] != 0 or sorted(set(firsts)) != firsts:
+        raise ConfigError(f"a schedule begins at update 0 and ascends, got {firsts}.")
+    if any(set(piece.values) != set(pieces[0].values) for piece in pieces):
+        names = [sorted(piece.values) for piece in pieces]
+        raise ConfigError(
+            f"every piece of a schedule must set the same fields, got {names}."
+        )
+    return pieces
+
+
+def _evolved(result: EvolutionResult) -> dict[str, Any]:
+    """What was learned: fields as they are after it, and parameters by their names."""
+    found = {}
+    for name, value in result.solution.items():
+        field = name.split(".")[0]
+        if field == "env_params":  # of which an environment may set others
+            found[name] = value
+        else:
+            found[field] = getattr(result.learned, field)
+    return found
+
+
+def _moved(name: str, whole: TrainConfig, place: Place) -> TrainConfig:
+    """A whole config in an environment, with as many steps as all others there."""
+    known = field_names(whole)
+    for field in place.changes:
+        if field not in known:
+            raise ConfigError(
+                f"settings: {name} is a {type(whole).__name__}, which has no field "
+                f"{field!r} that the environment {place.name!r} changes; take it out "
+                "of environments, and set it in the settings that have it."
+            )
+    moved = whole.replace(
+        **place.changes, **{"num_evaluations": place.config.num_evaluations}
+    )
+    if not _is_same(moved.env, place.config.env, "env"):
+        raise ConfigError(
+            f"settings: {name} is a config of another environment "
+            f"({serialise.plain(moved.env, 'env')}) than {place.name}; name it in "
+            f"environments, such as environments=[{place.name!r}], for all settings."
+        )
+    if moved.total_timesteps != place.config.total_timesteps:
+        raise ConfigError(
+            f"settings: {name} is a config of {moved.total_timesteps:,} steps, and "
+            f"config has {place.config.total_timesteps:,}; give both the same "
+            "total_timesteps, or set it for all in environments, such as "
+            f"{{'env': {place.name!r}, 'total_timesteps': ...}}."
+        )
+    return moved
+
+
+def _fields(config: TrainConfig) -> dict[str, Any]:
+    return {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
+
+
+def _is_same(one: Any, other: Any, name: str) -> bool:
+    if hasattr(one, "step") or hasattr(other, "step"):  # environments as objects
+        return one is other or bool(one == other)
+    return serialise.plain(one, name) == serialise.plain(other, name)
+
+
+def described(setting: Setting) -> dict[str, Any]:
+    """What a setting is, as plain values for people and for files."""
+    if setting.config is not None:
+        return serialise.to_dict(setting.config)
+    if len(setting.pieces) == 1:
+        return _described(setting.pieces[0].values)
+    pieces = setting.pieces
+    return {"schedule": {str(p.first): _described(p.values) for p in pieces}}
+
+
+def _described(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by name: what is long by a digest that tells networks apart."""
+    found = {}
+    for name, value in values.items():
+        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(value)]
+        count = sum(leaf.size for leaf in leaves)
+        if name.endswith("_loss"):
+            digest = hashlib.sha256(artifact.pack(value)).hexdigest()
+            found[name] = {"loss": serialise.loss_text(value), "sha256": digest}
+        elif count > MOST_NUMBERS:
+            digest = hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves))
+            found[name] = {"numbers": count, "sha256": digest.hexdigest()}
+        else:
+            found[name] = serialise.plain(value, name)
+    return found

@@ -1,0 +1,213 @@
+"""A comparison's training: what is known from its folder, and what is trained."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from purerl.comparison import held_out
+from purerl.comparison.environments import Place
+from purerl.comparison.groups import Contestant, Group, enter, make_groups
+from purerl.comparison.settings import Setting
+from purerl.execution.cache import ProgramCache, current_cache
+from purerl.execution.fit import compile_to_fit
+from purerl.execution.format import format_count, with_noun
+from purerl.execution.members import crossed
+from purerl.meta.population import Stopped
+from purerl.runner.interrupt import Interrupt
+from purerl.runner.progress import Reporter
+from purerl.scale.devices import Worker, default_lanes
+
+TRAINED = "trained"  # the folder of scores, a file per setting and environment
+Known = dict[tuple[str, str], held_out.Scores]  # by environment and setting
+
+
+class Options(NamedTuple):
+    """How settings are trained.
+
+    Attributes:
+        measures: Kinds of `purerl.meta.fitness`.
+        seeds: Numbers of the held-out seeds.
+        seed: The number from whose key they come.
+        lanes: W as asked for; None where it is chosen.
+        segment_updates: K; None for the whole run.
+        workers: The workers of this process.
+        memory_limit: Bytes that a worker may use.
+    """
+
+    measures: tuple[str, ...]
+    seeds: tuple[int, ...]
+    seed: int
+    lanes: int | None
+    segment_updates: int | None
+    workers: Sequence[Worker]
+    memory_limit: float
+
+
+class Part(NamedTuple):
+    """A group of settings in an environment: what one program trains.
+
+    Attributes:
+        environment: The environment's name.
+        group: The settings, of which nothing is known yet.
+        names: The names of its members.
+        files: Where their scores are kept, one for each; empty without a folder.
+    """
+
+    environment: str
+    group: Group
+    names: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+
+    def agents(self, num_seeds: int) -> int:
+        """Agents that are trained."""
+        return len(self.names) * num_seeds
+
+    def steps(self, num_seeds: int) -> int:
+        """Environment steps of all of them."""
+        plan = self.group.bound.plan
+        return self.agents(num_seeds) * plan.num_updates * plan.steps_per_update
+
+
+def make_parts(
+    settings: Sequence[Setting],
+    places: Sequence[Place],
+    options: Options,
+    folder: Path | None = None,
+) -> tuple[Known, list[Part]]:
+    """What is known from the folder, and what is to be trained; all of it is checked.
+
+    Args:
+        settings: The settings.
+        places: The environments.
+        options: How they are trained.
+        folder: Where scores are kept; None without one.
+
+    Raises:
+        ConfigError: a setting that cannot be trained in one of the environments.
+    """
+    known: Known = {}
+    parts = []
+    for place in places:
+        evaluations = 1 if "evaluation" in options.measures else 0
+        inner = place._replace(config=place.config.replace(num_evaluations=evaluations))
+        entered = [enter(setting, inner) for setting in settings]
+        missing, files = [], []
+        for number, contestant in enumerate(entered):
+            if folder is not None:
+                path = folder / TRAINED / f"{_identity(contestant, options)}.npz"
+                files.append(path)
+                stored = held_out.load(path)
+                if stored is not None:
+                    known[place.name, settings[number].name] = stored
+                    continue
+            missing.append(number)
+        for group in make_groups([entered[number] for number in missing]):
+            group.length(options.segment_updates)  # refuses what does not fit
+            own = tuple(missing[member] for member in group.members)
+            group = group._replace(members=own)
+            names = tuple(settings[number].name for number in own)
+            kept = tuple(files[number] for number in own if files)
+            parts.append(Part(place.name, group, names, kept))
+    return known, parts
+
+
+def _identity(contestant: Contestant, options: Options) -> str:
+    rest = {
+        "measures": options.measures,
+        "seeds": options.seeds,
+        "seed": options.seed,
+        "lanes": options.lanes,
+        "segment_updates": options.segment_updates,
+    }
+    if contestant.identity:
+        rest["pieces"] = contestant.identity
+    return held_out.identity(contestant.trained, rest)
+
+
+def train(parts: Sequence[Part], options: Options, is_shown: bool) -> Known:
+    """Train what is missing, and keep it.
+
+    Args:
+        parts: What is trained.
+        options: How it is.
+        is_shown: Says whether progress is printed.
+
+    Raises:
+        KeyboardInterrupt: somebody asked to stop; finished parts are kept.
+    """
+    num_seeds = len(options.seeds)
+    total = sum(part.steps(num_seeds) for part in parts)
+    reporter = Reporter(max(1, total), enabled=is_shown)
+    if not parts:
+        reporter.say("everything had been trained before")
+        return {}
+    done, began, lock = 0, time.perf_counter(), threading.Lock()
+
+    def on_block(steps: int, mean: float) -> None:
+        nonlocal done
+        with lock:
+            done += steps
+            reporter.update(done, mean)
+
+    names = dict.fromkeys(name for part in parts for name in part.names)
+    reporter.say(
+        f"{with_noun(len(names), 'setting')}, "
+        f"{with_noun(num_seeds, 'held-out seed')}: "
+        f"{with_noun(len(parts), 'program')}, {format_count(reporter.total)} steps"
+    )
+    scores: Known = {}
+    # Schedules that change at other updates are parts of one program.
+    cache = current_cache()
+    with Interrupt() as interrupt, reporter:
+
+        def is_stopped() -> bool:
+            return interrupt.asked
+
+        for part in parts:
+            try:
+                found = _train_part(part, options, on_block, is_stopped, cache)
+            except Stopped:
+                raise KeyboardInterrupt from None
+            for name, one in zip(part.names, found, strict=True):
+                scores[part.environment, name] = one
+            for path, one in zip(part.files, found, strict=False):
+                held_out.save(path, one)
+    seconds = time.perf_counter() - began
+    reporter.say(f"trained in {seconds:.1f} s ({format_count(done / seconds)} steps/s)")
+    return scores
+
+
+def _train_part(
+    part: Part,
+    options: Options,
+    on_block: held_out.OnBlock,
+    is_stopped: Callable[[], bool],
+    cache: ProgramCache,
+) -> list[held_out.Scores]:
+    """Scores of a group, in the order of its members."""
+    group, keys = part.group, held_out.held_out_keys(options.seed, options.seeds)
+    updates = group.bound.plan.num_updates
+    program = compile_to_fit(
+        group.bound,
+        crossed(keys, group.overrides[0], np.arange(len(options.seeds))),
+        # By the seeds alone: bits must not depend on which settings there are.
+        options.lanes or default_lanes(len(options.seeds), options.workers),
+        min(group.length(options.segment_updates) or updates, updates),
+        options.workers,
+        options.memory_limit,
+        is_fixed=options.lanes is not None,
+        cache=cache,
+    )
+    return held_out.train(
+        program,
+        keys,
+        group,
+        options.measures,
+        options.workers,
+        on_block,
+        is_stopped,
+    )

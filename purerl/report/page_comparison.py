@@ -1,0 +1,163 @@
+"""The page of a comparison: its scores, learning curves, what the settings are."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from purerl.report.comparison import ALL, SHORT, WORDS
+from purerl.report.html import (
+    Section,
+    about,
+    figure_html,
+    note_html,
+    settings_html,
+    table_html,
+    write_page,
+)
+from purerl.report.statistics import heading_of, text_of
+
+if TYPE_CHECKING:
+    from purerl.comparison.result import Comparison
+    from purerl.report.comparison import Row
+
+
+def comparison_page(
+    result: "Comparison", path: str | Path, *, folder: str = "", command: str = ""
+) -> Path:
+    """Report of a comparison: scores, learning curves, what the settings are.
+
+    Args:
+        result: What `purerl.compare` or `purerl.load_comparison` gave.
+        path: The file to write.
+        folder: The folder that holds it, if any.
+        command: The command that made it; this one if not given.
+
+    Raises:
+        OSError: the page cannot be written.
+    """
+    places = result.about["environments"]
+    load = f"import purerl\n\nresult = purerl.load_comparison({folder or 'FOLDER'!r})\n"
+    load += "print(result.to_dataframe())"
+    facts = {
+        "environments": ", ".join(result.environments),
+        "baseline": result.baseline,
+        "held-out seeds": f"{len(result.seeds)}, from the key of seed {result.seed}",
+        "measures": ", ".join(
+            f"{SHORT[name]}: {WORDS[name]}" for name in result.measures
+        ),
+        "command": command,
+    }
+    configs = [
+        settings_html(values, closed=f"Configuration of {name}")
+        for name, values in list(places.items())[1:]
+    ]
+    about_it = about(next(iter(places.values()), {}), load, **facts)
+    sections = [
+        Section("Scores", scores_html(result)),
+        Section("Learning curves", curves_html(result)),
+        Section("Settings", _settings(result)),
+        Section(about_it.title, about_it.body + "".join(configs)),
+    ]
+    title = f"Comparison: {', '.join(result.environments)}"
+    return write_page(path, title, *sections, note=_note(result))
+
+
+def curves_html(result: "Comparison") -> str:
+    """The learning curves."""
+    ends = heading_of(len(result.seeds))
+    words = f"Mean return of the episodes that ended; bands: {ends}."
+    return figure_html(result.plot(), words)
+
+
+def scores_html(result: "Comparison") -> str:
+    """The table of a comparison, and how to read it."""
+    ends = heading_of(len(result.seeds))
+    headers = ["environment", "measure", "setting", "mean", ends, "IQM"]
+    headers += [f"minus {result.baseline}", ends, "P(better)", "95% interval"]
+    any_failed = any(row.failed for row in result.rows)
+    rows = [
+        [
+            row.environment,
+            SHORT[row.measure],
+            row.setting,
+            row.mean,
+            _range(row, "mean"),
+            row.iqm,
+            row.difference,
+            _range(row, "difference"),
+            row.better,
+            _range(row, "better", digits=2),
+            *([row.failed] if any_failed else []),
+        ]
+        for row in result.rows
+    ]
+    body = table_html([*headers, *(["failed"] if any_failed else [])], rows)
+    words = f"{len(result.seeds)} seeds that no search has trained with, the same "
+    words += "for every setting; differences are taken seed by seed."
+    if len(result.environments) > 1:
+        words += f" Over {ALL}, in units of the baseline's mean in each, or "
+        words += "of the spread of all settings' scores where that is larger."
+    if any_failed:
+        words += " A run that failed counts as the worst score of its environment."
+    return body + note_html(words)
+
+
+def _range(row: "Row", name: str, digits: int | None = None) -> str:
+    """The ends beside a number of a row, which no line break parts."""
+    low, high = getattr(row, f"{name}_low"), getattr(row, f"{name}_high")
+    if digits is None:
+        digits = 1 if max(abs(low), abs(high)) >= 10 else 3
+    text = text_of(low, high, row.seeds, digits, heading_of(row.seeds))
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def _settings(result: "Comparison") -> str:
+    """What every setting changes; a whole config behind a click."""
+    body = ""
+    short: dict[str, str] = {}
+    for name, values in result.about["settings"].items():
+        if values and "env" in values:
+            title = f"{name}: a whole configuration, {values.get('algorithm', '')}"
+            body += settings_html(values, closed=title)
+        else:
+            short[name] = _text(values)
+    return (settings_html(short) if short else "") + body
+
+
+def _text(values: dict[str, Any] | None) -> str:
+    """Changes in a line."""
+    if not values:
+        return "the configuration as it is"
+    found = []
+    for name, value in values.items():
+        if isinstance(value, dict) and "loss" in value:
+            value = value["loss"]
+        elif isinstance(value, dict) and "sha256" in value:
+            value = f"{value['numbers']} numbers ({value['sha256'][:12]})"
+        text = value if isinstance(value, str) else json.dumps(value)
+        found.append(f"{name}={text}")
+    return ", ".join(found)
+
+
+def _note(result: "Comparison") -> str:
+    """The best setting by the first measure, or all there is to say of one alone."""
+    places = result.environments
+    environment = places[0] if len(places) == 1 else ALL
+    measure = result.measures[-1]
+    rows = [
+        row
+        for row in result.rows
+        if row.environment == environment
+        and row.measure == measure
+        and row.difference == row.difference  # the baseline's is NaN
+    ]
+    lead = f"{len(result.settings)} settings, {len(result.seeds)} held-out seeds each."
+    if not rows:
+        return lead
+    best = max(rows, key=lambda row: row.difference)
+    ends = _range(best, "difference").replace("\N{NO-BREAK SPACE}", " ")
+    return (
+        f"{lead} Furthest above {result.baseline} by {SHORT[measure]} in "
+        f"{environment}: {best.setting}, {best.difference:+,.3g} "
+        f"({heading_of(best.seeds)}: {ends})."
+    )

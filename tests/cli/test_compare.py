@@ -1,0 +1,83 @@
+"""`purerl compare`: what is compared, where it is written, mistakes."""
+
+import pytest
+
+import purerl
+from purerl.cli import compare, main
+from purerl.config import ConfigError
+
+TINY = [
+    *("--total-timesteps", "320", "--num-envs", "2", "--num-steps", "16"),
+    *("--num-epochs", "1", "--num-minibatches", "2", "--hidden-sizes", "8"),
+]
+COMMAND = ["compare", "--seeds", "2", "--no-progress", *TINY]
+RATES = ["--setting", "slow: learning_rate=1e-3", "--setting", "a: learning_rate=0.1"]
+
+
+def test_settings_by_name_in_a_folder_with_its_page(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main([*COMMAND, *RATES, "--baseline", "a", "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "learning_rate on 2 held-out seeds" in text
+    assert "differences from a" in text and "with report.html" in text
+    result = purerl.load_comparison(out)
+    assert result.about["settings"] == {
+        "slow": {"learning_rate": 1e-3},
+        "a": {"learning_rate": 0.1},
+    }
+    page = (out / "report.html").read_text()
+    assert "slow: learning_rate=1e-3" in page  # in the command
+    # All of it is there: the same command trains nothing, and says so.
+    assert main([*COMMAND[:3], *TINY, *RATES, "--out", str(out)]) == 0
+    assert "everything had been trained before" in capsys.readouterr().err
+
+
+def test_a_dry_run_has_a_line_per_program(capsys):
+    assert main([*COMMAND, *RATES, "--setting", "own:", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("4 agents, CartPole-v1")
+    assert lines[1].startswith("2 agents, CartPole-v1")
+    assert "of training here" in lines[2]
+
+
+def test_what_a_setting_says():
+    read = compare.read_settings(
+        [
+            "own:",
+            "wide: hidden_sizes=(64, 64); torso=mlp",
+            "DQN: preset=dqn-cartpole; learning_rate=1e-4",
+            "huber: value_loss=HuberError(delta=2.0)",
+        ]
+    )
+    assert read["own"] == {}
+    assert read["wide"] == {"hidden_sizes": (64, 64), "torso": "mlp"}
+    assert isinstance(read["DQN"], purerl.DQNConfig)
+    assert read["DQN"].learning_rate == 1e-4
+    assert read["huber"] == {"value_loss": "HuberError(delta=2.0)"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ([], "say what to compare, such as --setting 'own:'"),
+        (["learning_rate=1"], "write NAME: field=value"),
+        (["a: learning_rate=1", "a: gamma=1"], "the name 'a' is taken"),
+        (["a: learning_rate"], "comes name=value, got 'learning_rate'"),
+        (["a: gamma=1; gamma=2"], "gamma is given twice"),
+        (["a: gamma=1;"], "has nothing on one side of a semicolon"),
+        (["a: evolution=x; gamma=2"], "evolution says all of it; leave gamma out"),
+        (["a: preset=x; config=y"], "preset says all of it; leave config out"),
+        (["a: preset=nowhere"], "nowhere"),
+    ],
+)
+def test_text_that_is_no_setting(texts, words):
+    with pytest.raises(ConfigError, match=words):
+        compare.read_settings(texts)
+
+
+def test_mistakes_print_one_sentence_and_exit_with_2(capsys, tmp_path):
+    words = ["--setting", "a: learnin_rate=1", "--out", str(tmp_path / "out")]
+    assert main([*COMMAND, *words]) == 2
+    assert "settings: a: PPOConfig has no field 'learnin_rate'" in (
+        capsys.readouterr().err
+    )

@@ -1,0 +1,210 @@
+"""Named settings compared on held-out seeds: what they may be, bits, folders, pages."""
+
+import json
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl import losses
+from purerl.cli import main
+from purerl.comparison import held_out, training
+from purerl.config import ConfigError
+from purerl.meta.population import Stopped
+from tests.helpers import tiny_config
+
+SEEDS, LANES = 4, 4
+SMALL = {"seeds": SEEDS, "lanes": LANES, "progress": False}
+SLOW, FAST = {"learning_rate": 1e-3}, {"learning_rate": 0.02}
+CONFIG = tiny_config(anneal_learning_rate=False)
+DQN = purerl.DQNConfig(
+    total_timesteps=CONFIG.total_timesteps,
+    hidden_sizes=(8,),
+    buffer_size=64,
+    batch_size=8,
+    learning_starts=16,
+    rounds_per_update=32,
+)
+SETTINGS = {
+    "slow": SLOW,
+    "fast": FAST,
+    "wide": {"hidden_sizes": (9,), "num_steps": 32},
+    "DQN": DQN,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("compare") / "out"
+
+
+@pytest.fixture(scope="module")
+def result(folder):
+    return purerl.compare(CONFIG, SETTINGS, out=folder, **SMALL)
+
+
+def means(config, overrides=None):
+    """The mean of the curve of every held-out seed, by plain training."""
+    train = purerl.make_train(config.replace(num_evaluations=0))
+    keys = held_out.held_out_keys(0, range(SEEDS))
+    metrics = jax.jit(jax.vmap(lambda key: train(key, overrides).metrics))(keys)
+    found = []
+    for row, counts in zip(metrics["episode_return"], metrics["episodes"], strict=True):
+        known, curve = float(row[np.asarray(counts) > 0][0]), []
+        for value, count in zip(row, counts, strict=True):
+            known = float(value) if count > 0 else known
+            curve.append(known)
+        found.append(np.mean(curve))
+    return found
+
+
+def test_a_number_scores_as_plain_training_does(result):
+    expected = means(CONFIG, FAST)
+    np.testing.assert_allclose(result.scores["training_curve"][0, 1], expected, 1e-4)
+
+
+def test_another_algorithm_scores_as_plain_training_does(result):
+    found = result.scores["training_curve"][0, 3]
+    np.testing.assert_allclose(found, means(DQN), rtol=1e-4)
+
+
+def test_settings_of_one_program_are_bit_for_bit_those_alone(result):
+    alone = purerl.compare(CONFIG, {"fast": FAST}, **SMALL)
+    for measure, values in alone.scores.items():
+        np.testing.assert_array_equal(values[:, 0], result.scores[measure][:, 1])
+    place = "CartPole-v1"
+    np.testing.assert_array_equal(alone.curves[place][0], result.curves[place][1])
+
+
+def test_settings_of_other_lengths_have_their_own_steps(result):
+    steps = result.steps["CartPole-v1"]
+    assert steps[0, :2].tolist() == [32, 64]
+    assert steps[2, :10].tolist() == list(range(64, 641, 64))
+    assert np.isnan(steps[2, 10:]).all()  # half as many updates as the others
+    dataset = result.dataset
+    assert dataset.sizes["setting"] == 4
+    assert dataset["curve"].sel(setting="wide").isnull().any()
+    assert not dataset["curve"].sel(setting="slow").isnull().any()
+    assert result.subject == "settings"
+
+
+def test_losses_are_settings():
+    named = {"soft": "huber", "hard": losses.HuberError(5.0)}
+    settings = {name: {"value_loss": loss} for name, loss in named.items()}
+    with purerl.share_programs():
+        one = purerl.compare_losses(CONFIG, "value_loss", named, **SMALL)
+        other = purerl.compare(CONFIG, settings, **SMALL)
+    assert one.subject == other.subject == "value_loss"
+    assert one.about == other.about
+    for measure, values in one.scores.items():
+        np.testing.assert_array_equal(values, other.scores[measure])
+
+
+def test_a_schedule_is_a_setting():
+    same = purerl.Schedule((0, 8), (FAST, FAST))
+    falling = purerl.Schedule((0, 8), (FAST, SLOW))
+    options = {**SMALL, "segment_updates": 4, "seeds": 2}
+    found = purerl.compare(
+        CONFIG, {"fixed": FAST, "same": same, "falling": falling}, **options
+    )
+    curves = found.curves["CartPole-v1"]
+    np.testing.assert_array_equal(curves[0], curves[1])
+    # With the first piece's values until the second begins.
+    np.testing.assert_array_equal(curves[0, :, :8], curves[2, :, :8])
+    assert not np.array_equal(curves[0], curves[2])
+    assert found.about["settings"]["falling"]["schedule"] == {"0": FAST, "8": SLOW}
+
+
+def test_a_folder_trains_what_is_missing(result, folder, monkeypatch):
+    trained = []
+
+    def train(program, keys, group, *rest):
+        trained.append(len(group.members))
+        return original(program, keys, group, *rest)
+
+    original = held_out.train
+    monkeypatch.setattr(held_out, "train", train)
+    more = {**SETTINGS, "third": {"learning_rate": 0.01}}
+    found = purerl.compare(CONFIG, more, out=folder, **SMALL)
+    assert trained == [1]
+    for measure, values in result.scores.items():
+        np.testing.assert_array_equal(found.scores[measure][:, :4], values)
+    loaded = purerl.load_comparison(folder)
+    assert loaded.settings == tuple(more)
+    assert loaded.about == found.about
+    assert repr(loaded.rows) == repr(found.rows)
+    for place, steps in found.steps.items():
+        np.testing.assert_array_equal(loaded.steps[place], steps)
+        np.testing.assert_array_equal(loaded.curves[place], found.curves[place])
+
+
+def test_what_was_finished_before_ctrl_c_is_kept(tmp_path, monkeypatch):
+    calls = []
+
+    def train(program, keys, group, *rest):
+        calls.append(group.members)
+        if len(calls) == 2:
+            raise Stopped
+        size = {"training_curve": np.zeros(2), "final_return": np.zeros(2)}
+        return [held_out.Scores(size, np.zeros((2, 3)), np.arange(3))] * len(
+            group.members
+        )
+
+    monkeypatch.setattr(training, "compile_to_fit", lambda *_, **__: None)
+    monkeypatch.setattr(held_out, "train", train)
+    named = {"own": {}, "slow": SLOW}
+    options = {"seeds": 2, "lanes": 2, "progress": False, "out": tmp_path / "out"}
+    with pytest.raises(KeyboardInterrupt):
+        purerl.compare(CONFIG, named, **options)
+    purerl.compare(CONFIG, named, **options)
+    assert calls == [(0,), (1,), (1,)]
+
+
+def test_folders_of_the_first_format_are_read(result, tmp_path):
+    result.save(tmp_path)
+    values = json.loads((tmp_path / "comparison.json").read_text())
+    (tmp_path / "comparison.json").unlink()
+    old = {
+        **values,
+        "kind": "comparison of losses",
+        "format": 1,
+        "field": "value_loss",
+        "losses": values.pop("settings"),
+        "steps": {name: steps[0] for name, steps in values["steps"].items()},
+    }
+    (tmp_path / "transfer.json").write_text(json.dumps(old))
+    (tmp_path / "comparison.npz").rename(tmp_path / "transfer.npz")
+    loaded = purerl.load_comparison(tmp_path)
+    assert loaded.settings == result.settings
+    np.testing.assert_array_equal(
+        loaded.scores["final_return"], result.scores["final_return"]
+    )
+    assert loaded.steps["CartPole-v1"].shape == (4, 20)
+    (tmp_path / "transfer.json").write_text(json.dumps({**old, "format": 3}))
+    with pytest.raises(ConfigError, match="format 3"):
+        purerl.load_comparison(tmp_path)
+
+
+def test_the_old_names_warn(result):
+    with pytest.warns(DeprecationWarning, match="called settings"):
+        assert result.losses == result.settings
+    with pytest.warns(DeprecationWarning, match="called setting"):
+        assert result.rows[0].loss == "slow"
+    assert purerl.LossComparison is purerl.Comparison
+
+
+def test_the_page_has_the_table_the_curves_and_the_settings(result, tmp_path, capsys):
+    result.save(tmp_path)
+    assert main(["report", str(tmp_path)]) == 0
+    text = (tmp_path / "report.html").read_text()
+    for words in ("<h2>Scores</h2>", "<h2>Learning curves</h2>", "<h2>Settings</h2>"):
+        assert words in text
+    assert text.count("<figure>") == 1
+    assert not re.search(r"https?://", text)
+    row = result.row("CartPole-v1", "final_return", "fast")
+    assert f'data-v="{row.mean}"' in text
+    assert "DQN: a whole configuration, dqn" in text
+    assert "hidden_sizes=[9], num_steps=32" in text
+    assert f"purerl.load_comparison({str(tmp_path)!r})" in text.replace("&#x27;", "'")

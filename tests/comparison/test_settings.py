@@ -1,0 +1,215 @@
+"""What settings may be, which of them share a program, and mistakes."""
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl import losses, presets, serialise
+from purerl.comparison import api
+from purerl.comparison.api import planned
+from purerl.comparison.environments import read_environments
+from purerl.comparison.groups import enter, make_groups
+from purerl.comparison.losses import settings_of
+from purerl.comparison.settings import read_settings
+from purerl.config import ConfigError
+from tests.comparison.untrained import evolution
+from tests.helpers import tiny_config
+
+SEEDS, LANES = 4, 4
+SMALL = {"seeds": SEEDS, "lanes": LANES, "progress": False}
+SLOW, FAST = {"learning_rate": 1e-3}, {"learning_rate": 0.02}
+CONFIG = tiny_config(anneal_learning_rate=False)
+DQN = purerl.DQNConfig(
+    total_timesteps=CONFIG.total_timesteps,
+    hidden_sizes=(8,),
+    buffer_size=64,
+    batch_size=8,
+    learning_starts=16,
+    rounds_per_update=32,
+)
+SETTINGS = {
+    "slow": SLOW,
+    "fast": FAST,
+    "wide": {"hidden_sizes": (9,), "num_steps": 32},
+    "DQN": DQN,
+}
+
+
+def members(settings, config=CONFIG, environments=()):
+    """The names of the settings that share programs."""
+    return [part.names for part in planned(config, settings, environments, SEEDS)]
+
+
+def test_what_changes_the_same_numbers_is_one_program():
+    faster = CONFIG.replace(learning_rate=0.1)
+    settings = {
+        "own": {},
+        "slow": SLOW,
+        "wide": {"learning_rate": 1.0, "hidden_sizes": (9,)},
+        "whole": faster,  # in the same algorithm, so it is what it changes
+        "DQN": DQN,
+        "DQN, slow": DQN.replace(learning_rate=1e-5),
+        "DQN, slower": DQN.replace(learning_rate=1e-6),
+        "same DQN": {"algorithm": "dqn", "rounds_per_update": 1, "learning_starts": 16},
+        "clip": {"policy_loss.clip_eps": 0.1},
+        "clip more": {"policy_loss.clip_eps": 0.05},
+        "long": {"env_params.length": 1.5},
+        "longer": {"env_params.length": 2.0},
+    }
+    assert members(settings) == [
+        ("own",),
+        ("slow", "whole"),
+        ("wide",),
+        ("DQN",),
+        ("DQN, slow", "DQN, slower"),
+        ("same DQN",),
+        ("clip", "clip more"),
+        ("long", "longer"),
+    ]
+
+
+def test_whole_configs_train_where_the_others_do():
+    place = {"env": "Acrobot-v1", "total_timesteps": 320, "name": "short"}
+    parts = planned(CONFIG, SETTINGS, ["CartPole-v1", place], SEEDS)
+    configs = [part.group.bound.config for part in parts if "DQN" in part.names]
+    assert [config.env for config in configs] == ["CartPole-v1", "Acrobot-v1"]
+    assert [config.total_timesteps for config in configs] == [640, 320]
+    assert {type(config) for config in configs} == {purerl.DQNConfig}
+    assert [part.environment for part in parts] == ["CartPole-v1"] * 3 + ["short"] * 3
+
+
+def test_schedules_share_a_program_of_their_own():
+    same = purerl.Schedule((0, 8), (FAST, FAST))
+    falling = purerl.Schedule((0, 8), (FAST, SLOW))
+    assert members({"fixed": FAST, "same": same, "falling": falling}) == [
+        ("fixed",),
+        ("same", "falling"),
+    ]
+
+
+def test_one_structure_is_one_program():
+    config = tiny_config()
+    key = jax.random.key(0)
+    named = {
+        "a": losses.MLPValueLoss.create(key, (4,)),
+        "squared": "squared",
+        "b": losses.MLPValueLoss.zeros((4,)),
+        "wide": losses.MLPValueLoss.zeros((5,)),
+        "soft": "huber(delta=2)",
+        "hard": {"value_loss": "HuberError(delta=9.0)"},
+        "tuned": {"value_loss": "squared", "value_coef": 0.1},
+        "tuned more": {"value_loss": "squared", "value_coef": 0.2},
+        "epochs": {"value_loss": "squared", "num_epochs": 3},
+    }
+    settings = read_settings(settings_of(config, "value_loss", named))
+    (place,) = read_environments(config, ())
+    groups = make_groups([enter(setting, place) for setting in settings])
+    assert [g.members for g in groups] == [(0, 2), (1,), (3,), (4, 5), (6, 7), (8,)]
+    (tuned,) = groups[4].overrides
+    np.testing.assert_allclose(tuned["value_coef"], [0.1, 0.2])
+    assert groups[3].overrides[0]["value_loss"].delta.tolist() == [2.0, 9.0]
+    assert isinstance(groups[5].overrides[0]["value_loss"], losses.SquaredError)
+    last = groups[5].bound.config
+    assert isinstance(last, purerl.PPOConfig) and last.num_epochs == 3
+
+
+def test_what_was_evolved_is_a_setting():
+    result = evolution()
+    (setting,) = read_settings({"learned": result})
+    (piece,) = setting.pieces
+    assert set(piece.values) == {"value_loss"}
+    learned = result.losses(result.learned)
+    np.testing.assert_array_equal(
+        jax.tree.leaves(piece.values)[0], jax.tree.leaves(learned)[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "settings must map at least one name"),
+        ([1], "settings must map at least one name"),
+        ({" ": {}}, "' ' is no name"),
+        ({"a": 3}, "settings: a: a setting is changes of the config by name"),
+        ({"a": "nowhere"}, "settings: a: 'nowhere' is no folder"),
+        ({"a": {"learnin_rate": 1}}, "a: PPOConfig has no field 'learnin_rate'. Did"),
+        ({"a": {"learning_rate": -1}}, "a: learning_rate must be greater than 0"),
+        ({"a": {"learning_rate": "x"}}, "a: learning_rate must be a number, got 'x'"),
+        ({"a": {"num_epochs": 1.5}}, "a: num_epochs must be a whole number"),
+        ({"a": {"env": "Acrobot-v1"}}, "a: it changes env, but all settings"),
+        ({"a": {"num_evaluations": 3}}, "a: it changes num_evaluations, but the meas"),
+        ({"a": {"env_params.lenght": 3}}, "lenght"),
+        ({"a": {"algorithm": "dqm"}}, "dqm"),
+        ({"a": DQN.replace(env="Acrobot-v1")}, "a is a config of another environment"),
+        ({"a": DQN.replace(total_timesteps=1)}, "a is a config of 1 steps, and config"),
+        ({"a": purerl.Schedule((1,), (FAST,))}, "a schedule begins at update 0"),
+        ({"a": purerl.Schedule((0, 4), (FAST, {}))}, "must set the same fields"),
+        ({"a": purerl.Schedule((0, 99), (FAST, FAST))}, "after the end of the run"),
+        (
+            {"a": purerl.Schedule((0, 4), ({"num_epochs": 1}, {"num_epochs": 2}))},
+            "can change numbers only",
+        ),
+    ],
+)
+def test_mistakes_are_one_sentence_before_anything_is_trained(
+    settings, words, monkeypatch
+):
+    monkeypatch.setattr(api, "train", lambda *_: pytest.fail("it trained"))
+    with pytest.raises(ConfigError, match=words):
+        purerl.compare(CONFIG, settings, **SMALL)
+
+
+def test_an_environment_that_a_whole_config_cannot_take_is_refused():
+    with pytest.raises(ConfigError, match="DQNConfig, which has no field 'num_epochs'"):
+        members({"DQN": DQN}, environments=[{"num_epochs": 1}])
+
+
+def test_a_schedule_must_begin_with_a_segment():
+    falling = purerl.Schedule((0, 8), (FAST, SLOW))
+    with pytest.raises(ConfigError, match="segment_updates must divide 8"):
+        purerl.compare(CONFIG, {"a": falling}, **SMALL, segment_updates=3)
+
+
+def test_the_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"kind": "sweep"}')
+    with pytest.raises(ConfigError, match="holds a sweep, not a comparison"):
+        purerl.compare(CONFIG, {"a": {}}, out=tmp_path, **SMALL)
+
+
+@pytest.mark.parametrize("name", presets.names())
+def test_a_whole_config_is_trained_as_it_is(name):
+    """It is cut into what it changes of another config; together they are it again."""
+    whole = presets.load(name)
+    assert isinstance(whole, purerl.algorithms.TrainConfig)
+    base = purerl.PPOConfig(
+        env=whole.env,
+        env_kwargs=whole.env_kwargs,
+        total_timesteps=whole.total_timesteps,
+        learning_rate=0.1,
+        gamma=0.5,
+        num_envs=3,
+    )
+    try:
+        expected = purerl.resolve(whole.replace(num_evaluations=0))
+    except ImportError:
+        pytest.skip("its environment is not installed")
+    (setting,) = read_settings({"whole": whole})
+    (place,) = read_environments(base.replace(num_evaluations=0), ())
+    entered = enter(setting, place)
+    assert type(entered.trained) is type(expected)
+    assert _plain(entered.trained) == _plain(expected)
+    (group,) = make_groups([entered])
+    (numbers,) = group.overrides
+    first = jax.tree.map(lambda x: x[0], numbers)
+    assert _plain(group.bound.at(first)) == _plain(expected)
+
+
+def _plain(config):
+    """A config's values; numbers as a program has them."""
+
+    def rounded(value):
+        return float(np.float32(value)) if isinstance(value, float) else value
+
+    values = serialise.to_dict(config)
+    return jax.tree.map(rounded, values, is_leaf=lambda x: not isinstance(x, dict))
