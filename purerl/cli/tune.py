@@ -134,7 +134,7 @@ def show(result: TuneResult, command: str = "") -> None:
             soft_wrap=True,
             markup=False,
         )
-    if result.best is not None and result.out is not None:
+    if result.best_config is not None and result.out is not None:
         report.write(result.out, result.out / "report.html", command)
         console.print(
             f"written to {result.out}/, with report.html (purerl train --config "

@@ -17,6 +17,7 @@ from purerl.meta.store import State
 from purerl.meta.strategy import read_strategy
 from purerl.report import plots
 from purerl.runner import manifest
+from purerl.runner.best import Best
 from purerl.types import HostMetrics, Overrides
 
 if TYPE_CHECKING:
@@ -79,10 +80,19 @@ class EvolutionResult:
         """
         return self._optimiser.genome.solution(self.vector)
 
-    @cached_property
-    def best(self) -> Overrides:
-        """The best member of any generation, by name."""
-        return self._optimiser.genome.solution(self._state.best)
+    def best(self) -> Best:
+        """Return the best member of any generation: values by name, fitness, config.
+
+        Of many noisy members the best is partly luck; `learned` is the solution.
+
+        Raises:
+            ConfigError: no member has been worth anything yet.
+        """
+        if not np.isfinite(self._state.best_fitness):
+            raise ConfigError("no member of the evolution has a fitness yet.")
+        found = self._optimiser.genome.solution(self._state.best)
+        fitness = float(self._state.best_fitness)
+        return Best(dict(found), fitness, _applied(self.config, found))
 
     @property
     def start(self) -> dict[str, Any]:

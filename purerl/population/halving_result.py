@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from purerl.population.brackets import Ladder
-from purerl.population.result import Best, Result
+from purerl.population.result import BestMember, Result
 from purerl.population.schedule import Schedule
 from purerl.population.space import Hyper, Space
 from purerl.search.drive import Finished
@@ -94,7 +94,7 @@ class HalvingResult(Result):
         }
         return xr.Dataset(variables, coords=coords)
 
-    def best(self, seed: int | None = None) -> Best:
+    def best(self, seed: int | None = None) -> BestMember:
         """The member with the best score at the end.
 
         Args:
@@ -111,7 +111,7 @@ class HalvingResult(Result):
         number, point = divmod(place, self.ladder.size)
         hyper = {name: float(v[number, point]) for name, v in self.points.items()}
         row = int(np.flatnonzero(last.alive == place)[0])
-        return Best(
+        return BestMember(
             seed=self.seeds[number],
             member=point,
             score=float(whole[place]),

@@ -8,7 +8,7 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.population.exploit import ancestors
-from purerl.population.result import Best, Result
+from purerl.population.result import BestMember, Result
 from purerl.population.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class PBTResult(Result):
         }
         return xr.Dataset(variables, coords=coords)
 
-    def best(self, seed: int | None = None) -> Best:
+    def best(self, seed: int | None = None) -> BestMember:
         """The member with the best score after the last round.
 
         Args:
@@ -80,7 +80,7 @@ class PBTResult(Result):
         place = self.best_place(scores, self.population, seed)
         number, member = divmod(place, self.population)
         hyper = self._hyper(len(self.milestones) - 1, place)
-        return Best(
+        return BestMember(
             seed=self.seeds[number],
             member=member,
             score=float(scores[place]),

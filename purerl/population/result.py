@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-class Best(NamedTuple):
+class BestMember(NamedTuple):
     """The best member of a search.
 
     Attributes:
@@ -42,6 +42,11 @@ class Best(NamedTuple):
     schedule: Schedule
     lineage: np.ndarray
     state: PyTree
+
+    @property
+    def point(self) -> dict[str, Any]:
+        """Its hyperparameters at the end, under the name that every result has."""
+        return self.hyper
 
     def policy(self) -> Callable[..., Any]:
         """Its policy (see `purerl.make_policy`)."""
@@ -92,7 +97,7 @@ class Result(abc.ABC):
         """Everything, as labelled arrays."""
 
     @abc.abstractmethod
-    def best(self, seed: int | None = None) -> Best:
+    def best(self, seed: int | None = None) -> BestMember:
         """The member with the best score at the end.
 
         Args:

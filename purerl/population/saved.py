@@ -50,9 +50,10 @@ def load_search(
     """
     folder = Path(folder)
     search, space, seeds, options = read(folder, config)
-    steps, states = restore(folder, search)
-    has_finished = len(steps) == len(search.steps)
-    finished = Finished(steps, states if has_finished else None, {})
+    restored = restore(folder, search)
+    has_finished = len(restored.steps) == len(search.steps)
+    states = restored.states if has_finished else None
+    finished = Finished(restored.steps, states, {})
     if search.kind == "pbt":
         return PBTResult(space, seeds, options, finished, folder)
     ladder = _ladder(space, options)

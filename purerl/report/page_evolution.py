@@ -97,12 +97,14 @@ def _use(result: "EvolutionResult", name: str) -> str:
 def _numbers(result: "EvolutionResult") -> list[list[Any]]:
     """Name, start, learned and best of every number that is no part of a network."""
     rows = []
-    three = (result.start, result.solution, result.best)
+    is_known = np.isfinite(result.history["best"]).any()
+    best = result.best().point if is_known else result.start
+    three = (result.start, result.solution, best)
     flat = [jax.tree_util.tree_flatten_with_path(values)[0] for values in three]
-    for (where, start), (_, learned), (_, best) in zip(*flat, strict=True):
+    for (where, start), (_, learned), (_, highest) in zip(*flat, strict=True):
         if np.ndim(start) == 0:
             name = where[0].key + jax.tree_util.keystr(where[1:])
-            rows.append([name, *(float(x) for x in (start, learned, best))])
+            rows.append([name, *(float(x) for x in (start, learned, highest))])
     return rows
 
 

@@ -109,7 +109,7 @@ def _about(result: "TuneResult", stored: Mapping[str, Any], command: str) -> Sec
     numbers = {n: f"{result.summary[n]:,}" for n in _COSTS if n in result.summary}
     versions = stored.get("versions", {})
     load = f"import purerl\n\nresult = purerl.load_tune({str(result.out)!r})\n"
-    load += "print(result.best, result.holdout)"
+    load += "print(result.best(), result.holdout)"
     facts = {
         "trials": ", ".join(f"{count} {state}" for state, count in counts.items()),
         "axes": stored["axes"],

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from purerl import serialise
-from purerl.config import TrainConfig
+from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
+from purerl.runner.best import Best
 from purerl.storage import checkpoint
 from purerl.train import make_algorithm
 from purerl.types import HostMetrics, PyTree
@@ -41,6 +43,22 @@ class RunResult(NamedTuple):
     train_seconds: float
     train_steps: int
     out: Path | None
+
+    def best(self) -> Best:
+        """Return the best agent: its seed, the mean return of its last evaluation.
+
+        Raises:
+            ConfigError: no evaluation has been made, or none gave a number.
+        """
+        returns = self.evaluation.get("episode_return")
+        scores = np.full(0, np.nan) if returns is None else returns[:, -1].mean(-1)
+        if not np.isfinite(scores).any():
+            raise ConfigError(
+                "no agent of the run has an evaluation; set num_evaluations to 1 or "
+                "more."
+            )
+        index = int(np.nanargmax(scores))
+        return Best({"seed": self.seeds[index]}, float(scores[index]), self.config)
 
 
 class SavedRun(NamedTuple):

@@ -118,8 +118,7 @@ def drive(
         if note:
             print(note, file=sys.stderr)
         restored = store.restore(folder, search)
-        if 0 < len(restored.steps) < len(search.steps):
-            # What was the end of a shorter search is decided upon only now.
+        if restored.is_longer:
             number = len(restored.steps) - 1
             store.save_step(folder, number, restored.steps[number])
     return _Drive(search, options, restored).run()

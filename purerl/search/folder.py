@@ -36,10 +36,13 @@ class Restored(NamedTuple):
         steps: The steps up to the last checkpoint.
         states: States of the members of the last of them, on the host; None where
             there is no checkpoint.
+        is_longer: Whether the last step was the end of a shorter search: what is
+            decided after it is not yet in its record.
     """
 
     steps: list[Step]
     states: PyTree | None
+    is_longer: bool = False
 
 
 def open_folder(
@@ -149,7 +152,7 @@ def restore(folder: Path, search: Search) -> Restored:
     if not checkpoint.steps(place):
         return Restored([], None)
     done, flat = checkpoint.restore(place)
-    state, steps = search.init(), []
+    state, steps, is_longer = search.init(), [], False
     for number in range(done):
         request = search.ask(state)
         if request is None:
@@ -157,13 +160,20 @@ def restore(folder: Path, search: Search) -> Restored:
         record = _load(_path(folder, number))
         outcome = _outcome(record)
         step = Step(request, outcome, state, search.tell(state, request, outcome))
+        odd = _differing(record, step.after)
         # After what was its end, an extended search goes on otherwise.
-        if number + 1 < done or done == len(search.steps):
-            _check_state(_path(folder, number), record, step.after)
+        is_longer = bool(odd) and number + 1 == done < len(search.steps)
+        if odd and not is_longer:
+            raise ConfigError(
+                f"{_path(folder, number)} was written by a program that decided "
+                f"otherwise ({odd[0]} differs). Go on with the versions in "
+                "manifest.json, or give another folder."
+            )
         steps.append(step)
         state = step.after
     shapes = jax.eval_shape(make_algorithm(search.bound.config).init, jax.random.key(0))
-    return Restored(steps, checkpoint.unflatten(flat, shapes, place))
+    states = checkpoint.unflatten(flat, shapes, place)
+    return Restored(steps, states, is_longer)
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
@@ -205,23 +215,17 @@ def _outcome(record: HostMetrics) -> Outcome:
     )
 
 
-def _check_state(path: Path, record: HostMetrics, state: State) -> None:
-    """Refuse a record after which this program would be in another state."""
+def _differing(record: HostMetrics, state: State) -> list[str]:
+    """Return what of a search's state is not as its record says."""
     now = _state_record(state)
     stored = {name: x for name, x in record.items() if name.startswith(_STATE)}
-    odd = [
+    return [
         name.removeprefix(_STATE)
         for name in sorted({*now, *stored})
         if name not in now
         or name not in stored
         or not np.array_equal(now[name], stored[name], equal_nan=_is_float(now[name]))
     ]
-    if odd:
-        raise ConfigError(
-            f"{path} was written by a program that decided otherwise ({odd[0]} "
-            "differs). Go on with the versions in manifest.json, or give another "
-            "folder."
-        )
 
 
 def _is_float(values: np.ndarray) -> bool:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, apply_overrides, check_known
 from purerl.runner import manifest
+from purerl.runner.best import Best
 from purerl.storage import checkpoint
 from purerl.sweeps import store
 from purerl.sweeps.axes import Design
@@ -27,20 +28,6 @@ if TYPE_CHECKING:
 
 # Names of arrays in chunk files -> names of variables.
 _RENAMED = {"episode_return": "return", "episode_length": "length"}
-
-
-class Best(NamedTuple):
-    """The best point of a sweep.
-
-    Attributes:
-        point: name of the axis -> value.
-        score: mean over its seeds.
-        config: that trains it.
-    """
-
-    point: dict[str, Any]
-    score: float
-    config: TrainConfig
 
 
 class SweepResult:

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl import serialise
-from purerl.config import TrainConfig
+from purerl.config import ConfigError, TrainConfig
 from purerl.report.statistics import heading_of, mean_interval
+from purerl.runner.best import Best
 
 # Of finished trials.
 STATES = ("complete", "pruned", "diverged", "refused", "unknown")
@@ -90,8 +91,8 @@ class TuneResult(NamedTuple):
 
     Attributes:
         rows: of all trials, by number.
-        best: config of the best trial; None before any is complete.
-        best_row: its row.
+        best_config: Config of the best trial; None before any is complete.
+        best_row: Row of the best trial; None before any is complete.
         holdout: comparison of best and default, once the study is finished.
         importance: share of each axis in what makes a trial good.
         finished: as many trials as asked for have finished.
@@ -100,13 +101,24 @@ class TuneResult(NamedTuple):
     """
 
     rows: tuple[Row, ...]
-    best: TrainConfig | None
+    best_config: TrainConfig | None
     best_row: Row | None
     holdout: Holdout | None
     importance: dict[str, float]
     finished: bool
     summary: dict[str, Any]
     out: Path | None
+
+    def best(self) -> Best:
+        """Return the best trial: its point, its score over seeds, its config.
+
+        Raises:
+            ConfigError: no trial is complete.
+        """
+        if self.best_config is None or self.best_row is None:
+            raise ConfigError("no trial of the study is complete yet.")
+        row = self.best_row
+        return Best(dict(row.params), float(row.score or 0.0), self.best_config)
 
 
 def best_of(rows: Sequence[Row]) -> Row | None:
@@ -164,8 +176,8 @@ def _plain(value: float) -> float | None:
 def write(folder: Path, result: TuneResult) -> None:
     """Write trials.csv, best.yaml and summary.json, each atomically."""
     serialise.write_atomic(folder / "trials.csv", csv_text(result.rows))
-    if result.best is not None:
-        serialise.to_yaml(result.best, folder / "best.yaml")
+    if result.best_config is not None:
+        serialise.to_yaml(result.best_config, folder / "best.yaml")
     numbers = {
         **result.summary,
         "best_trial": result.best_row.number if result.best_row else None,

@@ -227,7 +227,7 @@ class Search:
         config = self.space.config_at(self.space.point(best.params)) if best else None
         found = TuneResult(
             rows=tuple(rows),
-            best=config,
+            best_config=config,
             best_row=best,
             holdout=holdout,
             importance=study.importance(),

@@ -37,7 +37,7 @@ def evolve(config=None, evolved=EVOLVED, **changes):
 def outcome(result):
     """Everything that an evolution computes, but its times."""
     state = result._state._replace(seconds=np.zeros(0))
-    return state, result.solution, result.best
+    return state, result.solution, result.best().point
 
 
 # Of a module, not of the session: a file sets how its programs are compiled, and two

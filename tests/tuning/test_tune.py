@@ -58,8 +58,10 @@ def test_the_best_is_the_largest_reward_and_the_default_comes_first(found):
     result, _ = found
     assert result.finished and result.best_row is not None
     assert result.best_row.params[AXIS] == 8.0
-    assert result.best is not None and result.best.env_params == {"reward": 8.0}
-    assert result.best.gamma == result.best_row.params["gamma"]
+    best = result.best()
+    assert best.config.env_params == {"reward": 8.0}
+    assert best.config.gamma == best.point["gamma"]
+    assert best.score == result.best_row.score
     assert [row.is_default for row in result.rows] == [True] + [False] * 11
     assert result.rows[0].params == {AXIS: 2.0, "gamma": 0.99}
     assert result.summary["compilations"] == 1  # three batches of one program
@@ -97,7 +99,7 @@ def test_a_folder_is_read_as_it_was_written(chain, found):
     result, out = found
     loaded = purerl.load_tune(out, chain)
     assert loaded.rows == result.rows  # also the curves along the way
-    assert loaded.best_row == result.best_row and loaded.best == result.best
+    assert loaded.best_row == result.best_row and loaded.best() == result.best()
     assert loaded.importance == result.importance and loaded.finished
     stored = results.holdout_dict(loaded.holdout)
     assert stored == results.holdout_dict(result.holdout)
@@ -133,7 +135,9 @@ def test_a_page_of_a_study(chain, found, tmp_path):
 def test_a_trial_equals_a_run_of_its_config(found):
     # best.yaml cannot name the chain, which is an object; the result's config can.
     result, _ = found
-    run = purerl.run(result.best, seeds=2, lanes=2, segment_updates=2, progress=False)
+    run = purerl.run(
+        result.best().config, seeds=2, lanes=2, segment_updates=2, progress=False
+    )
     scores = run.evaluation["episode_return"][:, -1].mean(-1)
     np.testing.assert_allclose(scores, result.best_row.seed_scores, 1e-6)
 

@@ -52,7 +52,7 @@ def tune(subject: Subject) -> None:
         **SMALL,
     )
     assert [row.state for row in result.rows] == ["complete"] * 2
-    assert result.best is not None and result.best_row is not None
+    assert result.best_row is not None and result.best().score == result.best_row.score
     scores = [row.score for row in result.rows]
     assert np.isfinite(scores).all() and result.best_row.score == max(scores)
     assert result.rows[0].is_default
