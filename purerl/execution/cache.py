@@ -23,7 +23,7 @@ class ProgramCache:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """The number of programs."""
+        """Return the number of programs."""
         return len(self._programs)
 
     def get(
@@ -34,7 +34,14 @@ class ProgramCache:
         workers: Sequence[Worker],
         data_parallel: bool = False,
     ) -> Program:
-        """The program of these arguments, see `Program`; compiled if it is a new one.
+        """Return the program of these arguments, see `Program`; compiled if it is new.
+
+        Args:
+            bound: Config, environment and plan of all members.
+            example: A block of members; its width is W.
+            length: Updates of one call of `advance`, K.
+            workers: The workers to whose devices blocks will be given.
+            data_parallel: Whether to spread every agent over all local devices.
 
         Raises:
             ConfigError: one agent does not fit the memory.
@@ -55,13 +62,13 @@ _shared: list[ProgramCache] = []
 
 
 def current_cache() -> ProgramCache:
-    """The cache of the innermost `share_programs`, or else a new one."""
+    """Return the cache of the innermost `share_programs`, or else a new one."""
     return _shared[-1] if _shared else ProgramCache()
 
 
 @contextlib.contextmanager
 def share_programs() -> Iterator[ProgramCache]:
-    """Calls of the library inside compile equal programs once.
+    """Compile equal programs once in all calls of the library inside.
 
     A run and the run that resumes it, or a sweep that is repeated with other numbers,
     need no second compilation. Inside, functions and environments are taken for what

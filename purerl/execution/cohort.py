@@ -61,7 +61,7 @@ class Cohort:
     """Members with their states on the devices, in blocks of lanes.
 
     Args:
-        program: What trains them.
+        program: The program that trains the members.
         members: The members; they may become fewer, never more.
         workers: Threads to which blocks are handed, on devices of the program.
 
@@ -124,8 +124,8 @@ class Cohort:
         Args:
             states: States on the host as of `gather`, leaves `[N, ...]`.
             update: Updates that they have seen.
-            members: Whose states they are, at most as many as there were; those of the
-                cohort where not given.
+            members: The members whose states they are, at most as many as there were;
+                those of the cohort where not given.
         """
         self._members = self.members if members is None else members
         self._living = np.arange(self._members.size)
@@ -149,13 +149,13 @@ class Cohort:
 
         Args:
             until: A multiple of K, or the end of the run.
-            is_stopped: Is asked before every segment whether to train no further; what
-                was dispatched by then is still yielded.
+            is_stopped: A function that is asked before every segment whether to train
+                no further; what was dispatched by then is still yielded.
         """
         return (found for (found,) in advance([self], [until], is_stopped))
 
     def evaluate(self, keys: Array) -> Evaluation:
-        """Fresh episodes of every member with its key, `[N]`."""
+        """Play fresh episodes of every member with its key, `[N]`."""
         before = self.program.compile_seconds
         position = np.zeros(self._members.size, int)
         position[self._living] = np.arange(self.size)
@@ -196,8 +196,8 @@ class Cohort:
             parents: Numbers of members `[N]`, the own one where nothing is copied.
             keys: Fresh keys `[N]`, of which those of copies are used: with its parent's
                 key a copy would repeat what the parent does.
-            is_copy: Which members get their key, `[N]` bool; those with another parent
-                than themselves where not given.
+            is_copy: Whether each member gets its key, `[N]` bool; the members with
+                another parent than themselves where not given.
         """
         is_own = parents == np.arange(len(parents))
         fresh = ~is_own if is_copy is None else is_copy
@@ -210,7 +210,8 @@ class Cohort:
         """Let only some members go on, in as few blocks as hold them.
 
         Args:
-            survivors: Their numbers among those that went on so far, ascending.
+            survivors: Numbers of these members among those that went on so far,
+                ascending.
         """
         living = self._living[survivors]
         if not len(living):
@@ -232,7 +233,7 @@ class Cohort:
         self._states = [state for _, state in used]
 
     def gather(self) -> PyTree:
-        """The members' states on the host, leaves `[N, ...]` (keys as `HostKey`)."""
+        """Return the members' states on the host, leaves `[N, ...]`, keys as `HostKey`."""
         hosts = [to_host(state) for state in self._states]
         sizes = [block.size for block in self._blocks]
 
@@ -243,7 +244,7 @@ class Cohort:
         return jax.tree.map(join, *hosts)
 
     def key_data(self) -> np.ndarray:
-        """Data `[N, words]` of the keys that the members draw from."""
+        """Return the data `[N, words]` of the keys that the members draw from."""
         blocks = zip(self._blocks, self._states, strict=True)
         data = [np.asarray(jax.random.key_data(s.key))[: b.size] for b, s in blocks]
         return self._joined(data)
@@ -286,9 +287,9 @@ def advance(
     """Train several cohorts side by side, a segment of each at a time.
 
     Args:
-        cohorts: They share their workers.
-        until: For every cohort the update to reach; see `Cohort.segments`.
-        is_stopped: See `Cohort.segments`.
+        cohorts: The cohorts, which share their workers.
+        until: The update to reach, for every cohort; see `Cohort.segments`.
+        is_stopped: A function that is asked whether to stop; see `Cohort.segments`.
 
     Yields:
         The segments of the cohorts that have not reached their update, in their order.
@@ -344,15 +345,15 @@ def make_cohort(
     cache: ProgramCache | None = None,
     data_parallel: bool = False,
 ) -> Cohort:
-    """A cohort on all workers of this process, whose states are all held at once.
+    """Make a cohort on all workers of this process, whose states are all held at once.
 
     Args:
         bound: Config, environment and plan of all members.
         members: The members.
         lanes: Width of a block, W.
         length: Updates of one compiled call, K.
-        cache: Where the program may be already.
-        data_parallel: Spread every agent over all local devices.
+        cache: The cache that may have the program already.
+        data_parallel: Whether to spread every agent over all local devices.
 
     Raises:
         ConfigError: the members do not fit the memory.

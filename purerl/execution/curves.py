@@ -21,7 +21,7 @@ class Reducer(Protocol):
     """What reduces the segments of some members to what is kept of them."""
 
     def add(self, segment: Segment) -> float:
-        """Take a segment; the mean episode return of its members, for a person."""
+        """Take a segment; return its members' mean episode return, for a person."""
         ...
 
 
@@ -32,7 +32,7 @@ class Curves:
     what its broken parameters do does not count.
 
     Args:
-        plan: Says which evaluations a segment holds.
+        plan: The plan of the run, which says which evaluations a segment holds.
         num_members: The number of members, N.
 
     Attributes:
@@ -97,7 +97,7 @@ def _without(values: np.ndarray, members: np.ndarray) -> np.ndarray:
 
 
 def mean_of_known(values: np.ndarray) -> float:
-    """The mean of the numbers that are finite; NaN where none is."""
+    """Return the mean of the numbers that are finite; NaN where none is."""
     values = np.asarray(values, float)
     known = values[np.isfinite(values)]
     return float(known.mean()) if known.size else float("nan")
@@ -115,11 +115,11 @@ def train_through(
     Any number of members is trained so, a few at a time: only these are held.
 
     Args:
-        program: What trains them.
+        program: The program that trains the members.
         members: As many as the worker is to hold.
         worker: The worker that the caller is.
-        reducer: Is given every segment.
-        on_segment: Is told of progress.
+        reducer: The reducer that is given every segment.
+        on_segment: A function that is called after every segment with its progress.
 
     Returns:
         The members with their final states.

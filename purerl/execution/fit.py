@@ -20,9 +20,9 @@ class MemoryModel(NamedTuple):
     """Bytes on a device as a function of the width of a block.
 
     Attributes:
-        state: of one member's state.
-        working: of one member beside it, while its block is advanced.
-        fixed: that do not grow with members.
+        state: Bytes of one member's state.
+        working: Bytes of one member beside its state, while its block is advanced.
+        fixed: Bytes that do not grow with the number of members.
     """
 
     state: float
@@ -30,25 +30,25 @@ class MemoryModel(NamedTuple):
     fixed: float
 
     def block(self, lanes: int) -> float:
-        """Bytes while one block is trained alone."""
+        """Return the bytes while one block is trained alone."""
         return self.chunk(lanes, 1)
 
     def chunk(self, lanes: int, blocks: int) -> float:
-        """Bytes while some blocks are held, of which one is being advanced."""
+        """Return the bytes while some blocks are held and one of them is advanced."""
         return self.fixed + lanes * (blocks * self.state + self.working)
 
 
 def model_of(memory: BlockMemory, lanes: int) -> MemoryModel:
-    """The model that one compiled width gives: all of it is taken to grow."""
+    """Return the model of one compiled width; all but the code is taken to grow."""
     return MemoryModel(memory.state / lanes, memory.working / lanes, memory.code)
 
 
 def extrapolate(memories: Sequence[BlockMemory], widths: Sequence[int]) -> MemoryModel:
-    """The model through two widths.
+    """Return the model through two widths.
 
     Args:
-        memories: of blocks.
-        widths: their lanes, ascending.
+        memories: Memory of a block at each of the two widths.
+        widths: Lanes of the two blocks, ascending.
     """
     (a, b), (first, second) = memories, widths
     working = max(0.0, (b.working - a.working) / (second - first))
@@ -57,7 +57,13 @@ def extrapolate(memories: Sequence[BlockMemory], widths: Sequence[int]) -> Memor
 
 
 def fit_lanes(model: MemoryModel, lanes: int, limit: float, asked: bool) -> int:
-    """The width, halved until one block fits the memory.
+    """Return the width, halved until one block fits the memory.
+
+    Args:
+        model: A model of a worker's bytes.
+        lanes: The width to begin with, W.
+        limit: Bytes that a worker may use.
+        asked: Whether to refuse a width that does not fit instead of halving it.
 
     Raises:
         ConfigError: not even one lane fits, or a width that was asked for does not.
@@ -92,12 +98,12 @@ def compile_to_fit(
     Args:
         bound: Config, environment and plan of all members.
         members: An example of the members, at least one.
-        lanes: Width of a block to begin with, W.
+        lanes: The width of a block to begin with, W.
         length: Updates of one call, K.
         workers: The workers to compile for.
         limit: Bytes that a block may take.
-        is_fixed: Refuse a width that does not fit instead of narrowing it.
-        cache: Where the program may be already.
+        is_fixed: Whether to refuse a width that does not fit instead of narrowing it.
+        cache: The cache that may have the program already.
 
     Raises:
         ConfigError: no width fits, or not the fixed one.

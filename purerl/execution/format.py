@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 def format_count(number: float) -> str:
-    """A number with three digits and k, M, G or T."""
+    """Return a number with three digits and k, M, G or T."""
     return _with_unit(number, 1000.0, ("", "k", "M", "G", "T"))
 
 
@@ -22,12 +22,18 @@ def _with_unit(number: float, base: float, units: Sequence[str]) -> str:
 
 
 def with_noun(number: int, noun: str, nouns: str = "") -> str:
-    """A number and its noun: `1 agent`, `2 agents`, `3 losses`."""
+    """Return a number and its noun: `1 agent`, `2 agents`, `3 losses`.
+
+    Args:
+        number: The number.
+        noun: The noun in the singular.
+        nouns: The noun in the plural; with an added `s` where not given.
+    """
     return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds as `m:ss` or `h:mm:ss`."""
+    """Return seconds as `m:ss` or `h:mm:ss`."""
     if not math.isfinite(seconds):
         return "?"
     minutes, rest = divmod(round(seconds), 60)
@@ -36,5 +42,5 @@ def format_duration(seconds: float) -> str:
 
 
 def format_bytes(number: float) -> str:
-    """Bytes with KiB, MiB, GiB, TiB or PiB."""
+    """Return bytes with KiB, MiB, GiB, TiB or PiB."""
     return _with_unit(number, 1024.0, (" B", " KiB", " MiB", " GiB", " TiB", " PiB"))

@@ -28,21 +28,21 @@ class Members(NamedTuple):
         return self.keys.shape[0]
 
     def take(self, index: np.ndarray) -> "Members":
-        """The members of some numbers, in their order."""
+        """Return the members of some numbers, in their order."""
         return jax.tree.map(lambda x: x[index], self)
 
     def block(self, start: int, lanes: int) -> "Members":
-        """`lanes` members from number `start` on; past the end the last one again."""
+        """Return `lanes` members from number `start` on; past the end the last one again."""
         return self.lanes(np.arange(start, min(start + lanes, self.size)), lanes)
 
     def lanes(self, numbers: np.ndarray, lanes: int) -> "Members":
-        """Members of at most `lanes` numbers as a block that the last one fills up."""
+        """Return members of at most `lanes` numbers as a block, filled up by the last."""
         index = fill(numbers, lanes)
         return jax.tree.map(lambda x: jnp.asarray(x)[index], self)
 
 
 def every(overrides: Overrides, num_points: int, seeds: Sequence[int]) -> Members:
-    """Every point with every seed, the seeds fastest.
+    """Return every point with every seed, the seeds fastest.
 
     Args:
         overrides: Values of the points, leaves `[P, ...]`.
@@ -54,7 +54,7 @@ def every(overrides: Overrides, num_points: int, seeds: Sequence[int]) -> Member
 
 
 def crossed(keys: Array, overrides: Overrides, rows: np.ndarray) -> Members:
-    """Some rows of every point with every key, the keys fastest.
+    """Return some rows of every point with every key, the keys fastest.
 
     Args:
         keys: Keys `[R]`.
@@ -68,7 +68,7 @@ def crossed(keys: Array, overrides: Overrides, rows: np.ndarray) -> Members:
 
 
 def fill(numbers: np.ndarray, lanes: int) -> np.ndarray:
-    """Numbers `[lanes]`: those given, then the last of them again."""
+    """Return numbers `[lanes]`: those given, then the last of them again."""
     return numbers[np.minimum(np.arange(lanes), len(numbers) - 1)]
 
 
@@ -91,7 +91,13 @@ class Block(NamedTuple):
 
 
 def cut(num_members: int, lanes: int, workers: Sequence[Worker]) -> list[Block]:
-    """Blocks of a population, handed to the workers in turn."""
+    """Cut a population into blocks, handed to the workers in turn.
+
+    Args:
+        num_members: The number of members of the population.
+        lanes: The width of a block, W.
+        workers: The workers that hold the blocks.
+    """
     return [
         Block(
             np.arange(start, min(start + lanes, num_members)),

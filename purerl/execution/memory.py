@@ -28,9 +28,10 @@ class BlockMemory(NamedTuple):
     """Bytes on the device.
 
     Attributes:
-        state: of a block's states, held from its first update to its last.
-        working: beside them while the block is advanced: temporaries and records.
-        code: of the program.
+        state: Bytes of a block's states, held from its first update to its last.
+        working: Bytes beside the states while the block is advanced: temporaries and
+            records.
+        code: Bytes of the program.
     """
 
     state: int
@@ -39,13 +40,13 @@ class BlockMemory(NamedTuple):
 
 
 def device_memory(worker: Worker, workers: Sequence[Worker]) -> float:
-    """Bytes that one worker may use: its device's, or its share of the machine's."""
+    """Return the bytes that a worker may use, its share of the device or machine."""
     sharing = sum(other.device == worker.device for other in workers)
     return SHARE * free_memory(worker) / sharing
 
 
 def free_memory(worker: Worker) -> float:
-    """Bytes that are free on a worker's device: of the machine, on a CPU."""
+    """Return the bytes that are free on a worker's device: of the machine, on a CPU."""
     stats = worker.device.memory_stats() or {}
     if "bytes_limit" in stats:
         return float(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
@@ -53,7 +54,7 @@ def free_memory(worker: Worker) -> float:
 
 
 def all_free_memory(workers: Sequence[Worker]) -> float:
-    """Bytes that are free on all devices of some workers."""
+    """Return the bytes that are free on all devices of some workers."""
     if workers[0].device.platform == "cpu":  # one memory, however many devices
         return free_memory(workers[0])
     by_device = {worker.device: worker for worker in workers}
@@ -61,7 +62,7 @@ def all_free_memory(workers: Sequence[Worker]) -> float:
 
 
 def available_memory() -> float:
-    """Bytes of main memory that are free for this process."""
+    """Return the bytes of main memory that are free for this process."""
     found = []
     try:
         with open("/proc/meminfo") as file:
@@ -85,17 +86,17 @@ def available_memory() -> float:
 
 
 def num_bytes(leaf: Any) -> int:
-    """Bytes of an array or of what has its shape, random keys included."""
+    """Return the bytes of an array or of what has its shape, random keys included."""
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.eval_shape(jax.random.key_data, leaf)
     return leaf.size * leaf.dtype.itemsize
 
 
 def least_bytes(shapes: PyTree) -> int:
-    """Bytes that training needs at the least: the states, and their gradients.
+    """Return the bytes that training needs at the least: the states and gradients.
 
     Args:
-        shapes: the shapes of the states of one or several agents. Gradients are as
+        shapes: The shapes of the states of one or several agents. Gradients are as
             large as the parameters, where a state has any under that name.
     """
     leaves = [*jax.tree.leaves(shapes), *jax.tree.leaves(_parameters(shapes))]
@@ -110,9 +111,9 @@ def require_agent(shapes: PyTree, lanes: int, worker: Worker) -> None:
     """Refuse an agent that does not fit the memory, before anything is compiled.
 
     Args:
-        shapes: the shapes of the states of a block, `[W, ...]`.
-        lanes: the width of the block, W.
-        worker: one whose memory is free for it.
+        shapes: The shapes of the states of a block, `[W, ...]`.
+        lanes: The width of the block, W.
+        worker: The worker whose free memory counts.
 
     Raises:
         ConfigError: not even one lane fits, with both sizes and the largest array.
@@ -138,10 +139,10 @@ def require_together(
     """Refuse agents whose states do not fit the memory all at once.
 
     Args:
-        memory: what the compiler counted for a block.
-        lanes: the width of a block.
-        blocks: the number of blocks, all of which are held.
-        workers: the threads that advance a block each.
+        memory: The bytes that the compiler counted for a block.
+        lanes: The width of a block, W.
+        blocks: The number of blocks, all of which are held.
+        workers: The threads that advance a block each.
 
     Raises:
         ConfigError: with both sizes.
@@ -161,9 +162,9 @@ def require_number(bound: Bound, agents: int, workers: Sequence[Worker]) -> None
     """Refuse a number of agents whose states cannot be held, before any is made.
 
     Args:
-        bound: config, environment and plan of the agents.
-        agents: the number of them, all of which train side by side.
-        workers: the threads that train them.
+        bound: Config, environment and plan of the agents.
+        agents: The number of agents, all of which train side by side.
+        workers: The threads that train them.
 
     Raises:
         ConfigError: with the number, the bytes, and the hours that they would take.
@@ -180,8 +181,8 @@ def require_listing(agents: int, steps_each: int) -> None:
     """Refuse a number of agents that the host cannot even list.
 
     Args:
-        agents: the number of them, which train a few at a time.
-        steps_each: environment steps of one of them.
+        agents: The number of agents, which train a few at a time.
+        steps_each: Environment steps of one agent.
 
     Raises:
         ConfigError: see `require_number`.

@@ -36,7 +36,7 @@ class Program:
         example: A block of members; its width is W.
         length: Updates of one call of `advance`, K.
         workers: The workers to whose devices blocks will be given.
-        data_parallel: Spread every agent over all local devices.
+        data_parallel: Whether to spread every agent over all local devices.
 
     Attributes:
         bound: As given.
@@ -97,7 +97,7 @@ class Program:
         return self.bound.plan.num_updates * self.bound.plan.steps_per_update
 
     def init(self, device: Any, members: Members) -> PyTree:
-        """Initial states of a block on a device, `[W, ...]`."""
+        """Return the initial states of a block on a device, `[W, ...]`."""
         if not self._data_parallel:
             members = jax.device_put(members, device)
         return self._init[device](*members)
@@ -105,9 +105,15 @@ class Program:
     def advance(
         self, device: Any, state: PyTree, overrides: Overrides, first_update: int
     ) -> tuple[PyTree, Any]:
-        """New states, and on the host (which waits) the metrics and evaluations.
+        """Return new states, and on the host (which waits) the metrics and evaluations.
 
         The old state is consumed.
+
+        Args:
+            device: The device that holds the states.
+            state: States of the block, `[W, ...]`; they are consumed.
+            overrides: Values of the members' dynamic fields, leaves `[W, ...]`.
+            first_update: Number of the first update of the call.
         """
         state, records = self.dispatch(device, state, overrides, first_update)
         return state, to_host(records)
@@ -115,9 +121,15 @@ class Program:
     def dispatch(
         self, device: Any, state: PyTree, overrides: Overrides, first_update: int
     ) -> tuple[PyTree, Any]:
-        """As `advance`, but nothing waits: the records are on the device.
+        """Begin what `advance` does, and do not wait: the records are on the device.
 
         So a device can be given its next block before the last one's records are read.
+
+        Args:
+            device: The device that holds the states.
+            state: States of the block, `[W, ...]`; they are consumed.
+            overrides: Values of the members' dynamic fields, leaves `[W, ...]`.
+            first_update: Number of the first update of the call.
         """
         overrides = jax.device_put(overrides, device)
         first = jnp.int32(first_update)
@@ -127,10 +139,10 @@ class Program:
     def evaluate(
         self, device: Any, state: PyTree, overrides: Overrides, keys: Array
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Fresh episodes of a block's agents, on the host; compiled when first asked.
+        """Play fresh episodes of a block's agents; compiled when it is first asked for.
 
         Args:
-            device: Where the states are.
+            device: The device that holds the states.
             state: States of the block; they are not consumed.
             overrides: Values `[W, ...]` of the members.
             keys: Keys `[W]` of the episodes.
@@ -166,18 +178,18 @@ class Program:
         self.compile_seconds += time.perf_counter() - started
 
     def placed(self, device: Any, state: PyTree) -> PyTree:
-        """A block's states where `advance` wants them."""
+        """Return a block's states where `advance` wants them."""
         return jax.device_put(state, self._advance[device].input_shardings[0][0])
 
     def member_shapes(self) -> PyTree:
-        """Shapes of one member's state."""
+        """Return the shapes of one member's state."""
         shapes = jax.eval_shape(self._init_function, *self._example)
         return jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes
         )
 
     def memory(self) -> BlockMemory:
-        """Bytes of one block, as the compiler counts them."""
+        """Return the bytes of one block, as the compiler counts them."""
         shapes = jax.eval_shape(self._init_function, *self._example)
         state = sum(num_bytes(leaf) for leaf in jax.tree.leaves(shapes))
         program = next(iter(self._advance.values()))

@@ -11,7 +11,7 @@ PARAMETERS_FINITE = "parameters_finite"
 
 
 def reduce_segment(metrics: HostMetrics) -> HostMetrics:
-    """Metrics `[S, K]` of the updates that ran, reduced to `[S]` each.
+    """Reduce metrics `[S, K]` of the updates that ran to `[S]` each.
 
     Counts since the start of the run as they are at the end, counts of updates summed,
     averages weighted by their counts (see `purerl.metrics`): by episodes, by policy
@@ -41,7 +41,7 @@ def _weights(name: str, metrics: HostMetrics) -> np.ndarray:
 
 
 def first_bad_update(metrics: HostMetrics) -> np.ndarray:
-    """The first update `[S]` of a segment with a number that is not finite, or -1."""
+    """Return a segment's first update `[S]` with a number that is not finite, or -1."""
     bad = np.zeros(np.shape(metrics["episodes"]), bool)
     for places in bad_numbers(metrics).values():
         bad |= places
@@ -49,7 +49,7 @@ def first_bad_update(metrics: HostMetrics) -> np.ndarray:
 
 
 def bad_numbers(metrics: HostMetrics) -> dict[str, np.ndarray]:
-    """Where metrics are not finite, bool `[S, K]` by name, for those that ever are not.
+    """Return where metrics are not finite, bool `[S, K]`, of those that ever are not.
 
     What is undefined does not count: see `purerl.metrics`. What no metric shows yet,
     parameters that broke in the very last gradient step, does.

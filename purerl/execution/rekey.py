@@ -15,7 +15,7 @@ _INSIDE = 2**32 - 5
 
 
 def rekey(states: PyTree, is_copy: np.ndarray, keys: Array) -> PyTree:
-    """States on the host with fresh keys for members that are copies of others.
+    """Return states on the host with fresh keys for members that are copies of others.
 
     Everything an agent draws comes from `state.key`. An environment of somebody else's
     may keep keys in its own state: typed ones are replaced as well. (Plain numbers that
@@ -24,7 +24,7 @@ def rekey(states: PyTree, is_copy: np.ndarray, keys: Array) -> PyTree:
 
     Args:
         states: States of all members, leaves `[N, ...]`, with keys as `HostKey`.
-        is_copy: Which members get fresh keys, `[N]` bool.
+        is_copy: Whether each member gets a fresh key, `[N]` bool.
         keys: Fresh keys `[N]`; those of other members are not used.
     """
     leaves, structure = jax.tree.flatten(states, is_leaf=is_host_key)

@@ -18,7 +18,7 @@ EXCLUDED = {
 
 
 def algorithms() -> dict[str, Any]:
-    """Every algorithm that can be used here, by its name in evosax."""
+    """Return every algorithm that can be used here, by its name in evosax."""
     from evosax import algorithms as known
 
     return {name: cls for name, cls in known.algorithms.items() if name not in EXCLUDED}

@@ -39,14 +39,14 @@ class Options(NamedTuple):
     """How an evolution is carried out; of these only W and K change what is computed.
 
     Attributes:
-        folder: to write, or None.
-        lanes: W as asked for; None where it is chosen.
-        segment_updates: K; None for the whole run.
-        chunk_blocks: blocks that a worker holds at a time.
-        memory_limit: bytes that a worker may use.
-        checkpoint_seconds: least time between checkpoints.
-        snapshot_every: generations between two snapshots, or 0.
-        progress: show it.
+        folder: The folder to write, or None.
+        lanes: The width W that was asked for; None where it is chosen.
+        segment_updates: Updates of a compiled call, K; None for the whole run.
+        chunk_blocks: The number of blocks that a worker holds at a time.
+        memory_limit: Bytes that a worker may use.
+        checkpoint_seconds: The least time between checkpoints.
+        snapshot_every: The number of generations between two snapshots, or 0.
+        progress: Whether to show the progress.
     """
 
     folder: Path | None
@@ -86,7 +86,7 @@ class Evolution:
         )
 
     def run(self) -> EvolutionResult:
-        """Evolve, or what is missing of it."""
+        """Train all generations that are missing, and return the result."""
         from purerl.meta.progress import EvolutionReporter  # rich: only who runs pays
 
         state, generations = self.open()
@@ -137,7 +137,7 @@ class Evolution:
         )
 
     def open(self) -> tuple[State, int]:
-        """The state to go on from, the same in every process, and where to stop."""
+        """Return the state to go on from, the same in every process, and where to stop."""
         # Only the first process looks at the disk: the others are told.
         folder = self.options.folder if hosts.index() == 0 else None
         rows = hosts.run_on_all(lambda: self._open_folder(folder))
@@ -186,7 +186,7 @@ class Evolution:
         return default_lanes(per_environment, everyone)
 
     def compile(self) -> None:
-        """The programs of a generation; the folder keeps how wide they are."""
+        """Compile the programs of a generation; the folder keeps how wide they are."""
         began = time.perf_counter()
         start = np.asarray(self.optimiser.genome.start())[None]
         example = jax.tree.map(np.asarray, jax.jit(self.optimiser.genome.decode)(start))
@@ -256,7 +256,13 @@ class Evolution:
     def generation(
         self, state: State, reporter: Any, is_stopped: Callable[[], bool]
     ) -> State:
-        """Ask, train, tell."""
+        """Ask the strategy for a population, train it, and tell what it was worth.
+
+        Args:
+            state: The state before the generation.
+            reporter: The reporter that shows the progress.
+            is_stopped: A function that says whether somebody asked to stop.
+        """
         began, number = time.perf_counter(), int(state.done)
         key_ask, key_tell = runs.strategy_keys(self.key, number)
         vectors, overrides, asked = self.optimiser.ask(key_ask, state.strategy)

@@ -21,13 +21,14 @@ class Estimate(NamedTuple):
     """The cost of an evolution on this machine.
 
     Attributes:
-        agents: training runs of all generations.
-        env_steps: of all of them.
-        steps_per_second: measured, all workers busy, over the environments.
-        hours: of training; compiling comes on top.
-        lanes: W.
-        generations: in all.
-        numbers: that are evolved.
+        agents: The number of training runs of all generations.
+        env_steps: Environment steps of all these runs.
+        steps_per_second: Environment steps per second as measured, all workers busy,
+            over the environments.
+        hours: Hours of training; compiling comes on top.
+        lanes: The width of a block, W.
+        generations: The number of generations of the whole evolution.
+        numbers: The number of numbers that are evolved.
     """
 
     agents: int
@@ -49,11 +50,11 @@ def estimate(
     """Time a segment of one block on every worker, in every environment.
 
     Args:
-        setup: of the evolution.
-        generations: in all.
-        workers: of this process; the others are taken to be like it.
-        memory_limit: bytes that a worker may use.
-        lanes: W; chosen where not given.
+        setup: The evolution.
+        generations: The number of generations of the whole evolution.
+        workers: Workers of this process; other processes are taken to have the same.
+        memory_limit: Bytes that a worker may use.
+        lanes: The width of a block, W; chosen where not given.
 
     Raises:
         ConfigError: a block does not fit the memory.

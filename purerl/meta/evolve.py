@@ -57,39 +57,44 @@ def evolve(
     uninterrupted one. Under `jax.distributed` every process trains its share.
 
     Args:
-        config: that members train with; what is evolved starts from its values.
-        evolve: name of a field with float leaves (`"value_loss"`, `"policy_loss"`,
+        config: The config that members train with; what is evolved starts from its
+            values.
+        evolve: The name of a field with float leaves (`"value_loss"`, `"policy_loss"`,
             `"env_params.length"`), several, or names with scales; see
             `purerl.meta.genome`.
-        strategy: a name with options (`"cma-es(sigma=0.2)"`), a mapping, or
-            `purerl.OpenES(...)`; see `purerl.Strategy`.
-        population: members of a generation, P.
-        generations: in all; a folder may be gone on with for more.
-        rollouts: training runs of each member in each environment, R.
-        fitness: `training_curve`, `final_return` or `evaluation`, or to have as little
-            of it as can be, `negative_training_curve` and so on; see
-            `purerl.meta.fitness`.
-        environments: names of environments, or changes of the config by name; the
+        strategy: The strategy: a name with options (`"cma-es(sigma=0.2)"`), a mapping,
+            or `purerl.OpenES(...)`; see `purerl.Strategy`.
+        population: The number of members of a generation, P.
+        generations: The number of generations in all; a folder may be gone on with for
+            more.
+        rollouts: The number of training runs of each member in each environment, R.
+        fitness: The kind of fitness: `training_curve`, `final_return` or `evaluation`,
+            or to have as little of it as can be, `negative_training_curve` and so on;
+            see `purerl.meta.fitness`.
+        environments: Names of environments, or changes of the config by name; the
             config's own where not given.
-        baselines: by environment, the return that counts 1 (or a pair, the returns that
-            count 0 and 1). Measured where there are several environments and none are
+        baselines: The return that counts 1 (or a pair, the returns that count 0 and 1),
+            by environment. Measured where there are several environments and none are
             given: the algorithm's own loss, with as many rollouts but at least eight;
             refused if their mean is not clear of zero.
-        seed: of everything random.
-        out: folder to write; nothing is written without one.
-        lanes: width of a block, part of what fixes the bits.
-        segment_updates: updates of a compiled call, likewise; the whole run where not
-            given.
-        chunk_blocks: blocks that a worker holds at a time; it changes no bit.
-        memory_limit: bytes for training, such as `"2GB"`.
-        devices: local ones to use; all of the default backend where not given.
-        checkpoint_seconds: least time between checkpoints; 0 saves every generation.
-        snapshot_every: generations between two snapshots of the solution; 0 for none.
-        trackers: more places to write every generation to, beside JSON lines: names
+        seed: The seed of everything random.
+        out: The folder to write; nothing is written without one.
+        lanes: The width of a block, part of what fixes the bits.
+        segment_updates: Updates of a compiled call, part of what fixes the bits; the
+            whole run where not given.
+        chunk_blocks: The number of blocks that a worker holds at a time; it changes no
+            bit.
+        memory_limit: Bytes for training, such as `"2GB"`.
+        devices: Local devices to use; all of the default backend where not given.
+        checkpoint_seconds: The least time between checkpoints; 0 saves every
+            generation.
+        snapshot_every: The number of generations between two snapshots of the solution;
+            0 for none.
+        trackers: More places to write every generation to, beside JSON lines: names
             (`mlflow`, `tensorboard`, `wandb`), or trackers (see `purerl.make_tracker`).
             An evolution that goes on does so with those that it was started with where
             none are given.
-        progress: show it.
+        progress: Whether to show the progress.
 
     Raises:
         ConfigError: anything that cannot be evolved, or a folder of another evolution

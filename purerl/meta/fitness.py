@@ -45,7 +45,7 @@ def check_kind(kind: str) -> None:
 
 
 def inner_config(config: TrainConfig, kind: str) -> TrainConfig:
-    """The config as a member trains it: with no evaluation that nobody looks at."""
+    """Return the config as a member trains it: with no evaluation that nobody looks at."""
     needs_evaluation = kind.removeprefix(_NEGATIVE) == "evaluation"
     return config.replace(num_evaluations=int(needs_evaluation))
 
@@ -54,14 +54,14 @@ class Accumulator:
     """The fitness of runs, growing segment by segment.
 
     Args:
-        kind: Kind of fitness, in `KINDS`.
+        kind: The kind of fitness, in `KINDS`.
         num_runs: The number of runs, N.
         num_updates: Updates of the whole run.
 
     Attributes:
-        failed: `[N]` bool, a number of the run was not finite.
-        reasons: `N` texts, the metric that was not finite first; empty for a run in
-            which all were.
+        failed: Whether a number of the run was not finite, `[N]` bool.
+        reasons: The metric of each run that was not finite first, `N` texts; empty for
+            a run in which all were.
     """
 
     def __init__(self, kind: str, num_runs: int, num_updates: int) -> None:
@@ -113,7 +113,7 @@ class Accumulator:
         self.failed |= first < never
 
     def result(self) -> np.ndarray:
-        """Fitness `[N]` float32; NaN for a run in which a number was not finite."""
+        """Return fitness `[N]` float32; NaN for a run in which a number was not finite."""
         if self.measure == "training_curve":
             value = self.sum / self.num_updates
         elif self.measure == "final_return":
@@ -125,7 +125,13 @@ class Accumulator:
 
 
 def hold(values: np.ndarray, known: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """`values` `[W, K]` where known, else the last one known, `before` at first."""
+    """Return `values` where known, else the last one known, `before` at first.
+
+    Args:
+        values: Values of W runs over K updates, `[W, K]`.
+        known: Whether each value is known, `[W, K]` bool.
+        before: Values to begin with, `[W]`.
+    """
     columns = np.arange(values.shape[1])
     last = np.maximum.accumulate(np.where(known, columns, -1), axis=1)
     taken = np.take_along_axis(values, np.maximum(last, 0), axis=1)
@@ -133,18 +139,18 @@ def hold(values: np.ndarray, known: np.ndarray, before: np.ndarray) -> np.ndarra
 
 
 def first_known(values: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The first of `values` `[W, K]` that is known, `[W]`; 0 where none is."""
+    """Return the first of `values` `[W, K]` that is known, `[W]`; 0 where none is."""
     first = values[np.arange(len(values)), known.argmax(1)]
     return np.where(known.any(1), first.astype(np.float64), 0.0)
 
 
 def member_scores(returns: np.ndarray, anchors: np.ndarray) -> np.ndarray:
-    """What members are worth: the mean over environments of normalised returns.
+    """Return what members are worth: environments' mean of normalised returns.
 
     Args:
-        returns: `[E, P, R]`, over environments, members and rollouts; NaN where a run
-            failed.
-        anchors: `[E, 2]`, the returns that count 0 and 1.
+        returns: Returns `[E, P, R]`, over environments, members and rollouts; NaN where
+            a run failed.
+        anchors: The returns of each environment that count 0 and 1, `[E, 2]`.
 
     Returns:
         `[P]` float32, greater is better; NaN for a member of whom any run failed.
@@ -158,7 +164,7 @@ def check_progress(fitness: np.ndarray, reasons: Mapping[str, int]) -> None:
     """Refuse to go on with an evolution in which all members fail.
 
     Args:
-        fitness: `[G, P]`, what the members of all generations so far were worth; NaN
+        fitness: What the members of all generations so far were worth, `[G, P]`; NaN
             where they failed.
         reasons: Metrics that were not finite first in the last generation, with the
             number of runs in which they were.
@@ -184,15 +190,16 @@ def check_progress(fitness: np.ndarray, reasons: Mapping[str, int]) -> None:
 def read_baselines(
     baselines: Mapping[str, Any] | Sequence[Any] | None, names: Sequence[str]
 ) -> np.ndarray | None:
-    """Anchors `[E, 2]` from what was asked for; None if they must be measured.
+    """Return anchors `[E, 2]` from what was asked for; None if they must be measured.
 
     A number `b` counts as 1 (with its sign), zero return as 0; a pair is
     `(return that counts 0, return that counts 1)`.
 
     Args:
-        baselines: by name of the environment, or in their order; None takes raw
-            returns where there is one environment, and measures where there are more.
-        names: of the environments.
+        baselines: Baselines by name of the environment, or in their order; None takes
+            raw returns where there is one environment, and measures where there are
+            more.
+        names: Names of the environments.
 
     Raises:
         ConfigError: a wrong number of them, or one that cannot be divided by.
@@ -223,7 +230,7 @@ def read_baselines(
 
 
 def measured_anchors(returns: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """Anchors `[E, 2]` from the returns `[E, R]` of a baseline.
+    """Return anchors `[E, 2]` from the returns `[E, R]` of a baseline.
 
     Raises:
         ConfigError: a baseline that diverged, that earned nothing to divide by, or

@@ -43,10 +43,10 @@ class Leaf(NamedTuple):
     """A part of the vector.
 
     Attributes:
-        field: name as it was asked for.
-        name: the field's, and the path inside.
-        start: value in the config, float32.
-        scale: `linear`, `log` or `logit`.
+        field: The name of the field as it was asked for.
+        name: The name of the field with the path inside it.
+        start: The value in the config, float32.
+        scale: The scale: `linear`, `log` or `logit`.
     """
 
     field: str
@@ -59,10 +59,10 @@ class Genome:
     """Named leaves of a config as a vector `[D]`.
 
     Attributes:
-        scales: name of a field -> scale, as asked for.
-        values: name of a field -> what the config has there.
-        leaves: in the order of the vector.
-        size: D.
+        scales: Scales as asked for, by name of the field.
+        values: Values of the config, by name of the field.
+        leaves: Leaves in the order of the vector.
+        size: The number of numbers of the vector, D.
     """
 
     def __init__(self, config: TrainConfig, env: Environment, evolve: Names) -> None:
@@ -78,7 +78,7 @@ class Genome:
         apply_overrides(config, self.values)  # A static field is refused here.
 
     def start(self) -> np.ndarray:
-        """The vector `[D]` of the config's own values, float32."""
+        """Return the vector `[D]` of the config's own values, float32."""
         return np.concatenate(
             [
                 leaf.start.ravel()
@@ -89,7 +89,7 @@ class Genome:
         )
 
     def decode(self, vectors: Array) -> Overrides:
-        """Overrides of a population `[P, D]`: leaves `[P, ...]`; can be traced."""
+        """Return overrides of a population `[P, D]`: leaves `[P, ...]`; can be traced."""
         found, first = [], 0
         for leaf in self.leaves:
             part = vectors[:, first : first + leaf.start.size]
@@ -107,12 +107,12 @@ class Genome:
         return {name: jax.tree.map(put, value) for name, value in self.values.items()}
 
     def solution(self, vector: np.ndarray) -> Overrides:
-        """Overrides of one vector `[D]`, on the host: what `apply_overrides` takes."""
+        """Return overrides of one vector `[D]`, on the host, for `apply_overrides`."""
         many = jax.jit(self.decode)(np.asarray(vector, np.float32)[None])
         return jax.tree.map(lambda x: np.asarray(x)[0], many)
 
     def describe(self) -> dict[str, Any]:
-        """Names, scales and sizes as plain values."""
+        """Return names, scales and sizes as plain values."""
         return {
             name: {
                 "scale": scale,
@@ -136,7 +136,12 @@ def _from_vector(part: Array, leaf: Leaf) -> Array:
 
 
 def read_names(config: TrainConfig, env: Environment, evolve: Names) -> dict[str, str]:
-    """Names of fields with their scales; `env_params` alone means all its numbers.
+    """Read names of fields with their scales; `env_params` alone means all its numbers.
+
+    Args:
+        config: The config, whose fields may be evolved.
+        env: The environment, whose parameters may be evolved.
+        evolve: A name, several, or names with their scales.
 
     Raises:
         ConfigError: none, one given twice or inside another, or an unknown scale.

@@ -28,7 +28,7 @@ class Optimiser:
     States pass through the host, so that a restored one meets the same programs.
 
     Attributes:
-        is_distribution: whether it has a mean, rather than a population.
+        is_distribution: Whether the strategy has a mean, rather than a population.
     """
 
     def __init__(self, strategy: Strategy, genome: Genome, population: int) -> None:
@@ -42,12 +42,12 @@ class Optimiser:
         self._has_schedule = "std_schedule" in _arguments(type(self.algorithm))
 
     def init(self, key: Array) -> PyTree:
-        """The state before the first generation, on the host."""
+        """Return the state before the first generation, on the host."""
         init = jax.jit(_as_evosax_writes(self._init))
         return to_host(init(key, self.genome.start()))
 
     def ask(self, key: Array, state: PyTree) -> tuple[np.ndarray, Overrides, PyTree]:
-        """The next population.
+        """Ask for the next population.
 
         Returns:
             Vectors `[P, D]`, their overrides with leaves `[P, ...]`, and the new
@@ -67,13 +67,14 @@ class Optimiser:
     def tell(
         self, key: Array, vectors: np.ndarray, fitness: np.ndarray, state: PyTree
     ) -> PyTree:
-        """The state after a generation.
+        """Return the state after a generation.
 
         Args:
-            key: of this generation.
-            vectors: `[P, D]`, from `ask`.
-            fitness: `[P]`, greater is better; NaN for members that failed.
-            state: from `ask`.
+            key: The key of this generation.
+            vectors: Vectors of the members, `[P, D]`, from `ask`.
+            fitness: What the members were worth, `[P]`, greater is better; NaN for
+                members that failed.
+            state: The state from `ask`.
         """
         if not np.isfinite(fitness).any():
             return state  # Nothing was learned: ask again, with another key.
@@ -82,11 +83,11 @@ class Optimiser:
         return to_host(self._tell(key, vectors, loss, state))
 
     def mean(self, state: PyTree) -> np.ndarray | None:
-        """The mean `[D]` of the distribution, where there is one."""
+        """Return the mean `[D]` of the distribution, where there is one."""
         return np.asarray(state.mean) if self.is_distribution else None
 
     def sigma(self, state: PyTree) -> float:
-        """The mean standard deviation, NaN for a strategy without one."""
+        """Return the mean standard deviation, NaN for a strategy without one."""
         std = getattr(state, "std", None)
         return float(np.mean(std)) if std is not None else float("nan")
 
@@ -119,7 +120,7 @@ class Optimiser:
 
 
 def _as_evosax_writes(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with what evosax does and strict settings would refuse.
+    """Wrap an evosax function: rank promotion allowed, deprecation warnings hidden.
 
     It lets arrays of different ranks meet, and calls names of optax that will go.
     """
@@ -133,7 +134,7 @@ def _as_evosax_writes(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_failed_worst(loss: np.ndarray) -> np.ndarray:
-    """Losses `[P]` where members that failed (NaN) lie a deviation above the worst.
+    """Return losses `[P]` with failed members (NaN) a deviation above the worst.
 
     So they rank last, and neither NaN nor infinity reaches a mean or a deviation.
     """

@@ -35,7 +35,7 @@ class Chunk(NamedTuple):
     """Runs that a worker trains at a time.
 
     Attributes:
-        program: Number of the program: of the environment.
+        program: The number of the program, and so of the environment.
         rows: Numbers of the runs.
     """
 
@@ -44,20 +44,26 @@ class Chunk(NamedTuple):
 
 
 def strategy_keys(key: Array, generation: int) -> tuple[Array, Array]:
-    """The keys of ask and tell."""
+    """Return the keys of ask and tell."""
     both = jax.random.fold_in(jax.random.fold_in(key, _STRATEGY), generation)
     ask, tell = jax.random.split(both)
     return ask, tell
 
 
 def rollout_keys(key: Array, generation: int, rollouts: int) -> Array:
-    """Keys `[R]` of a generation's runs, the same for every member."""
+    """Return keys `[R]` of a generation's runs, the same for every member.
+
+    Args:
+        key: The key of the evolution.
+        generation: The number of the generation.
+        rollouts: The number of runs of a member in an environment, R.
+    """
     own = jax.random.fold_in(jax.random.fold_in(key, _ROLLOUTS), generation)
     return jax.random.split(own, rollouts)
 
 
 def baseline_keys(key: Array, rollouts: int) -> Array:
-    """Keys `[R]` of the runs that a baseline is measured with."""
+    """Return keys `[R]` of the runs that a baseline is measured with."""
     return jax.random.split(jax.random.fold_in(key, _BASELINE), rollouts)
 
 
@@ -78,15 +84,15 @@ def evaluate(
     Under `jax.distributed` each process trains its share.
 
     Args:
-        programs: E of them, one per environment.
-        keys: `[R]`.
-        overrides: leaves `[P, ...]`, on the host.
-        num_members: P.
-        kind: of fitness.
-        workers: of this process.
-        chunk_blocks: blocks that a worker holds at a time.
-        on_runs: is told of progress.
-        is_stopped: whether somebody asked to stop.
+        programs: The programs, one per environment, E.
+        keys: Keys of the runs of each member, `[R]`.
+        overrides: What is evolved, leaves `[P, ...]`, on the host.
+        num_members: The number of members, P.
+        kind: The kind of fitness, see `purerl.meta.fitness`.
+        workers: Workers of this process.
+        chunk_blocks: The number of blocks that a worker holds at a time.
+        on_runs: A function that is called after every chunk with its number of runs.
+        is_stopped: A function that says whether somebody asked to stop.
         reasons: Counts of the metrics that were not finite first in the runs of this
             process that failed; they are added to.
 

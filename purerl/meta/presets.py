@@ -32,14 +32,14 @@ RENAMED = {
 
 
 def names() -> tuple[str, ...]:
-    """Names of the presets."""
+    """Return the names of the presets."""
     folder = resources.files(_FOLDER) / "evolve"
     found = [Path(item.name) for item in folder.iterdir()]
     return tuple(sorted(path.stem for path in found if path.suffix == ".yaml"))
 
 
 def load(name: str) -> dict[str, Any]:
-    """Arguments of `purerl.evolve`, the config among them.
+    """Return arguments of `purerl.evolve`, the config among them.
 
     Raises:
         ConfigError: no such preset.
@@ -58,7 +58,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def load_file(path: str | Path) -> dict[str, Any]:
-    """As `load`, from a file of one's own.
+    """Return arguments of `purerl.evolve` as `load` does, from a file of one's own.
 
     Raises:
         ConfigError: it cannot be read, or has an unknown entry.
@@ -71,7 +71,7 @@ def load_file(path: str | Path) -> dict[str, Any]:
 
 
 def read(values: Any, name: str) -> dict[str, Any]:
-    """Arguments from a mapping of the file's layout.
+    """Return arguments of `purerl.evolve` from a mapping of the file's layout.
 
     Raises:
         ConfigError: it is no mapping, lacks the config, or has an unknown entry.

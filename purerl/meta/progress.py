@@ -12,11 +12,11 @@ class EvolutionReporter(Reporter):
     """Shows the generation, best and mean fitness, agents and frames per second.
 
     Args:
-        generations: of the whole evolution.
-        done: of them, finished before.
-        runs: training runs of a generation.
-        steps: environment steps of a generation.
-        enabled: nothing is shown otherwise.
+        generations: The number of generations of the whole evolution.
+        done: The number of generations that were finished before.
+        runs: The number of training runs of a generation.
+        steps: Environment steps of a generation.
+        enabled: Whether to show anything.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class EvolutionReporter(Reporter):
         self._words = ""
 
     def ran(self, runs: int) -> None:
-        """Some runs of the generation have ended."""
+        """Count some runs of the generation that have ended, and show them."""
         self._runs_now += runs
         if self.enabled and self._live:
             self._bar.update(
@@ -41,12 +41,12 @@ class EvolutionReporter(Reporter):
             )
 
     def generation(self, best: float, mean: float, failed: int) -> None:
-        """A generation has ended.
+        """Show that a generation has ended.
 
         Args:
-            best: fitness of its best member.
-            mean: of its members.
-            failed: how many of them did.
+            best: The fitness of its best member.
+            mean: The mean fitness of its members.
+            failed: The number of its members that failed.
         """
         self.done += 1
         self._runs_now = 0

@@ -30,14 +30,15 @@ class EvolutionResult:
     """The outcome of `purerl.evolve`, or of what there is of it.
 
     Attributes:
-        config: that the population started from.
-        settings: what is evolved and how, as plain values.
-        generations: that were asked for.
-        done: of them, finished.
-        best_fitness: of the best member so far.
-        best_generation: in which it was.
-        out: the folder, if any.
-        summary: numbers about how it was run.
+        config: The config that the population started from.
+        settings: What is evolved and how, as plain values.
+        generations: The number of generations that were asked for.
+        done: The number of generations that are finished.
+        best_fitness: The fitness of the best member so far.
+        best_generation: The generation of the best member so far, counted from 0; -1
+            before any.
+        out: The folder, if any.
+        summary: Numbers about how the evolution was run.
     """
 
     def __init__(
@@ -126,12 +127,12 @@ class EvolutionResult:
         return next(iter(found.values()))
 
     def losses(self, config: TrainConfig) -> dict[str, Any]:
-        """The losses of a config that were evolved, by the field's name."""
+        """Return the losses of a config that were evolved, by the field's name."""
         touched = {name.split(".")[0] for name in self.solution}
         return {name: getattr(config, name) for name in _LOSSES if name in touched}
 
     def snapshots(self) -> dict[int, TrainConfig]:
-        """The config after some numbers of generations, from the folder.
+        """Return the config after some numbers of generations, from the folder.
 
         Raises:
             ConfigError: there is no folder, or a file in it is damaged.
@@ -151,11 +152,11 @@ class EvolutionResult:
             serialise.save_loss(loss, folder / f"{name}.npz")
 
     def plot(self) -> "Figure":
-        """The evolution's curve."""
+        """Draw the evolution's curve."""
         return plots.evolution_curve(self.history, self.settings)
 
     def plot_loss(self) -> "Figure":
-        """The learned loss: beside the squared error, or as a drift beside PPO's.
+        """Draw the learned loss: beside the squared error, or as a drift beside PPO's.
 
         Raises:
             ConfigError: no loss was evolved, or two were.
@@ -164,7 +165,7 @@ class EvolutionResult:
 
 
 def history_of(state: State) -> HostMetrics:
-    """See `EvolutionResult.history`."""
+    """Return numbers by generation, see `EvolutionResult.history`."""
     rows = slice(0, int(state.done))
     fitness = state.fitness[rows].astype(float)
     known = np.isfinite(fitness)
@@ -202,8 +203,9 @@ def load_evolution(
     """Read an evolution's folder, finished or not.
 
     Args:
-        folder: of the evolution.
-        config: that it was started from, where no file can hold it.
+        folder: The folder of the evolution.
+        config: The config that the evolution was started from, where no file can hold
+            it.
 
     Raises:
         ConfigError: it holds no evolution, nothing has been saved yet, or it is
@@ -231,7 +233,14 @@ def load_evolution(
 def fresh_state(
     optimiser: Optimiser, key: Any, generations: int, environments: int
 ) -> State:
-    """The state before the first generation; its anchors are not known yet."""
+    """Return the state before the first generation; its anchors are not known yet.
+
+    Args:
+        optimiser: The strategy over the genome.
+        key: The key of the evolution.
+        generations: The number of generations of the whole evolution, G.
+        environments: The number of environments, E.
+    """
     nan = np.array(np.nan, np.float32)
     return State(
         done=np.array(0, np.int32),
@@ -250,13 +259,13 @@ def fresh_state(
 def with_generation(
     state: State, vectors: np.ndarray, scores: np.ndarray, returns: np.ndarray
 ) -> State:
-    """The state with a generation's scores in its history, and the best member.
+    """Return the state with a generation's scores in its history, and the best member.
 
     Args:
-        state: before it.
-        vectors: `[P, D]`, its members.
-        scores: `[P]`, what they were worth; NaN where they failed.
-        returns: `[E, P, R]`, of their runs.
+        state: The state before the generation.
+        vectors: Vectors of the generation's members, `[P, D]`.
+        scores: What the members were worth, `[P]`; NaN where they failed.
+        returns: Returns of the members' runs, `[E, P, R]`.
     """
     number = int(state.done)
     state = state._replace(

@@ -31,15 +31,16 @@ class Setup(NamedTuple):
     """A checked evolution.
 
     Attributes:
-        config: that the population starts from.
-        optimiser: strategy and genome.
-        bounds: config, environment and plan, E of them.
-        names: of the environments.
-        population: members, P.
-        rollouts: training runs of a member in each environment, R.
-        fitness: of a run.
-        anchors: `[E, 2]`, or None where they must be measured.
-        settings: what fixes the result, as plain values.
+        config: The config that the population starts from.
+        optimiser: The strategy and the genome.
+        bounds: Config, environment and plan of each environment, E of them.
+        names: Names of the environments.
+        population: The number of members, P.
+        rollouts: The number of training runs of a member in each environment, R.
+        fitness: The kind of fitness of a run.
+        anchors: The returns of each environment that count 0 and 1, `[E, 2]`, or None
+            where they must be measured.
+        settings: Settings that fix the result, as plain values.
     """
 
     config: TrainConfig
@@ -76,6 +77,17 @@ def make_setup(
     seed: int,
 ) -> Setup:
     """Check what was asked for.
+
+    Args:
+        config: The config that members train with.
+        evolve: The name of a field, several, or names with scales.
+        strategy: The strategy: a name with options, a mapping, or a `Strategy`.
+        population: The number of members of a generation, P.
+        rollouts: The number of training runs of each member in each environment, R.
+        fitness: The kind of fitness, see `purerl.meta.fitness`.
+        environments: Names of environments, or changes of the config by name.
+        baselines: The returns that count 1, or pairs of returns, by environment.
+        seed: The seed of everything random.
 
     Raises:
         ConfigError: anything that cannot be evolved, or evolved so.
@@ -149,7 +161,7 @@ def _label(config: TrainConfig) -> str:
 
 
 def baseline_of(bound: Bound, genome: Genome) -> Bound:
-    """The same training with the algorithm's own losses where losses are evolved."""
+    """Return the same training with the algorithm's own losses instead of evolved ones."""
     fields = {field.name: field for field in dataclasses.fields(bound.asked)}
     changes = {}
     for name in {name.split(".")[0] for name in genome.values}:
@@ -173,14 +185,15 @@ def compile_runs(
     """Compile a training run for blocks of lanes that fit the memory.
 
     Args:
-        bound: config, environment and plan.
-        keys: `[R]`, an example.
-        overrides: leaves `[P, ...]`, an example.
-        lanes: W; halved until a block fits, where it is not fixed.
-        segment_updates: K; the whole run where not given.
-        workers: to compile for.
-        limit: bytes of a block.
-        is_fixed: refuse a width that does not fit.
+        bound: Config, environment and plan of the runs.
+        keys: Keys `[R]`, an example.
+        overrides: What is evolved, leaves `[P, ...]`, an example.
+        lanes: The width of a block, W; halved until a block fits, where it is not
+            fixed.
+        segment_updates: Updates of a compiled call, K; the whole run where not given.
+        workers: Workers to compile for.
+        limit: Bytes that a block may take.
+        is_fixed: Whether to refuse a width that does not fit instead of narrowing it.
 
     Raises:
         ConfigError: no width fits, or not the fixed one.
@@ -194,7 +207,13 @@ def compile_runs(
 
 
 def specification(setup: Setup, generations: int, run: dict[str, Any]) -> dict:
-    """What the manifest says of an evolution."""
+    """Return what the manifest says of an evolution.
+
+    Args:
+        setup: The evolution.
+        generations: The number of generations of the whole evolution.
+        run: How it is run: lanes and updates per segment.
+    """
     return {
         "kind": store.KIND,
         "format": store.FORMAT,

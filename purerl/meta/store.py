@@ -30,16 +30,18 @@ class State(NamedTuple):
     """All that going on needs, beside the settings. `G` generations, on the host.
 
     Attributes:
-        done: int32 `[]`, finished generations.
-        strategy: of the strategy, before generation `done`.
-        best: `[D]` the best member so far.
-        best_fitness: `[]`, NaN before the first.
-        best_generation: int32 `[]`, -1 before the first.
-        anchors: `[E, 2]`, the returns of each environment that count 0 and 1.
-        fitness: `[G, P]`; NaN where a member failed, and from `done` on.
-        returns: `[G, E]`, mean over members and rollouts that did not fail.
-        sigma: `[G]`, of the strategy, when it asked.
-        seconds: `[G]`.
+        done: The number of finished generations, int32 `[]`.
+        strategy: The state of the strategy, before generation `done`.
+        best: The vector of the best member so far, `[D]`.
+        best_fitness: The fitness of the best member so far, `[]`; NaN before the first.
+        best_generation: The generation of the best member so far, int32 `[]`; -1 before
+            the first.
+        anchors: The returns of each environment that count 0 and 1, `[E, 2]`.
+        fitness: What members were worth, `[G, P]`; NaN where a member failed, and from
+            `done` on.
+        returns: The mean return over members and rollouts that did not fail, `[G, E]`.
+        sigma: The strategy's sigma when it asked, `[G]`.
+        seconds: Seconds that each generation took, `[G]`.
     """
 
     done: np.ndarray
@@ -63,7 +65,7 @@ def open_folder(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
     Args:
         folder: The folder.
         spec: What the evolution is: `config`, `settings`; `generations`, which may
-            grow; `lanes` and `segment_updates`, and what was asked of the first.
+            grow; `lanes` and `segment_updates`, and the lanes that were asked for.
 
     Returns:
         The manifest that holds: a stored one's lanes win.
@@ -88,7 +90,7 @@ def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """An evolution's manifest.
+    """Return an evolution's manifest.
 
     Raises:
         ConfigError: there is none, or it cannot be read, or it is of another kind.
@@ -102,7 +104,7 @@ def set_lanes(folder: Path, lanes: int) -> None:
 
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What differs between two evolutions, in words."""
+    """Return what differs between two evolutions, in words."""
     found = []
     for part in _PARTS:
         found += folders.differing(stored[part], new[part], _brief)
@@ -128,11 +130,11 @@ def save(folder: Path, state: State) -> None:
 
 
 def restore(folder: Path, like: State) -> State | None:
-    """The last state that was saved; None if there is none.
+    """Return the last state that was saved; None if there is none.
 
     Args:
-        folder: of the evolution.
-        like: a fresh state: structure, and the number of generations.
+        folder: The folder of the evolution.
+        like: A fresh state: structure, and the number of generations.
 
     Raises:
         ConfigError: it is damaged, or of another config.
@@ -145,12 +147,18 @@ def restore(folder: Path, like: State) -> State | None:
 
 
 def save_snapshot(folder: Path, generation: int, vector: np.ndarray) -> None:
-    """Write the solution after a generation."""
+    """Write the solution after a generation.
+
+    Args:
+        folder: The folder of the evolution.
+        generation: The number of finished generations.
+        vector: The solution, `[D]`.
+    """
     arrays.save(folder / "snapshots" / f"{generation:06d}.npz", {"vector": vector})
 
 
 def load_snapshots(folder: Path) -> dict[int, np.ndarray]:
-    """Solutions by number of finished generations.
+    """Return solutions by number of finished generations.
 
     Raises:
         ConfigError: one is damaged.

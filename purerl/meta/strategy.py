@@ -24,21 +24,24 @@ class Strategy:
     """How a population moves; names are those of evosax, `-`, `_` and case do not tell.
 
     Attributes:
-        name: `open-es`, `cma-es`, `sep-cma-es`, `snes`, `pgpe`, `simple-ga`, ...
-        sigma: standard deviation of the first population around its start, in the
+        name: The name: `open-es`, `cma-es`, `sep-cma-es`, `snes`, `pgpe`, `simple-ga`,
+            ...
+        sigma: The standard deviation of the first population around its start, in the
             units of `purerl.meta.genome`'s scales.
-        sigma_decay: factor per generation, where the strategy does not adapt sigma.
-        sigma_limit: where the decay of sigma ends, if it decays.
+        sigma_decay: The factor of sigma per generation, where the strategy does not
+            adapt sigma.
+        sigma_limit: The value at which the decay of sigma ends, if it decays.
         learning_rate: Adam's step size; None keeps the strategy's own optimiser.
-        learning_rate_decay: factor per generation.
-        learning_rate_limit: where the decay of the step size ends, if it decays.
-        beta1: of Adam.
-        beta2: of Adam.
-        eps: of Adam.
-        shaping: `centered_rank`, `z_score`, `normalize`, `none`; `auto` is the
-            strategy's own.
-        antithetic: Open-ES draws pairs around the mean.
-        options: what else the strategy takes, by evosax's names.
+        learning_rate_decay: The factor of the step size per generation.
+        learning_rate_limit: The value at which the decay of the step size ends, if it
+            decays.
+        beta1: Adam's decay of the gradient's average.
+        beta2: Adam's decay of the squared gradient's average.
+        eps: Adam's addition to the denominator.
+        shaping: The shaping of fitness: `centered_rank`, `z_score`, `normalize`,
+            `none`; `auto` is the strategy's own.
+        antithetic: Whether Open-ES draws pairs around the mean.
+        options: What else the strategy takes, by evosax's names.
     """
 
     name: str
@@ -56,7 +59,7 @@ class Strategy:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return the strategy as plain values."""
         return {**dataclasses.asdict(self), "options": dict(self.options)}
 
 
@@ -93,10 +96,10 @@ PRESETS = {
 
 
 def OpenES(**changes: Any) -> Strategy:  # noqa: N802  (reads like the class it makes)
-    """Open-ES (Salimans et al. 2017) with Adam, from evosax 0.1's published defaults.
+    """Return Open-ES (Salimans et al. 2017) with Adam, with evosax 0.1's defaults.
 
     Args:
-        **changes: fields of `Strategy` that differ.
+        **changes: Fields of `Strategy` that differ.
 
     Raises:
         ConfigError: an unknown field.
@@ -105,7 +108,7 @@ def OpenES(**changes: Any) -> Strategy:  # noqa: N802  (reads like the class it 
 
 
 def read_strategy(asked: "str | Mapping[str, Any] | Strategy") -> Strategy:
-    """A strategy from its name, `"cma-es(sigma=0.2)"`, a mapping, or as it is.
+    """Read a strategy: its name, `"cma-es(sigma=0.2)"`, a mapping, or one as it is.
 
     Raises:
         ConfigError: an unknown strategy or field, or a value that cannot be.
@@ -128,7 +131,7 @@ def read_strategy(asked: "str | Mapping[str, Any] | Strategy") -> Strategy:
 
 
 def names() -> list[str]:
-    """Every strategy's name, the presets first."""
+    """Return every strategy's name, the presets first."""
     others = (_normal(name) for name in algorithms())
     return [*PRESETS, *(name for name in others if name not in PRESETS)]
 

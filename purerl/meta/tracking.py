@@ -35,9 +35,9 @@ class Tracking:
     evolution to call.
 
     Args:
-        setup: of the evolution.
-        folder: of it, or None.
-        trackers: beside JSON lines.
+        setup: The evolution.
+        folder: The folder of the evolution, or None.
+        trackers: Trackers beside JSON lines.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ class Tracking:
         """Open everything, and tell what is known of the generations that are done.
 
         Args:
-            state: to go on from.
-            say: prints a sentence for people.
+            state: The state to go on from.
+            say: A function that prints a sentence for people.
 
         Raises:
             ConfigError: a tracker cannot begin.
@@ -83,7 +83,7 @@ class Tracking:
         self._flush()
 
     def generation(self, state: State) -> None:
-        """The last generation of a state has ended."""
+        """Tell of the last generation of a state, which has ended."""
         (row,) = rows(self.setup, state, int(state.done) - 1)
         if self.jsonl is not None:
             self.jsonl.log(KIND, self.seed, row)
@@ -112,12 +112,12 @@ class Tracking:
 def describe(
     folder: Path | None, config: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> TrackedRun:
-    """What trackers are told of an evolution.
+    """Return what trackers are told of an evolution.
 
     Args:
-        folder: of the evolution, if it writes one.
-        config: that members start from, as plain values.
-        settings: what is evolved and how, as plain values.
+        folder: The folder of the evolution, if it writes one.
+        config: The config that members start from, as plain values.
+        settings: What is evolved and how, as plain values.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     seed = int(settings["seed"])
@@ -137,9 +137,9 @@ def track_evolution(
     """Send what trackers lack of an evolution's folder; see `purerl.track`.
 
     Args:
-        folder: of the evolution.
-        trackers: that have not begun.
-        say: prints a sentence for people.
+        folder: The folder of the evolution.
+        trackers: Trackers that have not begun.
+        say: A function that prints a sentence for people.
 
     Returns:
         Whether every tracker has everything now.
@@ -169,7 +169,13 @@ def track_evolution(
 
 
 def finish(group: Group, result: "EvolutionResult", is_finished: bool) -> None:
-    """Hand over the files of an evolution, and close its trackers."""
+    """Hand over the files of an evolution, and close its trackers.
+
+    Args:
+        group: The trackers.
+        result: The result of the evolution.
+        is_finished: Whether the evolution has finished, and was not interrupted.
+    """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         if group.takes_files and result.done:
             _keep_files(group, result, Path(folder))
@@ -204,10 +210,15 @@ def _draw(result: "EvolutionResult", folder: Path) -> list[Path]:
 
 
 def rows(setup: Setup, state: State, first: int = 0) -> list[dict[str, Any]]:
-    """A row for every generation that is done, after the first `first` of them.
+    """Return a row for every generation that is done, after the first `first` of them.
 
     `env_steps` are those of all agents so far; `return/<environment>` is the mean over
     members and rollouts. `sigma` is left out where the strategy has none.
+
+    Args:
+        setup: The evolution.
+        state: The state after the last generation that is done.
+        first: The number of generations that are left out.
     """
     from purerl.meta.result import history_of
 

@@ -22,8 +22,8 @@ class Bracket(NamedTuple):
     """Members that start together.
 
     Attributes:
-        size: how many start.
-        first_rung: at which they are judged first.
+        size: The number of members that start.
+        first_rung: The number of the rung at which they are judged first.
     """
 
     size: int
@@ -34,10 +34,10 @@ class Ladder(NamedTuple):
     """The plan of a search.
 
     Attributes:
-        eta: a rung's best `1/eta` go on.
-        rungs: updates at which members are judged, ascending; the last is the end.
-        brackets: the most aggressive first.
-        marks: updates at which something is recorded: the rungs, and some between.
+        eta: The reduction factor: a rung's best `1/eta` go on.
+        rungs: Updates at which members are judged, ascending; the last is the end.
+        brackets: The brackets, the most aggressive first.
+        marks: Updates at which something is recorded: the rungs, and some between.
     """
 
     eta: int
@@ -51,12 +51,12 @@ class Ladder(NamedTuple):
         return sum(bracket.size for bracket in self.brackets)
 
     def bracket_of(self) -> np.ndarray:
-        """The bracket `[N]` of every member."""
+        """Return the bracket `[N]` of every member."""
         sizes = [bracket.size for bracket in self.brackets]
         return np.repeat(np.arange(len(sizes)), sizes)
 
     def survivors(self, bracket: int, rung: int) -> int:
-        """How many of a bracket's members go on after a rung."""
+        """Return how many of a bracket's members go on after a rung."""
         size, first = self.brackets[bracket]
         if rung == len(self.rungs) - 1:
             rung -= 1  # The end judges, and drops nobody.
@@ -64,7 +64,7 @@ class Ladder(NamedTuple):
         return max(1, size // self.eta**halvings)
 
     def alive(self, until: int) -> int:
-        """How many members train up to an update, if none diverges."""
+        """Return how many members train up to an update, if none diverges."""
         passed = [rung for rung, update in enumerate(self.rungs) if update < until]
         last = passed[-1] if passed else -1
         return sum(
@@ -80,7 +80,7 @@ def make_ladder(
     num_points: int | None,
     kind: str,
 ) -> Ladder:
-    """Rungs at `min_updates eta^k` below the end, the end, and who starts.
+    """Plan rungs at `min_updates eta^k` below the end, the end, and who starts.
 
     The last rung is the end of the run, whether or not it is a power away from the one
     before. Bracket `b` of `s + 1` starts with `num_points eta^-b (s + 1) / (s - b + 1)`
@@ -88,12 +88,12 @@ def make_ladder(
     many updates. With `num_points = eta^s`, where not given, that is Hyperband.
 
     Args:
-        num_updates: U, of the whole run.
-        min_updates: r, at the first rung.
-        eta: at least 2.
-        num_points: of the first bracket.
-        kind: `hyperband` for all brackets, `one` for the first alone: successive
-            halving.
+        num_updates: The number of updates of the whole run, U.
+        min_updates: The number of updates at the first rung, r.
+        eta: The reduction factor, at least 2.
+        num_points: The number of members of the first bracket; `eta^s` where not given.
+        kind: The kind of plan: `hyperband` for all brackets, `one` for the first alone,
+            which is successive halving.
 
     Raises:
         ConfigError: numbers that leave no rung before the end, and so on.
@@ -131,12 +131,17 @@ def _marks(rungs: tuple[int, ...], min_updates: int) -> tuple[int, ...]:
 
 
 def choose_lanes(ladder: Ladder, num_searches: int, workers: list[Worker]) -> int:
-    """A width of blocks at which few lanes are empty once most members are dropped.
+    """Return a width at which few lanes are empty once most members are dropped.
 
     An accelerator's block takes about as long whatever its width, so there it is as
     wide as the whole population asks for. On a CPU its time grows with its lanes: it
     is modelled as `1 + lanes`, and the width with the least time over all stretches is
     taken.
+
+    Args:
+        ladder: The rungs and brackets of a search.
+        num_searches: The number of searches that share the blocks.
+        workers: Workers of this process.
     """
     whole = ladder.size * num_searches
     widest = default_lanes(whole, workers)

@@ -19,7 +19,7 @@ def spec_of(
 
     Args:
         space: Axes that are searched.
-        seeds: A search each.
+        seeds: Seeds, one search each.
         options: The options of the search.
     """
     return {
@@ -59,8 +59,8 @@ def rows_of(space: Space, numbers: np.ndarray, step: Step) -> list[Row]:
 
     Args:
         space: Axes that are searched.
-        numbers: Number of each member of the step, `[N]`.
-        step: The step; its states have `hyper` by number, and `score` `[N]`.
+        numbers: The number of each member of the step, `[N]`.
+        step: The step, whose states have `hyper` by number, and `score` `[N]`.
     """
     outcome, rows = step.outcome, []
     for row, number in enumerate(numbers.tolist()):

@@ -14,8 +14,9 @@ class Fitness(NamedTuple):
     """Scores of members, `[...]` each.
 
     Attributes:
-        score: greater is better; NaN where nothing is known, or it diverged.
-        diverged: a number was not finite since the last mark.
+        score: The score of each member, greater is better; NaN where nothing is known,
+            or where the member diverged.
+        diverged: Whether a number of the member was not finite since the last mark.
     """
 
     score: np.ndarray
@@ -35,15 +36,16 @@ def check_kind(fitness: str) -> None:
 
 
 def measure(outcome: Outcome, kind: str, known: np.ndarray) -> Fitness:
-    """The fitness of members at a mark.
+    """Return the fitness of members at a mark.
 
     Args:
-        outcome: what happened since the mark before, `[N]` members.
-        kind: `evaluation`: fresh episodes of the deterministic policy, the same ones
-            for all members of a search. `episode_return`: the last evaluation that the
-            config planned in the outcome; else the mean return of the episodes that
-            ended in training.
-        known: `[N]` what was known before: it counts where no episode ended.
+        outcome: The outcome since the mark before, of `[N]` members.
+        kind: The kind of fitness. `evaluation`: fresh episodes of the deterministic
+            policy, the same ones for all members of a search. `episode_return`: the
+            last evaluation that the config planned in the outcome; else the mean return
+            of the episodes that ended in training.
+        known: The scores that were known before, `[N]`: they count where no episode
+            ended.
     """
     if kind == "evaluation":
         assert outcome.fresh is not None
@@ -71,7 +73,7 @@ def _training_return(outcome: Outcome) -> np.ndarray:
 
 
 def ranking(fitness: Fitness) -> np.ndarray:
-    """Places in an array `[P]`, the best first.
+    """Return places in an array `[P]`, the best first.
 
     Those of whom nothing is known come after the others, the diverged ones last. Equals
     are ranked by their number: the same input has one ranking.

@@ -66,29 +66,31 @@ def halving(
     uninterrupted one. Several seeds are several searches, with points of their own.
 
     Args:
-        config: Config of every member, where no axis says otherwise; its
+        config: The config of every member, where no axis says otherwise; its
             `total_timesteps` are those of a member that is never dropped.
-        axes: (Dotted) name of a dynamic field -> a distribution such as
-            `purerl.loguniform`, or a list of values.
-        num_points: Members that start in the first bracket; `eta^s` for `s` rungs
-            before the end where not given.
-        eta: Of a rung's members the best `1/eta` go on.
+        axes: What to draw from, by (dotted) name of the dynamic field: a distribution
+            such as `purerl.loguniform`, or a list of values.
+        num_points: The number of members that start in the first bracket; `eta^s` for
+            `s` rungs before the end where not given.
+        eta: The reduction factor: of a rung's members the best `1/eta` go on.
         min_updates: Updates up to the first rung; `U / eta^3`, about, where not given.
-        brackets: `hyperband`, or `one` for successive halving.
-        fitness: `evaluation`: `config.eval_episodes` fresh episodes at every rung, the
-            same ones for all members of a search; then `num_evaluations=0` saves the
-            planned ones. `episode_return`: the last planned evaluation since the
-            milestone before, else the return of the training episodes since then.
-        seeds: Searches: how many (0, 1, ...), or which.
-        out: Folder to write; nothing is written without one.
-        lanes: Width of a block, part of what fixes the bits.
-        segment_updates: Updates per compiled call, likewise part of it; a divisor of
-            `min_updates`, which it is where not given.
-        checkpoint_seconds: Least time between checkpoints; 0 saves at every milestone.
+        brackets: The kind of plan: `hyperband`, or `one` for successive halving.
+        fitness: The kind of fitness. `evaluation`: `config.eval_episodes` fresh
+            episodes at every rung, the same ones for all members of a search; then
+            `num_evaluations=0` saves the planned ones. `episode_return`: the last
+            planned evaluation since the milestone before, else the return of the
+            training episodes since then.
+        seeds: The number of searches (0, 1, ...), or the seed of each.
+        out: The folder to write; nothing is written without one.
+        lanes: The width of a block, part of what fixes the bits.
+        segment_updates: Updates per compiled call, part of what fixes the bits; a
+            divisor of `min_updates`, which it is where not given.
+        checkpoint_seconds: The least time between checkpoints; 0 saves at every
+            milestone.
         trackers: Places that are told a row per member and milestone: names
             (`mlflow`, `tensorboard`, `wandb`), or trackers. A search that goes on does
             so with those that it was started with where none are given.
-        progress: Show progress.
+        progress: Whether to show the progress.
 
     Raises:
         ConfigError: an axis that is static or cannot be, numbers that leave no rung, a
@@ -134,7 +136,13 @@ def halving(
 
 
 def first_rung(updates: int, eta: int, min_updates: int | None) -> int:
-    """Updates up to the first rung: those that are asked for, or some of the run's."""
+    """Return the updates up to the first rung: those asked for, or some of the run's.
+
+    Args:
+        updates: The number of updates of the whole run.
+        eta: The reduction factor.
+        min_updates: The number of updates that was asked for, if any.
+    """
     return min_updates or max(1, updates // max(2, eta) ** DEFAULT_RUNGS)
 
 
@@ -142,13 +150,14 @@ class HalvingState(NamedTuple):
     """What successive halving knows, of `S` searches with `N` members each.
 
     Attributes:
-        number: Number of milestones that have been passed.
+        number: The number of milestones that have been passed.
         hyper: Hyperparameters of all members by name, `[S N]`.
         alive: Numbers of the members that go on, ascending, `[A]`.
-        kept: Rows of them among the members before, `[A]`.
-        known: Their last scores, `[A]`; NaN where nothing is known.
-        score: Scores at the last milestone of those that reached it.
-        diverged: Whether one of these met a number that was not finite.
+        kept: Rows of the members that go on among the members before, `[A]`.
+        known: The last scores of the members that go on, `[A]`; NaN where nothing is
+            known.
+        score: Scores at the last milestone of the members that reached it.
+        diverged: Whether each member that reached it met a number that was not finite.
     """
 
     number: int
@@ -163,14 +172,14 @@ class HalvingState(NamedTuple):
 def halving_search(
     space: Space, seeds: tuple[int, ...], options: dict[str, Any], ladder: Ladder
 ) -> Search:
-    """Successive halving as a search.
+    """Return successive halving as a search.
 
     Args:
         space: Axes that are searched, and the config.
-        seeds: A search each.
-        options: `num_points`, `eta`, `min_updates`, `brackets` and `fitness`; see
-            `halving`.
-        ladder: Rungs and brackets that follow from them.
+        seeds: Seeds, one search each.
+        options: Options by name: `num_points`, `eta`, `min_updates`, `brackets` and
+            `fitness`; see `halving`.
+        ladder: The rungs and brackets that follow from the options.
     """
     size, milestones = ladder.size, ladder.marks
     count = size * len(seeds)
@@ -247,9 +256,9 @@ def survivors(
 
     Args:
         ladder: Rungs and brackets.
-        found: Scores of those that reached the milestone, `[A]`.
-        alive: Their numbers, `[A]`, of the members of all searches.
-        until: Number of finished updates at the milestone.
+        found: The fitness of the members that reached the milestone, `[A]`.
+        alive: Their numbers among the members of all searches, `[A]`.
+        until: The number of finished updates at the milestone.
     """
     kept = ~found.diverged
     if until not in ladder.rungs:

@@ -95,10 +95,10 @@ class HalvingResult(Result):
         return xr.Dataset(variables, coords=coords)
 
     def best(self, seed: int | None = None) -> BestMember:
-        """The member with the best score at the end.
+        """Return the member with the best score at the end.
 
         Args:
-            seed: of the search; the best of all searches where not given.
+            seed: The seed of the search; the best of all searches where not given.
 
         Raises:
             ConfigError: the search was stopped, or none of its members got to the end.

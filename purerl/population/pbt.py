@@ -77,33 +77,37 @@ def pbt(
 
     Args:
         config: Config of every member, where no axis says otherwise.
-        axes: (Dotted) name of a dynamic field -> `purerl.loguniform`,
-            `purerl.uniform`, `purerl.choice`, or a list of values (see
-            `purerl.population.space.step` for how each moves).
-        population: Members of a search, P.
-        num_rounds: Rounds of the run, at most; 20 where not given. All rounds have the
-            same number of updates, so where it does not divide the run's there are
-            fewer.
+        axes: What to draw from, by (dotted) name of the dynamic field:
+            `purerl.loguniform`, `purerl.uniform`, `purerl.choice`, or a list of values
+            (see `purerl.population.space.step` for how each moves).
+        population: The number of members of a search, P.
+        num_rounds: The number of rounds of the run, at most; 20 where not given. All
+            rounds have the same number of updates, so where it does not divide the
+            run's there are fewer.
         ready_updates: Updates between two exploits, in place of `num_rounds`.
-        quantile: Share that is replaced, and share that is copied.
+        quantile: The share that is replaced, and the share that is copied.
         factors: Factors of which one is drawn to perturb a hyperparameter.
-        resample_probability: Probability that it is drawn anew instead.
-        fitness: `episode_return`: the last evaluation that the config planned within
-            the round, else the return of the round's training episodes. `evaluation`:
-            `config.eval_episodes` fresh episodes after every round, the same ones for
-            all members; then `num_evaluations=0` saves the planned ones.
-        seeds: Searches: how many (0, 1, ...), or which.
-        out: Folder to write; nothing is written without one.
-        extend: Go on with the search in `out` to the `total_timesteps` of this config,
-            which may be more than it was started with, also where it had finished.
-        lanes: Width of a block, part of what fixes the bits.
-        segment_updates: Updates per compiled call, likewise part of it; a divisor of
-            `ready_updates`, which it is where not given.
-        checkpoint_seconds: Least time between checkpoints; 0 saves after every round.
+        resample_probability: The probability that a hyperparameter is drawn anew
+            instead.
+        fitness: The kind of fitness. `episode_return`: the last evaluation that the
+            config planned within the round, else the return of the round's training
+            episodes. `evaluation`: `config.eval_episodes` fresh episodes after every
+            round, the same ones for all members; then `num_evaluations=0` saves the
+            planned ones.
+        seeds: The number of searches (0, 1, ...), or the seed of each.
+        out: The folder to write; nothing is written without one.
+        extend: Whether to go on with the search in `out` to the `total_timesteps` of
+            this config, which may be more than it was started with, also where it had
+            finished.
+        lanes: The width of a block, part of what fixes the bits.
+        segment_updates: Updates per compiled call, part of what fixes the bits; a
+            divisor of `ready_updates`, which it is where not given.
+        checkpoint_seconds: The least time between checkpoints; 0 saves after every
+            round.
         trackers: Places that are told every member's row of every round: names
             (`mlflow`, `tensorboard`, `wandb`), or trackers. A search that goes on does
             so with those that it was started with where none are given.
-        progress: Show progress.
+        progress: Whether to show the progress.
 
     Raises:
         ConfigError: an axis that is static or cannot be, options out of range, a folder
@@ -151,11 +155,12 @@ class PBTState(NamedTuple):
     """What population-based training knows, of `S` searches with `P` members each.
 
     Attributes:
-        round: Number of rounds that have ended.
+        round: The number of rounds that have ended.
         hyper: Hyperparameters of the next round by name, `[S P]`.
-        parent: Whose state each member goes on with, rows `[S P]` of all members.
-        known: The last score that is known of the state that each member goes on
-            with, `[S P]`; NaN where nothing is.
+        parent: The member whose state each member goes on with, rows `[S P]` of all
+            members.
+        known: The last score that is known of the state that each member goes on with,
+            `[S P]`; NaN where nothing is.
         score: Scores of the last round, `[S P]`.
         diverged: Whether a member met a number that was not finite, `[S P]`.
     """
@@ -169,12 +174,12 @@ class PBTState(NamedTuple):
 
 
 def pbt_search(space: Space, seeds: tuple[int, ...], options: dict[str, Any]) -> Search:
-    """Population-based training as a search.
+    """Return population-based training as a search.
 
     Args:
         space: Axes that are searched, and the config.
-        seeds: A search each.
-        options: `population`, `ready_updates`, `quantile`, `factors`,
+        seeds: Seeds, one search each.
+        options: Options by name: `population`, `ready_updates`, `quantile`, `factors`,
             `resample_probability` and `fitness`; see `pbt`.
     """
     size: int = options["population"]
@@ -248,9 +253,9 @@ def exploit(
 
     Args:
         found: Scores of all members, `[S P]`.
-        seeds: The searches: nobody copies a member of another one.
-        quantile: Share that is replaced, and share that is copied.
-        number: Number of the round.
+        seeds: Seeds of the searches: nobody copies a member of another one.
+        quantile: The share that is replaced, and the share that is copied.
+        number: The number of the round.
     """
     size = len(found.score) // len(seeds)
     parents = []
@@ -274,10 +279,10 @@ def explore(
     Args:
         space: Axes that are searched.
         hyper: Hyperparameters of the round, `[S P]` by name.
-        parents: Whose state each member goes on with, rows `[S P]`.
+        parents: The member whose state each member goes on with, rows `[S P]`.
         search_of: The seed of each member's search, `[S P]`.
-        options: `population`, `factors` and `resample_probability`.
-        number: Number of the round.
+        options: Options by name: `population`, `factors` and `resample_probability`.
+        number: The number of the round.
     """
     moved = {name: values[parents] for name, values in hyper.items()}
     for member in np.flatnonzero(parents != np.arange(len(parents))):

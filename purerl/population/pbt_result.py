@@ -67,10 +67,10 @@ class PBTResult(Result):
         return xr.Dataset(variables, coords=coords)
 
     def best(self, seed: int | None = None) -> BestMember:
-        """The member with the best score after the last round.
+        """Return the member with the best score after the last round.
 
         Args:
-            seed: of the search; the best of all searches where not given.
+            seed: The seed of the search; the best of all searches where not given.
 
         Raises:
             ConfigError: the search was stopped, or all of its members diverged.
@@ -92,11 +92,11 @@ class PBTResult(Result):
         )
 
     def lineage(self, seed: int, member: int) -> np.ndarray:
-        """The members `[R]` that trained, round by round, what `member` ended with."""
+        """Return the members `[R]` that trained, by round, what `member` ended with."""
         return ancestors(self._parents()[self.places(seed)[0]], member)
 
     def schedule(self, seed: int, member: int) -> Schedule:
-        """The hyperparameters that led to a member's final state.
+        """Return the hyperparameters that led to a member's final state.
 
         `purerl.train_schedules(config, result.schedule(seed, member), seeds=8)` trains
         with it again.

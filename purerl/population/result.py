@@ -24,14 +24,15 @@ class BestMember(NamedTuple):
     """The best member of a search.
 
     Attributes:
-        seed: of its search.
-        member: its number in that search.
-        score: at the end. The best of many is favoured by luck: judge it afresh.
-        hyper: its hyperparameters at the end, by name.
-        config: with them.
-        schedule: the hyperparameters that led to its state, over the updates.
-        lineage: `[R]`, the member that trained its state in each round.
-        state: its final state, on the host.
+        seed: The seed of the member's search.
+        member: The number of the member in that search.
+        score: The member's score at the end. The best of many is favoured by luck:
+            judge it afresh.
+        hyper: The member's hyperparameters at the end, by name.
+        config: The config with these hyperparameters.
+        schedule: The hyperparameters that led to the member's state, over the updates.
+        lineage: The member that trained the state in each round, `[R]`.
+        state: The member's final state, on the host.
     """
 
     seed: int
@@ -49,7 +50,7 @@ class BestMember(NamedTuple):
         return self.hyper
 
     def policy(self) -> Callable[..., Any]:
-        """Its policy (see `purerl.make_policy`)."""
+        """Return the member's policy (see `purerl.make_policy`)."""
         one = jax.tree.map(lambda x: x[None], self.state)
         state = jax.tree.map(lambda x: x[0], to_device(one))
         return make_policy(self.config, state)
@@ -59,14 +60,14 @@ class Result(abc.ABC):
     """What the results of all searches over hyperparameters have.
 
     Attributes:
-        config: Base of every member.
+        config: The base config of every member.
         seeds: Seeds of the searches.
         options: What fixed the result, as plain values.
         milestones: Updates at which members are judged; the last is the end.
-        steps: What was asked for, what came of it and what was decided, for every
-            milestone that was reached; see `purerl.search.protocol.Step`.
+        steps: Requests, outcomes and decisions, one step for every milestone that was
+            reached; see `purerl.search.protocol.Step`.
         states: Final states of those that reached the end, on the host.
-        summary: Numbers about how it was run.
+        summary: Numbers about how the search was run.
         out: The folder, if any.
     """
 
@@ -98,10 +99,10 @@ class Result(abc.ABC):
 
     @abc.abstractmethod
     def best(self, seed: int | None = None) -> BestMember:
-        """The member with the best score at the end.
+        """Return the member with the best score at the end.
 
         Args:
-            seed: of the search; the best of all searches where not given.
+            seed: The seed of the search; the best of all searches where not given.
 
         Raises:
             ConfigError: the search was stopped, or none of its members got to the end.
@@ -126,11 +127,11 @@ class Result(abc.ABC):
         return sum(step.outcome.evaluation_steps for step in self.steps)
 
     def train_names(self) -> list[str]:
-        """Names of the training metrics; none before the first milestone."""
+        """Return the names of the training metrics; none before the first milestone."""
         return list(self.steps[0].outcome.train) if self.steps else []
 
     def places(self, seed: int | None) -> list[int]:
-        """Which searches are meant."""
+        """Return the numbers of the searches that are meant."""
         if seed is None:
             return list(range(len(self.seeds)))
         if seed not in self.seeds:
@@ -140,7 +141,7 @@ class Result(abc.ABC):
         return [self.seeds.index(seed)]
 
     def final_states(self) -> PyTree:
-        """States of those that reached the end, on the host.
+        """Return the states of those that reached the end, on the host.
 
         Raises:
             ConfigError: the search was stopped before.
@@ -153,7 +154,13 @@ class Result(abc.ABC):
         return self.states
 
     def best_place(self, scores: np.ndarray, size: int, seed: int | None) -> int:
-        """The place of the best of some searches in `scores` `[S * size]`."""
+        """Return the place of the best of some searches in `scores` `[S * size]`.
+
+        Args:
+            scores: Scores of all members of all searches, `[S * size]`.
+            size: The number of members of a search.
+            seed: The seed of the search; all searches where not given.
+        """
         places = [p * size + i for p in self.places(seed) for i in range(size)]
         known = [place for place in places if np.isfinite(scores[place])]
         if not known:

@@ -27,20 +27,20 @@ class Schedule(NamedTuple):
     """Hyperparameters over the updates of a run.
 
     Attributes:
-        first_updates: at which each piece begins, ascending from 0.
-        values: of each piece: name of a dynamic field -> value.
+        first_updates: Updates at which the pieces begin, ascending from 0.
+        values: Values of each piece, by name of the dynamic field.
     """
 
     first_updates: tuple[int, ...]
     values: tuple[dict[str, Any], ...]
 
     def at(self, update: int) -> dict[str, Any]:
-        """The hyperparameters with which update number `update` is made."""
+        """Return the hyperparameters with which update number `update` is made."""
         place = np.searchsorted(self.first_updates, update, side="right") - 1
         return self.values[int(place)]
 
     def merged(self) -> "Schedule":
-        """The same with neighbouring pieces of equal values as one."""
+        """Return the same schedule with neighbouring pieces of equal values as one."""
         kept = [
             number
             for number, values in enumerate(self.values)
@@ -56,11 +56,11 @@ class Scheduled(NamedTuple):
     """Agents trained with schedules, `[N, S]`: schedules by seeds.
 
     Attributes:
-        seeds: of the agents.
-        score: `[N, S]` mean return of `eval_episodes` fresh episodes at the end; NaN
-            where the agent diverged.
-        train: metric -> rows `[N, S, R]`, one per segment.
-        state: final states on the host, leaves `[N, S, ...]`.
+        seeds: Seeds of the agents.
+        score: The mean return of `eval_episodes` fresh episodes at the end, `[N, S]`;
+            NaN where the agent diverged.
+        train: Metrics by name, rows `[N, S, R]`, one per segment.
+        state: Final states on the host, leaves `[N, S, ...]`.
     """
 
     seeds: tuple[int, ...]
@@ -88,16 +88,17 @@ def train_schedules(
     be compared in one call.
 
     Args:
-        config: Config with which they were found; the schedules' values win.
+        config: The config with which the schedules were found; the schedules' values
+            win.
         schedules: A schedule, or several that set the same fields.
-        seeds: Agents per schedule: how many (0, 1, ...), or which.
-        out: Folder to write; the same call goes on with it. Nothing is written without
-            one.
-        lanes: Width of a block.
+        seeds: The number of agents per schedule (0, 1, ...), or their seeds.
+        out: The folder to write; the same call goes on with it. Nothing is written
+            without one.
+        lanes: The width of a block.
         segment_updates: Updates per compiled call; every piece must begin with one.
-        checkpoint_seconds: Least time between checkpoints.
+        checkpoint_seconds: The least time between checkpoints.
         trackers: Places that are told a row per agent and piece; see `purerl.pbt`.
-        progress: Show progress.
+        progress: Whether to show the progress.
 
     Raises:
         ConfigError: a piece that does not begin with a segment, fields that are static,
@@ -140,7 +141,7 @@ class SchedulesState(NamedTuple):
     """How far agents with schedules have come, `N` schedules with `S` seeds each.
 
     Attributes:
-        piece: Number of pieces that have been trained.
+        piece: The number of pieces that have been trained.
         diverged: Whether an agent met a number that was not finite, `[N S]`.
         score: Mean return of fresh episodes at the end, `[N S]`; NaN before.
     """
@@ -157,13 +158,13 @@ def schedules_search(
     seeds: tuple[int, ...],
     length: int,
 ) -> Search:
-    """Training with schedules as a search that decides nothing: a request per piece.
+    """Return training with schedules as a search that decides nothing.
 
     Args:
-        group: Program and values of all pieces.
+        group: The program and the values of all pieces.
         schedules: The schedules.
-        starts: Updates at which any of them changes.
-        seeds: Seeds of each one's agents.
+        starts: Updates at which any of the schedules changes.
+        seeds: Seeds of each schedule's agents.
         length: Updates of one compiled call.
     """
     plan = group.bound.plan
@@ -281,7 +282,7 @@ def _check(schedule: Schedule, names: set[str]) -> None:
 
 
 def _overrides(group: Group, piece: int, num: int, repeats: int) -> Overrides:
-    """Of all agents `[N * S]` in a piece, the seeds fastest."""
+    """Return overrides of all agents `[N * S]` in a piece, the seeds fastest."""
 
     def spread(leaf: np.ndarray) -> np.ndarray:
         return np.repeat(leaf[piece * num : (piece + 1) * num], repeats, axis=0)

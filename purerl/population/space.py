@@ -39,9 +39,9 @@ class Space:
     """Axes that one program searches.
 
     Attributes:
-        config: of every member, where no axis says otherwise.
-        axes: name of a dynamic field -> distribution.
-        bound: environment and plan that all members share.
+        config: The config of every member, where no axis says otherwise.
+        axes: Distributions by name of the dynamic field.
+        bound: The environment and plan that all members share.
     """
 
     def __init__(self, config: TrainConfig, axes: Mapping[str, Any]) -> None:
@@ -89,7 +89,7 @@ class Space:
         return groups[0]
 
     def draw(self, num: int, seed: int) -> Hyper:
-        """`num` points; they are those of a random sweep with this `design_seed`."""
+        """Draw `num` points; they are those of a random sweep with this `design_seed`."""
         sources = {
             name: Choice(tuple(range(len(axis.values))))
             if isinstance(axis, Choice)
@@ -103,7 +103,7 @@ class Space:
         }
 
     def draws(self, num: int, seeds: tuple[int, ...]) -> Hyper:
-        """The points of several searches, `[S * num]`, the points fastest."""
+        """Draw the points of several searches, `[S * num]`, the points fastest."""
         each = [self.draw(num, seed) for seed in seeds]
         return {name: np.concatenate([draw[name] for draw in each]) for name in each[0]}
 
@@ -114,13 +114,13 @@ class Space:
         factors: tuple[float, ...],
         resample_probability: float,
     ) -> dict[str, float]:
-        """A member's hyperparameters, each moved a step or drawn anew.
+        """Return a member's hyperparameters, each moved a step or drawn anew.
 
         Args:
-            hyper: of the member, a number by name.
-            stream: numbers that name it; every axis has a stream of its own.
-            factors: of which one is drawn, see `step`.
-            resample_probability: of a new draw instead.
+            hyper: The member's hyperparameters, a number by name.
+            stream: Numbers that name the draw; every axis has a stream of its own.
+            factors: Factors of which one is drawn for each axis, see `step`.
+            resample_probability: The probability of a new draw instead.
         """
         moved = {}
         for name, axis in self.axes.items():
@@ -137,12 +137,12 @@ class Space:
         return moved
 
     def corners(self) -> list[Overrides]:
-        """Overrides of two members: with the first end of every axis, and the last."""
+        """Return overrides of two members: with the first end of every axis, and the last."""
         points = [{n: _ends(axis)[i] for n, axis in self.axes.items()} for i in (0, -1)]
         return [split(self.config, point)[1] for point in points]
 
     def overrides(self, hyper: Hyper) -> Overrides:
-        """What a program takes, leaves `[N, ...]` from arrays `[N]`."""
+        """Return what a program takes, leaves `[N, ...]` from arrays `[N]`."""
         found = {}
         for name, axis in self.axes.items():
             if isinstance(axis, Choice):
@@ -154,7 +154,7 @@ class Space:
         return found
 
     def values(self, hyper: Mapping[str, float]) -> dict[str, Any]:
-        """A member's hyperparameters as a person writes them."""
+        """Return a member's hyperparameters as a person writes them."""
         found: dict[str, Any] = {}
         for name, axis in self.axes.items():
             number = hyper[name]
@@ -165,12 +165,12 @@ class Space:
         return found
 
     def config_at(self, hyper: Mapping[str, float]) -> TrainConfig:
-        """The config with a member's hyperparameters in it."""
+        """Return the config with a member's hyperparameters in it."""
         _, dynamic = split(self.config, self.values(hyper))
         return apply_overrides(self.config, dynamic)
 
     def labelled(self, name: str, numbers: np.ndarray) -> np.ndarray:
-        """An axis's numbers as results show them: values of a choice by their names."""
+        """Return an axis's numbers as results show them: a choice's values by their names."""
         axis = self.axes[name]
         if not isinstance(axis, Choice):
             return numbers
@@ -180,12 +180,12 @@ class Space:
         return table[numbers.astype(int)]
 
     def to_dict(self) -> dict[str, Any]:
-        """The axes as plain values."""
+        """Return the axes as plain values."""
         return {name: _axis_dict(name, axis) for name, axis in self.axes.items()}
 
 
 def axes_from_dict(stored: Mapping[str, Any]) -> dict[str, Distribution]:
-    """The axes that `Space.to_dict` wrote."""
+    """Return the axes that `Space.to_dict` wrote."""
     kinds = {"uniform": Uniform, "loguniform": LogUniform}
     return {
         name: Choice(tuple(map(serialise.parse_loss, axis["values"])))
@@ -204,6 +204,11 @@ def step(axis: Distribution, value: float, factor: float) -> float:
     * whole numbers: likewise, and by one at least.
     * choice: to the next value, or from factors below 1 to the one before; at the end
       it turns back.
+
+    Args:
+        axis: The axis of the hyperparameter.
+        value: The hyperparameter: a number, or the place of a value in a choice.
+        factor: The factor of the step; above 1 it moves up, below 1 it moves down.
     """
     if isinstance(axis, Choice):
         last = len(axis.values) - 1
@@ -259,7 +264,7 @@ def _axis_dict(name: str, axis: Distribution) -> dict[str, Any]:
 
 
 def describe(values: Mapping[str, Any]) -> str:
-    """Hyperparameters in a line."""
+    """Return hyperparameters in a line."""
     named = {name: label(value) for name, value in values.items()}
     return ", ".join(
         f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
@@ -268,5 +273,5 @@ def describe(values: Mapping[str, Any]) -> str:
 
 
 def same_axes(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    """Whether two descriptions of axes are the same, also in their order."""
+    """Return whether two descriptions of axes are the same, also in their order."""
     return json.dumps(stored) == json.dumps(asked)

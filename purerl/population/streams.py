@@ -16,7 +16,7 @@ _CHILD = 2**32 - 4
 
 
 def member_keys(seeds: tuple[int, ...], size: int) -> Array:
-    """Keys `[S * size]` of the members of every search, the members fastest."""
+    """Return keys `[S * size]` of the members of every search, the members fastest."""
 
     def of_search(seed: Array) -> Array:
         return jax.vmap(lambda m: jax.random.fold_in(jax.random.key(seed), m))(
@@ -27,7 +27,7 @@ def member_keys(seeds: tuple[int, ...], size: int) -> Array:
 
 
 def evaluation_keys(seeds: np.ndarray, mark: int) -> Array:
-    """Keys `[N]` of the evaluations at a mark: one for all members of a search.
+    """Return keys `[N]` of the evaluations at a mark: one for all members of a search.
 
     Common episodes: what tells two members apart is the members.
     """
@@ -40,7 +40,13 @@ def evaluation_keys(seeds: np.ndarray, mark: int) -> Array:
 
 
 def child_keys(seeds: np.ndarray, mark: int, members: np.ndarray) -> Array:
-    """Keys `[N]` of members that go on as copies of others after a mark."""
+    """Return keys `[N]` of members that go on as copies of others after a mark.
+
+    Args:
+        seeds: The seed of each member's search, `[N]`.
+        mark: The number of the mark.
+        members: The number of each member in its search, `[N]`.
+    """
 
     def one(seed: Array, member: Array) -> Array:
         key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(_CHILD))

@@ -23,7 +23,7 @@ def save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def load(path: Path) -> HostMetrics:
-    """The arrays that `save` wrote.
+    """Return the arrays that `save` wrote.
 
     Raises:
         OSError: there is no file; or another of `DAMAGE`: it is damaged, or a checksum

@@ -31,7 +31,7 @@ def _orbax() -> Any:
 
 
 def flatten(tree: PyTree) -> dict[str, np.ndarray]:
-    """A pytree of host arrays as a flat dict from its paths, keys as their numbers."""
+    """Return a pytree of host arrays as a dict by path, keys as their numbers."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_host_key)
     return {
         jax.tree_util.keystr(path): leaf.data if isinstance(leaf, HostKey) else leaf
@@ -40,12 +40,12 @@ def flatten(tree: PyTree) -> dict[str, np.ndarray]:
 
 
 def unflatten(flat: dict[str, np.ndarray], like: PyTree, source: Path) -> PyTree:
-    """The inverse of `flatten`, into the structure and shapes of `like`.
+    """Invert `flatten`, into the structure and shapes of `like`.
 
     Args:
-        flat: from a checkpoint.
-        like: shapes of one member's state; `flat` has a leading axis of members.
-        source: named in the error.
+        flat: Arrays by path, from a checkpoint.
+        like: Shapes of one member's state; `flat` has a leading axis of members.
+        source: Path of the checkpoint, for error messages.
 
     Raises:
         ConfigError: other names or shapes: a checkpoint of another config.
@@ -78,10 +78,10 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
     """Write a checkpoint; a reader sees all of it or nothing.
 
     Args:
-        folder: of all checkpoints of a run.
-        step: its name, the number of finished updates.
+        folder: The folder of all checkpoints of a run.
+        step: The number of finished updates, which names the checkpoint.
         tree: Arrays on the host, from `Cohort.gather`.
-        keep: how many of the last ones stay.
+        keep: The number of last checkpoints that stay.
 
     Raises:
         NotSavedError: the disk has no room for it, or orbax fails otherwise; what was
@@ -123,7 +123,7 @@ def _not_saved(folder: Path, step: int, error: Exception) -> str:
 
 
 def steps(folder: Path) -> list[int]:
-    """Numbers of finished updates at which there are checkpoints, ascending."""
+    """Return the numbers of finished updates that have checkpoints, ascending."""
     if not folder.is_dir():
         return []
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())

@@ -27,7 +27,7 @@ Spec = dict[str, Any]
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the bits of results depend on."""
+    """Return the versions of what the bits of results depend on."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -38,13 +38,13 @@ def versions() -> dict[str, str]:
 
 
 def made_with() -> dict[str, Any]:
-    """The device and the versions of this process, as a manifest has them."""
+    """Return the device and the versions of this process, as a manifest has them."""
     device = jax.local_devices()[0]
     return {"device": f"{device.platform} {device.device_kind}", "versions": versions()}
 
 
 def differences_of_versions(stored: Spec) -> str | None:
-    """A sentence where device or versions differ: then equal bits are not promised."""
+    """Return a sentence where device or versions differ, so that bits may."""
     now = made_with()
     odd = [
         f"{name} {version} -> {now['versions'].get(name)}"
@@ -78,10 +78,11 @@ def open_folder(
         kind: The kind or kinds of `purerl.storage.kinds` that may be there.
         version: The format that this program writes and reads.
         noun: What the folder holds, for the sentence: "holds another NOUN".
-        compare: What differs between a stored and a new specification, in words.
-        merge: What a folder says from now on, from both.
-        remedy: What to do where they differ, from both.
-        places: Folders in it that are made.
+        compare: A function that says what differs between a stored and a new
+            specification, in words.
+        merge: A function that makes what the folder says from now on, from both.
+        remedy: A function that says what to do where they differ, from both.
+        places: Folders to make inside the folder.
 
     Returns:
         The specification that holds.
@@ -129,6 +130,11 @@ def refuse_other(folder: Path, wanted: str | Sequence[str]) -> None:
 
 def write(folder: Path, spec: Spec, places: Sequence[str] = ()) -> None:
     """Write config.yaml and manifest.json, and make the folder where there is none.
+
+    Args:
+        folder: The folder.
+        spec: What is in it: plain values, with `config`.
+        places: Folders to make inside the folder.
 
     Raises:
         ConfigError: the folder cannot be written.
@@ -181,7 +187,7 @@ def _write_and_remove(folder: Path) -> None:
 
 
 def cannot_write(folder: Path, error: OSError) -> ConfigError:
-    """The sentence for a folder that cannot be written."""
+    """Return the error for a folder that cannot be written."""
     return ConfigError(
         f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
         "that you may write to."
@@ -189,7 +195,7 @@ def cannot_write(folder: Path, error: OSError) -> ConfigError:
 
 
 def load(folder: Path) -> Spec:
-    """The manifest of a folder, whatever it holds.
+    """Return the manifest of a folder, whatever it holds.
 
     Raises:
         ConfigError: there is none, or it cannot be read.
@@ -213,7 +219,7 @@ def load(folder: Path) -> Spec:
 
 
 def kind_of(folder: Path) -> str:
-    """The kind of a folder, a key of `purerl.storage.kinds.KINDS` where it is known.
+    """Return the kind of a folder, a key of `purerl.storage.kinds.KINDS` where known.
 
     Raises:
         ConfigError: nothing that purerl has written, or a manifest that is damaged.
@@ -226,7 +232,7 @@ def kind_of(folder: Path) -> str:
 
 
 def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:
-    """The manifest of what is not a run.
+    """Return the manifest of what is not a run.
 
     Args:
         folder: The folder that should hold it.
@@ -255,12 +261,12 @@ def differing(
     text: Callable[[Any], str] = repr,
     label: str = "",
 ) -> list[str]:
-    """Entries of two mappings that differ, in words.
+    """Return the entries of two mappings that differ, in words.
 
     Args:
         stored: What a folder says.
         new: What is asked for.
-        text: How a value is written.
+        text: A function that writes a value.
         label: What is written before the name of an entry.
     """
     pairs = {
@@ -274,7 +280,7 @@ def differing(
 
 
 def differing_widths(stored: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Lanes and segments that were asked for and are not those of the folder."""
+    """Return lanes and segments that were asked for and are not those of the folder."""
     return [
         f"{name} is {stored[name]} there and {new[f'{name}_asked']} here"
         for name in ("lanes", "segment_updates")

@@ -20,9 +20,10 @@ class Kind(NamedTuple):
     """What one kind of folder is, for people.
 
     Attributes:
-        words: the noun with its article.
-        goes_on: what goes on with it; `{folder}` stands for the folder.
-        reads: the commands and functions that read it, likewise.
+        words: The noun with its article.
+        goes_on: The command that goes on with it; `{folder}` stands for the folder.
+        reads: The commands and functions that read it; `{folder}` stands for the
+            folder.
     """
 
     words: str
@@ -91,11 +92,11 @@ KINDS = {
 
 
 def kind_of(folder: Path, stored: dict[str, Any] | None) -> str | None:
-    """The kind of a folder, a key of `KINDS` where this program knows it.
+    """Return the kind of a folder, a key of `KINDS` where this program knows it.
 
     Args:
-        folder: the folder.
-        stored: its manifest; None where it has none.
+        folder: The folder.
+        stored: The folder's manifest; None where it has none.
 
     Returns:
         None where the folder holds nothing that purerl has written. A run's manifest
@@ -107,36 +108,36 @@ def kind_of(folder: Path, stored: dict[str, Any] | None) -> str | None:
 
 
 def holds_comparison(folder: Path) -> bool:
-    """Whether there is a comparison in a folder."""
+    """Return whether there is a comparison in a folder."""
     names = (COMPARISON_FILE, OLD_COMPARISON_FILE)
     return any((folder / name).exists() for name in names)
 
 
 def words_of(kind: str) -> str:
-    """The noun of a kind with its article."""
+    """Return the noun of a kind with its article."""
     known = KINDS.get(kind)
     return known.words if known else f"results of the kind {kind!r}"
 
 
 def not_wanted(folder: Path, kind: str, wanted: str | Sequence[str]) -> str:
-    """The sentences for a folder that holds something else than a command takes.
+    """Return the sentences for a folder that holds something else than a command takes.
 
     Args:
-        folder: the folder that was given.
-        kind: the kind of what it holds.
-        wanted: the kind or kinds that the command takes.
+        folder: The folder that was given.
+        kind: The kind of what it holds.
+        wanted: The kind or kinds that the command takes.
     """
     names = (wanted,) if isinstance(wanted, str) else wanted
     return refusal(folder, kind, f", not {' or '.join(map(words_of, names))}")
 
 
 def refusal(folder: Path, kind: str, why: str) -> str:
-    """The sentences for a folder that a command cannot use.
+    """Return the sentences for a folder that a command cannot use.
 
     Args:
-        folder: the folder that was given.
-        kind: the kind of what it holds.
-        why: the end of the first sentence, with the comma before it.
+        folder: The folder that was given.
+        kind: The kind of what it holds.
+        why: The end of the first sentence, with the comma before it.
     """
     lead = f"{folder} holds {words_of(kind)}{why}."
     known = KINDS.get(kind)

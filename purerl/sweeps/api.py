@@ -42,32 +42,32 @@ def sweep(
     uninterrupted one. Under `jax.distributed` every process trains its part.
 
     Args:
-        config: of every point, where no axis says otherwise.
-        axes: (dotted) name of a field -> values, or in a random design a distribution
+        config: The config of every point, where no axis says otherwise.
+        axes: Values by (dotted) name of the field, or in a random design a distribution
             (`purerl.uniform`, `purerl.loguniform`, `purerl.choice`). `algorithm` is a
             field too: what the other algorithm has in common is carried over.
-        seeds: per point: how many (0, 1, ...), or which.
-        out: folder to write; results stay in memory without one, which several
+        seeds: The number of seeds per point (0, 1, ...), or the seeds themselves.
+        out: The folder to write; results stay in memory without one, which several
             processes cannot share.
-        design: `grid`, `zip` or `random`.
-        num_points: of a random design. Equal draws are trained once and appear at
-            each of their points.
-        design_seed: of its draws.
-        extend: `out` may hold a sweep of fewer points or seeds; the missing ones are
-            trained.
-        lanes: width of a block, part of what fixes the bits: a number, `"auto"` to
+        design: The kind of design: `grid`, `zip` or `random`.
+        num_points: The number of points of a random design. Equal draws are trained
+            once and appear at each of their points.
+        design_seed: The seed of a random design's draws.
+        extend: Whether `out` may hold a sweep of fewer points or seeds; the missing
+            ones are trained.
+        lanes: The width of a block, part of what fixes the bits: a number, `"auto"` to
             measure it (see `purerl.find_lanes`; few members get narrower ones), or a
             default by the population's size.
-        segment_updates: updates per compiled call; likewise. About a hundredth of the
-            run where not given.
-        chunk_blocks: blocks that a worker holds, and a file keeps; what fits the
-            memory where not given. It changes no bit.
-        memory_limit: bytes for training, such as `"2GB"`; most of what is free where
+        segment_updates: Updates per compiled call, part of what fixes the bits. About a
+            hundredth of the run where not given.
+        chunk_blocks: The number of blocks that a worker holds, and a file keeps; what
+            fits the memory where not given. It changes no bit.
+        memory_limit: Bytes for training, such as `"2GB"`; most of what is free where
             not given.
-        keep_states: also keep the final states, to act with them or go on.
-        trackers: where to write the finished members, a nested run each: names
+        keep_states: Whether to keep the final states, to act with them or go on.
+        trackers: Where to write the finished members, a nested run each: names
             (`mlflow`, `tensorboard`, `wandb`) or trackers (see `purerl.make_tracker`).
-        progress: print the plan and show a progress bar.
+        progress: Whether to print the plan and show a progress bar.
 
     Raises:
         ConfigError: an axis or value that cannot be, a folder of another sweep (with

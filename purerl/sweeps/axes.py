@@ -27,7 +27,7 @@ class Distribution(Protocol):
     """Something to draw an axis's values from."""
 
     def draw(self, rng: np.random.Generator) -> Any:
-        """One value."""
+        """Draw one value."""
         ...
 
 
@@ -38,7 +38,7 @@ class Uniform(NamedTuple):
     high: float
 
     def draw(self, rng: np.random.Generator) -> float:
-        """One value; whole numbers include the upper end."""
+        """Draw one value; whole numbers include the upper end."""
         if isinstance(self.low, int) and isinstance(self.high, int):
             return int(rng.integers(self.low, self.high + 1))
         return float(rng.uniform(self.low, self.high))
@@ -51,7 +51,7 @@ class LogUniform(NamedTuple):
     high: float
 
     def draw(self, rng: np.random.Generator) -> float:
-        """One value."""
+        """Draw one value."""
         if isinstance(self.low, int) and isinstance(self.high, int):
             # Every whole number gets the share of its interval [k - 1/2, k + 1/2].
             ends = math.log(self.low - 0.5), math.log(self.high + 0.5)
@@ -66,7 +66,7 @@ class Choice(NamedTuple):
     values: tuple[Any, ...]
 
     def draw(self, rng: np.random.Generator) -> Any:
-        """One value."""
+        """Draw one value."""
         return self.values[int(rng.integers(len(self.values)))]
 
 
@@ -118,11 +118,12 @@ class Design(NamedTuple):
     """The points of a sweep.
 
     Attributes:
-        kind: `grid`, `zip` or `random`.
-        names: of the axes.
-        shape: points along each dimension: one per axis in a grid, else one.
-        points: in the order of the dimensions, the last one fastest; each maps the
-            axes' names to values.
+        kind: The kind of design: `grid`, `zip` or `random`.
+        names: Names of the axes.
+        shape: The number of points along each dimension: one dimension per axis in a
+            grid, else a single one.
+        points: Values by name of the axis, for each point in the order of the
+            dimensions, the last one fastest.
     """
 
     kind: str
@@ -139,7 +140,13 @@ class Design(NamedTuple):
 
 
 def size_of(axes: Mapping[str, Any], design: str, num_points: int | None) -> int:
-    """How many points `expand` would make, at the most; it checks nothing."""
+    """Return how many points `expand` would make, at the most; it checks nothing.
+
+    Args:
+        axes: Values, or a distribution, by name of the field.
+        design: The kind of design: `grid`, `zip` or `random`.
+        num_points: The number of points of a random design.
+    """
     if design == "random":
         return num_points if isinstance(num_points, int) else 1
     lengths = [len(axis) if hasattr(axis, "__len__") else 1 for axis in axes.values()]
@@ -152,14 +159,14 @@ def expand(
     num_points: int | None = None,
     seed: int = 0,
 ) -> Design:
-    """The points of some axes.
+    """Return the points of some axes.
 
     Args:
-        axes: name of a field -> values; a distribution in a random design.
-        design: `grid`, `zip` or `random`.
-        num_points: of a random design.
-        seed: of its draws. Every axis and point has a stream of its own: more points,
-            or another axis, leave the others as they are.
+        axes: Values by name of the field; a distribution in a random design.
+        design: The kind of design: `grid`, `zip` or `random`.
+        num_points: The number of points of a random design.
+        seed: The seed of a random design's draws. Every axis and point has a stream of
+            its own: more points, or another axis, leave the others as they are.
 
     Raises:
         ConfigError: an unknown design, an empty axis, the same value twice, axes of
@@ -287,7 +294,7 @@ FUNCTIONS = {
 
 
 def parse(text: str) -> tuple[str, Any]:
-    """An axis from `NAME=VALUES`, as the command line writes it.
+    """Read an axis from `NAME=VALUES`, as the command line writes it.
 
     VALUES is a list such as `1e-4,3e-4` or `(64,64),(256,256)`, or a call such as
     `geomspace(1e-4, 1e-2, 8)`, `linspace`, `range`, `uniform`, `loguniform`, `choice`.

@@ -17,13 +17,14 @@ class Compiler:
     """Compiles the groups of one sweep, and counts what that costs.
 
     Args:
-        workers: of this process.
-        memory_limit: bytes that a worker may use.
-        chunk_blocks: blocks of a chunk, if they are asked for.
+        workers: Workers of this process.
+        memory_limit: Bytes that a worker may use.
+        chunk_blocks: The number of blocks of a chunk, if it is asked for.
 
     Attributes:
-        seconds: that `compile` and its timing took.
-        num_workers: of all processes.
+        seconds: Seconds that `compile` has taken so far, the timing of segments
+            included.
+        num_workers: The number of workers of all processes.
     """
 
     def __init__(
@@ -47,11 +48,12 @@ class Compiler:
     def compile(
         self, groups: Sequence[GroupPlan], is_fixed: Sequence[bool]
     ) -> list[GroupPlan]:
-        """The groups with their programs, lanes, chunks and rates.
+        """Return the groups with their programs, lanes, chunks and rates.
 
         Args:
-            groups: with members that are to be trained.
-            is_fixed: whether a group's width may not be narrowed to fit the memory.
+            groups: Groups with members that are to be trained.
+            is_fixed: Whether a group's width may not be narrowed to fit the memory, per
+                group.
 
         Raises:
             ConfigError: a group does not fit the memory of some process.

@@ -28,12 +28,13 @@ class Options(NamedTuple):
     """How a sweep is carried out; of these only lanes and segments fix the bits.
 
     Attributes:
-        folder: to write, or None.
-        lanes: W as asked for: a number, `"auto"`, or None where it is chosen.
-        segment_updates: K as asked for, or None.
-        chunk_blocks: blocks of a chunk, or None for what fits.
-        keep_states: keep the final states.
-        extend: the folder may hold a sweep of fewer members.
+        folder: The folder to write, or None.
+        lanes: The width W that was asked for: a number, `"auto"`, or None where it is
+            chosen.
+        segment_updates: The updates per segment K that were asked for, or None.
+        chunk_blocks: The number of blocks of a chunk, or None for what fits the memory.
+        keep_states: Whether to keep the final states.
+        extend: Whether the folder may hold a sweep of fewer members.
     """
 
     folder: Path | None
@@ -45,7 +46,7 @@ class Options(NamedTuple):
 
 
 def agreed(groups: tuple[GroupPlan, ...]) -> tuple[GroupPlan, ...]:
-    """The groups with the lanes and segments of process 0.
+    """Return the groups with the lanes and segments of process 0.
 
     A measured width, or that of a folder that is not shared, may differ elsewhere.
     """
@@ -70,7 +71,7 @@ class Task(NamedTuple):
 
 
 def _whole(number: float) -> float:
-    """Bytes as a whole number, or NaN: not every system says them."""
+    """Round bytes to a whole number; NaN where the platform does not report memory."""
     return round(number) if math.isfinite(number) else number
 
 
@@ -78,10 +79,10 @@ class Engine:
     """One call of `sweep`: the pieces that its phases share.
 
     Args:
-        outline: points, groups and members, with lanes and a memory limit.
-        workers: of this process.
-        options: how it is carried out.
-        progress: show it.
+        outline: Points, groups and members, with lanes and a memory limit.
+        workers: Workers of this process.
+        options: How the sweep is carried out.
+        progress: Whether to show the progress.
     """
 
     def __init__(

@@ -30,8 +30,8 @@ def train_chunk(
         program: The program of their group.
         worker: The worker that trains them.
         members: The members, `[M]`.
-        on_segment: Is told of progress.
-        keep_states: Return the final states as well.
+        on_segment: A function that is called after every segment with its progress.
+        keep_states: Whether to return the final states as well.
 
     Returns:
         The arrays of `Curves`, and `state/<path>` `[M, ...]`.
@@ -47,7 +47,13 @@ def train_chunk(
 def cut(
     members: Members, ids: Sequence[str], size: int
 ) -> list[tuple[tuple[str, ...], Members]]:
-    """Members in chunks of `size`, the last one shorter, each with its ids."""
+    """Return members in chunks of `size`, the last one shorter, each with its ids.
+
+    Args:
+        members: The members, `[M]`.
+        ids: The id of each member, M of them.
+        size: The number of members of a full chunk.
+    """
     chunks = []
     for start in range(0, members.size, size):
         index = np.arange(start, min(start + size, members.size))

@@ -37,12 +37,12 @@ class Group(NamedTuple):
     """Points that one program trains.
 
     Attributes:
-        name: a hash of what is compiled: static fields, and names of the overrides.
-        bound: config, environment and plan.
-        points: numbers of the design's points, ascending.
-        overrides: name of a dynamic field -> values on the host, leaves `[P, ...]`,
+        name: A hash of what is compiled: static fields, and names of the overrides.
+        bound: Config, environment and plan of the group.
+        points: Numbers of the design's points in the group, ascending.
+        overrides: Values on the host by name of the dynamic field, leaves `[P, ...]`,
             one per point of `points`.
-        static: what its points fix, by name of the axis.
+        static: Values that all points of the group share, by name of the axis.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Group(NamedTuple):
         return plan.num_updates * plan.steps_per_update
 
     def default_length(self) -> int:
-        """Updates per segment, for about a hundred segments."""
+        """Return the updates per segment that make about a hundred segments."""
         return max(1, math.ceil(self.bound.plan.num_updates / SEGMENTS))
 
 
 def for_fields(config: TrainConfig, axes: Mapping[str, Any]) -> dict[str, Any]:
-    """The axes, where distributions over fields with a fraction draw fractions.
+    """Return the axes, where distributions over fields with a fraction draw fractions.
 
     `uniform(0, 1)` of a learning rate is not 0 or 1, as it is of a number of layers.
     """
@@ -89,7 +89,7 @@ def _value_at(config: TrainConfig, name: str) -> Any:
 
 
 def group_points(config: TrainConfig, design: Design) -> list[Group]:
-    """Groups of a design's points, in the order in which they first appear.
+    """Return groups of a design's points, in the order in which they first appear.
 
     Everything is checked here, before anything is traced.
 
@@ -214,7 +214,7 @@ def _stack(values: Sequence[PyTree]) -> PyTree:
 def split(
     config: TrainConfig, point: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a point sets of static and of dynamic fields, losses parsed.
+    """Return what a point sets of static and of dynamic fields, losses parsed.
 
     Raises:
         ConfigError: a name that is no field.
@@ -256,14 +256,14 @@ def _with_static(config: TrainConfig, static: Mapping[str, Any]) -> TrainConfig:
 def resolve_point(
     config: TrainConfig, point: Mapping[str, Any]
 ) -> tuple[TrainConfig, Overrides]:
-    """The config of a point's group, and the point's overrides of it."""
+    """Return the config of a point's group, and the point's overrides of it."""
     base = with_algorithm(config, point.get("algorithm", name_of(config)))
     static, dynamic = split(base, point)
     return _with_static(base, static), dynamic
 
 
 def with_algorithm(config: TrainConfig, name: str) -> TrainConfig:
-    """The config of another algorithm: what `config` sets and the other has too.
+    """Return another algorithm's config with what `config` sets and both have.
 
     A field that has its class's default takes the other class's default.
 

@@ -18,7 +18,7 @@ from purerl.sweeps.labels import plain
 
 
 def member_id(point: Mapping[str, Any], seed: int) -> str:
-    """A hash of the values of a point (as they are, or as `written`), and a seed."""
+    """Return a hash of a point's values (as they are, or as `written`), and a seed."""
     return digest([canonical(point), seed])
 
 
@@ -28,8 +28,8 @@ class MemberIds(Sequence[str]):
     A plan of a million members needs their number alone.
 
     Args:
-        points: as a person gives them.
-        seeds: of every point; they vary fastest.
+        points: Points as a person gives them.
+        seeds: Seeds of every point; they vary fastest.
     """
 
     def __init__(self, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]):
@@ -56,17 +56,17 @@ class MemberIds(Sequence[str]):
 
 
 def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as they are hashed: plain Python, by name."""
+    """Return values as they are hashed: plain Python, by name."""
     return {name: _plain(values[name], name) for name in sorted(values)}
 
 
 def written(point: Mapping[str, Any]) -> dict[str, Any]:
-    """A point as the manifest holds it, in the order of its axes."""
+    """Return a point as the manifest holds it, in the order of its axes."""
     return {name: _plain(value, name) for name, value in point.items()}
 
 
 def read_point(point: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `written`: losses from their dicts, tuples from lists."""
+    """Return the inverse of `written`: losses from their dicts, tuples from lists."""
     return {name: _read(value) for name, value in point.items()}
 
 
@@ -74,8 +74,8 @@ def check_files(point: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     """Refuse a point whose losses' files are no longer those that were trained with.
 
     Args:
-        point: as a person gives it.
-        known: the same point as `written` before.
+        point: The point as a person gives it.
+        known: The same point as `written` before.
 
     Raises:
         ConfigError: naming the file.
@@ -89,7 +89,7 @@ def check_files(point: Mapping[str, Any], known: Mapping[str, Any]) -> None:
 
 
 def digest(value: Any) -> str:
-    """A short hash of plain values."""
+    """Return a short hash of plain values."""
     text = json.dumps(value, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

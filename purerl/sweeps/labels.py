@@ -11,7 +11,7 @@ from purerl import serialise
 
 
 def plain(value: Any) -> Any:
-    """A value as people write it: Python numbers, tuples for lists and arrays."""
+    """Return a value as people write it: Python numbers, tuples for sequences."""
     if isinstance(value, np.generic | np.ndarray | jax.Array):
         return plain(np.asarray(value).tolist())
     if isinstance(value, list):
@@ -20,7 +20,7 @@ def plain(value: Any) -> Any:
 
 
 def label(value: Any) -> Any:
-    """How results name a value: numbers and strings as they are, else as text."""
+    """Return a value's name in results: numbers and strings as they are, else text."""
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple):
@@ -29,7 +29,7 @@ def label(value: Any) -> Any:
 
 
 def labels(values: Sequence[Any]) -> list[Any]:
-    """A name per value; losses that are written alike, as networks are, get numbers."""
+    """Return a name per value; losses that are written alike get numbers."""
     names = [label(value) for value in values]
     if len(set(names)) == len(names) or not any(map(callable, values)):
         return names
@@ -37,7 +37,7 @@ def labels(values: Sequence[Any]) -> list[Any]:
 
 
 def column(points: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    """An axis's label at every point of a design; equal values have equal ones."""
+    """Return an axis's label at every point; equal values have equal labels."""
     keys = [_key(point[name], name) for point in points]
     different = {key: point[name] for key, point in zip(keys, points, strict=True)}
     named = dict(zip(different, labels(list(different.values())), strict=True))
@@ -45,7 +45,13 @@ def column(points: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
 
 
 def known_label(points: Sequence[Mapping[str, Any]], name: str, value: Any) -> Any:
-    """The label of a value of an axis; None if no point of a design has it."""
+    """Return the label of a value of an axis; None if no point of a design has it.
+
+    Args:
+        points: Points of the design.
+        name: The name of the axis.
+        value: The value.
+    """
     keys = {_key(point[name], name): i for i, point in enumerate(points)}
     place = keys.get(_key(value, name))
     return None if place is None else column(points, name)[place]

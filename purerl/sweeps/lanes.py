@@ -40,11 +40,11 @@ def find_lanes(
     of `purerl.sweep` takes from then on.
 
     Args:
-        config: to train; only what shapes the program matters.
-        widths: to try, ascending; powers of two where not given.
-        memory_limit: as in `purerl.sweep`.
-        seconds: of measurement per width.
-        remember: write the best one down.
+        config: The config to train; only what shapes the program matters.
+        widths: Widths to try, ascending; powers of two where not given.
+        memory_limit: Bytes for training, as in `purerl.sweep`.
+        seconds: Seconds of measurement per width.
+        remember: Whether to remember the best width for `lanes="auto"`.
 
     Returns:
         An entry per width: lanes, environment steps per second over all workers,
@@ -80,7 +80,15 @@ def find(
     workers: Sequence[Worker],
     limit: float,
 ) -> int:
-    """The best width for a program: the remembered one, or measured now."""
+    """Return the best width for a program: the remembered one, or measured now.
+
+    Args:
+        bound: Config, environment and plan of the program.
+        members: Examples of the members, at least one.
+        length: Updates per call, K.
+        workers: Workers, all of which are kept busy while a width is measured.
+        limit: Bytes that a worker may use.
+    """
     identity = _identity(bound, workers)
     known = _remembered().get(identity)
     if isinstance(known, int) and known >= 1:
@@ -93,7 +101,7 @@ def find(
 
 
 def best_of(rates: Sequence[planner.LaneRate]) -> int:
-    """The width with the highest throughput."""
+    """Return the width with the highest throughput."""
     return max(rates, key=lambda rate: rate.steps_per_second).lanes
 
 
@@ -103,7 +111,7 @@ def _widths(workers: Sequence[Worker]) -> list[int]:
 
 
 def cache_file() -> Path:
-    """Where widths are remembered."""
+    """Return the path of the file in which widths are remembered."""
     base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
     return base / "purerl" / "lanes.json"
 

@@ -38,15 +38,15 @@ class GroupPlan(NamedTuple):
     """How one group is trained.
 
     Attributes:
-        group: its points.
-        ids: of the members that are to be trained.
-        members: their keys and overrides, `[M]`.
-        lanes: W.
-        length: updates per segment, K.
-        chunk_blocks: blocks that a worker holds at a time.
-        memory: model of a worker's bytes, if a program was compiled.
-        steps_per_second: of all workers, if it was measured.
-        program: the compiled program, if it was compiled at this width.
+        group: The group's points and what they compile to.
+        ids: Ids of the members that are to be trained.
+        members: Keys and overrides of those members, `[M]`.
+        lanes: The width of a block, W.
+        length: Updates per segment, K.
+        chunk_blocks: The number of blocks that a worker holds at a time.
+        memory: A model of a worker's bytes, if a program was compiled.
+        steps_per_second: Environment steps per second of all workers, if measured.
+        program: The compiled program, if it was compiled at this width.
     """
 
     group: Group
@@ -75,20 +75,20 @@ class GroupPlan(NamedTuple):
         return self.lanes * self.chunk_blocks
 
     def chunk_bytes(self) -> float:
-        """Bytes on the device of a worker while it trains a chunk."""
+        """Return the bytes on the device of a worker while it trains a chunk."""
         return self.memory.chunk(self.lanes, self.chunk_blocks) if self.memory else 0.0
 
     def seconds(self) -> float | None:
-        """Estimated time of training, compilation apart."""
+        """Return the estimated seconds of training, without those of compilation."""
         return self.steps / self.steps_per_second if self.steps_per_second else None
 
 
 class Keeps(NamedTuple):
-    """What stays in memory: everything but what a folder takes.
+    """Which arrays are kept in host memory; those written to the folder are not.
 
     Attributes:
-        results: metrics and evaluations.
-        states: the trained agents, with the results.
+        results: Whether metrics and evaluations are kept.
+        states: Whether the trained agents are kept with the results.
     """
 
     results: bool = True
@@ -99,13 +99,13 @@ class SweepPlan(NamedTuple):
     """The whole sweep.
 
     Attributes:
-        config: the base.
-        design: axes and points.
-        seeds: of every point.
-        groups: with members that are to be trained, one program each.
-        num_workers: blocks that are trained side by side.
-        memory_limit: bytes that a worker may use.
-        keeps: what of the results stays in memory.
+        config: The base config of every point.
+        design: The axes and points.
+        seeds: Seeds of every point.
+        groups: Groups with members that are to be trained, one program each.
+        num_workers: The number of blocks that are trained side by side.
+        memory_limit: Bytes that a worker may use.
+        keeps: What stays in host memory.
     """
 
     config: TrainConfig
@@ -127,12 +127,12 @@ class SweepPlan(NamedTuple):
         return sum(group.steps for group in self.groups)
 
     def device_bytes(self) -> float:
-        """Bytes for training on all workers of this process: of the largest group."""
+        """Return the bytes for training the largest group on all workers."""
         workers = self.num_workers
         return max((g.chunk_bytes() * workers for g in self.groups), default=0.0)
 
     def result_bytes(self) -> float:
-        """Bytes of the results, as far as they are kept in memory."""
+        """Return the bytes of the results, as far as they are kept in memory."""
         return float(sum(g.num_members * self._kept_each(g) for g in self.groups))
 
     def _kept_each(self, group: GroupPlan) -> float:
@@ -142,7 +142,7 @@ class SweepPlan(NamedTuple):
         return _row_bytes(group) + (group.memory.state if has_state else 0.0)  # type: ignore[union-attr]
 
     def seconds(self) -> float | None:
-        """Estimated time of training, compilation apart; None if nothing was timed."""
+        """Return the estimated seconds of training; None if a group was not timed."""
         times = [group.seconds() for group in self.groups]
         return None if None in times else float(sum(t for t in times if t is not None))
 
@@ -162,12 +162,27 @@ def plan(
     keep_states: bool = False,
     out: str | Path | None = None,
 ) -> SweepPlan:
-    """What a whole sweep would do, without training: arguments as of `purerl.sweep`.
+    """Return what a whole sweep would do, without training.
 
     For every group two narrow programs are compiled; their memory, as the compiler
     counts it, gives the bytes per member, and so how many blocks of lanes a worker can
     hold. A segment of the width that was chosen is timed. With `out` results are not
     held in memory; what such a folder has already is not looked at.
+
+    Args:
+        config: The config of every point, where no axis says otherwise.
+        axes: Values, or in a random design distributions, by name of the field.
+        seeds: The number of seeds per point (0, 1, ...), or the seeds themselves.
+        design: The kind of design: `grid`, `zip` or `random`.
+        num_points: The number of points of a random design.
+        design_seed: The seed of a random design's draws.
+        lanes: The width of a block: a number, `"auto"` to measure it, or a default.
+        segment_updates: Updates per compiled call; a default where not given.
+        chunk_blocks: The number of blocks of a chunk; what fits where not given.
+        memory_limit: Bytes for training, such as `"2GB"`; most of what is free where
+            not given.
+        keep_states: Whether the sweep would keep the final states.
+        out: The folder that the sweep would write, if any.
 
     Raises:
         ConfigError: see `purerl.sweep`.
@@ -199,7 +214,14 @@ def plan(
 def timed(
     group: GroupPlan, workers: Sequence[Worker], program: Program | None = None
 ) -> GroupPlan:
-    """The group with the rate of this process, from one segment of one block."""
+    """Return the group with the rate of this process, from one segment of one block.
+
+    Args:
+        group: The group, with its lanes and segment length.
+        workers: Workers of this process; the first of them trains the segment.
+        program: The compiled program of the group; taken from the cache where not
+            given.
+    """
     bound, block = group.group.bound, group.members.block(0, group.lanes)
     if program is None:
         program = current_cache().get(bound, block, group.length, workers[:1])
@@ -217,7 +239,18 @@ def make_outline(
     design_seed: int,
     segment_updates: int | None,
 ) -> SweepPlan:
-    """Points, groups and members: all that needs no compilation."""
+    """Return points, groups and members: all that needs no compilation.
+
+    Args:
+        config: The config of every point, where no axis says otherwise.
+        axes: Values, or in a random design distributions, by name of the field.
+        seeds: The number of seeds per point (0, 1, ...), or the seeds themselves.
+        design: The kind of design: `grid`, `zip` or `random`.
+        num_points: The number of points of a random design.
+        design_seed: The seed of a random design's draws.
+        segment_updates: Updates per compiled call; about a hundredth of the run where
+            not given.
+    """
     check_count("segment_updates", segment_updates)
     agents = size_of(axes, design, num_points) * num_seeds(seeds)
     require_listing(agents, config.total_timesteps)
@@ -248,14 +281,14 @@ def _once_each(group: GroupPlan) -> GroupPlan:
 
 
 def without(group: GroupPlan, finished: set[str]) -> GroupPlan:
-    """The group without members that have been trained already."""
+    """Return the group without members that have been trained already."""
     left = [i for i, id in enumerate(group.ids) if id not in finished]
     members = group.members.take(np.asarray(left, int))
     return group._replace(ids=tuple(group.ids[i] for i in left), members=members)
 
 
 def worker_limit(memory_limit: str | float | None, workers: Sequence[Worker]) -> float:
-    """Bytes that a worker may use; what is asked for is of the whole process."""
+    """Return the bytes that a worker may use, its share of `memory_limit` if given."""
     asked = planner.parse_bytes(memory_limit)
     if asked is not None:
         return asked / len(workers)
@@ -265,7 +298,15 @@ def worker_limit(memory_limit: str | float | None, workers: Sequence[Worker]) ->
 def choose_lanes(
     group: GroupPlan, lanes: int | str | None, workers: Sequence[Worker], limit: float
 ) -> GroupPlan:
-    """The group with its width: as asked, measured (`"auto"`), or the default."""
+    """Return the group with its width: as asked, measured, or the default.
+
+    Args:
+        group: The group.
+        lanes: The width that was asked for: a number, `"auto"`, or None for the
+            default.
+        workers: Workers of this process.
+        limit: Bytes that a worker may use.
+    """
     if lanes == "auto":
         width = lane_finder.find(
             group.group.bound, group.members, group.length, workers, limit
@@ -287,7 +328,15 @@ def fit(
     is_fixed: bool,
     chunk_blocks: int | None = None,
 ) -> GroupPlan:
-    """The group with lanes and chunks that fit the memory.
+    """Return the group with lanes and chunks that fit the memory.
+
+    Args:
+        group: The group, with the width to begin with.
+        memory: A model of a worker's bytes.
+        limit: Bytes that a worker may use.
+        num_workers: The number of workers that share the group's blocks.
+        is_fixed: Whether to refuse a width that does not fit instead of narrowing it.
+        chunk_blocks: The number of blocks of a chunk; what fits where not given.
 
     Raises:
         ConfigError: they do not fit.

@@ -30,7 +30,14 @@ CHUNKS_PER_WORKER = 8
 
 
 def probe(bound: Bound, members: Members, length: int, worker: Worker) -> MemoryModel:
-    """Compile two small widths, and read their memory."""
+    """Compile two small widths, and read their memory.
+
+    Args:
+        bound: Config, environment and plan of the members.
+        members: Examples of the members, at least one.
+        length: Updates per call, K.
+        worker: The worker to compile for.
+    """
     blocks = [members.block(0, width) for width in PROBE_WIDTHS]
     programs = [current_cache().get(bound, b, length, [worker]) for b in blocks]
     return extrapolate([p.memory() for p in programs], PROBE_WIDTHS)
@@ -42,9 +49,16 @@ def rate(
     workers: Sequence[Worker],
     least_seconds: float,
 ) -> float:
-    """Environment steps per second with one block on every worker.
+    """Measure environment steps per second with one block on every worker.
 
     The second half of the run is timed where there is one: a warm-up is cheap.
+
+    Args:
+        program: The compiled program, for the devices of `workers`.
+        block: A block of members, `[W]`.
+        workers: Workers that train the block at the same time.
+        least_seconds: Seconds of measurement at the least; one call is timed in any
+            case.
     """
     length, total = program.length, program.bound.plan.num_updates
     steps = length * program.bound.plan.steps_per_update * program.lanes
@@ -65,7 +79,7 @@ def rate(
 
 
 def memory_in_use(workers: Sequence[Worker]) -> float:
-    """Bytes in use: of the devices where they say so, else of this process."""
+    """Return the bytes in use: of the devices if they report them, else this process's."""
     stats = _device_stats(workers)
     if stats is not None:
         return float(sum(s["bytes_in_use"] for s in stats))
@@ -76,7 +90,7 @@ class PeakMemory:
     """The most bytes that were in use inside a `with`; see `memory_in_use`.
 
     Attributes:
-        bytes: the peak; before the end, zero.
+        bytes: The peak; zero before the end.
     """
 
     def __init__(self, workers: Sequence[Worker]) -> None:
@@ -114,7 +128,7 @@ def _status(name: str) -> float:
 
 
 def parse_bytes(text: str | float | None) -> float | None:
-    """Bytes from a number or from words such as `2GB`, `512MiB`.
+    """Read bytes from a number or from words such as `2GB`, `512MiB`.
 
     Raises:
         ConfigError: it cannot be read.
@@ -141,7 +155,15 @@ def parse_bytes(text: str | float | None) -> float | None:
 def fit_blocks(
     model: MemoryModel, lanes: int, num_members: int, num_workers: int, limit: float
 ) -> int:
-    """Blocks that a chunk holds: what fits, and no more than spreads the work."""
+    """Return the blocks of a chunk: what fits, and no more than spreads the work.
+
+    Args:
+        model: A model of a worker's bytes.
+        lanes: The width of a block, W.
+        num_members: The number of members that are to be trained.
+        num_workers: The number of workers that share them.
+        limit: Bytes that a worker may use.
+    """
     num_blocks = -(-num_members // lanes)
     fits = int((limit - model.block(lanes)) // max(lanes * model.state, 1.0)) + 1
     spread = -(-num_blocks // (num_workers * CHUNKS_PER_WORKER))
@@ -149,7 +171,14 @@ def fit_blocks(
 
 
 class LaneRate(NamedTuple):
-    """Throughput at one width, all workers busy."""
+    """Throughput at one width, all workers busy.
+
+    Attributes:
+        lanes: The width of a block, W.
+        steps_per_second: Environment steps per second of all workers.
+        compile_seconds: Seconds of compilation.
+        memory: Bytes of a worker while it trains one block.
+    """
 
     lanes: int
     steps_per_second: float
@@ -166,16 +195,16 @@ def measure_lanes(
     limit: float,
     least_seconds: float = 2.0,
 ) -> list[LaneRate]:
-    """Environment steps per second over lane widths, until memory ends or it falls.
+    """Measure steps per second over widths, until memory ends or throughput falls.
 
     Args:
-        bound: config, environment and plan.
-        members: at least one; repeated to fill the lanes.
-        length: updates per call.
-        workers: all of them are kept busy with a block each.
-        widths: ascending.
-        limit: bytes per worker.
-        least_seconds: of measurement per width.
+        bound: Config, environment and plan of the members.
+        members: Examples of the members, at least one; repeated to fill the lanes.
+        length: Updates per call, K.
+        workers: Workers, all of which are kept busy with a block each.
+        widths: Widths to try, ascending.
+        limit: Bytes per worker.
+        least_seconds: Seconds of measurement per width at the least.
     """
     found: list[LaneRate] = []
     for width in widths:
@@ -198,10 +227,10 @@ def measure_lanes(
 
 
 def widths_up_to(most: int) -> list[int]:
-    """Powers of two up to `most`."""
+    """Return the powers of two up to `most`."""
     return [1 << i for i in range(max(1, most).bit_length())]
 
 
 def shapes_of(members: Members) -> Any:
-    """What of the members shapes a program: for messages and caches."""
+    """Return what of the members shapes a program: for messages and caches."""
     return jax.tree.map(lambda x: (jnp.shape(x)[1:], str(x.dtype)), members.overrides)

@@ -34,12 +34,12 @@ class SweepResult:
     """A sweep's results, labelled by its axes; arrays are read when asked for.
 
     Attributes:
-        config: the base of every point.
-        design: axes and points.
-        seeds: of every point.
-        finished: whether every member has been trained.
-        out: the folder, if any.
-        summary: how it was run. Over all processes: `members` of the sweep,
+        config: The base config of every point.
+        design: The axes and points.
+        seeds: Seeds of every point.
+        finished: Whether every member has been trained.
+        out: The folder, if any.
+        summary: How the sweep was run. Over all processes: `members` of the sweep,
             `trained_members` and `env_steps` of this call, `train_seconds` of the
             slowest process, `steps_per_second`. Of this process: `compilations`,
             `compile_seconds`, and bytes of memory.
@@ -85,7 +85,7 @@ class SweepResult:
         return found
 
     def __getitem__(self, name: str) -> "xr.DataArray":
-        """One variable over all points and seeds; NaN where there is nothing.
+        """Return one variable over all points and seeds; NaN where there is nothing.
 
         Raises:
             ConfigError: no such variable.
@@ -111,14 +111,14 @@ class SweepResult:
         return dataset
 
     def sel(self, point: Mapping[str, Any] | None = None, **axes: Any) -> "xr.Dataset":
-        """The results at some values: `sel(learning_rate=3e-4, seed=7)`.
+        """Return the results at some values: `sel(learning_rate=3e-4, seed=7)`.
 
         A number selects the value nearest to it, if it is the same but for rounding. In
         a zip or random design the points that match stay along `point`.
 
         Args:
-            point: values by name, for names with dots.
-            axes: values by name.
+            point: Values by name of the axis, for names with dots.
+            axes: Values by name of the axis, as keywords.
 
         Raises:
             ConfigError: no such axis or value.
@@ -133,12 +133,12 @@ class SweepResult:
         return dataset
 
     def scores(self, metric: str = "episode_return") -> "xr.DataArray":
-        """A number per member `(*axes, seed)`; NaN where it diverged or is missing.
+        """Return a number per member `(*axes, seed)`; NaN if it diverged or is missing.
 
         Args:
-            metric: `episode_return` and `episode_length` are means of the last
-                evaluation's episodes, of the last training row of members that were
-                never evaluated; another metric is its last training row.
+            metric: The metric's name. `episode_return` and `episode_length` are means
+                of the last evaluation's episodes, of the last training row of members
+                that were never evaluated; another metric is its last training row.
         """
         diverged = np.isfinite(self["diverged_at"])
         evaluated = f"evaluation_{_RENAMED.get(metric, metric)}"
@@ -151,13 +151,14 @@ class SweepResult:
         return final.where(~diverged).rename(metric)
 
     def best(self, metric: str = "episode_return", mode: str = "max") -> Best:
-        """The point with the best mean score over its seeds.
+        """Return the point with the best mean score over its seeds.
 
         A member that diverged or is missing counts as the worst score of the sweep.
 
         Args:
-            metric: see `scores`.
-            mode: `max` or `min`.
+            metric: The metric that is compared, see `scores`.
+            mode: Whether the highest score is the best (`max`) or the lowest one
+                (`min`).
 
         Raises:
             ConfigError: no member has a score, or another mode.
@@ -175,7 +176,7 @@ class SweepResult:
         return Best(point, float(sign * means[number]), self.config_at(point))
 
     def config_at(self, point: Mapping[str, Any]) -> TrainConfig:
-        """The config that trains a point: `purerl.run(result.config_at(point))`.
+        """Return the config that trains a point: `purerl.run(result.config_at(point))`.
 
         Raises:
             ConfigError: a loss's file has changed since.
@@ -187,7 +188,7 @@ class SweepResult:
         return apply_overrides(bound, dynamic)
 
     def state(self, point: Mapping[str, Any], seed: int) -> PyTree:
-        """The final state of one member, on the host.
+        """Return the final state of one member, on the host.
 
         Raises:
             ConfigError: the sweep kept no states, or has no such member.
@@ -221,7 +222,7 @@ class SweepResult:
         return id
 
     def policy(self, point: Mapping[str, Any], seed: int) -> Callable[..., Any]:
-        """The trained policy of one member (see `purerl.make_policy`)."""
+        """Return the trained policy of one member (see `purerl.make_policy`)."""
         from purerl.scale.host import to_device
 
         state = jax.tree.map(lambda x: x[None], self.state(point, seed))
@@ -229,7 +230,7 @@ class SweepResult:
         return make_policy(self.config_at(point), state)
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """A row per member: its axes, seed, final scores, and where it diverged."""
+        """Return a row per member: axes, seed, final scores, and where it diverged."""
         import pandas as pd
 
         num_seeds, points = len(self.seeds), self.design.points
@@ -309,8 +310,10 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     """Read a sweep's folder, also while it runs.
 
     Args:
-        folder: of the sweep, or where several processes' files were put together.
-        config: in place of the stored one, where that names an environment object.
+        folder: The folder of the sweep, or one where several processes' files were put
+            together.
+        config: The base config in place of the stored one, where that names an
+            environment object.
 
     Raises:
         ConfigError: no sweep there.

@@ -19,13 +19,14 @@ def describe(
     lanes: int | None,
     segment_updates: int | None,
 ) -> dict[str, Any]:
-    """What the manifest says of a sweep.
+    """Return what the manifest says of a sweep.
 
     Args:
-        outline: its design, seeds and groups.
-        points: of the design, as `identity.written` gives them.
-        lanes: as asked for, or None where they were chosen.
-        segment_updates: likewise.
+        outline: The sweep's design, seeds and groups.
+        points: Points of the design, as `identity.written` gives them.
+        lanes: The width that was asked for, or None where it is chosen.
+        segment_updates: The updates per segment that were asked for, or None where they
+            are chosen.
     """
     design = outline.design
     return {
@@ -53,7 +54,7 @@ def describe(
 
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What differs between two sweeps, in words."""
+    """Return what differs between two sweeps, in words."""
     found = folders.differing(stored["config"], new["config"])
     for name in ("axes", "design"):
         if stored[name] != new[name]:
@@ -78,7 +79,7 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def is_extension(stored: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether `new` has everything that `stored` has, trained alike."""
+    """Return whether `new` has everything that `stored` has, trained alike."""
     same = all(stored[name] == new[name] for name in ("config", "axes", "design"))
     kept = set(_texts(stored["points"])) <= set(_texts(new["points"]))
     widths = [d for d in compare(stored, new) if d.startswith(("lanes", "segment_"))]
@@ -86,7 +87,7 @@ def is_extension(stored: dict[str, Any], new: dict[str, Any]) -> bool:
 
 
 def is_reordered(stored: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether the two differ in nothing but the order of their points."""
+    """Return whether the two differ in nothing but the order of their points."""
     return compare(stored, new) == [REORDERED]
 
 

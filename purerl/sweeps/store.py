@@ -29,9 +29,9 @@ class Chunk(NamedTuple):
     """Finished members of one group.
 
     Attributes:
-        ids: of the members.
-        arrays: `train/<metric>` `[M, R]`, `evaluation/<name>` `[M, K, ...]`,
-            `diverged_at` `[M]` (-1: never), perhaps `state/<path>` `[M, ...]`.
+        ids: Ids of the members.
+        arrays: Arrays by name: `train/<metric>` `[M, R]`, `evaluation/<name>` `[M, K,
+            ...]`, `diverged_at` `[M]` (-1: never), perhaps `state/<path>` `[M, ...]`.
     """
 
     ids: tuple[str, ...]
@@ -42,11 +42,11 @@ def open_folder(folder: Path, spec: dict[str, Any], *, extend: bool) -> dict[str
     """Start a sweep's folder, or go on with it.
 
     Args:
-        folder: of the sweep.
-        spec: what the sweep is (`purerl.sweeps.spec.describe`): `config`, `axes`,
-            `design`, `points`, `seeds`; and how it runs: `groups`, `versions`,
+        folder: The folder of the sweep.
+        spec: The specification of the sweep (`purerl.sweeps.spec.describe`): `config`,
+            `axes`, `design`, `points`, `seeds`; and how it runs: `groups`, `versions`,
             `device`.
-        extend: more points or seeds than there are may be asked for.
+        extend: Whether more points or seeds than there are may be asked for.
 
     Returns:
         The manifest that holds: the stored one's `groups` win over the new ones.
@@ -94,14 +94,20 @@ def _remedy(stored: dict[str, Any], new: dict[str, Any]) -> str:
 
 
 def set_lanes(folder: Path, group: str, lanes: int) -> None:
-    """Narrow the lanes of a group of which nothing has been trained yet."""
+    """Narrow the lanes of a group of which nothing has been trained yet.
+
+    Args:
+        folder: The folder of the sweep.
+        group: The name of the group.
+        lanes: The width of a block from now on, W.
+    """
     groups = load(folder)["groups"]
     groups[group]["lanes"] = lanes
     folders.update(folder, {"groups": groups})
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """A sweep's manifest.
+    """Return a sweep's manifest.
 
     Raises:
         ConfigError: there is none, or it cannot be read, or it is of another kind.
@@ -110,7 +116,13 @@ def load(folder: Path) -> dict[str, Any]:
 
 
 def save(folder: Path, group: str, chunk: Chunk) -> Path:
-    """Write a finished chunk; a reader sees all of it or nothing."""
+    """Write a finished chunk; a reader sees all of it or nothing.
+
+    Args:
+        folder: The folder of the sweep.
+        group: The name of the group.
+        chunk: The finished members of the group.
+    """
     text = json.dumps({"ids": list(chunk.ids), "group": group})
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = folder / "chunks" / f"{group}-{digest}.npz"
@@ -130,17 +142,17 @@ class Source(Protocol):
     """Where members' arrays are: a folder's `Index`, or memory."""
 
     def __contains__(self, id: str) -> bool:
-        """Whether a member has finished."""
+        """Return whether a member has finished."""
         ...
 
     def names(self) -> list[str]:
-        """Names of all arrays."""
+        """Return the names of all arrays."""
         ...
 
     def read(
         self, name: str, only: Container[str] | None = None
     ) -> dict[str, np.ndarray]:
-        """One array's rows, by member; of these members only, if given."""
+        """Return one array's rows, by member; of these members only, if given."""
         ...
 
 
@@ -148,12 +160,12 @@ class Index:
     """Which members are in which file of a folder; arrays are read when asked for.
 
     Args:
-        folder: of the sweep.
-        verify: read everything once, for its checksums.
+        folder: The folder of the sweep.
+        verify: Whether to read everything once, for its checksums.
 
     Attributes:
-        places: member -> file and row.
-        damaged: files that cannot be read; without `verify`, not all that are.
+        places: The file and row of each member, by its id.
+        damaged: Files that cannot be read; without `verify`, not all such files.
     """
 
     def __init__(self, folder: Path, *, verify: bool = False) -> None:
@@ -177,7 +189,7 @@ class Index:
             path.rename(path.with_suffix(".damaged"))
 
     def names(self) -> list[str]:
-        """Names of all arrays in any file.
+        """Return the names of all arrays in any file.
 
         Raises:
             ConfigError: a damaged file.
@@ -192,11 +204,12 @@ class Index:
     def read(
         self, name: str, only: Container[str] | None = None
     ) -> dict[str, np.ndarray]:
-        """One array's rows, by member; members whose chunk has no such array lack.
+        """Return one array's rows by member, without members whose chunk has none.
 
         Args:
-            name: of the array.
-            only: these members; no other file is opened.
+            name: The name of the array.
+            only: Ids of the members to read; no other file is opened. All where not
+                given.
 
         Raises:
             ConfigError: a damaged file.
@@ -231,13 +244,13 @@ class Kept:
         self._ids.update(chunk.ids)
 
     def names(self) -> list[str]:
-        """Names of all arrays."""
+        """Return the names of all arrays."""
         return list(dict.fromkeys(name for c in self._chunks for name in c.arrays))
 
     def read(
         self, name: str, only: Container[str] | None = None
     ) -> dict[str, np.ndarray]:
-        """One array's rows, by member; of these members only, if given."""
+        """Return one array's rows, by member; of these members only, if given."""
         return {
             id: chunk.arrays[name][row]
             for chunk in self._chunks

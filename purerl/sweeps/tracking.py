@@ -36,8 +36,8 @@ def track_finished(result: SweepResult, trackers: Sequence[Tracker]) -> None:
     `BEGIN_SECONDS` is given up.
 
     Args:
-        result: of the sweep.
-        trackers: that have not begun.
+        result: The finished sweep.
+        trackers: Trackers that have not begun.
     """
 
     def say(text: str) -> None:
@@ -60,9 +60,9 @@ def track_sweep(result: SweepResult, trackers: Sequence[Tracker], say: Say) -> b
     """Send what trackers lack of a sweep's folder; see `purerl.track`.
 
     Args:
-        result: of the sweep, read from its folder.
-        trackers: that have not begun.
-        say: prints a sentence for people.
+        result: The sweep, read from its folder.
+        trackers: Trackers that have not begun.
+        say: A function that prints a sentence for people.
 
     Returns:
         Whether every tracker has everything now.
@@ -158,8 +158,8 @@ def _patiently(work: Callable[[Callable[[], None]], None], seconds: float) -> No
     """Do something in a thread, and wait as long as it gets on.
 
     Args:
-        work: takes a function that it calls whenever it has got on.
-        seconds: without that, after which it is left to itself.
+        work: A function that takes another one, which it calls whenever it has got on.
+        seconds: Seconds without such a call after which the work is left to itself.
 
     Raises:
         TimeoutError: it has been left to itself.

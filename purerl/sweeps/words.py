@@ -20,11 +20,11 @@ ROWS = 40  # of groups that are listed
 
 
 def plan_table(plan: SweepPlan, whole: SweepPlan | None = None) -> Table:
-    """A row per group that is to be trained.
+    """Return a table with a row per group that is to be trained.
 
     Args:
-        plan: what is left to do.
-        whole: the sweep with what has been done before, if any.
+        plan: The plan of what is left to do.
+        whole: The plan of the whole sweep, with what has been done before, if any.
     """
     outline = whole or plan
     done = outline.num_members - plan.num_members
@@ -72,7 +72,7 @@ def _row(group: GroupPlan, num_workers: int) -> tuple[str, ...]:
 
 
 def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
-    """Totals of a plan."""
+    """Return the totals of a plan in words."""
     seconds = plan.seconds()
     kept = plan.keeps.results
     results = format_bytes(plan.result_bytes()) if kept else "none: a folder"
@@ -107,7 +107,7 @@ def _notes(plan: SweepPlan) -> list[str]:
 
 
 def end_line(summary: Mapping[str, Any]) -> str:
-    """How a sweep went."""
+    """Return a line that says how a sweep went."""
     return (
         f"{with_noun(summary['trained_members'], 'member')}, "
         f"{format_count(summary['env_steps'])} steps in "
@@ -122,7 +122,7 @@ def end_line(summary: Mapping[str, Any]) -> str:
 
 
 def lanes_table(rates: Sequence[LaneRate]) -> Table:
-    """Throughput over widths; the best one is bold."""
+    """Return a table of throughput over widths; the best one is bold."""
     best = max(rate.steps_per_second for rate in rates)
     table = Table(title="training throughput by lanes, all workers busy")
     for header in ("lanes", "steps/s", "of the best", "memory per worker", "compile"):

@@ -53,27 +53,30 @@ def tune(
     assigns brackets by Optuna's numbers, which a kill shifts).
 
     Args:
-        config: of every trial, where no axis says otherwise.
-        axes: (dotted) name of a field -> `purerl.uniform`, `purerl.loguniform`,
-            `purerl.choice`, or a list of values.
-        trials: that are to finish: complete, pruned, or diverged.
-        seeds: per trial: how many (0, 1, ...), or which.
-        sampler: `tpe`, `random` or `cmaes`.
-        pruner: `hyperband` (asynchronous successive halving in brackets), `median`, or
-            None.
-        storage: Optuna's storage URL; `study.db` in `out` where not given, memory
-            without one.
-        study: its name in the storage; by environment and algorithm where not given.
-        out: folder for the study, its table, the best config, pictures.
-        batch: trials that are trained side by side.
-        fitness: `final`, or `auc`: the mean of the scores along the way.
-        reports: segments of a run, after which the pruner looks if there is a new
-            evaluation; Hyperband's first rungs are a ninth and a third of the budget.
-        seed: of the sampler.
-        holdout_seeds: fresh seeds with which best and default are trained again and
-            compared in the end; 0 leaves it out.
-        lanes: width of a block, part of what fixes a result's bits.
-        progress: say how it goes.
+        config: The config of every trial, where no axis says otherwise.
+        axes: What to draw from, by (dotted) name of the field: `purerl.uniform`,
+            `purerl.loguniform`, `purerl.choice`, or a list of values.
+        trials: The number of trials that are to finish: complete, pruned, or diverged.
+        seeds: The number of seeds per trial (0, 1, ...), or the seeds themselves.
+        sampler: The kind of sampler: `tpe`, `random` or `cmaes`.
+        pruner: The kind of pruner: `hyperband` (asynchronous successive halving in
+            brackets), `median`, or None.
+        storage: The URL of Optuna's storage; `study.db` in `out` where not given,
+            memory without one.
+        study: The study's name in the storage; by environment and algorithm where not
+            given.
+        out: The folder for the study, its table, the best config, pictures.
+        batch: The number of trials that are trained side by side.
+        fitness: The kind of fitness: `final` for the last score, or `auc` for the mean
+            of the scores along the way.
+        reports: The number of segments of a run, after each of which the pruner looks
+            if there is a new evaluation; Hyperband's first rungs are a ninth and a
+            third of the budget.
+        seed: The seed of the sampler.
+        holdout_seeds: The number of fresh seeds with which best and default are trained
+            again and compared in the end; 0 leaves it out.
+        lanes: The width of a block, part of what fixes a result's bits.
+        progress: Whether to show the progress.
 
     Raises:
         ConfigError: an axis, value or option that cannot be, a study of other

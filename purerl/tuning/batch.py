@@ -24,10 +24,10 @@ class _Run:
     """The trials of a group, and who of them goes on.
 
     Attributes:
-        group: Their points.
-        cohort: Their members, every trial with every seed.
-        trials: Each member's trial, `[N]`, of those that go on.
-        seeds: The number of each member's seed, likewise.
+        group: The group of the trials' points.
+        cohort: The members of the trials, every trial with every seed.
+        trials: The trial of each member that goes on, `[N]`.
+        seeds: The number of the seed of each member that goes on, `[N]`.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class _Run:
 
 
 class Score(NamedTuple):
-    """Of a trial, so far.
+    """The score of a trial so far.
 
     Attributes:
-        value: mean over the seeds; NaN where a seed has none yet, or diverged.
-        seeds: `[S]`.
-        diverged: some seed met a number that was not finite.
-        env_steps: trained, over all seeds.
+        value: The mean over the seeds; NaN where a seed has none yet, or diverged.
+        seeds: The score of each seed, `[S]`; NaN where it has none yet, or diverged.
+        diverged: Whether some seed met a number that was not finite.
+        env_steps: Environment steps trained, over all seeds.
     """
 
     value: float
@@ -63,12 +63,13 @@ class Batch:
     """Trials that are trained side by side.
 
     Args:
-        pool: of the study.
-        points: of the trials.
-        seeds: of every trial; those of the study where not given.
+        pool: The programs and workers of the study.
+        points: Points of the trials.
+        seeds: Seeds of every trial; those of the study where not given.
 
     Attributes:
-        refused: number of a trial -> why its point cannot be trained; it is not.
+        refused: Why a point cannot be trained, by number of the trial; it is not
+            trained.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class Batch:
             self.curves[trial][seed] += known.tolist()
 
     def score(self, trial: int) -> Score:
-        """What is known of a trial."""
+        """Return what is known of a trial."""
         seeds = np.array([self._member_score(c) for c in self.curves[trial]])
         seeds = np.where(self.diverged[trial], np.nan, seeds)
         diverged = bool(self.diverged[trial].any())
@@ -177,14 +178,14 @@ class Batch:
         return sum(len(run.trials) * run.group.steps_each for run in self.runs)
 
     def has_news(self, trial: int) -> bool:
-        """Whether every seed of a trial has a new score since the last question."""
+        """Return whether every seed of a trial has a new score since it was last asked."""
         known = min(map(len, self.curves[trial]))
         is_new = known > self.known[trial]
         self.known[trial] = known
         return is_new
 
     def stop(self, trials: Sequence[int]) -> None:
-        """Advance some trials no more; pack the others."""
+        """Stop advancing some trials, and pack the others."""
         self.alive[list(trials)] = False
         for run in self.runs:
             run.keep(self.alive)

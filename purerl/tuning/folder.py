@@ -34,7 +34,13 @@ def start(folder: Path) -> None:
 
 
 def spec(space: Space, setup: Setup, seed: int) -> dict[str, Any]:
-    """What makes scores of a study comparable: none of it may change."""
+    """Return what makes scores of a study comparable: none of it may change.
+
+    Args:
+        space: The axes that the study searches.
+        setup: The base config, seeds, fitness and reports of the study.
+        seed: The seed of the sampler.
+    """
     return {
         "format": FORMAT,
         "config": serialise.to_dict(setup.config),
@@ -52,10 +58,10 @@ def describe(
     """Write config.yaml and manifest.json.
 
     Args:
-        folder: of the study.
-        config: its base.
-        spec: what it is.
-        run: how this call searches it.
+        folder: The folder of the study.
+        config: The base config of the study.
+        spec: What makes the study's scores comparable, see `spec`.
+        run: How this call searches the study.
     """
     about = {
         "kind": "tune",

@@ -9,7 +9,7 @@ from purerl.tuning.result import Holdout, compare
 
 
 def fresh_seeds(used: Sequence[int], num: int) -> tuple[int, ...]:
-    """`num` seeds that no trial has had."""
+    """Return `num` seeds that no trial has had."""
     return tuple(range(max(used) + 1, max(used) + 1 + num))
 
 
@@ -25,11 +25,11 @@ def compare_on_fresh_seeds(
     Both by programs of the lanes and segments of the study, as one batch.
 
     Args:
-        pool: of the study.
-        trial: number of the best trial.
-        best: its point.
-        default: the config's own point.
-        num_seeds: of the comparison.
+        pool: The programs and workers of the study.
+        trial: The number of the best trial.
+        best: The point of the best trial.
+        default: The config's own point.
+        num_seeds: The number of seeds of the comparison.
     """
     seeds = fresh_seeds(pool.setup.seeds, num_seeds)
     batch = Batch(pool, [best, default], seeds)

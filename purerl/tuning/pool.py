@@ -22,11 +22,12 @@ class Setup(NamedTuple):
     """What all batches of a study share.
 
     Attributes:
-        config: the base.
-        seeds: of every trial.
-        fitness: `final`: the last score; `auc`: the mean of all along the way.
-        reports: times at which trials are looked at; segments of a run.
-        lanes: W.
+        config: The config of every trial, where no axis says otherwise.
+        seeds: Seeds of every trial.
+        fitness: The kind of fitness, `final` for the last score or `auc` for the mean
+            of all scores along the way.
+        reports: Times at which trials are looked at; the segments of a run.
+        lanes: The width of a block, W.
     """
 
     config: TrainConfig
@@ -37,10 +38,15 @@ class Setup(NamedTuple):
 
 
 def choose_lanes(members: int, seeds: int, workers: Sequence[Worker]) -> int:
-    """A width at which stopping trials saves work, without slowing the others.
+    """Return a width at which stopping trials saves work without slowing the others.
 
     On a CPU a block holds about one trial. An accelerator takes as long for few lanes
     as for `ACCELERATOR_LANES`; wider batches are cut in about four blocks.
+
+    Args:
+        members: The number of members of a batch: trials times seeds.
+        seeds: The number of seeds of a trial.
+        workers: Workers of this process.
     """
     whole = default_lanes(members, workers)
     if workers[0].device.platform != "cpu":
@@ -53,9 +59,11 @@ class Pool:
     """Compiled programs of a study by group; the devices' workers.
 
     Attributes:
-        compile_seconds: spent.
-        calls: of `advance`, each a block and a segment: the work that was done.
-        env_steps: trained, without those of lanes that only fill a block.
+        compile_seconds: Seconds spent compiling so far.
+        calls: Calls of `advance` so far, each of a block and a segment: the work that
+            was done.
+        env_steps: Environment steps trained, without those of lanes that only fill a
+            block.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -104,5 +112,5 @@ class Pool:
 
 
 def segment_length(group: Group, reports: int) -> int:
-    """Updates per segment, for `reports` segments."""
+    """Return the updates per segment that make `reports` segments."""
     return max(1, math.ceil(group.bound.plan.num_updates / reports))

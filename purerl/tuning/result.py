@@ -22,16 +22,17 @@ class Row(NamedTuple):
     """One trial.
 
     Attributes:
-        number: of the trial in the study.
-        state: `complete`, `pruned`, `diverged`, `refused` (its values together cannot
-            be trained), `unknown` (no episode ended), `running` or `waiting`.
-        score: mean over the seeds, of complete trials.
-        params: values of the axes; what is no number by its label.
-        seed_scores: one per seed, None where there is none.
-        env_steps: trained, over all seeds.
-        curve: environment steps of one agent -> mean over the seeds by then.
-        is_default: it has the config's own values.
-        note: more about its state.
+        number: The number of the trial in the study.
+        state: The state of the trial: `complete`, `pruned`, `diverged`, `refused` (its
+            values together cannot be trained), `unknown` (no episode ended), `running`
+            or `waiting`.
+        score: The mean over the seeds, of complete trials.
+        params: Values of the axes; what is no number by its label.
+        seed_scores: Scores, one per seed, None where there is none.
+        env_steps: Environment steps trained, over all seeds.
+        curve: The mean score over the seeds, by environment steps of one agent.
+        is_default: Whether the trial has the config's own values.
+        note: More about the trial's state.
     """
 
     number: int
@@ -49,11 +50,12 @@ class Held(NamedTuple):
     """Scores of a config on seeds that the study never saw.
 
     Attributes:
-        scores: `[S]`, NaN where it diverged.
-        mean: of those that did not.
-        low: lower end of the mean's 95% interval; of fewer than ten, of their range.
-        high: upper end.
-        diverged: how many did.
+        scores: The score of each seed, `[S]`; NaN where it diverged.
+        mean: The mean of the scores that did not diverge.
+        low: The lower end of the mean's 95% interval; of fewer than ten scores, the
+            lower end of their range.
+        high: The upper end of the same interval or range.
+        diverged: The number of seeds that diverged.
     """
 
     scores: np.ndarray
@@ -72,11 +74,11 @@ class Holdout(NamedTuple):
     """Best and default on the same fresh seeds.
 
     Attributes:
-        trial: number of the best trial.
-        seeds: that both were trained with.
-        best: of the best trial.
-        default: of the config's own values.
-        difference: best minus default, seed by seed.
+        trial: The number of the best trial.
+        seeds: Seeds that both were trained with.
+        best: Scores of the best trial.
+        default: Scores of the config's own values.
+        difference: The best minus the default, seed by seed.
     """
 
     trial: int
@@ -90,14 +92,14 @@ class TuneResult(NamedTuple):
     """A study's outcome.
 
     Attributes:
-        rows: of all trials, by number.
-        best_config: Config of the best trial; None before any is complete.
-        best_row: Row of the best trial; None before any is complete.
-        holdout: comparison of best and default, once the study is finished.
-        importance: share of each axis in what makes a trial good.
-        finished: as many trials as asked for have finished.
-        summary: numbers of this call: steps, seconds, compilations.
-        out: folder, if any.
+        rows: Rows of all trials, by number.
+        best_config: The config of the best trial; None before any is complete.
+        best_row: The row of the best trial; None before any is complete.
+        holdout: The comparison of best and default, once the study is finished.
+        importance: The share of each axis in what makes a trial good.
+        finished: Whether as many trials as asked for have finished.
+        summary: Numbers of this call: steps, seconds, compilations.
+        out: The folder, if any.
     """
 
     rows: tuple[Row, ...]
@@ -122,13 +124,13 @@ class TuneResult(NamedTuple):
 
 
 def best_of(rows: Sequence[Row]) -> Row | None:
-    """The complete trial with the highest score, the first of equals."""
+    """Return the complete trial with the highest score, the first of equals."""
     complete = [row for row in rows if row.state == "complete"]
     return max(complete, key=lambda row: (row.score, -row.number), default=None)
 
 
 def held(scores: Sequence[float | None]) -> Held:
-    """Statistics of scores; None and NaN are members that diverged."""
+    """Return statistics of scores; None and NaN are members that diverged."""
     values = np.array([np.nan if s is None else s for s in scores], float)
     known = values[np.isfinite(values)]
     if not known.size:
@@ -143,14 +145,21 @@ def held(scores: Sequence[float | None]) -> Held:
 def compare(
     trial: int, seeds: Sequence[int], best: Sequence, default: Sequence
 ) -> Holdout:
-    """The comparison of two lists of scores, one per seed each."""
+    """Return the comparison of two lists of scores, one per seed each.
+
+    Args:
+        trial: The number of the best trial.
+        seeds: Seeds that both were trained with.
+        best: Scores of the best trial, one per seed.
+        default: Scores of the config's own values, one per seed.
+    """
     one, other = held(best), held(default)
     gap = held(list(one.scores - other.scores))
     return Holdout(trial, tuple(seeds), one, other, gap)
 
 
 def holdout_dict(holdout: Holdout) -> dict[str, Any]:
-    """A comparison as plain values."""
+    """Return a comparison as plain values."""
     return {
         "trial": holdout.trial,
         "seeds": list(holdout.seeds),
@@ -188,7 +197,7 @@ def write(folder: Path, result: TuneResult) -> None:
 
 
 def csv_text(rows: Sequence[Row]) -> str:
-    """The trials as a table, a line each."""
+    """Return the trials as a table, a line each."""
     axes = list(rows[0].params) if rows else []
     seeds = max((len(row.seed_scores) for row in rows), default=0)
     text = io.StringIO()

@@ -31,7 +31,7 @@ LOST = "lost"  # user attribute: came to nothing
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """Optuna's distribution of every axis; whole ends make whole numbers."""
+    """Return Optuna's distribution of every axis; whole ends make whole numbers."""
     found: dict[str, BaseDistribution] = {}
     for name, axis in space.axes.items():
         if isinstance(axis, Choice):
@@ -46,7 +46,7 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
 
 
 def make_pruner(name: str | None, total_steps: int) -> optuna.pruners.BasePruner:
-    """A pruner whose resource is environment steps."""
+    """Make a pruner whose resource is environment steps."""
     if name is None:
         return optuna.pruners.NopPruner()
     if name == "median":
@@ -62,16 +62,16 @@ class Streams(optuna.samplers.BaseSampler):
     """A sampler with a random stream per trial, so that it holds nothing in memory.
 
     Args:
-        name: `tpe`, `random` or `cmaes`.
-        seed: of the study.
-        axes: of its trials.
-        stream_of: a trial's stream: the number that it would have had if no worker had
-            ever stopped.
+        name: The kind of sampler: `tpe`, `random` or `cmaes`.
+        seed: The seed of the study.
+        axes: Distributions of the study's axes, by name.
+        stream_of: A function that returns a trial's stream: the number that it would
+            have had if no worker had ever stopped.
 
     Attributes:
-        study: whose trials the sampler learns from: all of them. Under Hyperband
-            Optuna would show it one bracket's only, which in a study of forty trials
-            are too few to learn from.
+        study: The study from whose trials the sampler learns: all of them. Under
+            Hyperband Optuna would show it one bracket's only, which in a study of forty
+            trials are too few to learn from.
     """
 
     study: optuna.Study
@@ -89,7 +89,7 @@ class Streams(optuna.samplers.BaseSampler):
 
     @property
     def generation(self) -> int | None:
-        """Of CMA-ES, of the last trial drawn."""
+        """CMA-ES's generation of the last trial drawn; None for other samplers."""
         return getattr(self.inner, "generation", None)
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
@@ -102,7 +102,7 @@ class Streams(optuna.samplers.BaseSampler):
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """The fields that are drawn together."""
+        """Return the fields that are drawn together."""
         return self.inner.infer_relative_search_space(self.study, trial)
 
     def sample_relative(
@@ -111,7 +111,13 @@ class Streams(optuna.samplers.BaseSampler):
         trial: FrozenTrial,
         search_space: dict[str, BaseDistribution],
     ) -> dict[str, Any]:
-        """Values drawn together."""
+        """Draw the values that are drawn together.
+
+        Args:
+            study: Optuna's view of the study; the whole study is used instead.
+            trial: The trial that the values are for.
+            search_space: Distributions of the fields that are drawn together.
+        """
         return self.inner.sample_relative(self.study, trial, search_space)
 
     def sample_independent(
@@ -121,7 +127,14 @@ class Streams(optuna.samplers.BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """A value drawn alone."""
+        """Draw a value that is drawn alone.
+
+        Args:
+            study: Optuna's view of the study; the whole study is used instead.
+            trial: The trial that the value is for.
+            param_name: The name of the axis.
+            param_distribution: The distribution of the axis.
+        """
         return self.inner.sample_independent(
             self.study, trial, param_name, param_distribution
         )
@@ -160,7 +173,7 @@ class ReplayedCma(optuna.samplers.BaseSampler):
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        """The numbers; choices have no order."""
+        """Return the axes that are numbers; choices have no order."""
         del study, trial
         return {
             name: axis
@@ -175,7 +188,13 @@ class ReplayedCma(optuna.samplers.BaseSampler):
         trial: FrozenTrial,
         search_space: dict[str, BaseDistribution],
     ) -> dict[str, Any]:
-        """Draw from the strategy after all finished generations."""
+        """Draw from the strategy after all finished generations.
+
+        Args:
+            study: The study whose finished generations are replayed.
+            trial: The trial that the values are for; it is not looked at.
+            search_space: Distributions of the numbers that are drawn together.
+        """
         del trial
         if not search_space:
             return {}
@@ -215,7 +234,14 @@ class ReplayedCma(optuna.samplers.BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """A choice at random."""
+        """Draw a choice at random.
+
+        Args:
+            study: The study.
+            trial: The trial that the value is for.
+            param_name: The name of the axis.
+            param_distribution: The distribution of the axis.
+        """
         return self.random.sample_independent(
             study, trial, param_name, param_distribution
         )
@@ -254,7 +280,7 @@ def _unit(
 
 
 def _ends(axis: Any) -> tuple[float, float]:
-    """Of a number, in the units that are searched; whole ones get whole intervals."""
+    """Return a number's ends in the units searched; whole ones get whole intervals."""
     half = 0.5 if isinstance(axis, IntDistribution) else 0.0
     low, high = axis.low - half, axis.high + half
     return (math.log(low), math.log(high)) if axis.log else (low, high)

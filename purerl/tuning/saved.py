@@ -23,9 +23,9 @@ class Saved(NamedTuple):
     """A study's folder.
 
     Attributes:
-        result: what it found so far.
-        space: that it searches.
-        stored: its manifest.
+        result: The study's outcome so far.
+        space: The axes that the study searches.
+        stored: The study's manifest.
     """
 
     result: TuneResult
@@ -37,8 +37,8 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
     """Read a study's folder, finished or not.
 
     Args:
-        folder: that `purerl.tune` wrote.
-        config: its base, where no file can hold it.
+        folder: The folder that `purerl.tune` wrote.
+        config: The base config in place of the stored one, where no file can hold it.
 
     Raises:
         ConfigError: it holds no study, nothing has finished yet, or it is damaged.
@@ -47,7 +47,7 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
 
 
 def read(folder: Path, config: TrainConfig | None = None) -> Saved:
-    """As `load_tune`, with the space and the manifest."""
+    """Read a study's folder as `load_tune` does, with the space and the manifest."""
     stored = folders.load_kind(folder, "tune", FORMAT)
     config = config or manifest.read_config(folder, stored)
     space = Space(config, _axes(stored["axes"]))

@@ -262,6 +262,6 @@ class Search:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Of those that are known; NaN where none is."""
+    """Return the mean of the known values; NaN where none is known."""
     known = [value for value in values if value == value]
     return sum(known) / len(known) if known else float("nan")

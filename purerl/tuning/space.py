@@ -28,9 +28,9 @@ class Space:
     as they are, and what is no number by its label (`"64-64"`, `"ClipDrift(...)"`).
 
     Attributes:
-        config: of every trial, where no axis says otherwise.
-        axes: (dotted) name of a field -> what to draw from; a list is a choice.
-        names: of each choice's values, by axis.
+        config: The config of every trial, where no axis says otherwise.
+        axes: What to draw from, by (dotted) name of the field; a list is a choice.
+        names: Labels of each choice's values, by axis.
     """
 
     def __init__(self, config: TrainConfig, axes: Mapping[str, Any]) -> None:
@@ -71,7 +71,7 @@ class Space:
                     check_points(self.config, points)
 
     def drawn(self) -> dict[str, plots.Axis]:
-        """How pictures show the axes, by name."""
+        """Return how pictures show the axes, by name."""
         return {
             name: plots.Axis(
                 name, isinstance(axis, LogUniform), list(self.names.get(name, []))
@@ -80,7 +80,7 @@ class Space:
         }
 
     def point(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The values that a trial's `params` name, in the order of the axes."""
+        """Return the values that a trial's `params` name, in the order of the axes."""
         found = {}
         for name, axis in self.axes.items():
             value = params[name]
@@ -90,7 +90,7 @@ class Space:
         return found
 
     def default_params(self) -> dict[str, Any] | None:
-        """The config's own values, or None where some lie outside of the axes."""
+        """Return the config's own values, or None where some lie outside the axes."""
         found = {}
         for name, axis in self.axes.items():
             value = _current(self._own, name)
@@ -101,7 +101,7 @@ class Space:
         return found
 
     def default_point(self) -> dict[str, Any]:
-        """The config's own values of the axes, also outside of them, where it has."""
+        """Return the config's own values of the axes, also those outside the axes."""
         params = self.default_params()
         if params is not None:
             return self.point(params)
@@ -109,7 +109,7 @@ class Space:
         return {name: value for name, value in values.items() if value is not None}
 
     def outside(self) -> list[str]:
-        """Axes in which the config's own value lies outside."""
+        """Return the axes in which the config's own value lies outside."""
         return [
             name
             for name, axis in self.axes.items()
@@ -117,12 +117,12 @@ class Space:
         ]
 
     def config_at(self, point: Mapping[str, Any]) -> TrainConfig:
-        """The whole config of a point, as `purerl.run` takes it."""
+        """Return the whole config of a point, as `purerl.run` takes it."""
         config, overrides = resolve_point(self.config, point)
         return apply_overrides(config, overrides)
 
     def to_dict(self) -> dict[str, Any]:
-        """The axes as plain values."""
+        """Return the axes as plain values."""
         return {name: _describe(name, axis) for name, axis in self.axes.items()}
 
 

@@ -26,7 +26,7 @@ START_SECONDS = 20.0
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Optuna says only what is wrong."""
+    """Let Optuna log errors only, while active."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
@@ -50,13 +50,13 @@ def open_study(
     """Start a study, or go on with it.
 
     Args:
-        space: of its trials.
-        spec: what the study is; a stored one must be equal.
-        storage: URL of Optuna's storage; None keeps it in memory.
-        name: of the study in it.
-        budget: trials that are to finish.
-        sampler: one of `SAMPLERS`.
-        pruner: one of `PRUNERS`, or None.
+        space: The axes of the study's trials.
+        spec: The specification of the study; a stored one must be equal.
+        storage: The URL of Optuna's storage; None keeps the study in memory.
+        name: The name of the study in the storage.
+        budget: The number of trials that are to finish.
+        sampler: The kind of sampler, one of `SAMPLERS`.
+        pruner: The kind of pruner, one of `PRUNERS`, or None.
 
     Raises:
         ConfigError: another study of that name, with what differs; a storage that
@@ -109,7 +109,7 @@ def _await_spec(found: optuna.Study) -> bool:
 
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What differs between two specs, in words."""
+    """Return what differs between two specifications, in words."""
     own = {"config", "axes"}
 
     def others(spec: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _text(value: Any) -> str:
 
 
 def sqlite_url(path: Path) -> str:
-    """The URL of a SQLite file."""
+    """Return the URL of a SQLite file."""
     url = sqlalchemy.URL.create("sqlite", database=str(path.absolute()))
     return url.render_as_string(hide_password=False)
 

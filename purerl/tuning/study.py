@@ -49,10 +49,10 @@ class Study:
     """Asks for trials, tells how they went.
 
     Args:
-        study: Optuna's.
-        space: of the trials.
-        budget: trials that are to finish.
-        streams: its sampler.
+        study: The study of Optuna.
+        space: The axes of the trials.
+        budget: The number of trials that are to finish.
+        streams: The study's sampler.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Study:
         self.watch = worker.Watch()
 
     def trials(self) -> list[FrozenTrial]:
-        """All of them, by number."""
+        """Return all trials, by number."""
         return self.study.get_trials(deepcopy=False)
 
     def counts(self) -> Counts:
-        """Trials by state."""
+        """Return the number of trials by state."""
         trials = self.trials()
         states = [trial.state for trial in trials]
         return Counts(
@@ -82,7 +82,7 @@ class Study:
         )
 
     def ask(self, most: int) -> list[optuna.Trial]:
-        """Up to `most` trials for this worker; interrupted ones come alone, and first.
+        """Return up to `most` trials for this worker; interrupted ones first and alone.
 
         So a resumed study asks for new ones with the history that it would have had.
         """
@@ -112,7 +112,7 @@ class Study:
         return next(t for t in self.trials() if t.number == trial.number)
 
     def stream_of(self, trial: FrozenTrial) -> int:
-        """The number that a trial would have had if no worker had ever stopped."""
+        """Return the number that a trial would have if no worker had ever stopped."""
         if STREAM in trial.user_attrs:
             return int(trial.user_attrs[STREAM])
         return sum(
@@ -125,7 +125,14 @@ class Study:
     def finish(
         self, trial: optuna.Trial, score: float | None, detail: dict[str, Any]
     ) -> None:
-        """A trial has ended; without a score it was pruned, or came to nothing."""
+        """End a trial; without a score it was pruned, or came to nothing.
+
+        Args:
+            trial: The trial.
+            score: The trial's score, if it is complete.
+            detail: More about the trial: `state`, `note`, `seed_scores` and
+                `env_steps`.
+        """
         with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
             trial.set_user_attr(DETAIL, detail)
             if detail["state"] not in ("complete", "pruned"):
@@ -136,7 +143,13 @@ class Study:
             self._tell(trial, TrialState.COMPLETE, score)
 
     def report(self, trial: optuna.Trial, score: float, step: int) -> bool:
-        """A trial's score so far; returns whether to stop it."""
+        """Report a trial's score so far; return whether to stop it.
+
+        Args:
+            trial: The trial.
+            score: The mean score over the seeds so far.
+            step: Environment steps of one agent by then.
+        """
         try:
             trial.report(score, step)
         except optuna.exceptions.UpdateFinishedTrialError:
@@ -158,7 +171,7 @@ class Study:
                 self._requeue(trial, counts_as_attempt=False)
 
     def rescue(self) -> int:
-        """Queue the trials of workers that have stopped; returns how many."""
+        """Queue the trials of workers that have stopped; return how many there were."""
         beats = self.study.user_attrs
         found = 0
         for trial in self.trials():
@@ -197,7 +210,7 @@ class Study:
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """While active this worker shows others that it goes on, then that it left."""
+        """Show other workers that this one goes on, and at the end that it has left."""
         name = BEAT + self.me["id"]
         try:
             with worker.Heart(lambda beat: self.study.set_user_attr(name, beat)):
@@ -206,7 +219,7 @@ class Study:
             worker.leave(self.me)
 
     def rows(self) -> list[Row]:
-        """What is known of every trial that waits, runs or has finished."""
+        """Return what is known of every trial that waits, runs or has finished."""
         return [
             _row(trial, self.space)
             for trial in self.trials()
@@ -214,7 +227,7 @@ class Study:
         ]
 
     def importance(self) -> dict[str, float]:
-        """Share of each axis in what makes a trial good; empty where too few finished.
+        """Return each axis's share in what makes a trial good; empty after few trials.
 
         PED-ANOVA (Watanabe et al. 2023, arXiv:2304.10255), over complete trials.
         """

@@ -12,17 +12,17 @@ from purerl.tuning.result import Holdout, Row, TuneResult, best_of
 
 
 def value(x: Any) -> str:
-    """A value of an axis."""
+    """Return a value of an axis in words."""
     return f"{x:.4g}" if isinstance(x, float) else str(x)
 
 
 def settings(row: Row) -> str:
-    """A trial's values in a line."""
+    """Return a trial's values in a line."""
     return ", ".join(f"{name}={value(x)}" for name, x in row.params.items())
 
 
 def batch_line(rows: Sequence[Row], total: int) -> str:
-    """Where the study stands."""
+    """Return a line that says where the study stands."""
     states = [row.state for row in rows]
     done = sum(state not in ("running", "waiting") for state in states)
     parts = [f"{done}/{total} trials"]
@@ -36,7 +36,7 @@ def batch_line(rows: Sequence[Row], total: int) -> str:
 
 
 def best_table(result: TuneResult, most: int = 10) -> Table:
-    """The best complete trials, and the default one, with intervals over seeds."""
+    """Return the best complete trials and the default one, with intervals over seeds."""
     complete = [row for row in result.rows if row.state == "complete"]
     complete.sort(key=lambda row: (-(row.score or 0.0), row.number))
     shown = complete[:most]
@@ -65,7 +65,7 @@ def _interval(row: Row) -> str:
 
 
 def holdout_table(holdout: Holdout) -> Table:
-    """Best and default on fresh seeds."""
+    """Return a table of best and default on fresh seeds."""
     seeds = holdout.seeds
     table = Table(title=f"on fresh seeds {seeds[0]} to {seeds[-1]}")
     table.add_column("")
@@ -82,7 +82,7 @@ def holdout_table(holdout: Holdout) -> Table:
 
 
 def warnings(result: TuneResult) -> list[str]:
-    """Sentences about trials that came to nothing, and a search that found nothing."""
+    """Return sentences about trials that came to nothing, and a fruitless search."""
     reasons = {
         "diverged": "met numbers that are not finite; they count as the worst",
         "refused": "have values that cannot be trained together; they count as the "
@@ -102,7 +102,7 @@ def warnings(result: TuneResult) -> list[str]:
 
 
 def end_line(result: TuneResult) -> str:
-    """How the call went."""
+    """Return a line that says how the call went."""
     numbers = result.summary
     return (
         f"{with_noun(numbers['trained_trials'], 'trial')} trained, "

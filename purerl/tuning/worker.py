@@ -23,7 +23,7 @@ _here: set[str] = set()
 
 
 def home() -> str:
-    """Where process numbers mean something: a machine since its start, a container."""
+    """Return the scope of unique process ids: host, boot and PID namespace."""
     parts = [platform.node()]
     for read in (
         lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
@@ -37,7 +37,7 @@ def home() -> str:
 
 
 def identity() -> dict[str, Any]:
-    """A name for the caller, unique among all processes and calls, until `leave`."""
+    """Return a name of the caller, unique among processes and calls, until `leave`."""
     pid, name = os.getpid(), uuid.uuid4().hex[:12]
     _here.add(name)
     return {
@@ -49,7 +49,7 @@ def identity() -> dict[str, Any]:
 
 
 def leave(worker: dict[str, Any]) -> None:
-    """The worker has stopped, though its process may go on."""
+    """Note that the worker has stopped, though its process may go on."""
     _here.discard(worker["id"])
 
 
@@ -65,7 +65,7 @@ def _started(pid: int) -> str | None:
 
 
 def is_running(worker: dict[str, Any]) -> bool | None:
-    """Whether a worker's process is there; None where this machine cannot know."""
+    """Return whether a worker's process is there; None where nobody here can know."""
     if worker["home"] != home():
         return None
     if worker["pid"] == os.getpid() and worker["started"] == _started(os.getpid()):
@@ -89,7 +89,7 @@ class Watch:
         self._seen: dict[str, tuple[Any, float]] = {}
 
     def is_dead(self, worker: dict[str, Any], beat: Any) -> bool:
-        """Whether a worker has certainly or very probably stopped."""
+        """Return whether a worker has certainly or very probably stopped."""
         running = is_running(worker)
         if running is not None:
             return not running
