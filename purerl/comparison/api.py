@@ -59,29 +59,29 @@ def compare(
     kill goes on, and one with another setting or environment trains only that.
 
     Args:
-        config: What the settings change.
-        settings: By name: changes of the config by (dotted) name, such as
+        config: The config that the settings change.
+        settings: Settings by name: changes of the config by (dotted) name, such as
             `{"learning_rate": 1e-3, "hidden_sizes": (64, 64)}`, also of a loss
-            (`{"value_loss": "HuberError(delta=2.0)"}`), of what the environment is
-            made with (`{"env_params.length": 1.5}`) or of the algorithm
-            (`{"algorithm": "dqn"}`); a whole config, of any algorithm; an evolution or
-            its folder, for what it learned; or a `purerl.Schedule`.
-        environments: Names; changes of the config by name, as in
-            `{"env": "Acrobot-v1", "total_timesteps": 200_000}`, with `name` to call
-            them otherwise; or configs. The config's own where none are given.
+            (`{"value_loss": "HuberError(delta=2.0)"}`), of what the environment is made
+            with (`{"env_params.length": 1.5}`) or of the algorithm (`{"algorithm":
+            "dqn"}`); a whole config, of any algorithm; an evolution or its folder, for
+            what it learned; or a `purerl.Schedule`.
+        environments: Environments: names; changes of the config by name, as in `{"env":
+            "Acrobot-v1", "total_timesteps": 200_000}`, with `name` to call them
+            otherwise; or configs. The config's own where none are given.
         baseline: The name of the setting that others are compared with; the first if
             not given.
-        seeds: How many (0, 1, ...), or which numbers.
-        seed: The number from whose key the held-out ones come.
+        seeds: The number of held-out seeds (0, 1, ...), or their numbers.
+        seed: The number from whose key the held-out seeds' keys come.
         measures: Kinds of `purerl.meta.fitness`: `training_curve` (area under the
             training curve by its length), `final_return`, `evaluation`.
-        out: A folder to write; nothing is written without one.
+        out: The folder to write; nothing is written without one.
         lanes: Agents per block, part of what fixes the bits.
-        segment_updates: Updates of a compiled call, likewise; the whole run where not
-            given, and up to the next piece of a schedule.
+        segment_updates: Updates of a compiled call, part of what fixes the bits; the
+            whole run where not given, and up to the next piece of a schedule.
         memory_limit: Bytes for training, such as `"2GB"`.
-        devices: Local ones to use; all of the default backend where not given.
-        progress: Show it.
+        devices: Local devices to use; all of the default backend where not given.
+        progress: Whether to show the progress.
 
     Raises:
         ConfigError: a setting, environment or option that cannot be, before anything
@@ -135,23 +135,23 @@ def compare_losses(
     It is `purerl.compare` with settings that change a loss.
 
     Args:
-        config: What to train with.
+        config: The config to train with.
         field: The field of the config that losses are put into, `value_loss` or
             `policy_loss`.
-        losses: By name: an object; the path of a saved loss; text such as
+        losses: Losses by name: an object; the path of a saved loss; text such as
             `"HuberError(delta=2.0)"`; or changes of the config by name, as in
             `{"value_loss": purerl.losses.SquaredError(), "value_coef": 0.1}`.
-        environments: See `purerl.compare`.
-        seeds: See `purerl.compare`.
-        out: See `purerl.compare`.
-        baseline: See `purerl.compare`.
-        measures: See `purerl.compare`.
-        seed: See `purerl.compare`.
-        lanes: See `purerl.compare`.
-        segment_updates: See `purerl.compare`.
-        memory_limit: See `purerl.compare`.
-        devices: See `purerl.compare`.
-        progress: See `purerl.compare`.
+        environments: Environments, see `purerl.compare`.
+        seeds: The held-out seeds, see `purerl.compare`.
+        out: The folder to write, see `purerl.compare`.
+        baseline: The setting that others are compared with, see `purerl.compare`.
+        measures: Kinds of `purerl.meta.fitness`, see `purerl.compare`.
+        seed: The number from whose key the held-out seeds' keys come.
+        lanes: Agents per block, see `purerl.compare`.
+        segment_updates: Updates of a compiled call, see `purerl.compare`.
+        memory_limit: Bytes for training, see `purerl.compare`.
+        devices: Local devices to use, see `purerl.compare`.
+        progress: Whether to show the progress.
 
     Raises:
         ConfigError: a loss, field, environment or option that cannot be, before
@@ -182,14 +182,14 @@ def planned(
     seeds: int,
     measures: Sequence[str] = MEASURES,
 ) -> list[Part]:
-    """What `compare` would train without a folder, a part per program.
+    """Return what `compare` would train without a folder, a part per program.
 
     Args:
-        config: What the settings change.
-        settings: See `compare`.
-        environments: See `compare`.
+        config: The config that the settings change.
+        settings: Settings by name, see `compare`.
+        environments: Environments, see `compare`.
         seeds: The number of held-out seeds.
-        measures: See `compare`.
+        measures: Kinds of `purerl.meta.fitness`, see `compare`.
 
     Raises:
         ConfigError: see `compare`.

@@ -16,9 +16,9 @@ class Place(NamedTuple):
     """An environment in which all settings train.
 
     Attributes:
-        name: What it is called.
+        name: The environment's name.
         config: The config that settings change, in this environment.
-        changes: What a whole config takes over from it, by name.
+        changes: Fields that a whole config takes over from the environment, by name.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 def read_environments(config: TrainConfig, environments: Environments) -> list[Place]:
-    """The environments in their order; the config's own where none are given.
+    """Return the environments in their order; the config's own where none are given.
 
     Raises:
         ConfigError: an entry of another kind, an unknown field, or two of one name.

@@ -24,11 +24,11 @@ class Group(NamedTuple):
     """Settings that one program trains in one environment.
 
     Attributes:
-        bound: Config, environment and plan of all of them.
+        bound: Config, environment and plan of all of the settings.
         members: The numbers of the settings, P of them.
-        starts: Updates at which their pieces begin, ascending from 0.
-        overrides: For every piece the values by which they differ, leaves `[P, ...]`,
-            on the host.
+        starts: Updates at which the settings' pieces begin, ascending from 0.
+        overrides: Values by which the settings differ, for every piece, leaves `[P,
+            ...]`, on the host.
     """
 
     bound: Bound
@@ -37,7 +37,7 @@ class Group(NamedTuple):
     overrides: tuple[Overrides, ...]
 
     def length(self, asked: int | None) -> int | None:
-        """Updates of a compiled call; None for the whole run.
+        """Return the updates of a compiled call; None for the whole run.
 
         Raises:
             ConfigError: a piece that would not begin with a call.
@@ -57,8 +57,8 @@ class Contestant(NamedTuple):
     """A setting in an environment.
 
     Attributes:
-        start: The config that its pieces change.
-        pieces: What they change.
+        start: The config that the pieces change.
+        pieces: The pieces: what the setting changes.
         trained: The config that trains in the first piece, with no `auto` in it.
     """
 
@@ -73,7 +73,7 @@ class Contestant(NamedTuple):
 
 
 def enter(setting: Setting, place: Place) -> Contestant:
-    """A setting in an environment, checked.
+    """Return a setting in an environment, checked.
 
     Raises:
         ConfigError: anything about it that cannot be trained.
@@ -109,7 +109,7 @@ def _checked(start: TrainConfig, piece: Piece) -> TrainConfig:
 
 
 def make_groups(contestants: Sequence[Contestant]) -> list[Group]:
-    """Contestants in as few programs as there are, in the order of their first ones.
+    """Return contestants in as few programs as there are, in their order.
 
     What sets the same numbers, with losses of the same structure, shares a program.
     """

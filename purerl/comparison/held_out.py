@@ -38,10 +38,11 @@ class Scores(NamedTuple):
     """What training with one setting in one environment gave.
 
     Attributes:
-        measures: by name `[S]` float32, NaN where a run met a number that was not
-            finite.
-        curve: `[S, T]` mean return of the episodes that ended in each piece of the run.
-        steps: `[T]` environment steps at the end of the pieces.
+        measures: Values by name of the measure, `[S]` float32, NaN where a run met a
+            number that was not finite.
+        curve: The mean return of the episodes that ended in each piece of the run, `[S,
+            T]`.
+        steps: Environment steps at the end of the pieces, `[T]`.
     """
 
     measures: dict[str, np.ndarray]
@@ -50,7 +51,7 @@ class Scores(NamedTuple):
 
 
 def held_out_keys(seed: int, seeds: Sequence[int]) -> Array:
-    """Keys `[S]`: those of a number are the same whatever other numbers there are."""
+    """Return keys `[S]`; a number's key is the same whatever other numbers there are."""
     own = jax.random.fold_in(jax.random.key(seed), _HELD_OUT)
     return jax.vmap(lambda n: jax.random.fold_in(own, n))(np.asarray(seeds, np.uint32))
 
@@ -101,14 +102,14 @@ def train(
     """Train every member of a group with every key.
 
     Args:
-        program: What trains them.
-        keys: Keys `[S]`.
+        program: The program that trains the members.
+        keys: Keys `[S]`, with each of which every member is trained.
         group: The members, P of them.
         measures: Kinds of `purerl.meta.fitness`.
         workers: The workers of this process.
-        on_block: Is told after every block of its environment steps and of the mean
-            of its first measure.
-        is_stopped: Says whether somebody asked to stop.
+        on_block: A function that is called after every block with its environment steps
+            and the mean of its first measure.
+        is_stopped: A function that says whether somebody asked to stop.
 
     Returns:
         P scores.
@@ -168,7 +169,7 @@ def _train_block(
 
 
 def identity(config: Any, rest: dict[str, Any]) -> str:
-    """A name for what one setting in one environment was trained with."""
+    """Return a name for what one setting in one environment was trained with."""
     text = json.dumps([serialise.to_dict(config), rest], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
@@ -181,7 +182,7 @@ def save(path: Path, scores: Scores) -> None:
 
 
 def load(path: Path) -> Scores | None:
-    """What `save` wrote; None where there is nothing or it is damaged."""
+    """Return what `save` wrote; None where there is nothing or it is damaged."""
     try:
         found = arrays.load(path)
         curve, steps = found.pop("curve"), found.pop("steps")

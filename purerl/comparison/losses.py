@@ -14,10 +14,10 @@ Losses = Mapping[str, Any]
 
 
 def settings_of(config: TrainConfig, field: str, losses: Losses) -> dict[str, Any]:
-    """The losses as settings: changes of the config by name, the loss among them.
+    """Return the losses as settings: changes of the config by name, with the loss.
 
     Args:
-        config: Into whose field they are put.
+        config: The config into whose field the losses are put.
         field: The name of that field, `value_loss` or `policy_loss`.
         losses: The losses by name, see `Losses`.
 
@@ -56,12 +56,13 @@ def check_field(config: TrainConfig, field: str) -> None:
 
 
 def read_loss(field: str, value: Any) -> Any:
-    """A loss from its object, path, or text; the start of a name is enough.
+    """Read a loss from its object, path, or text; the start of a name is enough.
 
     Args:
-        field: Where it is put, `value_loss` or `policy_loss`: `"squared"` and `"clip"`
-            mean the `SquaredError` of the one and the `ClipDrift` of the other.
-        value: What is read.
+        field: The field that it is for, `value_loss` or `policy_loss`: `"squared"` and
+            `"clip"` mean the `SquaredError` of the one and the `ClipDrift` of the
+            other.
+        value: The loss as it is given.
 
     Raises:
         ConfigError: it cannot be read, or is the start of no name.

@@ -36,12 +36,12 @@ class Comparison:
         environments: Names of the environments, E of them.
         measures: Kinds of `purerl.meta.fitness`.
         seeds: Numbers of the held-out seeds, S of them.
-        seed: The number from whose key these come.
-        scores: By measure `[E, N, S]`, NaN where a run failed.
-        curves: By environment `[N, S, T]`, mean return in each piece of the run; NaN
+        seed: The number from whose key the held-out seeds' keys come.
+        scores: Scores by measure, `[E, N, S]`, NaN where a run failed.
+        curves: Mean returns in each piece of the run by environment, `[N, S, T]`; NaN
             after the last piece of a setting that has fewer than others.
-        steps: By environment `[N, T]`, environment steps at the end of each piece, NaN
-            likewise.
+        steps: Environment steps at the end of each piece by environment, `[N, T]`; NaN
+            after the last piece of a setting that has fewer than others.
         about: What the settings and environments are, as plain values.
     """
 
@@ -72,12 +72,12 @@ class Comparison:
         baseline: str | None,
         found: Mapping[tuple[str, str], Scores],
     ) -> "Comparison":
-        """From the scores of every environment and setting.
+        """Make a comparison from the scores of every environment and setting.
 
         Args:
             settings: The settings.
             places: The environments.
-            options: How they were trained.
+            options: How the settings were trained.
             baseline: The name of the setting that others are compared with; the first
                 if not given.
             found: The scores, by names of environment and setting.
@@ -131,7 +131,12 @@ class Comparison:
         return make_rows(self.scores, self.environments, self.settings, self.baseline)
 
     def row(self, environment: str, measure: str, setting: str) -> Row:
-        """One of the rows.
+        """Return one of the rows.
+
+        Args:
+            environment: The name of the environment, or `ALL` of them.
+            measure: The kind of measure.
+            setting: The name of the setting.
 
         Raises:
             ConfigError: there is none such.
@@ -147,14 +152,14 @@ class Comparison:
         )
 
     def table(self) -> "Table":
-        """All statistics as one table for the terminal.
+        """Return all statistics as one table for the terminal.
 
         Bold: the interval of the difference lies on one side of zero.
         """
         return make_table(self.rows, subject=self.subject, baseline=self.baseline)
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """A line per row of `rows`."""
+        """Return a line per row of `rows`."""
         import pandas as pd
 
         return pd.DataFrame(list(self.rows), columns=list(Row._fields))
@@ -183,7 +188,7 @@ class Comparison:
         )
 
     def plot(self) -> "Figure":
-        """Learning curves of all settings, a panel per environment."""
+        """Draw learning curves of all settings, a panel per environment."""
         return plots.comparison_figure(self.dataset)
 
     def save(self, folder: str | Path) -> Path:
@@ -231,7 +236,7 @@ def load_comparison(folder: str | Path) -> Comparison:
 
 
 def find_comparison(folder: Path) -> Comparison | None:
-    """The comparison in an evolution's folder, in it or in `transfer`; None if none.
+    """Return the comparison in an evolution's folder or its `transfer`; None if none.
 
     Raises:
         ConfigError: it is damaged.

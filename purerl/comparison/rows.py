@@ -15,10 +15,10 @@ def make_rows(
     settings: Sequence[str],
     baseline: str,
 ) -> tuple[Row, ...]:
-    """All rows, by measure and environment; see `Row`.
+    """Return all rows, by measure and environment; see `Row`.
 
     Args:
-        scores: By measure `[E, N, S]`, NaN where a run failed.
+        scores: Scores by measure, `[E, N, S]`, NaN where a run failed.
         environments: Names of the environments, E of them.
         settings: Names of the settings, N of them.
         baseline: The setting that others are compared with.

@@ -34,7 +34,7 @@ class Stored(NamedTuple):
     Attributes:
         values: Names, seeds, and what the settings and environments are, as plain
             values; scores and steps are nested lists with None for no number.
-        curves: By environment, as `Comparison` has them.
+        curves: Curves by environment, as `Comparison` has them.
         rows: The rows of the table; they are not read again.
     """
 
@@ -48,7 +48,7 @@ def write(folder: Path, stored: Stored, figure: "Figure") -> None:
 
     Args:
         folder: The folder, which is made where there is none.
-        stored: What they hold.
+        stored: The contents of the files.
         figure: The picture of the curves.
 
     Raises:
@@ -107,7 +107,7 @@ def _csv(rows: Sequence[Row]) -> str:
 
 
 def plain(values: np.ndarray) -> Any:
-    """Nested lists, None where there is no number."""
+    """Return nested lists, None where there is no number."""
     if values.ndim > 1:
         return [plain(part) for part in values]
     return [x if np.isfinite(x) else None for x in values.tolist()]

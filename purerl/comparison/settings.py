@@ -45,7 +45,7 @@ class Piece(NamedTuple):
     """Values with which some updates of a run are made.
 
     Attributes:
-        first: The number of the first of them.
+        first: The number of the first update that is made with the values.
         values: The values by (dotted) name of a field.
     """
 
@@ -57,8 +57,9 @@ class Setting(NamedTuple):
     """What is compared.
 
     Attributes:
-        name: What it is called.
-        pieces: What it changes, in the order of a run; of a whole config none.
+        name: The setting's name.
+        pieces: The pieces that the setting changes, in the order of a run; of a whole
+            config none.
         config: The whole config, where one was given.
     """
 
@@ -67,7 +68,7 @@ class Setting(NamedTuple):
     config: TrainConfig | None = None
 
     def within(self, place: Place) -> tuple[TrainConfig, tuple[Piece, ...]]:
-        """The config that the setting changes in an environment, and its pieces.
+        """Return the config that the setting changes in an environment, and its pieces.
 
         A whole config is what it changes of the place's one, in the algorithm of its
         own: so several of an algorithm that differ in numbers are one program.
@@ -92,7 +93,7 @@ class Setting(NamedTuple):
 
 
 def read_settings(settings: Settings) -> list[Setting]:
-    """The settings in their order, losses read.
+    """Return the settings in their order, losses read.
 
     Raises:
         ConfigError: none of them, a name that is none, one of another kind, a loss or
@@ -208,7 +209,7 @@ def _is_same(one: Any, other: Any, name: str) -> bool:
 
 
 def described(setting: Setting) -> dict[str, Any]:
-    """What a setting is, as plain values for people and for files."""
+    """Return what a setting is, as plain values for people and for files."""
     if setting.config is not None:
         return serialise.to_dict(setting.config)
     if len(setting.pieces) == 1:

@@ -31,9 +31,9 @@ class Options(NamedTuple):
     Attributes:
         measures: Kinds of `purerl.meta.fitness`.
         seeds: Numbers of the held-out seeds.
-        seed: The number from whose key they come.
-        lanes: W as asked for; None where it is chosen.
-        segment_updates: K; None for the whole run.
+        seed: The number from whose key the held-out seeds' keys come.
+        lanes: The width W that was asked for; None where it is chosen.
+        segment_updates: Updates of a compiled call, K; None for the whole run.
         workers: The workers of this process.
         memory_limit: Bytes that a worker may use.
     """
@@ -53,8 +53,8 @@ class Part(NamedTuple):
     Attributes:
         environment: The environment's name.
         group: The settings, of which nothing is known yet.
-        names: The names of its members.
-        files: Where their scores are kept, one for each; empty without a folder.
+        names: The names of the group's members.
+        files: The files for the members' scores, one for each; empty without a folder.
     """
 
     environment: str
@@ -63,11 +63,11 @@ class Part(NamedTuple):
     files: tuple[Path, ...] = ()
 
     def agents(self, num_seeds: int) -> int:
-        """Agents that are trained."""
+        """Return the number of agents that are trained."""
         return len(self.names) * num_seeds
 
     def steps(self, num_seeds: int) -> int:
-        """Environment steps of all of them."""
+        """Return the environment steps of all agents that are trained."""
         plan = self.group.bound.plan
         return self.agents(num_seeds) * plan.num_updates * plan.steps_per_update
 
@@ -78,13 +78,13 @@ def make_parts(
     options: Options,
     folder: Path | None = None,
 ) -> tuple[Known, list[Part]]:
-    """What is known from the folder, and what is to be trained; all of it is checked.
+    """Return what is known from the folder and what is to be trained, all checked.
 
     Args:
         settings: The settings.
         places: The environments.
-        options: How they are trained.
-        folder: Where scores are kept; None without one.
+        options: How the settings are trained.
+        folder: The folder in which scores are kept; None without one.
 
     Raises:
         ConfigError: a setting that cannot be trained in one of the environments.
@@ -132,9 +132,9 @@ def train(parts: Sequence[Part], options: Options, is_shown: bool) -> Known:
     """Train what is missing, and keep it.
 
     Args:
-        parts: What is trained.
-        options: How it is.
-        is_shown: Says whether progress is printed.
+        parts: The parts that are trained.
+        options: How the parts are trained.
+        is_shown: Whether progress is printed.
 
     Raises:
         KeyboardInterrupt: somebody asked to stop; finished parts are kept.

@@ -87,7 +87,8 @@ class Evolution:
 
     def run(self) -> EvolutionResult:
         """Train all generations that are missing, and return the result."""
-        from purerl.meta.progress import EvolutionReporter  # rich: only who runs pays
+        # Imported here so that only callers that run pay for importing rich.
+        from purerl.meta.progress import EvolutionReporter
 
         state, generations = self.open()
         first = int(state.done)
@@ -137,7 +138,7 @@ class Evolution:
         )
 
     def open(self) -> tuple[State, int]:
-        """Return the state to go on from, the same in every process, and where to stop."""
+        """Return the state to go on from, equal in every process, and where to stop."""
         # Only the first process looks at the disk: the others are told.
         folder = self.options.folder if hosts.index() == 0 else None
         rows = hosts.run_on_all(lambda: self._open_folder(folder))

@@ -45,7 +45,7 @@ def check_kind(kind: str) -> None:
 
 
 def inner_config(config: TrainConfig, kind: str) -> TrainConfig:
-    """Return the config as a member trains it: with no evaluation that nobody looks at."""
+    """Return the config as a member trains it: without evaluations nobody looks at."""
     needs_evaluation = kind.removeprefix(_NEGATIVE) == "evaluation"
     return config.replace(num_evaluations=int(needs_evaluation))
 
@@ -113,7 +113,7 @@ class Accumulator:
         self.failed |= first < never
 
     def result(self) -> np.ndarray:
-        """Return fitness `[N]` float32; NaN for a run in which a number was not finite."""
+        """Return fitness `[N]` float32; NaN for a run with a number that was not finite."""
         if self.measure == "training_curve":
             value = self.sum / self.num_updates
         elif self.measure == "final_return":

@@ -98,7 +98,8 @@ class Optimiser:
         noise = jax.random.normal(key_population, (self.population, start.size))
         noise = noise.at[0].set(0.0)  # One member starts where the config is.
         vectors = start[None] + self.strategy.sigma * noise
-        # As if all had failed: whatever is told first is better.
+        # The initial population has the worst possible fitness, so that whatever is
+        # told first replaces it.
         worst = jnp.full(self.population, jnp.finfo(jnp.float32).max)
         return self.algorithm.init(key_init, vectors, worst, self.params)
 

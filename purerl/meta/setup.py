@@ -161,7 +161,7 @@ def _label(config: TrainConfig) -> str:
 
 
 def baseline_of(bound: Bound, genome: Genome) -> Bound:
-    """Return the same training with the algorithm's own losses instead of evolved ones."""
+    """Return the same training, with the algorithm's own losses for evolved ones."""
     fields = {field.name: field for field in dataclasses.fields(bound.asked)}
     changes = {}
     for name in {name.split(".")[0] for name in genome.values}:

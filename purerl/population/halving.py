@@ -136,7 +136,7 @@ def halving(
 
 
 def first_rung(updates: int, eta: int, min_updates: int | None) -> int:
-    """Return the updates up to the first rung: those asked for, or some of the run's.
+    """Return the updates up to the first rung: those asked for, or a default.
 
     Args:
         updates: The number of updates of the whole run.

@@ -89,7 +89,7 @@ class Space:
         return groups[0]
 
     def draw(self, num: int, seed: int) -> Hyper:
-        """Draw `num` points; they are those of a random sweep with this `design_seed`."""
+        """Draw `num` points: those of a random sweep with this `design_seed`."""
         sources = {
             name: Choice(tuple(range(len(axis.values))))
             if isinstance(axis, Choice)
@@ -137,7 +137,7 @@ class Space:
         return moved
 
     def corners(self) -> list[Overrides]:
-        """Return overrides of two members: with the first end of every axis, and the last."""
+        """Return overrides of two members: the first end of every axis, and the last."""
         points = [{n: _ends(axis)[i] for n, axis in self.axes.items()} for i in (0, -1)]
         return [split(self.config, point)[1] for point in points]
 
@@ -170,7 +170,7 @@ class Space:
         return apply_overrides(self.config, dynamic)
 
     def labelled(self, name: str, numbers: np.ndarray) -> np.ndarray:
-        """Return an axis's numbers as results show them: a choice's values by their names."""
+        """Return an axis's numbers as results show them, a choice's values by name."""
         axis = self.axes[name]
         if not isinstance(axis, Choice):
             return numbers

@@ -184,7 +184,8 @@ class _Loop:
         self.saved_time = time.monotonic()
 
     def run(self, resume: bool) -> RunResult:
-        from purerl.runner.progress import Reporter  # rich: only those who run pay it
+        # Imported here so that only callers that run pay for importing rich.
+        from purerl.runner.progress import Reporter
 
         plan = self.bound.plan
         steps_each = plan.steps_per_update * len(self.seeds)

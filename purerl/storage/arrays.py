@@ -18,7 +18,7 @@ DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.erro
 def save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays; a reader sees all of them or nothing."""
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # The stub wants allow_pickle.
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # numpy's stub lacks allow_pickle.
     write_atomic(path, buffer.getvalue())
 
 

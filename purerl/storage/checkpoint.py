@@ -24,7 +24,8 @@ class NotSavedError(ConfigError):
 
 
 def _orbax() -> Any:
-    import orbax.checkpoint as ocp  # half a second: only those who save pay it
+    # Imported here so that only callers that save pay for importing orbax.
+    import orbax.checkpoint as ocp
 
     logging.getLogger("absl").setLevel(logging.ERROR)
     return ocp

@@ -107,7 +107,8 @@ class Engine:
         Raises:
             ConfigError: see `purerl.sweep`.
         """
-        from purerl.runner.progress import Reporter  # rich: only those who run pay it
+        # Imported here so that only callers that run pay for importing rich.
+        from purerl.runner.progress import Reporter
         from purerl.sweeps import words
 
         finished = self._open()

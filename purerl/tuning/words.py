@@ -36,7 +36,7 @@ def batch_line(rows: Sequence[Row], total: int) -> str:
 
 
 def best_table(result: TuneResult, most: int = 10) -> Table:
-    """Return the best complete trials and the default one, with intervals over seeds."""
+    """Return the best complete trials and the default one, with intervals."""
     complete = [row for row in result.rows if row.state == "complete"]
     complete.sort(key=lambda row: (-(row.score or 0.0), row.number))
     shown = complete[:most]
