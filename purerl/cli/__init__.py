@@ -36,7 +36,7 @@ def usage() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status.
+    """Run a command; return the exit status.
 
     A mistake in what was asked prints one sentence and gives 2.
     """

@@ -17,7 +17,7 @@ WIDTH = 130  # of the table where the output is no terminal
 
 
 def take_environments(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The arguments without every `--env`, and what these say.
+    """Return the arguments without every `--env`, and what these say.
 
     Raises:
         ConfigError: one without a value.
@@ -37,7 +37,7 @@ def take_environments(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def read_environment(config: TrainConfig, text: str) -> dict[str, Any]:
-    """Changes of the config from `Acrobot-v1; total_timesteps=2e5`.
+    """Read changes of the config from `Acrobot-v1; total_timesteps=2e5`.
 
     Raises:
         ConfigError: text that cannot be read, or an unknown field.
@@ -52,7 +52,7 @@ def read_environment(config: TrainConfig, text: str) -> dict[str, Any]:
 
 
 def split(text: str) -> list[str]:
-    """The parts of a text between semicolons.
+    """Return the parts of a text between semicolons.
 
     Raises:
         ConfigError: nothing on one side of a semicolon.
@@ -64,11 +64,11 @@ def split(text: str) -> list[str]:
 
 
 def read_changes(flag: str, text: str, pieces: Sequence[str]) -> dict[str, Any]:
-    """Values by name from `name=value` each.
+    """Read values by name from `name=value` each.
 
     Args:
-        flag: The flag that they stand in, for the sentence.
-        text: All that it says, likewise.
+        flag: The flag that the values stand in, for error messages.
+        text: The whole text of the flag, for error messages.
         pieces: The parts to read.
 
     Raises:
@@ -98,8 +98,8 @@ def show_plan(
     Args:
         parts: What would be trained.
         seeds: The number of held-out seeds.
-        lanes: Agents per block, as asked for.
-        segment_updates: Updates per compiled call, as asked for.
+        lanes: Agents per block that were asked for.
+        segment_updates: Updates per compiled call that were asked for.
     """
     wholes = [dry_run.whole_runs(p.group.bound, p.agents(seeds)) for p in parts]
     dry_run.show(wholes, lanes, segment_updates)
@@ -109,7 +109,7 @@ def show(result: Comparison, folder: Path, command: Sequence[str]) -> None:
     """Print the table and where everything is; write the page into the folder.
 
     Args:
-        result: What was compared.
+        result: The comparison.
         folder: The folder that holds it.
         command: The words of the command.
     """

@@ -65,7 +65,7 @@ class Compare:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     rest, texts = changes.take_environments(argv)
     base = base_config(rest)
     parsed = flags.parse(flags.parser_class(base, Compare), rest, "compare")
@@ -99,7 +99,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def read_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Settings by name from `NAME: field=value; ...`.
+    """Read settings by name from `NAME: field=value; ...`.
 
     Raises:
         ConfigError: none, one that cannot be read, or a name that is given twice.

@@ -26,7 +26,7 @@ class Doctor:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status: 1 where JAX lacks what was asked."""
+    """Run the command; return the exit status: 1 where JAX lacks what was asked."""
     flags.parse(Doctor, argv, "doctor")
     asked = jax.config.jax_platforms  # type: ignore[attr-defined]
     lacking = settings.backend_problem()

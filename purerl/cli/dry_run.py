@@ -53,7 +53,7 @@ def show(
     """Print steps, measured rate, time and memory, a line per part and their sum.
 
     Args:
-        parts: What the command would train.
+        parts: The parts that the command would train.
         lanes: Agents per block; chosen by their number where not given.
         segment_updates: Updates per compiled call; a hundredth of a run where not
             given.

@@ -25,7 +25,7 @@ class Envs:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     options = flags.parse(Envs, argv, "envs")
     console = Console()
     if options.id is None:

@@ -42,7 +42,7 @@ class Evaluate:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     options = flags.parse(Evaluate, argv, "evaluate")
     if options.episodes < 1:
         raise ConfigError(f"episodes must be at least 1, got {options.episodes}.")

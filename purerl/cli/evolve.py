@@ -128,7 +128,7 @@ _RESUME = (
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     base, defaults = _start(argv)
     parsed = flags.parse(
         flags.parser_class(base, _with_defaults(defaults)), argv, "evolve"
@@ -262,7 +262,7 @@ def _show_estimate(config: TrainConfig, what: dict, run: dict, parsed: Any) -> N
 
 
 def estimate_table(found: Estimate, what: dict[str, Any]) -> Table:
-    """The cost of an evolution as a table."""
+    """Return the cost of an evolution as a table."""
     table = Table(show_header=False, box=None)
     strategy = {
         name: value
@@ -297,8 +297,8 @@ def show(result: EvolutionResult, command: str = "") -> None:
     """Print what came out; write pictures, page and summary.json into the folder.
 
     Args:
-        result: of the evolution.
-        command: that made it.
+        result: The result of the evolution.
+        command: The command that started the evolution.
     """
     from purerl.report import page, plots
 

@@ -71,7 +71,7 @@ class Halving:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     base = base_config(argv)
     parsed = flags.parse(flags.parser_class(base, Halving), argv, "halving")
     settings.enable_compile_cache()
@@ -125,7 +125,7 @@ def show(result: HalvingResult) -> None:
 
 
 def rungs_table(result: HalvingResult) -> Table:
-    """A row per bracket: members that were trained up to each rung."""
+    """Return a row per bracket: members that were trained up to each rung."""
     trained = result.dataset["trained_updates"].values
     table = Table(title="members of all searches trained up to each rung")
     table.add_column("bracket", justify="right")

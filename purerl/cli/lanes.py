@@ -39,7 +39,7 @@ class Lanes:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     base = base_config(argv)
     parsed = flags.parse(flags.parser_class(base, Lanes), argv, "lanes")
     settings.enable_compile_cache()

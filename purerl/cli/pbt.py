@@ -86,7 +86,7 @@ class PBT:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     base = base_config(argv)
     parsed = flags.parse(flags.parser_class(base, PBT), argv, "pbt")
     settings.enable_compile_cache()
@@ -131,7 +131,7 @@ def show(result: PBTResult) -> None:
 
 
 def best_table(result: Result) -> Table:
-    """A row per search: its best member's score, and hyperparameters at the end."""
+    """Return a row per search: its best member's score and final hyperparameters."""
     table = Table(title="best member of each search")
     for header in ("seed", "member", "score"):
         table.add_column(header, justify="right")
@@ -148,7 +148,13 @@ def best_table(result: Result) -> Table:
 
 
 def schedule_table(schedule: Schedule, seed: int, member: int) -> Table:
-    """A row per piece of a schedule."""
+    """Return a table with a row per piece of a schedule.
+
+    Args:
+        schedule: The schedule.
+        seed: The seed of the search that found it.
+        member: The number of the member that ended with it.
+    """
     table = Table(title=f"schedule of member {member} of search {seed}")
     table.add_column("from update", justify="right")
     table.add_column("hyperparameters")

@@ -31,7 +31,7 @@ class Plot:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     options = flags.parse(Plot, argv, "plot")
     path = options.out or options.folder / "curve.png"
     figure = draw(options.folder)

@@ -23,7 +23,7 @@ class Report:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     options = flags.parse(Report, argv, "report")
     path = write(options.folder, options.out or options.folder / "report.html")
     print(f"written to {path}")
@@ -31,12 +31,12 @@ def main(argv: Sequence[str]) -> int:
 
 
 def write(folder: Path, path: Path, command: str = "") -> Path:
-    """The page of whatever a folder holds.
+    """Write the page of whatever a folder holds.
 
     Args:
-        folder: The folder of whatever it is.
-        path: of the page.
-        command: that wrote the folder; this one if not given.
+        folder: The folder.
+        path: The path of the page.
+        command: The command that wrote the folder; this one if not given.
 
     Raises:
         ConfigError: it holds none of them, or nothing yet.

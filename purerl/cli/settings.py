@@ -37,8 +37,8 @@ def backend_problem(error: BaseException | None = None) -> str | None:
     """Return why JAX cannot compute on the devices asked for; None where it can.
 
     Args:
-        error: What a command failed with; JAX says a failed platform once only where
-            another one of `JAX_PLATFORMS` works.
+        error: The error that a command failed with; JAX says a failed platform once
+            only where another one of `JAX_PLATFORMS` works.
     """
     if not str(error).startswith(_FAILED):
         try:

@@ -89,7 +89,7 @@ class Sweep:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     base = base_config(argv)
     parsed = flags.parse(flags.parser_class(base, Sweep), argv, "sweep")
     settings.enable_compile_cache()
@@ -126,7 +126,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def read_axes(texts: Sequence[str]) -> dict[str, Any]:
-    """Axes by name.
+    """Read axes by name.
 
     Raises:
         ConfigError: one that cannot be read, or given twice.
@@ -144,7 +144,7 @@ def read_axes(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def read_lanes(text: str | None) -> int | str | None:
-    """A number, `auto`, or None.
+    """Read a number, `auto`, or None.
 
     Raises:
         ConfigError: anything else.

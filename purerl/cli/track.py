@@ -35,7 +35,7 @@ class Track:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status: 1 where something is still missing."""
+    """Run the command; return the exit status: 1 where something is still missing."""
     options = flags.parse(Track, argv, "track")
     chosen = read_trackers(options.track, options.tracking_uri) or None
     return 0 if track(options.folder, chosen) else 1

@@ -89,7 +89,7 @@ def base_config(argv: Sequence[str]) -> TrainConfig:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     started = time.perf_counter()
     base = base_config(argv)
     parsed = flags.parse(flags.parser_class(base, Train), argv, "train")

@@ -87,7 +87,7 @@ class Transfer:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     rest, texts = changes.take_environments(argv)
     base = _base(rest)
     parsed = flags.parse(flags.parser_class(base, Transfer), rest, "transfer")

@@ -78,7 +78,7 @@ class Tune:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command; return the exit status."""
     base = base_config(argv)
     parsed = flags.parse(flags.parser_class(base, Tune), argv, "tune")
     settings.enable_compile_cache()
@@ -117,8 +117,8 @@ def show(result: TuneResult, command: str = "") -> None:
     """Print the best trials, the comparison with the default, warnings; write the page.
 
     Args:
-        result: of the study.
-        command: that made it.
+        result: The result of the study.
+        command: The command that started the study.
     """
     console = Console()
     console.print(words.best_table(result))

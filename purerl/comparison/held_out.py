@@ -51,7 +51,7 @@ class Scores(NamedTuple):
 
 
 def held_out_keys(seed: int, seeds: Sequence[int]) -> Array:
-    """Return keys `[S]`; a number's key is the same whatever other numbers there are."""
+    """Return keys `[S]`; the key of a number does not depend on the other numbers."""
     own = jax.random.fold_in(jax.random.key(seed), _HELD_OUT)
     return jax.vmap(lambda n: jax.random.fold_in(own, n))(np.asarray(seeds, np.uint32))
 

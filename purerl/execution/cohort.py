@@ -233,7 +233,7 @@ class Cohort:
         self._states = [state for _, state in used]
 
     def gather(self) -> PyTree:
-        """Return the members' states on the host, leaves `[N, ...]`, with `HostKey`s."""
+        """Return the members' states on the host, leaves `[N, ...]` (keys: `HostKey`)."""
         hosts = [to_host(state) for state in self._states]
         sizes = [block.size for block in self._blocks]
 

@@ -32,11 +32,11 @@ class Members(NamedTuple):
         return jax.tree.map(lambda x: x[index], self)
 
     def block(self, start: int, lanes: int) -> "Members":
-        """Return `lanes` members from number `start` on; past the end the last again."""
+        """Return `lanes` members from number `start` on, padded with the last one."""
         return self.lanes(np.arange(start, min(start + lanes, self.size)), lanes)
 
     def lanes(self, numbers: np.ndarray, lanes: int) -> "Members":
-        """Return members of at most `lanes` numbers as a block, filled by the last."""
+        """Return members of at most `lanes` numbers as a block, padded with the last one."""
         index = fill(numbers, lanes)
         return jax.tree.map(lambda x: jnp.asarray(x)[index], self)
 

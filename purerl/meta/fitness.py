@@ -113,7 +113,7 @@ class Accumulator:
         self.failed |= first < never
 
     def result(self) -> np.ndarray:
-        """Return fitness `[N]` float32; NaN for a run with a number that was not finite."""
+        """Return fitness `[N]` float32; NaN for a run with a number that is not finite."""
         if self.measure == "training_curve":
             value = self.sum / self.num_updates
         elif self.measure == "final_return":

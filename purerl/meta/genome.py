@@ -89,7 +89,7 @@ class Genome:
         )
 
     def decode(self, vectors: Array) -> Overrides:
-        """Return overrides of a population `[P, D]`, leaves `[P, ...]`; can be traced."""
+        """Return overrides of a population `[P, D]`, leaves `[P, ...]`; it can be traced."""
         found, first = [], 0
         for leaf in self.leaves:
             part = vectors[:, first : first + leaf.start.size]

@@ -137,7 +137,7 @@ class Space:
         return moved
 
     def corners(self) -> list[Overrides]:
-        """Return overrides of two members: the first end of every axis, and the last."""
+        """Return overrides of two members: every axis's first end, and its last."""
         points = [{n: _ends(axis)[i] for n, axis in self.axes.items()} for i in (0, -1)]
         return [split(self.config, point)[1] for point in points]
 

@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
     Attributes:
         environment: Name of the environment; `all environments` takes them together.
-        measure: Name in `purerl.meta.fitness.KINDS`.
+        measure: The name of the measure in `purerl.meta.fitness.KINDS`.
         setting: Name of the setting.
         seeds: Number of runs.
         failed: Number of these runs that met a number that was not finite. They count
@@ -78,7 +78,7 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
     Args:
         rows: Rows of one measure together, those of an environment before those of all
             together.
-        subject: What is compared: a field of the config, or `settings`.
+        subject: The subject of the comparison: a field of the config, or `settings`.
         baseline: Name of the setting that the others are compared with.
     """
     measures = dict.fromkeys(row.measure for row in rows)

@@ -127,7 +127,7 @@ def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
 
     Args:
         config: Config as plain values.
-        load: Python that reads the results; may be empty.
+        load: Python code that reads the results; may be empty.
         **facts: Further lines; empty ones are left out.
     """
     lines = {name.replace("_", " "): value for name, value in facts.items() if value}

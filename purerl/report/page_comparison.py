@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def comparison_page(
     result: "Comparison", path: str | Path, *, folder: str = "", command: str = ""
 ) -> Path:
-    """Report of a comparison: scores, learning curves, what the settings are.
+    """Write the report of a comparison: scores, learning curves, the settings.
 
     Args:
-        result: What `purerl.compare` or `purerl.load_comparison` gave.
+        result: The result of `purerl.compare` or `purerl.load_comparison`.
         path: The file to write.
-        folder: The folder that holds it, if any.
-        command: The command that made it; this one if not given.
+        folder: The folder that holds the comparison, if any.
+        command: The command that started the comparison; this one if not given.
 
     Raises:
         OSError: the page cannot be written.
@@ -63,14 +63,14 @@ def comparison_page(
 
 
 def curves_html(result: "Comparison") -> str:
-    """The learning curves."""
+    """Return the learning curves as HTML."""
     ends = heading_of(len(result.seeds))
     words = f"Mean return of the episodes that ended; bands: {ends}."
     return figure_html(result.plot(), words)
 
 
 def scores_html(result: "Comparison") -> str:
-    """The table of a comparison, and how to read it."""
+    """Return the table of a comparison, and how to read it, as HTML."""
     ends = heading_of(len(result.seeds))
     headers = ["environment", "measure", "setting", "mean", ends, "IQM"]
     headers += [f"minus {result.baseline}", ends, "P(better)", "95% interval"]

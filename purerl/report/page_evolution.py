@@ -38,13 +38,15 @@ def evolution_page(
     transfer: "Comparison | None" = None,
     command: str = "",
 ) -> Path:
-    """Report of an evolution: its curve, pictures of what was learned, generations.
+    """Write the report of an evolution: curve, pictures of what was learned, rows.
 
     Args:
-        result: of `purerl.evolve` or `purerl.load_evolution`, finished or not.
-        path: of the page; `report.html` in the evolution's folder if not given.
-        transfer: what `purerl.compare` found of what was learned.
-        command: that started it; this one if not given.
+        result: The result of `purerl.evolve` or `purerl.load_evolution`, finished or
+            not.
+        path: The path of the page; `report.html` in the evolution's folder if not
+            given.
+        transfer: The comparison of what was learned with others, by `purerl.compare`.
+        command: The command that started the evolution; this one if not given.
 
     Raises:
         ConfigError: neither a path nor a folder.

@@ -103,7 +103,7 @@ for (const table of document.querySelectorAll("table.sort")) {
 
 
 def picture(figure: "Figure") -> str:
-    """A figure as an element of a page that needs nothing else."""
+    """Return a figure as an element of a page that needs nothing else."""
     text = plots.to_svg(figure)
     if len(text) <= LARGE:
         return text

@@ -22,11 +22,11 @@ from purerl.runner.result import RunResult, summary
 
 
 def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Path:
-    """Report of one run.
+    """Write the report of one run.
 
     Args:
-        run: what `purerl.run` returned, or the folder it wrote.
-        path: of the page; `report.html` in the run's folder if not given.
+        run: The result of `purerl.run`, or the folder that it wrote.
+        path: The path of the page; `report.html` in the run's folder if not given.
 
     Raises:
         ConfigError: no run in the folder.

@@ -20,10 +20,11 @@ class BestRow(NamedTuple):
     Attributes:
         seed: Seed of the search.
         member: Number of the member.
-        score: Its score at the end.
-        hyper: Its hyperparameters at the end, by name.
-        lineage: The members `[R]` whose training led to its state.
-        schedule: Updates at which its hyperparameters changed, and their values.
+        score: The member's score at the end.
+        hyper: The member's hyperparameters at the end, by name.
+        lineage: The members `[R]` whose training led to the member's state.
+        schedule: Updates at which the member's hyperparameters changed, and their
+            values.
     """
 
     seed: int
@@ -51,9 +52,9 @@ def pbt_page(
         best: The best member of every search that has one.
         names: Names of the axes.
         path: Path of the page.
-        config: Base of every member, as plain values.
-        load: Python that reads the search.
-        **facts: Further lines about it.
+        config: The base config of every member, as plain values.
+        load: Python code that reads the search.
+        **facts: Further lines about the search.
 
     Raises:
         OSError: the page cannot be written.
@@ -98,9 +99,9 @@ def halving_page(
         best: The best member of every search that has one.
         names: Names of the axes.
         path: Path of the page.
-        config: Base of every member, as plain values.
-        load: Python that reads the search.
-        **facts: Further lines about it.
+        config: The base config of every member, as plain values.
+        load: Python code that reads the search.
+        **facts: Further lines about the search.
 
     Raises:
         OSError: the page cannot be written.
@@ -129,14 +130,14 @@ def search_page(
     config: Mapping[str, Any],
     **facts: Any,
 ) -> Path:
-    """Write the page of any other search: what came of every request.
+    """Write the page of any other search: the outcome of every request.
 
     Args:
-        outcomes: What came of the requests, in their order.
+        outcomes: The outcomes of the requests, in their order.
         path: Path of the page.
-        kind: What the search calls itself.
-        config: Base of every member, as plain values.
-        **facts: Further lines about it.
+        kind: The kind of search, as the search calls itself.
+        config: The base config of every member, as plain values.
+        **facts: Further lines about the search.
 
     Raises:
         OSError: the page cannot be written.

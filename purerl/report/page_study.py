@@ -36,14 +36,14 @@ def study_page(
     path: Path,
     command: str = "",
 ) -> Path:
-    """Report of a study, finished or not.
+    """Write the report of a study, finished or not.
 
     Args:
-        result: what it found.
-        space: that it searches.
-        stored: its manifest.
-        path: of the page.
-        command: that started it; this one if not given.
+        result: The result of the study.
+        space: The axes that the study searches.
+        stored: The manifest of the study.
+        path: The path of the page.
+        command: The command that started the study; this one if not given.
 
     Raises:
         OSError: the page cannot be written.

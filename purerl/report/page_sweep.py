@@ -29,14 +29,14 @@ def sweep_page(
     load: str = "",
     **facts: Any,
 ) -> Path:
-    """Report of a sweep: best configurations, curves, axes, seeds.
+    """Write the report of a sweep: best configurations, curves, axes, seeds.
 
     Args:
-        dataset: of the sweep.
-        path: of the page.
-        metric: what the configurations are judged by.
-        load: Python that reads the sweep; a usual way if not given.
-        **facts: further lines about it, such as `command="..."`.
+        dataset: The dataset of the sweep.
+        path: The path of the page.
+        metric: The variable that the configurations are judged by.
+        load: Python code that reads the sweep; a usual way if not given.
+        **facts: Further lines about the sweep, such as `command="..."`.
 
     Raises:
         ConfigError: no such metric, or no score yet.
@@ -82,7 +82,7 @@ def sweep_page(
 
 
 def sweep_table(dataset: "xr.Dataset", metric: str = SCORE) -> str:
-    """Every configuration with mean, IQM, its interval or range, best first."""
+    """Return every configuration with mean, IQM, its interval or range, best first."""
     scores = read_scores(dataset, metric)
     heading = statistics.heading_of(scores.scores.shape[1])
     filled, rows = scores.filled, []

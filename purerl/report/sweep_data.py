@@ -30,9 +30,9 @@ class Scores(NamedTuple):
 
     Attributes:
         names: Names of the axes.
-        points: `P` mappings, name of axis -> value.
-        scores: `[P, S]`; NaN where a member diverged or is missing.
-        diverged: `[P, S]` whether it did.
+        points: Values by name of the axis, for each of `P` configurations.
+        scores: Final scores, `[P, S]`; NaN where a member diverged or is missing.
+        diverged: Whether each member diverged, `[P, S]`.
         grid: Number of values of each axis in a grid; None in other designs.
     """
 

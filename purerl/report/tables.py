@@ -51,7 +51,7 @@ def episodes_table(title: str, seeds: tuple[int, ...], returns: np.ndarray) -> T
     Args:
         title: Title of the table.
         seeds: Seeds of the S agents.
-        returns: `[S, E]` returns of E episodes of each.
+        returns: Returns of E episodes of each agent, `[S, E]`.
     """
     table = Table(title=title)
     for header in ("seed", "mean", "std", "worst", "best"):

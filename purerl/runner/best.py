@@ -9,10 +9,10 @@ class Best(NamedTuple):
     """The best of what was trained.
 
     Attributes:
-        point: What tells it from the others: name of a field -> value.
-        score: What it was judged by. The best of many is favoured by luck: judge it
-            afresh, with `purerl.compare`, before you compare it with anything.
-        config: A config that trains it.
+        point: Values that tell it from the others, by name of the field.
+        score: The score that it was judged by. The best of many is favoured by luck:
+            judge it afresh, with `purerl.compare`, before you compare it with anything.
+        config: The config that trains it.
     """
 
     point: dict[str, Any]

@@ -73,24 +73,25 @@ def run(
     second one stops at once.
 
     Args:
-        config: of every agent.
-        seeds: how many (0, 1, ...), or which.
-        out: folder to write; nothing is written without one.
-        resume: go on with the run in `out`.
-        extend: With `resume`: go on to the `total_timesteps` of this config, which may
-            be more than the run was started with, also where it had finished. What
-            follows the share of the run that is done, such as an annealed learning
-            rate, follows the longer run from there on.
-        lanes: agents per block (see `purerl.pmap`); part of what fixes the bits.
-        segment_updates: updates per compiled call; likewise. About a hundredth of the
-            run where not given.
-        checkpoint_seconds: least time between checkpoints; 0 saves after every segment.
-        keep_checkpoints: how many of the last ones stay.
-        data_parallel: spread every agent's environments over all devices.
-        trackers: more places to write metrics to, beside JSON lines: names (`mlflow`,
+        config: The config of every agent.
+        seeds: The number of seeds (0, 1, ...), or the seeds themselves.
+        out: The folder to write; nothing is written without one.
+        resume: Whether to go on with the run in `out`.
+        extend: Whether, with `resume`, to go on to the `total_timesteps` of this
+            config, which may be more than the run was started with, also where it had
+            finished. What follows the share of the run that is done, such as an
+            annealed learning rate, follows the longer run from there on.
+        lanes: Agents per block (see `purerl.pmap`), part of what fixes the bits.
+        segment_updates: Updates per compiled call, part of what fixes the bits. About a
+            hundredth of the run where not given.
+        checkpoint_seconds: The least time between checkpoints; 0 saves after every
+            segment.
+        keep_checkpoints: The number of last checkpoints that stay.
+        data_parallel: Whether to spread every agent's environments over all devices.
+        trackers: More places to write metrics to, beside JSON lines: names (`mlflow`,
             `tensorboard`, `wandb`), or trackers (see `purerl.make_tracker`). A resumed
             run goes on with those that it was started with where none are given.
-        progress: show it.
+        progress: Whether to show the progress.
 
     Raises:
         ConfigError: a config that cannot be trained, a folder that cannot be written

@@ -149,7 +149,7 @@ def check_same(
         stored: The manifest of the run.
         config: The config to go on with.
         seeds: The seeds to go on with.
-        may_be_longer: Allow a larger `total_timesteps`.
+        may_be_longer: Whether to allow a larger `total_timesteps`.
 
     Raises:
         ConfigError: naming what differs.

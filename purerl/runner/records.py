@@ -30,7 +30,7 @@ class Records:
         trackers: Trackers that are told every row too.
 
     Attributes:
-        rows: `train` or `evaluation` -> for every member its rows.
+        rows: Rows of every member, by kind (`train` or `evaluation`).
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Records:
 
         Args:
             plan: Plan that says which slots of the evaluation were filled.
-            segment: What the members did in it.
+            segment: The segment: what the members did in it.
 
         Returns:
             The mean episode return over members, for the progress bar; NaN where no

@@ -20,15 +20,15 @@ class RunResult(NamedTuple):
     """What `purerl.run` leaves behind.
 
     Attributes:
-        config: Config as validated.
-        seeds: `[S]` seeds of the members.
+        config: The config as validated.
+        seeds: Seeds of the members, `[S]`.
         state: Final states on the host, leaves `[S, ...]`; None after an interrupt.
-        metrics: `[S, R]` each, a row per segment (see `segment_rows`).
-        evaluation: `env_steps` `[S, K]`; `episode_return`, `episode_length`
-            `[S, K, E]`.
-        finished: False if it was interrupted.
+        metrics: Metrics by name, `[S, R]` each, a row per segment (see `segment_rows`).
+        evaluation: Evaluations by name: `env_steps` `[S, K]`; `episode_return`,
+            `episode_length` `[S, K, E]`.
+        finished: Whether the run came to its end; False if it was interrupted.
         compile_seconds: Time of tracing and compiling, s.
-        train_seconds: Time of everything after it, s.
+        train_seconds: Time of everything after compilation, s.
         train_steps: Environment steps done in this call, over all members.
         out: The folder, if any.
     """
@@ -66,7 +66,7 @@ class SavedRun(NamedTuple):
 
     Attributes:
         config: Config, from config.yaml.
-        seeds: `[S]`.
+        seeds: Seeds of the members, `[S]`.
         update: Number of finished updates of the checkpoint.
         state: States of all members on the host, leaves `[S, ...]`.
     """

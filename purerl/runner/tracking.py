@@ -22,8 +22,8 @@ def segment_rows(metrics: HostMetrics, update: int) -> list[Row]:
     """Reduce the metrics of a segment `[S, K]` to one row per member.
 
     Args:
-        metrics: of the updates that ran, on the host.
-        update: finished updates at the segment's end.
+        metrics: Metrics of the updates that ran, `[S, K]`, on the host.
+        update: The number of finished updates at the segment's end.
     """
     columns = reduce_segment(metrics)
     num = np.shape(columns["episodes"])[0]
@@ -37,7 +37,13 @@ def segment_rows(metrics: HostMetrics, update: int) -> list[Row]:
 
 
 def evaluation_rows(evaluation: HostMetrics, slot: int, update: int) -> list[Row]:
-    """One row per member of the evaluation in `slot` of a segment's buffer."""
+    """Return one row per member of the evaluation in a slot of a segment's buffer.
+
+    Args:
+        evaluation: The segment's buffer, on the host, `[S, slots, ...]`.
+        slot: The number of the slot.
+        update: The number of finished updates at the evaluation.
+    """
     steps = np.asarray(evaluation["env_steps"])[:, slot]
     returns = np.asarray(evaluation["episode_return"])[:, slot]
     lengths = np.asarray(evaluation["episode_length"])[:, slot]
@@ -60,11 +66,17 @@ class JsonlTracker:
         self._pending: dict[Path, list[str]] = {}
 
     def path(self, kind: str, seed: int) -> Path:
-        """The file of one seed."""
+        """Return the path of one seed's file."""
         return self.folder / kind / f"seed={seed}.jsonl"
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """Keep a row until `flush`."""
+        """Keep a row until `flush`.
+
+        Args:
+            kind: The kind of the row, which names its folder.
+            seed: The seed, which names its file.
+            row: Names and numbers.
+        """
         line = json.dumps({k: _no_nan(v) for k, v in row.items()})
         self._pending.setdefault(self.path(kind, seed), []).append(line)
 
@@ -81,7 +93,13 @@ class JsonlTracker:
         self.flush()
 
     def rewind(self, kinds: Sequence[str], seeds: Sequence[int], update: int) -> None:
-        """Drop rows after `update`: what a killed run wrote past its checkpoint."""
+        """Drop rows after `update`: what a killed run wrote past its checkpoint.
+
+        Args:
+            kinds: Kinds of rows.
+            seeds: Seeds whose files are looked at.
+            update: The number of finished updates of the last row that stays.
+        """
         for kind in kinds:
             for seed in seeds:
                 path = self.path(kind, seed)
@@ -92,7 +110,7 @@ class JsonlTracker:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Rows of a file; a last line that a kill cut short is left out."""
+    """Read the rows of a file; a last line that a kill cut short is left out."""
     rows = []
     for line in path.read_text().splitlines():
         try:
@@ -103,7 +121,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def stack_rows(rows: Sequence[Sequence[Row]]) -> HostMetrics:
-    """Rows of every member as arrays `[S, R, ...]`; null is NaN."""
+    """Return the rows of every member as arrays `[S, R, ...]`; null is NaN."""
     if not rows or not rows[0]:
         return {}
     names = rows[0][0].keys()

@@ -178,7 +178,7 @@ class Batch:
         return sum(len(run.trials) * run.group.steps_each for run in self.runs)
 
     def has_news(self, trial: int) -> bool:
-        """Return whether each seed of a trial has a new score since the last question."""
+        """Return whether each seed of a trial has a new score since the last call."""
         known = min(map(len, self.curves[trial]))
         is_new = known > self.known[trial]
         self.known[trial] = known

@@ -33,8 +33,9 @@ class Cells(NamedTuple):
     Attributes:
         rows: Values of the first axis.
         columns: Values of the second axis.
-        table: `[R, C]`; NaN where no configuration is.
-        best: Row and column of the highest.
+        table: The mean score of each pair of values, `[R, C]`; NaN where no
+            configuration is.
+        best: Row and column of the highest score.
     """
 
     rows: list[Any]
@@ -50,7 +51,7 @@ def cells(scores: Scores, y: str, x: str, others: str = "mean") -> Cells:
         scores: Scores of a grid.
         y: Axis of the rows.
         x: Axis of the columns.
-        others: What becomes of further axes: averaged (`"mean"`) or `"best"`.
+        others: The treatment of further axes: averaged (`"mean"`) or `"best"`.
 
     Raises:
         ConfigError: unknown or equal axes, another choice, or no grid.
@@ -94,7 +95,7 @@ def heat_map(
         dataset: Dataset of a grid sweep.
         y: Axis of the rows; the second one if not given.
         x: Axis of the columns; the first one if not given.
-        others: What becomes of further axes: averaged (`"mean"`) or `"best"`.
+        others: The treatment of further axes: averaged (`"mean"`) or `"best"`.
         metric: Name of the variable.
 
     Raises:

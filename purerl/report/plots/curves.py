@@ -40,8 +40,8 @@ class Lines(NamedTuple):
     """Lines, and what tells them apart.
 
     Attributes:
-        heading: What the names are values of.
-        common: Values that all of them share, in words; may be empty.
+        heading: The heading of the names: what they are values of.
+        common: Values that all lines share, in words; may be empty.
         lines: Lines from best to worst, or in the order of the axis.
     """
 
@@ -67,11 +67,13 @@ def sweep_curves(
 
     Args:
         dataset: Dataset of a sweep.
-        by: The axis; without it, the best configurations are drawn.
+        by: The axis of which each value has a line; without it, the best configurations
+            are drawn.
         metric: Name of the variable; evaluations are averaged over episodes. Without
             it, evaluations, or training returns where there are few evaluations.
-        others: `"best"`: each value at the best setting of the other axes;
-            `"all"`: runs of all settings pooled, each setting resampled by itself.
+        others: The treatment of further axes. `"best"`: each value at the best setting
+            of the other axes; `"all"`: runs of all settings pooled, each setting
+            resampled by itself.
         lines: Number of lines at most; of more values some are left out evenly, the
             best stays.
         confidence: Confidence level of the bands, each point by itself.
@@ -144,7 +146,7 @@ def choose_lines(
     Args:
         scores: Scores of a sweep.
         by: Axis whose values are the lines; None for the best configurations.
-        others: What becomes of further axes: `"best"`, or all are taken together.
+        others: The treatment of further axes: `"best"`, or all are taken together.
         most: Number of lines at most.
 
     Raises:
@@ -204,8 +206,8 @@ def _on_one_grid(
     """Curves of some configurations at common environment steps.
 
     Args:
-        values: `[P, S, T]`.
-        steps: `[P, S, T]`.
+        values: Values of the curves, `[P, S, T]`.
+        steps: Environment steps of the values, `[P, S, T]`.
         indices: Indices of the configurations.
 
     Returns:

@@ -76,7 +76,7 @@ def evolution_returns(returns: np.ndarray, names: Sequence[str]) -> "Figure":
     """Draw the mean return of members, a panel for each environment.
 
     Args:
-        returns: `[G, E]` returns, by generation and environment.
+        returns: Mean returns by generation and environment, `[G, E]`.
         names: Names of the environments.
     """
     from matplotlib.ticker import MaxNLocator

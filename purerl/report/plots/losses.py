@@ -44,9 +44,10 @@ def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "F
     sees to the step size: what is compared is the shape.
 
     Args:
-        loss: `loss(value, target, old_value)`.
+        loss: The value loss, `loss(value, target, old_value)`.
         limit: Largest error drawn.
-        target: Target at which it is drawn; it matters for a loss of two inputs.
+        target: The target at which the loss is drawn; it matters for a loss of two
+            inputs.
     """
     errors = jnp.linspace(-limit, limit, POINTS)
     value, slope = curve(loss, errors, target)
@@ -77,7 +78,7 @@ def curve(loss: Any, errors: Any, target: float = 0.0) -> tuple[np.ndarray, np.n
 
     Args:
         loss: Value loss, `(value, target, old_value) -> [N]`.
-        errors: `[N]` values minus targets.
+        errors: Values minus targets, `[N]`.
         target: Target at which the loss is looked at.
     """
     targets = jnp.full_like(errors, target)
@@ -98,7 +99,7 @@ def drift_figure(drift: Any) -> "Figure":
     advantages. Where it is zero, the policy is held.
 
     Args:
-        drift: `drift(log_ratio, advantage)`.
+        drift: The drift, `drift(log_ratio, advantage)`.
     """
     named = {"learned": drift, "PPO": ClipDrift(0.2), "DPO": DPODrift()}
     ratios = jnp.linspace(0.5, 1.75, POINTS)
@@ -141,8 +142,8 @@ def drift_map(drift: Any, ratios: Any, advantages: Any) -> np.ndarray:
 
     Args:
         drift: Function `(log_ratio, advantage)`.
-        ratios: `[R]` probability ratios.
-        advantages: `[A]` advantages.
+        ratios: Probability ratios, `[R]`.
+        advantages: Advantages, `[A]`.
     """
     r, a = jnp.meshgrid(ratios, advantages)
     values = drift(jnp.log(r).ravel(), a.ravel())
@@ -154,7 +155,7 @@ def objective_slope(drift: Any, ratios: Any, advantage: float) -> np.ndarray:
 
     Args:
         drift: Function `(log_ratio, advantage)`.
-        ratios: `[R]` probability ratios.
+        ratios: Probability ratios, `[R]`.
         advantage: Advantage of the action.
     """
     a = jnp.full_like(ratios, advantage)

@@ -31,9 +31,9 @@ def seed_scores(
 
     Args:
         dataset: Dataset of a sweep.
-        by: An axis: each of its values at the best of the others.
-        kind: `"strip"` (a dot per seed over a box of quartiles) or `"ecdf"` (share of
-            seeds up to a score).
+        by: The axis of which each value is drawn, at the best of the others.
+        kind: The kind of picture: `"strip"` (a dot per seed over a box of quartiles) or
+            `"ecdf"` (share of seeds up to a score).
         configurations: Number of configurations at most.
         metric: Name of the variable.
 
@@ -63,7 +63,7 @@ def score_groups(
         groups: Scores `[S]` by the name of the group.
         kind: Kind of picture, `"strip"` or `"ecdf"`.
         title: Title of the picture.
-        heading: What the names are values of.
+        heading: The heading of the names: what they are values of.
     """
     names = []
     for name, values in groups.items():
@@ -114,8 +114,8 @@ def profile(
 
     Args:
         dataset: Dataset of a sweep.
-        by: An axis: each of its values at the best of the others; without it the best
-            configurations.
+        by: The axis of which each value is drawn, at the best of the others; without it
+            the best configurations.
         configurations: Number of configurations at most.
         metric: Name of the variable.
 

@@ -23,8 +23,8 @@ def population_scores(
 
     Args:
         dataset: Dataset of a `PBTResult`.
-        lineages: Seed of a search -> the members `[R]` whose training led to its best
-            member; they are drawn bold.
+        lineages: Members `[R]` whose training led to a search's best member, by the
+            seed of the search; they are drawn bold.
     """
     seeds = dataset["seed"].values.tolist()
     figure, panels = _panels(len(seeds))
@@ -48,7 +48,8 @@ def population_values(
     Args:
         dataset: Dataset of a `PBTResult`.
         names: Names of the axes.
-        lineages: See `population_scores`; the schedules that they found are bold.
+        lineages: Lineages as in `population_scores`; the schedules that they found are
+            bold.
     """
     figure, panels = _panels(len(names), share=False)
     ends = dataset["updates"].values

@@ -131,7 +131,7 @@ def log_axis(axes: "Axes", along: str, most: int = 5) -> None:
 
     Args:
         axes: The panel.
-        along: `x` or `y`.
+        along: The direction of the axis, `x` or `y`.
         most: The largest number of ticks.
     """
     from matplotlib.ticker import FuncFormatter, NullLocator
@@ -198,7 +198,7 @@ def label_ends(
     Args:
         axes: Axes whose y limits are final.
         ends: Last value, name and colour of each line.
-        title: What the names are values of.
+        title: The title of the names: what they are values of.
     """
     low, high = axes.get_ylim()
     height = axes.get_window_extent().height / DPI * 72  # In points.

@@ -74,7 +74,7 @@ class Axis(NamedTuple):
         return np.asarray(values, float)
 
     def set_up(self, axes: "Axes", along: str) -> None:
-        """Scale and tick labels of x or y."""
+        """Set the scale and the tick labels of x or y."""
         axis = axes.xaxis if along == "x" else axes.yaxis
         if self.names:
             labels = [_text(value) for value in self.names]
@@ -251,10 +251,10 @@ class _Surface(NamedTuple):
     """Smoothed scores over two axes.
 
     Attributes:
-        across: `[X]` values of the axis of the columns.
-        up: `[Y]` values of the axis of the rows.
-        scores: `[Y, X]` smoothed scores.
-        near: `[Y, X]` nearness of trials, in 0 .. 1.
+        across: Values of the axis of the columns, `[X]`.
+        up: Values of the axis of the rows, `[Y]`.
+        scores: Smoothed scores, `[Y, X]`.
+        near: Nearness of trials, in 0 .. 1, `[Y, X]`.
     """
 
     across: np.ndarray

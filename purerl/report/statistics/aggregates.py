@@ -53,7 +53,7 @@ def aggregate(scores: Array, statistic: str, target: float = 1.0) -> Array:
     """Return one of `STATISTICS` by name.
 
     Args:
-        scores: `[S, M]` or `[S]` scores.
+        scores: Scores, `[S, M]` or `[S]`.
         statistic: Name in `STATISTICS`.
         target: Target of the optimality gap.
     """
@@ -68,8 +68,8 @@ def improvement(x: Array, y: Array) -> Array:
     The Mann-Whitney statistic U over the number of pairs: a tie is half a win.
 
     Args:
-        x: `[S, M]` or `[S]` scores of X.
-        y: `[R, M]` or `[R]` scores of Y.
+        x: Scores of X, `[S, M]` or `[S]`.
+        y: Scores of Y, `[R, M]` or `[R]`.
     """
     xp = _namespace(x)
     x, y = _columns(xp, x), _columns(xp, y)

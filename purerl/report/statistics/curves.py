@@ -31,11 +31,11 @@ def curve(
     """Estimate IQM or mean over runs at every point of a curve, with intervals.
 
     Args:
-        values: `[S, T]`, a row per run, or `[S, M, T]` with runs of M tasks (or
+        values: Curves, `[S, T]`, a row per run, or `[S, M, T]` with runs of M tasks (or
             configurations), which are resampled each by itself.
         statistic: Name of the statistic, iqm or mean.
-        nan: What a missing point is worth. Here the default drops it, as unfinished and
-            shorter runs have gaps that say nothing bad of them; points that no run
+        nan: The policy for missing points. Here the default drops them, as unfinished
+            and shorter runs have gaps that say nothing bad of them; points that no run
             has are NaN.
         confidence: Confidence level of the interval at each point.
         resamples: Number of resamples of the bootstrap; all points share them.

@@ -32,8 +32,8 @@ class Interval(NamedTuple):
     Attributes:
         low: Lower ends, shaped like the mean; NaN where there is none.
         high: Upper ends.
-        kind: `"interval"`, `"range"` (fewer than ten runs, or runs that are all equal)
-            or `"none"` (one run, or none).
+        kind: The kind of the ends: `"interval"`, `"range"` (fewer than ten runs, or
+            runs that are all equal) or `"none"` (one run, or none).
         runs: Number of runs that the mean is of; for a curve, of its best known point.
     """
 
@@ -58,7 +58,8 @@ def mean_interval(
     """Return the interval of the mean over the first axis (runs), or their range.
 
     Args:
-        values: `[S, ...]`, S runs; a value that is not finite counts as missing.
+        values: Values of S runs, `[S, ...]`; a value that is not finite counts as
+            missing.
         confidence: Share of samples of whose intervals the mean is to be in.
         seed: Number that the resamples are drawn from.
 
@@ -98,7 +99,7 @@ def name_of(kind: str, runs: int, confidence: float = 0.95) -> str:
     """Return what the two ends beside a mean are, in words.
 
     Args:
-        kind: `"interval"`, `"range"` or `"none"`.
+        kind: The kind of the ends: `"interval"`, `"range"` or `"none"`.
         runs: Number of runs that the mean is of.
         confidence: Confidence level of an interval.
     """
@@ -129,8 +130,8 @@ def text_of(
         high: Upper end.
         runs: Number of runs that the interval is of.
         digits: Number of decimal places.
-        heading: What the reader has been told that the ends are; where they are
-            something else, it is said behind them.
+        heading: The words with which the reader has been told what the ends are; where
+            they are something else, it is said behind them.
         sign: Sign before positive numbers: `"+"`, or nothing.
     """
     if not (math.isfinite(low) and math.isfinite(high)):

@@ -41,10 +41,10 @@ class Estimate(NamedTuple):
     Attributes:
         value: The point estimate: a number, or one per threshold or point of a curve.
         low: Lower end of the interval, shaped like `value`.
-        high: Upper end.
-        missing: How many runs had no score, whatever then became of them; for a curve
-            one number per point.
-        kind: What the ends are: `"interval"`, `"range"` of the runs, or `"none"`.
+        high: Upper end of the interval, shaped like `value`.
+        missing: The number of runs that had no score, whatever then became of them; for
+            a curve one number per point.
+        kind: The kind of the ends: `"interval"`, `"range"` of the runs, or `"none"`.
         runs: Number of runs of each task, at least.
         confidence: Confidence level of the interval.
     """
@@ -71,7 +71,7 @@ def estimate(scores: Any, statistic: str = "iqm", **options: Any) -> Estimate:
     """Estimate one statistic of scores, with its interval.
 
     Args:
-        scores: `[S, M]` or `[S]` scores.
+        scores: Scores, `[S, M]` or `[S]`.
         statistic: Name of the statistic, see `estimates`.
         **options: Options of `estimates`.
     """
@@ -91,9 +91,10 @@ def estimates(
     """Estimate statistics with bootstrap intervals, all from the same resamples.
 
     Args:
-        scores: `[S, M]` or `[S]`.
-        statistics: Any of iqm, mean, median (of task means), optimality_gap.
-        nan: What a run without a score is worth; see `missing`.
+        scores: Scores of S runs of M tasks, `[S, M]` or `[S]`.
+        statistics: Names of statistics: iqm, mean, median (of task means),
+            optimality_gap.
+        nan: The policy for runs without a score; see `missing`.
         target: Target of the optimality gap.
         confidence: Confidence level of the intervals.
         resamples: Number of resamples of the bootstrap.
@@ -156,9 +157,9 @@ def probability_of_improvement(
     """Estimate the probability that a run of X scores higher than one of Y, ties half.
 
     Args:
-        x: `[S, M]` or `[S]`.
-        y: `[R, M]` or `[R]`: the same tasks, any number of runs.
-        nan: What a run without a score is worth; the worst is that of both.
+        x: Scores of X, `[S, M]` or `[S]`.
+        y: Scores of Y, `[R, M]` or `[R]`: the same tasks, any number of runs.
+        nan: The policy for runs without a score; the worst is that of both.
         confidence: Confidence level of the interval.
         resamples: Number of resamples of the bootstrap, which draws runs of X and of Y.
         seed: Seed of the resampling.
@@ -197,9 +198,9 @@ def performance_profile(
     """Estimate the share of runs above each threshold (the run-score distribution).
 
     Args:
-        scores: `[S, M]` or `[S]`.
-        thresholds: `[K]`.
-        nan: What a run without a score is worth.
+        scores: Scores of S runs of M tasks, `[S, M]` or `[S]`.
+        thresholds: Thresholds, `[K]`.
+        nan: The policy for runs without a score.
         confidence: Confidence level of the intervals, each threshold by itself.
         resamples: Number of resamples of the bootstrap.
         seed: Seed of the resampling.

@@ -28,7 +28,7 @@ def resolve(
     """Apply a policy for missing scores to groups that are compared.
 
     Args:
-        *groups: `[S, M]` or `[S]` scores each, of the same tasks.
+        *groups: Scores of each group, `[S, M]` or `[S]`, of the same tasks.
         nan: The policy, see the module.
         gaps: Whether a task (here a point in time) may have no score at all.
 

@@ -29,9 +29,10 @@ class PowerCurve(NamedTuple):
     """The chance to detect a difference, by number of seeds.
 
     Attributes:
-        seeds: `[N]` numbers of seeds of each of the two configurations.
-        power: `[N]` share of simulated experiments in which the test found one.
-        error: `[N]` standard error of the simulation.
+        seeds: Numbers of seeds of each of the two configurations, `[N]`.
+        power: The share of simulated experiments in which the test found a difference,
+            `[N]`.
+        error: The standard error of the simulation, `[N]`.
         difference: Difference of the means, in units of the score.
         std: Standard deviation of the scores of either configuration.
     """
@@ -63,18 +64,19 @@ def power_curve(
     pilot's, shifted) or a standard deviation (then it is normal).
 
     Args:
-        pilot: `[S]` scores of one configuration.
-        other: `[R]` scores of the other; without it, it is spread like `pilot`.
+        pilot: Scores of one configuration, `[S]`.
+        other: Scores of the other configuration, `[R]`; without them, it is spread like
+            `pilot`.
         difference: Difference of the means to detect; without it, that of the two
             pilots.
         std: Standard deviation of both, or a pair; in place of pilots.
         seeds: Numbers n to look at, each at least 2.
-        test: `"welch"` (t-test for unequal variances), or `"bootstrap"` (the percentile
-            interval of the difference of means excludes zero).
+        test: The test: `"welch"` (t-test for unequal variances), or `"bootstrap"` (the
+            percentile interval of the difference of means excludes zero).
         significance: Level of the test.
         simulations: Number of experiments simulated.
         resamples: Number of resamples of each bootstrap.
-        nan: What a pilot run without a score is worth; see `missing`.
+        nan: The policy for pilot runs without a score; see `missing`.
         seed: Seed of the simulation.
 
     Raises:

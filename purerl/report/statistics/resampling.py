@@ -32,8 +32,8 @@ def draw_counts(key: jax.Array, known: jax.Array, runs: int) -> jax.Array:
 
     Args:
         key: Random key, consumed.
-        known: `[M]` runs of each task that take part, the first ones; as many are
-            drawn.
+        known: The number of runs of each task that take part, `[M]`, the first ones; as
+            many are drawn.
         runs: Number S of runs.
     """
     tasks = known.shape[0]
@@ -83,7 +83,7 @@ def aggregate_resamples(
 
     Args:
         key: Random key of the resampling.
-        scores: `[S, M]`; NaN is left out.
+        scores: Scores, `[S, M]`; NaN is left out.
         statistics: Names in `aggregates.STATISTICS`.
         target: Target of the optimality gap.
         resamples: Number of resamples.
@@ -118,7 +118,7 @@ def stratified_curve_resamples(
 
     Args:
         key: Random key of the resampling.
-        values: `[S, M, T]` curves of S runs of M tasks.
+        values: Curves of S runs of M tasks, `[S, M, T]`.
         statistic: Name in `aggregates.STATISTICS`.
         resamples: Number of resamples.
     """
@@ -137,8 +137,8 @@ def improvement_resamples(
 
     Args:
         key: Random key of the resampling.
-        x: `[S, M]` scores of X.
-        y: `[R, M]` scores of Y.
+        x: Scores of X, `[S, M]`.
+        y: Scores of Y, `[R, M]`.
         resamples: Number of resamples.
     """
     (mine, known_x), (theirs, known_y) = _order(x), _order(y)
@@ -168,8 +168,8 @@ def profile_resamples(
 
     Args:
         key: Random key of the resampling.
-        scores: `[S, M]` scores.
-        thresholds: `[K]` thresholds.
+        scores: Scores, `[S, M]`.
+        thresholds: Thresholds, `[K]`.
         resamples: Number of resamples.
     """
     ordered, known = _order(scores)
@@ -200,9 +200,10 @@ def curve_resamples(
 
     Args:
         key: Random key of the resampling.
-        values: `[S, T]`, sorted over runs, the first `known` of each column numbers.
+        values: Curves, `[S, T]`, sorted over runs, the first `known` of each column
+            numbers.
         known: Number of runs that have a score, the same at every point.
-        statistic: `"iqm"` or `"mean"`.
+        statistic: The name of the statistic, `"iqm"` or `"mean"`.
         resamples: Number of resamples.
     """
     runs = values.shape[0]

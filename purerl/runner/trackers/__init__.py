@@ -22,7 +22,7 @@ def make_tracker(name: str, **options: Any) -> Tracker:
     """Make a tracker by its name.
 
     Args:
-        name: `mlflow`, `tensorboard` or `wandb`.
+        name: The name of the tracker: `mlflow`, `tensorboard` or `wandb`.
         **options: Options of the tracker. `mlflow`: `uri` (of the store;
             `MLFLOW_TRACKING_URI`, else `sqlite:///mlflow.db` in the working directory),
             `experiment`. `tensorboard`: `folder` (of all runs; else the run's own).

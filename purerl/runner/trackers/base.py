@@ -25,8 +25,8 @@ class Member(NamedTuple):
     Attributes:
         name: Name that people see, `seed=3`.
         seed: Seed of the agent.
-        params: Values by which it differs from its neighbours: a sweep's point, nothing
-            in a run.
+        params: Values by which the member differs from its neighbours: a sweep's point,
+            nothing in a run.
     """
 
     name: str
@@ -43,8 +43,8 @@ class TrackedRun(NamedTuple):
         members: Members by the number that `log` names them with: in a run the seed, in
             a sweep the number of the point.
         folder: Folder of the run, if it writes one.
-        id: Identity that the tracker itself gave to an earlier call of the same run,
-            where that left off.
+        id: The identity that the tracker itself gave to an earlier call of the same
+            run, where that left off.
         is_sweep: Whether members differ in more than their seed.
         axis: Name of the number of a row that its charts lie over.
         kind: Kind of what is tracked where it is neither a run nor a sweep,

@@ -185,8 +185,8 @@ class Group:
         """Wait for what is left to be written, and say what was missed.
 
         Args:
-            status: `finished` waits at most `END_SECONDS`, another `STOP_SECONDS`;
-                Ctrl-C ends the waiting.
+            status: The status to close with: `finished` waits at most `END_SECONDS`,
+                another `STOP_SECONDS`; Ctrl-C ends the waiting.
         """
         self.flush()
         self._end(status, END_SECONDS if status == "finished" else STOP_SECONDS)

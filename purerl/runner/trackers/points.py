@@ -30,11 +30,11 @@ def track_points(
 
     Args:
         tracker: Name of a tracker, or one that has not begun.
-        points: A dict per member, read one at a time (so a generator may read files):
-            `params` (name -> value, by which the point differs), `seed`, `rows` (of
-            training: `env_steps` and metrics, as in `metrics/train`), and
-            `evaluation_rows` (likewise; a list per metric holds its episodes). See
-            `dataset_points`.
+        points: Members, a dict each, read one at a time (so a generator may read
+            files): `params` (values by which the point differs, by name), `seed`,
+            `rows` (of training: `env_steps` and metrics, as in `metrics/train`), and
+            `evaluation_rows` (the same of evaluations; a list per metric holds its
+            episodes). See `dataset_points`.
         name: Name of the sweep.
         config: Config of the sweep's base, plain values (`purerl.serialise.to_dict`).
         folder: Folder of the sweep; its pictures and `config.yaml` are kept with it.
@@ -64,7 +64,8 @@ def write_points(
     Args:
         tracker: Tracker that has not begun.
         points: Points of all members.
-        run: What the tracker is told, without members; `id` where it goes on.
+        run: The description of the sweep for the tracker, without members; `id` where
+            it goes on.
         first: Number of the members that it has already.
         on_member: Function that is called with the number of members that the tracker
             has, after each.
@@ -146,9 +147,9 @@ def dataset_points(dataset: "xr.Dataset") -> Iterator[Point]:
     """Return the members of a sweep's dataset, as `track_points` takes them.
 
     Args:
-        dataset: `SweepResult.dataset`: variables `(*axes, seed, segment)` and
-            `evaluation_<name>` `(*axes, seed, evaluation, ...)`, names of the axes in
-            the attribute `axes`.
+        dataset: The dataset `SweepResult.dataset`: variables `(*axes, seed, segment)`
+            and `evaluation_<name>` `(*axes, seed, evaluation, ...)`, names of the axes
+            in the attribute `axes`.
 
     Yields:
         A dict per member that has been trained.

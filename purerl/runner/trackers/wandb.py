@@ -25,7 +25,8 @@ class WandbTracker(Tracker):
         folder: Folder in which W&B makes its folder `wandb`; the run's own where not
             given.
         project: Name of the project in W&B.
-        mode: `offline` or `online`; not given: `WANDB_MODE`, else `offline`.
+        mode: The mode of W&B, `offline` or `online`; not given: `WANDB_MODE`, else
+            `offline`.
     """
 
     name = "wandb"

@@ -33,7 +33,7 @@ class LoggedRow(NamedTuple):
     """A row, and whose it is.
 
     Attributes:
-        kind: `train`, `evaluation` or `evolution`.
+        kind: The kind of the row: `train`, `evaluation` or `evolution`.
         member: Number of the member, in a run its seed.
         row: The numbers, by name.
     """
@@ -92,8 +92,8 @@ class Writer:
 
         Args:
             run: Run that begins.
-            stored: What is stored of an earlier call of the same run: `id` and `rows`,
-                or nothing.
+            stored: The values that are stored of an earlier call of the same run: `id`
+                and `rows`, or nothing.
             say: Function that prints a sentence for people.
 
         Raises:
