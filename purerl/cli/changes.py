@@ -96,7 +96,7 @@ def show_plan(
     """Print what a comparison would cost here, a line per program.
 
     Args:
-        parts: What would be trained.
+        parts: The parts that would be trained.
         seeds: The number of held-out seeds.
         lanes: Agents per block that were asked for.
         segment_updates: Updates per compiled call that were asked for.

@@ -30,6 +30,17 @@ if TYPE_CHECKING:
 class Comparison:
     """The outcome of `purerl.compare`.
 
+    Args:
+        settings: Names of the settings, N of them.
+        baseline: The name of the setting that others are compared with.
+        environments: Names of the environments, E of them.
+        seeds: Numbers of the held-out seeds, S of them.
+        seed: The number from whose key the held-out seeds' keys come.
+        scores: Scores by measure, `[E, N, S]`, NaN where a run failed.
+        curves: Mean returns in each piece of the run by environment, `[N, S, T]`.
+        steps: Environment steps at the end of each piece by environment, `[N, T]`.
+        about: Descriptions of the settings and environments, as plain values.
+
     Attributes:
         settings: Names of the settings, N of them.
         baseline: The name of the setting that others are compared with.
@@ -42,7 +53,7 @@ class Comparison:
             after the last piece of a setting that has fewer than others.
         steps: Environment steps at the end of each piece by environment, `[N, T]`; NaN
             after the last piece of a setting that has fewer than others.
-        about: What the settings and environments are, as plain values.
+        about: Descriptions of the settings and environments, as plain values.
     """
 
     def __init__(
@@ -77,7 +88,7 @@ class Comparison:
         Args:
             settings: The settings.
             places: The environments.
-            options: How the settings were trained.
+            options: Options with which the settings were trained.
             baseline: The name of the setting that others are compared with; the first
                 if not given.
             found: The scores, by names of environment and setting.

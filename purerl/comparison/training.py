@@ -83,7 +83,7 @@ def make_parts(
     Args:
         settings: The settings.
         places: The environments.
-        options: How the settings are trained.
+        options: Options with which the settings are trained.
         folder: The folder in which scores are kept; None without one.
 
     Raises:
@@ -133,7 +133,7 @@ def train(parts: Sequence[Part], options: Options, is_shown: bool) -> Known:
 
     Args:
         parts: The parts that are trained.
-        options: How the parts are trained.
+        options: Options with which the parts are trained.
         is_shown: Whether progress is printed.
 
     Raises:

@@ -66,7 +66,7 @@ class Cohort:
         workers: Threads to which blocks are handed, on devices of the program.
 
     Attributes:
-        program: As given.
+        program: The program that trains the members.
         update: Updates that have been dispatched.
         block_calls: Calls of `advance` so far, each of a block and a segment.
         compile_seconds: Seconds spent compiling for this cohort.
@@ -233,7 +233,7 @@ class Cohort:
         self._states = [state for _, state in used]
 
     def gather(self) -> PyTree:
-        """Return the members' states on the host, leaves `[N, ...]` (keys: `HostKey`)."""
+        """Return the members' states on the host, leaves `[N, ...]`."""
         hosts = [to_host(state) for state in self._states]
         sizes = [block.size for block in self._blocks]
 

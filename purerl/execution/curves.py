@@ -116,7 +116,7 @@ def train_through(
 
     Args:
         program: The program that trains the members.
-        members: As many as the worker is to hold.
+        members: The members, as many as the worker is to hold.
         worker: The worker that the caller is.
         reducer: The reducer that is given every segment.
         on_segment: A function that is called after every segment with its progress.

@@ -39,7 +39,7 @@ class Program:
         data_parallel: Whether to spread every agent over all local devices.
 
     Attributes:
-        bound: As given.
+        bound: Config, environment and plan of all members.
         lanes: Width of a block, W.
         length: Updates of one call, K.
         compile_seconds: Seconds spent tracing and compiling so far.

@@ -60,7 +60,15 @@ class Options(NamedTuple):
 
 
 class Evolution:
-    """One call of `purerl.evolve`: the pieces that its phases share."""
+    """One call of `purerl.evolve`: the pieces that its phases share.
+
+    Args:
+        setup: The evolution.
+        generations: The number of generations in all.
+        workers: Workers of this process.
+        options: Options of how the evolution is carried out.
+        trackers: Trackers of this call, beside JSON lines.
+    """
 
     def __init__(
         self,

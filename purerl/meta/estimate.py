@@ -28,7 +28,7 @@ class Estimate(NamedTuple):
         hours: Hours of training; compiling comes on top.
         lanes: The width of a block, W.
         generations: The number of generations of the whole evolution.
-        numbers: The number of numbers that are evolved.
+        numbers: The count of numbers that are evolved.
     """
 
     agents: int

@@ -65,8 +65,8 @@ def evolve(
         strategy: The strategy: a name with options (`"cma-es(sigma=0.2)"`), a mapping,
             or `purerl.OpenES(...)`; see `purerl.Strategy`.
         population: The number of members of a generation, P.
-        generations: The number of generations in all; a folder may be gone on with for
-            more.
+        generations: The number of generations in all; an evolution in a folder may go
+            on for more.
         rollouts: The number of training runs of each member in each environment, R.
         fitness: The kind of fitness: `training_curve`, `final_return` or `evaluation`,
             or to have as little of it as can be, `negative_training_curve` and so on;

@@ -113,7 +113,7 @@ class Accumulator:
         self.failed |= first < never
 
     def result(self) -> np.ndarray:
-        """Return fitness `[N]` float32; NaN for a run with a number that is not finite."""
+        """Return fitness `[N]` float32; NaN for a run with a number not finite."""
         if self.measure == "training_curve":
             value = self.sum / self.num_updates
         elif self.measure == "final_return":
@@ -145,7 +145,7 @@ def first_known(values: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def member_scores(returns: np.ndarray, anchors: np.ndarray) -> np.ndarray:
-    """Return what members are worth: environments' mean of normalised returns.
+    """Return the members' mean normalised return over environments.
 
     Args:
         returns: Returns `[E, P, R]`, over environments, members and rollouts; NaN where
@@ -164,8 +164,8 @@ def check_progress(fitness: np.ndarray, reasons: Mapping[str, int]) -> None:
     """Refuse to go on with an evolution in which all members fail.
 
     Args:
-        fitness: What the members of all generations so far were worth, `[G, P]`; NaN
-            where they failed.
+        fitness: The worth of the members of all generations so far, `[G, P]`; NaN where
+            they failed.
         reasons: Metrics that were not finite first in the last generation, with the
             number of runs in which they were.
 

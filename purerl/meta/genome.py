@@ -58,11 +58,16 @@ class Leaf(NamedTuple):
 class Genome:
     """Named leaves of a config as a vector `[D]`.
 
+    Args:
+        config: The config whose leaves are evolved.
+        env: The environment, whose parameters may be evolved.
+        evolve: The name of a field, several, or names with their scales.
+
     Attributes:
         scales: Scales as asked for, by name of the field.
         values: Values of the config, by name of the field.
         leaves: Leaves in the order of the vector.
-        size: The number of numbers of the vector, D.
+        size: The length of the vector, D.
     """
 
     def __init__(self, config: TrainConfig, env: Environment, evolve: Names) -> None:
@@ -89,7 +94,7 @@ class Genome:
         )
 
     def decode(self, vectors: Array) -> Overrides:
-        """Return overrides of a population `[P, D]`, leaves `[P, ...]`; it can be traced."""
+        """Return overrides of a population `[P, D]`, leaves `[P, ...]`; traceable."""
         found, first = [], 0
         for leaf in self.leaves:
             part = vectors[:, first : first + leaf.start.size]

@@ -27,6 +27,11 @@ class Optimiser:
 
     States pass through the host, so that a restored one meets the same programs.
 
+    Args:
+        strategy: The strategy.
+        genome: The numbers that are evolved.
+        population: The number of members of a generation, P.
+
     Attributes:
         is_distribution: Whether the strategy has a mean, rather than a population.
     """
@@ -72,8 +77,8 @@ class Optimiser:
         Args:
             key: The key of this generation.
             vectors: Vectors of the members, `[P, D]`, from `ask`.
-            fitness: What the members were worth, `[P]`, greater is better; NaN for
-                members that failed.
+            fitness: The worth of the members, `[P]`, greater is better; NaN for members
+                that failed.
             state: The state from `ask`.
         """
         if not np.isfinite(fitness).any():

@@ -86,7 +86,7 @@ def evaluate(
     Args:
         programs: The programs, one per environment, E.
         keys: Keys of the runs of each member, `[R]`.
-        overrides: What is evolved, leaves `[P, ...]`, on the host.
+        overrides: Values that are evolved, leaves `[P, ...]`, on the host.
         num_members: The number of members, P.
         kind: The kind of fitness, see `purerl.meta.fitness`.
         workers: Workers of this process.

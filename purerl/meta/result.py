@@ -29,9 +29,17 @@ _LOSSES = ("policy_loss", "value_loss")
 class EvolutionResult:
     """The outcome of `purerl.evolve`, or of what there is of it.
 
+    Args:
+        config: The config that the population started from.
+        settings: Settings of the evolution, what is evolved and how, as plain values.
+        optimiser: The strategy over the genome.
+        state: The state after the last generation.
+        out: The folder, if any.
+        summary: Numbers about how the evolution was run.
+
     Attributes:
         config: The config that the population started from.
-        settings: What is evolved and how, as plain values.
+        settings: Settings of the evolution, what is evolved and how, as plain values.
         generations: The number of generations that were asked for.
         done: The number of generations that are finished.
         best_fitness: The fitness of the best member so far.
@@ -264,7 +272,7 @@ def with_generation(
     Args:
         state: The state before the generation.
         vectors: Vectors of the generation's members, `[P, D]`.
-        scores: What the members were worth, `[P]`; NaN where they failed.
+        scores: The worth of the members, `[P]`; NaN where they failed.
         returns: Returns of the members' runs, `[E, P, R]`.
     """
     number = int(state.done)

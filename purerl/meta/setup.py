@@ -187,7 +187,7 @@ def compile_runs(
     Args:
         bound: Config, environment and plan of the runs.
         keys: Keys `[R]`, an example.
-        overrides: What is evolved, leaves `[P, ...]`, an example.
+        overrides: Values that are evolved, leaves `[P, ...]`, an example.
         lanes: The width of a block, W; halved until a block fits, where it is not
             fixed.
         segment_updates: Updates of a compiled call, K; the whole run where not given.
@@ -212,7 +212,7 @@ def specification(setup: Setup, generations: int, run: dict[str, Any]) -> dict:
     Args:
         setup: The evolution.
         generations: The number of generations of the whole evolution.
-        run: How it is run: lanes and updates per segment.
+        run: Settings of how it is run: lanes and updates per segment.
     """
     return {
         "kind": store.KIND,

@@ -37,7 +37,7 @@ class State(NamedTuple):
         best_generation: The generation of the best member so far, int32 `[]`; -1 before
             the first.
         anchors: The returns of each environment that count 0 and 1, `[E, 2]`.
-        fitness: What members were worth, `[G, P]`; NaN where a member failed, and from
+        fitness: The worth of the members, `[G, P]`; NaN where a member failed, and from
             `done` on.
         returns: The mean return over members and rollouts that did not fail, `[G, E]`.
         sigma: The strategy's sigma when it asked, `[G]`.
@@ -64,8 +64,9 @@ def open_folder(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
 
     Args:
         folder: The folder.
-        spec: What the evolution is: `config`, `settings`; `generations`, which may
-            grow; `lanes` and `segment_updates`, and the lanes that were asked for.
+        spec: The specification of the evolution: `config`, `settings`; `generations`,
+            which may grow; `lanes` and `segment_updates`, and the lanes that were asked
+            for.
 
     Returns:
         The manifest that holds: a stored one's lanes win.

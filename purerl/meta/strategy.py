@@ -41,7 +41,7 @@ class Strategy:
         shaping: The shaping of fitness: `centered_rank`, `z_score`, `normalize`,
             `none`; `auto` is the strategy's own.
         antithetic: Whether Open-ES draws pairs around the mean.
-        options: What else the strategy takes, by evosax's names.
+        options: Further options of the strategy, by evosax's names.
     """
 
     name: str

@@ -117,7 +117,7 @@ def describe(
     Args:
         folder: The folder of the evolution, if it writes one.
         config: The config that members start from, as plain values.
-        settings: What is evolved and how, as plain values.
+        settings: Settings of the evolution, what is evolved and how, as plain values.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S")
     seed = int(settings["seed"])

@@ -68,8 +68,8 @@ def halving(
     Args:
         config: The config of every member, where no axis says otherwise; its
             `total_timesteps` are those of a member that is never dropped.
-        axes: What to draw from, by (dotted) name of the dynamic field: a distribution
-            such as `purerl.loguniform`, or a list of values.
+        axes: Distributions by (dotted) name of the dynamic field, such as
+            `purerl.loguniform`, or lists of values.
         num_points: The number of members that start in the first bracket; `eta^s` for
             `s` rungs before the end where not given.
         eta: The reduction factor: of a rung's members the best `1/eta` go on.
@@ -257,7 +257,7 @@ def survivors(
     Args:
         ladder: Rungs and brackets.
         found: The fitness of the members that reached the milestone, `[A]`.
-        alive: Their numbers among the members of all searches, `[A]`.
+        alive: Numbers of these members among the members of all searches, `[A]`.
         until: The number of finished updates at the milestone.
     """
     kept = ~found.diverged

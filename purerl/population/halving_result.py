@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 class HalvingResult(Result):
     """A search's course: labelled arrays, who reached which rung, the best member.
 
+    Args:
+        space: The axes that were searched.
+        seeds: Seeds of the searches.
+        options: Options that fixed the result, as plain values.
+        ladder: Rungs and brackets.
+        finished: The steps of the search, the final states and numbers about the run.
+        out: The folder, if any.
+
     Attributes:
         ladder: Rungs and brackets.
     """

@@ -77,9 +77,9 @@ def pbt(
 
     Args:
         config: Config of every member, where no axis says otherwise.
-        axes: What to draw from, by (dotted) name of the dynamic field:
-            `purerl.loguniform`, `purerl.uniform`, `purerl.choice`, or a list of values
-            (see `purerl.population.space.step` for how each moves).
+        axes: Distributions by (dotted) name of the dynamic field: `purerl.loguniform`,
+            `purerl.uniform`, `purerl.choice`, or a list of values (see
+            `purerl.population.space.step` for how each moves).
         population: The number of members of a search, P.
         num_rounds: The number of rounds of the run, at most; 20 where not given. All
             rounds have the same number of updates, so where it does not divide the

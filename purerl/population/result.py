@@ -59,10 +59,17 @@ class BestMember(NamedTuple):
 class Result(abc.ABC):
     """What the results of all searches over hyperparameters have.
 
+    Args:
+        space: The axes that were searched.
+        seeds: Seeds of the searches.
+        options: Options that fixed the result, as plain values.
+        finished: The steps of the search, the final states and numbers about the run.
+        out: The folder, if any.
+
     Attributes:
         config: The base config of every member.
         seeds: Seeds of the searches.
-        options: What fixed the result, as plain values.
+        options: Options that fixed the result, as plain values.
         milestones: Updates at which members are judged; the last is the end.
         steps: Requests, outcomes and decisions, one step for every milestone that was
             reached; see `purerl.search.protocol.Step`.

@@ -26,7 +26,7 @@ class Stored(NamedTuple):
         search: The search.
         space: Axes that it searches.
         seeds: Seeds of the searches.
-        options: What fixes the result, as plain values.
+        options: Options that fix the result, as plain values.
     """
 
     search: Search

@@ -158,7 +158,7 @@ def schedules_search(
     seeds: tuple[int, ...],
     length: int,
 ) -> Search:
-    """Return training with schedules as a search that decides nothing.
+    """Return training with schedules as a search: a request per piece, no decisions.
 
     Args:
         group: The program and the values of all pieces.

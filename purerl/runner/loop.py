@@ -42,7 +42,15 @@ DEFAULT_SEGMENTS = 100
 
 
 class Options(NamedTuple):
-    """How a run is carried out; none of it changes what is computed but K and W."""
+    """How a run is carried out; none of it changes what is computed but K and W.
+
+    Attributes:
+        lanes: The width of a block, W.
+        length: Updates per segment, K.
+        spread: Whether every agent's environments are spread over all devices.
+        checkpoint_seconds: The least time between checkpoints.
+        keep: The number of last checkpoints that stay.
+    """
 
     lanes: int
     length: int

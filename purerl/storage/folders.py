@@ -74,10 +74,10 @@ def open_folder(
 
     Args:
         folder: The folder.
-        spec: What is to be in it: plain values, with `config`.
+        spec: The specification of what is to be in it: plain values, with `config`.
         kind: The kind or kinds of `purerl.storage.kinds` that may be there.
         version: The format that this program writes and reads.
-        noun: What the folder holds, for the sentence: "holds another NOUN".
+        noun: The noun for what the folder holds, for the sentence "holds another NOUN".
         compare: A function that says what differs between a stored and a new
             specification, in words.
         merge: A function that makes what the folder says from now on, from both.
@@ -133,7 +133,7 @@ def write(folder: Path, spec: Spec, places: Sequence[str] = ()) -> None:
 
     Args:
         folder: The folder.
-        spec: What is in it: plain values, with `config`.
+        spec: The specification of what is in it: plain values, with `config`.
         places: Folders to make inside the folder.
 
     Raises:
@@ -264,10 +264,10 @@ def differing(
     """Return the entries of two mappings that differ, in words.
 
     Args:
-        stored: What a folder says.
-        new: What is asked for.
+        stored: The mapping that a folder holds.
+        new: The mapping that is asked for.
         text: A function that writes a value.
-        label: What is written before the name of an entry.
+        label: The text that is written before the name of an entry.
     """
     pairs = {
         name: (stored.get(name), new.get(name)) for name in sorted({*stored, *new})

@@ -65,7 +65,7 @@ def sweep(
         memory_limit: Bytes for training, such as `"2GB"`; most of what is free where
             not given.
         keep_states: Whether to keep the final states, to act with them or go on.
-        trackers: Where to write the finished members, a nested run each: names
+        trackers: Trackers to write the finished members into, a nested run each: names
             (`mlflow`, `tensorboard`, `wandb`) or trackers (see `purerl.make_tracker`).
         progress: Whether to print the plan and show a progress bar.
 

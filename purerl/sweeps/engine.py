@@ -58,7 +58,13 @@ def agreed(groups: tuple[GroupPlan, ...]) -> tuple[GroupPlan, ...]:
 
 
 class Task(NamedTuple):
-    """A chunk that is to be trained."""
+    """A chunk that is to be trained.
+
+    Attributes:
+        group: The group of the members, with its compiled program.
+        ids: Ids of the members.
+        members: Keys and overrides of the members, `[M]`.
+    """
 
     group: GroupPlan
     ids: tuple[str, ...]
@@ -81,7 +87,7 @@ class Engine:
     Args:
         outline: Points, groups and members, with lanes and a memory limit.
         workers: Workers of this process.
-        options: How the sweep is carried out.
+        options: Options of how the sweep is carried out.
         progress: Whether to show the progress.
     """
 

@@ -105,7 +105,7 @@ class SweepPlan(NamedTuple):
         groups: Groups with members that are to be trained, one program each.
         num_workers: The number of blocks that are trained side by side.
         memory_limit: Bytes that a worker may use.
-        keeps: What stays in host memory.
+        keeps: The kinds of results that stay in host memory.
     """
 
     config: TrainConfig
@@ -142,7 +142,7 @@ class SweepPlan(NamedTuple):
         return _row_bytes(group) + (group.memory.state if has_state else 0.0)  # type: ignore[union-attr]
 
     def seconds(self) -> float | None:
-        """Return the estimated seconds of training; None if a group was not timed."""
+        """Return the estimated seconds of training; None where nothing was timed."""
         times = [group.seconds() for group in self.groups]
         return None if None in times else float(sum(t for t in times if t is not None))
 

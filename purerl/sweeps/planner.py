@@ -79,7 +79,7 @@ def rate(
 
 
 def memory_in_use(workers: Sequence[Worker]) -> float:
-    """Return the bytes in use: of the devices if they report them, else of this process."""
+    """Return the bytes in use: of the devices where known, else of this process."""
     stats = _device_stats(workers)
     if stats is not None:
         return float(sum(s["bytes_in_use"] for s in stats))

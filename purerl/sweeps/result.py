@@ -33,15 +33,24 @@ _RENAMED = {"episode_return": "return", "episode_length": "length"}
 class SweepResult:
     """A sweep's results, labelled by its axes; arrays are read when asked for.
 
+    Args:
+        config: The base config of every point.
+        design: The axes and points.
+        seeds: Seeds of every point.
+        source: The members' arrays: a folder's index, or chunks in memory.
+        out: The folder, if any.
+        summary: Numbers about how the sweep was run.
+        written: Points as the manifest holds them; those of the design where not given.
+
     Attributes:
         config: The base config of every point.
         design: The axes and points.
         seeds: Seeds of every point.
         finished: Whether every member has been trained.
         out: The folder, if any.
-        summary: How the sweep was run. Over all processes: `members` of the sweep,
-            `trained_members` and `env_steps` of this call, `train_seconds` of the
-            slowest process, `steps_per_second`. Of this process: `compilations`,
+        summary: Numbers about how the sweep was run. Over all processes: `members` of
+            the sweep, `trained_members` and `env_steps` of this call, `train_seconds`
+            of the slowest process, `steps_per_second`. Of this process: `compilations`,
             `compile_seconds`, and bytes of memory.
     """
 

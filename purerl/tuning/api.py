@@ -54,7 +54,7 @@ def tune(
 
     Args:
         config: The config of every trial, where no axis says otherwise.
-        axes: What to draw from, by (dotted) name of the field: `purerl.uniform`,
+        axes: Distributions by (dotted) name of the field: `purerl.uniform`,
             `purerl.loguniform`, `purerl.choice`, or a list of values.
         trials: The number of trials that are to finish: complete, pruned, or diverged.
         seeds: The number of seeds per trial (0, 1, ...), or the seeds themselves.

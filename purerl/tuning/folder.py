@@ -60,8 +60,8 @@ def describe(
     Args:
         folder: The folder of the study.
         config: The base config of the study.
-        spec: What makes the study's scores comparable, see `spec`.
-        run: How this call searches the study.
+        spec: The specification of what makes the study's scores comparable, see `spec`.
+        run: Settings of how this call searches the study.
     """
     about = {
         "kind": "tune",

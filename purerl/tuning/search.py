@@ -27,7 +27,18 @@ POLL_SECONDS = 1.0
 
 
 class Options(NamedTuple):
-    """How a study is searched; none of it but the seed is part of what it is."""
+    """How a study is searched; none of it but the seed is part of what it is.
+
+    Attributes:
+        trials: The number of trials that are to finish.
+        sampler: The kind of sampler.
+        pruner: The kind of pruner, or None.
+        storage: The URL of Optuna's storage, if one was given.
+        study: The study's name in the storage, if one was given.
+        batch: The number of trials that are trained side by side.
+        seed: The seed of the sampler.
+        holdout_seeds: The number of fresh seeds of the comparison; 0 leaves it out.
+    """
 
     trials: int
     sampler: str
@@ -40,7 +51,15 @@ class Options(NamedTuple):
 
 
 class Search:
-    """One call of `tune`: the pieces that its phases share."""
+    """One call of `tune`: the pieces that its phases share.
+
+    Args:
+        space: The axes that are searched.
+        setup: Base config, seeds, fitness, reports and lanes of all batches.
+        options: Options of how the study is searched.
+        out: The folder of the study, or None.
+        progress: Whether to show the progress.
+    """
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class Space:
 
     Attributes:
         config: The config of every trial, where no axis says otherwise.
-        axes: What to draw from, by (dotted) name of the field; a list is a choice.
+        axes: Distributions by (dotted) name of the field; a list is a choice.
         names: Labels of each choice's values, by axis.
     """
 

@@ -38,7 +38,13 @@ UNNAMED_SECONDS = 60.0
 
 
 class Counts(NamedTuple):
-    """Trials of a study by state; `again`: waiting because a worker stopped."""
+    """Trials of a study by state.
+
+    Attributes:
+        finished: The number of trials that are complete or pruned.
+        running: The number of trials that a worker has.
+        again: The number of trials that wait again because a worker stopped.
+    """
 
     finished: int
     running: int

@@ -30,7 +30,12 @@ OTHERS = ("best", "all")
 
 
 class Line(NamedTuple):
-    """One line of a picture: `indices` of the configurations it is made of."""
+    """One line of a picture.
+
+    Attributes:
+        name: The name of the line.
+        indices: Indices of the configurations that the line is made of.
+    """
 
     name: str
     indices: tuple[int, ...]

@@ -7,7 +7,14 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """Where a tracker's class is, and what it needs."""
+    """Where a tracker's class is, and what it needs.
+
+    Attributes:
+        module: The module of the class.
+        cls: The name of the class.
+        packages: Packages that the tracker needs.
+        options: Names of the tracker's options.
+    """
 
     module: str
     cls: str
