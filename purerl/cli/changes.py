@@ -13,7 +13,7 @@ from purerl.comparison.result import Comparison
 from purerl.comparison.training import Part
 from purerl.config import ConfigError, TrainConfig
 
-WIDTH = 130  # of the table where the output is no terminal
+WIDTH = 130  # The width of the table where the output is no terminal.
 
 
 def take_environments(argv: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -30,7 +30,7 @@ from purerl.types import Array
 
 # What to fold into a seed's key; `purerl.meta.population` has 0 to 2.
 _HELD_OUT = 3
-POINTS = 100  # of a stored curve
+POINTS = 100  # The number of points of a stored curve.
 OnBlock = Callable[[int, float], None]
 
 

@@ -28,7 +28,8 @@ from purerl.sweeps.groups import with_algorithm
 Settings = Mapping[
     str, Mapping[str, Any] | TrainConfig | EvolutionResult | Schedule | str | Path
 ]
-MOST_NUMBERS = 16  # of a value that is written as it is; else its hash is
+# A value of at most so many numbers is written as it is, a larger one by its hash.
+MOST_NUMBERS = 16
 _KINDS = (
     "changes of the config by name, such as {'learning_rate': 1e-3}, a config, an "
     "evolution or its folder, or a purerl.Schedule"
@@ -162,7 +163,7 @@ def _evolved(result: EvolutionResult) -> dict[str, Any]:
     found = {}
     for name, value in result.solution.items():
         field = name.split(".")[0]
-        if field == "env_params":  # of which an environment may set others
+        if field == "env_params":  # An environment may set others of them.
             found[name] = value
         else:
             found[field] = getattr(result.learned, field)

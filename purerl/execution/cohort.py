@@ -233,7 +233,10 @@ class Cohort:
         self._states = [state for _, state in used]
 
     def gather(self) -> PyTree:
-        """Return the members' states on the host, leaves `[N, ...]`."""
+        """Return the members' states on the host, leaves `[N, ...]`.
+
+        Random keys among them are `HostKey`s.
+        """
         hosts = [to_host(state) for state in self._states]
         sizes = [block.size for block in self._blocks]
 

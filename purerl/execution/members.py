@@ -36,7 +36,7 @@ class Members(NamedTuple):
         return self.lanes(np.arange(start, min(start + lanes, self.size)), lanes)
 
     def lanes(self, numbers: np.ndarray, lanes: int) -> "Members":
-        """Return members of at most `lanes` numbers as a block, padded with one."""
+        """Return members `numbers`, at most `lanes`, as a block padded with the last."""
         index = fill(numbers, lanes)
         return jax.tree.map(lambda x: jnp.asarray(x)[index], self)
 

@@ -12,9 +12,10 @@ from purerl.scale.devices import Worker
 from purerl.train import Bound, make_segment
 from purerl.types import PyTree
 
-# Of the memory that is free; the rest is for what the compiler does not see.
+# The share of the free memory that is used; the rest is for what the compiler does
+# not see.
 SHARE = 0.8
-# From so many agents on their number is looked at before they are made.
+# A larger number of agents is checked before any of them is made.
 MANY = 10_000
 # Agents that one sweep lists: their points and names are Python objects.
 MOST_LISTED = 10_000_000

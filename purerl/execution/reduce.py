@@ -5,8 +5,9 @@ import numpy as np
 from purerl.metrics import PER_UPDATE, SINCE_START, count_of, is_defined
 from purerl.types import HostMetrics
 
-# Of a segment's last update: whether all parameters were finite after it. Compiled
-# segments report it beside the algorithm's metrics; it is in no row.
+# Name of the metric that tells whether all parameters were finite after the segment's
+# last update. Compiled segments report it beside the algorithm's metrics; it is in no
+# row.
 PARAMETERS_FINITE = "parameters_finite"
 
 

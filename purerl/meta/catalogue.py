@@ -2,7 +2,7 @@
 
 from typing import Any
 
-# In evosax, but not here, with the reason.
+# Algorithms of evosax that cannot be used here, with the reason.
 EXCLUDED = {
     "NoiseReuseES": "it needs unrolls that stop in the middle of training",
     "PersistentES": "it needs unrolls that stop in the middle of training",

@@ -86,7 +86,8 @@ class Accumulator:
         start = first_known(metrics["episode_return"], known)
         before = np.where(self.is_known, self.last, start)
         curve = hold(metrics["episode_return"], known, before)
-        # Of runs whose first episode ends here: the segments that had to wait for it.
+        # Runs whose first episode ends here: their earlier updates, which had to wait
+        # for it, get its value.
         late = np.where(self.is_known, 0.0, start)
         self.sum += curve.sum(1) + late * first
         self.tail += curve[:, max(0, self.first_of_tail - first) :].sum(1)

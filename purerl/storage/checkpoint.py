@@ -15,7 +15,7 @@ from purerl.scale.host import HostKey, is_host_key
 from purerl.types import PyTree
 
 _DIGEST = "__sha256__"
-# Of files beside the arrays.
+# Bytes for the files beside the arrays.
 _MARGIN = 2**16
 
 

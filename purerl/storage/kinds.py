@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 COMPARISON = "comparison"
 COMPARISON_FILE = "comparison.json"
-# As they were when losses alone could be compared.
+# The names from the time when losses alone could be compared.
 OLD_COMPARISON = "comparison of losses"
 OLD_COMPARISON_FILE = "transfer.json"
 

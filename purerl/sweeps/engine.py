@@ -101,7 +101,7 @@ class Engine:
         self.outline, self.workers, self.options = outline, workers, options
         self.folder = options.folder
         self.progress = progress and hosts.index() == 0
-        self.source = Kept()  # where there is no folder
+        self.source = Kept()  # It is used where there is no folder.
         self.lock = threading.Lock()
         self.compiler = Compiler(workers, outline.memory_limit, options.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
@@ -206,7 +206,7 @@ class Engine:
         return self.outline._replace(groups=tuple(groups)), tasks
 
     def _record_lanes(self, group: GroupPlan) -> None:
-        """The memory asked for narrower lanes than the manifest says."""
+        """Record that the memory asked for narrower lanes than the manifest says."""
         assert self.folder is not None
         if hosts.index() == 0:
             store.set_lanes(self.folder, group.group.name, group.lanes)

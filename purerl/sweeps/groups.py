@@ -29,7 +29,7 @@ from purerl.types import Overrides, PyTree
 
 # Segments of a member's training where their length is not given: rows of its curve.
 SEGMENTS = 100
-_NUMBERS = (int, float)  # and no bool
+_NUMBERS = (int, float)  # A bool is not among them.
 _FRACTIONS = (float, "float")  # types of fields, also where they are `auto`
 
 
@@ -102,8 +102,8 @@ def group_points(config: TrainConfig, design: Design) -> list[Group]:
     alike: dict[Any, tuple[_Draft, Overrides]] = {}
     for number, point in enumerate(design.points):
         try:
-            # Of points that differ in numbers alone one is looked at as a whole: a
-            # sweep may have a million.
+            # Among points that differ in numbers alone, only one is checked as a
+            # whole: a sweep may have a million points.
             shape = _shape_of(point, numeric)
             if shape in alike:
                 draft, others = alike[shape]
@@ -153,7 +153,7 @@ def _shape_of(
 def _checked_numbers(
     point: Mapping[str, Any], numeric: Mapping[str, dataclasses.Field]
 ) -> Overrides:
-    """As `_numbers`, of a point of which only its numbers are new.
+    """Return what `_numbers` does, for a point of which only the numbers are new.
 
     Raises:
         ConfigError: a value that its field refuses.

@@ -122,7 +122,7 @@ def _track(
 
 
 def _size(result: SweepResult) -> int:
-    """Number of members."""
+    """Return the number of members."""
     sizes = result.dataset["env_steps"].sizes
     total = 1
     for name, size in sizes.items():

@@ -16,7 +16,7 @@ from purerl.runner.words import evaluations, notes
 from purerl.sweeps.plan import GroupPlan, SweepPlan
 from purerl.sweeps.planner import LaneRate
 
-ROWS = 40  # of groups that are listed
+ROWS = 40  # The number of groups that are listed.
 
 
 def plan_table(plan: SweepPlan, whole: SweepPlan | None = None) -> Table:

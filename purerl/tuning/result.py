@@ -14,7 +14,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.report.statistics import heading_of, mean_interval
 from purerl.runner.best import Best
 
-# Of finished trials.
+# The states of finished trials.
 STATES = ("complete", "pruned", "diverged", "refused", "unknown")
 
 

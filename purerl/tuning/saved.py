@@ -83,7 +83,7 @@ def _axes(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_summary(folder: Path) -> dict[str, Any]:
-    """Of the last call that ended; empty while the first one works."""
+    """Return the summary of the last call that ended; empty during the first."""
     path = folder / "summary.json"
     if not path.exists():
         return {}

@@ -102,7 +102,7 @@ def _await_spec(found: optuna.Study) -> bool:
     until = time.monotonic() + START_SECONDS
     while SPEC not in found.user_attrs:
         if found.trials or time.monotonic() > until:
-            # Of somebody else, or its maker was killed in between.
+            # The study is somebody else's, or its maker was killed in between.
             return SPEC in found.user_attrs
         time.sleep(0.2)
     return True

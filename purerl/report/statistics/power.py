@@ -95,7 +95,8 @@ def power_curve(
             f"{simulations} and {resamples}."
         )
     key = jax.random.key(seed)
-    # In units of the larger spread: the device computes in single precision.
+    # Numbers are in units of the larger spread: the device computes in single
+    # precision.
     unit = max(*spread) or 1.0
     groups = _simulate(
         key, pools, gap / unit, np.array(spread) / unit, simulations, int(numbers.max())
