@@ -365,7 +365,7 @@ def make_cohort(
     # One program over all devices needs one caller; else see `make_workers`.
     whole = [Worker(jax.local_devices()[0], 0)]
     workers = whole if data_parallel else make_workers()
-    cache = cache or current_cache()
+    cache = current_cache() if cache is None else cache
     example = members.block(0, lanes)
     num_blocks = -(-members.size // lanes)
     program = cache.get(bound, example, length, workers[:num_blocks], data_parallel)

@@ -108,7 +108,7 @@ def compile_to_fit(
     Raises:
         ConfigError: no width fits, or not the fixed one.
     """
-    cache = cache or current_cache()
+    cache = current_cache() if cache is None else cache
     while True:
         program = cache.get(bound, members.block(0, lanes), length, workers)
         model = model_of(program.memory(), lanes)

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -36,6 +36,8 @@ from purerl.storage import checkpoint, folders
 from purerl.train import Bound, bind, make_segment
 from purerl.types import PyTree
 
+# Number of finished updates, and the arrays of a checkpoint by name.
+Restored = tuple[int, dict[str, np.ndarray]]
 # Segments of a run where their length is not given: fine enough for a progress bar,
 # coarse enough that the host costs nothing.
 DEFAULT_SEGMENTS = 100
@@ -193,32 +195,47 @@ class _Loop:
         self.saved_time = time.monotonic()
 
     def run(self, resume: bool) -> RunResult:
+        """Train what is missing of the run."""
+        restored = self._restore() if resume else None
+        reporter = self._reporter(restored)
+        self._begin_trackers(reporter.tell_plain, resume)
+        for sentence in self.trackers.where():
+            reporter.say(sentence)
+        if restored and restored[0] >= self.bound.plan.num_updates:
+            with self.trackers:
+                result = self._had_finished(restored[1])
+        else:
+            result = self._train(restored, reporter, resume)
+        files.finish(self.trackers, result)
+        return result
+
+    def _reporter(self, restored: Restored | None) -> Any:
+        """What shows progress, after it has said from where the run goes on."""
         # Imported here so that only callers that run pay for importing rich.
         from purerl.runner.progress import Reporter
 
-        plan = self.bound.plan
-        steps_each = plan.steps_per_update * len(self.seeds)
-        restored = self._restore() if resume else None
+        steps = self.bound.plan.num_updates * self._steps_each
         update = restored[0] if restored else 0
         self.saved_at = self.tried_at = update
-        reporter = Reporter(
-            plan.num_updates * steps_each, update * steps_each, enabled=self.progress
-        )
+        reporter = Reporter(steps, update * self._steps_each, enabled=self.progress)
         self.say = reporter.tell_plain  # whether progress is shown or not
         if restored:
             reporter.say(f"resuming {self.folder} after update {update:,}")
             note = folders.differences_of_versions(folders.load(self._folder))
             if note:
                 reporter.say(f"[yellow]{note}")
+        return reporter
 
-        self._begin_trackers(reporter.tell_plain, resume)
-        for sentence in self.trackers.where():
-            reporter.say(sentence)
-        if restored and update >= plan.num_updates:
-            with self.trackers:
-                result = self._had_finished(restored[1])
-            files.finish(self.trackers, result)
-            return result
+    @property
+    def _steps_each(self) -> int:
+        """Environment steps of an update of all agents."""
+        return self.bound.plan.steps_per_update * len(self.seeds)
+
+    def _train(
+        self, restored: Restored | None, reporter: Any, resume: bool
+    ) -> RunResult:
+        """Compile, train until the end or until somebody stops it, and sum up."""
+        first = restored[0] if restored else 0
         with Interrupt() as interrupt, self.trackers:
             reporter.say(self._banner())
             for line in notes(self.bound):
@@ -226,26 +243,16 @@ class _Loop:
             cohort = self._cohort(resume)
             reporter.say(f"compiled in {cohort.compile_seconds:.1f} s")
             began = time.perf_counter()
-            first = update
             if restored:
-                cohort.restore(self._states(restored[1], cohort), update)
+                cohort.restore(self._states(restored[1], cohort), first)
             else:
                 cohort.init()
-
-            def is_stopped() -> bool:
-                return interrupt.asked or self._is_save_due(cohort.update)
-
             with reporter:
-                while update < plan.num_updates and not interrupt.asked:
-                    for segment in cohort.segments(plan.num_updates, is_stopped):
-                        latest = self.records.add(plan, segment)
-                        update = segment.end
-                        reporter.update(update * steps_each, latest)
-                    self._save(cohort, is_last=interrupt.asked)
-            finished = update >= plan.num_updates
+                update = self._segments(cohort, first, interrupt, reporter)
+            finished = update >= self.bound.plan.num_updates
         if not finished:
             reporter.tell(self._how_to_resume(update))
-        result = RunResult(
+        return RunResult(
             config=self.bound.config,
             seeds=self.seeds,
             state=cohort.gather() if finished else None,
@@ -254,11 +261,26 @@ class _Loop:
             finished=finished,
             compile_seconds=cohort.compile_seconds,
             train_seconds=time.perf_counter() - began,
-            train_steps=(update - first) * steps_each,
+            train_steps=(update - first) * self._steps_each,
             out=self.folder,
         )
-        files.finish(self.trackers, result)
-        return result
+
+    def _segments(
+        self, cohort: Cohort, update: int, interrupt: Interrupt, reporter: Any
+    ) -> int:
+        """Train segment by segment, and save now and then; the last update."""
+        plan = self.bound.plan
+
+        def is_stopped() -> bool:
+            return interrupt.asked or self._is_save_due(cohort.update)
+
+        while update < plan.num_updates and not interrupt.asked:
+            for segment in cohort.segments(plan.num_updates, is_stopped):
+                latest = self.records.add(plan, segment)
+                update = segment.end
+                reporter.update(update * self._steps_each, latest)
+            self._save(cohort, is_last=interrupt.asked)
+        return update
 
     def _had_finished(self, flat: dict[str, np.ndarray]) -> RunResult:
         """The result of a run of which nothing is left to train or to compile."""
@@ -351,7 +373,7 @@ class _Loop:
                 self.say(f"{error} Training goes on without it.")
             self.is_disk_full = True
 
-    def _restore(self) -> tuple[int, dict[str, np.ndarray]] | None:
+    def _restore(self) -> Restored | None:
         """The last checkpoint, and the rows up to it; None if it saved none yet."""
         folder = self._folder / "checkpoints"
         if not checkpoint.steps(folder):

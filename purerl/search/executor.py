@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.curves import Curves, OnSegment
 from purerl.search.protocol import Outcome, Request
@@ -16,13 +17,12 @@ class Executor:
         bound: Config, environment and plan of all members.
         lanes: Width of a block, W.
         length: Updates of one compiled call, K.
-
-    Attributes:
-        compile_seconds: Seconds spent compiling so far.
     """
 
     def __init__(self, bound: Bound, lanes: int, length: int) -> None:
         self.bound, self.lanes, self.length = bound, lanes, length
+        # Members that begin anew are trained by the program that there is.
+        self._programs = current_cache()
         self._cohort: Cohort | None = None
         self._compile_seconds = 0.0
 
@@ -85,7 +85,13 @@ class Executor:
         if self._cohort is not None:
             self._compile_seconds += self._cohort.compile_seconds
             self._cohort = None  # Its memory is needed for the next one.
-        return make_cohort(self.bound, request.members, self.lanes, self.length)
+        return make_cohort(
+            self.bound,
+            request.members,
+            self.lanes,
+            self.length,
+            cache=self._programs,
+        )
 
     def _prepared(self, request: Request) -> Cohort:
         """The cohort with the members of a request, as they begin."""

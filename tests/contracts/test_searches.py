@@ -13,6 +13,7 @@ import pytest
 
 import purerl
 from purerl.cli import main
+from purerl.execution import cache, programs
 from purerl.scale import hosts
 from purerl.search import folder as store
 from purerl.search.drive import drive
@@ -235,6 +236,17 @@ def test_an_extended_search_is_the_longer_one(tmp_path, monkeypatch):
     assert extended.summary["trained_requests"] == 3
     assert_same_bits(outcome(extended), outcome(whole))
     assert_same_bits(outcome(purerl.load_search(tmp_path)), outcome(whole))
+
+
+def test_batches_that_begin_anew_are_trained_by_one_program(monkeypatch):
+    calls, compile_for = [], programs.compile_for
+    monkeypatch.setattr(cache, "_shared", [])  # as where nobody shares programs
+    monkeypatch.setattr(
+        programs, "compile_for", lambda *args: calls.append(1) or compile_for(*args)
+    )
+    found = _own()
+    assert found.steps[-1].before.batch >= 2  # the third batch, or a later one
+    assert len(calls) == 3  # init, advance, evaluate
 
 
 def test_a_search_asks_again_what_it_asked():
