@@ -71,7 +71,7 @@ def compare(
             otherwise; or configs. The config's own where none are given.
         baseline: The name of the setting that others are compared with; the first if
             not given.
-        seeds: The number of held-out seeds (0, 1, ...), or their numbers.
+        seeds: The number of held-out seeds, which are then 0, 1, ..., or their numbers.
         seed: The number from whose key the held-out seeds' keys come.
         measures: Kinds of `purerl.meta.fitness`: `training_curve` (area under the
             training curve by its length), `final_return`, `evaluation`.

@@ -36,7 +36,7 @@ class Members(NamedTuple):
         return self.lanes(np.arange(start, min(start + lanes, self.size)), lanes)
 
     def lanes(self, numbers: np.ndarray, lanes: int) -> "Members":
-        """Return at most `lanes` members as a block, the last one repeated to fill it."""
+        """Return at most `lanes` members as a block, filled up with the last one."""
         index = fill(numbers, lanes)
         return jax.tree.map(lambda x: jnp.asarray(x)[index], self)
 

@@ -80,7 +80,8 @@ def halving(
             `num_evaluations=0` saves the planned ones. `episode_return`: the last
             planned evaluation since the milestone before, else the return of the
             training episodes since then.
-        seeds: The number of searches (0, 1, ...), or the seed of each.
+        seeds: The number of searches, whose seeds are then 0, 1, ..., or the seed of
+            each.
         out: The folder to write; nothing is written without one.
         lanes: The width of a block, part of what fixes the bits.
         segment_updates: Updates per compiled call, part of what fixes the bits; a

@@ -94,7 +94,8 @@ def pbt(
             episodes. `evaluation`: `config.eval_episodes` fresh episodes after every
             round, the same ones for all members; then `num_evaluations=0` saves the
             planned ones.
-        seeds: The number of searches (0, 1, ...), or the seed of each.
+        seeds: The number of searches, whose seeds are then 0, 1, ..., or the seed of
+            each.
         out: The folder to write; nothing is written without one.
         extend: Whether to go on with the search in `out` to the `total_timesteps` of
             this config, which may be more than it was started with, also where it had

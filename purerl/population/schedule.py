@@ -91,7 +91,8 @@ def train_schedules(
         config: The config with which the schedules were found; the schedules' values
             win.
         schedules: A schedule, or several that set the same fields.
-        seeds: The number of agents per schedule (0, 1, ...), or their seeds.
+        seeds: The number of agents per schedule, whose seeds are then 0, 1, ..., or
+            their seeds.
         out: The folder to write; the same call goes on with it. Nothing is written
             without one.
         lanes: The width of a block.

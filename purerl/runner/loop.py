@@ -84,7 +84,7 @@ def run(
 
     Args:
         config: The config of every agent.
-        seeds: The number of seeds (0, 1, ...), or the seeds themselves.
+        seeds: The number of seeds, which are then 0, 1, ..., or the seeds themselves.
         out: The folder to write; nothing is written without one.
         resume: Whether to go on with the run in `out`.
         extend: Whether, with `resume`, to go on to the `total_timesteps` of this

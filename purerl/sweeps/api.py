@@ -46,7 +46,8 @@ def sweep(
         axes: Values by (dotted) name of the field, or in a random design a distribution
             (`purerl.uniform`, `purerl.loguniform`, `purerl.choice`). `algorithm` is a
             field too: what the other algorithm has in common is carried over.
-        seeds: The number of seeds per point (0, 1, ...), or the seeds themselves.
+        seeds: The number of seeds per point, which are then 0, 1, ..., or the seeds
+            themselves.
         out: The folder to write; results stay in memory without one, which several
             processes cannot share.
         design: The kind of design: `grid`, `zip` or `random`.

@@ -127,7 +127,7 @@ class SweepPlan(NamedTuple):
         return sum(group.steps for group in self.groups)
 
     def device_bytes(self) -> float:
-        """Return the bytes for training the largest group on all workers."""
+        """Return the bytes for training the largest group on this process's workers."""
         workers = self.num_workers
         return max((g.chunk_bytes() * workers for g in self.groups), default=0.0)
 
@@ -142,7 +142,7 @@ class SweepPlan(NamedTuple):
         return _row_bytes(group) + (group.memory.state if has_state else 0.0)  # type: ignore[union-attr]
 
     def seconds(self) -> float | None:
-        """Return the estimated seconds of training; None where nothing was timed."""
+        """Return the estimated training time in seconds; None if a group lacks one."""
         times = [group.seconds() for group in self.groups]
         return None if None in times else float(sum(t for t in times if t is not None))
 
@@ -172,7 +172,8 @@ def plan(
     Args:
         config: The config of every point, where no axis says otherwise.
         axes: Values, or in a random design distributions, by name of the field.
-        seeds: The number of seeds per point (0, 1, ...), or the seeds themselves.
+        seeds: The number of seeds per point, which are then 0, 1, ..., or the seeds
+            themselves.
         design: The kind of design: `grid`, `zip` or `random`.
         num_points: The number of points of a random design.
         design_seed: The seed of a random design's draws.
@@ -244,7 +245,8 @@ def make_outline(
     Args:
         config: The config of every point, where no axis says otherwise.
         axes: Values, or in a random design distributions, by name of the field.
-        seeds: The number of seeds per point (0, 1, ...), or the seeds themselves.
+        seeds: The number of seeds per point, which are then 0, 1, ..., or the seeds
+            themselves.
         design: The kind of design: `grid`, `zip` or `random`.
         num_points: The number of points of a random design.
         design_seed: The seed of a random design's draws.

@@ -57,7 +57,8 @@ def tune(
         axes: Distributions by (dotted) name of the field: `purerl.uniform`,
             `purerl.loguniform`, `purerl.choice`, or a list of values.
         trials: The number of trials that are to finish: complete, pruned, or diverged.
-        seeds: The number of seeds per trial (0, 1, ...), or the seeds themselves.
+        seeds: The number of seeds per trial, which are then 0, 1, ..., or the seeds
+            themselves.
         sampler: The kind of sampler: `tpe`, `random` or `cmaes`.
         pruner: The kind of pruner: `hyperband` (asynchronous successive halving in
             brackets), `median`, or None.
