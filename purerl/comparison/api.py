@@ -63,12 +63,12 @@ def compare(
         settings: Settings by name: changes of the config by (dotted) name, such as
             `{"learning_rate": 1e-3, "hidden_sizes": (64, 64)}`, also of a loss
             (`{"value_loss": "HuberError(delta=2.0)"}`), of what the environment is made
-            with (`{"env_params.length": 1.5}`) or of the algorithm (`{"algorithm":
-            "dqn"}`); a whole config, of any algorithm; an evolution or its folder, for
-            what it learned; or a `purerl.Schedule`.
-        environments: Environments: names; changes of the config by name, as in `{"env":
-            "Acrobot-v1", "total_timesteps": 200_000}`, with `name` to call them
-            otherwise; or configs. The config's own where none are given.
+            with (`{"env_params.length": 1.5}`) or of the algorithm
+            (`{"algorithm": "dqn"}`); a whole config, of any algorithm; an evolution or
+            its folder, for what it learned; or a `purerl.Schedule`.
+        environments: Environments: names; changes of the config by name, as in
+            `{"env": "Acrobot-v1", "total_timesteps": 200_000}`, with `name` to call
+            them otherwise; or configs. The config's own where none are given.
         baseline: The name of the setting that others are compared with; the first if
             not given.
         seeds: The number of held-out seeds, which are then 0, 1, ..., or their numbers.

@@ -27,8 +27,8 @@ class Group(NamedTuple):
         bound: Config, environment and plan of all of the settings.
         members: The numbers of the settings, P of them.
         starts: Updates at which the settings' pieces begin, ascending from 0.
-        overrides: Values by which the settings differ, for every piece, leaves `[P,
-            ...]`, on the host.
+        overrides: Values by which the settings differ, for every piece, leaves
+            `[P, ...]`, on the host.
     """
 
     bound: Bound

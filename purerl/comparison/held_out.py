@@ -40,8 +40,8 @@ class Scores(NamedTuple):
     Attributes:
         measures: Values by name of the measure, `[S]` float32, NaN where a run met a
             number that was not finite.
-        curve: The mean return of the episodes that ended in each piece of the run, `[S,
-            T]`.
+        curve: The mean return of the episodes that ended in each piece of the run,
+            `[S, T]`.
         steps: Environment steps at the end of the pieces, `[T]`.
     """
 

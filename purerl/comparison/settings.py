@@ -59,8 +59,8 @@ class Setting(NamedTuple):
 
     Attributes:
         name: The setting's name.
-        pieces: The pieces that the setting changes, in the order of a run; of a whole
-            config none.
+        pieces: The pieces that the setting changes, in the order of a run; none for a
+            whole config.
         config: The whole config, where one was given.
     """
 

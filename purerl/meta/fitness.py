@@ -60,7 +60,7 @@ class Accumulator:
 
     Attributes:
         failed: Whether a number of the run was not finite, `[N]` bool.
-        reasons: The metric of each run that was not finite first, `N` texts; empty for
+        reasons: The first metric of each run that was not finite, `N` texts; empty for
             a run in which all were.
     """
 

@@ -58,7 +58,7 @@ class Group(NamedTuple):
         return plan.num_updates * plan.steps_per_update
 
     def default_length(self) -> int:
-        """Return the updates per segment that make about a hundred segments."""
+        """Return the updates per segment for about a hundred segments."""
         return max(1, math.ceil(self.bound.plan.num_updates / SEGMENTS))
 
 

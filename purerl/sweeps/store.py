@@ -30,8 +30,9 @@ class Chunk(NamedTuple):
 
     Attributes:
         ids: Ids of the members.
-        arrays: Arrays by name: `train/<metric>` `[M, R]`, `evaluation/<name>` `[M, K,
-            ...]`, `diverged_at` `[M]` (-1: never), perhaps `state/<path>` `[M, ...]`.
+        arrays: Arrays by name: `train/<metric>` `[M, R]`, `evaluation/<name>`
+            `[M, K, ...]`, `diverged_at` `[M]` (-1: never), perhaps `state/<path>`
+            `[M, ...]`.
     """
 
     ids: tuple[str, ...]
