@@ -115,7 +115,7 @@ def train(
         P scores.
 
     Raises:
-        Stopped: `is_stopped` said so.
+        Stopped: `is_stopped` said so before every block was trained.
     """
     plan, num_seeds = program.bound.plan, keys.shape[0]
     num_members = len(group.members)
@@ -123,6 +123,7 @@ def train(
     found = np.zeros(
         (num_members * num_seeds, len(measures) + len(edges) - 1), np.float32
     )
+    trained = np.zeros(len(found), bool)
     host_keys = jax.device_put(keys, jax.local_devices()[0])
 
     def one(worker: Worker, start: int) -> None:
@@ -132,10 +133,11 @@ def train(
         recorder = _Recorder(measures, len(rows), plan)
         _train_block(program, host_keys, group, rows, worker, recorder)
         found[rows] = recorder.result()
+        trained[rows] = True
         on_block(len(rows) * program.steps_each, mean_of_known(found[rows, 0]))
 
     run_blocks(workers, range(0, len(found), program.lanes), one)
-    if is_stopped():
+    if not trained.all():
         raise Stopped
     everything = found.reshape(num_members, num_seeds, -1)
     steps = edges[1:] * plan.steps_per_update

@@ -126,7 +126,7 @@ def train_schedules(
             "with out= goes on."
         )
     split = (len(several), len(agents))
-    parts = [step.outcome.train for step in finished.steps]
+    parts = [_known(step) for step in finished.steps]
     rows = {
         name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]
     }
@@ -222,6 +222,17 @@ def schedules_search(
             for place, seed in enumerate(seeds)
         },
     )
+
+
+def _known(step: Step) -> HostMetrics:
+    """Training metrics of a piece; NaN for agents that had diverged before it."""
+    gone = step.before.diverged[:, None]
+    return {
+        name: rows
+        if name == "env_steps" or not gone.any()
+        else np.where(gone, np.nan, rows)
+        for name, rows in step.outcome.train.items()
+    }
 
 
 def _plain(schedule: Schedule) -> dict[str, Any]:

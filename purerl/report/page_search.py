@@ -156,7 +156,7 @@ def search_page(
         Section("Scores", figure_html(plots.request_scores(scores), caption)),
         Section("Requests", table_html(headers, rows)),
     ]
-    return _write(kind.capitalize(), path, sections, config, "", facts)
+    return _write(kind[:1].upper() + kind[1:], path, sections, config, "", facts)
 
 
 def _scores(outcome: Outcome) -> np.ndarray:

@@ -35,6 +35,12 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
     """
     folder = Path(folder)
     kind = folders.kind_of(folder)
+    if kind not in _KINDS and (folder / "records").is_dir():
+        raise ConfigError(
+            f"{folder} holds a search that only its own program can read again. "
+            f"Repeat the call that wrote it, with out={str(folder)!r}: what trackers "
+            "lack is sent then."
+        )
     if kind not in _KINDS:
         raise ConfigError(
             kinds.refusal(folder, kind, ", of which trackers are told nothing")

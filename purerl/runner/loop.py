@@ -311,7 +311,7 @@ class _Loop:
             )
         except ConfigError:
             if self.folder and not resume:
-                manifest.undo(self.folder)  # so that the same command can be repeated
+                folders.undo(self.folder)  # so that the same command can be repeated
             raise
 
     def _begin_trackers(self, say: Say, resume: bool) -> None:
@@ -322,7 +322,7 @@ class _Loop:
             self.trackers.begin(run, say)
         except ConfigError:
             if self.folder and not resume:
-                manifest.undo(self.folder)  # so that the same command can be repeated
+                folders.undo(self.folder)  # so that the same command can be repeated
             raise
         self.records.tell_again(self.trackers)
 

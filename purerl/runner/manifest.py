@@ -71,12 +71,6 @@ def create(folder: Path, description: dict[str, Any]) -> None:
     write(folder, description)
 
 
-def undo(folder: Path) -> None:
-    """Take `create` back, where a run could not begin: the folder holds none."""
-    for name in (MANIFEST, "config.yaml"):
-        (folder / name).unlink(missing_ok=True)
-
-
 def check_devices(stored: dict[str, Any]) -> None:
     """Refuse to go on with a data-parallel run on another number of devices.
 

@@ -18,6 +18,7 @@ from purerl.scale import hosts
 from purerl.scale.devices import check_count
 from purerl.search import folder as store
 from purerl.search import tracking
+from purerl.search.check import check_search
 from purerl.search.executor import Executor
 from purerl.search.folder import Restored
 from purerl.search.protocol import Request, Search, Step
@@ -94,7 +95,9 @@ def drive(
     check_count("lanes", lanes)
     check_count("segment_updates", segment_updates)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
+    check_search(search)
     folder, restored = as_folder("out", out), Restored([], None)
+    is_new = folder is not None and not (folder / folders.MANIFEST).exists()
     options = _Options(
         out=folder,
         lanes=lanes or search.lanes,
@@ -118,10 +121,16 @@ def drive(
         if note:
             print(note, file=sys.stderr)
         restored = store.restore(folder, search)
-        if restored.is_longer:
-            number = len(restored.steps) - 1
-            store.save_step(folder, number, restored.steps[number])
-    return _Drive(search, options, restored).run()
+        if extend or restored.is_longer:
+            store.extend_folder(folder, search, restored)
+    call = _Drive(search, options, restored)
+    del restored  # Its states are let go of when they are on the devices.
+    try:
+        return call.run()
+    except ConfigError:
+        if is_new and not call.steps and folder is not None:
+            folders.undo(folder)  # so that the call can be made otherwise
+        raise
 
 
 class _Drive:
@@ -137,7 +146,7 @@ class _Drive:
         self.group = Group(options.trackers)
         self.saved_at, self.saved_time = self.first, time.monotonic()
         self.reporter = Reporter(
-            sum(search.steps),
+            max(1, sum(search.steps)),
             sum(search.steps[: self.first]),
             enabled=options.progress,
         )
@@ -162,8 +171,8 @@ class _Drive:
         self.group.begin(tracking.describe(self.search, self.options.out), said)
         for sentence in self.group.where():
             self.reporter.say(sentence)
-        for step in self.steps:
-            tracking.log(self.group, self.search, step)
+        for count in range(len(self.steps)):
+            tracking.log(self.group, self.search, self.steps[: count + 1])
 
     def _ask(self) -> Request | None:
         state = self.steps[-1].after if self.steps else self.search.init()
@@ -222,9 +231,10 @@ class _Drive:
         after = self.search.tell(before, request, outcome)
         step = Step(request, outcome, before, after)
         if self.options.out is not None:
-            store.save_step(self.options.out, number, step)
+            has_ended = self.search.ask(after) is None
+            store.save_step(self.options.out, number, step, has_ended)
         self.steps.append(step)
-        tracking.log(self.group, self.search, step)
+        tracking.log(self.group, self.search, self.steps)
 
     def _save(self, force: bool) -> None:
         """Save the states, now and then: what comes after is computed again."""

@@ -1,10 +1,9 @@
 """Trains what a search asks for: a cohort that lives from one request to the next."""
 
-import numpy as np
-
 from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.curves import Curves, OnSegment
+from purerl.search.check import check_request
 from purerl.search.protocol import Outcome, Request
 from purerl.train import Bound
 from purerl.types import PyTree
@@ -24,6 +23,7 @@ class Executor:
         # Members that begin anew are trained by the program that there is.
         self._programs = current_cache()
         self._cohort: Cohort | None = None
+        self._before: Request | None = None
         self._compile_seconds = 0.0
 
     @property
@@ -45,9 +45,12 @@ class Executor:
             on_segment: Is told of progress after every segment.
 
         Raises:
-            ConfigError: the members do not fit the memory.
+            ConfigError: the request cannot be carried out as it stands, or the members
+                do not fit the memory.
         """
+        check_request(request, self._before, self.bound.plan, self.length)
         cohort = self._prepared(request)
+        self._before = request
         curves = Curves(self.bound.plan, cohort.size)
         for segment in cohort.segments(request.until):
             mean = curves.add(segment)
@@ -63,6 +66,7 @@ class Executor:
 
     def compile(self, request: Request) -> None:
         """Compile what a request needs, before it is carried out."""
+        check_request(request, self._before, self.bound.plan, self.length)
         if self._cohort is None:
             self._cohort = self._fresh(request)
 
@@ -75,6 +79,7 @@ class Executor:
         """
         self._cohort = self._fresh(request)
         self._cohort.restore(states, request.until)
+        self._before = request
 
     def states(self) -> PyTree:
         """States of the members of the last request, on the host."""
@@ -107,7 +112,7 @@ class Executor:
         assert cohort is not None, "the first request has no parents"
         if request.is_copy is not None:
             cohort.copy(parents, request.members.keys, request.is_copy)
-        elif len(parents) < cohort.size or (np.diff(parents) != 1).any():
+        elif len(parents) < cohort.size:
             cohort.keep(parents)
         cohort.set_overrides(request.members.overrides)
         return cohort

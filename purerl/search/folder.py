@@ -9,6 +9,7 @@ All that a search decides follows from what came of its requests, so what was lo
 a kill is computed again with the same result. Nothing is pickled.
 """
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,8 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.execution.cohort import Evaluation
-from purerl.search.protocol import Outcome, Search, State, Step
+from purerl.search.check import ADDED
+from purerl.search.protocol import Outcome, Request, Search, State, Step
 from purerl.storage import arrays, checkpoint, folders
 from purerl.train import make_algorithm
 from purerl.types import HostMetrics, PyTree
@@ -81,9 +83,25 @@ def open_folder(
         version=FORMAT,
         noun="search",
         compare=compare_here,
-        merge=_extended if extend else lambda stored, new: stored,
         places=("records",),
     )
+
+
+def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:
+    """Let a folder hold the same search of more environment steps.
+
+    Args:
+        folder: The folder.
+        search: The longer search.
+        restored: What `restore` made of the folder with it.
+    """
+    stored = folders.load(folder)
+    longer = _extended(stored, {"config": search.spec["config"]})
+    if longer != stored:
+        folders.write(folder, longer)
+    if restored.is_longer:
+        number = len(restored.steps) - 1
+        save_step(folder, number, restored.steps[number], has_ended=False)
 
 
 def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -99,18 +117,28 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     found = []
     for part in ("config", "auto", "options"):
         found += folders.differing(stored.get(part, {}), new.get(part, {}))
-    axes = [json.dumps(x.get("axes")) for x in (stored, new)]
-    if axes[0] != axes[1]:  # Their order counts as well.
-        found.append(f"axes are {axes[0]} there and {axes[1]} here")
-    if stored["seeds"] != new["seeds"]:
-        found.append(f"seeds are {stored['seeds']} there and {new['seeds']} here")
+    rest = sorted({*stored, *new} - {"config", "auto", "options", *ADDED})
+    for name in rest:
+        before, now = json.dumps(stored.get(name)), json.dumps(new.get(name))
+        if before != now:  # The order of axes counts as well.
+            verb = "are" if name.endswith("s") else "is"
+            found.append(f"{name} {verb} {before} there and {now} here")
     return found + folders.differing_widths(stored, new)
 
 
-def save_step(folder: Path, number: int, step: Step) -> None:
-    """Write what came of a request; a reader sees all of it or nothing."""
+def save_step(folder: Path, number: int, step: Step, has_ended: bool) -> None:
+    """Write what came of a request; a reader sees all of it or nothing.
+
+    Args:
+        folder: The folder.
+        number: Number of the step.
+        step: The step.
+        has_ended: Whether it was the last one of the search.
+    """
     outcome = step.outcome
     record = {
+        "request": _digest(step.request),
+        "has_ended": np.asarray(has_ended),
         "diverged_at": outcome.diverged_at,
         "keys": outcome.keys,
         **{_TRAIN + name: rows for name, rows in outcome.train.items()},
@@ -123,13 +151,44 @@ def save_step(folder: Path, number: int, step: Step) -> None:
     arrays.save(_path(folder, number), record)
 
 
+def _digest(request: Request) -> np.ndarray:
+    """Bytes that tell requests apart: members, how far, parents, evaluation."""
+    total = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tuple(request)):
+        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(
+            leaf.dtype, jax.dtypes.prng_key
+        ):
+            leaf = jax.random.key_data(leaf)
+        array = np.asarray(leaf)
+        total.update(f"{jax.tree_util.keystr(path)} {array.dtype}".encode())
+        total.update(f"{array.shape}".encode() + array.tobytes())
+    return np.frombuffer(total.digest(), np.uint8)
+
+
 def _state_record(state: State) -> HostMetrics:
-    flat = checkpoint.flatten(state)
-    return {_STATE + name: np.asarray(value) for name, value in flat.items()}
+    record = {}
+    for name, value in checkpoint.flatten(state).items():
+        is_key = isinstance(value, jax.Array) and jax.dtypes.issubdtype(
+            value.dtype, jax.dtypes.prng_key
+        )
+        array = None if is_key else np.asarray(value)
+        if array is None or array.dtype.hasobject:
+            raise ConfigError(
+                f"the state of a search must be arrays and numbers, {name} is a "
+                f"{type(value).__name__}: nothing is pickled. Write a key as "
+                "jax.random.key_data, and leave out what follows from the rest."
+            )
+        record[_STATE + name] = array
+    return record
 
 
 def save_states(folder: Path, number: int, states: PyTree) -> None:
     """Write the members' states after a request, in place of older ones.
+
+    Args:
+        folder: The folder.
+        number: Number of steps that the members have seen.
+        states: States on the host, leaves `[N, ...]`.
 
     Raises:
         NotSavedError: see `purerl.storage.checkpoint.save`.
@@ -157,23 +216,41 @@ def restore(folder: Path, search: Search) -> Restored:
         request = search.ask(state)
         if request is None:
             break
-        record = _load(_path(folder, number))
+        path = _path(folder, number)
+        record = _load(path)
+        had_ended = bool(record["has_ended"])
+        if not np.array_equal(record["request"], _digest(request)):
+            raise ConfigError(_asks_otherwise(path, request, had_ended))
         outcome = _outcome(record)
         step = Step(request, outcome, state, search.tell(state, request, outcome))
-        odd = _differing(record, step.after)
+        state = step.after
+        steps.append(step)
         # After what was its end, an extended search goes on otherwise.
-        is_longer = bool(odd) and number + 1 == done < len(search.steps)
+        is_longer = had_ended and search.ask(state) is not None
+        odd = _differing(record, state)
         if odd and not is_longer:
             raise ConfigError(
-                f"{_path(folder, number)} was written by a program that decided "
-                f"otherwise ({odd[0]} differs). Go on with the versions in "
-                "manifest.json, or give another folder."
+                f"{path} was written by a program that decided otherwise ({odd[0]} "
+                "differs). Go on with the versions in manifest.json, or give another "
+                "folder."
             )
-        steps.append(step)
-        state = step.after
     shapes = jax.eval_shape(make_algorithm(search.bound.config).init, jax.random.key(0))
     states = checkpoint.unflatten(flat, shapes, place)
     return Restored(steps, states, is_longer)
+
+
+def _asks_otherwise(path: Path, request: Request, had_ended: bool) -> str:
+    """The sentence for a record of a request that this search would not make."""
+    if had_ended:
+        return (
+            f"the search of {path.parent.parent} cannot be extended so: a longer one "
+            f"would train to update {request.until} where it has ended. Give a number "
+            "of steps with which its last milestone stays one, or another folder."
+        )
+    return (
+        f"{path} came of another request than this program makes. Go on with the "
+        "versions in manifest.json, or give another folder."
+    )
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:

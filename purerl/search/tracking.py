@@ -1,5 +1,6 @@
 """What trackers are told of a search while it goes on: a row per member and request."""
 
+import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,30 +24,53 @@ def describe(search: Search, folder: Path | None) -> TrackedRun:
     """
     config = search.spec["config"]
     rest = {n: search.spec[n] for n in ("axes", "options") if n in search.spec}
+    request = search.ask(search.init())
+    size = 0 if request is None else request.members.size
+    names = search.names or {number: f"member={number}" for number in range(size)}
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return TrackedRun(
         name=folder.resolve().name if folder else f"{search.kind}-{stamp}",
         config={**config, search.kind: rest},
-        members={n: Member(name, n, {}) for n, name in search.names.items()},
+        members={n: Member(name, n, {}) for n, name in names.items()},
         folder=folder,
         kind=search.kind,
     )
 
 
-def log(group: Group, search: Search, step: Step) -> None:
-    """Tell trackers the rows of a step."""
+def log(group: Group, search: Search, steps: Sequence[Step]) -> None:
+    """Tell trackers the rows of the last of some steps.
+
+    Members that begin anew go on along the axis where those before them ended: a chart
+    never goes back.
+
+    Args:
+        group: The trackers.
+        search: The search.
+        steps: Its steps so far.
+    """
     if not group:
         return
-    each = search.bound.plan.steps_per_update
-    until = step.request.until
-    for number, row in search.rows(step):
-        position = {"update": until, "env_steps": until * each}
-        group.log("train", number, {**position, **row})
+    each, last = search.bound.plan.steps_per_update, steps[-1]
+    update = last.request.until + sum(
+        before.request.until
+        for before, after in itertools.pairwise(steps)
+        if after.request.parents is None
+    )
+    for number, row in search.rows(last):
+        group.log(
+            "train", number, {"update": update, "env_steps": update * each, **row}
+        )
     group.flush()
 
 
 def close(group: Group, folder: Path | None, is_finished: bool) -> None:
-    """Hand over the files of a search's folder, and close its trackers."""
+    """Hand over the files of a search's folder, and close its trackers.
+
+    Args:
+        group: The trackers.
+        folder: Folder of the search, if any.
+        is_finished: Whether the search has ended.
+    """
     if folder is not None and group.takes_files:
         for name in FILES:
             if (folder / name).exists():
@@ -78,8 +102,8 @@ def track_search(
         return True
     with group:
         group.begin(describe(search, folder), say)
-        for step in steps:
-            log(group, search, step)
+        for count in range(len(steps)):
+            log(group, search, steps[: count + 1])
         close(group, folder, is_finished=len(steps) == len(search.steps))
     for sentence in group.where():
         say(sentence)

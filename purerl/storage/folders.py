@@ -154,6 +154,12 @@ def update(folder: Path, changes: Mapping[str, Any]) -> None:
     serialise.write_atomic(folder / MANIFEST, text)
 
 
+def undo(folder: Path) -> None:
+    """Take back what `write` wrote, where nothing could begin in the folder."""
+    for name in (MANIFEST, "config.yaml"):
+        (folder / name).unlink(missing_ok=True)
+
+
 def make(folder: Path, places: Sequence[str] = ()) -> None:
     """Make a folder and folders in it, and see that they can be written.
 

@@ -5,9 +5,11 @@ The search of one's own in `examples/own_search.py` is held to it like the other
 
 import importlib.util
 import os
+import re
 import signal
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -18,6 +20,7 @@ from purerl.scale import hosts
 from purerl.search import folder as store
 from purerl.search.drive import drive
 from purerl.search.protocol import Request
+from purerl.train import bind
 from tests.helpers import assert_same_bits, tiny_config
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_search.py"
@@ -191,7 +194,8 @@ def test_a_page_is_written_of_its_folder(search, tmp_path, capsys):
     assert main(["report", str(out)]) == 0
     text = (out / "report.html").read_text()
     assert "<svg" in text and "CartPole-v1" in text
-    assert "nan" not in text.lower().split("<script>")[0].split("</style>")[1]
+    shown = re.sub(r"<(style|script)[ >].*?</\1>", "", text, flags=re.S)
+    assert ">nan<" not in shown.lower() and "About" in shown
 
 
 def test_another_search_is_refused_with_the_difference(search, tmp_path, monkeypatch):
@@ -203,14 +207,27 @@ def test_another_search_is_refused_with_the_difference(search, tmp_path, monkeyp
     assert "gae_lambda is 0.95 there and 0.9 here" in str(error.value)
 
 
-def test_a_record_of_a_program_that_decided_otherwise_is_refused(search, tmp_path):
-    search(out=tmp_path)
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_record_of_a_program_that_decided_otherwise_is_refused(
+    search, tmp_path, monkeypatch, is_stopped
+):
+    with monkeypatch.context() as patch:
+        if is_stopped:
+            after_steps(patch, 2, interrupt)
+            patch.setattr("builtins.print", lambda *args, **options: None)
+        try:
+            search(out=tmp_path)
+        except purerl.ConfigError:  # a schedule that was stopped has no result
+            assert is_stopped
     path = sorted((tmp_path / "records").iterdir())[1]
     record = dict(np.load(path))
     name = next(n for n in record if n.startswith("state/"))
-    record[name] = record[name] + 1
-    np.savez(path, **record)
+    np.savez(path, **{**record, name: record[name] + 1})
     with pytest.raises(purerl.ConfigError, match="a program that decided otherwise"):
+        search(out=tmp_path)
+    np.savez(path, **{**record, "request": record["request"] + 1})
+    words = "cannot be extended so" if record["has_ended"] else "another request than"
+    with pytest.raises(purerl.ConfigError, match=words):
         search(out=tmp_path)
 
 
@@ -236,6 +253,119 @@ def test_an_extended_search_is_the_longer_one(tmp_path, monkeypatch):
     assert extended.summary["trained_requests"] == 3
     assert_same_bits(outcome(extended), outcome(whole))
     assert_same_bits(outcome(purerl.load_search(tmp_path)), outcome(whole))
+
+
+def test_a_search_whose_last_round_was_short_cannot_be_extended(tmp_path, monkeypatch):
+    """Ten updates in rounds of four: the longer search has no milestone there."""
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "CONFIG", CONFIG.replace(total_timesteps=320))
+        whole = outcome(_pbt(out=tmp_path))
+        patch.setitem(globals(), "CONFIG", CONFIG.replace(total_timesteps=640))
+        with pytest.raises(purerl.ConfigError, match="to update 12 where it has ended"):
+            _pbt(out=tmp_path, extend=True)
+        patch.setitem(globals(), "CONFIG", CONFIG.replace(total_timesteps=320))
+        assert_same_bits(outcome(_pbt(out=tmp_path)), whole)
+
+
+def _search(requests, state=None, **changes):
+    """A search that makes these requests, one after the other."""
+    bound = bind(CONFIG)
+    found = purerl.Search(
+        kind="mine",
+        bound=bound,
+        spec={"config": {}, "options": {}, "seeds": [0]},
+        steps=(1,) * len(requests),
+        lanes=2,
+        segment_updates=4,
+        init=lambda: state or {"told": 0},
+        ask=lambda state: (
+            requests[state["told"]] if state["told"] < len(requests) else None
+        ),
+        tell=lambda state, *_: {**state, "told": state["told"] + 1},
+    )
+    return found._replace(**changes)
+
+
+def _members(count=4, numbers=4):
+    rates = np.full(numbers, 1e-3, np.float32)
+    keys = jax.random.split(jax.random.key(0), count)
+    return purerl.Members(keys, {"learning_rate": rates})
+
+
+FIRST = Request(_members(), 4)
+FOUR = np.arange(4)
+
+
+@pytest.mark.parametrize(
+    ("requests", "words"),
+    [
+        ([Request(_members(4, 3), 4)], "a value for each of its 4 members, .*3,"),
+        ([Request(_members(), 3)], "a multiple of segment_updates = 4, or 12"),
+        ([Request(_members(), 16)], "above 0, .* and at most 12, .* got 16"),
+        ([Request(_members(), 4, FOUR)], "parents of the first request must be None"),
+        ([FIRST, Request(_members(), 4, FOUR)], "above 4, what its members have seen"),
+        ([FIRST, Request(_members(), 8, FOUR[:3])], "for each of its 4 members, got"),
+        ([FIRST, Request(_members(), 8, FOUR + 1)], "a row from 0 to 3 of the request"),
+        ([FIRST, Request(_members(), 8, FOUR // 2)], "ascend, none twice, .* is_copy"),
+        ([FIRST, Request(_members(), 8, FOUR, FOUR)], "must be 4 truth values"),
+        (
+            [Request(_members(), 4, evaluation_keys=_members(2).keys)],
+            "evaluation_keys of a request must be a key for each",
+        ),
+    ],
+)
+def test_a_request_that_cannot_be_is_one_sentence(requests, words, tmp_path):
+    with pytest.raises(purerl.ConfigError, match=words):
+        drive(_search(requests), out=tmp_path, **QUIET)
+    if len(requests) == 1:  # nothing was trained: the folder is as before
+        assert not (tmp_path / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"kind": "sweep"}, "kind of a search must be none of run, sweep"),
+        ({"spec": {"config": {}}}, "it lacks options, seeds"),
+        (
+            {"spec": {"config": {}, "options": {}, "seeds": [], "lanes": 2}},
+            "not have l",
+        ),
+        (
+            {"spec": {"config": {}, "options": {"x": np.float32(1)}, "seeds": []}},
+            "plain values that JSON can hold",
+        ),
+    ],
+)
+def test_a_search_that_cannot_be_is_one_sentence(changes, words, tmp_path):
+    with pytest.raises(purerl.ConfigError, match=words):
+        drive(_search([FIRST], **changes), out=tmp_path, **QUIET)
+
+
+def test_a_state_that_no_file_can_hold_is_one_sentence(tmp_path):
+    with pytest.raises(purerl.ConfigError, match=r"must be arrays and numbers, \['s"):
+        drive(_search([FIRST], {"told": 0, "seen": {1, 2}}), out=tmp_path, **QUIET)
+
+
+def test_everything_in_the_spec_counts(tmp_path):
+    spec = {"config": {}, "options": {}, "seeds": [0], "bounds": [0, 1]}
+    drive(_search([FIRST], spec=spec), out=tmp_path, **QUIET)
+    other = {**spec, "bounds": [0, 2]}
+    with pytest.raises(purerl.ConfigError, match=r"bounds are \[0, 1\] there"):
+        drive(_search([FIRST], spec=other), out=tmp_path, **QUIET)
+
+
+def test_a_permutation_is_copied_by_its_rows(tmp_path):
+    """With `is_copy` all false members move with their random keys."""
+    rates = np.array([1e-4, 1e-3, 3e-3, 1e-2], np.float32)
+    keys = jax.random.split(jax.random.key(0), 4)
+    order = np.array([2, 0, 3, 1])
+    moved = purerl.Members(keys, {"learning_rate": rates[order]})
+    first = Request(purerl.Members(keys, {"learning_rate": rates}), 4)
+    second = Request(moved, 8, order, np.zeros(4, bool))
+    plain = Request(purerl.Members(keys, {"learning_rate": rates}), 8, FOUR)
+    one = drive(_search([first, second]), **QUIET)
+    other = drive(_search([first, plain]), **QUIET)
+    assert_same_bits(one.states, jax.tree.map(lambda x: x[order], other.states))
 
 
 def test_batches_that_begin_anew_are_trained_by_one_program(monkeypatch):
