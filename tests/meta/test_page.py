@@ -126,7 +126,7 @@ def test_a_page_needs_a_place(whole):
 
 
 def test_what_has_no_page_is_one_sentence(tmp_path, capsys):
-    (tmp_path / "manifest.json").write_text('{"kind": "pbt"}')
+    (tmp_path / "manifest.json").write_text('{"kind": "schedules"}')
     assert main(["report", str(tmp_path)]) == 2
     told = capsys.readouterr().err
-    assert "holds population-based training, for which there is no page" in told
+    assert "holds agents trained with schedules, for which there is no page" in told

@@ -176,7 +176,7 @@ def test_a_run_that_has_saved_nothing_gets_a_sentence(tiny, tmp_path):
     ("manifest", "fragment"),
     [
         (None, "there is no run in"),
-        ({"kind": "pbt"}, "of which trackers are told nothing"),
+        ({"kind": "tune"}, "of which trackers are told nothing"),
         ({}, "no tracker has been told of"),
     ],
 )
