@@ -9,10 +9,9 @@ import contextlib
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import jax
-import jax.numpy as jnp
 
 from purerl.config import ConfigError
 from purerl.execution.cache import current_cache
@@ -136,7 +135,8 @@ def parse_bytes(text: str | float | None) -> float | None:
     if text is None:
         return None
     units = {"": 1, "b": 1, "k": 1e3, "kb": 1e3, "kib": 2**10, "m": 1e6, "mb": 1e6}
-    units |= {"mib": 2**20, "g": 1e9, "gb": 1e9, "gib": 2**30, "tb": 1e12}
+    units |= {"mib": 2**20, "g": 1e9, "gb": 1e9, "gib": 2**30}
+    units |= {"t": 1e12, "tb": 1e12, "tib": 2**40}
     word = str(text).strip()
     number = word.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
     unit = word[len(number) :].strip().lower()
@@ -229,8 +229,3 @@ def measure_lanes(
 def widths_up_to(most: int) -> list[int]:
     """Return the powers of two up to `most`."""
     return [1 << i for i in range(max(1, most).bit_length())]
-
-
-def shapes_of(members: Members) -> Any:
-    """Return what of the members shapes a program: for messages and caches."""
-    return jax.tree.map(lambda x: (jnp.shape(x)[1:], str(x.dtype)), members.overrides)

@@ -92,7 +92,13 @@ def test_blocks_of_a_chunk(members, limit, blocks):
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("2GB", 2e9), ("512MiB", 512 * 2**20), (1_000, 1e3), ("1.5 GiB", 1.5 * GIB)],
+    [
+        ("2GB", 2e9),
+        ("512MiB", 2**29),
+        (1_000, 1e3),
+        ("1.5 GiB", 1.5 * GIB),
+        ("2t", 2e12),
+    ],
 )
 def test_bytes_as_people_write_them(text, number):
     assert planner.parse_bytes(text) == number
