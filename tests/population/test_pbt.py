@@ -171,10 +171,10 @@ def test_killed_by_the_system_at_any_moment_it_ends_with_the_same_bits(
         from purerl import serialise
         from purerl.search import folder as store
         save = store.save_step
-        def slow(folder, number, step):
+        def slow(folder, number, *rest):
             print(number, flush=True)
             time.sleep(0.1)
-            save(folder, number, step)
+            save(folder, number, *rest)
             time.sleep(0.1)
         store.save_step = slow
         axes = {{
