@@ -203,8 +203,9 @@ def smooth_reward(
 ) -> jax.Array:
     """Pay for an upright pole, in full where it is also slow, centred and gently kept.
 
-    upright = (1 + cos θ) / 2; each other factor is its floor plus the rest times a soft
-    indicator: of x and θ' Gaussian, of the action a parabola.
+    The reward is upright = (1 + cos θ) / 2 times three factors. Each of these is its
+    floor plus the rest times a soft indicator, which is a Gaussian of x and of θ' and
+    a parabola of the action.
 
     Args:
         motion: Motion to which the action led.

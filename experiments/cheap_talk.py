@@ -103,10 +103,10 @@ def judge(
     """Train fresh victims of every channel with the same held-out seeds.
 
     Args:
-        config: of the victims.
-        evolved: the evolutions by the name of what they learned.
-        seeds: how many held-out ones.
-        out: folder that keeps what has been trained.
+        config: Config of the victims.
+        evolved: Evolutions by the name of what they learned.
+        seeds: Number of held-out seeds.
+        out: Folder that keeps what has been trained.
     """
     env = channel_env(config)
     # Not the key from which an evolution starts.

@@ -23,11 +23,11 @@ class Study(NamedTuple):
     """An experiment with a table of losses.
 
     Attributes:
-        name: of its file.
-        title: heading.
-        what: a sentence before the table.
-        tables: key of the rows in the file -> heading of the table, if any.
-        pictures: file in docs/images -> what it shows.
+        name: Name of the experiment's file.
+        title: Heading of the section.
+        what: Sentence before the table.
+        tables: Key of the rows in the file -> heading of the table, if any.
+        pictures: File in docs/images -> what it shows.
     """
 
     name: str

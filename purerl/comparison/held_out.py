@@ -18,7 +18,7 @@ import numpy as np
 from purerl import serialise
 from purerl.comparison.groups import Group
 from purerl.execution.cohort import Cohort, Segment
-from purerl.execution.curves import mean_of_known
+from purerl.execution.curves import mean_of_known, train_until
 from purerl.execution.members import crossed
 from purerl.execution.programs import Program
 from purerl.meta.fitness import Accumulator, first_known, hold
@@ -166,8 +166,7 @@ def _train_block(
     for first, end, overrides in zip(group.starts, ends, group.overrides, strict=True):
         if first > 0:
             cohort.set_overrides(crossed(keys, overrides, rows).overrides)
-        for segment in cohort.segments(end):
-            recorder.add(segment)
+        train_until(cohort, end, recorder)
 
 
 def identity(config: Any, rest: dict[str, Any]) -> str:

@@ -103,6 +103,25 @@ def mean_of_known(values: np.ndarray) -> float:
     return float(known.mean()) if known.size else float("nan")
 
 
+def train_until(
+    cohort: Cohort,
+    until: int,
+    reducer: Reducer,
+    on_segment: OnSegment = lambda *_: None,
+) -> None:
+    """Train a cohort up to an update.
+
+    Args:
+        cohort: The cohort.
+        until: The update to reach; see `Cohort.segments`.
+        reducer: The reducer that is given every segment.
+        on_segment: A function that is called after every segment with its progress.
+    """
+    for segment in cohort.segments(until):
+        mean = reducer.add(segment)
+        on_segment(cohort.size, segment.ran, mean)
+
+
 def train_through(
     program: Program,
     members: Members,
@@ -126,7 +145,5 @@ def train_through(
     """
     cohort = Cohort(program, members, [worker])
     cohort.init()
-    for segment in cohort.segments(program.bound.plan.num_updates):
-        mean = reducer.add(segment)
-        on_segment(members.size, segment.ran, mean)
+    train_until(cohort, program.bound.plan.num_updates, reducer, on_segment)
     return cohort

@@ -2,7 +2,7 @@
 
 from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, make_cohort
-from purerl.execution.curves import Curves, OnSegment
+from purerl.execution.curves import Curves, OnSegment, train_until
 from purerl.search.check import check_request
 from purerl.search.protocol import Outcome, Request
 from purerl.train import Bound
@@ -32,11 +32,6 @@ class Executor:
         own = self._cohort.compile_seconds if self._cohort else 0.0
         return self._compile_seconds + own
 
-    @property
-    def update(self) -> int:
-        """Updates that the members have seen."""
-        return self._cohort.update if self._cohort else 0
-
     def run(self, request: Request, on_segment: OnSegment = lambda *_: None) -> Outcome:
         """Train the members of a request, then evaluate them.
 
@@ -52,9 +47,7 @@ class Executor:
         cohort = self._prepared(request)
         self._before = request
         curves = Curves(self.bound.plan, cohort.size)
-        for segment in cohort.segments(request.until):
-            mean = curves.add(segment)
-            on_segment(cohort.size, segment.ran, mean)
+        train_until(cohort, request.until, curves, on_segment)
         keys = request.evaluation_keys
         return Outcome(
             train=curves.train,

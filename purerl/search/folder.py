@@ -9,7 +9,6 @@ All that a search decides follows from what came of its requests, so what was lo
 a kill is computed again with the same result. Nothing is pickled.
 """
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.execution.cohort import Evaluation
+from purerl.scale.host import to_host
 from purerl.search.check import ADDED
 from purerl.search.protocol import Outcome, Request, Search, State, Step
 from purerl.storage import arrays, checkpoint, folders
@@ -153,32 +153,24 @@ def save_step(folder: Path, number: int, step: Step, has_ended: bool) -> None:
 
 def _digest(request: Request) -> np.ndarray:
     """Bytes that tell requests apart: members, how far, parents, evaluation."""
-    total = hashlib.sha256()
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tuple(request)):
-        if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(
-            leaf.dtype, jax.dtypes.prng_key
-        ):
-            leaf = jax.random.key_data(leaf)
-        array = np.asarray(leaf)
-        total.update(f"{jax.tree_util.keystr(path)} {array.dtype}".encode())
-        total.update(f"{array.shape}".encode() + array.tobytes())
-    return np.frombuffer(total.digest(), np.uint8)
+    return np.frombuffer(checkpoint.digest(_flat(tuple(request))), np.uint8)
+
+
+def _flat(tree: PyTree) -> HostMetrics:
+    """A pytree as named arrays on the host, random keys as their numbers."""
+    flat = checkpoint.flatten(to_host(tree))
+    return {name: np.asarray(value) for name, value in flat.items()}
 
 
 def _state_record(state: State) -> HostMetrics:
-    record = {}
-    for name, value in checkpoint.flatten(state).items():
-        is_key = isinstance(value, jax.Array) and jax.dtypes.issubdtype(
-            value.dtype, jax.dtypes.prng_key
-        )
-        array = None if is_key else np.asarray(value)
-        if array is None or array.dtype.hasobject:
+    record = {_STATE + name: array for name, array in _flat(state).items()}
+    for name, array in record.items():
+        if array.dtype.hasobject:
             raise ConfigError(
-                f"the state of a search must be arrays and numbers, {name} is a "
-                f"{type(value).__name__}: nothing is pickled. Write a key as "
-                "jax.random.key_data, and leave out what follows from the rest."
+                f"the state of a search must be arrays and numbers, "
+                f"{name.removeprefix(_STATE)} is neither: nothing is pickled. Leave "
+                "out what follows from the rest."
             )
-        record[_STATE + name] = array
     return record
 
 

@@ -89,7 +89,7 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
             written of it is removed.
     """
     flat = flatten(tree)
-    flat[_DIGEST] = np.frombuffer(_digest(flat), np.uint8)
+    flat[_DIGEST] = np.frombuffer(digest(flat), np.uint8)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Looked at first: orbax's threads print a traceback each where a disk is full.
@@ -150,7 +150,7 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
     except Exception as error:
         raise ConfigError(_damaged(folder, step, known, error)) from error
     stored = flat.pop(_DIGEST, None)
-    if stored is None or stored.tobytes() != _digest(flat):
+    if stored is None or stored.tobytes() != digest(flat):
         raise ConfigError(_damaged(folder, step, known, "its checksum differs"))
     return step, flat
 
@@ -181,7 +181,8 @@ def _first_line(why: Any) -> str:
     return str(why).strip().splitlines()[0][:200] if str(why).strip() else repr(why)
 
 
-def _digest(flat: dict[str, np.ndarray]) -> bytes:
+def digest(flat: dict[str, np.ndarray]) -> bytes:
+    """Return the SHA-256 of named arrays: of names, types, shapes and contents."""
     total = hashlib.sha256()
     for name in sorted(flat):
         array = np.ascontiguousarray(flat[name])
