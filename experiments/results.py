@@ -7,7 +7,8 @@
 A row is a preset and a number of seeds, 0, 1, 2, ... Its numbers go to
 experiments/results/ROW.json with the hardware and the versions that printed them, and
 the page is rendered from these files. Nothing here fails when a goal is missed: it says
-so.
+so. A row that was stopped or killed goes on where it was with the same command, from
+the checkpoints in its folder under --out.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from purerl.serialise import write_atomic
 HERE = Path(__file__).parent
 STORE = HERE / "results"
 PAGE = HERE.parent / "docs" / "results.md"
+RUNS = HERE.parent / "runs" / "results"
 
 
 INTRODUCTION = """\
@@ -51,32 +53,41 @@ what that means. *Published* is a number of others for the same task; its source
 and seeds are in the row's section. Where it can be compared, *ours* says whether our
 interval lies above it, below it or holds it (of few seeds: where our mean lies). Steps
 are environment steps per agent; all agents of a row train in one call, on the hardware
-that its section names. *Time* is training, compilation apart.
+that its section names. *Time* is training, compilation apart; it is not known of a row
+that was stopped and went on.
 
 | result | steps x seeds | evaluation | published | ours | goal | time |
 |---|---|---|---|---|---|---|
 """
 
 
-def train(name: str, row: Row, lanes: int | None) -> dict[str, Any]:
-    """Train a row's agents; the numbers that are kept."""
+def train(name: str, row: Row, lanes: int | None, out: Path) -> dict[str, Any] | None:
+    """Train a row's agents; the numbers that are kept, None where it was stopped."""
     config = presets.load(row.preset).replace(**(row.changes or {}))
     load = os.getloadavg()[0]
-    result = purerl.run(config, seeds=row.seeds, lanes=lanes)
+    resume = (out / name / "manifest.json").exists()
+    result = purerl.run(
+        config, seeds=row.seeds, lanes=lanes, out=out / name, resume=resume
+    )
+    if not result.finished:
+        return None
+    steps = int(result.metrics["env_steps"][0, -1])
+    is_one_sitting = result.train_steps >= steps * row.seeds
     width = f" --lanes {lanes}" if lanes else ""
     final = result.evaluation["episode_return"][:, -1].mean(-1)
     curve = np.nanmean(result.evaluation["episode_return"], axis=(0, 2))
     return {
         "row": name,
         "command": f"python experiments/results.py {name}{width}",
-        "steps": int(result.metrics["env_steps"][0, -1]),
+        "steps": steps,
         "seeds": row.seeds,
         "mean": float(final.mean()),
         "per_seed": [round(float(x), 2) for x in final],
         "curve_steps": result.evaluation["env_steps"][0].tolist(),
         "curve": [round(float(x), 2) for x in curve],
         "compile_seconds": round(result.compile_seconds, 1),
-        "train_seconds": round(result.train_seconds, 1),
+        # What a run that was killed had spent before is not known.
+        "train_seconds": round(result.train_seconds, 1) if is_one_sitting else None,
         "load_before": round(load, 2),
         **hardware(),
     }
@@ -147,8 +158,14 @@ def _line(name: str, row: Row, numbers: dict[str, Any]) -> str:
     return (
         f"| {link} | {numbers['steps']:,} x {numbers['seeds']} | "
         f"{_evaluation(numbers)} | {published} | {_verdict(row, numbers)} | {goal} | "
-        f"{numbers['train_seconds']:.0f} s |"
+        f"{_seconds(numbers)} |"
     )
+
+
+def _seconds(numbers: dict[str, Any]) -> str:
+    """How long training took, if it was done in one sitting."""
+    found = numbers["train_seconds"]
+    return "in sittings" if found is None else f"{found:,.0f} s"
 
 
 def _evaluation(numbers: dict[str, Any]) -> str:
@@ -198,8 +215,8 @@ def _section(name: str, row: Row, numbers: dict[str, Any]) -> list[str]:
         "Config": f"{preset}.",
         "Seeds": f"{seeds}.",
         "Course": f"{course}." if len(numbers["curve"]) > 1 else "",
-        "Printed by": f"`{numbers['command']}`: training {numbers['train_seconds']:,} "
-        f"s, compilation {numbers['compile_seconds']:,} s; {numbers['hardware']}, jax "
+        "Printed by": f"`{numbers['command']}`: training {_seconds(numbers)}, "
+        f"compilation {numbers['compile_seconds']:,} s; {numbers['hardware']}, jax "
         f"{numbers['jax']}, Python {numbers['python']}, {numbers['date']}, load "
         f"{numbers['load_before']} before.",
     }
@@ -221,6 +238,9 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--all", action="store_true", help="train every row")
     parser.add_argument("--lanes", type=int, help="agents that one block holds")
+    parser.add_argument(
+        "--out", type=Path, default=RUNS, help="where the rows' runs are kept"
+    )
     options = parser.parse_args()
     unknown = set(options.rows) - set(ROWS)
     if unknown:
@@ -228,7 +248,9 @@ def main() -> None:
     STORE.mkdir(exist_ok=True)
     every = [name for name, row in ROWS.items() if not row.not_run]
     for name in every if options.all else options.rows:
-        numbers = train(name, ROWS[name], options.lanes)
+        numbers = train(name, ROWS[name], options.lanes, options.out)
+        if numbers is None:
+            return
         write_atomic(STORE / f"{name}.json", json.dumps(numbers, indent=2) + "\n")
         print(_line(name, ROWS[name], numbers), flush=True)
         print("\n".join(_section(name, ROWS[name], numbers)), flush=True)
