@@ -32,7 +32,7 @@ from purerl.population.pbt import pbt as pbt
 from purerl.population.pbt_result import PBTResult as PBTResult
 from purerl.population.saved import load_search as load_search
 from purerl.population.schedule import Schedule as Schedule
-from purerl.population.schedule import train_schedules as train_schedules
+from purerl.population.train_schedules import train_schedules as train_schedules
 from purerl.report.load_folder import load as load
 from purerl.report.track_folder import track as track
 from purerl.runner.loop import run as run

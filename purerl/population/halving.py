@@ -9,26 +9,20 @@ and no member's bits depend on who was dropped.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.members import Members
 from purerl.execution.memory import require_number
-from purerl.population import streams
-from purerl.population.brackets import Ladder, choose_lanes, make_ladder
-from purerl.population.describe import names_of, rows_of, spec_of
-from purerl.population.fitness import Fitness, check_kind, measure, ranking
+from purerl.population.brackets import make_ladder
+from purerl.population.fitness import check_kind
 from purerl.population.halving_result import HalvingResult
-from purerl.population.space import Hyper, Space
+from purerl.population.halving_search import HalvingSearch
+from purerl.population.space import Space
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.trackers import Tracker
-from purerl.runner.words import notes
 from purerl.scale.devices import check_count, make_workers
 from purerl.search.drive import drive
-from purerl.search.protocol import Outcome, Request, Search
 
 DEFAULT_ETA = 3
 # Rungs before the end where `min_updates` is not given.
@@ -123,8 +117,9 @@ def halving(
         "brackets": brackets,
         "fitness": fitness,
     }
+    search = HalvingSearch(space, searches, options)
     finished = drive(
-        halving_search(space, searches, options, ladder),
+        search.search(),
         out=out,
         lanes=lanes,
         segment_updates=segment_updates,
@@ -133,7 +128,7 @@ def halving(
         progress=progress,
     )
     folder = as_folder("out", out)
-    return HalvingResult(space, searches, options, ladder, finished, folder)
+    return HalvingResult(space, searches, options, search.ladder, finished, folder)
 
 
 def first_rung(updates: int, eta: int, min_updates: int | None) -> int:
@@ -145,133 +140,3 @@ def first_rung(updates: int, eta: int, min_updates: int | None) -> int:
         min_updates: The number of updates that was asked for, if any.
     """
     return min_updates or max(1, updates // max(2, eta) ** DEFAULT_RUNGS)
-
-
-class HalvingState(NamedTuple):
-    """What successive halving knows, of `S` searches with `N` members each.
-
-    Attributes:
-        number: The number of milestones that have been passed.
-        hyper: Hyperparameters of all members by name, `[S N]`.
-        alive: Numbers of the members that go on, ascending, `[A]`.
-        kept: Rows of the members that go on among the members before, `[A]`.
-        known: The last scores of the members that go on, `[A]`; NaN where nothing is
-            known.
-        score: Scores at the last milestone of the members that reached it.
-        diverged: Whether each member that reached it met a number that was not finite.
-    """
-
-    number: int
-    hyper: Hyper
-    alive: np.ndarray
-    kept: np.ndarray
-    known: np.ndarray
-    score: np.ndarray
-    diverged: np.ndarray
-
-
-def halving_search(
-    space: Space, seeds: tuple[int, ...], options: dict[str, Any], ladder: Ladder
-) -> Search:
-    """Return successive halving as a search.
-
-    Args:
-        space: Axes that are searched, and the config.
-        seeds: Seeds, one search each.
-        options: Options by name: `num_points`, `eta`, `min_updates`, `brackets` and
-            `fitness`; see `halving`.
-        ladder: The rungs and brackets that follow from the options.
-    """
-    size, milestones = ladder.size, ladder.marks
-    count = size * len(seeds)
-    search_of = np.repeat(np.asarray(seeds), size)
-    is_fresh = options["fitness"] == "evaluation"
-
-    def init() -> HalvingState:
-        everyone, unknown = np.arange(count), np.full(count, np.nan)
-        hyper = space.draws(size, seeds)
-        none = np.zeros(count, bool)
-        return HalvingState(0, hyper, everyone, everyone, unknown, unknown, none)
-
-    def ask(state: HalvingState) -> Request | None:
-        if state.number == len(milestones):
-            return None
-        until, alive = milestones[state.number], state.alive
-        hyper = {name: values[alive] for name, values in state.hyper.items()}
-        keys = None
-        if is_fresh and until in ladder.rungs:
-            keys = streams.evaluation_keys(search_of[alive], state.number)
-        return Request(
-            Members(streams.member_keys(seeds, size)[alive], space.overrides(hyper)),
-            until,
-            parents=state.kept if state.number else None,
-            evaluation_keys=keys,
-        )
-
-    def tell(state: HalvingState, request: Request, outcome: Outcome) -> HalvingState:
-        if is_fresh and outcome.fresh is None:
-            found = Fitness(np.full(len(state.alive), np.nan), outcome.diverged)
-        else:
-            found = measure(outcome, options["fitness"], state.known)
-        goes_on = survivors(ladder, found, state.alive, request.until)
-        if not goes_on.any():
-            raise ConfigError(
-                f"every member has diverged by update {request.until}: narrow the "
-                "axes, such as a smaller upper end of learning_rate."
-            )
-        return HalvingState(
-            state.number + 1,
-            state.hyper,
-            state.alive[goes_on],
-            np.flatnonzero(goes_on),
-            found.score[goes_on],
-            found.score,
-            found.diverged,
-        )
-
-    alive = [ladder.alive(until) * len(seeds) for until in milestones]
-    spans = np.diff(milestones, prepend=0) * space.bound.plan.steps_per_update
-    return Search(
-        kind="halving",
-        bound=space.bound,
-        spec=spec_of(space, seeds, options),
-        steps=tuple((spans * alive).tolist()),
-        lanes=choose_lanes(ladder, len(seeds), make_workers()),
-        segment_updates=options["min_updates"],
-        init=init,
-        ask=ask,
-        tell=tell,
-        rows=lambda step: rows_of(space, step.before.alive, step),
-        names=names_of(seeds, size),
-        remarks=tuple(notes(space.bound, space.corners())),
-    )
-
-
-def survivors(
-    ladder: Ladder, found: Fitness, alive: np.ndarray, until: int
-) -> np.ndarray:
-    """Return who goes on after a milestone, `[A]` bool.
-
-    Members that diverged are dropped at every milestone; at a rung so are those beyond
-    the best of their bracket.
-
-    Args:
-        ladder: Rungs and brackets.
-        found: The fitness of the members that reached the milestone, `[A]`.
-        alive: Numbers of these members among the members of all searches, `[A]`.
-        until: The number of finished updates at the milestone.
-    """
-    kept = ~found.diverged
-    if until not in ladder.rungs:
-        return kept
-    rung = ladder.rungs.index(until)
-    search, member = np.divmod(alive, ladder.size)
-    bracket_of = ladder.bracket_of()[member]
-    for number, bracket in enumerate(ladder.brackets):
-        if rung < bracket.first_rung:
-            continue
-        for place in np.unique(search):
-            group = np.flatnonzero((bracket_of == number) & (search == place))
-            order = ranking(Fitness(found.score[group], found.diverged[group]))
-            kept[group[order[ladder.survivors(number, rung) :]]] = False
-    return kept

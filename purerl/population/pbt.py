@@ -8,31 +8,20 @@ search finds a schedule of hyperparameters, not one setting.
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.members import Members
 from purerl.execution.memory import require_number
-from purerl.population import streams
-from purerl.population.describe import (
-    names_of,
-    rows_of,
-    spec_of,
-    stored_options,
-)
-from purerl.population.exploit import truncation
-from purerl.population.fitness import Fitness, check_kind, measure
-from purerl.population.pbt_result import PBTResult, round_ends
-from purerl.population.space import Hyper, Space
+from purerl.population.describe import stored_options
+from purerl.population.fitness import check_kind
+from purerl.population.pbt_result import PBTResult
+from purerl.population.pbt_search import PBTSearch
+from purerl.population.space import Space
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.trackers import Tracker
-from purerl.runner.words import notes
-from purerl.scale.devices import check_count, default_lanes, make_workers
+from purerl.scale.devices import check_count, make_workers
 from purerl.search.drive import drive
-from purerl.search.protocol import Outcome, Request, Search
 
 DEFAULT_ROUNDS = 20
 
@@ -138,9 +127,8 @@ def pbt(
         "fitness": fitness,
     }
     _check_length(options["ready_updates"], segment_updates)
-    search = pbt_search(space, searches, options)
     finished = drive(
-        search,
+        PBTSearch(space, searches, options).search(),
         out=folder,
         extend=extend,
         lanes=lanes,
@@ -150,152 +138,6 @@ def pbt(
         progress=progress,
     )
     return PBTResult(space, searches, options, finished, folder)
-
-
-class PBTState(NamedTuple):
-    """What population-based training knows, of `S` searches with `P` members each.
-
-    Attributes:
-        round: The number of rounds that have ended.
-        hyper: Hyperparameters of the next round by name, `[S P]`.
-        parent: The member whose state each member goes on with, rows `[S P]` of all
-            members.
-        known: The last score that is known of the state that each member goes on with,
-            `[S P]`; NaN where nothing is.
-        score: Scores of the last round, `[S P]`.
-        diverged: Whether a member met a number that was not finite, `[S P]`.
-    """
-
-    round: int
-    hyper: Hyper
-    parent: np.ndarray
-    known: np.ndarray
-    score: np.ndarray
-    diverged: np.ndarray
-
-
-def pbt_search(space: Space, seeds: tuple[int, ...], options: dict[str, Any]) -> Search:
-    """Return population-based training as a search.
-
-    Args:
-        space: Axes that are searched, and the config.
-        seeds: Seeds, one search each.
-        options: Options by name: `population`, `ready_updates`, `quantile`, `factors`,
-            `resample_probability` and `fitness`; see `pbt`.
-    """
-    size: int = options["population"]
-    ends = round_ends(space.bound.plan.num_updates, options["ready_updates"])
-    search_of = np.repeat(np.asarray(seeds), size)
-    member_of = np.tile(np.arange(size), len(seeds))
-    everyone, count = np.arange(len(search_of)), len(search_of)
-
-    def init() -> PBTState:
-        unknown = np.full(count, np.nan)
-        hyper = space.draws(size, seeds)
-        return PBTState(0, hyper, everyone, unknown, unknown, np.zeros(count, bool))
-
-    def ask(state: PBTState) -> Request | None:
-        if state.round == len(ends):
-            return None
-        keys, parents, is_copy = streams.member_keys(seeds, size), None, None
-        if state.round:
-            parents, is_copy = state.parent, state.parent != everyone
-            keys = streams.child_keys(search_of, state.round - 1, member_of)
-        return Request(
-            Members(keys, space.overrides(state.hyper)),
-            ends[state.round],
-            parents,
-            is_copy,
-            streams.evaluation_keys(search_of, state.round)
-            if options["fitness"] == "evaluation"
-            else None,
-        )
-
-    def tell(state: PBTState, request: Request, outcome: Outcome) -> PBTState:
-        found = measure(outcome, options["fitness"], state.known)
-        if found.diverged.all():
-            raise ConfigError(
-                f"every member has diverged by update {request.until}, so there is "
-                "nothing to copy: narrow the axes, such as a smaller upper end of "
-                "learning_rate."
-            )
-        parents, hyper = everyone, state.hyper
-        if state.round + 1 < len(ends):
-            parents = exploit(found, seeds, options["quantile"], state.round)
-            hyper = explore(
-                space, state.hyper, parents, search_of, options, state.round
-            )
-        known = found.score[parents]
-        return PBTState(
-            state.round + 1, hyper, parents, known, found.score, found.diverged
-        )
-
-    spans = np.diff(ends, prepend=0) * count * space.bound.plan.steps_per_update
-    return Search(
-        kind="pbt",
-        bound=space.bound,
-        spec=spec_of(space, seeds, options),
-        steps=tuple(spans.tolist()),
-        lanes=default_lanes(count, make_workers()),
-        segment_updates=options["ready_updates"],
-        init=init,
-        ask=ask,
-        tell=tell,
-        rows=lambda step: rows_of(space, everyone, step),
-        names=names_of(seeds, size),
-        remarks=tuple(notes(space.bound, space.corners())),
-    )
-
-
-def exploit(
-    found: Fitness, seeds: tuple[int, ...], quantile: float, number: int
-) -> np.ndarray:
-    """Return whose state each member goes on with, rows `[S P]` of all members.
-
-    Args:
-        found: Scores of all members, `[S P]`.
-        seeds: Seeds of the searches: nobody copies a member of another one.
-        quantile: The share that is replaced, and the share that is copied.
-        number: The number of the round.
-    """
-    size = len(found.score) // len(seeds)
-    parents = []
-    for place, seed in enumerate(seeds):
-        part = slice(place * size, (place + 1) * size)
-        mine = Fitness(found.score[part], found.diverged[part])
-        parents.append(truncation(mine, quantile, (seed, number)) + place * size)
-    return np.concatenate(parents)
-
-
-def explore(
-    space: Space,
-    hyper: Hyper,
-    parents: np.ndarray,
-    search_of: np.ndarray,
-    options: Mapping[str, Any],
-    number: int,
-) -> Hyper:
-    """Return the hyperparameters of the next round: copies move away from their parent.
-
-    Args:
-        space: Axes that are searched.
-        hyper: Hyperparameters of the round, `[S P]` by name.
-        parents: The member whose state each member goes on with, rows `[S P]`.
-        search_of: The seed of each member's search, `[S P]`.
-        options: Options by name: `population`, `factors` and `resample_probability`.
-        number: The number of the round.
-    """
-    moved = {name: values[parents] for name, values in hyper.items()}
-    for member in np.flatnonzero(parents != np.arange(len(parents))):
-        own = space.explore(
-            {name: values[member] for name, values in moved.items()},
-            (int(search_of[member]), number, int(member % options["population"])),
-            tuple(options["factors"]),
-            options["resample_probability"],
-        )
-        for name, value in own.items():
-            moved[name][member] = value
-    return moved
 
 
 def _ready(

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from purerl.config import TrainConfig
-from purerl.population.brackets import make_ladder
-from purerl.population.halving import halving_search
 from purerl.population.halving_result import HalvingResult
-from purerl.population.pbt import pbt_search
+from purerl.population.halving_search import HalvingSearch
 from purerl.population.pbt_result import PBTResult
+from purerl.population.pbt_search import PBTSearch
 from purerl.population.space import Space, axes_from_dict
 from purerl.runner import manifest
 from purerl.search.drive import Finished
@@ -56,7 +55,7 @@ def load_search(
     finished = Finished(restored.steps, states, {})
     if search.kind == "pbt":
         return PBTResult(space, seeds, options, finished, folder)
-    ladder = _ladder(space, options)
+    ladder = HalvingSearch(space, seeds, options).ladder
     return HalvingResult(space, seeds, options, ladder, finished, folder)
 
 
@@ -74,18 +73,5 @@ def read(folder: Path, config: TrainConfig | None = None) -> Stored:
     config = config or manifest.read_config(folder, stored)
     space = Space(config, axes_from_dict(stored["axes"]))
     seeds, options = tuple(stored["seeds"]), stored["options"]
-    if stored["kind"] == "pbt":
-        search = pbt_search(space, seeds, options)
-    else:
-        search = halving_search(space, seeds, options, _ladder(space, options))
-    return Stored(search, space, seeds, options)
-
-
-def _ladder(space: Space, options: dict[str, Any]) -> Any:
-    return make_ladder(
-        space.bound.plan.num_updates,
-        options["min_updates"],
-        options["eta"],
-        options["num_points"],
-        options["brackets"],
-    )
+    kind = PBTSearch if stored["kind"] == "pbt" else HalvingSearch
+    return Stored(kind(space, seeds, options).search(), space, seeds, options)

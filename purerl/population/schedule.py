@@ -1,9 +1,7 @@
-"""Schedules of hyperparameters: what a population found, trained again from scratch."""
+"""Schedules of hyperparameters: values that change at some updates of a run."""
 
 import itertools
-import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -11,16 +9,9 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.members import Members
-from purerl.population import streams
-from purerl.runner.seeds import check_seeds
-from purerl.runner.trackers import Tracker
-from purerl.scale.devices import check_count, default_lanes, make_workers
-from purerl.search.drive import drive
-from purerl.search.protocol import Outcome, Request, Row, Search, Step
 from purerl.sweeps.axes import Design
 from purerl.sweeps.groups import Group, group_points
-from purerl.types import HostMetrics, Overrides, PyTree
+from purerl.types import Overrides
 
 
 class Schedule(NamedTuple):
@@ -51,212 +42,59 @@ class Schedule(NamedTuple):
             tuple(self.values[number] for number in kept),
         )
 
+    def plain(self) -> dict[str, Any]:
+        """Return the schedule as plain values, for a file."""
+        values = [
+            {name: serialise.plain(value, name) for name, value in piece.items()}
+            for piece in self.values
+        ]
+        return {"first_updates": list(self.first_updates), "values": values}
 
-class Scheduled(NamedTuple):
-    """Agents trained with schedules, `[N, S]`: schedules by seeds.
+
+class Pieces(NamedTuple):
+    """Schedules cut at every update at which any of them changes, in one program.
 
     Attributes:
-        seeds: Seeds of the agents.
-        score: The mean return of `eval_episodes` fresh episodes at the end, `[N, S]`;
-            NaN where the agent diverged.
-        train: Metrics by name, rows `[N, S, R]`, one per segment.
-        state: Final states on the host, leaves `[N, S, ...]`.
+        schedules: The schedules, N of them.
+        starts: Updates at which the pieces begin, ascending from 0.
+        group: The program, and the values of all pieces, the schedules fastest.
     """
 
-    seeds: tuple[int, ...]
-    score: np.ndarray
-    train: HostMetrics
-    state: PyTree
+    schedules: tuple[Schedule, ...]
+    starts: tuple[int, ...]
+    group: Group
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Updates at which the pieces end; the last is the end of the run."""
+        return (*self.starts[1:], self.group.bound.plan.num_updates)
+
+    def overrides(self, piece: int, repeats: int) -> Overrides:
+        """Return the overrides of a piece, every schedule's as often, `[N * repeats]`.
+
+        Args:
+            piece: The number of the piece.
+            repeats: The number of agents of a schedule.
+        """
+        num = len(self.schedules)
+
+        def spread(leaf: np.ndarray) -> np.ndarray:
+            return np.repeat(leaf[piece * num : (piece + 1) * num], repeats, axis=0)
+
+        return jax.tree.map(spread, self.group.overrides)
 
 
-def train_schedules(
-    config: TrainConfig,
-    schedules: Schedule | Sequence[Schedule],
-    *,
-    seeds: int | Sequence[int] = 1,
-    out: str | Path | None = None,
-    lanes: int | None = None,
-    segment_updates: int | None = None,
-    checkpoint_seconds: float = 30.0,
-    trackers: Sequence[str | Tracker] | None = None,
-    progress: bool = False,
-) -> Scheduled:
-    """Train agents from scratch with schedules of hyperparameters, in one program.
-
-    The judgement of what `purerl.pbt` found: a population's own scores favour lucky
-    members, fresh seeds do not. A schedule of one piece is a fixed setting, so both can
-    be compared in one call.
+def cut(config: TrainConfig, schedules: Sequence[Schedule]) -> Pieces:
+    """Return schedules piece by piece, with the program that trains all of them.
 
     Args:
-        config: The config with which the schedules were found; the schedules' values
-            win.
-        schedules: A schedule, or several that set the same fields.
-        seeds: The number of agents per schedule, whose seeds are then 0, 1, ..., or
-            their seeds.
-        out: The folder to write; the same call goes on with it. Nothing is written
-            without one.
-        lanes: The width of a block.
-        segment_updates: Updates per compiled call; every piece must begin with one.
-        checkpoint_seconds: The least time between checkpoints.
-        trackers: Places that are told a row per agent and piece; see `purerl.pbt`.
-        progress: Whether to show the progress.
+        config: The config in which the schedules set fields.
+        schedules: The schedules, which set the same fields.
 
     Raises:
-        ConfigError: a piece that does not begin with a segment, fields that are static,
-            unknown, or not the same in all pieces, a folder of something else, or a
-            training that was stopped before its end.
+        ConfigError: there are none, one has no pieces from update 0 on, they set
+            different fields, or fields that are static.
     """
-    several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
-    agents = check_seeds(seeds)
-    check_count("segment_updates", segment_updates)
-    starts, group = _pieces(config, several)
-    length = _length(starts, group.bound.plan.num_updates, segment_updates)
-    finished = drive(
-        schedules_search(group, several, starts, agents, length),
-        out=out,
-        lanes=lanes,
-        segment_updates=segment_updates,
-        checkpoint_seconds=checkpoint_seconds,
-        trackers=trackers,
-        progress=progress,
-    )
-    if finished.states is None:
-        raise ConfigError(
-            "the training with schedules was stopped before its end; the same call "
-            "with out= goes on."
-        )
-    split = (len(several), len(agents))
-    parts = [_known(step) for step in finished.steps]
-    rows = {
-        name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]
-    }
-    return Scheduled(
-        agents,
-        finished.steps[-1].after.score.reshape(split),
-        {name: row.reshape(*split, -1) for name, row in rows.items()},
-        jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), finished.states),
-    )
-
-
-class SchedulesState(NamedTuple):
-    """How far agents with schedules have come, `N` schedules with `S` seeds each.
-
-    Attributes:
-        piece: The number of pieces that have been trained.
-        diverged: Whether an agent met a number that was not finite, `[N S]`.
-        score: Mean return of fresh episodes at the end, `[N S]`; NaN before.
-    """
-
-    piece: int
-    diverged: np.ndarray
-    score: np.ndarray
-
-
-def schedules_search(
-    group: Group,
-    schedules: Sequence[Schedule],
-    starts: tuple[int, ...],
-    seeds: tuple[int, ...],
-    length: int,
-) -> Search:
-    """Return training with schedules as a search: a request per piece, no decisions.
-
-    Args:
-        group: The program and the values of all pieces.
-        schedules: The schedules.
-        starts: Updates at which any of the schedules changes.
-        seeds: Seeds of each schedule's agents.
-        length: Updates of one compiled call.
-    """
-    plan = group.bound.plan
-    num, repeats = len(schedules), len(seeds)
-    ends = (*starts[1:], plan.num_updates)
-    agents = np.tile(np.asarray(seeds, np.uint32), num)
-    everyone = np.arange(num * repeats)
-
-    def init() -> SchedulesState:
-        return SchedulesState(
-            0, np.zeros(len(agents), bool), np.full(len(agents), np.nan)
-        )
-
-    def ask(state: SchedulesState) -> Request | None:
-        piece = state.piece
-        if piece == len(ends):
-            return None
-        is_last = piece == len(ends) - 1
-        return Request(
-            Members(
-                jax.vmap(jax.random.key)(agents),
-                _overrides(group, piece, num, repeats),
-            ),
-            ends[piece],
-            parents=everyone if piece else None,
-            evaluation_keys=streams.evaluation_keys(agents, piece) if is_last else None,
-        )
-
-    def tell(
-        state: SchedulesState, request: Request, outcome: Outcome
-    ) -> SchedulesState:
-        diverged, score = state.diverged | outcome.diverged, state.score
-        if outcome.fresh is not None:
-            score = np.where(diverged, np.nan, outcome.fresh.episode_return)
-        return SchedulesState(state.piece + 1, diverged, score)
-
-    options = {"schedules": [_plain(each) for each in schedules]}
-    spans = np.diff(ends, prepend=0) * len(agents) * plan.steps_per_update
-    config = serialise.to_dict(group.bound.asked)
-    return Search(
-        kind="schedules",
-        bound=group.bound,
-        spec={"config": config, "options": options, "seeds": list(seeds)},
-        steps=tuple(spans.tolist()),
-        lanes=default_lanes(len(agents), make_workers()),
-        segment_updates=length,
-        init=init,
-        ask=ask,
-        tell=tell,
-        rows=_rows,
-        names={
-            number * repeats + place: f"schedule={number}-seed={seed}"
-            for number in range(num)
-            for place, seed in enumerate(seeds)
-        },
-    )
-
-
-def _known(step: Step) -> HostMetrics:
-    """Training metrics of a piece; NaN for agents that had diverged before it."""
-    gone = step.before.diverged[:, None]
-    return {
-        name: rows
-        if name == "env_steps" or not gone.any()
-        else np.where(gone, np.nan, rows)
-        for name, rows in step.outcome.train.items()
-    }
-
-
-def _plain(schedule: Schedule) -> dict[str, Any]:
-    values = [
-        {name: serialise.plain(value, name) for name, value in piece.items()}
-        for piece in schedule.values
-    ]
-    return {"first_updates": list(schedule.first_updates), "values": values}
-
-
-def _rows(step: Step) -> list[Row]:
-    """The last metrics of every agent."""
-    rows = []
-    for number in range(step.request.members.size):
-        last = {name: x[number, -1].item() for name, x in step.outcome.train.items()}
-        last.pop("env_steps", None)
-        rows.append((number, last))
-    return rows
-
-
-def _pieces(
-    config: TrainConfig, schedules: list[Schedule]
-) -> tuple[tuple[int, ...], Group]:
-    """Updates at which any schedule changes, and the values there, piece by piece."""
     if not schedules:
         raise ConfigError("train_schedules needs at least one schedule, got none.")
     for schedule in schedules:
@@ -270,7 +108,7 @@ def _pieces(
             "a schedule can change numbers only, and keeps every loss's structure: "
             "static fields fix shapes or the program. Set them in the config."
         )
-    return starts, groups[0]
+    return Pieces(tuple(schedules), starts, groups[0])
 
 
 def _check(schedule: Schedule, names: set[str]) -> None:
@@ -291,28 +129,3 @@ def _check(schedule: Schedule, names: set[str]) -> None:
             "every piece of every schedule must set the same fields, got "
             f"{[sorted(values) for values in schedule.values]}."
         )
-
-
-def _overrides(group: Group, piece: int, num: int, repeats: int) -> Overrides:
-    """Return overrides of all agents `[N * S]` in a piece, the seeds fastest."""
-
-    def spread(leaf: np.ndarray) -> np.ndarray:
-        return np.repeat(leaf[piece * num : (piece + 1) * num], repeats, axis=0)
-
-    return jax.tree.map(spread, group.overrides)
-
-
-def _length(starts: tuple[int, ...], num_updates: int, asked: int | None) -> int:
-    """Updates per segment: the largest with which every piece begins a segment."""
-    if starts[-1] >= num_updates:
-        raise ConfigError(
-            f"the schedule's last piece begins at update {starts[-1]}, but the run has "
-            f"{num_updates}; raise total_timesteps."
-        )
-    found = math.gcd(*starts)
-    if asked is not None and found % asked:
-        raise ConfigError(
-            f"segment_updates must divide {found}, so that every piece of the schedule "
-            f"begins with a segment, got {asked}."
-        )
-    return asked or found or num_updates
