@@ -27,9 +27,10 @@ import purerl
 from purerl.execution.members import crossed
 from purerl.meta import population as runs
 from purerl.meta import store
-from purerl.meta.engine import Evolution, Options
+from purerl.meta.engine import Evolution
 from purerl.meta.fitness import inner_config
-from purerl.meta.setup import make_setup
+from purerl.meta.setup import Settings, make_setup
+from purerl.meta.training import Options
 from purerl.scale.devices import make_workers
 from purerl.sweeps.plan import worker_limit
 
@@ -67,17 +68,14 @@ def make_evolution(arguments: argparse.Namespace) -> Evolution:
         num_steps=64,
         value_loss=purerl.losses.MLPValueLoss.zeros(),
     )
-    setup = make_setup(
-        config,
+    asked = Settings(
         "value_loss",
         "open-es",
         population=arguments.agents // 2,
         rollouts=2,
         fitness="training_curve",
-        environments=(),
-        baselines=None,
-        seed=0,
     )
+    setup = make_setup(config, asked)
     workers = make_workers()
     limit = worker_limit(None, workers)
     options = Options(None, arguments.lanes, None, arguments.chunk, limit, 0, 0, False)
@@ -93,7 +91,7 @@ def plain_training(evolution: Evolution) -> Callable[[int], Any]:
     def curve(key: jax.Array, overrides: Any) -> jax.Array:
         return train(key, overrides).metrics["episode_return"]
 
-    mapped = purerl.pmap(curve, lanes=evolution.lanes)
+    mapped = purerl.pmap(curve, lanes=evolution.training.lanes)
     optimiser, key = evolution.optimiser, evolution.key
     state = optimiser.init(key)
 
@@ -143,7 +141,8 @@ def main() -> None:
 
 def _print(evolution: Evolution, found: dict[str, list[Time]]) -> None:
     steps, agents = evolution.setup.steps, evolution.setup.runs
-    print(f"{hardware()}; {agents} agents, {steps:,} steps, {evolution.lanes} lanes")
+    lanes = evolution.training.lanes
+    print(f"{hardware()}; {agents} agents, {steps:,} steps, {lanes} lanes")
     medians = {}
     for name, times in found.items():
         wall = statistics.median(t.wall for t in times)

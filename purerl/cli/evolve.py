@@ -25,7 +25,7 @@ from purerl.meta import store
 from purerl.meta.estimate import Estimate, estimate
 from purerl.meta.evolve import evolve
 from purerl.meta.result import EvolutionResult
-from purerl.meta.setup import make_setup
+from purerl.meta.setup import Settings, make_setup
 from purerl.meta.strategy import PRESETS, read_strategy
 from purerl.runner import manifest
 from purerl.runner.trackers import TRACKERS
@@ -253,7 +253,7 @@ def _folder(out: Path | None, env: str) -> Path:
 
 
 def _show_estimate(config: TrainConfig, what: dict, run: dict, parsed: Any) -> None:
-    setup = make_setup(config, **what)
+    setup = make_setup(config, Settings(**what))
     workers = make_workers()
     limit = worker_limit(parsed.memory_limit, workers)
     found = estimate(setup, run["generations"], workers, limit, run["lanes"])

@@ -31,15 +31,14 @@ class Comparison:
     """The outcome of `purerl.compare`.
 
     Args:
-        settings: Names of the settings, N of them.
+        about: Descriptions of N `settings` and E `environments`, by name, as plain
+            values.
         baseline: The name of the setting that others are compared with.
-        environments: Names of the environments, E of them.
         seeds: Numbers of the held-out seeds, S of them.
         seed: The number from whose key the held-out seeds' keys come.
         scores: Scores by measure, `[E, N, S]`, NaN where a run failed.
         curves: Mean returns in each piece of the run by environment, `[N, S, T]`.
         steps: Environment steps at the end of each piece by environment, `[N, T]`.
-        about: Descriptions of the settings and environments, as plain values.
 
     Attributes:
         settings: Names of the settings, N of them.
@@ -58,21 +57,19 @@ class Comparison:
 
     def __init__(
         self,
-        settings: Sequence[str],
+        about: Mapping[str, Mapping[str, Any]],
         baseline: str,
-        environments: Sequence[str],
         seeds: Sequence[int],
         seed: int,
         scores: Mapping[str, np.ndarray],
         curves: Mapping[str, np.ndarray],
         steps: Mapping[str, np.ndarray],
-        about: Mapping[str, Any],
     ) -> None:
-        self.settings, self.baseline = tuple(settings), baseline
-        self.environments, self.measures = tuple(environments), tuple(scores)
+        self.about, self.baseline = dict(about), baseline
+        self.settings = tuple(about["settings"])
+        self.environments, self.measures = tuple(about["environments"]), tuple(scores)
         self.seeds, self.seed = tuple(seeds), seed
         self.scores, self.curves, self.steps = dict(scores), dict(curves), dict(steps)
-        self.about = dict(about)
 
     @classmethod
     def of(
@@ -116,10 +113,8 @@ class Comparison:
                 for place in places
             },
         }
-        return cls(
-            names, baseline or names[0], environments, options.seeds, options.seed,
-            scores, curves, steps, about,
-        )  # fmt: skip
+        seeds, seed = options.seeds, options.seed
+        return cls(about, baseline or names[0], seeds, seed, scores, curves, steps)
 
     @property
     def subject(self) -> str:
@@ -233,16 +228,14 @@ def load_comparison(folder: str | Path) -> Comparison:
     """
     values, curves, _ = saved.read(Path(folder))
     return Comparison(
-        list(values["settings"]),
+        {name: values[name] for name in ("settings", "environments")},
         values["baseline"],
-        list(values["environments"]),
         values["seeds"],
         values["seed"],
         # None becomes NaN.
         {n: np.array(x, float).astype(np.float32) for n, x in values["scores"].items()},
         curves,
         {n: np.array(x, float) for n, x in values["steps"].items()},
-        {name: values[name] for name in ("settings", "environments")},
     )
 
 

@@ -13,7 +13,7 @@ from purerl.comparison.environments import Place
 from purerl.comparison.groups import Contestant, Group, enter, make_groups
 from purerl.comparison.settings import Setting
 from purerl.execution.cache import ProgramCache, current_cache
-from purerl.execution.fit import compile_to_fit
+from purerl.execution.fit import BlockCompiler
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.members import crossed
 from purerl.meta.population import Stopped
@@ -191,16 +191,14 @@ def _train_part(
     """Scores of a group, in the order of its members."""
     group, keys = part.group, held_out.held_out_keys(options.seed, options.seeds)
     updates = group.bound.plan.num_updates
-    program = compile_to_fit(
+    compiler = BlockCompiler(options.workers, options.memory_limit, cache)
+    program = compiler.compile(
         group.bound,
         crossed(keys, group.overrides[0], np.arange(len(options.seeds))),
         # By the seeds alone: bits must not depend on which settings there are.
         options.lanes or default_lanes(len(options.seeds), options.workers),
         min(group.length(options.segment_updates) or updates, updates),
-        options.workers,
-        options.memory_limit,
         is_fixed=options.lanes is not None,
-        cache=cache,
     )
     return held_out.train(
         program,

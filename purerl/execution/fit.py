@@ -82,37 +82,42 @@ def fit_lanes(model: MemoryModel, lanes: int, limit: float, asked: bool) -> int:
     return width
 
 
-def compile_to_fit(
-    bound: Bound,
-    members: Members,
-    lanes: int,
-    length: int,
-    workers: Sequence[Worker],
-    limit: float,
-    *,
-    is_fixed: bool,
-    cache: ProgramCache | None = None,
-) -> Program:
-    """Compile a program, narrower again and again until a block of it fits.
+class BlockCompiler(NamedTuple):
+    """Compiles programs of which a block fits the memory.
 
-    Args:
-        bound: Config, environment and plan of all members.
-        members: An example of the members, at least one.
-        lanes: The width of a block to begin with, W.
-        length: Updates of one call, K.
+    Attributes:
         workers: The workers to compile for.
         limit: Bytes that a block may take.
-        is_fixed: Whether to refuse a width that does not fit instead of narrowing it.
-        cache: The cache that may have the program already.
-
-    Raises:
-        ConfigError: no width fits, or not the fixed one.
+        cache: The cache that may have a program already; that of the process where not
+            given.
     """
-    cache = current_cache() if cache is None else cache
-    while True:
-        program = cache.get(bound, members.block(0, lanes), length, workers)
-        model = model_of(program.memory(), lanes)
-        width = fit_lanes(model, lanes, limit, is_fixed)
-        if width == lanes:
-            return program
-        lanes = width
+
+    workers: Sequence[Worker]
+    limit: float
+    cache: ProgramCache | None = None
+
+    def compile(
+        self, bound: Bound, members: Members, lanes: int, length: int, is_fixed: bool
+    ) -> Program:
+        """Compile a program, narrower again and again until a block of it fits.
+
+        Args:
+            bound: Config, environment and plan of all members.
+            members: An example of the members, at least one.
+            lanes: The width of a block to begin with, W.
+            length: Updates of one call, K.
+            is_fixed: Whether to refuse a width that does not fit instead of narrowing
+                it.
+
+        Raises:
+            ConfigError: no width fits, or not the fixed one.
+        """
+        cache = current_cache() if self.cache is None else self.cache
+        while True:
+            block = members.block(0, lanes)
+            program = cache.get(bound, block, length, self.workers)
+            model = model_of(program.memory(), lanes)
+            width = fit_lanes(model, lanes, self.limit, is_fixed)
+            if width == lanes:
+                return program
+            lanes = width

@@ -3,60 +3,29 @@
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from purerl.execution.format import format_count, with_noun
-from purerl.execution.programs import Program
-from purerl.meta import population as runs
 from purerl.meta import store
-from purerl.meta.fitness import check_progress, measured_anchors, member_scores
-from purerl.meta.population import Stopped
+from purerl.meta.fitness import check_progress, member_scores
+from purerl.meta.population import Stopped, strategy_keys
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
-from purerl.meta.setup import Setup, baseline_of, compile_runs, specification
+from purerl.meta.setup import Setup, specification
 from purerl.meta.store import State
 from purerl.meta.tracking import Tracking
+from purerl.meta.training import Options, Training
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.trackers import Tracker
 from purerl.runner.words import notes
 from purerl.scale import hosts
-from purerl.scale.devices import Worker, default_lanes
+from purerl.scale.devices import Worker
 from purerl.storage import folders
-from purerl.train import Bound
-from purerl.types import Array, Overrides
-
-# From one run nobody can tell whether a baseline is clear of zero.
-BASELINE_ROLLOUTS = 8
-
-
-class Options(NamedTuple):
-    """How an evolution is carried out; of these only W and K change what is computed.
-
-    Attributes:
-        folder: The folder to write, or None.
-        lanes: The width W that was asked for; None where it is chosen.
-        segment_updates: Updates of a compiled call, K; None for the whole run.
-        chunk_blocks: The number of blocks that a worker holds at a time.
-        memory_limit: Bytes that a worker may use.
-        checkpoint_seconds: The least time between checkpoints.
-        snapshot_every: The number of generations between two snapshots, or 0.
-        progress: Whether to show the progress.
-    """
-
-    folder: Path | None
-    lanes: int | None
-    segment_updates: int | None
-    chunk_blocks: int
-    memory_limit: float
-    checkpoint_seconds: float
-    snapshot_every: int
-    progress: bool
 
 
 class Evolution:
@@ -78,16 +47,12 @@ class Evolution:
         options: Options,
         trackers: Sequence[Tracker] = (),
     ) -> None:
-        self.setup, self.generations = setup, generations
-        self.workers, self.options = workers, options
+        self.setup, self.generations, self.options = setup, generations, options
         self.optimiser = setup.optimiser
         self.key = jax.random.key(setup.settings["seed"])
-        self.programs: list[Program] = []
-        self.is_lanes_fixed = options.lanes is not None
-        self.lanes = options.lanes or self._default_lanes()
+        self.training = Training(setup, self.key, workers, options)
         self.lock = threading.Lock()
         self.saved_at, self.saved_time = -1, time.monotonic()
-        self.compile_seconds = 0.0
         is_first = hosts.index() == 0  # The others write nothing.
         self.tracking = Tracking(
             setup, options.folder if is_first else None, trackers if is_first else ()
@@ -126,7 +91,7 @@ class Evolution:
             for line in notes(bound, evolved):
                 reporter.say(line)
         self.compile()
-        reporter.say(f"compiled in {self.compile_seconds:.1f} s")
+        reporter.say(f"compiled in {self.training.compile_seconds:.1f} s")
         began = time.perf_counter()
         with Interrupt() as interrupt, reporter:
 
@@ -156,8 +121,8 @@ class Evolution:
             state = state._replace(anchors=self.setup.anchors)
         state = hosts.run_on_all(lambda: _restored(folder, state))
         state = State(*hosts.broadcast(tuple(state)))
-        self.lanes = int(hosts.broadcast(self.lanes))
-        self.is_lanes_fixed |= int(state.done) > 0
+        self.training.lanes = int(hosts.broadcast(self.training.lanes))
+        self.training.is_fixed |= int(state.done) > 0
         self.saved_at = int(state.done)
         return state, max(self.generations, int(state.done))
 
@@ -167,12 +132,12 @@ class Evolution:
             return self.generations
         stored = store.open_folder(folder, self._specification())
         self._say_versions(stored)
-        self.lanes = stored["lanes"]
+        self.training.lanes = stored["lanes"]
         return stored["generations"]
 
     def _specification(self) -> dict[str, Any]:
         run = {
-            "lanes": self.lanes,
+            "lanes": self.training.lanes,
             "lanes_asked": self.options.lanes,
             "segment_updates": self.options.segment_updates,
         }
@@ -189,78 +154,18 @@ class Evolution:
         if note and self.options.progress:
             print(note, file=sys.stderr)
 
-    def _default_lanes(self) -> int:
-        everyone = self.workers * hosts.count()
-        per_environment = self.setup.population * self.setup.rollouts
-        return default_lanes(per_environment, everyone)
-
     def compile(self) -> None:
         """Compile the programs of a generation; the folder keeps how wide they are."""
-        began = time.perf_counter()
-        start = np.asarray(self.optimiser.genome.start())[None]
-        example = jax.tree.map(np.asarray, jax.jit(self.optimiser.genome.decode)(start))
-        keys = runs.rollout_keys(self.key, 0, self.setup.rollouts)
-        bounds = self.setup.bounds
-        self.programs = self._compiled(
-            lambda lanes: [self._program(b, keys, example, lanes) for b in bounds],
-            self.lanes,
-        )
-        width = self.programs[0].lanes
-        if width != self.lanes and self.options.folder and hosts.index() == 0:
-            store.set_lanes(self.options.folder, width)
-        self.lanes = width
-        self.compile_seconds = time.perf_counter() - began
-
-    def _compiled(
-        self, compile_at: Callable[[int], list[Program]], lanes: int
-    ) -> list[Program]:
-        """A program per environment, at one width that fits in every process."""
-        programs = hosts.run_on_all(lambda: _fitted(compile_at, lanes))
-        width = programs[0].lanes
-        narrowest = int(hosts.all_min(width))
-        if narrowest == width:
-            return programs
-        # Another process has less memory, and all must cut the same blocks.
-        return _fitted(compile_at, narrowest)
-
-    def _program(
-        self, bound: Bound, keys: Array, example: Overrides, lanes: int
-    ) -> Program:
-        return compile_runs(
-            bound,
-            keys,
-            example,
-            lanes,
-            self.options.segment_updates,
-            self.workers,
-            self.options.memory_limit / self.options.chunk_blocks,
-            self.is_lanes_fixed,
-        )
+        before, training = self.training.lanes, self.training
+        training.compile()
+        if training.lanes != before and self.options.folder and hosts.index() == 0:
+            store.set_lanes(self.options.folder, training.lanes)
 
     def _with_anchors(self, state: State, is_stopped: Callable[[], bool]) -> State:
         """The state with measured baselines, where they are needed and not known."""
         if np.isfinite(state.anchors).all():
             return state
-        genome = self.optimiser.genome
-        rollouts = max(self.setup.rollouts, BASELINE_ROLLOUTS)
-        keys = runs.baseline_keys(self.key, rollouts)
-        bounds = [baseline_of(bound, genome) for bound in self.setup.bounds]
-        lanes = min(self.lanes, default_lanes(rollouts, self.workers[:1]))
-        programs = self._compiled(
-            lambda lanes: [self._program(b, keys, {}, lanes) for b in bounds], lanes
-        )
-        returns = runs.evaluate(
-            programs,
-            keys,
-            {},
-            1,
-            self.setup.fitness,
-            self.workers,
-            self.options.chunk_blocks,
-            lambda _: None,
-            is_stopped,
-        )
-        return state._replace(anchors=measured_anchors(returns[:, 0], self.setup.names))
+        return state._replace(anchors=self.training.measured_anchors(is_stopped))
 
     def generation(
         self, state: State, reporter: Any, is_stopped: Callable[[], bool]
@@ -273,7 +178,7 @@ class Evolution:
             is_stopped: A function that says whether somebody asked to stop.
         """
         began, number = time.perf_counter(), int(state.done)
-        key_ask, key_tell = runs.strategy_keys(self.key, number)
+        key_ask, key_tell = strategy_keys(self.key, number)
         vectors, overrides, asked = self.optimiser.ask(key_ask, state.strategy)
         sigma = self.optimiser.sigma(asked)
 
@@ -281,18 +186,8 @@ class Evolution:
             with self.lock:
                 reporter.ran(number)
 
-        reasons: Counter[str] = Counter()
-        returns = runs.evaluate(
-            self.programs,
-            runs.rollout_keys(self.key, number, self.setup.rollouts),
-            overrides,
-            self.setup.population,
-            self.setup.fitness,
-            self.workers,
-            self.options.chunk_blocks,
-            on_runs,
-            is_stopped,
-            reasons,
+        returns, reasons = self.training.generation(
+            number, overrides, on_runs, is_stopped
         )
         scores = member_scores(returns, state.anchors)
         check_progress(np.vstack([state.fitness[:number], scores]), reasons)
@@ -341,11 +236,11 @@ class Evolution:
             "generations_run": ran,
             "agents": agents,
             "env_steps": ran * self.setup.steps,
-            "compile_seconds": round(self.compile_seconds, 2),
+            "compile_seconds": round(self.training.compile_seconds, 2),
             "train_seconds": round(seconds, 2),
             "agents_per_second": round(agents / max(seconds, 1e-9), 3),
             "steps_per_second": round(ran * self.setup.steps / max(seconds, 1e-9)),
-            "lanes": self.lanes,
+            "lanes": self.training.lanes,
         }
 
     def _banner(self) -> str:
@@ -358,7 +253,7 @@ class Evolution:
             f"{with_noun(setup.rollouts, 'rollout')} in {', '.join(setup.names)}, "
             f"{format_count(setup.runs)} agents and "
             f"{format_count(setup.steps)} steps a generation, on {device.device_kind} "
-            f"({with_noun(self.lanes, 'lane')})"
+            f"({with_noun(self.training.lanes, 'lane')})"
         )
 
     def _how_to_go_on(self, done: int) -> str:
@@ -368,16 +263,6 @@ class Evolution:
             f"stopped after generation {done:,}, which is saved. Go on with: purerl "
             f"evolve --resume {self.options.folder}"
         )
-
-
-def _fitted(compile_at: Callable[[int], list[Program]], lanes: int) -> list[Program]:
-    """A program per environment, all as wide as the narrowest that fits here."""
-    while True:
-        programs = compile_at(lanes)
-        width = min(program.lanes for program in programs)
-        if all(program.lanes == width for program in programs):
-            return programs
-        lanes = width
 
 
 def _restored(folder: Path | None, state: State) -> State:

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from purerl.execution.fit import BlockCompiler
 from purerl.execution.members import crossed
-from purerl.meta import population as runs
-from purerl.meta.setup import Setup, compile_runs
+from purerl.meta.population import rollout_keys
+from purerl.meta.setup import Setup
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, default_lanes
 from purerl.sweeps import planner
@@ -63,19 +64,18 @@ def estimate(
     everyone = list(workers) * hosts.count()
     width = lanes or default_lanes(per_environment, everyone)
     genome = setup.optimiser.genome
-    key = jax.random.key(0)
-    keys = runs.rollout_keys(key, 0, setup.rollouts)
+    keys = rollout_keys(jax.random.key(0), 0, setup.rollouts)
     start = jax.jit(genome.decode)(genome.start()[None])
     overrides = jax.tree.map(np.asarray, start)
+    runs = crossed(keys, overrides, np.arange(len(keys)))
+    compiler = BlockCompiler(workers, memory_limit)
     seconds = 0.0
     for bound in setup.bounds:
         length = max(1, bound.plan.num_updates // SEGMENTS)
-        fixed = lanes is not None
-        program = compile_runs(
-            bound, keys, overrides, width, length, workers, memory_limit, fixed
-        )
+        is_fixed = lanes is not None
+        program = compiler.compile(bound, runs, width, length, is_fixed)
         width = program.lanes
-        block = crossed(keys, overrides, np.arange(len(keys))).block(0, width)
+        block = runs.block(0, width)
         # No more workers are busy than there are blocks.
         busy = min(len(everyone), -(-per_environment // width))
         one = planner.rate(program, block, workers, 0.5) / len(workers)

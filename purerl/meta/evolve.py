@@ -11,11 +11,12 @@ from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_listing
-from purerl.meta.engine import Evolution, Options
+from purerl.meta.engine import Evolution
 from purerl.meta.genome import Names
 from purerl.meta.result import EvolutionResult
-from purerl.meta.setup import Environments, make_setup
+from purerl.meta.setup import Environments, Settings, make_setup
 from purerl.meta.strategy import Strategy
+from purerl.meta.training import Options
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
@@ -100,8 +101,7 @@ def evolve(
         ConfigError: anything that cannot be evolved, or a folder of another evolution
             (with what differs); before anything is trained.
     """
-    setup = make_setup(
-        config,
+    asked = Settings(
         evolve,
         strategy,
         population,
@@ -111,6 +111,7 @@ def evolve(
         baselines,
         seed,
     )
+    setup = make_setup(config, asked)
     for name, count in (
         ("generations", generations),
         ("lanes", lanes),

@@ -5,26 +5,46 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from purerl import serialise
 from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.fit import compile_to_fit
-from purerl.execution.members import crossed
-from purerl.execution.programs import Program
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
 from purerl.meta.genome import Genome, Names
 from purerl.meta.optimiser import Optimiser
 from purerl.meta.strategy import Strategy, read_strategy
 from purerl.runner.seeds import check_seed
-from purerl.scale.devices import Worker, check_count
+from purerl.scale.devices import check_count
 from purerl.storage import folders
 from purerl.train import Bound, bind
-from purerl.types import Array, Overrides
 
 Environments = Sequence[str | Mapping[str, Any]]
+
+
+class Settings(NamedTuple):
+    """What fixes the result of an evolution, beside its config.
+
+    The folder keeps them by these names, as plain values.
+
+    Attributes:
+        evolve: The name of a field, several, or names with scales.
+        strategy: The strategy: a name with options, a mapping, or a `Strategy`.
+        population: The number of members of a generation, P.
+        rollouts: The number of training runs of each member in each environment, R.
+        fitness: The kind of fitness, see `purerl.meta.fitness`.
+        environments: Names of environments, or changes of the config by name.
+        baselines: The returns that count 1, or pairs of returns, by environment.
+        seed: The seed of everything random.
+    """
+
+    evolve: Names
+    strategy: str | Mapping[str, Any] | Strategy
+    population: int
+    rollouts: int
+    fitness: str
+    environments: Environments = ()
+    baselines: Any = None
+    seed: int = 0
 
 
 class Setup(NamedTuple):
@@ -65,81 +85,53 @@ class Setup(NamedTuple):
         return sum(each) * self.population * self.rollouts
 
 
-def make_setup(
-    config: TrainConfig,
-    evolve: Names,
-    strategy: str | Mapping[str, Any] | Strategy,
-    population: int,
-    rollouts: int,
-    fitness: str,
-    environments: Environments,
-    baselines: Any,
-    seed: int,
-) -> Setup:
-    """Check what was asked for.
-
-    Args:
-        config: The config that members train with.
-        evolve: The name of a field, several, or names with scales.
-        strategy: The strategy: a name with options, a mapping, or a `Strategy`.
-        population: The number of members of a generation, P.
-        rollouts: The number of training runs of each member in each environment, R.
-        fitness: The kind of fitness, see `purerl.meta.fitness`.
-        environments: Names of environments, or changes of the config by name.
-        baselines: The returns that count 1, or pairs of returns, by environment.
-        seed: The seed of everything random.
+def make_setup(config: TrainConfig, asked: Settings) -> Setup:
+    """Check what was asked for, and put it together.
 
     Raises:
         ConfigError: anything that cannot be evolved, or evolved so.
     """
-    check_count("population", population)
-    check_count("rollouts", rollouts)
-    check_seed("seed", seed)
-    if population < 2:
-        raise ConfigError("population must be at least 2: members are compared.")
-    fitness_of.check_kind(fitness)
-    changes = _changes(environments)
+    _check(asked)
+    changes = _changes(asked.environments)
     bounds = tuple(
-        bind(fitness_of.inner_config(config.replace(**change), fitness))
+        bind(fitness_of.inner_config(config.replace(**change), asked.fitness))
         for change in changes
     )
-    labels = [_label(b.config) for b in bounds]
-    repeated = len(set(labels)) < len(labels)
-    labels = [f"{x} #{i}" if repeated else x for i, x in enumerate(labels)]
-    anchors = fitness_of.read_baselines(baselines, labels)
-    chosen = read_strategy(strategy)
+    names = _names(bounds)
+    anchors = fitness_of.read_baselines(asked.baselines, names)
+    strategy = read_strategy(asked.strategy)
     if len(changes) == 1:
         config = config.replace(**changes[0])  # What is learned is for this one.
-    genome = Genome(config, resolve_env(config), evolve)
+    genome = Genome(config, resolve_env(config), asked.evolve)
     if len(changes) > 1:
         for bound in bounds:
             Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
-    settings = {
-        "evolve": genome.scales,
-        "strategy": chosen.to_dict(),
-        "population": population,
-        "rollouts": rollouts,
-        "fitness": fitness,
-        "environments": [
-            {name: serialise.plain(value, name) for name, value in change.items()}
-            for change in changes
-            if environments
-        ],
-        "baselines": None if anchors is None else anchors.tolist(),
-        "seed": seed,
-    }
-    optimiser = Optimiser(chosen, genome, population)
-    return Setup(
-        config,
-        optimiser,
-        bounds,
-        tuple(labels),
-        population,
-        rollouts,
-        fitness,
-        anchors,
-        settings,
+    plain = asked._replace(
+        evolve=genome.scales,
+        strategy=strategy.to_dict(),
+        environments=[_plain(change) for change in changes if asked.environments],
+        baselines=None if anchors is None else anchors.tolist(),
     )
+    return Setup(
+        config=config,
+        optimiser=Optimiser(strategy, genome, asked.population),
+        bounds=bounds,
+        names=names,
+        population=asked.population,
+        rollouts=asked.rollouts,
+        fitness=asked.fitness,
+        anchors=anchors,
+        settings=plain._asdict(),
+    )
+
+
+def _check(asked: Settings) -> None:
+    check_count("population", asked.population)
+    check_count("rollouts", asked.rollouts)
+    check_seed("seed", asked.seed)
+    if asked.population < 2:
+        raise ConfigError("population must be at least 2: members are compared.")
+    fitness_of.check_kind(asked.fitness)
 
 
 def _changes(environments: Environments) -> list[dict[str, Any]]:
@@ -156,8 +148,16 @@ def _changes(environments: Environments) -> list[dict[str, Any]]:
     return changes or [{}]
 
 
-def _label(config: TrainConfig) -> str:
-    return str(serialise.plain(config.env, "env"))
+def _names(bounds: Sequence[Bound]) -> tuple[str, ...]:
+    """Names of the environments, numbered where two are the same."""
+    names = [str(serialise.plain(bound.config.env, "env")) for bound in bounds]
+    if len(set(names)) < len(names):
+        names = [f"{name} #{number}" for number, name in enumerate(names)]
+    return tuple(names)
+
+
+def _plain(change: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: serialise.plain(value, name) for name, value in change.items()}
 
 
 def baseline_of(bound: Bound, genome: Genome) -> Bound:
@@ -170,40 +170,6 @@ def baseline_of(bound: Bound, genome: Genome) -> Bound:
             has_factory = field.default is dataclasses.MISSING
             changes[name] = field.default_factory() if has_factory else field.default  # type: ignore[misc]
     return bind(bound.asked.replace(**changes))
-
-
-def compile_runs(
-    bound: Bound,
-    keys: Array,
-    overrides: Overrides,
-    lanes: int,
-    segment_updates: int | None,
-    workers: Sequence[Worker],
-    limit: float,
-    is_fixed: bool,
-) -> Program:
-    """Compile a training run for blocks of lanes that fit the memory.
-
-    Args:
-        bound: Config, environment and plan of the runs.
-        keys: Keys `[R]`, an example.
-        overrides: Values that are evolved, leaves `[P, ...]`, an example.
-        lanes: The width of a block, W; halved until a block fits, where it is not
-            fixed.
-        segment_updates: Updates of a compiled call, K; the whole run where not given.
-        workers: Workers to compile for.
-        limit: Bytes that a block may take.
-        is_fixed: Whether to refuse a width that does not fit instead of narrowing it.
-
-    Raises:
-        ConfigError: no width fits, or not the fixed one.
-    """
-    updates = bound.plan.num_updates
-    length = min(segment_updates or updates, updates)
-    example = crossed(keys, overrides, np.arange(keys.shape[0]))
-    return compile_to_fit(
-        bound, example, lanes, length, workers, limit, is_fixed=is_fixed
-    )
 
 
 def specification(setup: Setup, generations: int, run: dict[str, Any]) -> dict:

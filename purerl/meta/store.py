@@ -16,6 +16,7 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.storage import arrays, checkpoint, folders
+from purerl.storage.differences import differing, differing_widths
 from purerl.types import PyTree
 
 KIND = "evolution"
@@ -77,12 +78,9 @@ def open_folder(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
     return folders.open_folder(
         folder,
         spec,
-        kind=KIND,
-        version=FORMAT,
-        noun="evolution",
+        folders.Format(KIND, FORMAT, "evolution", ("checkpoints", "snapshots")),
         compare=compare,
         merge=_extended,
-        places=("checkpoints", "snapshots"),
     )
 
 
@@ -108,8 +106,8 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between two evolutions, in words."""
     found = []
     for part in _PARTS:
-        found += folders.differing(stored[part], new[part], _brief)
-    found += folders.differing_widths(stored, new)
+        found += differing(stored[part], new[part], _brief)
+    found += differing_widths(stored, new)
     before, now = stored["segment_updates"], new["segment_updates"]
     if before != now:
         found.append(f"segment_updates is {before} there and {now} here")

@@ -20,14 +20,8 @@ from purerl.auto import is_auto
 from purerl.config import ConfigError, TrainConfig
 from purerl.losses import registry
 from purerl.storage import kinds
-from purerl.storage.folders import (
-    MANIFEST,
-    differing,
-    kind_of,
-    load,
-    made_with,
-    write,
-)
+from purerl.storage.differences import differing
+from purerl.storage.folders import MANIFEST, kind_of, load, made_with, write
 
 
 def describe_run(

@@ -17,18 +17,17 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution.cohort import Evaluation
-from purerl.scale.host import to_host
+from purerl.search import records
 from purerl.search.check import ADDED
-from purerl.search.protocol import Outcome, Request, Search, State, Step
+from purerl.search.protocol import Outcome, Request, Search, Step
 from purerl.storage import arrays, checkpoint, folders
+from purerl.storage.differences import differing, differing_widths
 from purerl.train import make_algorithm
-from purerl.types import HostMetrics, PyTree
+from purerl.types import PyTree
 
 # Files written by a program that lays them out otherwise are not read.
 FORMAT = 2
 KEEP_CHECKPOINTS = 2
-_STATE, _TRAIN, _EVALUATION, _FRESH = "state/", "train/", "evaluation/", "fresh/"
 
 
 class Restored(NamedTuple):
@@ -79,11 +78,8 @@ def open_folder(
     return folders.open_folder(
         folder,
         spec,
-        kind=search.kind,
-        version=FORMAT,
-        noun="search",
+        folders.Format(search.kind, FORMAT, "search", ("records",)),
         compare=compare_here,
-        places=("records",),
     )
 
 
@@ -116,14 +112,14 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between two searches, in words."""
     found = []
     for part in ("config", "auto", "options"):
-        found += folders.differing(stored.get(part, {}), new.get(part, {}))
+        found += differing(stored.get(part, {}), new.get(part, {}))
     rest = sorted({*stored, *new} - {"config", "auto", "options", *ADDED})
     for name in rest:
         before, now = json.dumps(stored.get(name)), json.dumps(new.get(name))
         if before != now:  # The order of axes counts as well.
             verb = "are" if name.endswith("s") else "is"
             found.append(f"{name} {verb} {before} there and {now} here")
-    return found + folders.differing_widths(stored, new)
+    return found + differing_widths(stored, new)
 
 
 def save_step(folder: Path, number: int, step: Step, has_ended: bool) -> None:
@@ -135,43 +131,7 @@ def save_step(folder: Path, number: int, step: Step, has_ended: bool) -> None:
         step: The step.
         has_ended: Whether it was the last one of the search.
     """
-    outcome = step.outcome
-    record = {
-        "request": _digest(step.request),
-        "has_ended": np.asarray(has_ended),
-        "diverged_at": outcome.diverged_at,
-        "keys": outcome.keys,
-        **{_TRAIN + name: rows for name, rows in outcome.train.items()},
-        **{_EVALUATION + name: rows for name, rows in outcome.evaluation.items()},
-        **_state_record(step.after),
-    }
-    if outcome.fresh is not None:
-        fresh = outcome.fresh._asdict()
-        record |= {_FRESH + name: values for name, values in fresh.items()}
-    arrays.save(_path(folder, number), record)
-
-
-def _digest(request: Request) -> np.ndarray:
-    """Bytes that tell requests apart: members, how far, parents, evaluation."""
-    return np.frombuffer(checkpoint.digest(_flat(tuple(request))), np.uint8)
-
-
-def _flat(tree: PyTree) -> HostMetrics:
-    """A pytree as named arrays on the host, random keys as their numbers."""
-    flat = checkpoint.flatten(to_host(tree))
-    return {name: np.asarray(value) for name, value in flat.items()}
-
-
-def _state_record(state: State) -> HostMetrics:
-    record = {_STATE + name: array for name, array in _flat(state).items()}
-    for name, array in record.items():
-        if array.dtype.hasobject:
-            raise ConfigError(
-                f"the state of a search must be arrays and numbers, "
-                f"{name.removeprefix(_STATE)} is neither: nothing is pickled. Leave "
-                "out what follows from the rest."
-            )
-    return record
+    arrays.save(records.path_of(folder, number), records.make(step, has_ended))
 
 
 def save_states(folder: Path, number: int, states: PyTree) -> None:
@@ -208,18 +168,18 @@ def restore(folder: Path, search: Search) -> Restored:
         request = search.ask(state)
         if request is None:
             break
-        path = _path(folder, number)
-        record = _load(path)
+        path = records.path_of(folder, number)
+        record = records.load(path)
         had_ended = bool(record["has_ended"])
-        if not np.array_equal(record["request"], _digest(request)):
+        if not np.array_equal(record["request"], records.digest(request)):
             raise ConfigError(_asks_otherwise(path, request, had_ended))
-        outcome = _outcome(record)
+        outcome = records.outcome_of(record)
         step = Step(request, outcome, state, search.tell(state, request, outcome))
         state = step.after
         steps.append(step)
         # After what was its end, an extended search goes on otherwise.
         is_longer = had_ended and search.ask(state) is not None
-        odd = _differing(record, state)
+        odd = records.differing(record, state)
         if odd and not is_longer:
             raise ConfigError(
                 f"{path} was written by a program that decided otherwise ({odd[0]} "
@@ -256,50 +216,5 @@ def read_outcomes(folder: Path) -> list[Outcome]:
         raise ConfigError(
             f"the search in {folder} has saved nothing yet. Run its command again."
         )
-    return [_outcome(_load(_path(folder, number))) for number in range(known[-1])]
-
-
-def _load(path: Path) -> HostMetrics:
-    try:
-        return arrays.load(path)
-    except arrays.DAMAGE as error:
-        raise ConfigError(
-            f"{path} is missing or damaged ({error}). Delete the folder checkpoints "
-            "beside it: the search is then computed again, with the same result."
-        ) from None
-
-
-def _outcome(record: HostMetrics) -> Outcome:
-    def named(prefix: str) -> HostMetrics:
-        cut = len(prefix)
-        return {n[cut:]: x for n, x in record.items() if n.startswith(prefix)}
-
-    fresh = named(_FRESH)
-    return Outcome(
-        train=named(_TRAIN),
-        evaluation=named(_EVALUATION),
-        diverged_at=record["diverged_at"],
-        keys=record["keys"],
-        fresh=Evaluation(**fresh) if fresh else None,
-    )
-
-
-def _differing(record: HostMetrics, state: State) -> list[str]:
-    """Return what of a search's state is not as its record says."""
-    now = _state_record(state)
-    stored = {name: x for name, x in record.items() if name.startswith(_STATE)}
-    return [
-        name.removeprefix(_STATE)
-        for name in sorted({*now, *stored})
-        if name not in now
-        or name not in stored
-        or not np.array_equal(now[name], stored[name], equal_nan=_is_float(now[name]))
-    ]
-
-
-def _is_float(values: np.ndarray) -> bool:
-    return np.issubdtype(values.dtype, np.floating)
-
-
-def _path(folder: Path, number: int) -> Path:
-    return folder / "records" / f"{number:05d}.npz"
+    paths = (records.path_of(folder, number) for number in range(known[-1]))
+    return [records.outcome_of(records.load(path)) for path in paths]

@@ -13,7 +13,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -24,6 +24,22 @@ from purerl.storage import kinds
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
 MANIFEST = "manifest.json"
 Spec = dict[str, Any]
+
+
+class Format(NamedTuple):
+    """How the folders of one kind of result are laid out.
+
+    Attributes:
+        kind: The kind, of `purerl.storage.kinds`, that the manifest names.
+        version: The version of the layout that this program writes and reads.
+        noun: The noun for what a folder holds, for the sentence "holds another NOUN".
+        places: Folders to make inside the folder.
+    """
+
+    kind: str
+    version: int
+    noun: str
+    places: tuple[str, ...] = ()
 
 
 def versions() -> dict[str, str]:
@@ -61,28 +77,22 @@ def differences_of_versions(stored: Spec) -> str | None:
 def open_folder(
     folder: Path,
     spec: Spec,
+    layout: Format,
     *,
-    kind: str | Sequence[str],
-    version: int,
-    noun: str,
     compare: Callable[[Spec, Spec], list[str]],
     merge: Callable[[Spec, Spec], Spec] = lambda stored, new: stored,
     remedy: Callable[[Spec, Spec], str] | None = None,
-    places: Sequence[str] = (),
 ) -> Spec:
     """Start a folder, or go on with it.
 
     Args:
         folder: The folder.
         spec: The specification of what is to be in it: plain values, with `config`.
-        kind: The kind or kinds of `purerl.storage.kinds` that may be there.
-        version: The format that this program writes and reads.
-        noun: The noun for what the folder holds, for the sentence "holds another NOUN".
+        layout: The kind of folder.
         compare: A function that says what differs between a stored and a new
             specification, in words.
         merge: A function that makes what the folder says from now on, from both.
         remedy: A function that says what to do where they differ, from both.
-        places: Folders to make inside the folder.
 
     Returns:
         The specification that holds.
@@ -93,22 +103,22 @@ def open_folder(
     """
     new = json.loads(json.dumps(spec))
     if not (folder / MANIFEST).exists():
-        write(folder, new, places)
+        write(folder, new, layout.places)
         return new
-    refuse_other(folder, kind)
-    stored = load_kind(folder, kind, version)
+    refuse_other(folder, layout.kind)
+    stored = load_kind(folder, layout.kind, layout.version)
     found = compare(stored, new)
     if found:
         todo = "Give another folder, or the stored settings."
         todo = remedy(stored, new) if remedy else todo
         raise ConfigError(
-            f"out: {folder} holds another {noun}: {'; '.join(found)}. {todo}"
+            f"out: {folder} holds another {layout.noun}: {'; '.join(found)}. {todo}"
         )
     merged = merge(stored, new)
     if merged == stored:
         require_writable(folder)
     else:
-        write(folder, merged, places)
+        write(folder, merged, layout.places)
     return merged
 
 
@@ -259,36 +269,3 @@ def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:
             f"reads {version}; read it with the version in its manifest.json."
         )
     return stored
-
-
-def differing(
-    stored: Mapping[str, Any],
-    new: Mapping[str, Any],
-    text: Callable[[Any], str] = repr,
-    label: str = "",
-) -> list[str]:
-    """Return the entries of two mappings that differ, in words.
-
-    Args:
-        stored: The mapping that a folder holds.
-        new: The mapping that is asked for.
-        text: A function that writes a value.
-        label: The text that is written before the name of an entry.
-    """
-    pairs = {
-        name: (stored.get(name), new.get(name)) for name in sorted({*stored, *new})
-    }
-    return [
-        f"{label}{name} is {text(before)} there and {text(now)} here"
-        for name, (before, now) in pairs.items()
-        if before != now
-    ]
-
-
-def differing_widths(stored: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return lanes and segments that were asked for and are not those of the folder."""
-    return [
-        f"{name} is {stored[name]} there and {new[f'{name}_asked']} here"
-        for name in ("lanes", "segment_updates")
-        if new.get(f"{name}_asked") and stored[name] != new[f"{name}_asked"]
-    ]

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from purerl.execution.cache import current_cache
-from purerl.execution.fit import compile_to_fit, model_of
+from purerl.execution.fit import BlockCompiler, model_of
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, num_cores
 from purerl.sweeps.plan import GroupPlan, fit, timed
@@ -72,15 +72,9 @@ class Compiler:
 
     def _fitted(self, group: GroupPlan, is_fixed: bool) -> GroupPlan:
         """The group compiled, at a width and in chunks that fit."""
-        program = compile_to_fit(
-            group.group.bound,
-            group.members,
-            group.lanes,
-            group.length,
-            self._workers,
-            self._limit,
-            is_fixed=is_fixed,
-            cache=self._cache,
+        compiler = BlockCompiler(self._workers, self._limit, self._cache)
+        program = compiler.compile(
+            group.group.bound, group.members, group.lanes, group.length, is_fixed
         )
         fitted = fit(
             group._replace(lanes=program.lanes),

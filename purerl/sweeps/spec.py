@@ -6,6 +6,7 @@ from typing import Any
 
 from purerl import serialise
 from purerl.storage import folders
+from purerl.storage.differences import differing, differing_widths
 from purerl.sweeps.plan import SweepPlan
 
 # Files written by a program that lays them out otherwise are not read.
@@ -55,7 +56,7 @@ def describe(
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between two sweeps, in words."""
-    found = folders.differing(stored["config"], new["config"])
+    found = differing(stored["config"], new["config"])
     for name in ("axes", "design"):
         if stored[name] != new[name]:
             found.append(f"{name}: {stored[name]!r} there and {new[name]!r} here")
@@ -74,7 +75,7 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
             for field, value in group["auto"].items()
             if resolved.get(field) != value
         ]
-        found += folders.differing_widths(known, group)
+        found += differing_widths(known, group)
     return sorted(set(found), key=found.index)
 
 

@@ -64,13 +64,10 @@ def open_folder(folder: Path, spec: dict[str, Any], *, extend: bool) -> dict[str
     return folders.open_folder(
         folder,
         spec,
-        kind="sweep",
-        version=FORMAT,
-        noun="sweep",
+        folders.Format("sweep", FORMAT, "sweep", ("chunks",)),
         compare=differences,
         merge=_extended,
         remedy=_remedy,
-        places=("chunks",),
     )
 
 

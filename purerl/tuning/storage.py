@@ -14,7 +14,7 @@ import sqlalchemy.event
 import sqlalchemy.exc
 
 from purerl.config import ConfigError
-from purerl.storage import folders
+from purerl.storage.differences import differing
 from purerl.tuning import samplers
 from purerl.tuning.space import Space
 from purerl.tuning.study import DEFAULT, Study
@@ -116,9 +116,9 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
         return {name: value for name, value in spec.items() if name not in own}
 
     return [
-        *folders.differing(stored.get("config", {}), new["config"], _text),
-        *folders.differing(stored.get("axes", {}), new["axes"], _text, "the axis "),
-        *folders.differing(others(stored), others(new)),
+        *differing(stored.get("config", {}), new["config"], _text),
+        *differing(stored.get("axes", {}), new["axes"], _text, "the axis "),
+        *differing(others(stored), others(new)),
     ]
 
 

@@ -137,17 +137,18 @@ def make(scores, baseline="base", environments=("a",)):
     curves = {
         name: np.zeros((2, scores.shape[2], 3), np.float32) for name in environments
     }
-    about = {"settings": dict.fromkeys(names), "environments": {}}
+    about = {
+        "settings": dict.fromkeys(names),
+        "environments": dict.fromkeys(environments),
+    }
     return Comparison(
-        names,
+        about,
         baseline,
-        environments,
         range(scores.shape[2]),
         0,
         {"final_return": scores},
         curves,
         steps,
-        about,
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 import purerl
 from purerl import losses, serialise
 from purerl.execution.cohort import make_cohort
+from purerl.execution.fit import BlockCompiler
 from purerl.execution.members import crossed
 from purerl.meta import engine
 from purerl.meta import population as runs
@@ -169,13 +170,13 @@ def test_several_environments_by_their_measured_baselines():
 
 def test_a_width_that_does_not_fit_everywhere_is_kept(tmp_path, monkeypatch):
     """The narrowest environment's, in the folder too: there the bits come from."""
-    real = engine.compile_runs
+    real = BlockCompiler.compile
 
-    def compile_runs(bound, keys, overrides, lanes, *rest):
+    def compile_narrow(self, bound, members, lanes, *rest):
         narrow = min(lanes, 2) if "constant" in bound.config.env else lanes
-        return real(bound, keys, overrides, narrow, *rest)
+        return real(self, bound, members, narrow, *rest)
 
-    monkeypatch.setattr(engine, "compile_runs", compile_runs)
+    monkeypatch.setattr(BlockCompiler, "compile", compile_narrow)
     settings = {
         "environments": ["probe/constant-reward", "probe/action-observation"],
         "baselines": [1.0, 1.0],

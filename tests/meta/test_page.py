@@ -40,15 +40,7 @@ def comparison():
     steps = {"CartPole-v1": np.array([np.arange(1, 5) * 100] * 2)}
     about = {"settings": dict.fromkeys(names), "environments": dict.fromkeys(places)}
     return Comparison(
-        names,
-        "squared",
-        places,
-        range(3),
-        0,
-        {"final_return": scores},
-        curves,
-        steps,
-        about,
+        about, "squared", range(3), 0, {"final_return": scores}, curves, steps
     )
 
 
