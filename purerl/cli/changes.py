@@ -1,19 +1,10 @@
-"""Environments and changes of a config as flags say them, and a comparison shown."""
+"""Environments and changes of a config as flags say them."""
 
 import ast
-import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from purerl.cli import dry_run
-from purerl.comparison.result import Comparison
-from purerl.comparison.training import Part
 from purerl.config import ConfigError, TrainConfig
-
-WIDTH = 130  # The width of the table where the output is no terminal.
 
 
 def take_environments(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -88,42 +79,3 @@ def read_changes(flag: str, text: str, pieces: Sequence[str]) -> dict[str, Any]:
         except (SyntaxError, ValueError):
             found[name] = value
     return found
-
-
-def show_plan(
-    parts: Sequence[Part], seeds: int, lanes: int | None, segment_updates: int | None
-) -> None:
-    """Print what a comparison would cost here, a line per program.
-
-    Args:
-        parts: The parts that would be trained.
-        seeds: The number of held-out seeds.
-        lanes: Agents per block that were asked for.
-        segment_updates: Updates per compiled call that were asked for.
-    """
-    wholes = [dry_run.whole_runs(p.group.bound, p.agents(seeds)) for p in parts]
-    dry_run.show(wholes, lanes, segment_updates)
-
-
-def show(result: Comparison, folder: Path, command: Sequence[str]) -> None:
-    """Print the table and where everything is; write the page into the folder.
-
-    Args:
-        result: The comparison.
-        folder: The folder that holds it.
-        command: The words of the command.
-    """
-    from purerl.report.page import comparison_page
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, WIDTH))
-    console.print(result.table())
-    words = shlex.join(["purerl", *command])
-    comparison_page(result, folder / "report.html", folder=str(folder), command=words)
-    console.print(
-        f"written to {folder}/, with report.html; in Python "
-        f"purerl.load_comparison({str(folder)!r})",
-        highlight=False,
-        soft_wrap=True,
-    )

@@ -8,16 +8,11 @@ from typing import Annotated, Any
 import tyro
 
 from purerl import presets, serialise
-from purerl.algorithms import ALGORITHMS
-from purerl.cli import changes, flags, settings
+from purerl.cli import changes, comparing, settings
+from purerl.cli.comparing import arg
 from purerl.cli.train import base_config, default_folder
-from purerl.comparison.api import DEFAULT_SEEDS, MEASURES, compare, planned
+from purerl.comparison.api import compare, planned
 from purerl.config import ConfigError, TrainConfig
-from purerl.report.comparison import WORDS
-
-
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -30,7 +25,7 @@ class Compare:
 
     setting: Annotated[
         tyro.conf.UseAppendAction[tuple[str, ...]],
-        _arg(
+        arg(
             "NAME: CHANGES, with semicolons between them: 'fast: learning_rate=1e-3; "
             "hidden_sizes=(64,64)'; 'huber: value_loss=HuberError(delta=2.0)'; 'DQN: "
             "algorithm=dqn'. Whole configs: 'DQN: preset=dqn-cartpole', 'own: "
@@ -40,44 +35,22 @@ class Compare:
     ] = ()
     baseline: Annotated[
         str | None,
-        _arg("Setting that others are compared with; the first one if not given."),
+        arg("Setting that others are compared with; the first one if not given."),
     ] = None
-    seeds: Annotated[int, _arg("Held-out seeds.")] = DEFAULT_SEEDS
-    first_seed: Annotated[int, _arg("Number of the first one.")] = 0
-    seed: Annotated[int, _arg("From whose key the held-out ones come.")] = 0
-    measures: Annotated[tuple[str, ...], _arg(f"Of {', '.join(WORDS)}.")] = MEASURES
-    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
-    preset: Annotated[
-        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
-    ] = None
-    config: Annotated[Path | None, _arg("Start from a YAML file of a config.")] = None
     out: Annotated[
         Path | None,
-        _arg("Folder to write; runs/compare-<env>-<time> if not given."),
+        arg("Folder to write; runs/compare-<env>-<time> if not given."),
     ] = None
-    lanes: Annotated[int | None, _arg("Agents per block of the compiled call.")] = None
-    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
-    memory_limit: Annotated[
-        str | None, _arg("Bytes for training, such as 2GB; most of what is free.")
-    ] = None
-    dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
-    progress: Annotated[bool, _arg("Show the progress.")] = True
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
-    rest, texts = changes.take_environments(argv)
-    base = base_config(rest)
-    parsed = flags.parse(flags.parser_class(base, Compare), rest, "compare")
-    config = flags.read_config(parsed, base)
-    environments = [changes.read_environment(config, text) for text in texts]
-    if environments:
-        config = config.replace(env=environments[0]["env"])
+    parsed, config, environments = comparing.read(argv, Compare, base_config)
     named = read_settings(parsed.setting)
     settings.enable_compile_cache()
     if parsed.dry_run:
         parts = planned(config, named, environments, parsed.seeds, parsed.measures)
-        changes.show_plan(parts, parsed.seeds, parsed.lanes, parsed.segment_updates)
+        comparing.show_plan(parts, parsed)
         return 0
     folder = parsed.out or default_folder(f"compare-{config.env}")
     result = compare(
@@ -85,16 +58,10 @@ def main(argv: Sequence[str]) -> int:
         named,
         environments=environments,
         baseline=parsed.baseline,
-        seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
-        seed=parsed.seed,
-        measures=parsed.measures,
         out=folder,
-        lanes=parsed.lanes,
-        segment_updates=parsed.segment_updates,
-        memory_limit=parsed.memory_limit,
-        progress=parsed.progress,
+        **comparing.keywords(parsed),
     )
-    changes.show(result, folder, ["compare", *argv])
+    comparing.show(result, folder, ["compare", *argv])
     return 0
 
 

@@ -13,14 +13,19 @@ from purerl.config import AUTO, Auto, ConfigError, TrainConfig
 _MAPPINGS = ("env_kwargs", "env_params")
 
 
-def parser_class(config: TrainConfig, options: type) -> type:
+def parser_class(config: TrainConfig, options: type, *more: type) -> type:
     """Make a dataclass with the fields of `options` and of the config, for tyro.
 
     Args:
         config: Config whose values are the defaults.
         options: A dataclass of the command's own options.
+        *more: Dataclasses of options that the command shares with others.
     """
-    own = [(f.name, f.type, f) for f in dataclasses.fields(options)]
+    own = [
+        (field.name, field.type, field)
+        for each in (options, *more)
+        for field in dataclasses.fields(each)
+    ]
     ours = []
     for field in dataclasses.fields(config):
         kind, default = _flag(field, getattr(config, field.name))
@@ -28,10 +33,9 @@ def parser_class(config: TrainConfig, options: type) -> type:
         note = "" if is_leaf else " (static)"
         help_ = tyro.conf.arg(help=field.metadata["help"] + note)
         ours.append((field.name, Annotated[kind, help_], default))
-    annotated = [(name, kind, field) for name, kind, field in own]
     return dataclasses.make_dataclass(
         options.__name__,
-        [*annotated, *ours],
+        [*own, *ours],
         namespace={"__doc__": options.__doc__},
         kw_only=True,
     )

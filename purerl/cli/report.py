@@ -87,10 +87,8 @@ def _search(folder: Path, path: Path, command: str) -> Path:
                 seed, found.member, found.score, found.hyper, found.lineage, pieces
             )
         )
-    write_page = (
-        page.pbt_page if folders.kind_of(folder) == "pbt" else page.halving_page
-    )
-    return write_page(
+    return page.population_page(
+        folders.kind_of(folder),
         result.dataset,
         best,
         list(result.space.axes),

@@ -2,29 +2,23 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from purerl import presets
-from purerl.algorithms import ALGORITHMS
-from purerl.cli import changes, flags, settings
+from purerl.cli import changes, comparing, flags, settings
+from purerl.cli.comparing import arg
 from purerl.cli.train import base_config, default_folder
-from purerl.comparison.api import DEFAULT_SEEDS, MEASURES, compare_losses, planned
+from purerl.comparison.api import compare_losses, planned
 from purerl.comparison.losses import read_loss, settings_of
 from purerl.config import ConfigError, TrainConfig
 from purerl.meta import store
-from purerl.report.comparison import WORDS
 from purerl.runner import manifest
 
 # A name before the first "=", unless a bracket comes first: HuberError(delta=1.0).
 _NAMED = re.compile(r"([^=(]+)=(.*)", re.DOTALL)
-
-
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -37,14 +31,14 @@ class Transfer:
 
     field: Annotated[
         str,
-        _arg(
+        arg(
             "value_loss or policy_loss; the evolved one with --evolution, else "
             "value_loss."
         ),
     ] = ""
     loss: Annotated[
         tyro.conf.UseAppendAction[tuple[str, ...]],
-        _arg(
+        arg(
             "NAME=LOSS or LOSS: a file (learned=value_loss.npz), or a loss by name "
             "(squared; huber(delta=2.0)). Changes of the config may follow after "
             "semicolons: 'tuned=squared; value_coef=0.1'."
@@ -52,60 +46,32 @@ class Transfer:
     ] = ()
     evolution: Annotated[
         Path | None,
-        _arg(
+        arg(
             "Folder of an evolution: its config, and its loss as 'learned' and as "
             "'generation 0', beside those of --loss."
         ),
     ] = None
     baseline: Annotated[
         str | None,
-        _arg("Loss that others are compared with; the first --loss if not given."),
+        arg("Loss that others are compared with; the first --loss if not given."),
     ] = None
-    seeds: Annotated[int, _arg("Held-out seeds.")] = DEFAULT_SEEDS
-    first_seed: Annotated[int, _arg("Number of the first one.")] = 0
-    seed: Annotated[int, _arg("From whose key the held-out ones come.")] = 0
-    measures: Annotated[tuple[str, ...], _arg(f"Of {', '.join(WORDS)}.")] = MEASURES
-    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
-    preset: Annotated[
-        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
-    ] = None
-    config: Annotated[Path | None, _arg("Start from a YAML file of a config.")] = None
     out: Annotated[
         Path | None,
-        _arg(
+        arg(
             "Folder to write; 'transfer' in that of the evolution, else "
             "runs/transfer-<env>-<time>."
         ),
     ] = None
-    lanes: Annotated[int | None, _arg("Agents per block of the compiled call.")] = None
-    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
-    memory_limit: Annotated[
-        str | None, _arg("Bytes for training, such as 2GB; most of what is free.")
-    ] = None
-    dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
-    progress: Annotated[bool, _arg("Show the progress.")] = True
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
-    rest, texts = changes.take_environments(argv)
-    base = _base(rest)
-    parsed = flags.parse(flags.parser_class(base, Transfer), rest, "transfer")
-    config = flags.read_config(parsed, base)
-    environments = [changes.read_environment(config, text) for text in texts]
-    if environments:
-        config = config.replace(env=environments[0]["env"])
-    field, losses, baseline = parsed.field or "value_loss", {}, parsed.baseline
+    parsed, config, environments = comparing.read(argv, Transfer, _base)
+    field, losses = parsed.field or "value_loss", {}
     if parsed.evolution:
         field, losses = _evolved(parsed.evolution, parsed.field)
-    for text in parsed.loss:
-        name, value = _loss(field, text)
-        if name in losses:
-            raise ConfigError(
-                f"--loss {text}: the name {name!r} is taken; write {name}-2={text}."
-            )
-        losses[name] = value
-        baseline = baseline or name
+    given = _given(field, parsed.loss, losses)
+    losses = {**losses, **given}
     if not losses:
         raise ConfigError(
             "say which losses to compare, such as --loss learned=value_loss.npz "
@@ -115,25 +81,33 @@ def main(argv: Sequence[str]) -> int:
     if parsed.dry_run:
         asked = settings_of(config, field, losses)
         parts = planned(config, asked, environments, parsed.seeds, parsed.measures)
-        changes.show_plan(parts, parsed.seeds, parsed.lanes, parsed.segment_updates)
+        comparing.show_plan(parts, parsed)
         return 0
+    folder = _folder(parsed, str(config.env))
     result = compare_losses(
         config,
         field,
         losses,
         environments,
-        range(parsed.first_seed, parsed.first_seed + parsed.seeds),
-        _folder(parsed, str(config.env)),
-        baseline=baseline or list(losses)[-1],
-        measures=parsed.measures,
-        seed=parsed.seed,
-        lanes=parsed.lanes,
-        segment_updates=parsed.segment_updates,
-        memory_limit=parsed.memory_limit,
-        progress=parsed.progress,
+        out=folder,
+        baseline=parsed.baseline or next(iter(given), list(losses)[-1]),
+        **comparing.keywords(parsed),
     )
-    changes.show(result, _folder(parsed, str(config.env)), ["transfer", *argv])
+    comparing.show(result, folder, ["transfer", *argv])
     return 0
+
+
+def _given(field: str, texts: Sequence[str], evolved: Mapping[str, Any]) -> dict:
+    """Losses by name from the texts of `--loss`, beside those of an evolution."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, value = _loss(field, text)
+        if name in found or name in evolved:
+            raise ConfigError(
+                f"--loss {text}: the name {name!r} is taken; write {name}-2={text}."
+            )
+        found[name] = value
+    return found
 
 
 def _base(argv: Sequence[str]) -> TrainConfig:
@@ -204,8 +178,5 @@ def _evolved(folder: Path, field: str) -> tuple[str, dict[str, Any]]:
 
 
 def _folder(parsed: Any, env: str) -> Path:
-    if parsed.out is None:
-        # One name for the whole call: the default holds the time.
-        inside = parsed.evolution and parsed.evolution / "transfer"
-        parsed.out = inside or default_folder(f"transfer-{env}")
-    return parsed.out
+    inside = parsed.evolution and parsed.evolution / "transfer"
+    return parsed.out or inside or default_folder(f"transfer-{env}")

@@ -1,6 +1,6 @@
 """Reports as one HTML file: the pages, and what others can be written with.
 
-`run_page`, `sweep_page`, `pbt_page`, `halving_page`, `study_page`, `evolution_page` and
+`run_page`, `sweep_page`, `population_page`, `study_page`, `evolution_page` and
 `comparison_page` make the usual pages; `write_page` writes any other one from sections
 (see `purerl.report.html`).
 """
@@ -18,8 +18,7 @@ from purerl.report.page_comparison import comparison_page as comparison_page
 from purerl.report.page_evolution import evolution_page as evolution_page
 from purerl.report.page_runs import run_page as run_page
 from purerl.report.page_search import BestRow as BestRow
-from purerl.report.page_search import halving_page as halving_page
-from purerl.report.page_search import pbt_page as pbt_page
+from purerl.report.page_search import population_page as population_page
 from purerl.report.page_search import search_page as search_page
 from purerl.report.page_study import study_page as study_page
 from purerl.report.page_sweep import sweep_page as sweep_page

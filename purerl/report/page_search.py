@@ -35,7 +35,8 @@ class BestRow(NamedTuple):
     schedule: Sequence[tuple[int, Mapping[str, Any]]]
 
 
-def pbt_page(
+def population_page(
+    kind: str,
     dataset: "xr.Dataset",
     best: Sequence[BestRow],
     names: Sequence[str],
@@ -45,10 +46,11 @@ def pbt_page(
     load: str,
     **facts: Any,
 ) -> Path:
-    """Write the page of population-based training: scores, schedules, who copied whom.
+    """Write the page of population-based training, or of successive halving.
 
     Args:
-        dataset: Dataset of a `PBTResult`.
+        kind: The kind of search, `pbt` or `halving`.
+        dataset: Dataset of a `PBTResult` or a `HalvingResult`.
         best: The best member of every search that has one.
         names: Names of the axes.
         path: Path of the page.
@@ -59,67 +61,48 @@ def pbt_page(
     Raises:
         OSError: the page cannot be written.
     """
+    sections = [Section("Best members", _best_table(best, names))]
+    own: dict[str, Any] = {"axes": ", ".join(names)}
+    if kind == "halving":
+        title = "Successive halving"
+        sections += _halving_sections(dataset, names)
+    else:
+        title = "Population-based training"
+        sections += _pbt_sections(dataset, best, names)
+        parents = dataset["parent"].values[:, :-1]
+        own["copies"] = int((parents != np.arange(dataset.sizes["member"])).sum())
+    return _write(title, path, sections, config, load, {**own, **facts})
+
+
+def _pbt_sections(
+    dataset: "xr.Dataset", best: Sequence[BestRow], names: Sequence[str]
+) -> list[Section]:
+    """Scores, hyperparameters, and the schedule of the best of all members."""
     lineages = {row.seed: row.lineage for row in best}
     bold = "Faint: every member. Bold: the training that led to the best member."
-    parents = dataset["parent"].values[:, :-1]
-    copies = int((parents != np.arange(dataset.sizes["member"])).sum())
+    scores = plots.population_scores(dataset, lineages)
+    values = plots.population_values(dataset, names, lineages)
     sections = [
-        Section("Best members", _best_table(best, names)),
-        Section(
-            "Scores", figure_html(plots.population_scores(dataset, lineages), bold)
-        ),
-        Section(
-            "Hyperparameters",
-            figure_html(plots.population_values(dataset, names, lineages), bold),
-        ),
+        Section("Scores", figure_html(scores, bold)),
+        Section("Hyperparameters", figure_html(values, bold)),
     ]
     if best:
         first = max(best, key=lambda row: row.score)
         title = f"Schedule of member {first.member}, seed {first.seed}"
         rows = [[start, *(v[n] for n in names)] for start, v in first.schedule]
         sections.append(Section(title, table_html(["from update", *names], rows)))
-    facts = {"axes": ", ".join(names), "copies": copies, **facts}
-    return _write("Population-based training", path, sections, config, load, facts)
+    return sections
 
 
-def halving_page(
-    dataset: "xr.Dataset",
-    best: Sequence[BestRow],
-    names: Sequence[str],
-    path: str | Path,
-    *,
-    config: Mapping[str, Any],
-    load: str,
-    **facts: Any,
-) -> Path:
-    """Write the page of successive halving: rungs, scores, values.
-
-    Args:
-        dataset: Dataset of a `HalvingResult`.
-        best: The best member of every search that has one.
-        names: Names of the axes.
-        path: Path of the page.
-        config: The base config of every member, as plain values.
-        load: Python code that reads the search.
-        **facts: Further lines about the search.
-
-    Raises:
-        OSError: the page cannot be written.
-    """
-    sections = [
-        Section("Best members", _best_table(best, names)),
+def _halving_sections(dataset: "xr.Dataset", names: Sequence[str]) -> list[Section]:
+    """Rungs, scores, and hyperparameters."""
+    larger = "A dot per member; larger ones were trained longer."
+    values = plots.halving_values(dataset, names)
+    return [
         Section("Rungs", _rungs_table(dataset)),
         Section("Scores", figure_html(plots.halving_scores(dataset))),
-        Section(
-            "Hyperparameters",
-            figure_html(
-                plots.halving_values(dataset, names),
-                "A dot per member; larger ones were trained longer.",
-            ),
-        ),
+        Section("Hyperparameters", figure_html(values, larger)),
     ]
-    facts = {"axes": ", ".join(names), **facts}
-    return _write("Successive halving", path, sections, config, load, facts)
 
 
 def search_page(

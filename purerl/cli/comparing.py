@@ -1,0 +1,135 @@
+"""What `purerl compare` and `purerl transfer` share: options, costs, what is shown."""
+
+import dataclasses
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import tyro
+from rich.console import Console
+
+from purerl import presets
+from purerl.algorithms import ALGORITHMS
+from purerl.cli import changes, dry_run, flags
+from purerl.comparison.api import DEFAULT_SEEDS, MEASURES
+from purerl.comparison.result import Comparison
+from purerl.comparison.training import Part
+from purerl.config import TrainConfig
+from purerl.report.comparison import WORDS
+
+WIDTH = 130  # The width of the table where the output is no terminal.
+
+
+def arg(text: str) -> object:
+    """Return the help of an option."""
+    return tyro.conf.arg(help=text)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Common:
+    """Options of every command that compares on held-out seeds."""
+
+    seeds: Annotated[int, arg("Held-out seeds.")] = DEFAULT_SEEDS
+    first_seed: Annotated[int, arg("Number of the first one.")] = 0
+    seed: Annotated[int, arg("From whose key the held-out ones come.")] = 0
+    measures: Annotated[tuple[str, ...], arg(f"Of {', '.join(WORDS)}.")] = MEASURES
+    algorithm: Annotated[str, arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
+    preset: Annotated[
+        str | None, arg(f"Start from a preset: {', '.join(presets.names())}.")
+    ] = None
+    config: Annotated[Path | None, arg("Start from a YAML file of a config.")] = None
+    lanes: Annotated[int | None, arg("Agents per block of the compiled call.")] = None
+    segment_updates: Annotated[int | None, arg("Updates per compiled call.")] = None
+    memory_limit: Annotated[
+        str | None, arg("Bytes for training, such as 2GB; most of what is free.")
+    ] = None
+    dry_run: Annotated[bool, arg("Say what it would cost here, and stop.")] = False
+    progress: Annotated[bool, arg("Show the progress.")] = True
+
+
+class Asked(NamedTuple):
+    """What a command was asked for.
+
+    Attributes:
+        parsed: The options by name: the command's own, those of `Common`, and the
+            fields of the config.
+        config: The config to train with.
+        environments: Changes of the config by name, one for every `--env`.
+    """
+
+    parsed: Any
+    config: TrainConfig
+    environments: list[dict[str, Any]]
+
+
+def read(
+    argv: Sequence[str],
+    options: type,
+    base_of: Callable[[Sequence[str]], TrainConfig],
+) -> Asked:
+    """Read the words of a command.
+
+    Args:
+        argv: The words after the command's name.
+        options: A dataclass of the command's own options, called as the command is.
+        base_of: A function that says, from the words, which config the flags start
+            from.
+
+    Raises:
+        ConfigError: a word that cannot be read.
+    """
+    rest, texts = changes.take_environments(argv)
+    base = base_of(rest)
+    parser = flags.parser_class(base, options, Common)
+    parsed = flags.parse(parser, rest, options.__name__.lower())
+    config = flags.read_config(parsed, base)
+    environments = [changes.read_environment(config, text) for text in texts]
+    if environments:
+        config = config.replace(env=environments[0]["env"])
+    return Asked(parsed, config, environments)
+
+
+def keywords(parsed: Any) -> dict[str, Any]:
+    """Return the arguments of `purerl.compare` that the options of `Common` say."""
+    names = ("seed", "measures", "lanes", "segment_updates", "memory_limit", "progress")
+    seeds = range(parsed.first_seed, parsed.first_seed + parsed.seeds)
+    return {"seeds": seeds, **{name: getattr(parsed, name) for name in names}}
+
+
+def show_plan(parts: Sequence[Part], parsed: Any) -> None:
+    """Print what a comparison would cost here, a line per program.
+
+    Args:
+        parts: The parts that would be trained.
+        parsed: The options of the command.
+    """
+    wholes = [
+        dry_run.whole_runs(part.group.bound, part.agents(parsed.seeds))
+        for part in parts
+    ]
+    dry_run.show(wholes, parsed.lanes, parsed.segment_updates)
+
+
+def show(result: Comparison, folder: Path, command: Sequence[str]) -> None:
+    """Print the table and where everything is; write the page into the folder.
+
+    Args:
+        result: The comparison.
+        folder: The folder that holds it.
+        command: The words of the command.
+    """
+    from purerl.report.page import comparison_page
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=max(console.width, WIDTH))
+    console.print(result.table())
+    words = shlex.join(["purerl", *command])
+    comparison_page(result, folder / "report.html", folder=str(folder), command=words)
+    console.print(
+        f"written to {folder}/, with report.html; in Python "
+        f"purerl.load_comparison({str(folder)!r})",
+        highlight=False,
+        soft_wrap=True,
+    )
