@@ -88,10 +88,9 @@ def _search(folder: Path, path: Path, command: str) -> Path:
             )
         )
     return page.population_page(
-        folders.kind_of(folder),
-        result.dataset,
-        best,
-        list(result.space.axes),
+        page.Population(
+            folders.kind_of(folder), result.dataset, list(result.space.axes), best
+        ),
         path,
         config=serialise.to_dict(result.config),
         load=f"import purerl\n\nresult = purerl.load_search({str(folder)!r})",

@@ -18,6 +18,7 @@ from purerl.report.page_comparison import comparison_page as comparison_page
 from purerl.report.page_evolution import evolution_page as evolution_page
 from purerl.report.page_runs import run_page as run_page
 from purerl.report.page_search import BestRow as BestRow
+from purerl.report.page_search import Population as Population
 from purerl.report.page_search import population_page as population_page
 from purerl.report.page_search import search_page as search_page
 from purerl.report.page_study import study_page as study_page

@@ -35,11 +35,24 @@ class BestRow(NamedTuple):
     schedule: Sequence[tuple[int, Mapping[str, Any]]]
 
 
+class Population(NamedTuple):
+    """A search over hyperparameters, as a page shows it.
+
+    Attributes:
+        kind: The kind of search, `pbt` or `halving`.
+        dataset: The dataset of its result.
+        names: Names of the axes.
+        best: The best member of every search that has one.
+    """
+
+    kind: str
+    dataset: "xr.Dataset"
+    names: Sequence[str]
+    best: Sequence[BestRow]
+
+
 def population_page(
-    kind: str,
-    dataset: "xr.Dataset",
-    best: Sequence[BestRow],
-    names: Sequence[str],
+    found: Population,
     path: str | Path,
     *,
     config: Mapping[str, Any],
@@ -49,10 +62,7 @@ def population_page(
     """Write the page of population-based training, or of successive halving.
 
     Args:
-        kind: The kind of search, `pbt` or `halving`.
-        dataset: Dataset of a `PBTResult` or a `HalvingResult`.
-        best: The best member of every search that has one.
-        names: Names of the axes.
+        found: The search, and what it found.
         path: Path of the page.
         config: The base config of every member, as plain values.
         load: Python code that reads the search.
@@ -61,23 +71,23 @@ def population_page(
     Raises:
         OSError: the page cannot be written.
     """
-    sections = [Section("Best members", _best_table(best, names))]
-    own: dict[str, Any] = {"axes": ", ".join(names)}
-    if kind == "halving":
+    sections = [Section("Best members", _best_table(found.best, found.names))]
+    own: dict[str, Any] = {"axes": ", ".join(found.names)}
+    if found.kind == "halving":
         title = "Successive halving"
-        sections += _halving_sections(dataset, names)
+        sections += _halving_sections(found)
     else:
         title = "Population-based training"
-        sections += _pbt_sections(dataset, best, names)
-        parents = dataset["parent"].values[:, :-1]
-        own["copies"] = int((parents != np.arange(dataset.sizes["member"])).sum())
+        sections += _pbt_sections(found)
+        parents = found.dataset["parent"].values[:, :-1]
+        everyone = np.arange(found.dataset.sizes["member"])
+        own["copies"] = int((parents != everyone).sum())
     return _write(title, path, sections, config, load, {**own, **facts})
 
 
-def _pbt_sections(
-    dataset: "xr.Dataset", best: Sequence[BestRow], names: Sequence[str]
-) -> list[Section]:
+def _pbt_sections(found: Population) -> list[Section]:
     """Scores, hyperparameters, and the schedule of the best of all members."""
+    dataset, names, best = found.dataset, found.names, found.best
     lineages = {row.seed: row.lineage for row in best}
     bold = "Faint: every member. Bold: the training that led to the best member."
     scores = plots.population_scores(dataset, lineages)
@@ -94,13 +104,13 @@ def _pbt_sections(
     return sections
 
 
-def _halving_sections(dataset: "xr.Dataset", names: Sequence[str]) -> list[Section]:
+def _halving_sections(found: Population) -> list[Section]:
     """Rungs, scores, and hyperparameters."""
     larger = "A dot per member; larger ones were trained longer."
-    values = plots.halving_values(dataset, names)
+    values = plots.halving_values(found.dataset, found.names)
     return [
-        Section("Rungs", _rungs_table(dataset)),
-        Section("Scores", figure_html(plots.halving_scores(dataset))),
+        Section("Rungs", _rungs_table(found.dataset)),
+        Section("Scores", figure_html(plots.halving_scores(found.dataset))),
         Section("Hyperparameters", figure_html(values, larger)),
     ]
 

@@ -96,8 +96,7 @@ def drive(
     check_count("segment_updates", segment_updates)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     check_search(search)
-    folder, restored = as_folder("out", out), Restored([], None)
-    is_new = folder is not None and not (folder / folders.MANIFEST).exists()
+    folder = as_folder("out", out)
     options = _Options(
         out=folder,
         lanes=lanes or search.lanes,
@@ -106,31 +105,45 @@ def drive(
         trackers=choose(trackers, folder),
         progress=progress,
     )
-    if folder is not None:
-        widths = {
-            "lanes": options.lanes,
-            "lanes_asked": lanes,
-            "segment_updates": options.length,
-            "segment_updates_asked": segment_updates,
-        }
-        stored = store.open_folder(folder, search, widths, extend)
-        options = options._replace(
-            lanes=stored["lanes"], length=stored["segment_updates"]
-        )
-        note = folders.differences_of_versions(stored)
-        if note:
-            print(note, file=sys.stderr)
-        restored = store.restore(folder, search)
-        if extend or restored.is_longer:
-            store.extend_folder(folder, search, restored)
-    call = _Drive(search, options, restored)
-    del restored  # Its states are let go of when they are on the devices.
+    if folder is None:
+        return _Drive(search, options, Restored([], None)).run()
+    is_new = not (folder / folders.MANIFEST).exists()
+    widths = {
+        "lanes": options.lanes,
+        "lanes_asked": lanes,
+        "segment_updates": options.length,
+        "segment_updates_asked": segment_updates,
+    }
+    call = _opened(folder, search, options, widths, extend)
     try:
         return call.run()
     except ConfigError:
-        if is_new and not call.steps and folder is not None:
+        if is_new and not call.steps:
             folders.undo(folder)  # so that the call can be made otherwise
         raise
+
+
+def _opened(
+    folder: Path,
+    search: Search,
+    options: _Options,
+    widths: dict[str, int | None],
+    extend: bool,
+) -> "_Drive":
+    """The call that goes on from a folder, at the widths that hold there.
+
+    Nothing but the call refers to the states that were restored: they are let go of
+    when they are on the devices.
+    """
+    stored = store.open_folder(folder, search, widths, extend)
+    note = folders.differences_of_versions(stored)
+    if note:
+        print(note, file=sys.stderr)
+    restored = store.restore(folder, search)
+    if extend or restored.is_longer:
+        store.extend_folder(folder, search, restored)
+    options = options._replace(lanes=stored["lanes"], length=stored["segment_updates"])
+    return _Drive(search, options, restored)
 
 
 class _Drive:
