@@ -35,7 +35,7 @@ from purerl.population.schedule import Schedule as Schedule
 from purerl.population.train_schedules import train_schedules as train_schedules
 from purerl.report.load_folder import load as load
 from purerl.report.track_folder import track as track
-from purerl.runner.loop import run as run
+from purerl.runner.api import run as run
 from purerl.runner.result import RunResult as RunResult
 from purerl.runner.result import load_run as load_run
 from purerl.runner.trackers import make_tracker as make_tracker

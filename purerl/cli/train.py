@@ -15,7 +15,7 @@ from purerl.cli import dry_run, flags, settings
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_number
 from purerl.runner import manifest
-from purerl.runner.loop import run
+from purerl.runner.api import run
 from purerl.runner.result import RunResult, summary, write_summary
 from purerl.runner.seeds import check_seeds
 from purerl.runner.trackers import TRACKERS, Tracker, make_tracker

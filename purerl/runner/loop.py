@@ -1,10 +1,9 @@
-"""purerl.run: the host loop around the compiled program.
+"""The host loop around the compiled program of a run.
 
 Segments of updates run on the devices; between them the host writes metrics, shows
 progress, saves checkpoints and listens for Ctrl-C.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,33 +13,28 @@ import jax
 import numpy as np
 
 from purerl import serialise
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.members import every
-from purerl.execution.memory import require_number
 from purerl.runner import manifest
-from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.records import Records
 from purerl.runner.result import RunResult
-from purerl.runner.seeds import check_seeds, num_seeds, seeds_text
-from purerl.runner.trackers import Tracker, choose, files
+from purerl.runner.seeds import seeds_text
+from purerl.runner.trackers import Tracker, files
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.writer import Say
 from purerl.runner.tracking import stack_rows
 from purerl.runner.words import evaluations, notes
-from purerl.scale.devices import check_count, default_lanes, make_workers
+from purerl.scale.devices import make_workers
 from purerl.storage import checkpoint, folders
-from purerl.train import Bound, bind, make_segment
+from purerl.train import Bound, make_segment
 from purerl.types import PyTree
 
 # Number of finished updates, and the arrays of a checkpoint by name.
 Restored = tuple[int, dict[str, np.ndarray]]
-# Segments of a run where their length is not given: fine enough for a progress bar,
-# coarse enough that the host costs nothing.
-DEFAULT_SEGMENTS = 100
 
 
 class Options(NamedTuple):
@@ -61,119 +55,17 @@ class Options(NamedTuple):
     keep: int
 
 
-def run(
-    config: TrainConfig,
-    *,
-    seeds: int | Sequence[int] = 1,
-    out: str | Path | None = None,
-    resume: bool = False,
-    extend: bool = False,
-    lanes: int | None = None,
-    segment_updates: int | None = None,
-    checkpoint_seconds: float = 30.0,
-    keep_checkpoints: int = 3,
-    data_parallel: bool = False,
-    trackers: Sequence[str | Tracker] | None = None,
-    progress: bool = True,
-) -> RunResult:
-    """Train one agent per seed, with progress, metrics, checkpoints and resume.
-
-    A run that was interrupted or killed and then resumed ends with the same bits as
-    one that was not. Ctrl-C finishes the segment, saves, and says how to go on; a
-    second one stops at once.
+class Loop:
+    """One call of `purerl.run`: the pieces that its phases share.
 
     Args:
-        config: The config of every agent.
-        seeds: The number of seeds, which are then 0, 1, ..., or the seeds themselves.
-        out: The folder to write; nothing is written without one.
-        resume: Whether to go on with the run in `out`.
-        extend: Whether, with `resume`, to go on to the `total_timesteps` of this
-            config, which may be more than the run was started with, also where it had
-            finished. What follows the share of the run that is done, such as an
-            annealed learning rate, follows the longer run from there on.
-        lanes: Agents per block (see `purerl.pmap`), part of what fixes the bits.
-        segment_updates: Updates per compiled call, part of what fixes the bits. About a
-            hundredth of the run where not given.
-        checkpoint_seconds: The least time between checkpoints; 0 saves after every
-            segment.
-        keep_checkpoints: The number of last checkpoints that stay.
-        data_parallel: Whether to spread every agent's environments over all devices.
-        trackers: More places to write metrics to, beside JSON lines: names (`mlflow`,
-            `tensorboard`, `wandb`), or trackers (see `purerl.make_tracker`). A resumed
-            run goes on with those that it was started with where none are given.
+        bound: Config, environment and plan of every agent.
+        seeds: Seeds of the agents.
+        folder: The folder to write, if any.
+        options: Options of how the run is carried out.
+        trackers: Trackers of this call, beside JSON lines.
         progress: Whether to show the progress.
-
-    Raises:
-        ConfigError: a config that cannot be trained, a folder that cannot be written
-            or resumed, a damaged checkpoint.
     """
-    for name, number in (
-        ("lanes", lanes),
-        ("segment_updates", segment_updates),
-        ("keep_checkpoints", keep_checkpoints),
-    ):
-        check_count(name, number)
-    check_seconds("checkpoint_seconds", checkpoint_seconds)
-    folder = as_folder("out", out)
-    if extend and resume and folder is not None:
-        config = manifest.with_values_of(manifest.load_run(folder), config)
-    bound = bind(config)
-    require_number(bound, num_seeds(seeds), make_workers())
-    members = check_seeds(seeds)
-    options = Options(
-        lanes=lanes
-        or (1 if data_parallel else default_lanes(len(members), make_workers())),
-        length=segment_updates
-        or max(1, math.ceil(bound.plan.num_updates / DEFAULT_SEGMENTS)),
-        spread=data_parallel,
-        checkpoint_seconds=checkpoint_seconds,
-        keep=keep_checkpoints,
-    )
-    chosen = choose(trackers, folder if resume else None)
-    options = _open_folder(folder, bound.config, members, options, resume, extend)
-    return _Loop(bound, members, folder, options, chosen, progress).run(resume)
-
-
-def _open_folder(
-    folder: Path | None,
-    config: TrainConfig,
-    seeds: tuple[int, ...],
-    options: Options,
-    resume: bool,
-    extend: bool,
-) -> Options:
-    """Create or check the folder; a resumed run keeps its own lanes and length."""
-    if extend and not resume:
-        raise ConfigError(
-            "extend=True goes on with a run: give resume=True and out=, its folder."
-        )
-    if folder is None:
-        if resume:
-            raise ConfigError("resume needs out: the folder of the run to go on with.")
-        return options
-    if not resume:
-        description = manifest.describe_run(
-            config, seeds, options.lanes, options.length, options.spread
-        )
-        manifest.create(folder, description)
-        return options
-    stored = manifest.load_run(folder)
-    manifest.check_same(stored, config, seeds, may_be_longer=extend)
-    manifest.check_devices(stored)
-    folders.require_writable(folder)
-    if extend:
-        manifest.extend(folder, stored, config)
-    for place in (folder, *folder.glob("metrics/*")):
-        serialise.remove_leftovers(place)
-    return options._replace(
-        lanes=stored["lanes"],
-        length=stored["segment_updates"],
-        spread=bool(stored["data_parallel"]),
-    )
-
-
-class _Loop:
-    """One call of `run`: the pieces that its phases share."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ import pytest
 import purerl
 from purerl import ConfigError, SACConfig, TD3Config
 from purerl.algorithms import td3
-from purerl.runner.loop import run
+from purerl.runner.api import run
 
 SMALL = {
     "env": "Pendulum-v1",
