@@ -10,8 +10,9 @@ import pytest
 import purerl
 from purerl import losses
 from purerl.cli import main
-from purerl.comparison import held_out, training
+from purerl.comparison import held_out
 from purerl.config import ConfigError
+from purerl.execution.fit import BlockCompiler
 from purerl.meta.population import Stopped
 from tests.helpers import tiny_config
 
@@ -152,7 +153,7 @@ def test_what_was_finished_before_ctrl_c_is_kept(tmp_path, monkeypatch):
             group.members
         )
 
-    monkeypatch.setattr(training, "compile_to_fit", lambda *_, **__: None)
+    monkeypatch.setattr(BlockCompiler, "compile", lambda *_, **__: None)
     monkeypatch.setattr(held_out, "train", train)
     named = {"own": {}, "slow": SLOW}
     options = {"seeds": 2, "lanes": 2, "progress": False, "out": tmp_path / "out"}

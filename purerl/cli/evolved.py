@@ -1,0 +1,97 @@
+"""What `purerl evolve` prints: what an evolution would cost, and what came out."""
+
+import json
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from purerl import serialise
+from purerl.comparison.result import find_comparison
+from purerl.execution.format import format_count, with_noun
+from purerl.meta.estimate import Estimate
+from purerl.meta.result import EvolutionResult
+
+
+def estimate_table(found: Estimate, what: dict[str, Any]) -> Table:
+    """Return the cost of an evolution as a table."""
+    table = Table(show_header=False, box=None)
+    strategy = {
+        name: value
+        for name, value in what["strategy"].items()
+        if name != "options" and value is not None
+    }
+    rows = {
+        "evolve": (
+            f"{with_noun(found.numbers, 'number')} of {', '.join(what['evolve'])}"
+        ),
+        "strategy": yaml.safe_dump(strategy, default_flow_style=True, width=72).strip(),
+        "population": (
+            f"{what['population']:,} x {with_noun(what['rollouts'], 'rollout')}"
+        ),
+        "generations": f"{found.generations:,}",
+        "agents": f"{found.agents:,}",
+        "environment steps": format_count(found.env_steps),
+        "measured here": f"{format_count(found.steps_per_second)} steps/s "
+        f"({with_noun(found.lanes, 'lane')})",
+        "estimated hours": _hours(found.hours),
+    }
+    for name, text in rows.items():
+        table.add_row(name, text)
+    return table
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
+
+
+def show(result: EvolutionResult, command: str = "") -> None:
+    """Print what came out; write pictures, page and summary.json into the folder.
+
+    Args:
+        result: The result of the evolution.
+        command: The command that started the evolution.
+    """
+    from purerl.report import page, plots
+
+    console = Console()
+    history = result.history
+    console.print(
+        f"generation {result.done:,}/{result.generations:,}: mean "
+        f"{history['mean'][-1]:.4g}, best {history['best'][-1]:.4g}; best of all "
+        f"{result.best_fitness:.4g} in generation {result.best_generation + 1:,}; "
+        f"{with_noun(int(history['failed'].sum()), 'member')} failed",
+        highlight=False,
+    )
+    if "agents" in result.summary:
+        numbers = result.summary
+        console.print(
+            f"compile {numbers['compile_seconds']:.1f} s, {numbers['agents']:,} agents "
+            f"in {numbers['train_seconds']:.1f} s ({numbers['agents_per_second']:.3g} "
+            f"agents/s, {format_count(numbers['steps_per_second'])} steps/s)",
+            highlight=False,
+        )
+    folder = result.out
+    if folder is None:
+        return
+    text = json.dumps(result.summary, indent=2)
+    serialise.write_atomic(folder / "summary.json", text)
+    plots.save(result.plot(), folder / "evolution.png")
+    losses = result.losses(result.learned)
+    for name, loss in losses.items():
+        plots.save(plots.loss_figure(loss), folder / f"{name}.png")
+        console.print(
+            f"train with it: purerl train --{name.replace('_', '-')} "
+            f"{folder / name}.npz",
+            highlight=False,
+            soft_wrap=True,
+        )
+    transfer = find_comparison(folder)
+    page.evolution_page(result, transfer=transfer, command=command)
+    console.print(
+        f"written to {folder}/, with report.html; in Python "
+        f"purerl.load_evolution({str(folder)!r})",
+        highlight=False,
+        soft_wrap=True,
+    )
