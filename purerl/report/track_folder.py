@@ -9,7 +9,8 @@ from purerl.config import ConfigError
 from purerl.runner.records import Records
 from purerl.runner.trackers import Tracker, choose, files
 from purerl.runner.trackers.base import describe
-from purerl.runner.trackers.group import Group, lacking
+from purerl.runner.trackers.group import Group
+from purerl.runner.trackers.stored import lacking
 from purerl.runner.trackers.writer import Say
 from purerl.storage import checkpoint, folders, kinds
 
