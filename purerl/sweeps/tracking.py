@@ -197,6 +197,4 @@ def track_sweep(result: SweepResult, trackers: Sequence[Tracker], say: Say) -> b
     with tracking.group:
         tracking.begin(say)
         tracking.close(result.finished)
-    for sentence in tracking.group.where():
-        say(sentence)
     return tracking.group.lacks_nothing

@@ -153,6 +153,9 @@ class MemberGroup:
             raise
         self._has_begun = True
         self._remember()
+        working = [t.tracker for t, w in self._pairs if not w.failed]
+        for sentence in filter(None, (tracker.where() for tracker in working)):
+            say(sentence)
 
     def add(self, numbers: Iterable[int], load: Load) -> None:
         """Tell all of some members that have ended.
@@ -186,11 +189,6 @@ class MemberGroup:
     def lacks_nothing(self) -> bool:
         """Whether every tracker has all members that were told, and the files."""
         return all(w.status and self._offered <= t.told for t, w in self._pairs)
-
-    def where(self) -> list[str]:
-        """Return sentences about how to look at what the trackers write."""
-        working = [t.tracker for t, w in self._pairs if not w.failed]
-        return [text for tracker in working if (text := tracker.where())]
 
     def _close(self, status: str, limit: float | None) -> None:
         for _, writer in self._pairs:
@@ -253,6 +251,10 @@ class MemberGroup:
         store(self._folder, known)
 
     def _entry(self, teller: _Teller, writer: Writer) -> dict[str, Any]:
+        known = stored_for(teller.tracker, load_stored(self._folder))
+        if known.get("id") == teller.tracker.id and known.get("total") == self._total:
+            # What another worker of the same study has told in the meantime.
+            teller.told.update(_numbers(known))
         told = sorted(teller.told.copy())
         return {
             "id": teller.tracker.id,
