@@ -2,9 +2,9 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
@@ -21,7 +21,7 @@ from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
 from purerl.runner.seeds import check_seeds
-from purerl.space.labels import label
+from purerl.space.labels import in_a_line
 from purerl.train import bind
 
 
@@ -143,7 +143,7 @@ def best_table(result: Result) -> Table:
             table.add_row(str(seed), "-", "-", "all of its members diverged")
             continue
         cells = (str(seed), str(best.member), f"{best.score:,.1f}")
-        table.add_row(*cells, _line(best.hyper))
+        table.add_row(*cells, in_a_line(best.hyper))
     return table
 
 
@@ -159,17 +159,8 @@ def schedule_table(schedule: Schedule, seed: int, member: int) -> Table:
     table.add_column("from update", justify="right")
     table.add_column("hyperparameters")
     for first, values in zip(schedule.first_updates, schedule.values, strict=True):
-        table.add_row(f"{first:,}", _line(values))
+        table.add_row(f"{first:,}", in_a_line(values))
     return table
-
-
-def _line(hyper: Mapping[str, Any]) -> str:
-    """Hyperparameters in a line."""
-    named = {name: label(value) for name, value in hyper.items()}
-    return ", ".join(
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in named.items()
-    )
 
 
 def write_summary(result: Result, console: Console) -> None:

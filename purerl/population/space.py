@@ -16,7 +16,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.space.axes import Axis, Choice, LogUniform, ends, is_whole
 from purerl.space.design import expand
 from purerl.space.fields import FieldAxes
-from purerl.space.points import config_at, split
+from purerl.space.points import split
 from purerl.sweeps.groups import Group, group_points
 from purerl.train import Bound
 from purerl.types import Overrides
@@ -36,9 +36,21 @@ class Space(FieldAxes):
     """
 
     def __init__(self, config: TrainConfig, axes: Mapping[str, Any]) -> None:
-        for name in axes:
-            _check_dynamic(config, name)
+        static, _ = split(config, dict.fromkeys(axes))
+        if static:
+            raise ConfigError(
+                f"the axis {next(iter(static))!r} is static: it fixes shapes or the "
+                "program, and a population shares one program. Sweep it with "
+                "purerl.sweep, or search once for each of its values."
+            )
         super().__init__(config, axes)
+        # What is drawn: numbers, or of a choice the places of its values.
+        self._numbers = {
+            name: Choice(tuple(range(len(axis.values))))
+            if isinstance(axis, Choice)
+            else axis
+            for name, axis in self.axes.items()
+        }
         self.bound = self._check_values()
 
     def _check_values(self) -> Bound:
@@ -64,13 +76,7 @@ class Space(FieldAxes):
 
     def draw(self, num: int, seed: int) -> Hyper:
         """Draw `num` points: those of a random sweep with this `design_seed`."""
-        sources = {
-            name: Choice(tuple(range(len(axis.values))))
-            if isinstance(axis, Choice)
-            else axis
-            for name, axis in self.axes.items()
-        }
-        points = expand(sources, "random", num, seed).points
+        points = expand(self._numbers, "random", num, seed).points
         return {
             name: np.asarray([point[name] for point in points], np.float64)
             for name in self.axes
@@ -101,10 +107,7 @@ class Space(FieldAxes):
             word = zlib.crc32(name.encode())
             rng = np.random.default_rng([*stream, _EXPLORE, word])
             if rng.random() < resample_probability:
-                if isinstance(axis, Choice):
-                    moved[name] = float(rng.integers(len(axis.values)))
-                else:
-                    moved[name] = float(axis.draw(rng))
+                moved[name] = float(self._numbers[name].draw(rng))
             else:
                 factor = factors[int(rng.integers(len(factors)))]
                 moved[name] = step(axis, float(hyper[name]), factor)
@@ -138,18 +141,13 @@ class Space(FieldAxes):
                 found[name] = int(number) if is_whole(axis) else float(number)
         return found
 
-    def config_at(self, hyper: Mapping[str, float]) -> TrainConfig:
-        """Return the config with a member's hyperparameters in it."""
-        return config_at(self.config, self.values(hyper))
-
     def labelled(self, name: str, numbers: np.ndarray) -> np.ndarray:
         """Return an axis's numbers as results show them, a choice's values by name."""
         axis = self.axes[name]
         if not isinstance(axis, Choice):
             return numbers
-        names = self.names[name]
-        is_number = all(isinstance(x, int | float) for x in names)
-        table = np.asarray(names, float if is_number else object)
+        is_number = all(isinstance(x, int | float) for x in self.names[name])
+        table = np.asarray(self.names[name], float if is_number else object)
         return table[numbers.astype(int)]
 
 
@@ -181,13 +179,3 @@ def step(axis: Axis, value: float, factor: float) -> float:
         if moved == value:
             moved += 1 if factor > 1 else -1
     return float(min(max(moved, axis.low), axis.high))
-
-
-def _check_dynamic(config: TrainConfig, name: str) -> None:
-    static, _ = split(config, {name: None})
-    if static:
-        raise ConfigError(
-            f"the axis {name!r} is static: it fixes shapes or the program, and a "
-            "population shares one program. Sweep it with purerl.sweep, or search "
-            "once for each of its values."
-        )

@@ -9,6 +9,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.space import stored
 from purerl.space.axes import Axis, Choice, LogUniform, Uniform, read_axis
 from purerl.space.labels import labels
+from purerl.space.points import config_at
 
 _FRACTIONS = (float, "float")  # types of fields, also where they are `auto`
 
@@ -36,6 +37,10 @@ class FieldAxes:
             for name, axis in self.axes.items()
             if isinstance(axis, Choice)
         }
+
+    def config_at(self, point: Mapping[str, Any]) -> TrainConfig:
+        """Return the whole config of a point, as `purerl.run` takes it."""
+        return config_at(self.config, point)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the axes as plain values."""

@@ -54,6 +54,17 @@ def distinct_labels(name: str, values: Sequence[Any]) -> list[Any]:
     return names
 
 
+def in_words(value: Any) -> str:
+    """Return a value's label as tables show it, a fraction to four digits."""
+    name = label(value)
+    return f"{name:.4g}" if isinstance(name, float) else str(name)
+
+
+def in_a_line(point: Mapping[str, Any]) -> str:
+    """Return a point's names and values in a line."""
+    return ", ".join(f"{name}={in_words(value)}" for name, value in point.items())
+
+
 def column(points: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
     """Return an axis's label at every point; equal values have equal labels."""
     keys = [_key(point[name], name) for point in points]

@@ -28,11 +28,9 @@ def split(
     static, dynamic = {}, {}
     for name, value in point.items():
         first = name.split(".")[0]
-        if name == "algorithm":
-            static[name] = value
-            continue
-        check_known(first, list(fields), type(config).__name__)
-        if not fields[first].metadata.get("pytree_node", True):
+        if name != "algorithm":
+            check_known(first, list(fields), type(config).__name__)
+        if name == "algorithm" or not fields[first].metadata.get("pytree_node", True):
             static[name] = value
         elif first.endswith("_loss") and isinstance(value, str):
             dynamic[name] = serialise.parse_loss(value)

@@ -7,10 +7,7 @@ from purerl import serialise
 from purerl.space.axes import Axis, Choice, LogUniform, Uniform
 from purerl.space.labels import plain
 
-_KINDS: dict[str, type[Uniform | LogUniform]] = {
-    "uniform": Uniform,
-    "loguniform": LogUniform,
-}
+_KINDS = {"uniform": Uniform, "loguniform": LogUniform}
 
 
 def to_dict(axes: Mapping[str, Axis]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from purerl.report.plots import tuning as plots
 from purerl.space.axes import Axis, Choice, LogUniform, ends, is_whole
 from purerl.space.fields import FieldAxes
 from purerl.space.labels import distinct_labels, plain
-from purerl.space.points import config_at
 from purerl.sweeps.groups import group_points
 
 # Fields that set the task or the budget: scores under several of them say nothing.
@@ -96,10 +95,6 @@ class Space(FieldAxes):
             name: _place(axis, self.names.get(name, []), _current(self._own, name))
             for name, axis in self.axes.items()
         }
-
-    def config_at(self, point: Mapping[str, Any]) -> TrainConfig:
-        """Return the whole config of a point, as `purerl.run` takes it."""
-        return config_at(self.config, point)
 
 
 def _current(config: TrainConfig, name: str) -> Any:

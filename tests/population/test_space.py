@@ -107,7 +107,8 @@ def test_overrides_are_the_values_in_the_programs_type(tiny):
         overrides["policy_loss"].clip_eps, np.float32([0.3, 0.1, 0.3])
     )
     assert overrides["learning_rate"].dtype == np.float32
-    config = space.config_at({"policy_loss": 1.0, "learning_rate": 2e-3})
+    point = space.values({"policy_loss": 1.0, "learning_rate": 2e-3})
+    config = space.config_at(point)
     assert config.policy_loss.clip_eps == 0.3 and config.learning_rate == 2e-3
     np.testing.assert_array_equal(
         space.labelled("policy_loss", np.array([0.0, 1.0])),
