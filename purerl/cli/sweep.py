@@ -115,7 +115,7 @@ def main(argv: Sequence[str]) -> int:
         config,
         asked,
         extend=parsed.extend,
-        trackers=read_trackers(parsed.track, parsed.tracking_uri),
+        trackers=read_trackers(parsed.track, parsed.tracking_uri) or None,
         progress=parsed.progress,
         **options,
     )

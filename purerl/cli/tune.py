@@ -73,6 +73,10 @@ class Tune:
         int, _arg("Fresh seeds that compare best and default; 0 leaves it out.")
     ] = 10
     lanes: Annotated[int | None, _arg("Agents per block.")] = None
+    track: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        _arg("Tell a tracker every trial: mlflow, tensorboard or wandb; repeatable."),
+    ] = ()
     dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
     progress: Annotated[bool, _arg("Say how it goes.")] = True
 
@@ -107,6 +111,7 @@ def main(argv: Sequence[str]) -> int:
         seed=parsed.sampler_seed,
         holdout_seeds=parsed.holdout_seeds,
         lanes=parsed.lanes,
+        trackers=list(parsed.track) or None,
         progress=parsed.progress,
     )
     show(result, shlex.join(["purerl", "tune", *argv]))

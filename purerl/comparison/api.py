@@ -5,20 +5,24 @@ seen (`purerl.comparison.held_out`). Settings that change the same numbers are o
 compiled program per environment, vmapped over settings and seeds.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from purerl import serialise
 from purerl.comparison.environments import Environments, read_environments
 from purerl.comparison.losses import Losses, settings_of
 from purerl.comparison.result import Comparison
-from purerl.comparison.settings import Settings, read_settings
+from purerl.comparison.settings import Settings, described, read_settings
+from purerl.comparison.tracking import Tracking
 from purerl.comparison.training import TRAINED, Options, Part, make_parts, train
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_listing
 from purerl.report.comparison import WORDS
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seed, check_seeds, num_seeds
+from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
 from purerl.storage import folders, kinds
@@ -42,6 +46,7 @@ def compare(
     segment_updates: int | None = None,
     memory_limit: str | float | None = None,
     devices: Any = None,
+    trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
 ) -> Comparison:
     """Train with every setting in every environment on held-out seeds, and compare.
@@ -81,6 +86,10 @@ def compare(
             whole run where not given, and up to the next piece of a schedule.
         memory_limit: Bytes for training, such as `"2GB"`.
         devices: Local devices to use; all of the default backend where not given.
+        trackers: Trackers that are told of every setting when it has been trained, a
+            nested run each: names (`mlflow`, `tensorboard`, `wandb`), or trackers. A
+            comparison that goes on does so with those that it was started with where
+            none are given.
         progress: Whether to show the progress.
 
     Raises:
@@ -106,11 +115,26 @@ def compare(
     _check(options, baseline, [entry.name for entry in entries])
     folder = _folder(out)
     known, parts = make_parts(entries, places, options, folder)
-    known.update(train(parts, options, progress))
-    result = Comparison.of(entries, places, options, baseline, known)
-    if folder is not None:
-        result.save(folder)
+    tracking = Tracking(
+        serialise.to_dict(places[0].config),
+        [place.name for place in places],
+        {entry.name: described(entry) for entry in entries},
+        folder,
+        choose(trackers, folder),
+    )
+    tracking.begin(_say)
+    with tracking.group:
+        tracking.add(known)
+        known |= train(parts, options, progress, tracking.add)
+        result = Comparison.of(entries, places, options, baseline, known)
+        if folder is not None:
+            result.save(folder)
+        tracking.close(is_finished=True)
     return result
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def compare_losses(
@@ -128,6 +152,7 @@ def compare_losses(
     segment_updates: int | None = None,
     memory_limit: str | float | None = None,
     devices: Any = None,
+    trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
 ) -> Comparison:
     """Train with every loss in every environment on held-out seeds, and compare.
@@ -151,6 +176,7 @@ def compare_losses(
         segment_updates: Updates of a compiled call, see `purerl.compare`.
         memory_limit: Bytes for training, see `purerl.compare`.
         devices: Local devices to use, see `purerl.compare`.
+        trackers: Trackers that are told of every loss, see `purerl.compare`.
         progress: Whether to show the progress.
 
     Raises:
@@ -171,6 +197,7 @@ def compare_losses(
         segment_updates=segment_updates,
         memory_limit=memory_limit,
         devices=devices,
+        trackers=trackers,
         progress=progress,
     )
 

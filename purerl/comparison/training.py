@@ -128,13 +128,19 @@ def _identity(contestant: Contestant, options: Options) -> str:
     return held_out.identity(contestant.trained, rest)
 
 
-def train(parts: Sequence[Part], options: Options, is_shown: bool) -> Known:
+def train(
+    parts: Sequence[Part],
+    options: Options,
+    is_shown: bool,
+    on_part: Callable[[Known], None],
+) -> Known:
     """Train what is missing, and keep it.
 
     Args:
         parts: The parts that are trained.
         options: Options with which the parts are trained.
         is_shown: Whether progress is printed.
+        on_part: A function that is called with the scores of every part.
 
     Raises:
         KeyboardInterrupt: somebody asked to stop; finished parts are kept.
@@ -172,10 +178,12 @@ def train(parts: Sequence[Part], options: Options, is_shown: bool) -> Known:
                 found = _train_part(part, options, on_block, is_stopped, cache)
             except Stopped:
                 raise KeyboardInterrupt from None
-            for name, one in zip(part.names, found, strict=True):
-                scores[part.environment, name] = one
+            pairs = zip(part.names, found, strict=True)
+            own = {(part.environment, name): one for name, one in pairs}
+            scores |= own
             for path, one in zip(part.files, found, strict=False):
                 held_out.save(path, one)
+            on_part(own)
     seconds = time.perf_counter() - began
     reporter.say(f"trained in {seconds:.1f} s ({format_count(done / seconds)} steps/s)")
     return scores

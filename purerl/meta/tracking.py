@@ -18,7 +18,8 @@ from purerl import serialise
 from purerl.meta.setup import Setup
 from purerl.meta.store import State
 from purerl.runner.trackers import Member, TrackedRun, Tracker
-from purerl.runner.trackers.group import Group, lacking
+from purerl.runner.trackers.group import Group
+from purerl.runner.trackers.stored import lacking
 from purerl.runner.tracking import JsonlTracker, read_rows
 
 if TYPE_CHECKING:

@@ -9,13 +9,16 @@ from purerl.config import ConfigError
 from purerl.runner.records import Records
 from purerl.runner.trackers import Tracker, choose, files
 from purerl.runner.trackers.base import describe
-from purerl.runner.trackers.group import Group, lacking
+from purerl.runner.trackers.group import Group
+from purerl.runner.trackers.stored import lacking
 from purerl.runner.trackers.writer import Say
 from purerl.storage import checkpoint, folders, kinds
 
 
 def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -> bool:
-    """Send the rows and files of a run, sweep, search or evolution that trackers lack.
+    """Send the rows and files of a folder that trackers lack.
+
+    The folder is that of a run, sweep, search, study, comparison or evolution.
 
     A tracker goes on where it left off (`trackers.json` in the folder), so that no row
     is written twice; one that has not been told of the folder yet gets everything. This
@@ -108,12 +111,26 @@ def _search(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
     return track_search(folder, read(folder).search, trackers, say)
 
 
+def _study(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+    from purerl.tuning.tracking import track_study
+
+    return track_study(folder, trackers, say)
+
+
+def _comparison(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+    from purerl.comparison.tracking import track_comparison
+
+    return track_comparison(folder, trackers, say)
+
+
 _KINDS = {
     "run": _run,
     "sweep": _sweep,
     "pbt": _search,
     "halving": _search,
     "evolution": _evolution,
+    "tune": _study,
+    kinds.COMPARISON: _comparison,
 }
 
 

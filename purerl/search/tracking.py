@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from purerl.runner.trackers.base import Member, TrackedRun, Tracker
-from purerl.runner.trackers.group import Group, lacking
+from purerl.runner.trackers.group import Group
+from purerl.runner.trackers.stored import lacking
 from purerl.runner.trackers.writer import Say
 from purerl.search.folder import restore
 from purerl.search.protocol import Search, Step

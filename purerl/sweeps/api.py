@@ -6,11 +6,11 @@ from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner.arguments import as_folder
-from purerl.runner.trackers import Tracker, read_trackers
+from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
-from purerl.sweeps import tracking
-from purerl.sweeps.engine import Engine, Options, agreed
+from purerl.sweeps.engine import Engine, agreed
+from purerl.sweeps.options import Options
 from purerl.sweeps.plan import Keeps, choose_lanes, make_outline, worker_limit
 from purerl.sweeps.result import SweepResult
 
@@ -30,7 +30,7 @@ def sweep(
     chunk_blocks: int | None = None,
     memory_limit: str | float | None = None,
     keep_states: bool = False,
-    trackers: Sequence[str | Tracker] = (),
+    trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
 ) -> SweepResult:
     """Train every point of some axes with every seed, in as few programs as possible.
@@ -66,8 +66,10 @@ def sweep(
         memory_limit: Bytes for training, such as `"2GB"`; most of what is free where
             not given.
         keep_states: Whether to keep the final states, to act with them or go on.
-        trackers: Trackers to write the finished members into, a nested run each: names
-            (`mlflow`, `tensorboard`, `wandb`) or trackers (see `purerl.make_tracker`).
+        trackers: Trackers that are told of members as they finish, a nested run each:
+            names (`mlflow`, `tensorboard`, `wandb`) or trackers (see
+            `purerl.make_tracker`). A sweep that goes on does so with those that it was
+            started with where none are given.
         progress: Whether to print the plan and show a progress bar.
 
     Raises:
@@ -81,7 +83,11 @@ def sweep(
             f"out: a sweep of {hosts.count()} processes needs a folder: each trains a "
             "part and writes its own files, and none holds all results; give out."
         )
-    read = read_trackers(trackers)
+
+    # Of several processes the first one tells what it has seen of all of them.
+    def choose_trackers() -> list[Tracker]:
+        return choose(trackers, folder) if hosts.index() == 0 else []
+
     if isinstance(lanes, str) and lanes != "auto":
         raise ConfigError(f"lanes must be a number or 'auto', got {lanes!r}.")
     outline = make_outline(
@@ -97,8 +103,13 @@ def sweep(
         memory_limit=limit,
         keeps=Keeps(folder is None, keep_states),
     )
-    options = Options(folder, lanes, segment_updates, chunk_blocks, keep_states, extend)
-    result = Engine(outline, workers, options, progress).run()
-    if result.finished and hosts.index() == 0:
-        tracking.track_finished(result, read)
-    return result
+    options = Options(
+        folder,
+        lanes,
+        segment_updates,
+        chunk_blocks,
+        keep_states,
+        extend,
+        hosts.run_on_all(choose_trackers),
+    )
+    return Engine(outline, workers, options, progress).run()

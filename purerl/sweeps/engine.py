@@ -4,7 +4,6 @@ import math
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,31 +17,12 @@ from purerl.sweeps import planner, store
 from purerl.sweeps.compiling import Compiler
 from purerl.sweeps.execute import cut, train_chunk
 from purerl.sweeps.identity import written
+from purerl.sweeps.options import Options
 from purerl.sweeps.plan import GroupPlan, SweepPlan, without
 from purerl.sweeps.result import SweepResult
 from purerl.sweeps.spec import describe
 from purerl.sweeps.store import Kept
-
-
-class Options(NamedTuple):
-    """How a sweep is carried out; of these only lanes and segments fix the bits.
-
-    Attributes:
-        folder: The folder to write, or None.
-        lanes: The width W that was asked for: a number, `"auto"`, or None where it is
-            chosen.
-        segment_updates: The updates per segment K that were asked for, or None.
-        chunk_blocks: The number of blocks of a chunk, or None for what fits the memory.
-        keep_states: Whether to keep the final states.
-        extend: Whether the folder may hold a sweep of fewer members.
-    """
-
-    folder: Path | None
-    lanes: int | str | None
-    segment_updates: int | None
-    chunk_blocks: int | None
-    keep_states: bool
-    extend: bool
+from purerl.sweeps.tracking import TrackedMembers, Tracking
 
 
 def agreed(groups: tuple[GroupPlan, ...]) -> tuple[GroupPlan, ...]:
@@ -81,6 +61,10 @@ def _whole(number: float) -> float:
     return round(number) if math.isfinite(number) else number
 
 
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
 class Engine:
     """One call of `sweep`: the pieces that its phases share.
 
@@ -105,6 +89,10 @@ class Engine:
         self.lock = threading.Lock()
         self.compiler = Compiler(workers, outline.memory_limit, options.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
+        members = TrackedMembers(
+            outline.config, outline.design, outline.seeds, self.points, self.folder
+        )
+        self.tracking = Tracking(members, options.trackers)
         self.done_steps, self.trained, self.told = 0, 0, False
 
     def run(self) -> SweepResult:
@@ -113,11 +101,19 @@ class Engine:
         Raises:
             ConfigError: see `purerl.sweep`.
         """
+        finished = self._open()
+        hosts.run_on_all(lambda: self.tracking.begin(_say))
+        with self.tracking.group:
+            result = self._run(finished)
+            self.tracking.close(result.finished)
+        return result
+
+    def _run(self, finished: set[str]) -> SweepResult:
+        """Compile and train what is missing, and sum up."""
         # Imported here so that only callers that run pay for importing rich.
         from purerl.runner.progress import Reporter
         from purerl.sweeps import words
 
-        finished = self._open()
         plan, tasks = self._prepare(finished)
         self.done_steps = self.outline.steps - plan.steps
         mine = self._mine(tasks)
@@ -246,12 +242,14 @@ class Engine:
                 keep_states=self.options.keep_states,
             )
             chunk = store.Chunk(task.ids, arrays)
+            path = None
             if self.folder is not None:
-                store.save(self.folder, group.group.name, chunk)
+                path = store.save(self.folder, group.group.name, chunk)
             with self.lock:
                 self.trained += len(task.ids)
                 if self.folder is None:
                     self.source.add(chunk)
+                self.tracking.add(task.ids, path or chunk)
 
         def work() -> float:
             began = time.perf_counter()

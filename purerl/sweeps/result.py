@@ -46,6 +46,7 @@ class SweepResult:
         config: The base config of every point.
         design: The axes and points.
         seeds: Seeds of every point.
+        written: Points as the manifest holds them.
         finished: Whether every member has been trained.
         out: The folder, if any.
         summary: Numbers about how the sweep was run. Over all processes: `members` of
@@ -68,9 +69,9 @@ class SweepResult:
         self.out, self.summary = out, dict(summary or {})
         self._source = source
         # The points as they were written: a loss may not come back to the last bit.
-        self._written = list(written or design.points)
+        self.written = list(written or design.points)
         self._ids = [
-            [member_id(point, seed) for seed in self.seeds] for point in self._written
+            [member_id(point, seed) for seed in self.seeds] for point in self.written
         ]
         self._read: dict[str, xr.DataArray] = {}
 
@@ -190,7 +191,7 @@ class SweepResult:
         Raises:
             ConfigError: a loss's file has changed since.
         """
-        for asked, known in zip(self.design.points, self._written, strict=True):
+        for asked, known in zip(self.design.points, self.written, strict=True):
             if canonical(asked) == canonical(point):
                 check_files(point, known)
         return config_at(self.config, point)

@@ -133,6 +133,31 @@ def save(folder: Path, group: str, chunk: Chunk) -> Path:
     return path
 
 
+def chunk_paths(folder: Path) -> list[Path]:
+    """Return the chunk files of a sweep's folder."""
+    return sorted((folder / "chunks").glob("*.npz"))
+
+
+def chunk_ids(path: Path) -> tuple[str, ...]:
+    """Return the members of a chunk file; none where it is damaged."""
+    try:
+        return tuple(_read_ids(path, verify=False))
+    except arrays.DAMAGE:
+        return ()
+
+
+def read_chunk(path: Path) -> Chunk:
+    """Read a chunk file.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
+    with _opened(path) as file:
+        found = {name: file[name] for name in file.files}
+    ids = json.loads(found.pop(MEMBERS).tobytes())["ids"]
+    return Chunk(tuple(ids), found)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove the halves of files that a kill left behind."""
     for place in (folder, folder / "chunks"):
@@ -173,7 +198,7 @@ class Index:
         self.folder = folder
         self.places: dict[str, tuple[Path, int]] = {}
         self.damaged: list[Path] = []
-        for path in sorted((folder / "chunks").glob("*.npz")):
+        for path in chunk_paths(folder):
             try:
                 ids = _read_ids(path, verify)
             except arrays.DAMAGE:

@@ -1,59 +1,174 @@
-"""A finished sweep in trackers: members that a tracker has are not written twice.
+"""A sweep in trackers: every member is told whole, as soon as its chunk has ended."""
 
-trackers.json, in the sweep's folder, holds per tracker how many members it has, in the
-order of the results, and of how many (see `purerl.runner.trackers.group`). A sweep that
-has been extended since is another one for a tracker.
-"""
-
-import json
-import sys
-import threading
-import time
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from purerl import serialise
-from purerl.config import ConfigError
+from purerl.config import ConfigError, TrainConfig
 from purerl.runner.trackers.base import TrackedRun, Tracker
-from purerl.runner.trackers.group import (
-    FILE,
-    how_to_send,
-    lacking,
-    load_stored,
-    plain_options,
-    stored_for,
-)
-from purerl.runner.trackers.points import dataset_points, write_points
-from purerl.runner.trackers.writer import BEGIN_SECONDS, Say, reason
+from purerl.runner.trackers.members import Ended, MemberGroup
+from purerl.runner.trackers.points import ended, files_of
+from purerl.runner.trackers.writer import Say
+from purerl.sweeps import store
+from purerl.sweeps.axes import Design
+from purerl.sweeps.identity import member_id
+from purerl.sweeps.labels import column
 from purerl.sweeps.result import SweepResult
+from purerl.sweeps.store import Chunk
+
+# Members that are read at once for a tracker.
+PIECE = 64
 
 
-def track_finished(result: SweepResult, trackers: Sequence[Tracker]) -> None:
-    """Write a sweep that has just finished into trackers, which may fail.
+class TrackedMembers(NamedTuple):
+    """The members of a sweep as trackers number them: in the order of the results.
 
-    What was trained is safe by now. A tracker that writes no member for
-    `BEGIN_SECONDS` is given up.
-
-    Args:
-        result: The finished sweep.
-        trackers: Trackers that have not begun.
+    Attributes:
+        config: The base config of every point.
+        design: The axes and points.
+        seeds: Seeds of every point.
+        written: The points as the manifest holds them.
+        folder: The folder of the sweep, if any.
     """
 
-    def say(text: str) -> None:
-        print(text, file=sys.stderr)
+    config: TrainConfig
+    design: Design
+    seeds: tuple[int, ...]
+    written: Sequence[Mapping[str, Any]]
+    folder: Path | None
 
-    for tracker in trackers:
+    @property
+    def total(self) -> int:
+        """Number of members."""
+        return len(self.written) * len(self.seeds)
 
-        def work(alive: Callable[[], None], tracker: Tracker = tracker) -> None:
-            _track(result, tracker, say, alive)
+    def run(self) -> TrackedRun:
+        """Return what trackers are told of the sweep when it begins."""
+        config = serialise.to_dict(self.config)
+        name = self.folder.resolve().name if self.folder else f"sweep-{config['env']}"
+        first = ended(0, self.point(0))
+        # The others are told when they end; a tracker may open the first one at once.
+        return TrackedRun(name, config, {0: first.member}, self.folder, is_sweep=True)
 
-        try:
-            _patiently(work, BEGIN_SECONDS)
-        except ConfigError:
-            raise
-        except (Exception, KeyboardInterrupt) as error:
-            say(_failed(result, tracker, error))
+    def point(self, number: int) -> dict[str, Any]:
+        """Return the values and the seed of a member."""
+        place, seed = divmod(number, len(self.seeds))
+        values = {name: column[place] for name, column in self.columns().items()}
+        return {"params": values, "seed": self.seeds[seed]}
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the axes' values at every point, as results name them."""
+        return {name: column(self.design.points, name) for name in self.design.names}
+
+    def numbers(self) -> dict[str, list[int]]:
+        """Return the numbers of each id: equal draws of a random design share one."""
+        found: dict[str, list[int]] = {}
+        for number in range(self.total):
+            place, seed = divmod(number, len(self.seeds))
+            id = member_id(self.written[place], self.seeds[seed])
+            found.setdefault(id, []).append(number)
+        return found
+
+
+class Tracking:
+    """The trackers of one call of `sweep`, and which chunks they were told.
+
+    Args:
+        members: The members of the sweep.
+        trackers: Trackers that have not begun.
+        in_threads: Whether training must not wait for them.
+    """
+
+    def __init__(
+        self,
+        members: TrackedMembers,
+        trackers: Sequence[Tracker],
+        in_threads: bool = True,
+    ) -> None:
+        self.members = members
+        self.group = MemberGroup(trackers, in_threads)
+        self._has_any = bool(trackers)
+        self._left: dict[str, list[int]] = {}
+
+    def begin(self, say: Say) -> None:
+        """Open the trackers.
+
+        Raises:
+            ConfigError: one of them cannot begin.
+        """
+        if not self._has_any:
+            return
+        self.group.begin(self.members.run(), self.members.total, say, is_fixed=True)
+        if self.group:
+            self._left, self._columns = self.members.numbers(), self.members.columns()
+
+    def add(self, ids: Sequence[str], chunk: Chunk | Path) -> None:
+        """Tell of a chunk that has ended.
+
+        Args:
+            ids: Ids of its members.
+            chunk: The chunk, or its file, which is read when a tracker comes to it.
+        """
+        if not self._left:
+            return
+        news = [(row, id) for row, id in enumerate(ids) if id in self._left]
+        numbers = {id: self._left.pop(id) for _, id in news}
+        for start in range(0, len(news), PIECE):
+            piece = news[start : start + PIECE]
+
+            def load(piece: list[tuple[int, str]] = piece) -> Iterator[Ended]:
+                known = store.read_chunk(chunk) if isinstance(chunk, Path) else chunk
+                for row, id in piece:
+                    for number in numbers[id]:
+                        yield self._ended(known, row, number)
+
+            self.group.add((n for _, id in piece for n in numbers[id]), load)
+
+    def close(self, is_finished: bool) -> None:
+        """Tell what other processes or earlier calls have trained, and end."""
+        if not self.group:
+            return
+        folder = self.members.folder
+        if folder is not None and self._left:
+            for path in store.chunk_paths(folder):
+                self.add(store.chunk_ids(path), path)
+        status = "finished" if is_finished else "interrupted"
+        self.group.close(status, files_of(folder) if is_finished else None)
+
+    def _ended(self, chunk: Chunk, row: int, number: int) -> Ended:
+        place, seed = divmod(number, len(self.members.seeds))
+        values = {name: values[place] for name, values in self._columns.items()}
+        rows = {
+            kind: list(_rows(chunk.arrays, f"{kind}/", row))
+            for kind in ("train", "evaluation")
+        }
+        point = {
+            "params": values,
+            "seed": self.members.seeds[seed],
+            "rows": rows["train"],
+            "evaluation_rows": rows["evaluation"],
+        }
+        return ended(number, point)
+
+
+def _rows(
+    arrays: Mapping[str, np.ndarray], kind: str, member: int
+) -> Iterable[dict[str, Any]]:
+    """A dict per segment or evaluation of a member, as far as it came to them."""
+    columns = {
+        name.removeprefix(kind): array[member]
+        for name, array in arrays.items()
+        if name.startswith(kind)
+    }
+    for index, steps in enumerate(columns.get("env_steps", ())):
+        if math.isnan(steps):
+            return
+        row = {name: column[index].tolist() for name, column in columns.items()}
+        yield {**row, "env_steps": int(steps)}
 
 
 def track_sweep(result: SweepResult, trackers: Sequence[Tracker], say: Say) -> bool:
@@ -68,125 +183,18 @@ def track_sweep(result: SweepResult, trackers: Sequence[Tracker], say: Say) -> b
         Whether every tracker has everything now.
 
     Raises:
-        ConfigError: the sweep has not finished.
+        ConfigError: no member has finished, or a tracker cannot begin.
     """
-    if not result.finished:
+    if result.out is None or not store.chunk_paths(result.out):
         raise ConfigError(
-            f"the sweep in {result.out} has not finished, and trackers are told "
-            "finished ones. Run its command again first."
+            f"no member of the sweep in {result.out} has finished. Run its command "
+            "again first."
         )
-    has_all = True
-    for tracker in trackers:
-        try:
-            _track(result, tracker, say, lambda: None)
-        except ConfigError:
-            raise
-        except Exception as error:
-            say(_failed(result, tracker, error))
-            has_all = False
-        else:
-            if where := tracker.where():
-                say(where)
-    return has_all
-
-
-def _track(
-    result: SweepResult, tracker: Tracker, say: Say, alive: Callable[[], None]
-) -> None:
-    """Write the members that a tracker lacks, and remember every one of them."""
-    config, folder = serialise.to_dict(result.config), result.out
-    total = _size(result)
-    if folder is not None and not lacking([tracker], folder, total, say):
-        return
-    stored = stored_for(tracker, load_stored(folder))
-    if stored.get("total") != total or stored.get("status"):
-        stored = {}
-    run = TrackedRun(
-        name=folder.name if folder else f"sweep-{config['env']}",
-        config=config,
-        members={},
-        folder=folder,
-        id=stored.get("id"),
-        is_sweep=True,
+    members = TrackedMembers(
+        result.config, result.design, result.seeds, result.written, result.out
     )
-    first = int(stored.get("rows", 0))
-
-    def on_member(number: int) -> None:
-        alive()
-        if folder is not None:
-            _remember(folder, tracker, number, total)
-
-    write_points(tracker, dataset_points(result.dataset), run, first, on_member)
-    if folder is not None:
-        _remember(folder, tracker, total, total, "finished")
-
-
-def _size(result: SweepResult) -> int:
-    """Return the number of members."""
-    sizes = result.dataset["env_steps"].sizes
-    total = 1
-    for name, size in sizes.items():
-        total *= 1 if name == "segment" else size
-    return total
-
-
-def _remember(
-    folder: Path, tracker: Tracker, number: int, total: int, status: str = ""
-) -> None:
-    if tracker.id is None:
-        return
-    entry: dict[str, Any] = {
-        "id": tracker.id,
-        "rows": number,
-        "total": total,
-        "status": status,
-        "options": plain_options(tracker),
-    }
-    merged = {**load_stored(folder), tracker.name: entry}
-    serialise.write_atomic(folder / FILE, json.dumps(merged, indent=2))
-
-
-def _failed(result: SweepResult, tracker: Tracker, error: BaseException) -> str:
-    how = f" {how_to_send(tracker, result.out)}" if result.out is not None else ""
-    return (
-        f"tracker {tracker.name!r} failed ({reason(error)}); the results are not "
-        f"touched.{how}"
-    )
-
-
-def _patiently(work: Callable[[Callable[[], None]], None], seconds: float) -> None:
-    """Do something in a thread, and wait as long as it gets on.
-
-    Args:
-        work: A function that takes another one, which it calls whenever it has got on.
-        seconds: Seconds without such a call after which the work is left to itself.
-
-    Raises:
-        TimeoutError: it has been left to itself.
-    """
-    done, is_left = threading.Event(), threading.Event()
-    errors: list[BaseException] = []
-    moved = [time.monotonic()]
-
-    def alive() -> None:
-        if is_left.is_set():
-            raise TimeoutError("left to itself")
-        moved[0] = time.monotonic()
-
-    def target() -> None:
-        try:
-            work(alive)
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            done.set()
-
-    threading.Thread(target=target, name="tracker of a sweep", daemon=True).start()
-    try:
-        while not done.wait(max(0.0, moved[0] + seconds - time.monotonic())):
-            if time.monotonic() - moved[0] >= seconds:
-                raise TimeoutError(f"no answer within {seconds:g} s")
-    finally:
-        is_left.set()
-    if errors:
-        raise errors[0]
+    tracking = Tracking(members, trackers, in_threads=False)
+    with tracking.group:
+        tracking.begin(say)
+        tracking.close(result.finished)
+    return tracking.group.lacks_nothing

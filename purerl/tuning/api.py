@@ -8,6 +8,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_listing
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seed, check_seeds, num_seeds
+from purerl.runner.trackers import Tracker, choose
 from purerl.scale.devices import check_count, make_workers
 from purerl.tuning.pool import FITNESS, Setup, choose_lanes
 from purerl.tuning.result import TuneResult
@@ -35,6 +36,7 @@ def tune(
     seed: int = 0,
     holdout_seeds: int = 10,
     lanes: int | None = None,
+    trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
 ) -> TuneResult:
     """Search for a better config with Optuna.
@@ -77,6 +79,9 @@ def tune(
         holdout_seeds: The number of fresh seeds with which best and default are trained
             again and compared in the end; 0 leaves it out.
         lanes: The width of a block, part of what fixes a result's bits.
+        trackers: Trackers that are told of trials when they finish, a nested run each:
+            names (`mlflow`, `tensorboard`, `wandb`), or trackers. A study that goes on
+            does so with those that it was started with where none are given.
         progress: Whether to show the progress.
 
     Raises:
@@ -93,10 +98,18 @@ def tune(
     space, numbers = Space(config, axes), check_seeds(seeds)
     width = lanes or choose_lanes(batch * len(numbers), len(numbers), make_workers())
     setup = Setup(config, numbers, fitness, reports, width)
-    options = Options(
-        trials, sampler, pruner, storage, study, batch, seed, holdout_seeds
-    )
     folder = as_folder("out", out)
+    options = Options(
+        trials,
+        sampler,
+        pruner,
+        storage,
+        study,
+        batch,
+        seed,
+        holdout_seeds,
+        choose(trackers, folder),
+    )
     return Search(space, setup, options, folder, progress).run()
 
 

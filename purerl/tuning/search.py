@@ -9,6 +9,7 @@ from purerl import serialise
 from purerl.report.plots import tuning as plots
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.progress import Reporter
+from purerl.runner.trackers import Tracker
 from purerl.runner.words import notes
 from purerl.train import bind
 from purerl.tuning import folder, words
@@ -18,6 +19,7 @@ from purerl.tuning.holdout import compare_on_fresh_seeds, fresh_seeds
 from purerl.tuning.pool import Pool, Setup
 from purerl.tuning.result import Holdout, TuneResult
 from purerl.tuning.space import Space
+from purerl.tuning.tracking import Tracking
 
 if TYPE_CHECKING:
     from purerl.tuning.study import Study
@@ -38,6 +40,7 @@ class Options(NamedTuple):
         batch: The number of trials that are trained side by side.
         seed: The seed of the sampler.
         holdout_seeds: The number of fresh seeds of the comparison; 0 leaves it out.
+        trackers: Trackers that are told of trials when they finish.
     """
 
     trials: int
@@ -48,6 +51,7 @@ class Options(NamedTuple):
     batch: int
     seed: int
     holdout_seeds: int
+    trackers: Sequence[Tracker] = ()
 
 
 class Search:
@@ -74,21 +78,35 @@ class Search:
         self.reporter = Reporter(1, enabled=progress)
         self.began = time.perf_counter()
         self.trained = 0
+        self.tracking = Tracking(setup.config, options.trials, out, options.trackers)
 
     def run(self) -> TuneResult:
-        """Search, compare on fresh seeds, write the folder."""
+        """Carry out what is missing of the study, and tell trackers."""
         from purerl.tuning.storage import quiet
 
         with quiet():
             study = self._open()
             self.pool = Pool(self.setup)
-            with study.at_work(), Interrupt() as interrupt:
-                self._search(study, interrupt)
-                is_done = study.counts().finished >= self.options.trials
-                holdout = None
-                if is_done and self.options.holdout_seeds and not interrupt.asked:
-                    holdout = self._hold_out(study)
-            return self._result(study, is_done, holdout)
+            self._begin_trackers(study)
+            with self.tracking.group:
+                result = self._carry_out(study)
+                self.tracking.close(result.finished)
+            return result
+
+    def _begin_trackers(self, study: "Study") -> None:
+        self.tracking.begin(self.reporter.tell_plain)
+        if not study.counts().running:  # Otherwise other workers tell of their trials.
+            self.tracking.add(study.rows())
+
+    def _carry_out(self, study: "Study") -> TuneResult:
+        """Search, compare on fresh seeds, write the folder."""
+        with study.at_work(), Interrupt() as interrupt:
+            self._search(study, interrupt)
+            is_done = study.counts().finished >= self.options.trials
+            holdout = None
+            if is_done and self.options.holdout_seeds and not interrupt.asked:
+                holdout = self._hold_out(study)
+        return self._result(study, is_done, holdout)
 
     def _open(self) -> "Study":
         from purerl.tuning.storage import open_study, sqlite_url
@@ -112,6 +130,7 @@ class Search:
         if self.folder is not None:
             run = {"study": name, "lanes": self.setup.lanes, **options._asdict()}
             del run["storage"]  # An address may hold a password.
+            del run["trackers"]
             folder.describe(self.folder, self.setup.config, spec, run)
         self._say_what_to_expect()
         return study
@@ -174,6 +193,8 @@ class Search:
         finally:
             study.give_back(list(open_trials.values()))
         rows = study.rows()
+        own = {trial.number for trial in asked}
+        self.tracking.add(row for row in rows if row.number in own)
         self.reporter.say(words.batch_line(rows, self.options.trials))
         self._write_table(rows)
 

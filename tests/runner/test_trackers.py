@@ -11,7 +11,8 @@ import purerl
 from purerl.config import ConfigError
 from purerl.runner.trackers import choose, read_trackers
 from purerl.runner.trackers.base import Member, TrackedRun, flat_params, scalars
-from purerl.runner.trackers.group import Group, load_stored
+from purerl.runner.trackers.group import Group
+from purerl.runner.trackers.stored import load_stored
 from tests.helpers import assert_same_bits
 
 from .conftest import NUM_UPDATES, SEGMENT, outcome, run_tiny

@@ -1,4 +1,4 @@
-"""A finished sweep in trackers: every member once, also when one fails on the way."""
+"""A sweep in trackers: members while it runs, every one once, also after a failure."""
 
 import json
 import threading
@@ -7,10 +7,12 @@ import pytest
 
 import purerl
 from purerl.config import ConfigError
-from purerl.sweeps import tracking
+from purerl.runner.trackers import writer
+from purerl.sweeps import engine
 
 from .conftest import RATES, run_sweep
 
+AXES = {"learning_rate": RATES[:2]}
 MEMBERS = [(rate, seed) for rate in RATES[:2] for seed in (0, 1)]
 
 
@@ -21,7 +23,7 @@ class Keeps(purerl.Tracker):
 
     def __init__(self, fails_at=None, error=None):
         self.id, self.fails_at, self.error = None, fails_at, error
-        self.members, self.rows, self.status, self.files = [], 0, "", []
+        self.members, self.rows, self.status, self.files = [], [], "", []
 
     def begin(self, run):
         self.run, self.id, self.gone_on = run, run.id or "there", run.id is not None
@@ -33,13 +35,18 @@ class Keeps(purerl.Tracker):
         known = (member.params["learning_rate"], member.seed)
         if known not in self.members:
             self.members.append(known)
-        self.rows += 1
+        self.rows.append((seed, kind, row["env_steps"], row["episode_return"]))
 
     def artifact(self, path, name):
         self.files.append(name)
 
     def close(self, status="finished"):
         self.status = status
+
+
+def one_by_one(workers, tasks, one):
+    for task in tasks:
+        one(workers[0], task)
 
 
 def dies():
@@ -50,47 +57,110 @@ def dies():
 def swept(tiny, tmp_path, capsys):
     """A folder whose tracker has two of four members, that tracker, what was said."""
     out, first = tmp_path / "swept", Keeps(2, dies)
-    axes = {"learning_rate": RATES[:2]}
-    assert run_sweep(tiny, axes, seeds=2, out=out, trackers=[first]).finished
+    assert run_sweep(tiny, AXES, seeds=2, out=out, lanes=4, trackers=[first]).finished
     return out, first, capsys.readouterr().err
+
+
+def test_a_tracker_is_told_the_rows_of_the_results(tiny):
+    keeps = Keeps()
+    result = run_sweep(tiny, AXES, seeds=2, lanes=4, trackers=[keeps])
+    assert keeps.members == MEMBERS and keeps.status == "finished"
+    found = [row for row in keeps.rows if row[:2] == (3, "train")]
+    known = result.dataset.sel(learning_rate=RATES[1], seed=1)
+    assert [row[2] for row in found] == known["env_steps"].values.tolist()
+    assert [row[3] for row in found] == pytest.approx(
+        known["episode_return"].values.tolist(), nan_ok=True
+    )
+    evaluations = [row for row in keeps.rows if row[:2] == (3, "evaluation")]
+    assert evaluations[-1][3] == known["evaluation_return"].values[-1].tolist()
+
+
+def test_members_are_told_while_a_sweep_runs_and_the_rest_when_it_goes_on(
+    tiny, tmp_path, monkeypatch
+):
+    out, first, again = tmp_path / "swept", Keeps(), Keeps()
+    trained = []
+
+    def stops(*args, **kwargs):
+        if len(trained) == 2:
+            # Chunks of before have been told: nothing waits for the sweep's end.
+            assert first.members == MEMBERS[:2]
+            raise KeyboardInterrupt
+        trained.append(args)
+        return train_chunk(*args, **kwargs)
+
+    train_chunk = engine.train_chunk
+    first.background = False  # Training waits for it, so that the order is known.
+    options = {"seeds": 2, "out": out, "lanes": 1, "chunk_blocks": 1}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(engine, "train_chunk", stops)
+        patch.setattr(engine, "run_blocks", one_by_one)
+        run_sweep(tiny, AXES, trackers=[first], **options)
+    assert first.status == "interrupted"
+    entry = json.loads((out / "trackers.json").read_text())["keeps"]
+    assert (entry["rows"], entry["members"], entry["status"]) == (
+        2,
+        [[0, 1]],
+        "interrupted",
+    )
+    assert run_sweep(tiny, AXES, trackers=[again], **options).finished
+    assert again.gone_on and again.members == MEMBERS[2:]
+    assert again.status == "finished"
 
 
 def test_what_a_tracker_has_missed_of_a_sweep_is_sent_later(swept, capsys):
     out, first, said = swept
     assert "tracker 'keeps' failed (OSError: the server has stopped)" in said
     assert f"purerl.track('{out}', [Keeps(...)])" in said
+    assert "lacks 2 of 4 members" in said
     entry = json.loads((out / "trackers.json").read_text())["keeps"]
     assert (entry["rows"], entry["total"], entry["status"]) == (2, 4, "")
     second = Keeps()
     assert purerl.track(out, [second])
     assert second.gone_on and second.status == "finished"
     assert first.members == MEMBERS[:2] and second.members == MEMBERS[2:]
-    assert first.rows == second.rows and "sweep/config.yaml" in second.files
+    assert len(first.rows) == len(second.rows) and "sweep/config.yaml" in second.files
     third = Keeps()
     assert purerl.track(out, [third])
     assert third.members == [] and third.status == ""
     assert "has everything" in capsys.readouterr().err
 
 
+def test_what_an_earlier_version_counted_is_not_sent_again(swept):
+    out, *_ = swept
+    path = out / "trackers.json"
+    stored = json.loads(path.read_text())
+    del stored["keeps"]["members"]
+    path.write_text(json.dumps(stored))
+    second = Keeps()
+    assert purerl.track(out, [second]) and second.members == MEMBERS[2:]
+
+
 def test_a_tracker_that_does_not_answer_does_not_hold_a_sweep(
     tiny, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(tracking, "BEGIN_SECONDS", 0.3)
+    monkeypatch.setattr(writer, "BEGIN_SECONDS", 0.3)
     may_go = threading.Event()
     silent = Keeps(1, lambda: may_go.wait(30.0))
     out = tmp_path / "swept"
-    result = run_sweep(
-        tiny, {"learning_rate": RATES[:2]}, seeds=2, out=out, trackers=[silent]
-    )
+    result = run_sweep(tiny, AXES, seeds=2, out=out, lanes=4, trackers=[silent])
     may_go.set()
     assert result.finished and silent.members == MEMBERS[:1]
     assert "no answer within 0.3 s" in capsys.readouterr().err
     assert json.loads((out / "trackers.json").read_text())["keeps"]["rows"] == 1
 
 
-def test_a_sweep_that_has_not_finished_is_not_sent(swept):
+def test_a_tracker_that_cannot_begin_is_said_before_anything_is_trained(tiny, tmp_path):
+    tracker = Keeps()
+    tracker.begin = lambda run: dies()
+    with pytest.raises(ConfigError, match="'keeps' cannot begin"):
+        run_sweep(tiny, AXES, out=tmp_path / "swept", trackers=[tracker])
+    assert not list((tmp_path / "swept" / "chunks").iterdir())
+
+
+def test_a_sweep_of_which_nothing_has_finished_is_not_sent(swept):
     out, *_ = swept
     for chunk in (out / "chunks").iterdir():
         chunk.unlink()
-    with pytest.raises(ConfigError, match="has not finished"):
+    with pytest.raises(ConfigError, match="no member of the sweep"):
         purerl.track(out, [Keeps()])

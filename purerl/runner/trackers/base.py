@@ -24,14 +24,20 @@ class Member(NamedTuple):
 
     Attributes:
         name: Name that people see, `seed=3`.
-        seed: Seed of the agent.
+        seed: Seed of the agent; None where the member is several agents.
         params: Values by which the member differs from its neighbours: a sweep's point,
             nothing in a run.
     """
 
     name: str
-    seed: int
+    seed: int | None
     params: Mapping[str, Any]
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """The values by which the member differs from its neighbours, and its seed."""
+        seed = {} if self.seed is None else {"seed": self.seed}
+        return {**self.params, **seed}
 
 
 class TrackedRun(NamedTuple):

@@ -1,90 +1,26 @@
 """All trackers of a run: a failure of one neither stops the run nor the others.
 
-Each is called by a thread of its own (`purerl.runner.trackers.writer`). trackers.json,
-in the run's folder, holds per tracker what makes it again, the `id` under which it goes
-on, and `rows`: how many of the run's rows it has taken, in their order (of a sweep, how
-many members). A resumed run computes the same rows again, so those are not told twice.
-What a tracker has missed (it failed, or is new) is told from the JSON lines, by a
-resumed run or by `purerl track`.
+Each is called by a thread of its own (`purerl.runner.trackers.writer`). A resumed run
+computes the same rows again; those that a tracker has taken (`trackers.json`, see
+`purerl.runner.trackers.stored`) are not told twice. What a tracker has missed (it
+failed, or is new) is told from the JSON lines, by a resumed run or by `purerl track`.
 """
 
 import itertools
-import json
-import shlex
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from purerl.config import ConfigError
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker
-from purerl.runner.trackers.catalogue import TRACKERS
+from purerl.runner.trackers.stored import how_to_send, load_stored, store, stored_for
 from purerl.runner.trackers.writer import LoggedRow, Say, Writer
-from purerl.serialise import write_atomic
 
-FILE = "trackers.json"
 # How long the end of a run waits for its trackers, and of one that was stopped.
 END_SECONDS, STOP_SECONDS = 60.0, 10.0
 # After so long a sentence says that the end is waiting.
 QUIET_SECONDS = 2.0
-
-
-def load_stored(folder: Path | None) -> dict[str, Any]:
-    """Read `trackers.json`; nothing where there is none.
-
-    Raises:
-        ConfigError: it is damaged.
-    """
-    path = folder / FILE if folder else None
-    if path is None or not path.exists():
-        return {}
-    try:
-        stored = dict(json.loads(path.read_text()))
-        for entry in stored.values():
-            _ = entry["id"], int(entry["rows"]), {**entry["options"]}
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ConfigError(
-            f"{path} is damaged ({error!r}). Delete it: trackers then begin new runs, "
-            "with all rows so far."
-        ) from None
-    return stored
-
-
-def stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what is stored of a tracker; nothing where it writes elsewhere now."""
-    entry = stored.get(tracker.name, {})
-    return entry if entry.get("options") == plain_options(tracker) else {}
-
-
-def lacking(
-    trackers: Sequence[Tracker], folder: Path, total: int, say: Say
-) -> list[Tracker]:
-    """Choose the trackers that lack something of a folder; name the others.
-
-    Args:
-        trackers: Trackers to be looked at.
-        folder: Folder of a run, sweep or evolution.
-        total: Number of rows that a tracker should have, of a sweep members.
-        say: Function that prints a sentence for people.
-
-    Raises:
-        ConfigError: see `load_stored`.
-    """
-    stored, found = load_stored(folder), []
-    for tracker in trackers:
-        entry = stored_for(tracker, stored)
-        if entry.get("status") and entry["rows"] >= total:
-            say(f"tracker {tracker.name!r} has everything of {folder} already.")
-        else:
-            found.append(tracker)
-    return found
-
-
-def plain_options(tracker: Tracker) -> dict[str, Any]:
-    """Return the tracker's options as a JSON file gives them back."""
-    return json.loads(json.dumps(tracker.options))
 
 
 class Group:
@@ -103,8 +39,6 @@ class Group:
         self.say: Say = print
         self._pending: list[LoggedRow] = []
         self._folder: Path | None = None
-        self._stored: dict[str, Any] = {}
-        self._file = threading.Lock()
         self._has_begun = False
 
     def __bool__(self) -> bool:
@@ -143,10 +77,10 @@ class Group:
                 resumed run is left out, with a sentence: that run has time to lose.
         """
         self._folder, self.say = run.folder, say
-        self._stored = load_stored(run.folder)
+        stored = load_stored(run.folder)
         try:
             for writer in self._writers:
-                writer.begin(run, stored_for(writer.tracker, self._stored), say)
+                writer.begin(run, stored_for(writer.tracker, stored), say)
         except BaseException:
             self._end("failed", STOP_SECONDS)
             raise
@@ -251,25 +185,8 @@ class Group:
         """Write what is known of all; from any of their threads."""
         if self._folder is None or not self._has_begun:
             return
-        # A disk that does not answer must not stop the end of a run.
-        if not self._file.acquire(timeout=STOP_SECONDS):
-            return
-        try:
-            known = {w.tracker.name: _entry(w) for w in self._writers if w.tracker.id}
-            merged = {**self._stored, **known}
-            if merged:
-                write_atomic(self._folder / FILE, json.dumps(merged, indent=2))
-        finally:
-            self._file.release()
-
-
-def how_to_send(tracker: Tracker, folder: Path) -> str:
-    """Return the sentence that says how a tracker gets what it lacks of a folder."""
-    if tracker.name in TRACKERS:
-        command = f"purerl track {shlex.quote(str(folder))} --track {tracker.name}"
-    else:
-        command = f"purerl.track({str(folder)!r}, [{type(tracker).__name__}(...)])"
-    return f"Send what is missing with: {command}"
+        known = {w.tracker.name: _entry(w) for w in self._writers if w.tracker.id}
+        store(self._folder, known)
 
 
 def _entry(writer: Writer) -> dict[str, Any]:

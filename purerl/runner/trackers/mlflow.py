@@ -215,7 +215,9 @@ class MLflowTracker(Tracker):
     def _child(self, seed: int) -> str:
         if seed not in self._children:
             member = self._run.members[seed]
-            tags = {PARENT: self._outer, "seed": str(member.seed), "member": str(seed)}
+            tags = {PARENT: self._outer, "member": str(seed)}
+            if member.seed is not None:
+                tags["seed"] = str(member.seed)
             created = self._client.create_run(
                 self._experiment, run_name=member.name, tags=tags
             )
@@ -225,8 +227,7 @@ class MLflowTracker(Tracker):
 
     def _log_member(self, seed: int, id: str) -> None:
         member = self._run.members[seed]
-        params = {**flat_params(member.params), "seed": str(member.seed)}
-        self._log_params(id, params)
+        self._log_params(id, flat_params(member.labels))
 
     def _recall(self, run: "Run") -> None:
         """Take over up to which step a run has been written."""

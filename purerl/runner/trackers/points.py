@@ -3,13 +3,14 @@
 import contextlib
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from purerl.config import ConfigError
 from purerl.runner.trackers import make_tracker
 from purerl.runner.trackers.base import Member, TrackedRun, Tracker
+from purerl.runner.trackers.members import Ended
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -48,65 +49,45 @@ def track_points(
     if isinstance(tracker, str):
         tracker = make_tracker(tracker)
     path = Path(folder) if folder is not None else None
-    run = TrackedRun(name, config, {}, path, is_sweep=True)
-    return write_points(tracker, points, run)
-
-
-def write_points(
-    tracker: Tracker,
-    points: Iterable[Point],
-    run: TrackedRun,
-    first: int = 0,
-    on_member: Callable[[int], None] = lambda number: None,
-) -> int:
-    """Write the members of a sweep that a tracker lacks; see `track_points`.
-
-    Args:
-        tracker: Tracker that has not begun.
-        points: Points of all members.
-        run: The description of the sweep for the tracker, without members; `id` where
-            it goes on.
-        first: Number of the members that it has already.
-        on_member: Function that is called with the number of members that the tracker
-            has, after each.
-
-    Returns:
-        How many members were written.
-
-    Raises:
-        ConfigError: a point without params or seed, or no points.
-    """
     members: dict[int, Member] = {}
-    run, point, number, has_begun = run._replace(members=members), None, -1, False
+    run = TrackedRun(name, config, members, path, is_sweep=True)
+    number = 0
     try:
-        for number, point in enumerate(points):
-            if number < first:
-                continue
-            members[number] = _member(number, point)
-            if not has_begun:  # A tracker may open its first member when it begins.
+        for number, point in enumerate(points, 1):
+            found = ended(number - 1, point)
+            members[found.number] = found.member
+            if number == 1:  # A tracker may open its first member when it begins.
                 tracker.begin(run)
-                has_begun = True
-            _write(tracker, number, point)
-            on_member(number + 1)
-        if point is None:
+            for kind, row in found.rows:
+                tracker.log(kind, found.number, row)
+            tracker.flush()
+            tracker.end_member(found.number)
+        if not number:
             raise ConfigError(
                 "points is empty: the sweep has no finished member to track."
             )
-        if not has_begun:  # It has all members, and perhaps not all files.
-            members[number] = _member(number, point)
-            tracker.begin(run)
-        _keep_files(tracker, run.folder)
+        for target, source in files_of(path).items():
+            tracker.artifact(source, target)
     except BaseException as error:
-        if has_begun:
+        if members:
             stopped = isinstance(error, KeyboardInterrupt)
             with contextlib.suppress(Exception):  # The first failure is to be told.
                 tracker.close("interrupted" if stopped else "failed")
         raise
     tracker.close("finished")
-    return max(0, number + 1 - first)
+    return number
 
 
-def _member(number: int, point: Point) -> Member:
+def ended(number: int, point: Point) -> Ended:
+    """Return a member as trackers are told it, from what `track_points` takes.
+
+    Args:
+        number: Number of the member.
+        point: Its `params`, `seed`, `rows` and `evaluation_rows`.
+
+    Raises:
+        ConfigError: a point without params or seed.
+    """
     if not {"params", "seed"} <= set(point):
         raise ConfigError(
             f"points[{number}] has {', '.join(point) or 'nothing'}; it needs params "
@@ -115,32 +96,24 @@ def _member(number: int, point: Point) -> Member:
     values = ", ".join(f"{k}={_brief(v)}" for k, v in point["params"].items())
     seed = f"seed={point['seed']}"
     text = f"{values}, {seed}" if values else seed
-    return Member(text, int(point["seed"]), dict(point["params"]))
+    rows = [("train", dict(row)) for row in point.get("rows", ())]
+    rows += [("evaluation", dict(row)) for row in point.get("evaluation_rows", ())]
+    rows.sort(key=lambda row: row[1][_STEPS])
+    return Ended(number, Member(text, int(point["seed"]), dict(point["params"])), rows)
 
 
 def _brief(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _write(tracker: Tracker, number: int, point: Point) -> None:
-    rows = [(row[_STEPS], "train", row) for row in point.get("rows", ())]
-    rows += [
-        (row[_STEPS], "evaluation", row) for row in point.get("evaluation_rows", ())
-    ]
-    for _, kind, row in sorted(rows, key=lambda item: item[0]):
-        tracker.log(kind, number, dict(row))
-    tracker.flush()
-    tracker.end_member(number)
-
-
-def _keep_files(tracker: Tracker, folder: Path | None) -> None:
+def files_of(folder: Path | None) -> dict[str, Path]:
+    """Return the files of a folder that trackers keep, by the name under which."""
     if folder is None:
-        return
-    for path in sorted(folder.glob("*.png")):
-        tracker.artifact(path, f"figures/{path.name}")
-    for name in ("config.yaml", "manifest.json"):
-        if (folder / name).exists():
-            tracker.artifact(folder / name, f"sweep/{name}")
+        return {}
+    pictures = sorted(folder.glob("*.png"))
+    found = {f"figures/{path.name}": path for path in pictures}
+    plain = [folder / name for name in ("config.yaml", "manifest.json")]
+    return found | {f"sweep/{path.name}": path for path in plain if path.exists()}
 
 
 def dataset_points(dataset: "xr.Dataset") -> Iterator[Point]:

@@ -122,10 +122,10 @@ class TensorBoardTracker(Tracker):
             # Numbers stay numbers, so that the table sorts and plots them.
             numbers = {
                 name: value
-                for name, value in member.params.items()
+                for name, value in member.labels.items()
                 if isinstance(value, int | float)
             }
-            params = {**flat_params(member.params), **numbers, "seed": member.seed}
+            params = {**flat_params(member.params), **numbers}
             for part in hparams(params, self._last.pop(seed, {})):
                 self._file(seed).add(part)
         self._files.pop(seed).close()

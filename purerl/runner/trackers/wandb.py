@@ -8,6 +8,7 @@ Offline, the files of an earlier folder are not read, so what was logged is know
 `trackers.json` alone.
 """
 
+import itertools
 import os
 import uuid
 from pathlib import Path
@@ -54,8 +55,9 @@ class WandbTracker(Tracker):
         self._run = run
         self.root = (self.folder or run.folder or Path(".")).resolve()
         self.id = run.id or uuid.uuid4().hex[:12]
-        self._first = next(iter(run.members))
-        self._open(self._first)
+        self._first: int | None = None
+        for first in itertools.islice(run.members, 1):
+            self._open(first)
 
     def log(self, kind: str, seed: int, row: Row) -> None:
         """Send the numbers of one row, at its `env_steps` (or what the run's axis is).
@@ -82,6 +84,8 @@ class WandbTracker(Tracker):
         """
         import wandb
 
+        if self._first is None:
+            return
         run = self._open(self._first)
         if path.suffix == ".png":
             title = str(Path(name).with_suffix(""))
@@ -112,6 +116,7 @@ class WandbTracker(Tracker):
             return self._runs[seed]
         import wandb
 
+        self._first = seed if self._first is None else self._first
         member = self._run.members[seed]
         self.root.mkdir(parents=True, exist_ok=True)
         run = wandb.init(
@@ -124,7 +129,7 @@ class WandbTracker(Tracker):
             group=self._run.name,
             job_type=self._run.kind or ("sweep" if self._run.is_sweep else "train"),
             name=f"{self._run.name} {member.name}",
-            config={**self._run.config, **member.params, "seed": member.seed},
+            config={**self._run.config, **member.labels},
             settings=wandb.Settings(
                 console="off",  # The terminal is the run's own.
                 silent=True,

@@ -209,6 +209,7 @@ class Writer:
         return rows
 
     def _do(self, job: _Job) -> None:
+        began = time.monotonic()
         try:
             if isinstance(job, _Call):
                 getattr(self.tracker, job.method)(*job.args)
@@ -218,6 +219,9 @@ class Writer:
                 self._write(job)
             if not self.failed:
                 self.remember()
+            if not isinstance(job, _Call) or job.method == "tell":
+                ended, share = time.monotonic(), self.tracker.time_share
+                self._free_at = ended + (ended - began) * (1.0 / share - 1.0)
         except BaseException as error:
             if not self.failed:
                 with contextlib.suppress(OSError):  # It may be what has failed.
@@ -235,7 +239,6 @@ class Writer:
     def _write(self, rows: Sequence[LoggedRow]) -> None:
         # One that has no `flush` of its own has taken a row when `log` returns.
         is_direct = type(self.tracker).flush is Tracker.flush
-        began = time.monotonic()
         logged = 0
         try:
             for kind, member, row in rows:
@@ -250,11 +253,6 @@ class Writer:
                 self._flush(0 if is_direct else logged)
             raise
         self._flush(0 if is_direct else logged)
-        if self.failed:
-            return
-        ended = time.monotonic()
-        share = self.tracker.time_share
-        self._free_at = ended + (ended - began) * (1.0 / share - 1.0)
 
     def _flush(self, rows: int) -> None:
         """Count rows as taken when they are where they belong."""

@@ -1,0 +1,107 @@
+"""trackers.json: what every tracker has been told of a folder, and how it goes on.
+
+It holds, by the tracker's name, the `id` under which it goes on, the `options` that
+make it again, the `status` with which it was closed (empty before), and `rows`: how
+many rows it has taken, in their order; of a sweep, study or comparison how many members
+it has, and which (`members`, as ranges).
+"""
+
+import json
+import shlex
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from purerl.config import ConfigError
+from purerl.runner.trackers.base import Tracker
+from purerl.runner.trackers.catalogue import TRACKERS
+from purerl.runner.trackers.writer import Say
+from purerl.serialise import write_atomic
+
+FILE = "trackers.json"
+# How long a tracker's thread waits for another one that writes the file. A disk that
+# does not answer must not stop the end of a run.
+LOCK_SECONDS = 10.0
+_lock = threading.Lock()
+
+
+def load_stored(folder: Path | None) -> dict[str, Any]:
+    """Read `trackers.json`; nothing where there is none.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
+    path = folder / FILE if folder else None
+    if path is None or not path.exists():
+        return {}
+    try:
+        stored = dict(json.loads(path.read_text()))
+        for entry in stored.values():
+            _ = entry["id"], int(entry["rows"]), {**entry["options"]}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError(
+            f"{path} is damaged ({error!r}). Delete it: trackers then begin new runs, "
+            "with all rows so far."
+        ) from None
+    return stored
+
+
+def stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what is stored of a tracker; nothing where it writes elsewhere now."""
+    entry = stored.get(tracker.name, {})
+    return entry if entry.get("options") == plain_options(tracker) else {}
+
+
+def lacking(
+    trackers: Sequence[Tracker], folder: Path, total: int, say: Say
+) -> list[Tracker]:
+    """Choose the trackers that lack something of a folder; name the others.
+
+    Args:
+        trackers: Trackers to be looked at.
+        folder: Folder of a run, sweep or evolution.
+        total: Number of rows that a tracker should have, of a sweep members.
+        say: Function that prints a sentence for people.
+
+    Raises:
+        ConfigError: see `load_stored`.
+    """
+    stored, found = load_stored(folder), []
+    for tracker in trackers:
+        entry = stored_for(tracker, stored)
+        if entry.get("status") and entry["rows"] >= total:
+            say(f"tracker {tracker.name!r} has everything of {folder} already.")
+        else:
+            found.append(tracker)
+    return found
+
+
+def plain_options(tracker: Tracker) -> dict[str, Any]:
+    """Return the tracker's options as a JSON file gives them back."""
+    return json.loads(json.dumps(tracker.options))
+
+
+def how_to_send(tracker: Tracker, folder: Path) -> str:
+    """Return the sentence that says how a tracker gets what it lacks of a folder."""
+    if tracker.name in TRACKERS:
+        command = f"purerl track {shlex.quote(str(folder))} --track {tracker.name}"
+    else:
+        command = f"purerl.track({str(folder)!r}, [{type(tracker).__name__}(...)])"
+    return f"Send what is missing with: {command}"
+
+
+def store(folder: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write what is known of some trackers; what is stored of others stays.
+
+    Args:
+        folder: The folder of what is tracked.
+        entries: The entries by name of the tracker.
+    """
+    if not entries or not _lock.acquire(timeout=LOCK_SECONDS):
+        return
+    try:
+        merged = {**load_stored(folder), **entries}
+        write_atomic(folder / FILE, json.dumps(merged, indent=2))
+    finally:
+        _lock.release()

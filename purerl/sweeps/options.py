@@ -1,0 +1,30 @@
+"""How a sweep is carried out, as `purerl.sweep` was asked to."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from purerl.runner.trackers import Tracker
+
+
+class Options(NamedTuple):
+    """How a sweep is carried out; of these only lanes and segments fix the bits.
+
+    Attributes:
+        folder: The folder to write, or None.
+        lanes: The width W that was asked for: a number, `"auto"`, or None where it is
+            chosen.
+        segment_updates: The updates per segment K that were asked for, or None.
+        chunk_blocks: The number of blocks of a chunk, or None for what fits the memory.
+        keep_states: Whether to keep the final states.
+        extend: Whether the folder may hold a sweep of fewer members.
+        trackers: Trackers that are told of members as their chunks end.
+    """
+
+    folder: Path | None
+    lanes: int | str | None
+    segment_updates: int | None
+    chunk_blocks: int | None
+    keep_states: bool
+    extend: bool
+    trackers: Sequence[Tracker] = ()

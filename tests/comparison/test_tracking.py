@@ -1,0 +1,77 @@
+"""A comparison in trackers: every setting once, when it has been trained."""
+
+import json
+
+import numpy as np
+import pytest
+
+import purerl
+from purerl.comparison import training
+from tests.helpers import tiny_config
+from tests.runner.told import Told
+
+CONFIG = tiny_config(anneal_learning_rate=False)
+SETTINGS = {"slow": {"learning_rate": 1e-3}, "long": {"num_steps": 32}}
+OPTIONS = {"seeds": 4, "lanes": 4, "progress": False}
+
+
+def compare(out, tracker, **options):
+    return purerl.compare(
+        CONFIG, SETTINGS, out=out, trackers=[tracker], **OPTIONS, **options
+    )
+
+
+def check(told, result):
+    """Rows are the scores and curves of the result."""
+    for number, name in enumerate(result.settings):
+        *curve, (kind, last) = told.rows[number]
+        place = result.environments[0]
+        known, steps = result.curves[place][number], result.steps[place][number]
+        known, steps = known[:, np.isfinite(steps)], steps[np.isfinite(steps)]
+        assert [row["env_steps"] for _, row in curve] == steps.tolist()
+        np.testing.assert_array_equal([r["episode_return"] for _, r in curve], known.T)
+        assert kind == "measure"
+        for measure, scores in result.scores.items():
+            np.testing.assert_array_equal(last[measure], scores[0, number])
+        assert told.members[number].params["setting"] == name
+        assert told.members[number].params.items() >= SETTINGS[name].items()
+
+
+def test_a_tracker_is_told_every_setting_and_the_files(tmp_path):
+    told, again = Told(), Told()
+    result = compare(tmp_path / "out", told)
+    check(told, result)
+    assert told.status == "finished" and "comparison/comparison.csv" in told.files
+    assert compare(tmp_path / "out", again).settings == result.settings
+    assert again.rows == {}
+
+
+def test_settings_are_told_as_they_end_and_the_others_when_it_goes_on(
+    tmp_path, monkeypatch
+):
+    first, second, out = Told(), Told(), tmp_path / "out"
+    first.background = False
+    train_part = training._train_part
+
+    def stops(part, *args):
+        if first.rows:
+            raise KeyboardInterrupt
+        return train_part(part, *args)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(training, "_train_part", stops)
+        compare(out, first)
+    assert first.ended == [0] and first.status == "interrupted"
+    result = compare(out, second)
+    assert second.has_gone_on and second.ended == [1]
+    second.rows |= first.rows
+    second.members |= first.members
+    check(second, result)
+
+
+def test_a_comparison_is_sent_later(tmp_path):
+    told, out = Told(), tmp_path / "out"
+    result = purerl.compare(CONFIG, SETTINGS, out=out, **OPTIONS)
+    assert purerl.track(out, [told])
+    check(told, result)
+    assert json.loads((out / "trackers.json").read_text())["told"]["total"] == 2

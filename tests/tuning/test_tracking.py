@@ -1,0 +1,50 @@
+"""A study in trackers: every trial once, when it has finished."""
+
+import json
+
+import numpy as np
+
+import purerl
+from tests.helpers import tiny_config
+from tests.runner.told import Told
+
+from .conftest import tune
+
+
+def test_a_tracker_is_told_every_trial_of_a_study_and_its_files(chain, tmp_path):
+    told, out = Told(), tmp_path / "study"
+    result = tune(chain, out=out, sampler="random", trackers=[told])
+    assert sorted(told.ended) == [row.number for row in result.rows]
+    assert told.status == "finished" and told.run.kind == "tune"
+    for row in result.rows:
+        *curve, (kind, last) = told.rows[row.number]
+        assert {r["env_steps"]: r["score"] for _, r in curve} == row.curve
+        assert kind == "trial" and np.mean(last["score"]) == row.score
+        member = told.members[row.number]
+        assert member.params.items() >= row.params.items()
+        assert member.params["state"] == "complete" and member.seed is None
+    assert {"study/trials.csv", "study/best.yaml", "sweep/config.yaml"} <= set(
+        told.files
+    )
+
+
+def test_what_a_tracker_has_missed_of_a_study_is_sent_later(tmp_path, capsys):
+    first, second, out = Told(fails_at=2), Told(), tmp_path / "study"
+    axes = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
+    options = {"out": out, "sampler": "random", "trackers": [first]}
+    assert tune(tiny_config(), axes, **options).finished
+    said = capsys.readouterr()
+    assert "lacks 4 of 6 members" in said.out + said.err
+    assert first.ended == [0, 1]
+    assert purerl.track(out, [second])
+    assert second.has_gone_on and second.ended == [2, 3, 4, 5]
+    entry = json.loads((out / "trackers.json").read_text())["told"]
+    assert (entry["members"], entry["status"]) == ([[0, 5]], "finished")
+
+
+def test_a_longer_study_goes_on_in_the_same_tracker(chain, tmp_path):
+    first, second, out = Told(), Told(), tmp_path / "study"
+    tune(chain, out=out, trials=3, sampler="random", trackers=[first])
+    assert tune(chain, out=out, sampler="random", trackers=[second]).finished
+    assert second.has_gone_on
+    assert first.ended == [0, 1, 2] and second.ended == [3, 4, 5]
