@@ -18,7 +18,6 @@ from purerl.runner.trackers import Tracker
 from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.search.drive import drive
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
-from purerl.sweeps.axes import Design
 from purerl.sweeps.groups import Group, group_points
 from purerl.types import HostMetrics, Overrides, PyTree
 
@@ -263,8 +262,7 @@ def _pieces(
         _check(schedule, set(schedules[0].values[0]))
     starts = tuple(sorted({s for each in schedules for s in each.first_updates}))
     points = tuple(each.at(start) for start in starts for each in schedules)
-    names = tuple(points[0])
-    groups = group_points(config, Design("zip", names, (len(points),), points))
+    groups = group_points(config, points)
     if len(groups) > 1 or groups[0].static:
         raise ConfigError(
             "a schedule can change numbers only, and keeps every loss's structure: "
