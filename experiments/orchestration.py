@@ -5,16 +5,19 @@
     python experiments/orchestration.py --json      # numbers and names for a program
 
 Everything is read from the source of `purerl` and `envs`; nothing is imported. Lines of
-a function include its docstring. A name is public where it and every class around it
-begin without an underscore; functions inside functions are never public. Only imports
-that run when a module is imported make a circle: not those in functions and not those
-under `TYPE_CHECKING`.
+a function include its docstring; lines of code are without docstrings, comments and
+blank lines. A name is public where it and every class around it begin without an
+underscore; functions inside functions are never public. Only imports that run when a
+module is imported make a circle: not those in functions and not those under
+`TYPE_CHECKING`.
 """
 
 import argparse
 import ast
+import io
 import json
 import re
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,8 +75,10 @@ def count(checkout: Path) -> dict[str, Any]:
     trees = {path: ast.parse(source) for path, source in sources.items()}
     sizes = {path: source.count("\n") for path, source in sources.items()}
     folders: Counter[str] = Counter()
+    code: Counter[str] = Counter()
     for path, size in sizes.items():
         folders[place_of(path)] += size
+        code[place_of(path)] += len(code_lines(sources[path], trees[path]))
     named = [each for path in trees for each in definitions(path, trees[path])]
     functions = [each for each in named if isinstance(each.node, Function)]
     lengths = {
@@ -88,6 +93,7 @@ def count(checkout: Path) -> dict[str, Any]:
     )
     return {
         "lines by folder": dict(folders),
+        "lines of code by folder": dict(code),
         **{
             title.format(most): {name: n for name, n in found.items() if n > most}
             for title, most, found in numbers
@@ -106,6 +112,20 @@ def count(checkout: Path) -> dict[str, Any]:
 def place_of(path: str) -> str:
     """Return the folder of a file, at most two deep: `purerl/report/x/y.py`, no x."""
     return "/".join(path.split("/")[:-1][:2])
+
+
+def code_lines(source: str, tree: ast.Module) -> set[int]:
+    """Return the numbers of the lines that are no docstring, comment or blank line."""
+    quiet = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT)
+    found: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in (*quiet, tokenize.DEDENT, tokenize.ENDMARKER):
+            found.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | Definition) and ast.get_docstring(node):
+            text = node.body[0]
+            found -= set(range(text.lineno, (text.end_lineno or 0) + 1))
+    return found
 
 
 def definitions(path: str, tree: ast.Module) -> Iterator[Named]:

@@ -52,10 +52,10 @@ from purerl.search.protocol import Search as Search
 from purerl.search.protocol import Step as Step
 from purerl.serialise import load_loss as load_loss
 from purerl.serialise import save_loss as save_loss
+from purerl.space.axes import choice as choice
+from purerl.space.axes import loguniform as loguniform
+from purerl.space.axes import uniform as uniform
 from purerl.sweeps.api import sweep as sweep
-from purerl.sweeps.axes import choice as choice
-from purerl.sweeps.axes import loguniform as loguniform
-from purerl.sweeps.axes import uniform as uniform
 from purerl.sweeps.lanes import find_lanes as find_lanes
 from purerl.sweeps.plan import plan as plan
 from purerl.sweeps.result import SweepResult as SweepResult

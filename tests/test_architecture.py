@@ -49,6 +49,8 @@ LAYERS = (
     ("purerl.storage",),
     # A run on the host: its folder, progress, trackers.
     ("purerl.runner",),
+    # What sweeps and searches vary: axes, designs, points in a config.
+    ("purerl.space",),
     # What every search is: asked and told, driven, kept in a folder.
     ("purerl.search",),
     # Many runs that do not depend on one another.

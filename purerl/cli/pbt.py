@@ -20,8 +20,8 @@ from purerl.population.pbt import pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
-from purerl.population.space import describe
 from purerl.runner.seeds import check_seeds
+from purerl.space.labels import in_a_line
 from purerl.train import bind
 
 
@@ -143,7 +143,7 @@ def best_table(result: Result) -> Table:
             table.add_row(str(seed), "-", "-", "all of its members diverged")
             continue
         cells = (str(seed), str(best.member), f"{best.score:,.1f}")
-        table.add_row(*cells, describe(best.hyper))
+        table.add_row(*cells, in_a_line(best.hyper))
     return table
 
 
@@ -159,7 +159,7 @@ def schedule_table(schedule: Schedule, seed: int, member: int) -> Table:
     table.add_column("from update", justify="right")
     table.add_column("hyperparameters")
     for first, values in zip(schedule.first_updates, schedule.values, strict=True):
-        table.add_row(f"{first:,}", describe(values))
+        table.add_row(f"{first:,}", in_a_line(values))
     return table
 
 

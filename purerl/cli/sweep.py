@@ -18,7 +18,7 @@ from purerl.cli.train import base_config, default_folder, read_trackers
 from purerl.config import ConfigError
 from purerl.runner.trackers import TRACKERS
 from purerl.scale import hosts
-from purerl.sweeps import axes as axis_text
+from purerl.space.parse import parse
 from purerl.sweeps import words
 from purerl.sweeps.api import sweep
 from purerl.sweeps.plan import plan
@@ -133,7 +133,7 @@ def read_axes(texts: Sequence[str]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for text in texts:
-        name, values = axis_text.parse(text)
+        name, values = parse(text)
         if name in found:
             raise ConfigError(
                 f"--axis {name} is given twice; list all its values in one, such as "

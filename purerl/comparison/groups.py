@@ -13,8 +13,8 @@ from purerl.algorithms import name_of
 from purerl.comparison.environments import Place
 from purerl.comparison.settings import Piece, Setting
 from purerl.config import ConfigError, TrainConfig, apply_overrides, is_auto
-from purerl.sweeps.axes import Design
-from purerl.sweeps.groups import group_points, resolve_point
+from purerl.space.points import resolve_point
+from purerl.sweeps.groups import group_points
 from purerl.sweeps.identity import canonical
 from purerl.train import Bound, bind, check_time_limit
 from purerl.types import Overrides
@@ -81,8 +81,8 @@ def enter(setting: Setting, place: Place) -> Contestant:
     start, pieces = setting.within(place)
     try:
         checked = [_checked(start, piece) for piece in pieces]
-        every = _design([piece.values for piece in pieces])
-        if len(pieces) > 1 and len(group_points(start, every)) > 1:
+        points = [piece.values for piece in pieces]
+        if len(pieces) > 1 and len(group_points(start, points)) > 1:
             raise ConfigError(
                 "a schedule can change numbers only, and keeps every loss's "
                 "structure: static fields fix shapes or the program."
@@ -125,8 +125,7 @@ def make_groups(contestants: Sequence[Contestant]) -> list[Group]:
         first = contestants[numbers[0]]
         values = [[p.values for p in contestants[n].pieces] for n in numbers]
         by_piece = [
-            group_points(first.start, _design(points))
-            for points in zip(*values, strict=True)
+            group_points(first.start, points) for points in zip(*values, strict=True)
         ]
         for groups in zip(*by_piece, strict=True):
             members = tuple(numbers[point] for point in groups[0].points)
@@ -134,7 +133,3 @@ def make_groups(contestants: Sequence[Contestant]) -> list[Group]:
             overrides = tuple(group.overrides for group in groups)
             found.append(Group(groups[0].bound, members, starts, overrides))
     return sorted(found, key=lambda group: group.members)
-
-
-def _design(points: Sequence[dict[str, Any]]) -> Design:
-    return Design("zip", (), (len(points),), tuple(points))

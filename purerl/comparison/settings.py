@@ -21,7 +21,7 @@ from purerl.config import ConfigError, TrainConfig, field_names, is_auto
 from purerl.losses import artifact
 from purerl.meta.result import EvolutionResult, load_evolution
 from purerl.population.schedule import Schedule
-from purerl.sweeps.groups import with_algorithm
+from purerl.space.points import with_algorithm
 
 # What a setting changes by (dotted) name of a field; a config of any algorithm; an
 # evolution or its folder, for what it learned; or a schedule, as `purerl.pbt` finds it.

@@ -117,15 +117,16 @@ class HalvingResult(Result):
         whole[last.alive] = last.known
         place = self.best_place(whole, self.ladder.size, seed)
         number, point = divmod(place, self.ladder.size)
-        hyper = {name: float(v[number, point]) for name, v in self.points.items()}
+        numbers = {name: float(v[number, point]) for name, v in self.points.items()}
+        hyper = self.space.values(numbers)
         row = int(np.flatnonzero(last.alive == place)[0])
         return BestMember(
             seed=self.seeds[number],
             member=point,
             score=float(whole[place]),
-            hyper=self.space.values(hyper),
+            hyper=hyper,
             config=self.space.config_at(hyper),
-            schedule=Schedule((0,), (self.space.values(hyper),)),
+            schedule=Schedule((0,), (hyper,)),
             lineage=np.full(len(self.steps), point),
             state=jax.tree.map(lambda x: x[row], states),
         )

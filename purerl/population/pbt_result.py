@@ -79,12 +79,12 @@ class PBTResult(Result):
         scores = self.steps[-1].after.score
         place = self.best_place(scores, self.population, seed)
         number, member = divmod(place, self.population)
-        hyper = self._hyper(len(self.milestones) - 1, place)
+        hyper = self.space.values(self._hyper(len(self.milestones) - 1, place))
         return BestMember(
             seed=self.seeds[number],
             member=member,
             score=float(scores[place]),
-            hyper=self.space.values(hyper),
+            hyper=hyper,
             config=self.space.config_at(hyper),
             schedule=self.schedule(self.seeds[number], member),
             lineage=self.lineage(self.seeds[number], member),

@@ -8,11 +8,12 @@ from purerl.population.halving_result import HalvingResult
 from purerl.population.halving_search import HalvingSearch
 from purerl.population.pbt_result import PBTResult
 from purerl.population.pbt_search import PBTSearch
-from purerl.population.space import Space, axes_from_dict
+from purerl.population.space import Space
 from purerl.runner import manifest
 from purerl.search.drive import Finished
 from purerl.search.folder import FORMAT, restore
 from purerl.search.protocol import Search
+from purerl.space.stored import from_dict
 from purerl.storage import folders
 
 KINDS = ("pbt", "halving")
@@ -71,7 +72,7 @@ def read(folder: Path, config: TrainConfig | None = None) -> Stored:
     """
     stored = folders.load_kind(folder, KINDS, FORMAT)
     config = config or manifest.read_config(folder, stored)
-    space = Space(config, axes_from_dict(stored["axes"]))
+    space = Space(config, from_dict(stored["axes"]))
     seeds, options = tuple(stored["seeds"]), stored["options"]
     kind = PBTSearch if stored["kind"] == "pbt" else HalvingSearch
     return Stored(kind(space, seeds, options).search(), space, seeds, options)

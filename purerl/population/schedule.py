@@ -9,7 +9,6 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.sweeps.axes import Design
 from purerl.sweeps.groups import Group, group_points
 from purerl.types import Overrides
 
@@ -101,8 +100,7 @@ def cut(config: TrainConfig, schedules: Sequence[Schedule]) -> Pieces:
         _check(schedule, set(schedules[0].values[0]))
     starts = tuple(sorted({s for each in schedules for s in each.first_updates}))
     points = tuple(each.at(start) for start in starts for each in schedules)
-    names = tuple(points[0])
-    groups = group_points(config, Design("zip", names, (len(points),), points))
+    groups = group_points(config, points)
     if len(groups) > 1 or groups[0].static:
         raise ConfigError(
             "a schedule can change numbers only, and keeps every loss's structure: "

@@ -4,7 +4,6 @@ On the host a population's hyperparameters are arrays by name: numbers, or for a
 the places of its values. A program takes them as overrides.
 """
 
-import json
 import math
 import zlib
 from collections.abc import Mapping
@@ -13,18 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from purerl import serialise
-from purerl.config import ConfigError, TrainConfig, apply_overrides
-from purerl.sweeps.axes import (
-    Choice,
-    Design,
-    Distribution,
-    LogUniform,
-    Uniform,
-    expand,
-)
-from purerl.sweeps.groups import Group, for_fields, group_points, split
-from purerl.sweeps.labels import label, labels
+from purerl.config import ConfigError, TrainConfig
+from purerl.space.axes import Axis, Choice, LogUniform, ends, is_whole
+from purerl.space.design import expand
+from purerl.space.fields import FieldAxes
+from purerl.space.points import split
+from purerl.sweeps.groups import Group, group_points
 from purerl.train import Bound
 from purerl.types import Overrides
 
@@ -35,52 +28,45 @@ Hyper = dict[str, np.ndarray]
 _EXPLORE = 1
 
 
-class Space:
-    """Axes that one program searches.
+class Space(FieldAxes):
+    """Axes that one program searches, all of them over dynamic fields.
 
     Attributes:
-        config: The config of every member, where no axis says otherwise.
-        axes: Distributions by name of the dynamic field.
         bound: The environment and plan that all members share.
     """
 
     def __init__(self, config: TrainConfig, axes: Mapping[str, Any]) -> None:
-        self.config = config
-        if not axes:
+        static, _ = split(config, dict.fromkeys(axes))
+        if static:
             raise ConfigError(
-                "a search needs at least one axis, got none; for example "
-                "{'learning_rate': purerl.loguniform(1e-4, 1e-2)}."
+                f"the axis {next(iter(static))!r} is static: it fixes shapes or the "
+                "program, and a population shares one program. Sweep it with "
+                "purerl.sweep, or search once for each of its values."
             )
-        for name in axes:
-            _check_dynamic(config, name)
-        self.axes: dict[str, Distribution] = {
-            name: axis if hasattr(axis, "draw") else _listed(name, axis)
-            for name, axis in for_fields(config, axes).items()
+        super().__init__(config, axes)
+        # What is drawn: numbers, or of a choice the places of its values.
+        self._numbers = {
+            name: Choice(tuple(range(len(axis.values))))
+            if isinstance(axis, Choice)
+            else axis
+            for name, axis in self.axes.items()
         }
-        for name, axis in self.axes.items():
-            if not isinstance(axis, Uniform | LogUniform | Choice):
-                raise ConfigError(
-                    f"the axis {name!r} must have bounds or values to move between, "
-                    f"got {type(axis).__name__}: use purerl.uniform, "
-                    "purerl.loguniform, or purerl.choice."
-                )
         self.bound = self._check_values()
 
     def _check_values(self) -> Bound:
         """Try every end and every choice: nothing between them can be worse."""
-        low = {name: _ends(axis)[0] for name, axis in self.axes.items()}
+        low = {name: ends(axis)[0] for name, axis in self.axes.items()}
         self._stacked: dict[str, Any] = {}
         bounds = [self._group([low]).bound]
         for name, axis in self.axes.items():
-            values = [{**low, name: value} for value in _ends(axis)]
+            values = [{**low, name: value} for value in ends(axis)]
             group = self._group(values, name)
             self._stacked[name] = group.overrides[name]
             bounds.append(group.bound)
         return bounds[0]
 
     def _group(self, points: list[dict[str, Any]], name: str = "") -> Group:
-        design = Design("zip", tuple(self.axes), (len(points),), tuple(points))
-        groups = group_points(self.config, design)
+        groups = group_points(self.config, points)
         if len(groups) > 1:
             raise ConfigError(
                 f"the values of the axis {name!r} differ in structure, so they need "
@@ -90,13 +76,7 @@ class Space:
 
     def draw(self, num: int, seed: int) -> Hyper:
         """Draw `num` points: those of a random sweep with this `design_seed`."""
-        sources = {
-            name: Choice(tuple(range(len(axis.values))))
-            if isinstance(axis, Choice)
-            else axis
-            for name, axis in self.axes.items()
-        }
-        points = expand(sources, "random", num, seed).points
+        points = expand(self._numbers, "random", num, seed).points
         return {
             name: np.asarray([point[name] for point in points], np.float64)
             for name in self.axes
@@ -127,10 +107,7 @@ class Space:
             word = zlib.crc32(name.encode())
             rng = np.random.default_rng([*stream, _EXPLORE, word])
             if rng.random() < resample_probability:
-                if isinstance(axis, Choice):
-                    moved[name] = float(rng.integers(len(axis.values)))
-                else:
-                    moved[name] = float(axis.draw(rng))
+                moved[name] = float(self._numbers[name].draw(rng))
             else:
                 factor = factors[int(rng.integers(len(factors)))]
                 moved[name] = step(axis, float(hyper[name]), factor)
@@ -138,7 +115,7 @@ class Space:
 
     def corners(self) -> list[Overrides]:
         """Return overrides of two members: every axis's first end, and its last."""
-        points = [{n: _ends(axis)[i] for n, axis in self.axes.items()} for i in (0, -1)]
+        points = [{n: ends(axis)[i] for n, axis in self.axes.items()} for i in (0, -1)]
         return [split(self.config, point)[1] for point in points]
 
     def overrides(self, hyper: Hyper) -> Overrides:
@@ -161,41 +138,20 @@ class Space:
             if isinstance(axis, Choice):
                 found[name] = axis.values[int(number)]
             else:
-                found[name] = int(number) if _is_whole(axis) else float(number)
+                found[name] = int(number) if is_whole(axis) else float(number)
         return found
-
-    def config_at(self, hyper: Mapping[str, float]) -> TrainConfig:
-        """Return the config with a member's hyperparameters in it."""
-        _, dynamic = split(self.config, self.values(hyper))
-        return apply_overrides(self.config, dynamic)
 
     def labelled(self, name: str, numbers: np.ndarray) -> np.ndarray:
         """Return an axis's numbers as results show them, a choice's values by name."""
         axis = self.axes[name]
         if not isinstance(axis, Choice):
             return numbers
-        names = labels(list(axis.values))
-        is_number = all(isinstance(x, int | float) for x in names)
-        table = np.asarray(names, float if is_number else object)
+        is_number = all(isinstance(x, int | float) for x in self.names[name])
+        table = np.asarray(self.names[name], float if is_number else object)
         return table[numbers.astype(int)]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the axes as plain values."""
-        return {name: _axis_dict(name, axis) for name, axis in self.axes.items()}
 
-
-def axes_from_dict(stored: Mapping[str, Any]) -> dict[str, Distribution]:
-    """Return the axes that `Space.to_dict` wrote."""
-    kinds = {"uniform": Uniform, "loguniform": LogUniform}
-    return {
-        name: Choice(tuple(map(serialise.parse_loss, axis["values"])))
-        if axis["kind"] == "choice"
-        else kinds[axis["kind"]](axis["low"], axis["high"])
-        for name, axis in stored.items()
-    }
-
-
-def step(axis: Distribution, value: float, factor: float) -> float:
+def step(axis: Axis, value: float, factor: float) -> float:
     """Move a hyperparameter a step, within its bounds.
 
     * log-uniform: `value * factor` (Jaderberg et al. 2017, section 4).
@@ -214,64 +170,12 @@ def step(axis: Distribution, value: float, factor: float) -> float:
         last = len(axis.values) - 1
         place = int(value) + (1 if factor > 1 else -1)
         return float(0 if last == 0 else last - 1 if place > last else abs(place))
-    assert isinstance(axis, Uniform | LogUniform)
     if isinstance(axis, LogUniform):
         moved = value * factor
     else:
         moved = value + math.log(factor) * (axis.high - axis.low) / 2
-    if _is_whole(axis):
+    if is_whole(axis):
         moved = round(moved)
         if moved == value:
             moved += 1 if factor > 1 else -1
     return float(min(max(moved, axis.low), axis.high))
-
-
-def _check_dynamic(config: TrainConfig, name: str) -> None:
-    static, _ = split(config, {name: None})
-    if static:
-        raise ConfigError(
-            f"the axis {name!r} is static: it fixes shapes or the program, and a "
-            "population shares one program. Sweep it with purerl.sweep, or search "
-            "once for each of its values."
-        )
-
-
-def _listed(name: str, values: Any) -> Choice:
-    """A list of values as a choice, checked as a sweep's axis."""
-    points = expand({name: values}).points
-    return Choice(tuple(point[name] for point in points))
-
-
-def _ends(axis: Distribution) -> tuple[Any, ...]:
-    if isinstance(axis, Choice):
-        return axis.values
-    assert isinstance(axis, Uniform | LogUniform)
-    return axis.low, axis.high
-
-
-def _is_whole(axis: Distribution) -> bool:
-    assert isinstance(axis, Uniform | LogUniform)
-    return isinstance(axis.low, int) and isinstance(axis.high, int)
-
-
-def _axis_dict(name: str, axis: Distribution) -> dict[str, Any]:
-    if isinstance(axis, Choice):
-        values = [serialise.plain(value, name) for value in axis.values]
-        return {"kind": "choice", "values": values}
-    assert isinstance(axis, Uniform | LogUniform)
-    kind = "uniform" if isinstance(axis, Uniform) else "loguniform"
-    return {"kind": kind, "low": axis.low, "high": axis.high}
-
-
-def describe(values: Mapping[str, Any]) -> str:
-    """Return hyperparameters in a line."""
-    named = {name: label(value) for name, value in values.items()}
-    return ", ".join(
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
-        for name, value in named.items()
-    )
-
-
-def same_axes(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    """Return whether two descriptions of axes are the same, also in their order."""
-    return json.dumps(stored) == json.dumps(asked)

@@ -1,1 +1,1 @@
-"""Many runs in one call: axes, groups, plan, store, execution, labelled results."""
+"""Many runs in one call: groups, plan, store, execution, labelled results."""

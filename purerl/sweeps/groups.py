@@ -1,4 +1,4 @@
-"""Points of a design by what they compile to: one group per setting of static fields.
+"""Points by what they compile to: one group per setting of static fields.
 
 In a group only numbers differ, so one program trains all of it: those numbers are
 overrides with a leading axis.
@@ -12,17 +12,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl import serialise
-from purerl.acting.environment import bind_params, resolve_env
-from purerl.algorithms import config_class, name_of
-from purerl.config import (
-    ConfigError,
-    TrainConfig,
-    check_known,
-    field_names,
-    validate_field,
-)
-from purerl.sweeps.axes import Design, LogUniform, Uniform
+from purerl.acting.environment import bind_params
+from purerl.algorithms import name_of
+from purerl.config import ConfigError, TrainConfig, validate_field
+from purerl.space.points import split, with_algorithm, with_static
 from purerl.sweeps.identity import canonical, digest
 from purerl.train import Bound, bind, check_time_limit
 from purerl.types import Overrides, PyTree
@@ -30,7 +23,6 @@ from purerl.types import Overrides, PyTree
 # Segments of a member's training where their length is not given: rows of its curve.
 SEGMENTS = 100
 _NUMBERS = (int, float)  # A bool is not among them.
-_FRACTIONS = (float, "float")  # types of fields, also where they are `auto`
 
 
 class Group(NamedTuple):
@@ -39,7 +31,7 @@ class Group(NamedTuple):
     Attributes:
         name: A hash of what is compiled: static fields, and names of the overrides.
         bound: Config, environment and plan of the group.
-        points: Numbers of the design's points in the group, ascending.
+        points: Numbers of the points in the group, ascending.
         overrides: Values on the host by name of the dynamic field, leaves `[P, ...]`,
             one per point of `points`.
         static: Values that all points of the group share, by name of the axis.
@@ -62,34 +54,10 @@ class Group(NamedTuple):
         return max(1, math.ceil(self.bound.plan.num_updates / SEGMENTS))
 
 
-def for_fields(config: TrainConfig, axes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the axes, where distributions over fields with a fraction draw fractions.
-
-    `uniform(0, 1)` of a learning rate is not 0 or 1, as it is of a number of layers.
-    """
-    found = dict(axes)
-    fractions = {f.name for f in dataclasses.fields(config) if f.type in _FRACTIONS}
-    for name, axis in axes.items():
-        is_drawn = isinstance(axis, Uniform | LogUniform)
-        is_fraction = name in fractions or isinstance(_value_at(config, name), float)
-        if is_drawn and is_fraction:
-            found[name] = type(axis)(float(axis.low), float(axis.high))
-    return found
-
-
-def _value_at(config: TrainConfig, name: str) -> Any:
-    """What the config has under a dotted name; None where it has nothing."""
-    first, *rest = name.split(".")
-    value = getattr(config, first, None)
-    if first == "env_params":
-        value = bind_params(resolve_env(config), config.env_params)
-    for part in rest:
-        value = getattr(value, part, None)
-    return value
-
-
-def group_points(config: TrainConfig, design: Design) -> list[Group]:
-    """Return groups of a design's points, in the order in which they first appear.
+def group_points(
+    config: TrainConfig, points: Sequence[Mapping[str, Any]]
+) -> list[Group]:
+    """Return groups of some points, in the order in which they first appear.
 
     Everything is checked here, before anything is traced.
 
@@ -100,7 +68,7 @@ def group_points(config: TrainConfig, design: Design) -> list[Group]:
     found: dict[str, _Draft] = {}
     numeric = _numeric_fields(config)
     alike: dict[Any, tuple[_Draft, Overrides]] = {}
-    for number, point in enumerate(design.points):
+    for number, point in enumerate(points):
         try:
             # Among points that differ in numbers alone, only one is checked as a
             # whole: a sweep may have a million points.
@@ -186,7 +154,7 @@ def _draft(
     static, dynamic = split(base, point)
     name = digest([name_of(base), canonical(static), _structures(base, dynamic)])
     if name not in found:
-        bound = bind(_with_static(base, static))
+        bound = bind(with_static(base, static))
         found[name] = _Draft(bound, static, tuple(dynamic), [], [])
     draft = found[name]
     checked = draft.bound.at(dynamic)
@@ -209,81 +177,6 @@ def _stack(values: Sequence[PyTree]) -> PyTree:
     if type(values[-1]) is np.float32:  # numbers, the first of them as an array
         return np.array([float(value) for value in values], np.float32)
     return jax.tree.map(lambda *leaves: np.stack(leaves), *values)
-
-
-def split(
-    config: TrainConfig, point: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a point sets of static and of dynamic fields, losses parsed.
-
-    Raises:
-        ConfigError: a name that is no field.
-    """
-    fields = {field.name: field for field in dataclasses.fields(config)}
-    static, dynamic = {}, {}
-    for name, value in point.items():
-        first = name.split(".")[0]
-        if name == "algorithm":
-            static[name] = value
-            continue
-        check_known(first, list(fields), type(config).__name__)
-        if not fields[first].metadata.get("pytree_node", True):
-            static[name] = value
-        elif first.endswith("_loss") and isinstance(value, str):
-            dynamic[name] = serialise.parse_loss(value)
-        else:
-            dynamic[name] = value
-    return static, dynamic
-
-
-def _with_static(config: TrainConfig, static: Mapping[str, Any]) -> TrainConfig:
-    """`config` with static fields set; one dot reaches into a mapping."""
-    for name, value in static.items():
-        if name == "algorithm":
-            continue
-        first, dot, inner = name.partition(".")
-        if dot:
-            mapping = getattr(config, first)
-            if not isinstance(mapping, Mapping):
-                raise ConfigError(
-                    f"the axis {name!r}: {first} has nothing inside; sweep {first}."
-                )
-            value = {**mapping, inner: value}
-        config = config.replace(**{first: value})
-    return config
-
-
-def resolve_point(
-    config: TrainConfig, point: Mapping[str, Any]
-) -> tuple[TrainConfig, Overrides]:
-    """Return the config of a point's group, and the point's overrides of it."""
-    base = with_algorithm(config, point.get("algorithm", name_of(config)))
-    static, dynamic = split(base, point)
-    return _with_static(base, static), dynamic
-
-
-def with_algorithm(config: TrainConfig, name: str) -> TrainConfig:
-    """Return another algorithm's config with what `config` sets and both have.
-
-    A field that has its class's default takes the other class's default.
-
-    Raises:
-        ConfigError: no such algorithm.
-    """
-    if name == name_of(config):
-        return config
-    cls = config_class(name)
-    shared = {
-        field: getattr(config, field)
-        for field in field_names(cls)
-        if field in field_names(config) and not _is_default(config, field)
-    }
-    return cls(**shared)
-
-
-def _is_default(config: TrainConfig, name: str) -> bool:
-    default = serialise.plain(getattr(type(config)(), name), name)
-    return serialise.plain(getattr(config, name), name) == default
 
 
 def _numbers(

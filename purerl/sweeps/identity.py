@@ -14,7 +14,7 @@ from typing import Any, overload
 from purerl import serialise
 from purerl.config import ConfigError
 from purerl.losses import artifact
-from purerl.sweeps.labels import plain
+from purerl.space.stored import read_value
 
 
 def member_id(point: Mapping[str, Any], seed: int) -> str:
@@ -108,8 +108,6 @@ def _is_file(value: Any, name: str) -> bool:
 
 
 def _read(value: Any) -> Any:
-    if isinstance(value, Mapping) and "type" in value:
-        return serialise.parse_loss(value)
     if isinstance(value, Mapping) and set(value) == {"file", "sha256"}:
         return value["file"]
-    return plain(value)
+    return read_value(value)

@@ -24,10 +24,11 @@ from purerl.scale.devices import (
     make_workers,
     widest_of_use,
 )
+from purerl.space.design import Design, expand, size_of
+from purerl.space.fields import for_fields
 from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps import planner
-from purerl.sweeps.axes import Design, expand, size_of
-from purerl.sweeps.groups import Group, for_fields, group_points
+from purerl.sweeps.groups import Group, group_points
 from purerl.sweeps.identity import MemberIds
 
 # Bytes of a number in the results on the host.
@@ -259,7 +260,7 @@ def make_outline(
     points = expand(for_fields(config, axes), design, num_points, design_seed)
     members = check_seeds(seeds)
     groups = []
-    for group in group_points(config, points):
+    for group in group_points(config, points.points):
         ids = MemberIds([points.points[number] for number in group.points], members)
         length = min(
             segment_updates or group.default_length(), group.bound.plan.num_updates

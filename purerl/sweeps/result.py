@@ -10,15 +10,15 @@ import jax
 import numpy as np
 
 from purerl import serialise
-from purerl.config import ConfigError, TrainConfig, apply_overrides, check_known
+from purerl.config import ConfigError, TrainConfig, check_known
 from purerl.runner import manifest
 from purerl.runner.best import Best
+from purerl.space.design import Design
+from purerl.space.labels import column, known_label, label, plain
+from purerl.space.points import config_at
 from purerl.storage import checkpoint
 from purerl.sweeps import store
-from purerl.sweeps.axes import Design
-from purerl.sweeps.groups import resolve_point
 from purerl.sweeps.identity import canonical, check_files, member_id, read_point
-from purerl.sweeps.labels import column, known_label, label, plain
 from purerl.train import make_algorithm, make_policy
 from purerl.types import PyTree
 
@@ -194,8 +194,7 @@ class SweepResult:
         for asked, known in zip(self.design.points, self.written, strict=True):
             if canonical(asked) == canonical(point):
                 check_files(point, known)
-        bound, dynamic = resolve_point(self.config, point)
-        return apply_overrides(bound, dynamic)
+        return config_at(self.config, point)
 
     def state(self, point: Mapping[str, Any], seed: int) -> PyTree:
         """Return the final state of one member, on the host.

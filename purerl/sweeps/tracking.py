@@ -13,10 +13,10 @@ from purerl.runner.trackers.base import TrackedRun, Tracker
 from purerl.runner.trackers.members import Ended, MemberGroup
 from purerl.runner.trackers.points import ended, files_of
 from purerl.runner.trackers.writer import Say
+from purerl.space.design import Design
+from purerl.space.labels import column
 from purerl.sweeps import store
-from purerl.sweeps.axes import Design
 from purerl.sweeps.identity import member_id
-from purerl.sweeps.labels import column
 from purerl.sweeps.result import SweepResult
 from purerl.sweeps.store import Chunk
 

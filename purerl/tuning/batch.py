@@ -14,10 +14,8 @@ from purerl.config import ConfigError
 from purerl.execution.cohort import Cohort, Segment, advance
 from purerl.execution.members import every
 from purerl.execution.reduce import first_bad_update, reduce_segment
-from purerl.sweeps.axes import Design
 from purerl.sweeps.groups import Group, group_points
 from purerl.tuning.pool import Pool
-from purerl.tuning.space import check_points
 
 
 class _Run:
@@ -83,7 +81,7 @@ class Batch:
         self.refused: dict[int, str] = {}
         for number, point in enumerate(points):
             try:
-                check_points(self.setup.config, [dict(point)])
+                group_points(self.setup.config, [point])
             except ConfigError as error:
                 self.refused[number] = str(error)
         numbers = [n for n in range(len(points)) if n not in self.refused]
@@ -102,9 +100,8 @@ class Batch:
     ) -> list[_Run]:
         if not numbers:
             return []
-        chosen = tuple(dict(points[number]) for number in numbers)
-        design = Design("zip", tuple(chosen[0]), (len(chosen),), chosen)
-        groups = group_points(self.setup.config, design)
+        chosen = [points[number] for number in numbers]
+        groups = group_points(self.setup.config, chosen)
         self.pool.compile(groups)
         runs = [self._run(group, np.asarray(numbers)) for group in groups]
         self.pool.check_memory(

@@ -15,7 +15,7 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from purerl.sweeps.axes import Choice, LogUniform
+from purerl.space.axes import Choice, LogUniform, is_whole
 from purerl.tuning.space import Space
 
 SAMPLERS = ("tpe", "random", "cmaes")
@@ -38,8 +38,8 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
             found[name] = CategoricalDistribution(tuple(space.names[name]))
             continue
         log = isinstance(axis, LogUniform)
-        if isinstance(axis.low, int) and isinstance(axis.high, int):
-            found[name] = IntDistribution(axis.low, axis.high, log=log)
+        if is_whole(axis):
+            found[name] = IntDistribution(int(axis.low), int(axis.high), log=log)
         else:
             found[name] = FloatDistribution(float(axis.low), float(axis.high), log=log)
     return found

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
-from purerl.serialise import parse_loss
+from purerl.space.axes import Choice, is_whole
+from purerl.space.stored import from_dict
 from purerl.storage import folders
-from purerl.sweeps.axes import Choice, LogUniform, Uniform
 from purerl.tuning import result as results
 from purerl.tuning.folder import FORMAT
 from purerl.tuning.result import Holdout, Row, TuneResult
@@ -50,7 +50,7 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
     """Read a study's folder as `load_tune` does, with the space and the manifest."""
     stored = folders.load_kind(folder, "tune", FORMAT)
     config = config or manifest.read_config(folder, stored)
-    space = Space(config, _axes(stored["axes"]))
+    space = Space(config, from_dict(stored["axes"]))
     numbers = _read_summary(folder)
     rows = _read_rows(folder, space)
     best = results.best_of(rows)
@@ -66,20 +66,6 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
         out=folder,
     )
     return Saved(result, space, stored)
-
-
-def _axes(stored: Mapping[str, Any]) -> dict[str, Any]:
-    def value(x: Any) -> Any:
-        # Other text stays text: the name of an algorithm, say.
-        return parse_loss(x) if isinstance(x, Mapping) else x
-
-    kinds = {"uniform": Uniform, "loguniform": LogUniform}
-    return {
-        name: Choice(tuple(map(value, axis["values"])))
-        if axis["kind"] == "choice"
-        else kinds[axis["kind"]](axis["low"], axis["high"])
-        for name, axis in stored.items()
-    }
 
 
 def _read_summary(folder: Path) -> dict[str, Any]:
@@ -133,8 +119,7 @@ def _param(space: Space, name: str, text: str) -> Any:
     axis = space.axes[name]
     if isinstance(axis, Choice):
         return next(label for label in space.names[name] if str(label) == text)
-    is_whole = isinstance(axis.low, int) and isinstance(axis.high, int)
-    return int(text) if is_whole else float(text)
+    return int(text) if is_whole(axis) else float(text)
 
 
 def _holdout(stored: Mapping[str, Any] | None) -> Holdout | None:

@@ -1,24 +1,14 @@
 """What a study says on the terminal."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.table import Table
 
 from purerl.execution.format import format_count, format_duration, with_noun
 from purerl.report.statistics import heading_of, mean_interval, text_of
 from purerl.report.sweep_data import short
+from purerl.space.labels import in_a_line, in_words
 from purerl.tuning.result import Holdout, Row, TuneResult, best_of
-
-
-def value(x: Any) -> str:
-    """Return a value of an axis in words."""
-    return f"{x:.4g}" if isinstance(x, float) else str(x)
-
-
-def settings(row: Row) -> str:
-    """Return a trial's values in a line."""
-    return ", ".join(f"{name}={value(x)}" for name, x in row.params.items())
 
 
 def batch_line(rows: Sequence[Row], total: int) -> str:
@@ -31,7 +21,8 @@ def batch_line(rows: Sequence[Row], total: int) -> str:
             parts.append(f"{states.count(state)} {state}")
     best = best_of(rows)
     if best is not None:
-        parts.append(f"best {best.score:,.4g} (trial {best.number}: {settings(best)})")
+        settings = in_a_line(best.params)
+        parts.append(f"best {best.score:,.4g} (trial {best.number}: {settings})")
     return "; ".join(parts)
 
 
@@ -51,7 +42,7 @@ def best_table(result: TuneResult, most: int = 10) -> Table:
     table.add_column(heading_of(seeds), justify="right", no_wrap=True)
     for row in shown:
         name = f"{row.number} (default)" if row.is_default else str(row.number)
-        cells = [value(x) for x in row.params.values()]
+        cells = [in_words(x) for x in row.params.values()]
         table.add_row(name, *cells, f"{row.score:,.2f}", _interval(row))
     return table
 

@@ -16,9 +16,10 @@ from purerl.acting.environment import resolve_env
 from purerl.algorithms import ALGORITHMS
 from purerl.config import AUTO, ConfigError
 from purerl.runner import manifest, words
+from purerl.space.axes import uniform
+from purerl.space.fields import for_fields
 from purerl.storage import folders
-from purerl.sweeps.axes import Design, uniform
-from purerl.sweeps.groups import for_fields, group_points
+from purerl.sweeps.groups import group_points
 from purerl.sweeps.words import _notes
 from purerl.train import bind
 from tests.helpers import tiny_config
@@ -239,8 +240,7 @@ def test_axes_over_auto_fields():
         for env in ("CartPole-v1", CONTINUOUS)
         for coef in (0.0, 0.5)
     ]
-    design = Design("grid", ("env", "entropy_coef"), (2, 2), tuple(points))
-    one, two = group_points(config, design)
+    one, two = group_points(config, points)
     assert one.bound.config.num_steps == 128 and two.bound.config.num_steps == 512
     np.testing.assert_array_equal(two.overrides["entropy_coef"], [0.0, 0.5])
     assert two.bound.at({"entropy_coef": 0.5}).entropy_coef == 0.5
@@ -250,9 +250,7 @@ def test_a_sweep_says_what_auto_stands_for_where_its_axes_do_not():
     config = purerl.DQNConfig(total_timesteps=20_000)
 
     def said(name, *values):
-        points = tuple({name: value} for value in values)
-        design = Design("grid", (name,), (len(values),), points)
-        groups = group_points(config, design)
+        groups = group_points(config, [{name: value} for value in values])
         return _notes(
             SimpleNamespace(groups=[SimpleNamespace(group=g) for g in groups])
         )

@@ -6,16 +6,16 @@ import pytest
 
 import purerl
 from purerl.losses import ClipDrift, DPODrift
+from purerl.space.design import expand
 from purerl.sweeps import groups as grouping
-from purerl.sweeps.axes import expand
-from purerl.sweeps.groups import group_points, resolve_point, with_algorithm
+from purerl.sweeps.groups import group_points
 from purerl.sweeps.identity import member_id
 from purerl.sweeps.plan import make_outline
 from tests.helpers import tiny_config
 
 
 def groups_of(axes, config=None, **options):
-    return group_points(config or tiny_config(), expand(axes, **options))
+    return group_points(config or tiny_config(), expand(axes, **options).points)
 
 
 def test_dynamic_fields_share_a_program_and_static_ones_do_not():
@@ -62,24 +62,6 @@ def test_options_of_the_environment_are_static():
         {"num_doors": 2},
         {"num_doors": 3},
     ]
-
-
-def test_another_algorithm_takes_over_what_was_set():
-    config = tiny_config(gamma=0.9)
-    other = with_algorithm(config, "dqn")
-    assert isinstance(other, purerl.DQNConfig)
-    assert (other.gamma, other.total_timesteps) == (0.9, 640)
-    assert other.hidden_sizes == (8,)
-    # What is PPO's default stays DQN's default.
-    assert other.num_envs == 2 and other.activation == "relu" != config.activation
-
-
-def test_a_point_is_a_config():
-    config, overrides = resolve_point(
-        tiny_config(), {"num_envs": 4, "learning_rate": 0.1, "algorithm": "vpg"}
-    )
-    assert isinstance(config, purerl.VPGConfig) and config.num_envs == 4
-    assert overrides == {"learning_rate": 0.1}
 
 
 def test_members_are_identified_by_values_and_seed():

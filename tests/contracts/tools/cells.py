@@ -18,6 +18,7 @@ TOOLS: dict[str, Tool] = {
         searching.halving,
         searching.evolve,
         searching.evolve_loss,
+        searching.compare,
         searching.compare_losses,
         training.data_parallel,
         training.evaluation,
@@ -25,4 +26,4 @@ TOOLS: dict[str, Tool] = {
     )
 }
 # They need programs of their own for every algorithm: `make test` tries the others.
-SLOW = ("evolve_loss", "data_parallel")
+SLOW = ("evolve_loss", "compare_losses", "data_parallel")

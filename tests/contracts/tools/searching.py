@@ -16,6 +16,12 @@ from purerl.meta import presets as evolutions
 from tests.contracts.tools.rows import PIECES, make_row
 from tests.contracts.tools.subject import CLOSE, SEEDS, SMALL, Subject
 
+COMPARED: dict[str, Any] = {
+    "seeds": SEEDS,
+    "measures": ("training_curve", "evaluation"),
+    **SMALL,
+}
+
 
 def sweep(subject: Subject) -> None:
     """`purerl.sweep`: no member diverged, and each is the run of its settings."""
@@ -114,7 +120,15 @@ def evolve_loss(subject: Subject) -> str | None:
             _evolve(subject, subject.config, ["value_loss"])
         return str(refused.value)
     _evolve(subject, subject.config.replace(**subject.other_losses), names)
-    _compare(subject, {"own": {}, "evolved from": subject.other_losses})
+    named = {"own": {}, "evolved from": subject.other_losses}
+    found = purerl.compare_losses(
+        subject.config,
+        "value_loss",
+        named,
+        segment_updates=subject.length,
+        **COMPARED,
+    )
+    _check_comparison(found)
     return None
 
 
@@ -159,30 +173,37 @@ def check_evolution(result: purerl.EvolutionResult) -> None:
     assert np.isfinite(result.vector).all()
 
 
+def compare(subject: Subject) -> None:
+    """`purerl.compare`: no run failed, and equal settings score the same."""
+    own = {"gamma": subject.config.gamma}
+    settings = {"own": own, "same": own, "less": {"gamma": 0.5}}
+    result = purerl.compare(
+        subject.config, settings, segment_updates=subject.length, **COMPARED
+    )
+    _check_comparison(result, same=True)
+
+
 def compare_losses(subject: Subject) -> str | None:
-    """`purerl.compare_losses`: no run failed, and equal losses score the same."""
+    """`purerl.compare_losses`: likewise of losses."""
     if not subject.other_losses:
         with pytest.raises(ConfigError, match="no loss that can be repl") as refused:
             purerl.compare_losses(subject.config, "value_loss", {"own": None})
         return str(refused.value)
     own = subject.config.value_loss
-    result = _compare(subject, {"own": own, "same": own})
-    for scores in result.scores.values():
-        np.testing.assert_array_equal(scores[0, 0], scores[0, 1])
-    return None
-
-
-def _compare(subject: Subject, named: dict[str, Any]) -> Comparison:
     result = purerl.compare_losses(
         subject.config,
         "value_loss",
-        named,
-        seeds=SEEDS,
-        measures=("training_curve", "evaluation"),
+        {"own": own, "same": own},
         segment_updates=subject.length,
-        **SMALL,
+        **COMPARED,
     )
-    assert [row.failed for row in result.rows] == [0] * (2 * len(named))
+    _check_comparison(result, same=True)
+    return None
+
+
+def _check_comparison(result: Comparison, same: bool = False) -> None:
+    assert [row.failed for row in result.rows] == [0] * (2 * len(result.settings))
     for scores in result.scores.values():
         assert np.isfinite(scores).all()
-    return result
+        if same:
+            np.testing.assert_array_equal(scores[0, 0], scores[0, 1])

@@ -1,6 +1,7 @@
 """How results name the values of an axis."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import jax
 import numpy as np
 
 from purerl import serialise
+from purerl.config import ConfigError
 
 
 def plain(value: Any) -> Any:
@@ -34,6 +36,33 @@ def labels(values: Sequence[Any]) -> list[Any]:
     if len(set(names)) == len(names) or not any(map(callable, values)):
         return names
     return [f"{name}#{number}" for number, name in enumerate(names)]
+
+
+def distinct_labels(name: str, values: Sequence[Any]) -> list[Any]:
+    """Return a name per value of an axis, no two of them alike.
+
+    Raises:
+        ConfigError: the same value twice.
+    """
+    names = labels(values)
+    twice = sorted(str(x) for x, number in Counter(names).items() if number > 1)
+    if twice:
+        raise ConfigError(
+            f"the axis {name!r} has {', '.join(twice)} more than once; give each value "
+            "once, and more seeds for repetitions."
+        )
+    return names
+
+
+def in_words(value: Any) -> str:
+    """Return a value's label as tables show it, a fraction to four digits."""
+    name = label(value)
+    return f"{name:.4g}" if isinstance(name, float) else str(name)
+
+
+def in_a_line(point: Mapping[str, Any]) -> str:
+    """Return a point's names and values in a line."""
+    return ", ".join(f"{name}={in_words(value)}" for name, value in point.items())
 
 
 def column(points: Sequence[Mapping[str, Any]], name: str) -> list[Any]:

@@ -1,0 +1,1 @@
+"""What sweeps and searches vary: axes, designs of points, and points in a config."""

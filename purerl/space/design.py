@@ -1,0 +1,166 @@
+"""The points of a design: pure arithmetic on the host.
+
+A design makes points of axes: every combination (grid), the n-th values together (zip),
+or independent draws (random).
+"""
+
+import math
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from purerl import serialise
+from purerl.config import ConfigError
+from purerl.runner.seeds import check_seed
+from purerl.scale.devices import check_count
+from purerl.space.axes import read_axis, read_values
+from purerl.space.labels import labels
+
+DESIGNS = ("grid", "zip", "random")
+
+
+class Design(NamedTuple):
+    """The points of a sweep.
+
+    Attributes:
+        kind: The kind of design: `grid`, `zip` or `random`.
+        names: Names of the axes.
+        shape: The number of points along each dimension: one dimension per axis in a
+            grid, else a single one.
+        points: Values by name of the axis, for each point in the order of the
+            dimensions, the last one fastest.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    points: tuple[dict[str, Any], ...]
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the dimensions."""
+        if self.kind == "grid":
+            return self.names
+        return ("point",)
+
+
+def size_of(axes: Mapping[str, Any], design: str, num_points: int | None) -> int:
+    """Return how many points `expand` would make, at the most; it checks nothing.
+
+    Args:
+        axes: Values, or a distribution, by name of the field.
+        design: The kind of design: `grid`, `zip` or `random`.
+        num_points: The number of points of a random design.
+    """
+    if design == "random":
+        return num_points if isinstance(num_points, int) else 1
+    lengths = [len(axis) if hasattr(axis, "__len__") else 1 for axis in axes.values()]
+    return math.prod(lengths) if design == "grid" else max(lengths, default=1)
+
+
+def expand(
+    axes: Mapping[str, Any],
+    design: str = "grid",
+    num_points: int | None = None,
+    seed: int = 0,
+) -> Design:
+    """Return the points of some axes.
+
+    Args:
+        axes: Values by name of the field; a distribution in a random design.
+        design: The kind of design: `grid`, `zip` or `random`.
+        num_points: The number of points of a random design.
+        seed: The seed of a random design's draws. Every axis and point has a stream of
+            its own: more points, or another axis, leave the others as they are.
+
+    Raises:
+        ConfigError: an unknown design, an empty axis, the same value twice, axes of
+            different lengths in a zip, a distribution in a grid.
+    """
+    if design not in DESIGNS:
+        raise ConfigError(
+            f"design must be one of {', '.join(DESIGNS)}, got {design!r}."
+        )
+    if design == "random":
+        return _told_apart(_random(axes, num_points, seed))
+    if num_points is not None:
+        raise ConfigError(
+            f"num_points belongs to a random design, got {num_points} with {design}; "
+            "leave it out, or set design='random'."
+        )
+    values = {name: _listed(name, axis, design) for name, axis in axes.items()}
+    lengths = {name: len(axis) for name, axis in values.items()}
+    if design == "grid":
+        shape = tuple(lengths.values())
+        points = [
+            {name: values[name][i] for name, i in zip(values, index, strict=True)}
+            for index in np.ndindex(*shape)
+        ]
+        return _told_apart(Design("grid", tuple(values), shape, tuple(points)))
+    if len(set(lengths.values())) > 1:
+        raise ConfigError(
+            f"axes of a zip must have equal lengths, got {lengths}; use design='grid' "
+            "for all combinations."
+        )
+    num = max(lengths.values(), default=1)
+    points = [{name: values[name][i] for name in values} for i in range(num)]
+    times = Counter(zip(*map(labels, values.values()), strict=True))
+    twice = [point for point, number in times.items() if number > 1]
+    if twice:
+        raise ConfigError(
+            f"the zip has {', '.join(map(str, twice))} more than once; give "
+            "each point once, and more seeds for repetitions."
+        )
+    return _told_apart(Design("zip", tuple(values), (num,), tuple(points)))
+
+
+def _told_apart(design: Design) -> Design:
+    """Refuse environment objects that are written alike: members would be mixed up."""
+    for name in design.names:
+        known: dict[str, Any] = {}
+        for point in design.points:
+            env = point[name]
+            if not (hasattr(env, "step") and hasattr(env, "reset")):
+                continue
+            text = serialise.plain(env, name)
+            if known.setdefault(text, env) is not env:
+                raise ConfigError(
+                    f"the axis {name!r} has several objects that are written alike, "
+                    f"{text}: nothing tells their results apart. Make them flax "
+                    "dataclasses that differ in a number or a string, or a sweep each."
+                )
+    return design
+
+
+def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Design:
+    if num_points is None:
+        raise ConfigError("a random design needs num_points; for example 40.")
+    check_count("num_points", num_points)
+    check_seed("design_seed", seed)
+    if not axes:
+        raise ConfigError("a random design needs at least one axis, got none.")
+    sources = {
+        name: axis if hasattr(axis, "draw") else read_axis(name, axis)
+        for name, axis in axes.items()
+    }
+    points = [
+        {name: source.draw(_stream(seed, name, i)) for name, source in sources.items()}
+        for i in range(num_points)
+    ]
+    return Design("random", tuple(axes), (num_points,), tuple(points))
+
+
+def _stream(seed: int, name: str, point: int) -> np.random.Generator:
+    return np.random.default_rng([seed, zlib.crc32(name.encode()), point])
+
+
+def _listed(name: str, axis: Any, design: str) -> list[Any]:
+    if hasattr(axis, "draw"):
+        raise ConfigError(
+            f"the axis {name!r} is a distribution, which a {design} cannot list; give "
+            "values, or design='random' and num_points."
+        )
+    return read_values(name, axis, may_repeat=design == "zip")

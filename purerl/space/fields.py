@@ -1,0 +1,73 @@
+"""Axes over the fields of a config."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from purerl.acting.environment import bind_params, resolve_env
+from purerl.config import ConfigError, TrainConfig
+from purerl.space import stored
+from purerl.space.axes import Axis, Choice, LogUniform, Uniform, read_axis
+from purerl.space.labels import labels
+from purerl.space.points import config_at
+
+_FRACTIONS = (float, "float")  # types of fields, also where they are `auto`
+
+
+class FieldAxes:
+    """The axes of a search: at least one, over the fields of a config.
+
+    Attributes:
+        config: The config of everything that is trained, where no axis says otherwise.
+        axes: Distributions by (dotted) name of the field; a list is a choice.
+        names: Labels of each choice's values, by axis.
+    """
+
+    def __init__(self, config: TrainConfig, axes: Mapping[str, Any]) -> None:
+        if not axes:
+            raise ConfigError(
+                "a search needs at least one axis, got none; for example "
+                "{'learning_rate': purerl.loguniform(1e-4, 1e-2)}."
+            )
+        self.config = config
+        read = {name: read_axis(name, axis) for name, axis in axes.items()}
+        self.axes: dict[str, Axis] = for_fields(config, read)
+        self.names: dict[str, list[Any]] = {
+            name: labels(axis.values)
+            for name, axis in self.axes.items()
+            if isinstance(axis, Choice)
+        }
+
+    def config_at(self, point: Mapping[str, Any]) -> TrainConfig:
+        """Return the whole config of a point, as `purerl.run` takes it."""
+        return config_at(self.config, point)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the axes as plain values."""
+        return stored.to_dict(self.axes)
+
+
+def for_fields(config: TrainConfig, axes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the axes, where distributions over fields with a fraction draw fractions.
+
+    `uniform(0, 1)` of a learning rate is not 0 or 1, as it is of a number of layers.
+    """
+    found = dict(axes)
+    fractions = {f.name for f in dataclasses.fields(config) if f.type in _FRACTIONS}
+    for name, axis in axes.items():
+        is_drawn = isinstance(axis, Uniform | LogUniform)
+        is_fraction = name in fractions or isinstance(_value_at(config, name), float)
+        if is_drawn and is_fraction:
+            found[name] = type(axis)(float(axis.low), float(axis.high))
+    return found
+
+
+def _value_at(config: TrainConfig, name: str) -> Any:
+    """What the config has under a dotted name; None where it has nothing."""
+    first, *rest = name.split(".")
+    value = getattr(config, first, None)
+    if first == "env_params":
+        value = bind_params(resolve_env(config), config.env_params)
+    for part in rest:
+        value = getattr(value, part, None)
+    return value

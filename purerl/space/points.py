@@ -1,0 +1,99 @@
+"""A point in a config: which fields it sets, and what config comes of it."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from purerl import serialise
+from purerl.algorithms import config_class, name_of
+from purerl.config import (
+    ConfigError,
+    TrainConfig,
+    apply_overrides,
+    check_known,
+    field_names,
+)
+from purerl.types import Overrides
+
+
+def split(
+    config: TrainConfig, point: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a point sets of static and of dynamic fields, losses parsed.
+
+    Raises:
+        ConfigError: a name that is no field.
+    """
+    fields = {field.name: field for field in dataclasses.fields(config)}
+    static, dynamic = {}, {}
+    for name, value in point.items():
+        first = name.split(".")[0]
+        if name != "algorithm":
+            check_known(first, list(fields), type(config).__name__)
+        if name == "algorithm" or not fields[first].metadata.get("pytree_node", True):
+            static[name] = value
+        elif first.endswith("_loss") and isinstance(value, str):
+            dynamic[name] = serialise.parse_loss(value)
+        else:
+            dynamic[name] = value
+    return static, dynamic
+
+
+def with_static(config: TrainConfig, static: Mapping[str, Any]) -> TrainConfig:
+    """Return a config with static fields set; one dot reaches into a mapping.
+
+    Raises:
+        ConfigError: a dot into a field that holds no mapping.
+    """
+    for name, value in static.items():
+        if name == "algorithm":
+            continue
+        first, dot, inner = name.partition(".")
+        if dot:
+            mapping = getattr(config, first)
+            if not isinstance(mapping, Mapping):
+                raise ConfigError(
+                    f"the axis {name!r}: {first} has nothing inside; sweep {first}."
+                )
+            value = {**mapping, inner: value}
+        config = config.replace(**{first: value})
+    return config
+
+
+def resolve_point(
+    config: TrainConfig, point: Mapping[str, Any]
+) -> tuple[TrainConfig, Overrides]:
+    """Return the config of a point's group, and the point's overrides of it."""
+    base = with_algorithm(config, point.get("algorithm", name_of(config)))
+    static, dynamic = split(base, point)
+    return with_static(base, static), dynamic
+
+
+def config_at(config: TrainConfig, point: Mapping[str, Any]) -> TrainConfig:
+    """Return the whole config of a point, as `purerl.run` takes it."""
+    base, overrides = resolve_point(config, point)
+    return apply_overrides(base, overrides)
+
+
+def with_algorithm(config: TrainConfig, name: str) -> TrainConfig:
+    """Return another algorithm's config with what `config` sets and both have.
+
+    A field that has its class's default takes the other class's default.
+
+    Raises:
+        ConfigError: no such algorithm.
+    """
+    if name == name_of(config):
+        return config
+    cls = config_class(name)
+    shared = {
+        field: getattr(config, field)
+        for field in field_names(cls)
+        if field in field_names(config) and not _is_default(config, field)
+    }
+    return cls(**shared)
+
+
+def _is_default(config: TrainConfig, name: str) -> bool:
+    default = serialise.plain(getattr(type(config)(), name), name)
+    return serialise.plain(getattr(config, name), name) == default
