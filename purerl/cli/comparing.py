@@ -44,6 +44,10 @@ class Common:
     memory_limit: Annotated[
         str | None, arg("Bytes for training, such as 2GB; most of what is free.")
     ] = None
+    track: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        arg("Tell a tracker every setting: mlflow, tensorboard or wandb; repeatable."),
+    ] = ()
     dry_run: Annotated[bool, arg("Say what it would cost here, and stop.")] = False
     progress: Annotated[bool, arg("Show the progress.")] = True
 
@@ -94,7 +98,8 @@ def keywords(parsed: Any) -> dict[str, Any]:
     """Return the arguments of `purerl.compare` that the options of `Common` say."""
     names = ("seed", "measures", "lanes", "segment_updates", "memory_limit", "progress")
     seeds = range(parsed.first_seed, parsed.first_seed + parsed.seeds)
-    return {"seeds": seeds, **{name: getattr(parsed, name) for name in names}}
+    named = {name: getattr(parsed, name) for name in names}
+    return {"seeds": seeds, "trackers": list(parsed.track) or None, **named}
 
 
 def show_plan(parts: Sequence[Part], parsed: Any) -> None:

@@ -97,7 +97,7 @@ def compare(
             is trained.
         KeyboardInterrupt: somebody asked to stop; what was finished is in `out`.
     """
-    _refuse_several_processes()
+    hosts.require_one("a comparison", "Call it in a program of its own.")
     require_listing(num_seeds(seeds), config.total_timesteps)
     entries = read_settings(settings)
     places = read_environments(config, environments)
@@ -226,14 +226,6 @@ def planned(
     )
     places = read_environments(config, environments)
     return make_parts(read_settings(settings), places, options)[1]
-
-
-def _refuse_several_processes() -> None:
-    if hosts.count() > 1:
-        raise ConfigError(
-            f"a comparison works in one process, and this job has {hosts.count()}; "
-            "call it in a program of its own."
-        )
 
 
 def _check(options: Options, baseline: str | None, names: Sequence[str]) -> None:

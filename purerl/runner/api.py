@@ -13,6 +13,7 @@ from purerl.runner.loop import Loop, Options
 from purerl.runner.result import RunResult
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.trackers import Tracker, choose
+from purerl.scale import hosts
 from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.storage import folders
 from purerl.train import bind
@@ -66,8 +67,13 @@ def run(
 
     Raises:
         ConfigError: a config that cannot be trained, a folder that cannot be written
-            or resumed, a damaged checkpoint.
+            or resumed, a damaged checkpoint, several processes.
     """
+    hosts.require_one(
+        "a run of purerl.run",
+        "Train seeds in several processes with purerl.sweep(config, seeds=..., "
+        "out=...): each process takes a part, and one folder holds all results.",
+    )
     for name, number in (
         ("lanes", lanes),
         ("segment_updates", segment_updates),

@@ -63,6 +63,20 @@ def join(
         raise ConfigError(_cannot_join(error, any(given))) from None
 
 
+def require_one(what: str, remedy: str) -> None:
+    """Refuse to go on where this is one of several processes.
+
+    Args:
+        what: What runs in one process, with its article.
+        remedy: A sentence that says what to do instead.
+
+    Raises:
+        ConfigError: there are several.
+    """
+    if count() > 1:
+        raise ConfigError(f"{what} runs in one process, here are {count()}. {remedy}")
+
+
 def _cannot_join(error: Exception, is_given: bool) -> str:
     """The sentence for a job whose processes do not meet."""
     reason = str(error).strip().rstrip(".") or type(error).__name__

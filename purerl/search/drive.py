@@ -86,12 +86,11 @@ def drive(
             made of an outcome, as when every member diverged; there are several
             processes.
     """
-    if hosts.count() > 1:
-        raise ConfigError(
-            f"a {search.kind} search runs in one process, here are {hosts.count()}: "
-            "its members are compared after every request. Start one per host, with "
-            "seeds and a folder of its own."
-        )
+    hosts.require_one(
+        f"a {search.kind} search",
+        "Its members are compared after every request: start one per host, with seeds "
+        "and a folder of its own.",
+    )
     check_count("lanes", lanes)
     check_count("segment_updates", segment_updates)
     check_seconds("checkpoint_seconds", checkpoint_seconds)

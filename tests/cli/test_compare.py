@@ -30,6 +30,11 @@ def test_settings_by_name_in_a_folder_with_its_page(tmp_path, capsys):
     # All of it is there: the same command trains nothing, and says so.
     assert main([*COMMAND[:3], *TINY, *RATES, "--out", str(out)]) == 0
     assert "everything had been trained before" in capsys.readouterr().err
+    assert main([*COMMAND, *RATES, "--out", str(out), "--track", "tensorboard"]) == 0
+    assert {p.name for p in (out / "tensorboard").iterdir() if p.is_dir()} == {
+        "slow",
+        "a",
+    }
 
 
 def test_a_dry_run_has_a_line_per_program(capsys):

@@ -9,6 +9,7 @@ from purerl import ConfigError
 from purerl.cli import main as command_line
 from purerl.runner import manifest
 from purerl.runner.result import load_run
+from purerl.scale import hosts
 from purerl.serialise import to_dict
 from purerl.storage import folders
 
@@ -157,3 +158,11 @@ def test_a_run_in_an_environment_of_another_structure_is_not_resumed(tiny):
     manifest.check_same(before, tiny.replace(env=Doors(num_doors=2)), [0])
     with pytest.raises(ConfigError, match=r"env is .*num_doors=2.* and .*num_doors=3"):
         manifest.check_same(before, tiny.replace(env=Doors(num_doors=3)), [0])
+
+
+def test_a_run_in_several_processes_is_refused_with_what_to_use(monkeypatch, tmp_path):
+    monkeypatch.setattr(hosts, "count", lambda: 2)
+    with pytest.raises(ConfigError, match="runs in one process, here are 2") as no:
+        purerl.run(purerl.PPOConfig(), out=tmp_path / "run")
+    assert "purerl.sweep" in str(no.value)
+    assert not (tmp_path / "run").exists()
