@@ -14,6 +14,7 @@ from purerl.comparison import held_out
 from purerl.config import ConfigError
 from purerl.execution.fit import BlockCompiler
 from purerl.meta.population import Stopped
+from purerl.scale import hosts
 from tests.helpers import tiny_config
 
 SEEDS, LANES = 4, 4
@@ -209,3 +210,9 @@ def test_the_page_has_the_table_the_curves_and_the_settings(result, tmp_path, ca
     assert "DQN: a whole configuration, dqn" in text
     assert "hidden_sizes=[9], num_steps=32" in text
     assert f"purerl.load_comparison({str(tmp_path)!r})" in text.replace("&#x27;", "'")
+
+
+def test_several_processes_are_refused_in_a_sentence(monkeypatch):
+    monkeypatch.setattr(hosts, "count", lambda: 2)
+    with pytest.raises(ConfigError, match="a comparison runs in one process"):
+        purerl.compare(CONFIG, SETTINGS, **SMALL)

@@ -50,6 +50,7 @@ def no_compilation(monkeypatch):
         ("tune", *AXIS, "--holdout-seeds", "0"),
         ("evolve", "--evolve", "learning_rate"),
         ("transfer", "--loss", "squared"),
+        ("compare", "--setting", "own:"),
     ],
 )
 def test_an_agent_that_cannot_fit_is_said_by_every_command(args, tmp_path, capsys):

@@ -21,8 +21,8 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.report.page_study import study_page
+from purerl.tuning import pool, search
 from purerl.tuning import result as results
-from purerl.tuning import search
 from purerl.tuning.batch import Batch
 from purerl.tuning.pool import Pool, Setup
 from purerl.tuning.saved import read
@@ -401,3 +401,10 @@ def test_a_folder_of_something_else_is_refused(chain, tmp_path):
     (tmp_path / "manifest.json").write_text('{"kind": "sweep"}')
     with pytest.raises(purerl.ConfigError, match="holds a sweep, not a tuning study"):
         tune(chain, out=tmp_path)
+
+
+def test_a_batch_that_does_not_fit_is_refused_with_sizes(chain, monkeypatch):
+    monkeypatch.setattr(pool, "worker_limit", lambda *_: 1000.0)
+    with pytest.raises(purerl.ConfigError, match="for training, 1000 B are free") as no:
+        tune(chain)
+    assert "smaller batches (batch) or fewer seeds" in str(no.value)
