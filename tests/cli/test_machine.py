@@ -9,6 +9,7 @@ import pytest
 from purerl.cli import main, settings
 from purerl.config import ConfigError
 from purerl.scale import hosts
+from tests.helpers import slow_but
 
 # One process of its own each: which devices there are is decided once in a process.
 ASKED = ("cuda", "tpu", "nonsense")
@@ -33,7 +34,7 @@ def _has_accelerator():
 
 
 @pytest.mark.skipif(_has_accelerator(), reason="tells what a CPU-only machine says")
-@pytest.mark.parametrize("platform", ASKED)
+@pytest.mark.parametrize("platform", slow_but(ASKED, "cuda"))
 def test_doctor_says_what_was_asked_for_and_what_there_is(platform):
     done = _run(["doctor"], JAX_PLATFORMS=platform)
     assert done.returncode == 1
@@ -52,7 +53,7 @@ def test_doctor_says_what_was_asked_for_and_what_there_is(platform):
 
 
 @pytest.mark.skipif(_has_accelerator(), reason="tells what a CPU-only machine says")
-@pytest.mark.parametrize("platform", ["cuda", "cpu,nonsense"])
+@pytest.mark.parametrize("platform", slow_but(["cuda", "cpu,nonsense"], "cuda"))
 def test_other_commands_say_one_sentence(platform, tmp_path):
     out = tmp_path / "out"
     done = _run(["train", "--out", str(out)], JAX_PLATFORMS=platform)

@@ -136,6 +136,7 @@ def test_the_policy_takes_the_action_that_the_observation_asks_for(algorithm):
     assert one.metrics["episode_return"][-1] > 0.9
 
 
+@pytest.mark.slow
 def test_the_critic_learns_the_values_of_the_probes(algorithm):
     np.testing.assert_allclose(algorithm["delayed"], [0.7, 1.0], atol=0.04)
     powers = [0.9**4, 0.9**3, 0.9**2, 0.9, 1.0]

@@ -156,6 +156,7 @@ def test_a_search_does_not_depend_on_other_searches(tiny, axes, whole):
         )
 
 
+@pytest.mark.slow
 def test_killed_by_the_system_at_any_moment_it_ends_with_the_same_bits(
     tiny, axes, whole, tmp_path
 ):

@@ -34,6 +34,7 @@ def test_one_worker_and_two(tiny, whole, monkeypatch):
     assert_equal(run_sweep(tiny, AXES, seeds=5), whole)
 
 
+@pytest.mark.slow
 def test_one_device_and_two(tiny, whole, monkeypatch):
     # The host is split in two devices: another executable, compiled for the second.
     from purerl.scale.devices import Worker

@@ -55,6 +55,7 @@ def run_two(*folders):
     return [line for line in lines if line and line[0] in "01"]
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one(whole, tmp_path):
     shared, own = tmp_path / "shared", [tmp_path / "own0", tmp_path / "own1"]
     lines = run_two([shared, own[0]], [shared, own[1]])

@@ -15,6 +15,7 @@ from purerl.tuning import folder, samplers, worker
 from purerl.tuning.pool import Setup
 from purerl.tuning.space import Space
 from purerl.tuning.storage import SPEC, compare, open_study, quiet, sqlite_url
+from tests.helpers import slow_but
 
 AXES = {
     "learning_rate": purerl.loguniform(1e-4, 1e-2),
@@ -87,7 +88,7 @@ def test_equal_studies_have_equal_trials(sampler):
     }
 
 
-@pytest.mark.parametrize("sampler", samplers.SAMPLERS)
+@pytest.mark.parametrize("sampler", slow_but(samplers.SAMPLERS, "tpe"))
 def test_a_killed_study_goes_on_as_if_it_had_not_been(sampler, url):
     whole = complete(opened(sampler=sampler, budget=24))
     first = opened(url, sampler, budget=24)

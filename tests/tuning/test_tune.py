@@ -296,6 +296,7 @@ def states(out):
         return []
 
 
+@pytest.mark.slow
 def test_killed_and_continued_has_exactly_its_trials(tmp_path):
     out = tmp_path / "study"
     process = start_worker(out, 12)
