@@ -14,9 +14,14 @@ from purerl.comparison.losses import settings_of
 from purerl.comparison.settings import read_settings
 from purerl.config import ConfigError
 from tests.comparison.untrained import evolution
-from tests.helpers import tiny_config
+from tests.helpers import slow_but, tiny_config
 
 SEEDS, LANES = 4, 4
+# A preset per algorithm; the others are tried by `make test-slow`.
+QUICK = (
+    *("ppo-cartpole", "recurrent-ppo-cartpole", "vpg-cartpole", "dqn-cartpole"),
+    *("pqn-minatar", "td3-pendulum", "sac-jaxrl", "mpo-swingup"),
+)
 SMALL = {"seeds": SEEDS, "lanes": LANES, "progress": False}
 SLOW, FAST = {"learning_rate": 1e-3}, {"learning_rate": 0.02}
 CONFIG = tiny_config(anneal_learning_rate=False)
@@ -177,7 +182,7 @@ def test_the_folder_of_something_else_is_refused(tmp_path):
         purerl.compare(CONFIG, {"a": {}}, out=tmp_path, **SMALL)
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", slow_but(presets.names(), *QUICK))
 def test_a_whole_config_is_trained_as_it_is(name):
     """It is cut into what it changes of another config; together they are it again."""
     whole = presets.load(name)

@@ -178,7 +178,7 @@ def test_a_run_that_has_saved_nothing_gets_a_sentence(tiny, tmp_path):
     ("manifest", "fragment"),
     [
         (None, "there is no run in"),
-        ({"kind": "tune"}, "of which trackers are told nothing"),
+        ({"kind": "schedules"}, "of which trackers are told nothing"),
         ({}, "no tracker has been told of"),
     ],
 )

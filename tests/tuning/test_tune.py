@@ -405,7 +405,7 @@ def test_a_folder_of_something_else_is_refused(chain, tmp_path):
 
 
 def test_a_batch_that_does_not_fit_is_refused_with_sizes(chain, monkeypatch):
-    monkeypatch.setattr(pool, "worker_limit", lambda *_: 1000.0)
-    with pytest.raises(purerl.ConfigError, match="for training, 1000 B are free") as no:
+    monkeypatch.setattr(pool, "worker_limit", lambda *_: 500.0)
+    with pytest.raises(purerl.ConfigError, match="are free; ask for smaller") as no:
         tune(chain)
     assert "smaller batches (batch) or fewer seeds" in str(no.value)

@@ -26,4 +26,4 @@ TOOLS: dict[str, Tool] = {
     )
 }
 # They need programs of their own for every algorithm: `make test` tries the others.
-SLOW = ("evolve_loss", "compare_losses", "data_parallel")
+SLOW = ("evolve_loss", "compare", "compare_losses", "data_parallel")

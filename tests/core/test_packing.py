@@ -1,0 +1,61 @@
+"""Arrays side by side in one: the same bits come out, and a loop writes once."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.learning import packing
+from tests.helpers import assert_same_bits
+
+TREE = {
+    "reward": jnp.array([[0.5, -0.0], [jnp.nan, jnp.inf]]),
+    "action": jnp.array([[7, -1], [2**31 - 1, -(2**31)]], jnp.int32),
+    "word": jnp.array([[0, 2**32 - 1], [1, 2]], jnp.uint32),
+    "done": jnp.array([[True, False], [False, True]]),
+    "obs": jnp.arange(12.0).reshape(2, 2, 3),
+    "pixel": jnp.array([[0, 255], [1, 2]], jnp.uint8),
+    "half": jnp.array([[0.5, 1.0], [2.0, 3.0]], jnp.bfloat16),
+}
+
+
+@pytest.mark.parametrize("axes", [0, 1, 2])
+def test_what_is_unpacked_is_what_was_packed_to_the_last_bit(axes):
+    packed, layout = packing.pack(TREE, axes)
+    assert packed.words.shape == (*TREE["done"].shape[:axes], 28 // 2**axes)
+    assert {x.dtype.name for x in packed.others} == {"uint8", "bfloat16"}
+    assert_same_bits(packing.unpack(packed, layout), TREE)
+
+
+def test_random_keys_and_large_leaves_stay_as_they_are():
+    keys = jax.random.split(jax.random.key(0), 2)
+    tree = {"key": keys, "large": jnp.zeros((2, packing.MOST_WORDS + 1))}
+    packed, layout = packing.pack(tree, axes=1)
+    assert packed.words.shape == (2, 0) and len(packed.others) == 2
+    found = packing.unpack(packed, layout)
+    assert (jax.random.key_data(found["key"]) == jax.random.key_data(keys)).all()
+
+
+def step(carry, given):
+    total = carry + given
+    outputs = {"total": total, "is_large": total > 3.0, "index": total.astype(int)}
+    return total, outputs
+
+
+def test_a_scan_gives_what_that_of_jax_gives_and_writes_one_array():
+    inputs = jnp.arange(10.0).reshape(5, 2)
+    found = jax.vmap(lambda x: packing.scan(step, x[0] * 0, x))(inputs[None])
+    known = jax.vmap(lambda x: jax.lax.scan(step, x[0] * 0, x))(inputs[None])
+    assert_same_bits(found, known)
+    text = jax.make_jaxpr(lambda x: packing.scan(step, x[0], x))(inputs)
+    (loop,) = [e for e in text.jaxpr.eqns if e.primitive.name == "scan"]
+    assert len(loop.outvars) - loop.params["num_carry"] == 1
+
+
+def test_what_is_packed_has_no_part_in_a_gradient_of_something_else():
+    packed, layout = packing.pack({"x": jnp.arange(3.0)}, axes=0)
+
+    def loss(weight):
+        return (weight * packing.unpack(packed, layout)["x"]).sum()
+
+    np.testing.assert_allclose(jax.grad(loss)(2.0), 3.0)
