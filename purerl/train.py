@@ -16,6 +16,7 @@ from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.algorithms import entry_of
 from purerl.config import ConfigError, TrainConfig, apply_overrides, validate_fields
 from purerl.keys import evaluation_key
+from purerl.learning import packing
 from purerl.learning.collectives import vary_like
 from purerl.types import (
     Algorithm,
@@ -257,7 +258,7 @@ def make_segment(
 
         indices = jnp.asarray(first_update, jnp.int32) + jnp.arange(length)
         carry = (state, evaluations, jnp.int32(0))
-        (state, evaluations, _), metrics = jax.lax.scan(body, carry, indices)
+        (state, evaluations, _), metrics = packing.scan(body, carry, indices)
         return state, metrics, evaluations
 
     return Segment(algorithm.init, advance)

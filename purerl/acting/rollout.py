@@ -16,6 +16,7 @@ from purerl.acting.environment import (
     steps_without_reset,
 )
 from purerl.config import TrainConfig
+from purerl.learning import packing
 from purerl.learning.collectives import env_keys, psum
 from purerl.networks.recurrent import forget
 from purerl.types import Array, Metrics, PyTree, Transition
@@ -381,7 +382,7 @@ def unroll_recurrent(
         outputs = (transition, memory, out.episode_return, out.episode_length)
         return (after, kept), outputs
 
-    (carry, memory), outputs = jax.lax.scan(step, (carry, memory), inputs)
+    (carry, memory), outputs = packing.scan(step, (carry, memory), inputs)
     batch, memories, returns, lengths = outputs
     done = batch.terminated | batch.truncated
     return carry, memory, batch, memories, Episodes(done, returns, lengths)

@@ -20,6 +20,7 @@ from purerl.acting import rollout
 from purerl.acting.observe import to_features
 from purerl.algorithms.off_policy_config import OffPolicyConfig as OffPolicyConfig
 from purerl.algorithms.off_policy_config import validate as validate
+from purerl.learning import packing
 from purerl.learning.collectives import after, vary_like
 from purerl.metrics import averages
 from purerl.replay import uniform as ring
@@ -143,7 +144,7 @@ def run(
 
     first = update.astype(jnp.uint32) * jnp.uint32(rounds)
     numbers = first + jnp.arange(rounds, dtype=jnp.uint32)
-    (learner, experience), (episodes, sums) = jax.lax.scan(
+    (learner, experience), (episodes, sums) = packing.scan(
         one_round, (learner, experience), (numbers, inputs, noise)
     )
     metrics = _metrics(hooks, first, episodes, sums)
@@ -348,7 +349,7 @@ def _learn(
         return (learner, priorities), metrics
 
     indices = jnp.arange(config.gradient_steps_per_round, dtype=jnp.uint32)
-    (learner, priorities), metrics = jax.lax.scan(
+    (learner, priorities), metrics = packing.scan(
         one_step, (learner, priorities), (indices, noise)
     )
     sums = {name: values.sum(0) for name, values in metrics.items()}

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl.learning import optimiser
+from purerl.learning import optimiser, packing
 from purerl.learning.collectives import pmean
 from purerl.types import Array, Metrics, PyTree
 
@@ -74,9 +74,9 @@ def minimise(
         minibatches = jax.tree.map(
             lambda x: x[order].reshape(num_minibatches, -1, *x.shape[1:]), batch
         )
-        return jax.lax.scan(gradient_step, carry, minibatches)
+        return packing.scan(gradient_step, carry, minibatches)
 
-    (flat_params, opt_state), metrics = jax.lax.scan(
+    (flat_params, opt_state), metrics = packing.scan(
         epoch, (flat_params, opt_state), jax.random.split(key, num_epochs)
     )
     return restore(flat_params), opt_state, metrics

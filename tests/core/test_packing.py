@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import purerl
 from purerl.learning import packing
-from tests.helpers import assert_same_bits
+from tests.helpers import assert_same_bits, tiny_config
 
 TREE = {
     "reward": jnp.array([[0.5, -0.0], [jnp.nan, jnp.inf]]),
@@ -44,12 +45,46 @@ def step(carry, given):
 
 def test_a_scan_gives_what_that_of_jax_gives_and_writes_one_array():
     inputs = jnp.arange(10.0).reshape(5, 2)
-    found = jax.vmap(lambda x: packing.scan(step, x[0] * 0, x))(inputs[None])
     known = jax.vmap(lambda x: jax.lax.scan(step, x[0] * 0, x))(inputs[None])
-    assert_same_bits(found, known)
-    text = jax.make_jaxpr(lambda x: packing.scan(step, x[0], x))(inputs)
-    (loop,) = [e for e in text.jaxpr.eqns if e.primitive.name == "scan"]
-    assert len(loop.outvars) - loop.params["num_carry"] == 1
+    for platform, arrays in (("cuda", 1), ("cpu", 3)):
+        with packing.traced_for(platform):
+            found = jax.vmap(lambda x: packing.scan(step, x[0] * 0, x))(inputs[None])
+            text = jax.make_jaxpr(lambda x: packing.scan(step, x[0], x))(inputs)
+        assert_same_bits(found, known)
+        (loop,) = [e for e in text.jaxpr.eqns if e.primitive.name == "scan"]
+        assert len(loop.outvars) - loop.params["num_carry"] == arrays
+
+
+@pytest.mark.optimised
+@pytest.mark.parametrize(
+    "config",
+    [
+        tiny_config(),
+        purerl.PPOConfig(env="Pendulum-v1", total_timesteps=512, num_steps=32),
+        purerl.TD3Config(
+            env="Pendulum-v1",
+            total_timesteps=256,
+            hidden_sizes=(8,),
+            learning_starts=64,
+            random_steps=64,
+            buffer_size=256,
+            batch_size=16,
+            rounds_per_update=16,
+        ),
+    ],
+    ids=["ppo", "ppo-continuous", "td3"],
+)
+def test_a_run_that_is_traced_for_an_accelerator_is_the_same_run(config):
+    config = config.replace(num_evaluations=1, eval_episodes=2, eval_share=1.0)
+    keys = jax.vmap(jax.random.key)(np.arange(2))
+    known = jax.jit(jax.vmap(purerl.make_train(config)))(keys)
+    with packing.traced_for("cuda"):
+        found = jax.jit(jax.vmap(purerl.make_train(config)))(keys)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+        (found.metrics, found.evaluation),
+        (known.metrics, known.evaluation),
+    )
 
 
 def test_what_is_packed_has_no_part_in_a_gradient_of_something_else():

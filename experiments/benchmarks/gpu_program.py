@@ -1,0 +1,146 @@
+"""How many kernels a GPU would run for purerl and its peers, on any machine.
+
+    experiments/benchmarks/setup_gpu_program.sh
+    .venv-gpu-program/bin/python experiments/benchmarks/gpu_program.py [ROW ...]
+
+`--list` names every kernel. `--peers .venv-gpu-peers` adds rejax, and with `--purejaxrl
+FILE`, the path of its ppo.py, PureJaxRL.
+
+Every row is a preset and a number of agents that `jax.vmap` trains side by side,
+without evaluations, compiled for an H200 that is not there (`gpu_kernels.py`). Nothing
+runs, so the figures have no noise; seconds are those of this machine.
+"""
+
+import gpu_kernels  # isort: skip  # Before anything computes with jax.
+
+import argparse
+import json
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import purerl
+from purerl import presets
+from purerl.learning import packing
+from purerl.serialise import write_atomic
+
+HERE = Path(__file__).parent
+# Preset -> agents.
+ROWS = {
+    "ppo-cartpole": 1024,
+    "vpg-cartpole": 1024,
+    "pqn-cartpole": 1024,
+    "dqn-cartpole": 64,
+    "recurrent-ppo-cartpole": 64,
+    "td3-pendulum": 64,
+    "sac-pendulum": 64,
+    "mpo-pendulum": 64,
+    "ppo-minatar": 64,
+    "ppo-halfcheetah": 1,
+}
+# PureJaxRL's and rejax's own settings, so that the three programs do the same work.
+SAME = {"num_envs": 4, "num_steps": 128, "total_timesteps": 500_000}
+
+
+def count(name: str, agents: int, is_packed: bool = True) -> gpu_kernels.Program:
+    """Compile a preset.
+
+    Args:
+        name: The preset.
+        agents: Agents that are trained side by side.
+        is_packed: Whether loops write the outputs of a step at once, as they do on a
+            GPU (`purerl.learning.packing`).
+    """
+    changes: dict[str, Any] = {"num_evaluations": 0}
+    if name == "ppo-cartpole":
+        changes |= SAME
+    config = presets.load(name).replace(**changes)
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), agents))
+    with packing.traced_for("cuda" if is_packed else "cpu"):
+        return gpu_kernels.compile_for_gpu(jax.vmap(purerl.make_train(config)), keys)
+
+
+def count_peer(python: Path, *words: str) -> dict[str, Any]:
+    """Compile a peer's PPO in its own environment.
+
+    Args:
+        python: The interpreter of that environment.
+        *words: Arguments of `gpu_peer.py`.
+    """
+    command = [str(python), str(HERE / "gpu_peer.py"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def row(name: str, agents: int, found: dict[str, Any]) -> str:
+    """Return a line of the table."""
+    mebi = 2**20
+    return (
+        f"| {name} | {agents:,} | {found['kernels']:,} | "
+        f"{found['results'] / mebi:,.0f} | {found['temporaries'] / mebi:,.0f} | "
+        f"{found['trace_seconds']} | {found['compile_seconds']} | "
+        f"{found['command_buffers']} |"
+    )
+
+
+def numbers(program: gpu_kernels.Program) -> dict[str, Any]:
+    """Return what is kept of a program, as plain values."""
+    kept = program._asdict()
+    loop = kept.pop("loop")
+    return {"kernels": loop.total(), **kept, "loops": gpu_kernels.lines(loop)}
+
+
+HEADER = """\
+| program | agents | kernels in all | results, MiB | temporaries, MiB | trace, s | \
+compile, s | command buffers |
+|---|---|---|---|---|---|---|---|"""
+
+
+def main() -> None:
+    """Count what was asked for; print the table, and write it as JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("--agents", type=int, help="in place of the row's own number")
+    parser.add_argument(
+        "--unpacked", action="store_true", help="every output with a write of its own"
+    )
+    parser.add_argument("--list", action="store_true", help="name every kernel")
+    parser.add_argument("--peers", type=Path, help="environment with rejax")
+    parser.add_argument("--purejaxrl", type=Path, help="PureJaxRL's ppo.py")
+    parser.add_argument("--out", type=Path, help="JSON file to write")
+    options = parser.parse_args()
+    if unknown := set(options.rows) - set(ROWS):
+        parser.error(f"no row {', '.join(sorted(unknown))}; rows: {', '.join(ROWS)}")
+    found: dict[str, dict[str, Any]] = {}
+    print(f"jax {version('jax')}, compiled for an H200 that is not here\n")
+    print(HEADER)
+    for name in options.rows or ROWS:
+        agents = options.agents or ROWS[name]
+        program = count(name, agents, not options.unpacked)
+        found[name] = {"agents": agents, **numbers(program)}
+        print(row(name, agents, found[name]), flush=True)
+        if options.list:
+            print("\n".join(gpu_kernels.lines(program.loop, is_listed=True)))
+    agents = options.agents or ROWS["ppo-cartpole"]
+    peers = {"rejax": ["rejax"]} if options.peers else {}
+    if options.peers and options.purejaxrl:
+        peers["PureJaxRL"] = ["purejaxrl", str(options.purejaxrl)]
+    for name, words in peers.items():
+        own = count_peer(options.peers / "bin" / "python", str(agents), *words)
+        found[name] = {"agents": agents, **own}
+        print(row(f"{name}, PPO, CartPole-v1", agents, found[name]), flush=True)
+    for name, each in found.items():
+        print(f"\n{name}\n" + "\n".join(each["loops"]))
+    if options.out:
+        write_atomic(options.out, json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
