@@ -12,7 +12,7 @@ On a CPU a write costs nothing of the kind, and packing is work: PPO on CartPole
 import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,8 @@ import numpy as np
 
 from purerl.types import Array, PyTree
 
+Carry = TypeVar("Carry")
+Outputs = TypeVar("Outputs")
 # A larger leaf is worth a kernel of its own: packing it would only copy it.
 MOST_WORDS = 2**14
 
@@ -116,8 +118,8 @@ def unpack(packed: Packed, layout: Layout) -> PyTree:
 
 
 def scan(
-    step: Callable[[Any, Any], tuple[Any, PyTree]], carry: Any, inputs: Any
-) -> tuple[Any, PyTree]:
+    step: Callable[[Carry, Any], tuple[Carry, Outputs]], carry: Carry, inputs: Any
+) -> tuple[Carry, Outputs]:
     """Scan as `jax.lax.scan` does; on an accelerator, write a step's outputs at once.
 
     Args:
@@ -132,7 +134,7 @@ def scan(
         return jax.lax.scan(step, carry, inputs)
     layouts: list[Layout] = []
 
-    def packed_step(carry: Any, given: Any) -> tuple[Any, Packed]:
+    def packed_step(carry: Carry, given: Any) -> tuple[Carry, Packed]:
         carry, outputs = step(carry, given)
         packed, layout = pack(outputs, axes=0)
         layouts.append(layout)
