@@ -5,8 +5,9 @@ another. A loop that writes nine outputs per step has nine kernels for that alon
 copies of its carry beside them; with the outputs side by side in one array it has one.
 Numbers are packed as their 32 bits, so that what is unpacked is the same to the last.
 
-On a CPU a write costs nothing of the kind, and packing is work: PPO on CartPole takes
-1.3 to 1.5 times as long. So it is chosen when a program is traced, by the platform.
+On a CPU a write costs nothing of the kind, and packing is work
+(`experiments/benchmarks/packing_speed.py`). So it is chosen when a program is traced,
+by the platform.
 """
 
 import contextlib

@@ -72,7 +72,7 @@ class Evolution:
             self.setup.steps,
             self.options.progress,
         )
-        with self.tracking:
+        with self.tracking.group:
             hosts.run_on_all(lambda: self.tracking.begin(state, reporter.say))
             if first >= generations:
                 reporter.say(f"all {generations:,} generations had finished")

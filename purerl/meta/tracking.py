@@ -9,8 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,8 +31,8 @@ AXIS = "generation"
 class Tracking:
     """Everybody who is told of one evolution.
 
-    As a context it closes trackers when the evolution fails; else `close` is for the
-    evolution to call.
+    Its `group` is a context that closes trackers when the evolution fails; else `close`
+    is for the evolution to call.
 
     Args:
         setup: The evolution.
@@ -48,18 +47,6 @@ class Tracking:
         self.seed = int(setup.settings["seed"])
         self.group = Group(trackers)
         self.jsonl = JsonlTracker(folder / "metrics") if folder else None
-
-    def __enter__(self) -> Self:
-        self.group.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.group.__exit__(kind, error, trace)
 
     def begin(self, state: State, say: Callable[[str], None]) -> None:
         """Open everything, and tell what is known of the generations that are done.

@@ -10,10 +10,10 @@ import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker
+from purerl.runner.trackers.closing import ClosesOnFailure
 from purerl.runner.trackers.stored import how_to_send, load_stored, store, stored_for
 from purerl.runner.trackers.writer import LoggedRow, Say, Writer
 
@@ -23,7 +23,7 @@ END_SECONDS, STOP_SECONDS = 60.0, 10.0
 QUIET_SECONDS = 2.0
 
 
-class Group:
+class Group(ClosesOnFailure):
     """The trackers of one call of `run`.
 
     As a context it closes them when the run fails; else `close` is for the run to call.
@@ -43,19 +43,6 @@ class Group:
 
     def __bool__(self) -> bool:
         return bool(self._writers)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is not None:
-            stopped = issubclass(kind, KeyboardInterrupt)
-            self.close("interrupted" if stopped else "failed")
 
     @property
     def takes_files(self) -> bool:

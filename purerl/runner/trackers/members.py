@@ -10,11 +10,11 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from purerl.runner.trackers import writer as writers
 from purerl.runner.trackers.base import Member, Row, TrackedRun, Tracker
+from purerl.runner.trackers.closing import ClosesOnFailure
 from purerl.runner.trackers.group import QUIET_SECONDS, STOP_SECONDS
 from purerl.runner.trackers.stored import (
     how_to_send,
@@ -44,7 +44,7 @@ class Ended(NamedTuple):
 Load = Callable[[], Iterable[Ended]]
 
 
-class _Teller(Tracker):
+class _Adapter(Tracker):
     """A tracker that is told whole members, and knows which ones it has."""
 
     def __init__(self, tracker: Tracker, on_member: Callable[[], None]) -> None:
@@ -80,7 +80,7 @@ class _Teller(Tracker):
         self.tracker.close(status)
 
 
-class MemberGroup:
+class MemberGroup(ClosesOnFailure):
     """The trackers of one call of `sweep`, `tune` or `compare`.
 
     As a context it closes them when the call fails; else `close` is for it to call.
@@ -93,7 +93,7 @@ class MemberGroup:
 
     def __init__(self, trackers: Sequence[Tracker], in_threads: bool = True) -> None:
         self._trackers, self._in_threads = list(trackers), in_threads
-        self._pairs: list[tuple[_Teller, Writer]] = []
+        self._pairs: list[tuple[_Adapter, Writer]] = []
         self._offered: set[int] = set()
         self._folder: Path | None = None
         self._total: int | None = None
@@ -102,19 +102,6 @@ class MemberGroup:
 
     def __bool__(self) -> bool:
         return bool(self._pairs)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is not None:
-            stopped = issubclass(kind, KeyboardInterrupt)
-            self.close("interrupted" if stopped else "failed")
 
     def begin(self, run: TrackedRun, total: int, say: Say, is_fixed: bool) -> None:
         """Open a new outer run, or the same one again, of those that lack something.
@@ -137,16 +124,16 @@ class MemberGroup:
             trackers = lacking(trackers, run.folder, total, say)
         stored = load_stored(run.folder) if trackers else {}
         for tracker in trackers:
-            teller = _Teller(tracker, self._remember)
+            adapter = _Adapter(tracker, self._remember)
             self._pairs.append(
-                (teller, Writer(teller, self._in_threads, self._remember))
+                (adapter, Writer(adapter, self._in_threads, self._remember))
             )
         try:
-            for teller, writer in self._pairs:
-                known = stored_for(teller.tracker, stored)
+            for adapter, writer in self._pairs:
+                known = stored_for(adapter.tracker, stored)
                 if is_fixed and known.get("total", total) != total:
                     known = {}
-                teller.told = set(_numbers(known))
+                adapter.told = set(_numbers(known))
                 writer.begin(run, known, say)
         except BaseException:
             self._close("failed", STOP_SECONDS)
@@ -181,8 +168,8 @@ class MemberGroup:
                 writer.call("artifact", path, name)
         self._close(status, None if status == "finished" else STOP_SECONDS)
         self._remember()
-        for teller, writer in self._pairs:
-            if sentence := self._missed(teller, writer):
+        for adapter, writer in self._pairs:
+            if sentence := self._missed(adapter, writer):
                 self.say(sentence)
 
     @property
@@ -194,75 +181,75 @@ class MemberGroup:
         for _, writer in self._pairs:
             writer.close(status)
         try:
-            for teller, writer in self._pairs:
-                self._wait(teller, writer, limit)
+            for adapter, writer in self._pairs:
+                self._wait(adapter, writer, limit)
         except KeyboardInterrupt:
             self.say("not waiting for trackers any longer.")
-        for teller, writer in self._pairs:
+        for adapter, writer in self._pairs:
             if not writer.wait(0.0):
-                teller.is_left = True
+                adapter.is_left = True
                 writer.give_up()
 
-    def _wait(self, teller: _Teller, writer: Writer, limit: float | None) -> None:
+    def _wait(self, adapter: _Adapter, writer: Writer, limit: float | None) -> None:
         """Wait for a tracker, as long as it gets on, or at most `limit` seconds."""
         if writer.wait(min(QUIET_SECONDS, limit or QUIET_SECONDS)):
             return
         self.say(
-            f"waiting for tracker {teller.name!r}, which has {len(teller.told):,} of "
-            f"{len(self._offered | teller.told):,} members; Ctrl-C ends the waiting."
+            f"waiting for tracker {adapter.name!r}, which has {len(adapter.told):,} of "
+            f"{len(self._offered | adapter.told):,} members; Ctrl-C ends the waiting."
         )
-        began, known = time.monotonic(), len(teller.told)
+        began, known = time.monotonic(), len(adapter.told)
         patience = writers.BEGIN_SECONDS if limit is None else limit
         while not writer.wait(min(1.0, patience)):
-            if limit is None and len(teller.told) > known:
-                began, known = time.monotonic(), len(teller.told)
+            if limit is None and len(adapter.told) > known:
+                began, known = time.monotonic(), len(adapter.told)
             if time.monotonic() - began >= patience:
                 self.say(
-                    f"tracker {teller.name!r}: no answer within {patience:g} s; it is "
+                    f"tracker {adapter.name!r}: no answer within {patience:g} s; it is "
                     "left to itself."
                 )
                 return
 
-    def _missed(self, teller: _Teller, writer: Writer) -> str:
+    def _missed(self, adapter: _Adapter, writer: Writer) -> str:
         """What a tracker lacks, and how it gets it; empty where it has everything."""
-        missing = len(self._offered - teller.told)
+        missing = len(self._offered - adapter.told)
         if writer.status and not missing:
             return ""
         what = (
-            f"lacks {missing:,} of {len(self._offered | teller.told):,} members"
+            f"lacks {missing:,} of {len(self._offered | adapter.told):,} members"
             if missing
             else "has all members, but perhaps not all files"
         )
         if self._folder is None:
             remedy = "There is no out folder from which they could be sent later."
         else:
-            remedy = how_to_send(teller.tracker, self._folder)
-        return f"tracker {teller.name!r} {what}; the results are not touched. {remedy}"
+            remedy = how_to_send(adapter.tracker, self._folder)
+        return f"tracker {adapter.name!r} {what}; the results are not touched. {remedy}"
 
     def _remember(self) -> None:
         """Write what is known of all; from any of their threads."""
         if self._folder is None or not self._has_begun:
             return
         known = {
-            teller.name: self._entry(teller, writer)
-            for teller, writer in self._pairs
-            if teller.tracker.id is not None
+            adapter.name: self._entry(adapter, writer)
+            for adapter, writer in self._pairs
+            if adapter.tracker.id is not None
         }
         store(self._folder, known)
 
-    def _entry(self, teller: _Teller, writer: Writer) -> dict[str, Any]:
-        known = stored_for(teller.tracker, load_stored(self._folder))
-        if known.get("id") == teller.tracker.id and known.get("total") == self._total:
+    def _entry(self, adapter: _Adapter, writer: Writer) -> dict[str, Any]:
+        known = stored_for(adapter.tracker, load_stored(self._folder))
+        if known.get("id") == adapter.tracker.id and known.get("total") == self._total:
             # What another worker of the same study has told in the meantime.
-            teller.told.update(_numbers(known))
-        told = sorted(teller.told.copy())
+            adapter.told.update(_numbers(known))
+        told = sorted(adapter.told.copy())
         return {
-            "id": teller.tracker.id,
+            "id": adapter.tracker.id,
             "rows": len(told),
             "members": list(_ranges(told)),
             "total": self._total,
             "status": writer.status,
-            "options": plain_options(teller.tracker),
+            "options": plain_options(adapter.tracker),
         }
 
 
