@@ -1,8 +1,10 @@
 """Where an agent's randomness comes from: one key, and the number of the update.
 
 Everything that update `u` draws comes from `fold_in(key, u)`, so that neither segments,
-nor saving, nor logging changes a number. Updates count from 0 in int32; initialisation
-and evaluations take the other end of `fold_in`'s 32 bits, which they never reach.
+nor saving, nor logging changes a number. Updates count from 0 in int32, the lower half
+of `fold_in`'s 32 bits; the evaluation after `u` updates takes the same place in the
+upper half, and initialisation the last one, which no run of less than 2^31 - 1 updates
+reaches.
 
 With JAX's default random bits `fold_in(k, i)` is `split(k, n)[i]`. So an agent of the
 key `k` draws its update `i` from the key that is agent `i`'s own in a population of
@@ -11,11 +13,12 @@ population are not independent of one another: give them two keys.
 """
 
 import jax
+import jax.numpy as jnp
 
 from purerl.types import AgentState, Array
 
 _INIT = 2**32 - 1
-_EVALUATION = 2**32 - 2
+_EVALUATIONS = 2**31
 
 
 def init_key(key: Array) -> Array:
@@ -30,4 +33,5 @@ def update_key(state: AgentState) -> Array:
 
 def evaluation_key(state: AgentState) -> Array:
     """Return the key of an evaluation after the last update, a stream of its own."""
-    return jax.random.fold_in(jax.random.fold_in(state.key, _EVALUATION), state.update)
+    number = jnp.asarray(state.update).astype(jnp.uint32) | jnp.uint32(_EVALUATIONS)
+    return jax.random.fold_in(state.key, number)

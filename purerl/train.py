@@ -17,6 +17,7 @@ from purerl.algorithms import entry_of
 from purerl.config import ConfigError, TrainConfig, apply_overrides, validate_fields
 from purerl.keys import evaluation_key
 from purerl.learning import packing
+from purerl.learning.branches import change_if, traced_once
 from purerl.learning.collectives import vary_like
 from purerl.types import (
     Algorithm,
@@ -228,8 +229,8 @@ def make_segment(
     num_updates = bound.plan.num_updates
     is_due = np.isin(np.arange(num_updates) + 1, bound.plan.evaluate_after)
     env_params = bind_params(bound.env, config.env_params)
-    evaluate = partial(
-        evaluate_agent, bound, config, env_params, recurrence_of(algorithm)
+    evaluate = traced_once(
+        partial(evaluate_agent, bound, config, env_params, recurrence_of(algorithm))
     )
 
     def advance(
@@ -307,16 +308,8 @@ def _update_or_keep(
     num_updates: int, algorithm: Algorithm, state: PyTree, index: Array
 ) -> tuple[PyTree, Metrics]:
     """Make update number `index`, or none where the run has ended by then."""
-    _, shapes = jax.eval_shape(algorithm.step, state)
-    return jax.lax.cond(
-        index < num_updates,
-        partial(_update, algorithm, index=index),
-        lambda state: (
-            state,
-            jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes),
-        ),
-        state,
-    )
+    update = partial(_update, algorithm, index=index)
+    return change_if(index < num_updates, update, state)
 
 
 def _blank_rows(shapes: PyTree, count: int) -> PyTree:

@@ -60,13 +60,13 @@ def check_share(config: Any) -> None:
         )
 
 
-def draw_coin(key: Array, num_actions: int, shape: tuple[int, ...] = ()) -> Coin:
+def draw_coin(key: Array, shape: tuple[int, ...] = (), *, num_actions: int) -> Coin:
     """Draw a coin per environment, both sides from one draw of bits.
 
     Args:
         key: Random key, consumed.
-        num_actions: Number of actions from which the uniform one is drawn.
         shape: Shape of the coins, one per environment.
+        num_actions: Number of actions from which the uniform one is drawn.
     """
     toss, choice = jax.random.bits(key, (2, *shape))
     # A float32 holds 24 bits: the next multiple of 2^-24 below the uniform number.
@@ -75,9 +75,15 @@ def draw_coin(key: Array, num_actions: int, shape: tuple[int, ...] = ()) -> Coin
     )
 
 
-def draw_action(key: Array, num_actions: int) -> Array:
-    """Draw a uniform action, int32 `[]`; the key is consumed."""
-    return _action(jax.random.bits(key), num_actions)
+def draw_action(key: Array, shape: tuple[int, ...] = (), *, num_actions: int) -> Array:
+    """Draw uniform actions, int32 `[*shape]`.
+
+    Args:
+        key: Random key, consumed.
+        shape: Shape of the actions, one per environment.
+        num_actions: Number of actions from which they are drawn.
+    """
+    return _action(jax.random.bits(key, shape), num_actions)
 
 
 def _action(bits: Array, num_actions: int) -> Array:

@@ -17,11 +17,13 @@ from purerl.acting.environment import (
 )
 from purerl.config import TrainConfig
 from purerl.learning import packing
-from purerl.learning.collectives import env_keys, psum
+from purerl.learning.collectives import env_draw, env_keys, psum
 from purerl.networks.recurrent import forget
 from purerl.types import Array, Metrics, PyTree, Transition
 
 Number = TypeVar("Number", int, Array)
+# From a key and a shape to noise with that leading shape.
+Draw = Callable[[Array, tuple[int, ...]], PyTree]
 # Fresh starts of a rollout are drawn before it if they take no more than this.
 PRECOMPUTED_BYTES = 2**20
 
@@ -238,7 +240,7 @@ def collect(
     prepare: Callable[[Array], Array],
     key: Array,
     num_steps: int,
-    draw: Callable[[Array], PyTree] | None = None,
+    draw: Draw = jax.random.split,
 ) -> tuple[EnvCarry, Transition, Episodes]:
     """Run the policy for `T = num_steps` steps in every environment.
 
@@ -250,8 +252,8 @@ def collect(
         prepare: What the policy sees of an observation (cast, normalised).
         key: Random key, consumed.
         num_steps: T.
-        draw: `(key) -> noise` of one action, called for the whole rollout before it;
-            where not given the noise is the key itself.
+        draw: `(key, (T, B)) -> noise` of the actions, called once before the rollout;
+            where not given the noise is a key for each.
 
     Returns:
         Environments after the rollout, transitions `[T, B, ...]` with observations as
@@ -281,7 +283,7 @@ def draw_randomness(
     key: Array,
     num_steps: int,
     num_envs: int,
-    draw: Callable[[Array], PyTree] | None = None,
+    draw: Draw = jax.random.split,
 ) -> RolloutRandomness:
     """Draw what `unroll` plays: one wide kernel before the loop for many narrow ones.
 
@@ -290,13 +292,12 @@ def draw_randomness(
         key: Random key, consumed.
         num_steps: T.
         num_envs: B, on this device.
-        draw: `(key) -> noise` of one action; where not given the noise is the key.
+        draw: `(key, (T, B)) -> noise` of the actions; where not given a key for each.
     """
     key_act, key_env, key_pool = jax.random.split(key, 3)
-    noise = env_keys(key_act, (num_steps, num_envs), stepper.axis_name)
-    if draw is not None:
-        noise = jax.vmap(jax.vmap(draw))(noise)
-    keys_env = env_keys(key_env, (num_steps, num_envs), stepper.axis_name)
+    shape, axis_name = (num_steps, num_envs), stepper.axis_name
+    noise = env_draw(draw, key_act, shape, axis_name)
+    keys_env = env_keys(key_env, shape, axis_name)
     inputs, restart = make_restarts(stepper, key_pool, keys_env)
     return RolloutRandomness((noise, inputs), restart)
 

@@ -84,9 +84,17 @@ def action_range(space: Any) -> GaussianHead:
     return head
 
 
-def random_action(key: Array, num_actions: int) -> Array:
-    """Draw a uniform action `[A]` in [-1, 1]; the key is consumed."""
-    return jax.random.uniform(key, (num_actions,), minval=-1.0, maxval=1.0)
+def random_action(
+    key: Array, shape: tuple[int, ...] = (), *, num_actions: int
+) -> Array:
+    """Draw uniform actions `[*shape, A]` in [-1, 1].
+
+    Args:
+        key: Random key, consumed.
+        shape: Leading axes of the actions.
+        num_actions: A, dimensions of an action.
+    """
+    return jax.random.uniform(key, (*shape, num_actions), minval=-1.0, maxval=1.0)
 
 
 def twin_critics(config: Any) -> networks.Twin:

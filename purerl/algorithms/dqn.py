@@ -240,7 +240,7 @@ def init(parts: Parts, key: Array) -> DQNState:
     """Make a fresh network, its copy as the target, an empty buffer."""
     key_network, key_env = jax.random.split(init_key(key))
     example = jnp.zeros((1, *obs_shape(parts.obs_space)))
-    params = parts.network.init(key_network, example)
+    params = networks.init_params(key_network, {"q": (parts.network, [example])})["q"]
     flat, restore = optimiser.flatten(params)
     experience = off_policy.init(make_hooks(parts, restore), key_env)
     return DQNState(
@@ -291,7 +291,7 @@ def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> 
     q: Any = parts.network.apply(state.params, to_features(parts.obs_space, obs))
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32)
-    coin = exploration.draw_coin(key, parts.num_actions, q.shape[:-1])
+    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=parts.num_actions)
     return exploration.epsilon_greedy(q, coin, parts.config.epsilon_end)
 
 
@@ -324,7 +324,7 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
         explore=explore,
         random_action=partial(exploration.draw_action, num_actions=num_actions),
         to_env=lambda action: action,
-        draw_learning=None,
+        draw_learning=lambda key, shape: (),  # Nothing random is needed.
         learn=partial(learn, parts, restore),
     )
 

@@ -203,17 +203,16 @@ def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> 
 
 def init(parts: Parts, key: Array) -> ActorCriticState:
     """Make fresh networks, their copies as targets, an empty buffer."""
-    key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
+    key_networks, key_env = jax.random.split(init_key(key))
     obs = jnp.zeros((1, *obs_shape(parts.obs_space)))
     action = jnp.zeros((1, parts.head.num_outputs))
-    params = {
-        "actor": parts.actor.init(key_actor, obs),
-        "critics": parts.critics.init(key_critics, obs, action),
-        "duals": init_duals(parts),
-    }
-    return actor_critic.init(
-        make_hooks(parts), params, ("actor", "critics"), key, key_env
+    params = networks.init_params(
+        key_networks,
+        {"actor": (parts.actor, [obs]), "critics": (parts.critics, [obs, action])},
     )
+    params["duals"] = init_duals(parts)
+    targets = ("actor", "critics")
+    return actor_critic.init(make_hooks(parts), params, targets, key, key_env)
 
 
 def init_duals(parts: Parts) -> Duals:
@@ -273,7 +272,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         random_action=partial(continuous.random_action, num_actions=head.num_outputs),
         to_env=head.to_env,
         # Keys, not noise: a step's is wide enough, and a whole update's would be large.
-        draw_learning=None,
+        draw_learning=jax.random.split,
         learn=partial(learn, parts),
     )
 

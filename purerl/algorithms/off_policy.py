@@ -21,7 +21,8 @@ from purerl.acting.observe import to_features
 from purerl.algorithms.off_policy_config import OffPolicyConfig as OffPolicyConfig
 from purerl.algorithms.off_policy_config import validate as validate
 from purerl.learning import packing
-from purerl.learning.collectives import after, vary_like
+from purerl.learning.branches import change_if
+from purerl.learning.collectives import after
 from purerl.metrics import averages
 from purerl.replay import uniform as ring
 from purerl.replay.batches import Batch as Batch
@@ -40,12 +41,14 @@ class OffPolicyHooks(NamedTuple):
         stepper: The environments.
         obs_space: Observation space of the environment.
         replay: How batches are sampled.
-        draw_action: `(key) -> noise` of one exploring action.
+        draw_action: `(key, shape) -> noise [*shape, ...]` of exploring actions.
         explore: `(learner, features [B, ...], noise [B, ...], env_step [B]) ->
             action [B, ...]`, as it is stored.
-        random_action: `(key) -> action`, of the warm-up, as it is stored.
+        random_action: `(key, shape) -> actions [*shape, ...]` of the warm-up, as they
+            are stored.
         to_env: Function from the stored action to the environment's.
-        draw_learning: `(key) -> noise` of one gradient step; the key itself if None.
+        draw_learning: `(key, shape) -> noise [*shape, ...]` of gradient steps;
+            `jax.random.split` for those that draw their own.
         learn: `(learner, batch, noise, count) -> (learner, td_error [N], metrics)`,
             one gradient step; `count` uint32 `[]` gradient steps came before it. A
             metric of the policy is 0 where the policy took no step.
@@ -57,11 +60,11 @@ class OffPolicyHooks(NamedTuple):
     stepper: rollout.Stepper
     obs_space: Any
     replay: Replay
-    draw_action: Callable[[Array], PyTree]
+    draw_action: rollout.Draw
     explore: Callable[[Any, Array, PyTree, Array], Array]
-    random_action: Callable[[Array], Array]
+    random_action: rollout.Draw
     to_env: Callable[[Array], Array]
-    draw_learning: Callable[[Array], PyTree] | None
+    draw_learning: rollout.Draw
     learn: Callable[[Any, Batch, PyTree, Array], tuple[Any, Array, Metrics]]
     policy_delay: int | None = None
 
@@ -98,7 +101,7 @@ def init(hooks: OffPolicyHooks, key: Array) -> Experience:
 
 def _example(hooks: OffPolicyHooks, envs: rollout.EnvCarry) -> Item:
     obs = envs.obs[0]
-    action = hooks.random_action(jax.random.key(0))
+    action = hooks.random_action(jax.random.key(0), ())
     flag = jnp.zeros((), bool)
     return Item(obs, action, jnp.zeros(()), obs, flag, flag)
 
@@ -136,7 +139,7 @@ def run(
         learner, experience = carry
         number, inputs, noise = xs
         experience, episodes = _act(hooks, learner, experience, number, inputs, restart)
-        learner, priorities, metrics = _learn_if_due(
+        (learner, priorities), metrics = _learn_if_due(
             hooks, learner, experience, number, noise, key
         )
         experience = experience._replace(priorities=priorities)
@@ -167,9 +170,12 @@ def _draw(
     rounds, num_steps = hooks.config.rounds_per_update, hooks.config.num_steps
     key_rollout, key_replay, key_learn = jax.random.split(key, 3)
 
-    def draw(key: Array) -> tuple[PyTree, Array]:
-        key_action, key_warm_up = jax.random.split(key)
-        return hooks.draw_action(key_action), hooks.random_action(key_warm_up)
+    def draw(key: Array, shape: tuple[int, ...]) -> tuple[PyTree, Array]:
+        key_action, key_random = jax.random.split(key)
+        return (
+            hooks.draw_action(key_action, shape),
+            hooks.random_action(key_random, shape),
+        )
 
     randomness = rollout.draw_randomness(
         hooks.stepper, key_rollout, rounds * num_steps, num_envs, draw
@@ -233,13 +239,7 @@ def _draw_learning(
         key_replay, key_learn = (
             jax.random.fold_in(key, index) for key in (key_replay, key_learn)
         )
-    keys_replay = jax.random.split(key_replay, shape)
-    keys_learn = jax.random.split(key_learn, shape)
-    draw = hooks.draw_learning or (lambda key: key)
-    return (
-        jax.vmap(jax.vmap(hooks.replay.draw))(keys_replay),
-        jax.vmap(jax.vmap(draw))(keys_learn),
-    )
+    return hooks.replay.draw(key_replay, shape), hooks.draw_learning(key_learn, shape)
 
 
 def _act(
@@ -300,19 +300,12 @@ def _learn_if_due(
     number: Array,
     noise: PyTree,
     key: Array,
-) -> tuple[Any, PyTree, Metrics]:
+) -> tuple[tuple[Any, PyTree], Metrics]:
     """The round's gradient steps, or nothing during the warm-up."""
     config = hooks.config
     due = number >= jnp.uint32(config.first_round)
     learn = partial(_learn, hooks, experience.buffer, number, noise)
-    args = (learner, experience.priorities)
-    _, _, shapes = jax.eval_shape(learn, *args)
-
-    def skip(learner: Any, priorities: PyTree) -> tuple[Any, PyTree, Metrics]:
-        blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        return learner, priorities, vary_like(blank, key)
-
-    return jax.lax.cond(due, learn, skip, *args)
+    return change_if(due, learn, (learner, experience.priorities), like=key)
 
 
 def _learn(
@@ -320,10 +313,9 @@ def _learn(
     buffer: Item,
     number: Array,
     noise: PyTree,
-    learner: Any,
-    priorities: PyTree,
-) -> tuple[Any, PyTree, Metrics]:
-    """`gradient_steps` gradient steps; metrics are their sums."""
+    carry: tuple[Any, PyTree],
+) -> tuple[tuple[Any, PyTree], Metrics]:
+    """Take `gradient_steps` gradient steps with learner and priorities; sum metrics."""
     config, replay = hooks.config, hooks.replay
     added = (number + 1) * jnp.uint32(config.steps_per_round)
     added = rollout.per_device(added, hooks.stepper.axis_name)
@@ -349,8 +341,5 @@ def _learn(
         return (learner, priorities), metrics
 
     indices = jnp.arange(config.gradient_steps_per_round, dtype=jnp.uint32)
-    (learner, priorities), metrics = packing.scan(
-        one_step, (learner, priorities), (indices, noise)
-    )
-    sums = {name: values.sum(0) for name, values in metrics.items()}
-    return learner, priorities, sums
+    carry, metrics = packing.scan(one_step, carry, (indices, noise))
+    return carry, {name: values.sum(0) for name, values in metrics.items()}

@@ -212,15 +212,15 @@ def init(
         init_optimiser: Function from the parameters of `actor` and `critic` to
             `opt_state`.
     """
-    key_actor, key_critic, key_env = jax.random.split(init_key(key), 3)
+    key_networks, key_env = jax.random.split(init_key(key))
     num_envs = rollout.per_device(parts.config.num_envs, parts.axis_name)
     envs = rollout.init_envs(parts.stepper, key_env, num_envs)
     shape = obs_shape(parts.obs_space)
     example = jnp.zeros((1, *shape))
-    params = {
-        "actor": parts.actor.init(key_actor, example),
-        "critic": parts.critic.init(key_critic, example),
-    }
+    params = networks.init_params(
+        key_networks,
+        {"actor": (parts.actor, [example]), "critic": (parts.critic, [example])},
+    )
     return OnPolicyState(
         params=params,
         opt_state=init_optimiser(params),

@@ -222,7 +222,8 @@ def init(parts: Parts, key: Array) -> PQNState:
     key_network, key_env = jax.random.split(init_key(key))
     num_envs = rollout.per_device(config.num_envs, parts.axis_name)
     shape = obs_shape(parts.obs_space)
-    params = parts.network.init(key_network, jnp.zeros((1, *shape)))
+    example = jnp.zeros((1, *shape))
+    params = networks.init_params(key_network, {"q": (parts.network, [example])})["q"]
     optim = _optimiser(config, config.learning_rate)
     return PQNState(
         params=params,
@@ -270,7 +271,7 @@ def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> 
     q: Any = parts.network.apply(state.params, prepared)
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32)
-    coin = exploration.draw_coin(key, parts.num_actions, q.shape[:-1])
+    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=parts.num_actions)
     return exploration.epsilon_greedy(q, coin, jnp.asarray(parts.config.epsilon_end))
 
 

@@ -198,15 +198,19 @@ def build(
 def init(parts: Parts, key: Array) -> RecurrentPPOState:
     """Make fresh networks, environments and memories; the key is kept in the state."""
     config, heads = parts.heads.config, parts.heads
-    key_core, key_actor, key_critic, key_env = jax.random.split(init_key(key), 4)
+    key_networks, key_env = jax.random.split(init_key(key))
     num_envs = rollout.per_device(config.num_envs, heads.axis_name)
     shape = obs_shape(heads.obs_space)
     memory = init_memory(parts, (num_envs,))
-    params = {
-        "core": parts.core.init(key_core, jnp.zeros((1, *shape)), memory[:1]),
-        "actor": heads.actor.init(key_actor, memory[:1]),
-        "critic": heads.critic.init(key_critic, memory[:1]),
-    }
+    obs, remembered = jnp.zeros((1, *shape)), memory[:1]
+    params = networks.init_params(
+        key_networks,
+        {
+            "core": (parts.core, [obs, remembered]),
+            "actor": (heads.actor, [remembered]),
+            "critic": (heads.critic, [remembered]),
+        },
+    )
     optim = _optimiser(config, config.learning_rate)
     return RecurrentPPOState(
         params=params,

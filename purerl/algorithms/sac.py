@@ -196,17 +196,16 @@ def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> 
 
 def init(parts: Parts, key: Array) -> ActorCriticState:
     """Make fresh networks, the critics' copies as targets, an empty buffer."""
-    key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
-    inputs = [jnp.zeros((1, *obs_shape(parts.obs_space)))]
-    actor = parts.actor.init(key_actor, *inputs)
-    if not parts.head.is_discrete:
-        inputs.append(jnp.zeros((1, parts.head.num_outputs)))
+    key_networks, key_env = jax.random.split(init_key(key))
+    obs = jnp.zeros((1, *obs_shape(parts.obs_space)))
+    action = jnp.zeros((1, parts.head.num_outputs))
+    judged = [obs] if parts.head.is_discrete else [obs, action]
+    params = networks.init_params(
+        key_networks,
+        {"actor": (parts.actor, [obs]), "critics": (parts.critics, judged)},
+    )
     temperature = jnp.asarray(parts.config.temperature_init, jnp.float32)
-    params = {
-        "actor": actor,
-        "critics": parts.critics.init(key_critics, *inputs),
-        "log_temperature": jnp.log(temperature),
-    }
+    params["log_temperature"] = jnp.log(temperature)
     return actor_critic.init(make_hooks(parts), params, ("critics",), key, key_env)
 
 
@@ -236,7 +235,6 @@ def act(
 def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
     """Make SAC's part of the off-policy loop."""
     config, head, axis = parts.config, parts.head, parts.stepper.axis_name
-    num = head.num_outputs
     batch_size = rollout.per_device(config.batch_size, axis)
 
     def explore(learner: Learner, features: Array, noise: Array, step: Array) -> Array:
@@ -245,14 +243,13 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         raw = head.choose(outputs, noise)
         return raw if head.is_discrete else jnp.tanh(raw)
 
-    def random_action(key: Array) -> Array:
-        if head.is_discrete:
-            return exploration.draw_action(key, num)
-        return continuous.random_action(key, num)
+    random_action = (
+        exploration.draw_action if head.is_discrete else continuous.random_action
+    )
 
-    def draw_learning(key: Array) -> Any:
+    def draw_learning(key: Array, shape: tuple[int, ...]) -> Any:
         # Of the actions at the next observations, and at these.
-        return () if head.is_discrete else head.noise(key, (2, batch_size))
+        return () if head.is_discrete else head.noise(key, (*shape, 2, batch_size))
 
     return off_policy.OffPolicyHooks(
         config=config,
@@ -261,7 +258,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         replay=off_policy.uniform(config, axis),
         draw_action=head.noise,
         explore=explore,
-        random_action=random_action,
+        random_action=partial(random_action, num_actions=head.num_outputs),
         to_env=head.to_env,
         draw_learning=draw_learning,
         learn=partial(learn, parts),

@@ -134,13 +134,13 @@ def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> 
 
 def init(parts: Parts, key: Array) -> ActorCriticState:
     """Make fresh networks, their copies as targets, an empty buffer."""
-    key_actor, key_critics, key_env = jax.random.split(init_key(key), 3)
+    key_networks, key_env = jax.random.split(init_key(key))
     obs = jnp.zeros((1, *obs_shape(parts.obs_space)))
     action = jnp.zeros((1, parts.head.num_outputs))
-    params = {
-        "actor": parts.actor.init(key_actor, obs),
-        "critics": parts.critics.init(key_critics, obs, action),
-    }
+    params = networks.init_params(
+        key_networks,
+        {"actor": (parts.actor, [obs]), "critics": (parts.critics, [obs, action])},
+    )
     targets = ("actor", "critics")
     return actor_critic.init(make_hooks(parts), params, targets, key, key_env)
 
@@ -202,7 +202,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         explore=explore,
         random_action=partial(continuous.random_action, num_actions=head.num_outputs),
         to_env=head.to_env,
-        draw_learning=partial(head.noise, shape=(batch_size,)),
+        draw_learning=lambda key, shape: head.noise(key, (*shape, batch_size)),
         learn=partial(learn, parts),
         policy_delay=config.policy_delay,
     )

@@ -6,6 +6,8 @@ depend on one another may run at once, and its in-process all-reduce then confus
 pytree is reduced in one piece, and `after` makes one phase wait for another.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
@@ -52,22 +54,41 @@ def after(tree: PyTree, anchor: Array, axis_name: str | None) -> PyTree:
 
 
 def env_keys(key: Array, shape: tuple[int, ...], axis_name: str | None) -> Array:
-    """Draw keys `[*shape]`, the last axis this device's part of all environments.
-
-    An environment's keys depend on its global index, so that spreading environments
-    over devices changes no random number.
+    """Draw keys `[*shape]` for this device's environments; see `env_draw`.
 
     Args:
         key: Random key, consumed.
         shape: `(..., B)` with `B` environments on this device.
         axis_name: Mapped axis over which environments are spread, if any.
     """
+    return env_draw(jax.random.split, key, shape, axis_name)
+
+
+def env_draw(
+    draw: Callable[[Array, tuple[int, ...]], PyTree],
+    key: Array,
+    shape: tuple[int, ...],
+    axis_name: str | None,
+) -> PyTree:
+    """Draw for all environments at once, and return what this device's have.
+
+    What an environment gets depends on its global index, so that spreading environments
+    over devices changes no random number.
+
+    Args:
+        draw: `(key, shape) -> leaves [*shape, ...]`.
+        key: Random key, consumed.
+        shape: `(..., B)` with `B` environments on this device.
+        axis_name: Mapped axis over which environments are spread, if any.
+    """
     if axis_name is None:
-        return jax.random.split(key, shape)
+        return draw(key, shape)
     *lead, num = shape
-    keys = jax.random.split(key, (*lead, num * jax.lax.axis_size(axis_name)))
+    whole = draw(key, (*lead, num * jax.lax.axis_size(axis_name)))
     start = jax.lax.axis_index(axis_name) * num
-    return jax.lax.dynamic_slice_in_dim(keys, start, num, axis=len(lead))
+    return jax.tree.map(
+        lambda x: jax.lax.dynamic_slice_in_dim(x, start, num, axis=len(lead)), whole
+    )
 
 
 def vary_like(tree: PyTree, like: Array) -> PyTree:

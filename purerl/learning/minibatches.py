@@ -69,21 +69,22 @@ def minimise(
         metrics["grad_norm"] = optimiser.grad_norm(opt_state)
         return (flat + updates, opt_state), metrics
 
-    def epoch(carry: tuple, key_epoch: Array) -> tuple[tuple, Metrics]:
-        order = shuffled_indices(key_epoch, jax.tree.leaves(batch)[0].shape[0])
+    def epoch(carry: tuple, order: Array) -> tuple[tuple, Metrics]:
         minibatches = jax.tree.map(
             lambda x: x[order].reshape(num_minibatches, -1, *x.shape[1:]), batch
         )
         return packing.scan(gradient_step, carry, minibatches)
 
+    # All orders before the loop: there is one draw to compile, and one sort.
+    orders = shuffled_indices(key, jax.tree.leaves(batch)[0].shape[0], num_epochs)
     (flat_params, opt_state), metrics = packing.scan(
-        epoch, (flat_params, opt_state), jax.random.split(key, num_epochs)
+        epoch, (flat_params, opt_state), orders
     )
     return restore(flat_params), opt_state, metrics
 
 
-def shuffled_indices(key: Array, size: int) -> Array:
-    """Draw a random permutation of `0 .. size-1`, int32.
+def shuffled_indices(key: Array, size: int, count: int) -> Array:
+    """Draw random permutations of `0 .. size-1`, int32 `[count, size]`.
 
     One sort of random words whose low bits hold the index: a quarter of the time of
     `jax.random.permutation` on CPU, which sorts key-value pairs. Only ties in the
@@ -93,10 +94,12 @@ def shuffled_indices(key: Array, size: int) -> Array:
     Args:
         key: Random key, consumed.
         size: Number of indices.
+        count: Number of permutations.
     """
     if size > _PACKED_LIMIT:
-        return jax.random.permutation(key, size)
+        keys = jax.random.split(key, count)
+        return jax.vmap(lambda key: jax.random.permutation(key, size))(keys)
     mask = jnp.uint32((1 << max(1, (size - 1).bit_length())) - 1)
-    words = jax.random.bits(key, (size,), jnp.uint32)
-    packed = (words & ~mask) | jnp.arange(size, dtype=jnp.uint32)
-    return (jnp.sort(packed) & mask).astype(jnp.int32)
+    words = jax.random.bits(key, (count, size), jnp.uint32)
+    packed = (words & ~mask) | jnp.arange(size, dtype=jnp.uint32)[None]
+    return (jnp.sort(packed, axis=-1) & mask).astype(jnp.int32)

@@ -8,8 +8,9 @@ from purerl.networks.critics import ActionCritic as ActionCritic
 from purerl.networks.critics import Critic as Critic
 from purerl.networks.critics import DiscreteCritic as DiscreteCritic
 from purerl.networks.critics import Twin as Twin
-from purerl.networks.layers import orthogonal as orthogonal
 from purerl.networks.layers import small_product as small_product
+from purerl.networks.orthogonal import init_params as init_params
+from purerl.networks.orthogonal import orthogonal as orthogonal
 from purerl.networks.torsos import ACTIVATIONS as ACTIVATIONS
 from purerl.networks.torsos import CNN as CNN
 from purerl.networks.torsos import MLP as MLP

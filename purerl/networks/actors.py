@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from purerl.networks.distributions import Gaussian
-from purerl.networks.layers import orthogonal
+from purerl.networks.layers import Dense
 from purerl.types import Array
 
 
@@ -17,7 +17,7 @@ class CategoricalActor(nn.Module):
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """Logits `[..., n]`."""
-        return nn.Dense(self.num_outputs, kernel_init=orthogonal(0.01))(self.torso(obs))
+        return Dense(self.num_outputs, 0.01)(self.torso(obs))
 
 
 class GaussianActor(nn.Module):
@@ -30,7 +30,7 @@ class GaussianActor(nn.Module):
     @nn.compact
     def __call__(self, obs: Array) -> Gaussian:
         """Mean and log standard deviation, `[..., A]` each."""
-        mean = nn.Dense(self.num_outputs, kernel_init=orthogonal(0.01))(self.torso(obs))
+        mean = Dense(self.num_outputs, 0.01)(self.torso(obs))
         start = nn.initializers.constant(self.log_std_init)
         log_std = self.param("log_std", start, (self.num_outputs,))
         return Gaussian(mean, jnp.broadcast_to(log_std, mean.shape))
@@ -51,8 +51,8 @@ class StateGaussianActor(nn.Module):
     def __call__(self, obs: Array) -> Gaussian:
         """Mean and log standard deviation, `[..., A]` each."""
         features = self.torso(obs)
-        mean = nn.Dense(self.num_outputs, kernel_init=orthogonal(0.01))(features)
-        log_std = nn.Dense(self.num_outputs, kernel_init=orthogonal(0.01))(features)
+        mean = Dense(self.num_outputs, 0.01)(features)
+        log_std = Dense(self.num_outputs, 0.01)(features)
         return Gaussian(mean, jnp.clip(log_std, self.log_std_min, self.log_std_max))
 
 
@@ -66,6 +66,4 @@ class TanhActor(nn.Module):
     def __call__(self, obs: Array) -> Array:
         """Actions `[..., A]`."""
         features = self.torso(obs)
-        return nn.tanh(
-            nn.Dense(self.num_outputs, kernel_init=orthogonal(0.01))(features)
-        )
+        return nn.tanh(Dense(self.num_outputs, 0.01)(features))

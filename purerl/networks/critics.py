@@ -7,7 +7,7 @@ from typing import Any
 import flax.linen as nn
 import jax.numpy as jnp
 
-from purerl.networks.layers import orthogonal
+from purerl.networks.layers import Dense
 from purerl.networks.torsos import MLP
 from purerl.types import Array
 
@@ -20,7 +20,7 @@ class Critic(nn.Module):
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """State values `[...]`."""
-        return nn.Dense(1, kernel_init=orthogonal(1.0))(self.torso(obs))[..., 0]
+        return Dense(1, 1.0)(self.torso(obs))[..., 0]
 
 
 class DiscreteCritic(nn.Module):
@@ -49,9 +49,7 @@ class DiscreteCritic(nn.Module):
     def __call__(self, obs: Array) -> Array:
         """Action values `[..., n]`."""
         features = self.torso(obs)
-        dense = partial(
-            nn.Dense, kernel_init=orthogonal(1.0), dot_general=self.dot_general
-        )
+        dense = partial(Dense, dot_general=self.dot_general)
         if self.make_stream is None:
             return dense(self.num_actions)(features)
         advantage = dense(self.num_actions)(self.make_stream()(features))
@@ -71,7 +69,7 @@ class ActionCritic(nn.Module):
         """Action values `[...]` of vectors `[..., O]` and actions `[..., A]`."""
         torso = MLP(self.hidden_sizes, self.activation, 1, self.layer_norm)
         features = torso(jnp.concatenate([obs, action], -1))
-        return nn.Dense(1, kernel_init=orthogonal(1.0))(features)[..., 0]
+        return Dense(1, 1.0)(features)[..., 0]
 
 
 class Twin(nn.Module):

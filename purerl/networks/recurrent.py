@@ -4,14 +4,11 @@ A memory is a pytree of arrays with the environments' leading axes. It is zero b
 an episode's first observation, and holds nothing of the episode before.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl.networks.layers import orthogonal
+from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array, PyTree
 
 
@@ -55,7 +52,7 @@ class GRU(nn.Module):
     def setup(self) -> None:
         """Declare `W` and `b` in `inputs`, `U` in `recurrent`, `c` in `bias`."""
         self.inputs = nn.Dense(3 * self.size)
-        init = _each_gate(orthogonal())
+        init = orthogonal(blocks=3)
         self.recurrent = self.param("recurrent", init, (self.size, 3 * self.size))
         self.bias = self.param("bias", nn.initializers.zeros, (self.size,))
 
@@ -105,14 +102,3 @@ def gru(recurrent: Array, bias: Array, inputs: Array, memory: Array) -> Array:
     update = nn.sigmoid(input_z + memory_z)
     new = nn.tanh(input_n + reset * (memory_n + jnp.broadcast_to(bias, memory.shape)))
     return (1.0 - update) * new + update * memory
-
-
-def _each_gate(init: Callable[..., Array]) -> Callable[..., Array]:
-    """An initialiser of `[rows, 3 * columns]` that draws three matrices."""
-
-    def three(key: Array, shape: Sequence[int], dtype: Any = jnp.float32) -> Array:
-        rows, columns = shape[0], shape[1] // 3
-        keys = jax.random.split(key, 3)
-        return jnp.concatenate([init(k, (rows, columns), dtype) for k in keys], axis=1)
-
-    return three

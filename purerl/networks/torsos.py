@@ -6,7 +6,8 @@ from typing import Any
 import flax.linen as nn
 import numpy as np
 
-from purerl.networks.layers import orthogonal
+from purerl.networks.layers import Dense
+from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -34,11 +35,7 @@ class MLP(nn.Module):
         lead = obs.shape[: obs.ndim - self.obs_ndim]
         x = obs.reshape(*lead, -1)
         for size in self.hidden_sizes:
-            x = nn.Dense(
-                size,
-                kernel_init=orthogonal(np.sqrt(2)),
-                dot_general=self.dot_general,
-            )(x)
+            x = Dense(size, np.sqrt(2), self.dot_general)(x)
             if self.layer_norm:
                 x = nn.LayerNorm()(x)
             x = ACTIVATIONS[self.activation](x)

@@ -85,7 +85,7 @@ class Replay(NamedTuple):
         grow: `(kept) -> priorities`, a pytree that `add` and `update` change.
         keep: `(priorities, anchor) -> kept`, not before the number `anchor` is known.
         add: `(priorities, added, num) -> priorities` after `num` items came.
-        draw: `(key) -> noise` of one batch.
+        draw: `(key, shape) -> noise [*shape, N]` of batches.
         sample: `(priorities, noise, added) -> (numbers, weights)`.
         update: `(priorities, numbers, td_error) -> priorities`.
         gather: `(buffer, numbers) -> (item, reward, next_obs, discount)`.
@@ -95,7 +95,7 @@ class Replay(NamedTuple):
     grow: Callable[[PyTree], PyTree]
     keep: Callable[[PyTree, Array], PyTree]
     add: Callable[[PyTree, Array, int], PyTree]
-    draw: Callable[[Array], PyTree]
+    draw: Callable[[Array, tuple[int, ...]], PyTree]
     sample: Callable[[PyTree, PyTree, Array], tuple[Array, Array]]
     update: Callable[[PyTree, Array, Array], PyTree]
     gather: Callable[[PyTree, Array], tuple[Item, Array, Array, Array]]
@@ -121,7 +121,7 @@ def uniform(config: Any, axis_name: str | None) -> Replay:
         grow=lambda kept: kept,
         keep=lambda priorities, anchor: priorities,
         add=lambda priorities, added, num: priorities,
-        draw=lambda key: jax.random.bits(key, (batch_size,)),
+        draw=lambda key, shape: jax.random.bits(key, (*shape, batch_size)),
         sample=sample,
         update=lambda priorities, numbers, td_error: priorities,
         gather=partial(gather, config.gamma, config.n_step, num_envs),
@@ -172,7 +172,7 @@ def prioritised(
         grow=lambda kept: sum_tree.grow(kept.p.reshape(-1), kept.largest),
         keep=keep,
         add=partial(sum_tree.add, capacity=capacity, margin=margin),
-        draw=lambda key: jax.random.bits(key, (batch_size,)),
+        draw=lambda key, shape: jax.random.bits(key, (*shape, batch_size)),
         sample=sample,
         update=partial(sum_tree.update, capacity=capacity, exponent=priority_exponent),
         gather=partial(gather, config.gamma, config.n_step, num_envs),

@@ -142,7 +142,8 @@ def test_each_stream_of_a_dueling_network_has_a_hidden_layer_of_its_own():
     shared = parts.network.bind(params).torso(obs)
     features = np.column_stack([np.asarray(shared, np.float64), np.ones(len(obs))])
     best = features @ np.linalg.lstsq(features, q, rcond=None)[0]
-    assert np.square(q - best).mean() > 1e-3 * q.var()
+    # A linear function of the features would be met to about 1e-12.
+    assert np.square(q - best).mean() > 1e-5 * q.var()
 
 
 def test_dueling_values_are_those_of_the_two_streams():
@@ -183,7 +184,7 @@ def test_schedules_of_epsilon(schedule, expected):
 
 def test_every_environment_tosses_its_own_coin():
     # The known bug: one coin for the batch, so that all explore together or none.
-    coins = jax.vmap(lambda key: exploration.draw_coin(key, 4))(
+    coins = jax.vmap(lambda key: exploration.draw_coin(key, num_actions=4))(
         jax.random.split(jax.random.key(0), 1000)
     )
     q = jnp.tile(jnp.array([0.0, 0.0, 1.0, 0.0]), (1000, 1))

@@ -68,9 +68,7 @@ def test_all_vmapped_seeds_equal():
 
 def test_one_sided_smoothing_noise():
     # Uniform numbers in [0, 1) as noise push the target's action up, on average.
-    draws = jax.vmap(make_hooks(CONFIG).draw_learning)(
-        jax.random.split(jax.random.key(0), 500)
-    )
+    draws = make_hooks(CONFIG).draw_learning(jax.random.key(0), (500,))
     noise = td3.perturb(jnp.zeros_like(draws), draws, 0.2, 0.5).reshape(-1)
     # Standard error of the mean 0.2 / sqrt(8000) = 0.0022.
     assert abs(float(noise.mean())) < 0.01
@@ -202,7 +200,7 @@ def test_deterministic_acting_during_training():
     hooks = make_hooks(CONFIG.replace(exploration_noise=0.1))
     state = purerl.make_algorithm(CONFIG).init(jax.random.key(0))
     learner = td3.Learner(state.params, state.target_params, state.opt_state)
-    noise = jax.vmap(hooks.draw_action)(jax.random.split(jax.random.key(1), 2000))
+    noise = hooks.draw_action(jax.random.key(1), (2000,))
     features = jnp.zeros((2000, 1))
     actions = hooks.explore(learner, features, noise, jnp.zeros(2000))
     still = hooks.explore(learner, features, 0 * noise, jnp.zeros(2000))

@@ -238,7 +238,7 @@ def test_plain_rewards_to_go_end_with_their_path(rollout):
     batch, _, next_value = judged(rollout, advantage="rewards_to_go", baseline=False)
     np.testing.assert_allclose(batch.advantage, by_hand(next_value), rtol=1e-6)
     np.testing.assert_allclose(batch.target, by_hand(next_value), rtol=1e-6)
-    assert np.abs(next_value).min() > 0.01  # V beyond the cuts does count
+    assert np.abs(next_value).min() > 1e-3  # V beyond the cuts does count
 
 
 def test_a_baseline_is_subtracted_from_the_weights_not_from_the_targets(rollout):

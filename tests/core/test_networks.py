@@ -18,6 +18,7 @@ from purerl.networks import (
     CategoricalActor,
     Critic,
     GaussianActor,
+    init_params,
     make_torso,
     orthogonal,
     small_product,
@@ -94,6 +95,60 @@ def test_the_matrices_are_haar_distributed():
     assert abs(negative - 0.5) < 4.5 * 0.5 * error
 
 
+def test_networks_that_start_together_start_as_each_alone_does():
+    # The same distribution, drawn in one place: orthonormal, of its own scale, and
+    # independent of the others.
+    obs = jnp.zeros((1, 4))
+    networks = {
+        "actor": (CategoricalActor(MLP((8, 8), "tanh"), 3), [obs]),
+        "critic": (Critic(MLP((8, 8), "tanh")), [obs]),
+    }
+    keys = jax.random.split(jax.random.key(0), 2000)
+    found = jax.jit(jax.vmap(lambda key: init_params(key, networks)))(keys)
+    alone = networks["actor"][0].init(jax.random.key(0), obs)
+    chex.assert_trees_all_equal_shapes_and_dtypes(
+        jax.tree.map(lambda x: x[0], found["actor"]), alone
+    )
+    kernels = {
+        (name, *[part.key for part in path[1:-1]]): np.asarray(leaf)
+        for name, params in found.items()
+        for path, leaf in jax.tree_util.tree_leaves_with_path(params)
+        if path[-1].key == "kernel"
+    }
+    assert len(kernels) == 6
+    scales = {8: np.sqrt(2), 3: 0.01, 1: 1.0}
+    for kernel in kernels.values():
+        rows, columns = kernel.shape[1:]
+        tall = kernel if rows >= columns else kernel.swapaxes(1, 2)
+        gram = np.einsum("nij,nik->njk", tall, tall) / scales[columns] ** 2
+        identity = np.broadcast_to(np.eye(gram.shape[-1]), gram.shape)
+        np.testing.assert_allclose(gram, identity, atol=1e-5)
+        # Entries have mean 0 and variance 1 / max(rows, columns), each of them.
+        deviation = scales[columns] / np.sqrt(max(rows, columns))
+        assert np.abs(kernel.mean(0)).max() < 5 * deviation / np.sqrt(len(kernel))
+        np.testing.assert_allclose(kernel.std(0), deviation, rtol=0.12)
+    first, second = (kernels[name, "torso", "Dense_1"] for name in ("actor", "critic"))
+    correlation = (first[:, :, 0] * second[:, :, 0]).sum(1) / 2
+    assert abs(correlation.mean()) < 5 / np.sqrt(8 * len(keys))
+
+
+def test_an_ensemble_of_mapped_networks_draws_for_itself(key):
+    # flax.linen.vmap makes another array of each layer's initial value.
+    ensemble = nn.vmap(
+        MLP,
+        variable_axes={"params": 0},
+        split_rngs={"params": True},
+        in_axes=None,
+        axis_size=3,
+    )((8,), "tanh")
+    params = init_params(key, {"q": (ensemble, [jnp.zeros((1, 4))])})["q"]
+    kernels = np.asarray(params["params"]["Dense_0"]["kernel"])
+    gram = np.einsum("nij,nkj->nik", kernels, kernels)
+    expected = np.broadcast_to(2 * np.eye(4), gram.shape)
+    np.testing.assert_allclose(gram, expected, atol=1e-5)
+    assert len(np.unique(kernels[:, 0, 0])) == 3
+
+
 def test_initialising_on_two_devices_at_once_does_not_hang():
     # QR does, on CPU: its LAPACK call waits for threads that both devices occupy.
     keys = jax.random.split(jax.random.key(0), 16)
@@ -161,10 +216,11 @@ def test_a_fresh_policy_is_nearly_uniform_and_a_fresh_critic_is_not_zero():
     actor = CategoricalActor(MLP((64, 64), "tanh"), 3)
     critic = Critic(MLP((64, 64), "tanh"))
     logits = actor.apply(actor.init(jax.random.key(1), obs), obs)
-    value = critic.apply(critic.init(jax.random.key(1), obs), obs)
+    keys = jax.random.split(jax.random.key(1), 50)
+    values = jax.vmap(lambda key: critic.apply(critic.init(key, obs), obs))(keys)
     assert jnp.abs(logits).max() < 0.15
-    assert value.shape == (100,)
-    assert value.std() > 0.3
+    assert values.shape == (50, 100)
+    assert 0.25 < values.std(1).mean() < 0.45
 
 
 def test_the_log_std_of_a_gaussian_does_not_depend_on_the_state():

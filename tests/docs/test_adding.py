@@ -48,7 +48,7 @@ def test_the_environment_keeps_the_contract_under_its_name(environment):
 def test_ppo_learns_to_stay_on_the_rope(environment):
     length = environment["result"].metrics["episode_length"]
     assert jnp.nanmean(length[:2]) < 35
-    assert jnp.nanmean(length[-3:]) > 45
+    assert jnp.nanmean(length[-3:]) > 40
     np.testing.assert_array_equal(
         environment["result"].evaluation["episode_return"], 50.0
     )

@@ -1,0 +1,63 @@
+"""Trace and compile one program in a process of its own: a line of JSON.
+
+    python compile_worker.py purerl PRESET [FIELD=NUMBER ...]
+    python compile_worker.py rejax
+    python compile_worker.py purejaxrl FILE
+
+For `compile_time.py`, which runs it in the environment of purerl or of the peers.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+
+def make(name: str, *words: str) -> tuple[Callable[[jax.Array], Any], jax.Array]:
+    """Return a training run and its key.
+
+    Args:
+        name: Whose run.
+        *words: What the run is made of, see the module.
+    """
+    if name != "purerl":
+        import peer_programs
+
+        return peer_programs.make(name, *map(Path, words)), jax.random.PRNGKey(0)
+    import purerl
+    from purerl import presets
+
+    preset, *changes = words
+    config = presets.load(preset)
+    pairs = (change.split("=") for change in changes)
+    config = config.replace(**{field: int(value) for field, value in pairs})
+    return purerl.make_train(config), jax.random.key(0)
+
+
+def main() -> None:
+    """Print the seconds of each stage, cold."""
+    train, key = make(*sys.argv[1:])
+    # What JAX does once in a process is nobody's.
+    jax.jit(lambda key: jax.random.normal(key, (3,))).lower(key).compile()
+    started = time.perf_counter()
+    traced = jax.jit(train).trace(key)
+    then = time.perf_counter()
+    lowered = traced.lower()
+    after = time.perf_counter()
+    lowered.compile()
+    done = time.perf_counter()
+    found = {
+        "trace": then - started,
+        "lower": after - then,
+        "compile": done - after,
+        "program_kB": len(lowered.as_text()) / 1000,
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

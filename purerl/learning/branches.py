@@ -1,0 +1,46 @@
+"""A change that is made or not, by a number that is known when the program runs."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from purerl.learning.collectives import vary_like
+from purerl.types import Array, PyTree
+
+Carry = TypeVar("Carry")
+
+
+def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose second tracing with the same shapes costs nothing.
+
+    For a function whose shapes are asked for before it is used: its Python code, which
+    may be a whole update, would run for each.
+    """
+    return jax.jit(function, inline=True)
+
+
+def change_if(
+    is_due: Array,
+    change: Callable[[Carry], tuple[Carry, PyTree]],
+    carry: Carry,
+    like: Array | None = None,
+) -> tuple[Carry, PyTree]:
+    """Make a change, or keep what there is and report zeros.
+
+    Args:
+        is_due: `[]` bool; not batched, it stays one branch for all vmapped agents.
+        change: `(carry) -> (carry, report)`.
+        carry: What may change.
+        like: Key that differs between the devices that the report differs between; see
+            `collectives.vary_like`.
+    """
+    change = traced_once(change)
+    _, shapes = jax.eval_shape(change, carry)
+
+    def keep(carry: Carry) -> tuple[Carry, PyTree]:
+        blank = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return carry, blank if like is None else vary_like(blank, like)
+
+    return jax.lax.cond(is_due, change, keep, carry)
