@@ -247,8 +247,9 @@ def collect(
     Args:
         stepper: Environment, numbers, reset scheme.
         carry: Environments before the rollout.
-        act: `(prepared obs [B, ...], noise [B, ...]) -> (raw action, log_prob,
-            env action)`.
+        act: `(prepared obs [B, ...], noise [B, ...]) -> (raw action, outputs, env
+            action)`; the outputs, from which a log-probability can be computed, are
+            what the transitions have in the place of it.
         prepare: What the policy sees of an observation (cast, normalised).
         key: Random key, consumed.
         num_steps: T.
@@ -350,7 +351,7 @@ def unroll_recurrent(
         stepper: Environment, numbers, reset scheme.
         carry: Environments before the rollout.
         memory: `[B, ...]` memory of the running episodes before `carry.obs`.
-        act: `(prepared obs, memory, noise) -> ((raw action, log_prob, env action),
+        act: `(prepared obs, memory, noise) -> ((raw action, outputs, env action),
             memory)`, with `obs` in the memory that it returns.
         prepare: What the policy sees of an observation.
         inputs: `[T, B, ...]` inputs of the steps, see `RolloutRandomness`.
@@ -368,20 +369,24 @@ def unroll_recurrent(
         carry, memory = before
         noise_t, inputs_t = xs
         keys_t, starts = restart(inputs_t)
-        (raw, log_prob, action), memory = act(prepare(carry.obs), memory, noise_t)
+        (raw, outputs, action), memory = act(prepare(carry.obs), memory, noise_t)
         after, out = step_envs(stepper, carry, action, keys_t, starts)
         transition = Transition(
             obs=carry.obs,
             action=raw,
-            log_prob=log_prob,
+            log_prob=outputs,
             reward=out.reward,
             next_obs=out.next_obs,
             terminated=out.terminated,
             truncated=out.truncated,
         )
         kept = forget(memory, out.terminated | out.truncated)
-        outputs = (transition, memory, out.episode_return, out.episode_length)
-        return (after, kept), outputs
+        return (after, kept), (
+            transition,
+            memory,
+            out.episode_return,
+            out.episode_length,
+        )
 
     (carry, memory), outputs = packing.scan(step, (carry, memory), inputs)
     batch, memories, returns, lengths = outputs

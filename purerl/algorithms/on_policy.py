@@ -281,24 +281,39 @@ def collect(
         Environments after the rollout, transitions `[T, B, ...]` with observations as
         the environment gave them, and where episodes ended.
     """
-    return rollout.collect(
+    envs, transitions, episodes = rollout.collect(
         parts.stepper,
         state.envs,
-        partial(_act_and_log, parts, state.params["actor"]),
+        partial(_choose, parts, state.params["actor"]),
         partial(prepare, parts, state.obs_moments),
         key,
         parts.config.num_steps,
         parts.head.noise,
     )
+    return envs, with_log_prob(parts.head, transitions), episodes
 
 
-def _act_and_log(
+def _choose(
     parts: Parts, params: PyTree, obs: Array, noise: Array
-) -> tuple[Array, Array, Array]:
-    """Sample with one noise per environment: raw action, its log_prob, env action."""
+) -> tuple[Array, Any, Array]:
+    """Sample with one noise per environment: raw action, outputs, env action."""
     outputs = parts.actor.apply(params, obs)
     raw = parts.head.choose(outputs, noise)
-    return raw, parts.head.log_prob(outputs, raw), parts.head.to_env(raw)
+    return raw, outputs, parts.head.to_env(raw)
+
+
+def with_log_prob(head: Head, transitions: Transition) -> Transition:
+    """Compute the log-probabilities of a rollout's actions, after it.
+
+    The steps of a rollout follow one another, and each waits for what it computes. So
+    they keep the policy's outputs, and the rest is done for all steps at once.
+
+    Args:
+        head: The policy's distribution.
+        transitions: `[T, B, ...]`, with the policy's outputs in place of `log_prob`.
+    """
+    outputs = transitions.log_prob
+    return transitions._replace(log_prob=head.log_prob(outputs, transitions.action))
 
 
 def estimate(

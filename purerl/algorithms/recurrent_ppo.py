@@ -301,15 +301,17 @@ def collect(
     randomness = rollout.draw_randomness(
         heads.stepper, key, heads.config.num_steps, num_envs, heads.head.noise
     )
-    return rollout.unroll_recurrent(
+    envs, memory, transitions, memories, episodes = rollout.unroll_recurrent(
         heads.stepper,
         state.envs,
         state.memory,
-        partial(_act_and_log, parts, state.params),
+        partial(_choose, parts, state.params),
         partial(on_policy.prepare, heads, state.obs_moments),
         randomness.inputs,
         randomness.restart,
     )
+    transitions = on_policy.with_log_prob(heads.head, transitions)
+    return envs, memory, transitions, memories, episodes
 
 
 def make_sequences(
@@ -428,15 +430,15 @@ def remember(parts: Parts, params: PyTree, prepared: Array, memory: Array) -> Ar
     return parts.core.apply(params["core"], prepared, memory)  # type: ignore[return-value]
 
 
-def _act_and_log(
+def _choose(
     parts: Parts, params: PyTree, obs: Array, memory: Array, noise: Array
-) -> tuple[tuple[Array, Array, Array], Array]:
-    """Sample with one noise per environment: raw action, log_prob, env action."""
+) -> tuple[tuple[Array, Any, Array], Array]:
+    """Sample with one noise per environment: raw action, outputs, env action."""
     head = parts.heads.head
     memory = remember(parts, params, obs, memory)
     outputs = parts.heads.actor.apply(params["actor"], memory)
     raw = head.choose(outputs, noise)
-    return (raw, head.log_prob(outputs, raw), head.to_env(raw)), memory
+    return (raw, outputs, head.to_env(raw)), memory
 
 
 def _swap(x: Array) -> Array:
