@@ -7,6 +7,7 @@ the path of its `ppo.py`. Neither run evaluates.
 
 import runpy
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,13 @@ def rejax() -> Callable[[jax.Array], Any]:
 def purejaxrl(path: Path) -> Callable[[jax.Array], Any]:
     """Return PureJaxRL's training run."""
     sys.path.insert(0, str(path.parent))
+    # Its wrappers import other environments' packages, which CartPole does not need.
+    for name in ("brax", "brax.envs", "brax.envs.wrappers", "navix"):
+        sys.modules.setdefault(name, types.ModuleType(name))
+    training = types.ModuleType("brax.envs.wrappers.training")
+    vars(training).update(EpisodeWrapper=object, AutoResetWrapper=object)
+    vars(sys.modules["brax"])["envs"] = sys.modules["brax.envs"]
+    sys.modules.setdefault(training.__name__, training)
     return runpy.run_path(str(path))["make_train"](dict(PPO))
 
 
