@@ -91,7 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # Most of a test's time is compilation, and half of that optimises what runs for
 # milliseconds. So nothing is optimised but what is marked `optimised` (that pieces,
 # lanes and devices give the same bits is said of programs as users compile them) and
-# what runs for long.
+# what is slow. What is compared with a fixture of its file is compiled as that is:
+# `slow(optimised=False)`.
 @pytest.fixture(scope="module", autouse=True)
 def _compile_a_file(request: pytest.FixtureRequest):
     quick = not any(m.name == "optimised" for m in request.node.iter_markers())
@@ -116,7 +117,8 @@ def _share_programs_in_a_file():
 
 @pytest.fixture(autouse=True)
 def _optimise_a_slow_test(request: pytest.FixtureRequest):
-    if request.node.get_closest_marker("slow") is None:
+    slow = request.node.get_closest_marker("slow")
+    if slow is None or not slow.kwargs.get("optimised", True):
         yield
         return
     before = jax.config.read("jax_disable_most_optimizations")

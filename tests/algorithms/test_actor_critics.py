@@ -19,6 +19,7 @@ from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.networks.distributions import Gaussian
 from purerl.replay import uniform as replay
+from tests.helpers import slow_but
 
 N, OBS, ACTIONS, RATE = 4, 1, 2, 1e-2
 
@@ -231,7 +232,7 @@ def sac_value(actor, critics, temperature, obs, noise):
     return value, entropy
 
 
-@pytest.fixture(params=["continuous", "discrete"])
+@pytest.fixture(params=slow_but(["continuous", "discrete"], "continuous"))
 def case(request):
     if request.param == "discrete":
         parts, learner = make(sac, SAC.replace(env=ThreeChoices(), entropy_share=0.25))
@@ -300,6 +301,7 @@ def test_a_step_of_sac_is_the_textbooks(case):
     )
 
 
+@pytest.mark.slow
 def test_a_fixed_temperature_and_delays():
     config = SAC.replace(
         learn_temperature=False, policy_delay=3, target_update_interval=2
@@ -399,6 +401,7 @@ def test_the_policy_reaches_its_target_in_an_asymmetric_range(learned):
     assert result.metrics["episode_return"][-1] > -0.2
 
 
+@pytest.mark.slow
 def test_both_critics_know_what_actions_are_worth(learned):
     config, result = learned
     critics = continuous.twin_critics(config)
@@ -408,6 +411,7 @@ def test_both_critics_know_what_actions_are_worth(learned):
         np.testing.assert_allclose(values, [0, -1, 0, -1], atol=0.25)
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_what_the_environment_was_paid_for(learned):
     _, result = learned
     buffer = replay.in_order(result.state.buffer)
@@ -418,6 +422,7 @@ def test_what_is_stored_is_what_the_environment_was_paid_for(learned):
     np.testing.assert_allclose(item.reward, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_temperature_holds_the_entropy_at_its_target(learned):
     config, result = learned
     if isinstance(config, purerl.TD3Config):
@@ -425,10 +430,11 @@ def test_the_temperature_holds_the_entropy_at_its_target(learned):
     np.testing.assert_allclose(result.metrics["entropy"][-4:].mean(), -1.5, atol=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "observations", "best"),
     [
-        pytest.param("probe/action-reward", [0.0], [1], marks=pytest.mark.slow),
+        ("probe/action-reward", [0.0], [1]),
         ("probe/action-observation", [-1, 1], [0, 1]),
     ],
 )
@@ -495,9 +501,8 @@ def test_a_buffer_is_no_longer_than_its_run():
 # One agent over several devices.
 
 
-@pytest.mark.parametrize(
-    "config", [pytest.param(TD3, marks=pytest.mark.slow), SAC], ids=["td3", "sac"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [TD3, SAC], ids=["td3", "sac"])
 def test_an_agent_spread_over_a_named_axis_is_one_agent(config):
     # Each lane has its environments, its items and its noise; gradients are averaged.
     config = config.replace(

@@ -130,6 +130,7 @@ def hidden_parameters(parts):
     )
 
 
+@pytest.mark.slow
 def test_each_stream_of_a_dueling_network_has_a_hidden_layer_of_its_own():
     """Wang et al. 2016, section 4.2; else V + A is one linear layer, parametrised."""
     plain, _, _ = make(hidden_sizes=(6, 5))
@@ -220,15 +221,28 @@ def learned(env, *observations, **changes):
     return result, np.asarray(parts.network.apply(result.state.params, obs))
 
 
+PROBES = [
+    pytest.param("probe/constant-reward", [0.0], [[1, 1]], marks=pytest.mark.slow),
+    pytest.param(
+        "probe/observation-reward",
+        [-1.0, 1.0],
+        [[-1, -1], [1, 1]],
+        marks=pytest.mark.slow,
+    ),
+    ("probe/delayed-reward", [0.0, 1.0], [[0.7, 0.7], [1, 1]]),
+    pytest.param("probe/action-reward", [0.0], [[-1, 1]], marks=pytest.mark.slow),
+    pytest.param(
+        "probe/action-observation",
+        [-1.0, 1.0],
+        [[1, -1], [-1, 1]],
+        marks=pytest.mark.slow,
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("env", "observations", "expected"),
-    [
-        ("probe/constant-reward", [0.0], [[1, 1]]),
-        ("probe/observation-reward", [-1.0, 1.0], [[-1, -1], [1, 1]]),
-        ("probe/delayed-reward", [0.0, 1.0], [[0.7, 0.7], [1, 1]]),
-        ("probe/action-reward", [0.0], [[-1, 1]]),
-        ("probe/action-observation", [-1.0, 1.0], [[1, -1], [-1, 1]]),
-    ],
+    PROBES,
 )
 def test_action_values_of_the_probes(env, observations, expected):
     result, q = learned(env, *observations)
@@ -237,11 +251,12 @@ def test_action_values_of_the_probes(env, observations, expected):
         np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"n_step": 3}, marks=pytest.mark.slow),
-        pytest.param({"prioritised": True}, marks=pytest.mark.slow),
+        {"n_step": 3},
+        {"prioritised": True},
         {"n_step": 2, "prioritised": True, "dueling": True, "buffer_size": 999},
     ],
     ids=["n_step", "prioritised", "all"],
@@ -255,6 +270,7 @@ def test_the_options_leave_the_values_what_they_are(options):
     np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)
 
 
+@pytest.mark.slow
 def test_priorities_are_those_of_the_last_td_errors():
     config = PROBE.replace(
         env="probe/action-observation", prioritised=True, total_timesteps=800

@@ -108,6 +108,7 @@ def test_a_repeated_call_gives_the_same_bits(runs):
     assert_same_bits(runs.vmap(KEYS[:LANES]), runs.first)
 
 
+@pytest.mark.slow
 def test_the_order_of_the_lanes_does_not_matter(runs):
     order = np.array([2, 0, 3, 1])
     permuted = runs.vmap(KEYS[:LANES][order])
@@ -151,6 +152,7 @@ def advanced(pieces, keys):
     return state, metrics, evaluations
 
 
+@pytest.mark.slow
 def test_training_moves_every_parameter_of_every_lane(runs, pieces):
     init, _ = pieces
     start = init(KEYS[:LANES]).params
@@ -177,6 +179,7 @@ def test_pieces_interleaved_with_other_runs_give_the_same_bits(runs, pieces):
     assert_same_bits((one, two), (mine, others))
 
 
+@pytest.mark.slow
 def test_a_state_that_went_to_the_host_and_back_continues_with_the_same_bits(pieces):
     init, advance = pieces
     expected, _, _ = advanced(pieces, KEYS[:LANES])
@@ -189,6 +192,7 @@ def test_a_state_that_went_to_the_host_and_back_continues_with_the_same_bits(pie
     assert_same_bits(state, expected)
 
 
+@pytest.mark.slow
 def test_pieces_agree_with_the_one_program(runs, pieces):
     state, metrics, evaluations = advanced(pieces, KEYS[:LANES])
     assert_close(state, runs.first.state)
@@ -199,6 +203,7 @@ def test_pieces_agree_with_the_one_program(runs, pieces):
     assert_close(rows, runs.first.evaluation)
 
 
+@pytest.mark.slow
 def test_updates_past_the_end_leave_the_state_as_it_is(runs, pieces):
     _, advance = pieces
     after, *_ = advance(runs.first.state, UPDATES)
@@ -212,7 +217,8 @@ def test_evaluations_come_after_the_planned_updates(runs):
         np.testing.assert_array_equal(row, expected)
 
 
-@pytest.mark.parametrize("runs", slow_but(CONFIGS, "discrete"), indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", CONFIGS, indirect=True)
 def test_plain_pmap_over_two_devices_runs_and_agrees(runs, deadline):
     with deadline(300), quickly_compiled():
         spread = jax.block_until_ready(jax.pmap(runs.train)(KEYS[:2]))

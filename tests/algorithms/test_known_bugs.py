@@ -18,6 +18,7 @@ from purerl.losses import mpo as mpo_losses
 from purerl.networks.distributions import Gaussian, TanhGaussianHead
 from purerl.replay import prioritised
 from purerl.replay import uniform as replay
+from tests.helpers import slow_but
 
 CONFIG = purerl.TD3Config(
     env="probe/continuous",
@@ -37,6 +38,7 @@ def make_hooks(config):
     return td3.make_hooks(td3.build(config, resolve_env(config)))
 
 
+@pytest.mark.slow
 def test_inverted_polyak():
     # `tau * target + (1 - tau) * online` makes targets of 99.5% online networks.
     target = optimiser.polyak(jnp.float32(0.0), jnp.float32(1.0), 0.005)
@@ -54,6 +56,7 @@ def test_inverted_polyak():
     assert 0 < distance(end.target_params, start.params) < 0.1 * moved
 
 
+@pytest.mark.slow
 def test_all_vmapped_seeds_equal():
     # A key made anew in the middle of training: all seeds the same.
     keys = jax.random.split(jax.random.key(0), 3)
@@ -126,7 +129,7 @@ def counted(config, updates):
     return learner
 
 
-@pytest.mark.parametrize("num_envs", [1, 3, 4, 7])
+@pytest.mark.parametrize("num_envs", slow_but([1, 3, 4, 7], 3))
 def test_schedules_that_never_fire(num_envs):
     # "timesteps % interval == 0" with timesteps that advance by num_envs fires only
     # where both are multiples. Here intervals count gradient steps, and none is lost.
@@ -168,6 +171,7 @@ def test_per_exponent_sign():
     np.testing.assert_allclose(weights, [1.0, 0.5], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_time_limit_stored_as_terminal():
     # CartPole never falls within five steps, so a limit of five truncates them all.
     config = purerl.DQNConfig(
@@ -209,7 +213,7 @@ def test_deterministic_acting_during_training():
     assert abs(float((actions - still).mean())) < 0.01
 
 
-@pytest.mark.parametrize("num_envs", [1, 3, 4])
+@pytest.mark.parametrize("num_envs", slow_but([1, 3, 4], 3))
 def test_warm_up_is_exact_in_steps(num_envs):
     # Random actions lie within [-1, 1]; the "policy" here says 5.
     config = CONFIG.replace(num_envs=num_envs, total_timesteps=20 * num_envs)

@@ -21,7 +21,6 @@ from purerl.config import ConfigError
 from purerl.losses.mpo import Bounds, fit_loss
 from purerl.networks.distributions import _distrax
 from purerl.replay import uniform as replay
-from tests.helpers import slow_but
 
 # Best 0.5 and 2.5 in the range [-1, 3], shown -1 and 1.
 PROBE = purerl.MPOConfig(
@@ -57,7 +56,7 @@ class TwoActions(ContinuousProbe):
         return spaces.Box(params.low, params.high, (2,))
 
 
-@pytest.fixture(scope="module", params=slow_but(["exact", "gradient"], "exact"))
+@pytest.fixture(scope="module", params=["exact", "gradient"])
 def temperature(request):
     return request.param
 
@@ -68,6 +67,7 @@ def learned(temperature):
     return config, jax.jit(purerl.make_train(config))(jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_the_policy_reaches_its_target_in_an_asymmetric_range(learned):
     config, result = learned
     policy = purerl.make_policy(config, result.state)
@@ -78,6 +78,7 @@ def test_the_policy_reaches_its_target_in_an_asymmetric_range(learned):
     assert result.metrics["episode_return"][-1] > -0.1
 
 
+@pytest.mark.slow
 def test_the_critics_know_what_an_action_is_worth(learned):
     config, result = learned
     parts = mpo.build(config, envs.make(config.env))
@@ -89,6 +90,7 @@ def test_the_critics_know_what_an_action_is_worth(learned):
         np.testing.assert_allclose(value, [0.0, -(0.5**2)], atol=0.12)
 
 
+@pytest.mark.slow
 def test_the_weights_diverge_by_epsilon_where_the_temperature_is_solved(learned):
     config, result = learned
     if config.temperature == "exact":
@@ -254,6 +256,7 @@ def test_a_terminated_step_bootstraps_nothing_and_a_cut_one_does(start):
     assert np.abs(np.asarray(target - batch.reward)[others]).min() > 1e-4
 
 
+@pytest.mark.slow
 def test_the_targets_are_copied_exactly_when_they_are_due(start):
     # Every third gradient step: number 2, 5, ... counted from 0. The known bugs are
     # targets that are nearly the online networks (inverted Polyak) and never copied.
@@ -276,6 +279,7 @@ def test_polyak_moves_the_targets_by_the_small_share(start):
         np.testing.assert_allclose(moved, 0.005 * way, rtol=1e-2, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_one_constraint_for_all_dimensions_is_on_their_sum(start):
     parts, state, batch = start
     joint_setup = parts._replace(config=SMALL.replace(per_dimension=False))
@@ -311,6 +315,7 @@ def acted():
     return config, result
 
 
+@pytest.mark.slow
 def test_stored_actions_are_the_squashed_ones_that_the_environment_got(acted):
     _, result = acted
     buffer = replay.in_order(result.state.buffer)
@@ -321,6 +326,7 @@ def test_stored_actions_are_the_squashed_ones_that_the_environment_got(acted):
     np.testing.assert_allclose(buffer.reward, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_deterministic_acting_during_training(acted):
     # The known bug: after the warm-up the deterministic action was taken. A policy of
     # nearly mean 0 and std 1 gives distinct actions, with tanh(N(0, 1))'s spread 0.63.
@@ -331,6 +337,7 @@ def test_deterministic_acting_during_training(acted):
     assert 0.4 < after.std() < 0.85
 
 
+@pytest.mark.slow
 def test_the_warm_up_is_uniform_and_ends_to_the_step(acted):
     # A policy with mean 5 acts within tanh(5 +- 4 std) > 0.75; uniform actions do not.
     config, _ = acted

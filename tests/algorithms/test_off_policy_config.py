@@ -61,6 +61,7 @@ def test_gradient_steps_per_round_from_updates_per_step():
     purerl.make_train(config)
 
 
+@pytest.mark.slow
 def test_an_agent_of_many_environments_learns_as_often_as_it_is_told(capsys):
     config = TD3Config(
         num_envs=4, updates_per_step=0.5, rounds_per_update=5, learning_starts=10,
@@ -72,6 +73,7 @@ def test_an_agent_of_many_environments_learns_as_often_as_it_is_told(capsys):
     assert "0.5 gradient steps per environment step" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_random_steps_are_apart_from_the_start_of_learning():
     config = TD3Config(
         rounds_per_update=12, learning_starts=12, random_steps=3, total_timesteps=12,

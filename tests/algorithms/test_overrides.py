@@ -59,6 +59,7 @@ def test_pole_length_times_seeds_in_one_call():
     assert len(np.unique(result.metrics["value_loss"][..., -1])) == 6
 
 
+@pytest.mark.slow
 def test_a_population_of_losses_in_one_call():
     # Nested: a whole loss with evolved parameters x the number inside another loss.
     config = GRID.replace(value_loss=losses.MLPValueLoss.create(KEYS[0], (4,)))

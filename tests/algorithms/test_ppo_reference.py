@@ -11,7 +11,6 @@ from purerl import losses
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import ppo
 from purerl.learning import diagnostics, normalise, optimiser
-from tests.helpers import slow_but
 
 SAMPLES = 24
 
@@ -220,6 +219,7 @@ def stepped():
     return {anneal: moves(anneal) for anneal in (True, False)}
 
 
+@pytest.mark.slow
 def test_an_update_uses_the_annealed_step_size(stepped):
     np.testing.assert_allclose(stepped[True], [1e-3, 7.5e-4, 2.5e-4], rtol=1e-2)
 
@@ -228,9 +228,8 @@ def test_an_update_without_annealing_uses_the_full_step_size(stepped):
     np.testing.assert_allclose(stepped[False], [1e-3, 1e-3, 1e-3], rtol=1e-2)
 
 
-@pytest.mark.parametrize(
-    "env", slow_but(["CartPole-v1", "probe/continuous"], "probe/continuous")
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["CartPole-v1", "probe/continuous"])
 def test_an_agent_spread_over_a_named_axis_is_the_agent_on_one_device(env):
     # Same total batch: 4 environments on one device, or 2 on each of 2. With one
     # minibatch per pass the samples of every gradient are the same, so only the order
@@ -304,6 +303,7 @@ def test_advantages_are_standardised_over_all_devices():
     )
 
 
+@pytest.mark.slow
 def test_a_truncated_step_bootstraps_on_the_observation_before_the_reset():
     # One environment, two steps, gamma = 1/2, lambda = 0; the first step is truncated.
     # The critic is linear enough to tell the states apart: A_0 = r + V(next_obs)/2 - V.

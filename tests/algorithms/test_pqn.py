@@ -55,6 +55,7 @@ def rollout_of(obs, next_obs, reward, terminated, truncated):
     )
 
 
+@pytest.mark.slow
 def test_a_time_limit_is_not_stored_as_terminal():
     # Two environments, three steps, gamma = lambda = 1/2. In the middle one episode is
     # truncated, the other one terminates; M is max_a Q of the observation before reset.
@@ -146,6 +147,7 @@ def gradient_of(parts, state):
     return optimiser.flatten(grads)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["radam", "adam"])
 def test_an_update_of_one_minibatch_is_one_step_on_the_whole_rollout(name):
     # The first step of RAdam is the plain gradient; of Adam g / (|g| + eps).
@@ -159,6 +161,7 @@ def test_an_update_of_one_minibatch_is_one_step_on_the_whole_rollout(name):
     assert np.abs(gradient).max() > 0.1
 
 
+@pytest.mark.slow
 def test_the_targets_are_those_of_the_network_before_the_update():
     # With epochs that hardly move the network, every pass sees the same loss; with a
     # target that followed the network, large steps would see others than this one.
@@ -171,6 +174,7 @@ def test_the_targets_are_those_of_the_network_before_the_update():
     np.testing.assert_allclose(metrics["value_loss"], expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_not_one_epsilon_coin_for_the_batch():
     # The known bug: all environments explore together or none. Doors has five actions,
     # so with epsilon 1/2 an action differs from the greedy one with chance 0.4; of 64
@@ -209,6 +213,7 @@ def test_a_greedy_rollout_takes_the_best_actions():
     np.testing.assert_array_equal(transitions.action, greedy)
 
 
+@pytest.mark.slow
 def test_acting_is_greedy_and_with_keys_explores_at_the_last_epsilon():
     parts, state = make(epsilon_end=0.5)
     obs = jax.random.normal(jax.random.key(4), (2000, 4))
@@ -263,6 +268,7 @@ def test_the_steps_size_decays_linearly_over_the_run(single):
     np.testing.assert_allclose(ratios, [0.75, 0.25, 0.0], rtol=1e-2, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_every_number_of_the_config_moves_the_run():
     # One program, one number changed per call; three updates, so that all come in.
     names = {
@@ -349,15 +355,28 @@ PROBE = CONFIG.replace(
 )
 
 
+PROBES = [
+    pytest.param("probe/constant-reward", [0.0], [[1, 1]], marks=pytest.mark.slow),
+    pytest.param(
+        "probe/observation-reward",
+        [-1.0, 1.0],
+        [[-1, -1], [1, 1]],
+        marks=pytest.mark.slow,
+    ),
+    ("probe/delayed-reward", [0.0, 1.0], [[0.7, 0.7], [1, 1]]),
+    pytest.param("probe/action-reward", [0.0], [[-1, 1]], marks=pytest.mark.slow),
+    pytest.param(
+        "probe/action-observation",
+        [-1.0, 1.0],
+        [[1, -1], [-1, 1]],
+        marks=pytest.mark.slow,
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("env", "observations", "expected"),
-    [
-        ("probe/constant-reward", [0.0], [[1, 1]]),
-        ("probe/observation-reward", [-1.0, 1.0], [[-1, -1], [1, 1]]),
-        ("probe/delayed-reward", [0.0, 1.0], [[0.7, 0.7], [1, 1]]),
-        ("probe/action-reward", [0.0], [[-1, 1]]),
-        ("probe/action-observation", [-1.0, 1.0], [[1, -1], [-1, 1]]),
-    ],
+    PROBES,
 )
 def test_action_values_of_the_probes(env, observations, expected):
     config = PROBE.replace(env=env)

@@ -9,6 +9,7 @@ import envs
 import purerl
 from purerl import networks
 from purerl.acting.observe import obs_shape
+from tests.helpers import slow_but
 
 SHARED = {
     "num_envs": 16,
@@ -45,7 +46,7 @@ CONFIGS = {
 }
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
+@pytest.fixture(scope="module", params=slow_but(CONFIGS, "ppo"))
 def learn(request):
     """Train an algorithm in an environment: its config, and the result."""
 
@@ -68,11 +69,13 @@ def values_at(config, result, *observations):
     return np.asarray(critic.apply(result.state.params["critic"], obs))
 
 
+@pytest.mark.slow
 def test_the_value_of_a_constant_reward_is_that_reward(learn):
     config, result = learn("probe/constant-reward")
     np.testing.assert_allclose(values_at(config, result, 0.0), [1.0], atol=0.02)
 
 
+@pytest.mark.slow
 def test_the_value_follows_the_observation(learn):
     config, result = learn("probe/observation-reward")
     np.testing.assert_allclose(
@@ -87,6 +90,7 @@ def test_the_value_of_a_reward_one_step_away_is_the_discount(learn):
     )
 
 
+@pytest.mark.slow
 def test_the_policy_takes_the_action_that_pays(learn):
     config, result = learn("probe/action-reward")
     assert purerl.make_policy(config, result.state)(jnp.zeros(1)) == 1
@@ -104,7 +108,7 @@ def test_the_policy_takes_the_action_that_the_observation_asks_for(learn):
     assert result.metrics["episode_return"][-1] > 0.95
 
 
-@pytest.mark.parametrize("policy", ["gaussian", "tanh_gaussian"])
+@pytest.mark.parametrize("policy", slow_but(["gaussian", "tanh_gaussian"], "gaussian"))
 def test_a_continuous_policy_reaches_its_target_in_an_asymmetric_range(learn, policy):
     # Best 0.5 and 2.5 in the range [-1, 3]: unreachable if it is taken for [-1, 1].
     config, result = learn("probe/continuous", policy=policy, log_std_init=-0.5)

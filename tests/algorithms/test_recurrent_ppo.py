@@ -58,6 +58,7 @@ def test_it_learns_what_only_a_memory_can(remembers):
     assert abs(remembers.metrics["episode_return"][0]) < 0.5  # it began at chance
 
 
+@pytest.mark.slow
 def test_no_feed_forward_policy_beats_chance():
     # Proof. The action that is paid for is chosen on the observation 0, so a policy
     # without memory takes action 1 there with some p = p(1 | o = 0), whatever the
@@ -100,6 +101,7 @@ def test_its_values_are_those_of_the_remembered_task(remembers):
     np.testing.assert_allclose(values, expected, atol=0.08)
 
 
+@pytest.mark.slow
 def test_time_limits_bootstrap():
     # As for every algorithm: gamma^(steps to go) on the chain, whatever the limit.
     chain = ChainMDP(5)
@@ -163,11 +165,13 @@ def leaked_return():
     return float(curve[-20:].mean())
 
 
+@pytest.mark.slow
 def test_nothing_of_an_episode_reaches_the_next():
     # 20 updates of 224 episodes of +-1: a standard error of 0.015.
     assert abs(leaked_return()) < 0.075
 
 
+@pytest.mark.slow
 def test_and_if_anything_did_that_would_show(monkeypatch):
     monkeypatch.setattr(recurrent, "forget", lambda memory, done: memory)
     monkeypatch.setattr(rollout, "forget", lambda memory, done: memory)
@@ -324,10 +328,12 @@ def first_divergence(config):
 ONE_PASS = CHAIN.replace(env="probe/memory", env_kwargs={}, total_timesteps=6 * 8 * 60)
 
 
+@pytest.mark.slow
 def test_before_the_first_gradient_step_of_an_update_nothing_has_changed():
     assert first_divergence(ONE_PASS).max() < 1e-10
 
 
+@pytest.mark.slow
 def test_known_bug_learning_with_the_flag_that_follows_the_observation(monkeypatch):
     right = recurrent_ppo.make_sequences
 
@@ -340,6 +346,7 @@ def test_known_bug_learning_with_the_flag_that_follows_the_observation(monkeypat
     assert first_divergence(ONE_PASS)[10:].mean() > 1e-6  # not 1e-10 as above
 
 
+@pytest.mark.slow
 def test_known_bug_forgetting_the_flag_of_a_rollouts_last_step(monkeypatch):
     # Episodes of 4 steps in rollouts of 8: every one that ends a rollout.
     right = rollout.unroll_recurrent
@@ -381,6 +388,7 @@ def test_a_minibatch_is_whole_environments(rolled):
         np.testing.assert_array_equal(rows[2], steps[:, 2])
 
 
+@pytest.mark.slow
 def test_gradients_flow_through_time(rolled):
     # The last step's log-probability depends on the first observation of its episode.
     parts, start, _, _ = rolled
@@ -402,6 +410,7 @@ def test_gradients_flow_through_time(rolled):
 # Playing
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_policy_played_by_hand_is_the_evaluated_one(remembers):
     policy = purerl.make_policy(CONFIG, remembers.state)
     act = jax.jit(policy)
@@ -424,6 +433,7 @@ def test_a_policy_played_by_hand_is_the_evaluated_one(remembers):
         np.testing.assert_allclose(after, seen[i], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_policy_is_restarted_between_episodes(remembers):
     policy = purerl.make_policy(CONFIG, remembers.state)
     memory = policy.init((3,))

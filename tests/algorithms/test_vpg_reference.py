@@ -75,6 +75,7 @@ def test_the_gradient_of_a_softmax_bandit_is_the_closed_form():
     )
 
 
+@pytest.mark.slow
 def test_the_expected_gradient_of_a_bandit_is_that_of_its_expected_reward():
     # With every action as often as the policy takes it, the policy gradient is the
     # gradient of J = sum_a pi(a) r(a), pi(a) (r(a) - J), J = 3/4 * 1 + 1/4 * 5 = 2.
@@ -88,6 +89,7 @@ def test_the_expected_gradient_of_a_bandit_is_that_of_its_expected_reward():
     )
 
 
+@pytest.mark.slow
 def test_the_entropy_bonus_flattens_the_policy():
     # dH / d logits = -pi (log pi + H); without advantages nothing else acts.
     parts, actor = bandit([np.log(3.0), 0.0], entropy_coef=0.5)
@@ -169,6 +171,7 @@ def test_the_value_fit_is_so_many_steps_of_adam_on_the_squared_error():
     )
 
 
+@pytest.mark.slow
 def test_an_update_moves_the_policy_by_one_step_and_the_critic_by_many():
     # A first step of Adam moves a parameter by at most its step size, and by nearly
     # that much where the gradient is far above epsilon; three go up to three times it.
@@ -234,6 +237,7 @@ def by_hand(next_value):
     return np.array([2.0, 2.0, 4 + next_value[2] / 2, 8 + next_value[3] / 2])
 
 
+@pytest.mark.slow
 def test_plain_rewards_to_go_end_with_their_path(rollout):
     batch, _, next_value = judged(rollout, advantage="rewards_to_go", baseline=False)
     np.testing.assert_allclose(batch.advantage, by_hand(next_value), rtol=1e-6)

@@ -79,6 +79,7 @@ def test_plot_draws_from_the_files(trained, folder, capsys):
     assert str(path) in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_flags_override_the_config_file(config_file, folder):
     out = folder / "flags"
     args = ["train", "--config", config_file, "--out", str(out), *RUN]

@@ -37,6 +37,7 @@ def test_settings_by_name_in_a_folder_with_its_page(tmp_path, capsys):
     }
 
 
+@pytest.mark.slow
 def test_a_dry_run_has_a_line_per_program(capsys):
     assert main([*COMMAND, *RATES, "--setting", "own:", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()

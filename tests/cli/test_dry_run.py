@@ -28,7 +28,7 @@ def no_compile_cache_of_the_user(monkeypatch):
 @pytest.mark.parametrize(
     ("args", "agents", "steps"),
     [
-        (["train", "--seeds", "16"], 16, "10.2k"),
+        pytest.param(["train", "--seeds", "16"], 16, "10.2k", marks=pytest.mark.slow),
         (["pbt", *AXIS, "--population", "8", "--seeds", "2"], 16, "10.2k"),
         # 4 up to update 5, 2 up to 10, 1 up to 20: 4 x 5 + 2 x 5 + 10 updates of 32.
         (
@@ -54,6 +54,7 @@ def test_a_dry_run_says_what_it_would_cost(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_time_is_that_of_all_environments(tmp_path, capsys, monkeypatch):
     from purerl.cli import dry_run
 

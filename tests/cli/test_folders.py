@@ -41,6 +41,7 @@ def _folder(path: Path, kind: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_sweep_is_no_run_to_go_on_with(swept, capsys):
     assert main(["train", "--resume", str(swept)]) == 2
     error = capsys.readouterr().err

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import purerl
+from tests.helpers import slow_but
 
 HEAVY = (
     *("gymnax", "brax", "distrax", "orbax", "matplotlib", "gymnasium", "mujoco"),
@@ -20,7 +21,9 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("module", ["purerl", "envs", "purerl.cli.train"])
+@pytest.mark.parametrize(
+    "module", slow_but(["purerl", "envs", "purerl.cli.train"], "purerl", "envs")
+)
 def test_heavy_packages_load_when_used(module):
     code = f"import {module}, sys, json; print(json.dumps(list(sys.modules)))"
     loaded = {name.partition(".")[0] for name in json.loads(python(code))}
@@ -54,6 +57,7 @@ def test_every_public_name_loads_and_no_other():
         _ = purerl.PPOconfig
 
 
+@pytest.mark.slow
 def test_use_all_cores_before_and_after_the_first_computation():
     code = (
         "import jax, purerl; n = purerl.use_all_cores(); "
@@ -69,6 +73,7 @@ def test_use_all_cores_before_and_after_the_first_computation():
     assert "must be called before the first JAX computation" in python(late)
 
 
+@pytest.mark.slow
 def test_another_package_called_envs_gets_a_sentence(tmp_path):
     (tmp_path / "envs.py").write_text("")
     code = (

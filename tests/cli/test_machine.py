@@ -52,6 +52,7 @@ def test_doctor_says_what_was_asked_for_and_what_there_is(platform):
     assert "no problems found" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(_has_accelerator(), reason="tells what a CPU-only machine says")
 @pytest.mark.parametrize("platform", slow_but(["cuda", "cpu,nonsense"], "cuda"))
 def test_other_commands_say_one_sentence(platform, tmp_path):
@@ -74,6 +75,7 @@ def test_a_command_that_fails_for_another_reason_still_shows_where(monkeypatch):
     assert settings.backend_problem() is None
 
 
+@pytest.mark.slow
 def test_a_launcher_without_a_coordinator_is_a_sentence(tmp_path):
     out = tmp_path / "out"
     slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}

@@ -60,6 +60,7 @@ def test_what_differs_is_said_in_a_sentence(config, tmp_path, capsys):
     assert "at least one axis" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_pbt_is_extended_and_its_trackers_go_on(config, tmp_path, capsys):
     out = tmp_path / "search"
     command = ["pbt", "--config", config, *AXES, *COMMON, "--out", str(out)]

@@ -52,6 +52,7 @@ def test_again_trains_nothing_and_more_seeds_need_a_word(swept, capsys):
     assert "--extend" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_dry_run_prints_the_plan_and_trains_nothing(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["sweep", *AXIS, "--seeds", "8", "--dry-run", *TINY]) == 0
@@ -61,6 +62,7 @@ def test_a_dry_run_prints_the_plan_and_trains_nothing(tmp_path, capsys, monkeypa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_report_of_a_sweep_and_of_a_run(swept, tmp_path, capsys):
     page = tmp_path / "page.html"
     assert main(["report", str(swept), "--out", str(page)]) == 0
@@ -106,6 +108,7 @@ def test_mistakes_get_a_sentence_and_exit_2(flags, words, capsys, tmp_path):
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_seeds_alone_are_a_sweep_with_a_page(tmp_path):
     out = tmp_path / "sweep"
     assert main(["sweep", "--seeds", "3", "--out", str(out), *TINY]) == 0

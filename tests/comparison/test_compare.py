@@ -67,6 +67,7 @@ def test_a_number_scores_as_plain_training_does(result):
     np.testing.assert_allclose(result.scores["training_curve"][0, 1], expected, 1e-4)
 
 
+@pytest.mark.slow(optimised=False)
 def test_another_algorithm_scores_as_plain_training_does(result):
     found = result.scores["training_curve"][0, 3]
     np.testing.assert_allclose(found, means(DQN), rtol=1e-4)
@@ -92,6 +93,7 @@ def test_settings_of_other_lengths_have_their_own_steps(result):
     assert result.subject == "settings"
 
 
+@pytest.mark.slow
 def test_losses_are_settings():
     named = {"soft": "huber", "hard": losses.HuberError(5.0)}
     settings = {name: {"value_loss": loss} for name, loss in named.items()}
@@ -104,6 +106,7 @@ def test_losses_are_settings():
         np.testing.assert_array_equal(values, other.scores[measure])
 
 
+@pytest.mark.slow
 def test_a_schedule_is_a_setting():
     same = purerl.Schedule((0, 8), (FAST, FAST))
     falling = purerl.Schedule((0, 8), (FAST, SLOW))

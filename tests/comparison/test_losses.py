@@ -65,6 +65,7 @@ def test_held_out_keys_are_nobody_elses():
     assert numbers(few) < held  # More seeds are more, not others.
 
 
+@pytest.mark.slow(optimised=False)
 def test_scores_are_those_of_plain_training(result):
     config = start(value_loss=HUBER["hard"], num_evaluations=0)
     train = jax.jit(jax.vmap(purerl.make_train(config)))
@@ -196,6 +197,7 @@ def test_all_environments_are_in_units_of_the_baseline():
     )
 
 
+@pytest.mark.slow
 def test_a_baseline_near_zero_does_not_rule_all_environments():
     """Half of the return lost in the one, and nearly nothing won in the other."""
     runs = np.linspace(-0.3, 0.3, 10)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import purerl
-from tests.helpers import assert_same_bits, tiny_config
+from tests.helpers import assert_same_bits, slow_but, tiny_config
 
 CONFIG = tiny_config(total_timesteps=384)  # twelve updates
 AXES = {"learning_rate": [1e-3, 1e-2]}
@@ -28,7 +28,7 @@ CALLS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=CALLS)
+@pytest.fixture(scope="module", params=slow_but(CALLS, "pbt", "halving", "tune"))
 def result(request, tmp_path_factory):
     return CALLS[request.param](tmp_path_factory.mktemp(request.param) / "out")
 

@@ -21,7 +21,7 @@ from purerl.search import folder as store
 from purerl.search.drive import drive
 from purerl.search.protocol import Request
 from purerl.train import bind
-from tests.helpers import assert_same_bits, tiny_config
+from tests.helpers import assert_same_bits, slow_but, tiny_config
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_search.py"
 CONFIG = tiny_config(num_evaluations=0, total_timesteps=384)  # twelve updates
@@ -61,6 +61,10 @@ def _own(**options):
 
 
 SEARCHES = {"pbt": _pbt, "halving": _halving, "schedules": _schedules, "own": _own}
+# How a search goes on and whom it tells is one code: `make test` has one for it.
+one_quickly = pytest.mark.parametrize(
+    "search", slow_but(SEARCHES, "own"), indirect=True
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -122,6 +126,7 @@ def interrupt():
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e9])
+@one_quickly
 def test_killed_after_a_step_it_ends_with_the_same_bits(
     search, whole, tmp_path, monkeypatch, seconds
 ):
@@ -134,6 +139,7 @@ def test_killed_after_a_step_it_ends_with_the_same_bits(
     assert_same_bits(outcome(search(**options)), whole(search))
 
 
+@one_quickly
 def test_ctrl_c_saves_and_the_same_call_goes_on(
     search, whole, tmp_path, monkeypatch, capsys
 ):
@@ -172,6 +178,7 @@ class Keeps(purerl.Tracker):
         self.rows.append((kind, seed, row))
 
 
+@one_quickly
 def test_trackers_are_told_every_row_once_while_it_runs(search, tmp_path, monkeypatch):
     rows, told = [], []
     with monkeypatch.context() as patch:
@@ -208,6 +215,7 @@ def test_another_search_is_refused_with_the_difference(search, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
+@one_quickly
 def test_a_record_of_a_program_that_decided_otherwise_is_refused(
     search, tmp_path, monkeypatch, is_stopped
 ):
@@ -237,6 +245,7 @@ def test_several_processes_are_refused_in_a_sentence(search, monkeypatch):
         search()
 
 
+@pytest.mark.slow
 def test_an_extended_search_is_the_longer_one(tmp_path, monkeypatch):
     """Whoever asks for more updates gets what a longer search gives, bit for bit."""
     fixed = CONFIG.replace(anneal_learning_rate=False)
@@ -255,6 +264,7 @@ def test_an_extended_search_is_the_longer_one(tmp_path, monkeypatch):
     assert_same_bits(outcome(purerl.load_search(tmp_path)), outcome(whole))
 
 
+@pytest.mark.slow
 def test_a_search_whose_last_round_was_short_cannot_be_extended(tmp_path, monkeypatch):
     """Ten updates in rounds of four: the longer search has no milestone there."""
     with monkeypatch.context() as patch:
@@ -368,6 +378,7 @@ def test_a_permutation_is_copied_by_its_rows(tmp_path):
     assert_same_bits(one.states, jax.tree.map(lambda x: x[order], other.states))
 
 
+@pytest.mark.slow
 def test_batches_that_begin_anew_are_trained_by_one_program(monkeypatch):
     calls, compile_for = [], programs.compile_for
     monkeypatch.setattr(cache, "_shared", [])  # as where nobody shares programs

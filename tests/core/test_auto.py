@@ -185,6 +185,7 @@ def test_a_share_that_nothing_follows_is_refused():
         bind(purerl.DQNConfig(epsilon_fraction=0.0))
 
 
+@pytest.mark.slow
 def test_a_swept_share_reaches_the_training():
     config = purerl.PQNConfig(
         total_timesteps=512,
@@ -211,6 +212,7 @@ def test_auto_survives_dict_and_yaml(tmp_path):
         assert serialise.from_yaml(tmp_path / "config.yaml") == config
 
 
+@pytest.mark.slow
 def test_a_run_saves_and_prints_what_auto_stood_for(tmp_path, capsys):
     config = tiny_config(env=CONTINUOUS, total_timesteps=64, eval_share=0.0)
     folder = tmp_path / "run"

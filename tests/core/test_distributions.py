@@ -109,6 +109,7 @@ def test_categorical_agrees_with_scipy():
     np.testing.assert_allclose(frequency, probabilities[0], atol=0.012)
 
 
+@pytest.mark.slow
 def test_a_certain_categorical_has_finite_log_prob_entropy_and_gradient():
     head = CategoricalHead(2)
     logits = jnp.array([200.0, -200.0])
@@ -138,6 +139,7 @@ def test_the_tanh_density_integrates_to_one_over_the_action_range(mean, std):
     np.testing.assert_allclose(total, 1, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_tanh_density_is_that_of_the_actions_the_environment_gets():
     head = TanhGaussianHead(LOW, HIGH, (1,))
     outputs = gaussian([0.3], [0.6])
@@ -155,6 +157,7 @@ def test_the_tanh_density_is_that_of_the_actions_the_environment_gets():
     assert (np.abs(counts / draws - mass) < 4.5 * error + 1e-5).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mean", "std"), [(0.0, 0.3), (0.7, 1.0), (-1.5, 2.0)])
 def test_tanh_entropy_agrees_with_monte_carlo(mean, std):
     head = TanhGaussianHead(LOW, HIGH, (2,))
@@ -167,6 +170,7 @@ def test_tanh_entropy_agrees_with_monte_carlo(mean, std):
     assert abs(float(head.entropy(outputs) - surprise.mean())) < 4 * error + 2e-3
 
 
+@pytest.mark.slow
 def test_a_uniform_range_bounds_the_tanh_entropy():
     # No density on [-1, 3] has more entropy than the uniform one, log 4.
     head = TanhGaussianHead(LOW, HIGH, (1,))
@@ -218,6 +222,7 @@ def test_the_density_of_a_gaussian_is_that_of_the_action_before_clipping():
     )
 
 
+@pytest.mark.slow
 def test_actions_of_any_shape_are_flat_for_the_network_and_shaped_for_the_env():
     head = GaussianHead(-1.0, 1.0, (2, 3))
     assert head.num_outputs == 6

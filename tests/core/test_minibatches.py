@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
 from purerl.learning import optimiser
 from purerl.learning.minibatches import Passes, minimise
@@ -64,6 +65,7 @@ def test_steps_follow_one_another_as_in_a_plain_loop():
     np.testing.assert_allclose(metrics["grad_norm"][0, 0], norm, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_minibatches_of_devices_take_one_common_step():
     # Two devices with halves of the samples: gradients are averaged, copies stay equal.
     def loss(params, minibatch):

@@ -166,6 +166,7 @@ def test_descending_the_dual_by_gradient_finds_the_solved_temperature(scale):
     np.testing.assert_allclose(eta, temperature.solve_temperature(q, 0.1), rtol=5e-3)
 
 
+@pytest.mark.slow
 def test_states_spread_over_devices_have_one_temperature():
     q = jax.random.normal(jax.random.key(0), (SAMPLES, STATES))
     q = q * jnp.where(jnp.arange(STATES) < STATES // 2, 1.0, 20.0)[None]
@@ -256,6 +257,7 @@ def test_the_likelihood_is_scipys_with_one_new_parameter_at_a_time():
     )
 
 
+@pytest.mark.slow
 def test_the_unconstrained_fit_is_the_weighted_mean_and_spread():
     # For one state the maximum of the decoupled likelihood is mu = sum w a and
     # sigma^2 = sum w (a - mu')^2: about the *target's* mean.

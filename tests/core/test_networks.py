@@ -24,6 +24,7 @@ from purerl.networks import (
     small_product,
 )
 from purerl.networks.distributions import Gaussian
+from tests.helpers import slow_but
 
 
 @contextlib.contextmanager
@@ -55,7 +56,8 @@ def gram_error(scale, shape, seeds):
     [
         ((64, 4), 50),  # tall
         ((4, 64), 50),  # wide
-        ((64, 64), 200),  # square: the worst conditioned
+        # square: the worst conditioned
+        pytest.param((64, 64), 200, marks=pytest.mark.slow),
         ((3, 3, 4, 16), 50),  # convolution: 36 rows
         ((3, 3, 1, 16), 50),  # convolution: 9 rows
         ((5, 1), 20),
@@ -67,6 +69,7 @@ def test_rows_or_columns_are_orthonormal_times_the_scale(shape, seeds):
     assert gram_error(scale, shape, seeds).max() < 2e-5
 
 
+@pytest.mark.slow
 def test_the_worst_conditioned_of_many_matrices_is_orthogonal_too():
     # Of 100,000 random 2x2 matrices the worst has a condition number near 1e5.
     keys = jax.random.split(jax.random.key(0), 100_000)
@@ -75,11 +78,13 @@ def test_the_worst_conditioned_of_many_matrices_is_orthogonal_too():
     assert gram_error(1.0, (2, 2), 100_000).max() < 2e-5
 
 
+@pytest.mark.slow
 def test_the_scale_of_a_policys_last_layer_is_kept():
     weights = orthogonal(0.01)(jax.random.key(0), (64, 2))
     np.testing.assert_allclose(jnp.linalg.norm(weights, axis=0), 0.01, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_matrices_are_haar_distributed():
     # An entry w of a Haar orthogonal 8x8 matrix has E[w] = 0, E[w^2] = 1/8 and
     # E[w^4] = 3 / (8 * 10); half the determinants are -1 (QR without sign correction
@@ -95,6 +100,7 @@ def test_the_matrices_are_haar_distributed():
     assert abs(negative - 0.5) < 4.5 * 0.5 * error
 
 
+@pytest.mark.slow
 def test_networks_that_start_together_start_as_each_alone_does():
     # The same distribution, drawn in one place: orthonormal, of its own scale, and
     # independent of the others.
@@ -172,6 +178,7 @@ def test_an_mlp_is_dense_layers_with_activations():
     np.testing.assert_allclose(torso.apply(params, obs), hidden, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_mlp_flattens_an_observation_and_keeps_the_batch_axes():
     torso = make_torso("mlp", (2, 3), (4,), "relu")
     obs = jax.random.normal(jax.random.key(0), (5, 7, 2, 3))
@@ -182,6 +189,7 @@ def test_an_mlp_flattens_an_observation_and_keeps_the_batch_axes():
     np.testing.assert_allclose(whole[2, 3], single, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_cnn_keeps_the_batch_axes_and_sees_where_a_pixel_is():
     torso = make_torso("auto", (10, 10, 4), (8,), "relu")
     assert isinstance(torso, CNN)
@@ -211,6 +219,7 @@ def test_a_cnn_is_refused_for_what_is_no_image(shape):
         make_torso("cnn", shape, (8,), "tanh")
 
 
+@pytest.mark.slow
 def test_a_fresh_policy_is_nearly_uniform_and_a_fresh_critic_is_not_zero():
     obs = jax.random.normal(jax.random.key(0), (100, 4))
     actor = CategoricalActor(MLP((64, 64), "tanh"), 3)
@@ -234,7 +243,7 @@ def test_the_log_std_of_a_gaussian_does_not_depend_on_the_state():
     assert (outputs.mean.std(0) > 0).all()
 
 
-@pytest.mark.parametrize("shape", [(5, 3), (2, 5, 3), (3,)])
+@pytest.mark.parametrize("shape", slow_but([(5, 3), (2, 5, 3), (3,)], (3,)))
 def test_the_small_product_has_the_gradients_of_the_plain_one(key, shape):
     x, kernel = jax.random.normal(key, shape), jax.random.normal(key, (3, 4))
     dense = nn.Dense(4, dot_general=small_product)
@@ -251,6 +260,7 @@ def test_the_small_product_has_the_gradients_of_the_plain_one(key, shape):
     chex.assert_trees_all_close(found, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_small_product_has_second_derivatives_and_members(key):
     x, kernel = jax.random.normal(key, (2, 5, 3)), jax.random.normal(key, (2, 3, 4))
     dims = (((1,), (0,)), ((), ()))

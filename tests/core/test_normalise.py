@@ -11,6 +11,7 @@ from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, ppo
 from purerl.learning import normalise
 from purerl.learning.normalise import Moments, RewardScale, init_moments, merge
+from tests.helpers import slow_but
 
 
 def batches(shape, sizes=(5, 1, 40, 7), seed=0):
@@ -18,7 +19,7 @@ def batches(shape, sizes=(5, 1, 40, 7), seed=0):
     return [rng.normal(3.0 * i, 1.0 + i, (n, *shape)) for i, n in enumerate(sizes)]
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
+@pytest.mark.parametrize("shape", slow_but([(), (3,), (2, 2)], (3,)))
 def test_merging_batches_equals_numpy_over_all_of_them(shape):
     parts = batches(shape)
     moments = init_moments(shape)
@@ -114,6 +115,7 @@ def normalising():
     return states, metrics
 
 
+@pytest.mark.slow(optimised=False)
 def test_statistics_are_frozen_while_a_rollout_is_collected_and_learned(normalising):
     # The networks do not move, so any divergence would come from normalising the same
     # observation in two ways.
@@ -141,6 +143,7 @@ def test_reported_returns_are_those_of_unscaled_rewards(normalising):
         )
 
 
+@pytest.mark.slow
 def test_the_clips_are_fields_and_reach_what_is_learned_from():
     """Values 3 and -3 of a critic that says what it sees; rewards of 8 at scale 1."""
     config = purerl.PPOConfig(

@@ -60,16 +60,22 @@ def test_a_scan_gives_what_that_of_jax_gives_and_writes_one_array():
     "config",
     [
         tiny_config(),
-        purerl.PPOConfig(env="Pendulum-v1", total_timesteps=512, num_steps=32),
-        purerl.TD3Config(
-            env="Pendulum-v1",
-            total_timesteps=256,
-            hidden_sizes=(8,),
-            learning_starts=64,
-            random_steps=64,
-            buffer_size=256,
-            batch_size=16,
-            rounds_per_update=16,
+        pytest.param(
+            purerl.PPOConfig(env="Pendulum-v1", total_timesteps=512, num_steps=32),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            purerl.TD3Config(
+                env="Pendulum-v1",
+                total_timesteps=256,
+                hidden_sizes=(8,),
+                learning_starts=64,
+                random_steps=64,
+                buffer_size=256,
+                batch_size=16,
+                rounds_per_update=16,
+            ),
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["ppo", "ppo-continuous", "td3"],

@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 
 from purerl.replay import prioritised
+from tests.helpers import slow_but
 
 add = jax.jit(prioritised.add, static_argnames=("num", "capacity", "margin"))
 sample = jax.jit(prioritised.sample, static_argnames="capacity")
@@ -44,7 +45,7 @@ def with_values(values):
 # The tree
 
 
-@pytest.mark.parametrize("capacity", [1, 7, 8, 9, 64, 65, 600])
+@pytest.mark.parametrize("capacity", slow_but([1, 7, 8, 9, 64, 65, 600], 1, 8, 65))
 def test_the_tree_is_that_of_a_plain_list(capacity):
     rng = np.random.default_rng(capacity)
     num = min(3, capacity)
@@ -75,6 +76,7 @@ def test_the_tree_is_that_of_a_plain_list(capacity):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_sums_do_not_remember_what_was_there_before():
     # With accumulated differences the 1e8 would leave an error of about 8.
     capacity = 1000
@@ -197,7 +199,7 @@ def test_draws_are_the_shares_of_the_sum_by_hand():
         np.testing.assert_array_equal(probability, np.array([1, 0, 3, 4])[items] / 8)
 
 
-@pytest.mark.parametrize("capacity", [5, 64, 501])
+@pytest.mark.parametrize("capacity", slow_but([5, 64, 501], 64))
 def test_stratified_counts_are_within_one_of_the_shares(capacity):
     # A share of x strata contains at least x - 2 and touches at most x + 2 of them.
     rng = np.random.default_rng(capacity)
@@ -328,6 +330,7 @@ def life(key, capacity=37, num=3, margin=6, rounds=25):
     return jax.lax.scan(one_round, start, (counts, jax.random.split(key, rounds)))
 
 
+@pytest.mark.slow
 def test_a_population_is_each_of_its_members():
     keys = jax.random.split(jax.random.key(0), 3)
     priorities, (numbers, probability) = jax.jit(jax.vmap(life))(keys)

@@ -89,6 +89,7 @@ def test_what_follows_a_flag_does_not_know_what_preceded_it(core, sequence):
     np.testing.assert_array_equal(one[STEPS - 1, 2], other[STEPS - 1, 2])
 
 
+@pytest.mark.slow
 def test_each_gate_starts_orthogonal():
     module = GRU(networks.MLP((EMBED,), "relu"), 16)
     params = module.init(jax.random.key(3), jnp.zeros((1, OBS)), jnp.zeros((1, 16)))
@@ -99,6 +100,7 @@ def test_each_gate_starts_orthogonal():
     assert np.abs(gates[1] - gates[2]).max() > 0.1
 
 
+@pytest.mark.slow
 def test_forgetting_clears_ended_episodes_and_keeps_the_others_bit_for_bit():
     done = jnp.array([[True, False], [False, False], [False, True]])
     memory = {

@@ -11,12 +11,21 @@ import pytest
 import scipy.stats
 
 from purerl.replay import uniform as replay
+from tests.helpers import slow_but
 
 add = jax.jit(replay.add)
 gather_n_step = jax.jit(replay.gather_n_step, static_argnums=(2, 3))
 
 # Capacity and items per addition: multiples and not, one round, one item.
-SIZES = [(1, 1), (5, 1), (6, 2), (7, 3), (8, 8), (9, 8), (10, 4), (23, 7)]
+SIZES = [
+    (1, 1),
+    (7, 3),
+    (9, 8),
+    *(
+        pytest.param(*size, marks=pytest.mark.slow)
+        for size in [(5, 1), (6, 2), (8, 8), (10, 4), (23, 7)]
+    ),
+]
 
 
 class Step(NamedTuple):
@@ -102,6 +111,7 @@ def test_the_largest_counter_still_finds_its_slots():
     np.testing.assert_array_equal(found, np.array([2**32 - 7, *numbers[[0, 2]]]))
 
 
+@pytest.mark.slow
 def test_a_population_is_each_of_its_members():
     capacity, num = 7, 3
     many = [random_steps(seed, 12 * num) for seed in range(3)]
@@ -183,7 +193,7 @@ def slow_window(steps, number, n, num_envs, gamma):
     return reward, discount, steps.next_obs[index], steps.terminated[index]
 
 
-@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("n", slow_but([1, 2, 5], 2))
 @pytest.mark.parametrize(
     ("capacity", "num_envs"), [(6, 1), (12, 2), (13, 2), (17, 3), (24, 3), (30, 5)]
 )

@@ -76,6 +76,7 @@ def test_lambda_zero_gives_the_td_error():
     np.testing.assert_allclose(actual, td_error, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_lambda_one_gives_the_discounted_return_minus_the_value():
     # Within one episode V(s'_t) = V(s_{t+1}), so the values between cancel:
     # A_t = sum_k gamma^k r_{t+k} + gamma^n V(s'_last) - V(s_t); 0 if it terminated.

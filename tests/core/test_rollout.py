@@ -10,6 +10,7 @@ import envs
 from purerl.acting import rollout
 from purerl.acting.rollout import Stepper
 from purerl.learning import collectives
+from tests.helpers import slow_but
 
 STEPS, ENVS = 30, 3
 
@@ -137,7 +138,7 @@ def test_statistics_are_nan_when_no_episode_ended():
     assert jnp.isnan(metrics["episode_return"]) and jnp.isnan(metrics["episode_length"])
 
 
-@pytest.mark.parametrize("scheme", ["fresh", "pool"])
+@pytest.mark.parametrize("scheme", slow_but(["fresh", "pool"], "pool"))
 def test_the_flags_exclude_each_other_and_termination_wins(scheme):
     # Limit 1: every step ends an episode, and leaving the last of the four positions
     # terminates in the same step.
@@ -172,6 +173,7 @@ def pool_of(stepper, key):
     return np.asarray(rollout.draw_pool(stepper, key_pool)[0])
 
 
+@pytest.mark.slow
 def test_pool_starts_come_from_the_pool_of_their_rollout():
     stepper = cartpole("pool", pool=4)
     pools = []
@@ -198,13 +200,14 @@ def test_the_pool_keeps_the_observation_before_the_reset_too():
     np.testing.assert_array_equal(angle > 0.1, np.asarray(batch.terminated))
 
 
+@pytest.mark.slow
 def test_a_pool_resets_time_as_well():
     _, _, batch, metrics = collect(cartpole("pool"), jax.random.key(3))
     assert metrics["episode_length"] <= 10
     assert batch.truncated.any()
 
 
-@pytest.mark.parametrize("scheme", ["fresh", "pool"])
+@pytest.mark.parametrize("scheme", slow_but(["fresh", "pool"], "pool"))
 def test_over_rollouts_starts_have_the_environments_distribution(scheme):
     # The chain starts uniformly on its four positions. One start per rollout, since
     # starts that share a pool are not independent.
@@ -242,6 +245,7 @@ def test_environments_spread_over_a_named_axis_see_the_same_keys():
         np.testing.assert_array_equal(spread[lane], whole[:, 2 * lane : 2 * lane + 2])
 
 
+@pytest.mark.slow
 def test_statistics_over_a_named_axis_are_those_of_all_environments(fresh):
     (_, _, batch, _), _ = fresh
     done = batch.terminated | batch.truncated

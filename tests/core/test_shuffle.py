@@ -9,9 +9,12 @@ import pytest
 from scipy import stats
 
 from purerl.learning.minibatches import shuffled_indices
+from tests.helpers import slow_but
+
+SIZES = (1, 2, 3, 7, 8, 128, 1000, 2**16, 2**16 + 1)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 128, 1000, 2**16, 2**16 + 1])
+@pytest.mark.parametrize("size", slow_but(SIZES, 1, 7, 128, SIZES[-1]))
 def test_it_is_a_permutation_at_every_size(size):
     order = shuffled_indices(jax.random.key(size), size, 2)[1]
     assert order.dtype == jnp.int32
@@ -34,7 +37,7 @@ def test_every_permutation_of_four_is_equally_likely():
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("size", [7, 32])
+@pytest.mark.parametrize("size", slow_but([7, 32], 7))
 def test_every_index_is_equally_likely_at_every_position(size):
     draws = 20_000
     keys = jax.random.split(jax.random.key(1), draws)

@@ -17,6 +17,7 @@ from purerl.config import ConfigError
 from tests.docs import pages
 
 PAGE = pages.ROOT / "docs" / "adding.md"
+pytestmark = pytest.mark.slow
 SECTIONS = ("An environment", "A loss", "An algorithm")
 
 
@@ -80,7 +81,6 @@ def a_loss():
     return pages.run(PAGE, SECTIONS[1])
 
 
-@pytest.mark.slow
 def test_a_member_of_the_population_is_the_agent_of_those_losses(a_loss):
     @jax.jit
     def train_alone(config):
@@ -127,7 +127,6 @@ def algorithm():
     return pages.run(PAGE, SECTIONS[2])
 
 
-@pytest.mark.slow
 def test_the_policy_takes_the_action_that_the_observation_asks_for(algorithm):
     policy = algorithm["policy"]
     np.testing.assert_array_equal(policy(jnp.array([[-1.0], [1.0]])), [0, 1])
@@ -136,7 +135,6 @@ def test_the_policy_takes_the_action_that_the_observation_asks_for(algorithm):
     assert one.metrics["episode_return"][-1] > 0.9
 
 
-@pytest.mark.slow
 def test_the_critic_learns_the_values_of_the_probes(algorithm):
     np.testing.assert_allclose(algorithm["delayed"], [0.7, 1.0], atol=0.04)
     powers = [0.9**4, 0.9**3, 0.9**2, 0.9, 1.0]
@@ -180,7 +178,6 @@ def test_the_loop_written_by_hand_is_the_first_update_of_train(algorithm):
     assert_close(algorithm["metrics"], first)
 
 
-@pytest.mark.slow
 def test_one_agent_spread_over_two_devices_is_the_agent_on_one(algorithm):
     spread = purerl.data_parallel(algorithm["config"], jax.local_devices()[:2])
     one, two = algorithm["one"].metrics, jax.jit(spread)(algorithm["key"]).metrics

@@ -5,6 +5,9 @@ import pytest
 from tests.contracts import test_algorithms as contracts
 from tests.docs import pages
 
+# The algorithm of a page, as all of tests/docs/test_adding.py is.
+pytestmark = pytest.mark.slow
+
 NOT_ABOUT_ONE = {"test_every_registered_algorithm_is_tested_here"}
 
 

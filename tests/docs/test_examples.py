@@ -48,6 +48,7 @@ def test_train(example, capsys):
     assert "the score of each seed" in out and "when the pole falls right" in out
 
 
+@pytest.mark.slow
 @of("sweep")
 def test_sweep(example, capsys):
     best = example.main(steps=2_048, seeds=2)
@@ -56,6 +57,7 @@ def test_sweep(example, capsys):
     assert out.count("range of 2") == 6
 
 
+@pytest.mark.slow
 @of("own_environment")
 def test_own_environment(example, capsys):
     example.main(steps=2_048)
@@ -63,6 +65,7 @@ def test_own_environment(example, capsys):
     assert len(rows) == 3 and all("of 50 steps on the rope" in row for row in rows)
 
 
+@pytest.mark.slow
 @of("own_loss")
 def test_own_loss(example, capsys):
     moved = example.main(updates=4)
@@ -72,6 +75,7 @@ def test_own_loss(example, capsys):
     np.testing.assert_array_equal(example.KLDrift(2.0)(at_one, at_one), 0.0)
 
 
+@pytest.mark.slow
 @of("evolve")
 def test_evolve(example, capsys):
     found = example.main(generations=2, population=4, steps=1_024)

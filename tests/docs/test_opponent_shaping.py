@@ -1,10 +1,12 @@
 """The page on opponent shaping: its code runs, and says what the page says."""
 
 import numpy as np
+import pytest
 
 from .pages import ROOT, run
 
 
+@pytest.mark.slow
 def test_the_pages_code_runs():
     names = run(ROOT / "docs" / "opponent-shaping.md")
     naive, defecting = names["naive"].payoffs, names["defecting"].payoffs

@@ -6,6 +6,7 @@ from tests.docs import pages
 
 PAGES = (
     "README.md",
+    "docs/index.md",
     "docs/comparing.md",
     "docs/devices.md",
     "docs/evaluating.md",
@@ -18,9 +19,10 @@ PAGES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    ["docs/index.md", *(pytest.param(page, marks=pytest.mark.slow) for page in PAGES)],
+    PAGES,
 )
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     path = pages.ROOT / page

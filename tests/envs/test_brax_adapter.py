@@ -64,10 +64,7 @@ def _play(env, params, num_steps):
 
 @pytest.fixture(
     scope="module",
-    params=[
-        ("halfcheetah", None),
-        pytest.param(("inverted_pendulum", "generalized"), marks=pytest.mark.slow),
-    ],
+    params=[("halfcheetah", None), ("inverted_pendulum", "generalized")],
 )
 def played(request, lax_rank_promotion):
     """Environment, names of the changed fields, and what every lane played."""
@@ -91,6 +88,7 @@ def test_every_leaf_changes_the_physics_and_equal_ones_do_not(played):
     assert unchanged == []
 
 
+@pytest.mark.slow
 def test_leaves_are_those_the_backend_reads(played):
     env, fields, _ = played
     shared = {"gravity", "mass", "inertia", "gear"}
@@ -102,6 +100,7 @@ def test_leaves_are_those_the_backend_reads(played):
     assert set(fields) == expected[env.backend]
 
 
+@pytest.mark.slow
 def test_the_time_limit_truncates_and_resets_are_fresh(played):
     env, _, (obs, final, _, terminated, truncated) = (
         played[0], played[1], [x[0] for x in played[2]]
@@ -118,6 +117,7 @@ def test_the_time_limit_truncates_and_resets_are_fresh(played):
     assert (obs[ends[0]] != obs[ends[1]]).all()
 
 
+@pytest.mark.slow(optimised=False)
 def test_equals_bare_brax(played):
     """An action is the actuator's control; the pendulum's brax takes a third of it."""
     env, _, (_, final, reward, terminated, _) = played
@@ -153,7 +153,12 @@ def test_which_environments_rescale_is_read_from_the_installed_sources():
 
 
 @pytest.mark.parametrize(
-    ("name", "high"), [("humanoid", 0.4), ("pusher", 2.0), ("hopper", 1.0)]
+    ("name", "high"),
+    [
+        pytest.param("humanoid", 0.4, marks=pytest.mark.slow),
+        pytest.param("pusher", 2.0, marks=pytest.mark.slow),
+        ("hopper", 1.0),
+    ],
 )
 def test_action_range_is_the_actuators(name, high):
     space = envs.make(f"brax/{name}").action_space()
@@ -166,6 +171,7 @@ def test_default_backends():
     assert envs.make("brax/swimmer").backend == "generalized"
 
 
+@pytest.mark.slow
 def test_the_backend_is_said_where_an_environment_is_described(capsys):
     for options, backend in (({}, "spring"), ({"backend": "positional"}, "positional")):
         note = envs.describe("brax/inverted_pendulum", **options).note
@@ -177,6 +183,7 @@ def test_the_backend_is_said_where_an_environment_is_described(capsys):
     assert envs.describe("CartPole-v1").note == ""
 
 
+@pytest.mark.slow
 def test_swimmer_traces_though_brax_clips_the_old_way():
     """brax.fluid passes `a_min`, which jax 0.10 no longer knows."""
     env = envs.make("brax/swimmer")
@@ -190,6 +197,7 @@ def test_swimmer_traces_though_brax_clips_the_old_way():
     np.testing.assert_array_equal(clipped, [0.0, 2.0, 5.0])
 
 
+@pytest.mark.slow
 def test_fast_has_no_physics():
     env = envs.make("brax/fast", max_steps_in_episode=5)
     assert len(jax.tree.leaves(env.default_params)) == 1

@@ -64,6 +64,7 @@ def bare():
     return played(inner, inner.default_params.replace(max_steps_in_episode=LIMIT))
 
 
+@pytest.mark.slow(optimised=False)
 def test_the_channel_touches_neither_dynamics_nor_rewards(talking, bare):
     first, (obs, final, *rest) = talking
     first_bare, (obs_bare, final_bare, *rest_bare) = bare

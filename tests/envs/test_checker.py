@@ -241,6 +241,7 @@ def test_a_sound_environment_passes():
     envs.check(Walk())
 
 
+@pytest.mark.slow
 def test_so_does_one_with_chance_in_its_steps():
     class Windy(Walk):
         stochastic_transitions: ClassVar[bool] = True
@@ -266,24 +267,46 @@ def test_so_does_one_with_chance_in_its_steps():
         (ObservationOfAnotherShape, r"observation of shape \(1,\).*\(2,\)"),
         (ObservationOfAnotherDtype, "dtype float16, expected .* float32"),
         (InfiniteReward, "a reward was infinite or NaN"),
-        (InfiniteObservation, "a observation was infinite or NaN"),
+        pytest.param(
+            InfiniteObservation,
+            "a observation was infinite or NaN",
+            marks=pytest.mark.slow,
+        ),
         (FloatFlag, r"terminated is float32\[\], expected one bool"),
         (VectorReward, r"reward is float32\[1\], expected one float"),
         (BothFlags, "terminated and truncated were both true"),
         (LosesTheFinalObservation, "differs from the one that step_env returns"),
-        (LosesItWithChance, "always equals the first one of the next episode"),
-        (ChangesItMidEpisode, "in the middle of an episode it differs from obs"),
+        pytest.param(
+            LosesItWithChance,
+            "always equals the first one of the next episode",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ChangesItMidEpisode,
+            "in the middle of an episode it differs from obs",
+            marks=pytest.mark.slow,
+        ),
         (HasNoFinalObservation, "expected 'final_observation' too"),
         (FiveValues, "step returned 5 values, expected 6"),
         (LeavesItsSpace, "outside the observation space"),
         (RefusesItsOwnAction, "does not contain its own sample"),
         (NotASpace, "without `sample`, expected a Discrete or a Box"),
-        (OneStepTooLong, "lasted at least 6 steps, expected .* exactly 5"),
+        pytest.param(
+            OneStepTooLong,
+            "lasted at least 6 steps, expected .* exactly 5",
+            marks=pytest.mark.slow,
+        ),
         (OneStepTooShort, "lasted 4 steps, expected truncation after exactly 5"),
-        (IgnoresTheLimit, "lasted at least 6 steps"),
+        pytest.param(
+            IgnoresTheLimit, "lasted at least 6 steps", marks=pytest.mark.slow
+        ),
         (HiddenChance, "the same key gave two different episodes"),
         (ParamsMustBeConcrete, "step cannot be traced"),
-        (WeightsLanesByTheirNumber, "equal parameters in two lanes"),
+        pytest.param(
+            WeightsLanesByTheirNumber,
+            "equal parameters in two lanes",
+            marks=pytest.mark.slow,
+        ),
         (StateIsNoPytree, "reset cannot be traced"),
         (ParamsHoldAString, r"params.label is a str, expected an array"),
     ],
@@ -298,6 +321,7 @@ def test_an_object_without_the_contract_is_refused():
         envs.check("CartPole-v1")
 
 
+@pytest.mark.slow
 def test_an_object_with_the_contract_is_checked_without_being_an_environment():
     class Plain:
         def __init__(self, inner):

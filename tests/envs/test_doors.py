@@ -77,6 +77,7 @@ def test_optimum_equals_a_search(size, num_doors, limit):
             assert optimum.length[a, g] == shortest
 
 
+@pytest.mark.slow
 def test_agent_and_goal_columns_are_independent():
     """The original drew both with one key, so they were always equal."""
     keys = jax.random.split(jax.random.key(1), 9_000)
@@ -217,6 +218,7 @@ def test_render_scales_and_colours():
     assert image.sum() == 255 * 4 * 4  # One agent, two walls, one goal, 4 pixels each.
 
 
+@pytest.mark.slow
 def test_limit_and_reward_scale_can_be_vmapped():
     env = Doors()
     params = DoorsParams(jnp.array([3, 60]), jnp.array([1.0, 2.0]))

@@ -19,6 +19,7 @@ from envs.adapters.gymnasium_spaces import to_gym_space
 from envs.registry import _OWN
 from envs.spaces import Box, Discrete
 from purerl.acting.rollout import EnvCarry, Stepper, step_envs
+from tests.helpers import slow_but
 
 # The checker's opinions on the task itself; what it is, an adapter cannot change.
 UNAVOIDABLE = {
@@ -40,6 +41,11 @@ OPINIONS = {
     "brax/inverted_pendulum": ["unbounded", "scaled"],  # control -3 .. 3
 }
 GYMNAX = ("Pendulum-v1", "Breakout-MinAtar", "FrozenLake-misc")
+# Every kind of observation and of action, and all that compile in no time.
+QUICK = (
+    *("CartPole-v1", "Doors-v0", "Pendulum-v1", "FrozenLake-misc"),
+    *(id for id in _OWN if id.startswith("probe/")),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -61,8 +67,7 @@ def actions_of(env, num_steps, seed=0):
 @pytest.mark.parametrize(
     "id",
     [
-        *_OWN,
-        *GYMNAX,
+        *slow_but([*_OWN, *GYMNAX], *QUICK),
         pytest.param("brax/inverted_pendulum", marks=pytest.mark.slow),
     ],
 )
@@ -86,7 +91,9 @@ def test_the_checkers_opinions_are_still_there():
             assert any(pattern in str(w.message) for w in seen), (id, opinion)
 
 
-@pytest.mark.parametrize("id", ["Doors-v0", "Pendulum-v1", "probe/memory"])
+@pytest.mark.parametrize(
+    "id", slow_but(["Doors-v0", "Pendulum-v1", "probe/memory"], "probe/memory")
+)
 def test_a_lane_is_the_stream_of_keys_that_it_says(id):
     # By hand: key -> (key, key_reset), then (key, key_step) for every step.
     env = envs.make(id)
@@ -112,7 +119,11 @@ def test_a_lane_is_the_stream_of_keys_that_it_says(id):
 
 @pytest.mark.parametrize(
     ("id", "num_steps"),
-    [("CartPole-v1", 70), ("Doors-v0", 125), ("FrozenLake-misc", 40)],
+    [
+        ("CartPole-v1", 70),
+        pytest.param("Doors-v0", 125, marks=pytest.mark.slow),
+        pytest.param("FrozenLake-misc", 40, marks=pytest.mark.slow),
+    ],
 )
 def test_lanes_are_gymnasiums_own_vector_of_single_ones(id, num_steps):
     ours = envs.to_gymnasium_vector(id, num_envs=3)
@@ -158,6 +169,7 @@ def _assert_same_info(ours, theirs):
             np.testing.assert_allclose(ours[name], value, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_object_that_resets_by_itself():
     # gymnax's wrapper sees nothing of `step_env`; its `step` resets, and adds to info.
     import gymnax
@@ -190,6 +202,7 @@ def test_an_end_on_the_last_step_is_an_end():
     assert env.step(0)[2:4] == (True, False)
 
 
+@pytest.mark.slow
 def test_lanes_are_purerls_own_rollout():
     env = envs.make("CartPole-v1")
     params = env.default_params.replace(max_steps_in_episode=9)
@@ -474,6 +487,7 @@ def policy():
     return jax.jit(purerl.make_policy(config, state))
 
 
+@pytest.mark.slow
 def test_a_policy_plays_everywhere(policy):
     envs.register_in_gymnasium()
     one_by_one = play_in_gymnasium("purerl/CartPole-v1", policy, episodes=4, seed=9)
@@ -520,6 +534,7 @@ def test_training_in_gymnasium_is_refused_by_kind(make):
         purerl.make_train(purerl.PPOConfig(env=make()))
 
 
+@pytest.mark.slow
 def test_without_gymnasium_the_door_says_what_to_install():
     code = (
         "import sys; sys.modules['gymnasium'] = None\n"

@@ -41,7 +41,11 @@ def _rollout(step, state, params, actions):
 
 @pytest.mark.parametrize(
     ("id", "limit"),
-    [("Pendulum-v1", 7), ("Catch-bsuite", 5), ("FrozenLake-misc", 6)],
+    [
+        ("Pendulum-v1", 7),
+        pytest.param("Catch-bsuite", 5, marks=pytest.mark.slow),
+        pytest.param("FrozenLake-misc", 6, marks=pytest.mark.slow),
+    ],
 )
 def test_the_same_key_gives_gymnaxs_own_episode(id, limit):
     ours = envs.make(id)
@@ -64,6 +68,7 @@ def test_the_same_key_gives_gymnaxs_own_episode(id, limit):
     assert (mine[2] | mine[3]).sum() >= 3  # Episodes did end.
 
 
+@pytest.mark.slow
 def test_flags_exclude_each_other_where_gymnax_raises_both():
     """Five steps end an episode of Catch; with a limit of five gymnax says both."""
     theirs, params = gymnax.make("Catch-bsuite")
@@ -92,6 +97,7 @@ def test_constructor_options_reach_gymnax():
         envs.make("DeepSea-bsuite", depth=4)
 
 
+@pytest.mark.slow
 def test_physics_can_be_vmapped():
     env = envs.make("Pendulum-v1")
     default = env.default_params
@@ -127,6 +133,7 @@ class _NegatedReward(wrappers.purerl.GymnaxWrapper):
         return *out[:2], -out[2], *out[3:]
 
 
+@pytest.mark.slow
 def test_a_wrapper_is_not_bypassed():
     """Its `step_env` is the inner environment's; using it would lose the wrapper."""
     wrapped = _NegatedReward(gymnax.make("CartPole-v1")[0])

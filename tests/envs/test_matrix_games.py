@@ -93,6 +93,7 @@ def test_outcomes_of_random_policies_are_those_of_a_linear_solver(average):
         assert np.isclose(sum(share), 1, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_opponents_step_is_the_gradient_by_finite_differences(average):
     """In double precision, by rate 0.5; the agent is held still."""
     rng = np.random.default_rng(2)
@@ -110,6 +111,7 @@ def test_the_opponents_step_is_the_gradient_by_finite_differences(average):
         assert np.isclose(earned.opponent, value(opponent) * (1 - GAMMA))
 
 
+@pytest.mark.slow
 def test_two_learners_mirror_one_another():
     """Seen from the other side, what the agent learns is what the opponent learns."""
     a, b = jax.random.normal(jax.random.key(3), (2, 5))
@@ -131,6 +133,7 @@ def _many(play_one, num=32):
     return jax.jit(jax.vmap(play_one))(keys)
 
 
+@pytest.mark.slow
 def test_naive_learners_end_in_mutual_defection():
     found = _many(lambda key: matrix_games.naive_lifetime(IPD, key, num_games=300))
     last = np.asarray(found.payoffs.agent[:, -1])
@@ -141,6 +144,7 @@ def test_naive_learners_end_in_mutual_defection():
     assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(len(gap))
 
 
+@pytest.mark.slow
 def test_always_defect_teaches_defection_and_always_cooperate_is_exploited():
     def play_both(key):
         return [
@@ -199,6 +203,7 @@ def test_a_lifetime_is_the_environment_step_by_step():
     np.testing.assert_allclose(obs[:5], 0.5)
 
 
+@pytest.mark.slow
 def test_payoffs_and_learning_rates_are_leaves():
     """A population of games: `vmap` over tables and rates gives each game's own."""
     games = [envs.make(id) for id in IDS]

@@ -27,6 +27,7 @@ from envs.swingup import (
     sparse_reward,
 )
 from envs.swingup_physics import Motion, advance
+from tests.helpers import slow_but
 
 DATA = dict(np.load(Path(__file__).parent / "data" / "swingup.npz"))
 NAMES = sorted(key.removesuffix(".actions") for key in DATA if key.endswith(".actions"))
@@ -136,7 +137,7 @@ def test_observations_and_rewards_equal_dm_controls(stepped):
     assert not terminated.any()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(NAMES, "altered", "spinning"))
 def test_whole_sequences_equal_dm_controls(name):
     states, actions = DATA[f"{name}.states"], DATA[f"{name}.actions"]
     ours = _run(jnp.asarray(states[0], jnp.float32), actions, _params(name))
@@ -169,6 +170,7 @@ def test_first_states_are_distributed_as_dm_controls(env, name):
     assert not np.asarray(state.time).any()
 
 
+@pytest.mark.slow
 def test_an_episode_is_truncated_when_dm_controls_ends():
     env = CartpoleSwingup()
 
@@ -267,6 +269,7 @@ def test_a_turning_pole_keeps_its_angle_in_range():
     assert (step > 0).all() and step.sum() > 6 * np.pi
 
 
+@pytest.mark.slow
 def test_every_constant_is_a_leaf_that_matters():
     """A tenth of any constant changes some step or reset; equal values change none."""
     default = np.array([float(getattr(PARAMS, name)) for name in FIELDS])

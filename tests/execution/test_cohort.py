@@ -207,6 +207,7 @@ def test_a_program_is_known_by_all_that_it_is_compiled_from(
     assert len(cache) == len(built) == 1 + len(others)
 
 
+@pytest.mark.slow
 def test_shared_programs_are_compiled_once(monkeypatch):
     import purerl
     from tests.helpers import tiny_config

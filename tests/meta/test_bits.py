@@ -56,10 +56,12 @@ def test_members_differ_and_something_is_learned(whole):
     assert whole.vector.any()
 
 
+@pytest.mark.slow
 def test_one_chunk_is_many(whole):
     assert_same_bits(outcome(evolve(chunk_blocks=3)), outcome(whole))
 
 
+@pytest.mark.slow
 def test_one_worker_is_two(whole, one_core):
     assert_same_bits(outcome(evolve()), outcome(whole))
 
@@ -71,6 +73,7 @@ def test_one_device_is_two(whole):
     assert_same_bits(outcome(evolve(devices=devices)), outcome(whole))
 
 
+@pytest.mark.slow
 def test_a_generation_more_goes_on(whole, tmp_path):
     part = evolve(out=tmp_path, generations=1)
     assert part.done == 1

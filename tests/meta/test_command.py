@@ -57,6 +57,7 @@ def test_the_command_is_the_function_and_writes_what_it_promises(folder, whole):
     assert summary["agents"] == 24 and summary["env_steps"] == 24 * 640
 
 
+@pytest.mark.slow(optimised=False)
 def test_an_evolution_goes_on_from_its_folder_alone(folder, whole, capsys):
     words = ["evolve", "--resume", str(folder), "--generations", "3"]
     assert main([*words, "--no-progress"]) == 0
@@ -65,6 +66,7 @@ def test_an_evolution_goes_on_from_its_folder_alone(folder, whole, capsys):
     assert "generation 3/3" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_dry_run_prints_the_cost_and_trains_nothing(tmp_path, capsys):
     words = [*EVOLVE, *TINY, "--generations", "50", "--out", str(tmp_path / "no")]
     assert main([*words, "--dry-run"]) == 0

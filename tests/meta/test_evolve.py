@@ -34,6 +34,7 @@ def evolve_toy(config=None, **changes):
     return evolve(config, "learning_rate", **{"population": 8, **changes})
 
 
+@pytest.mark.slow
 def test_runs_are_common_within_a_generation_and_fresh_between():
     # So small a sigma that every member is the same in float32.
     result = evolve_toy(strategy="open-es(sigma=1e-12)", generations=3)
@@ -42,6 +43,7 @@ def test_runs_are_common_within_a_generation_and_fresh_between():
     assert len(set(fitness[:, 0])) == 3
 
 
+@pytest.mark.slow
 def test_an_evolution_in_which_all_fail_ends_with_a_sentence():
     # Steps of 1e30: everything overflows in the first update.
     with pytest.raises(purerl.ConfigError, match="every member of generation 1"):
@@ -114,6 +116,7 @@ def test_evaluation_is_that_of_the_trained_policy():
     np.testing.assert_array_equal(result.history["fitness"][0], expected)
 
 
+@pytest.mark.slow(optimised=False)
 def test_ctrl_c_leaves_the_generation_and_the_folder_goes_on(
     whole, tmp_path, monkeypatch, capsys
 ):
@@ -143,6 +146,7 @@ def test_ctrl_c_leaves_the_generation_and_the_folder_goes_on(
     assert_same_bits(outcome(rest), outcome(whole))
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_finished_folder_is_not_cut_by_asking_for_less(whole, tmp_path):
     evolve(out=tmp_path)
     less = evolve(out=tmp_path, generations=1)
@@ -168,6 +172,7 @@ def test_several_environments_by_their_measured_baselines():
     assert result.history["mean"][0] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_width_that_does_not_fit_everywhere_is_kept(tmp_path, monkeypatch):
     """The narrowest environment's, in the folder too: there the bits come from."""
     real = BlockCompiler.compile
@@ -192,6 +197,7 @@ def test_a_width_that_does_not_fit_everywhere_is_kept(tmp_path, monkeypatch):
     assert rest.summary["lanes"] == 2 and rest.done == 2
 
 
+@pytest.mark.slow
 def test_what_is_learned_is_for_the_only_environment():
     changes = {"env": "probe/constant-reward", "num_steps": 8}
     result = evolve_toy(environments=changes, generations=1, population=2)
@@ -199,6 +205,7 @@ def test_what_is_learned_is_for_the_only_environment():
     assert result.learned.num_steps == 8
 
 
+@pytest.mark.slow
 def test_all_that_was_evolved_is_judged_together(tmp_path):
     from purerl.cli import transfer
 
@@ -216,6 +223,7 @@ def test_all_that_was_evolved_is_judged_together(tmp_path):
     assert found["learned"]["learning_rate"] != config.learning_rate
 
 
+@pytest.mark.slow
 def test_a_learned_loss_is_an_artifact_that_trains(tmp_path, capsys):
     """Evolve, write, read back bit for bit, and plug it in by name."""
     from purerl.cli import main
@@ -244,6 +252,7 @@ def test_a_learned_loss_is_an_artifact_that_trains(tmp_path, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_snapshots_are_configs_by_generation(tmp_path):
     result = evolve_toy(out=tmp_path, snapshot_every=1, generations=2)
     found = result.snapshots()

@@ -133,7 +133,7 @@ def test_what_cannot_be_evolved(evolve, changes, fragments):
         ({"checkpoint_seconds": None}, "checkpoint_seconds must be a number"),
         ({"baselines": 300.0}, "baselines must be a return (or a pair) for each"),
         ({"baselines": [1.0, 2.0]}, "got 2 of them for 1"),
-        ({"memory_limit": "1KB"}, "memory"),
+        pytest.param({"memory_limit": "1KB"}, "memory", marks=pytest.mark.slow),
     ],
 )
 def test_bad_settings_are_one_sentence(changes, words):

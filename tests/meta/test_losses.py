@@ -66,6 +66,7 @@ def test_a_drift_is_its_formula():
         np.testing.assert_allclose(ppo(*args)[0], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_zero_parameters_are_no_drift_or_ppo():
     log_ratio, advantage = jax.random.normal(jax.random.key(0), (2, 500))
     nothing = losses.MLPDrift.zeros(8)(log_ratio, advantage)
@@ -75,6 +76,7 @@ def test_zero_parameters_are_no_drift_or_ppo():
     np.testing.assert_allclose(ppo, jnp.maximum(clip - 1e-4, 0), atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_value_loss_of_the_error_or_of_both_numbers():
     value, target = jax.random.normal(jax.random.key(0), (2, 20))
     error = losses.MLPValueLoss.create(jax.random.key(1), (4, 3))
@@ -155,6 +157,7 @@ def test_the_curve_of_a_value_loss_is_its_values_and_slopes():
     np.testing.assert_allclose(slope, errors, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_map_of_a_drift_and_the_slope_of_its_objective():
     ratios, advantages = jnp.array([0.5, 1.0, 1.5]), jnp.array([-1.0, 2.0])
     found = loss_plots.drift_map(losses.ClipDrift(0.2), ratios, advantages)
@@ -164,6 +167,7 @@ def test_the_map_of_a_drift_and_the_slope_of_its_objective():
     np.testing.assert_allclose(slope, [2.0, 2.0, 0.0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_pictures_of_losses_have_their_curves():
     value = plots.loss_figure(losses.HuberError(1.0))
     assert len(value.axes) == 2
@@ -176,6 +180,7 @@ def test_pictures_of_losses_have_their_curves():
         plots.loss_figure(lambda: 0.0)
 
 
+@pytest.mark.slow
 def test_the_curve_of_an_evolution_is_its_history(whole):
     figure = whole.plot()
     (axes,) = figure.axes

@@ -44,6 +44,7 @@ def comparison():
     )
 
 
+@pytest.mark.slow
 def test_the_page_says_what_was_evolved(whole, tmp_path):
     path = page.evolution_page(whole, tmp_path / "a.html", command="purerl evolve <x>")
     text = path.read_text()
@@ -83,6 +84,7 @@ def untrained():
     return EvolutionResult(config, settings, optimiser, state)
 
 
+@pytest.mark.slow
 def test_a_network_is_drawn_and_not_listed_and_several_environments_too(tmp_path):
     result = untrained()
     text = page.evolution_page(
@@ -102,6 +104,7 @@ def test_a_network_is_drawn_and_not_listed_and_several_environments_too(tmp_path
     assert "3 seeds that no search has trained with" in text
 
 
+@pytest.mark.slow
 def test_report_knows_an_evolution_and_its_comparison(tmp_path, capsys):
     folder = tmp_path / "out"
     evolve(out=folder, generations=1)

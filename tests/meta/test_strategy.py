@@ -7,6 +7,7 @@ import pytest
 from purerl.config import ConfigError
 from purerl.meta.optimiser import Optimiser, with_failed_worst
 from purerl.meta.strategy import OpenES, names, read_strategy
+from tests.helpers import slow_but
 
 GOAL = np.array([0.5, -0.25, 1.0, 0.0, -1.0], np.float32)
 
@@ -47,15 +48,15 @@ def run(strategy, generations, fitness=quadratic, population=16):
     [
         "open-es",
         "open-es-lpo",
-        "open-es-goldie",
-        "cma-es",
+        pytest.param("open-es-goldie", marks=pytest.mark.slow),
+        pytest.param("cma-es", marks=pytest.mark.slow),
         "sep-cma-es",
         "snes",
         "pgpe",
-        "simple-es",
+        pytest.param("simple-es", marks=pytest.mark.slow),
         "simple-ga",
         "differential-evolution",
-        "samr-ga",
+        pytest.param("samr-ga", marks=pytest.mark.slow),
     ],
 )
 def test_fitness_is_maximised(name):
@@ -97,9 +98,12 @@ def by_hand(strategy, history):
 @pytest.mark.parametrize(
     "strategy",
     [
-        OpenES(),
+        pytest.param(OpenES(), marks=pytest.mark.slow),
         OpenES(sigma_decay=0.5, sigma_limit=0.01, learning_rate_decay=0.5),
-        OpenES(beta1=0.9, learning_rate=0.5, antithetic=False),
+        pytest.param(
+            OpenES(beta1=0.9, learning_rate=0.5, antithetic=False),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_open_es_is_the_formula_written_out(strategy):
@@ -124,6 +128,7 @@ def test_the_published_defaults():
     assert (drift.learning_rate_decay, drift.shaping) == (0.999, "z_score")
 
 
+@pytest.mark.slow
 def test_antithetic_pairs_are_symmetric():
     _, _, history = run("open-es", 3)
     optimiser, state, _ = run("open-es", 2)
@@ -139,7 +144,7 @@ def test_every_generation_asks_anew():
     assert not np.isclose(history[0][0], history[1][0]).any()
 
 
-@pytest.mark.parametrize("shaping", ["centered_rank", "z_score"])
+@pytest.mark.parametrize("shaping", slow_but(["centered_rank", "z_score"], "z_score"))
 def test_failed_members_rank_worst_and_poison_nothing(shaping):
     def failing(vectors):
         scores = quadratic(vectors)
@@ -167,6 +172,7 @@ def test_losses_with_failures():
     assert equal[1] > equal[0]
 
 
+@pytest.mark.slow
 def test_where_all_fail_nothing_moves():
     def fail(vectors):
         return np.full(len(vectors), np.nan, np.float32)
@@ -194,6 +200,7 @@ def test_a_small_sigma_is_the_one_that_was_asked_for():
     assert np.abs(optimiser.mean(state)).max() == pytest.approx(1e-4, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_sigma_is_the_first_populations_spread():
     for name in ("open-es", "cma-es", "snes", "pgpe", "simple-ga"):
         _, _, history = run(f"{name}(sigma=0.2)", 1, population=2000)

@@ -81,6 +81,7 @@ def test_json_lines_are_always_written(told):
     assert rows[0]["failed"] == 0 and rows[0]["seconds"] > 0
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_late_tracker_is_told_everything_and_lost_lines_come_back(told):
     *_, folder = told
     lines = folder / "metrics" / "evolution" / "seed=3.jsonl"
@@ -93,6 +94,7 @@ def test_a_late_tracker_is_told_everything_and_lost_lines_come_back(told):
     assert lines.read_text() == before
 
 
+@pytest.mark.slow(optimised=False)
 def test_what_a_tracker_has_missed_is_sent_afterwards(tmp_path, told):
     class Dies(Keeps):
         def log(self, kind, seed, row):
@@ -112,6 +114,7 @@ def test_what_a_tracker_has_missed_is_sent_afterwards(tmp_path, told):
     assert second.files.keys() == wanted.files.keys()
 
 
+@pytest.mark.slow(optimised=False)
 def test_lines_past_the_checkpoint_are_dropped(tmp_path, told):
     # As if a kill had come after the second generation's line, before it was saved.
     evolve(out=tmp_path, generations=1)
@@ -136,6 +139,7 @@ def test_a_tracker_that_cannot_begin_stops_the_evolution_before_it_trains(tmp_pa
     assert not list((tmp_path / "out" / "checkpoints").iterdir())
 
 
+@pytest.mark.slow
 def test_tensorboard_charts_lie_over_generations(tmp_path):
     pytest.importorskip("tensorboardX")
     from tests.runner.tracked import event_scalars, event_tags

@@ -28,6 +28,7 @@ def whole(tiny, axes):
     return search(tiny, axes)
 
 
+@pytest.mark.slow(optimised=False)
 def test_survivors_are_the_same_members_trained_alone_bit_for_bit(tiny, axes, whole):
     space = Space(tiny, axes)
     size = whole.ladder.size
@@ -99,6 +100,7 @@ def test_one_bracket_is_successive_halving(tiny, axes, whole):
     assert_same_bits(best.state, jax.tree.map(lambda x: x[row], whole.states))
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_search_does_not_depend_on_other_searches(tiny, axes, whole):
     both = purerl.halving(tiny, axes, seeds=[SEED + 1, SEED], **OPTIONS)
     for name in ("score", "trained_updates", "gamma"):
@@ -144,6 +146,7 @@ def test_folders_of_other_kinds_are_refused(tiny, axes, tmp_path, monkeypatch):
         search(tiny, axes, out=tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_diverged_members_are_dropped_and_rank_worst(tiny):
     axes = {"learning_rate": [1e-3, 1e38], "max_grad_norm": [1e30]}
     result = search(tiny, axes)
@@ -166,6 +169,7 @@ def test_only_diverged_members_is_an_error(tiny):
         search(tiny, {"learning_rate": [1e38], "max_grad_norm": [1e30]})
 
 
+@pytest.mark.slow
 def test_scores_of_a_rung_are_fresh_and_share_their_episodes(tiny, axes, whole):
     """Members alike get equal scores: the episodes are the same ones."""
     assert whole.steps[1].outcome.fresh is None  # between rungs nobody is judged

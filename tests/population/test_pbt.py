@@ -58,6 +58,7 @@ def train_alone(config, pieces, length=ROUND):
     return jax.tree.map(lambda x: x[0], cohort.gather())
 
 
+@pytest.mark.slow(optimised=False)
 def test_without_exploit_it_is_plain_training_bit_for_bit(tiny, axes):
     result = search(tiny, axes, quantile=0.0)
     assert (result.dataset.parent.values == np.arange(SIZE)).all()
@@ -107,6 +108,7 @@ def test_the_bottom_copied_the_top_and_moved_within_bounds(whole):
     assert (data.parent.values[-1] == np.arange(SIZE)).all()
 
 
+@pytest.mark.slow
 def test_a_copy_draws_from_a_key_of_its_own(tiny, axes):
     """With equal hyperparameters too, parent and child do not train alike."""
     fixed = {"learning_rate": [1e-3]}
@@ -146,6 +148,7 @@ def test_keys_inside_environments_are_renewed_as_well():
     assert own.data[1, 0] == 2  # the old states are as they were
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_search_does_not_depend_on_other_searches(tiny, axes, whole):
     both = purerl.pbt(tiny, axes, seeds=[SEED + 1, SEED], **OPTIONS)
     mine = jax.tree.map(lambda x: x[SIZE:], both.states)
@@ -249,6 +252,7 @@ def test_damaged_records_are_noticed(tiny, axes, whole, tmp_path):
     assert_same_bits(search(tiny, axes, out=tmp_path).states, whole.states)
 
 
+@pytest.mark.slow
 def test_a_diverged_member_is_replaced_at_once_whatever_the_quantile(tiny):
     # One of two learning rates is so large that parameters overflow.
     axes = {"learning_rate": [1e-3, 1e38], "max_grad_norm": [1e30]}
@@ -282,6 +286,7 @@ def test_training_returns_count_where_nothing_is_evaluated(tiny, axes):
     assert result.training_steps == SIZE * 640
 
 
+@pytest.mark.slow
 def test_planned_evaluations_count_in_the_rounds_that_have_one(tiny, axes):
     config = tiny.replace(num_evaluations=3)  # after updates 7, 13 and 20
     result = search(config, axes, fitness="episode_return")

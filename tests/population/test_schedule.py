@@ -17,6 +17,7 @@ def both(tiny):
     return purerl.train_schedules(tiny, schedules, seeds=[2, 5], lanes=2)
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_schedule_of_one_piece_is_training_with_it_bit_for_bit(tiny, both):
     keys = jax.vmap(jax.random.key)(np.array([2, 5], np.uint32))
     rates = np.full(2, 3e-3, np.float32)

@@ -11,6 +11,7 @@ from purerl.report.plots.run import run_curve
 from purerl.report.sweep_tables import best_table
 from purerl.report.tables import run_table
 from purerl.tuning import result, words
+from tests.helpers import slow_but
 from tests.report import synthetic
 
 REPEATS = 4_000
@@ -44,7 +45,7 @@ SCORES = {
 
 
 @pytest.mark.parametrize("scores", SCORES)
-@pytest.mark.parametrize("runs", [2, 3, 4, 5, 8, 16])
+@pytest.mark.parametrize("runs", slow_but([2, 3, 4, 5, 8, 16], 2, 4, 5, 8))
 def test_a_printed_interval_holds_its_level(scores, runs):
     draw, mean = SCORES[scores]
     samples = draw(np.random.default_rng(7), (runs, REPEATS))
@@ -97,7 +98,12 @@ def test_an_interval_stays_within_its_runs():
 
 @pytest.mark.parametrize(
     ("tasks", "runs", "kind"),
-    [(1, 4, "range"), (1, 10, "interval"), (2, 4, "none"), (8, 5, "interval")],
+    [
+        (1, 4, "range"),
+        pytest.param(1, 10, "interval", marks=pytest.mark.slow),
+        (2, 4, "none"),
+        (8, 5, "interval"),
+    ],
 )
 def test_statistics_over_tasks_say_what_their_ends_are(tasks, runs, kind):
     scores = np.random.default_rng(2).normal(0.0, 1.0, (runs, tasks))

@@ -12,6 +12,7 @@ from purerl.algorithms.ppo import PPOConfig
 from purerl.config import ConfigError
 from purerl.report import page
 from purerl.runner.result import RunResult
+from tests.helpers import slow_but
 from tests.report import synthetic
 
 VOID = {"meta", "link", "br", "img", "path", "use", "rect"}
@@ -88,7 +89,7 @@ class Checker(HTMLParser):
         self.text.append(data)
 
 
-@pytest.mark.parametrize("name", ["sweep", "run"])
+@pytest.mark.parametrize("name", slow_but(["sweep", "run"], "run"))
 def test_a_page_is_whole_and_loads_nothing(folder, name):
     text = (folder / f"{name}.html").read_text()
     checker = Checker()

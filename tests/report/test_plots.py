@@ -38,6 +38,7 @@ def test_curve_of_a_value_is_the_iqm_of_its_best_setting(grid):
     assert {"0", "0.01", "0.03", "0.1", "entropy_coef"} <= set(texts(figure))
 
 
+@pytest.mark.slow
 def test_pooled_curves_hold_all_settings(grid):
     figure = plots.sweep_curves(
         grid, "hidden_sizes", others="all", metric="episode_return"
@@ -110,6 +111,7 @@ def test_heat_map_cells(grid):
     assert {"1e-4", "3e-4", "0.1"} <= set(texts(figure))
 
 
+@pytest.mark.slow
 def test_slices_show_all_and_best(grid):
     figure = plots.slices(grid)
     scores = read_scores(grid)

@@ -53,12 +53,13 @@ def test_false_alarms_tell_which_test_to_trust():
     assert bootstrap.power[1] < 0.08
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("effect", "least"),
     [
         (1.5, 9),
-        pytest.param(1.0, 17, marks=pytest.mark.slow),
-        pytest.param(0.5, 64, marks=pytest.mark.slow),
+        (1.0, 17),
+        (0.5, 64),
     ],
 )
 def test_seeds_needed_are_the_textbooks(effect, least):
@@ -104,6 +105,7 @@ def test_bad_input_is_one_sentence(options, words):
         power.power_curve(**options)
 
 
+@pytest.mark.slow
 def test_a_difference_that_needs_more_than_the_limit():
     with pytest.raises(ConfigError, match="16 seeds of each do not detect"):
         power.seeds_needed(difference=0.01, std=1.0, limit=16, simulations=500)

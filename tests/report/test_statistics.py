@@ -12,6 +12,7 @@ from scipy import stats
 from purerl.config import ConfigError
 from purerl.report import statistics
 from purerl.report.statistics import aggregates, resampling
+from tests.helpers import slow_but
 
 RLIABLE = json.loads((Path(__file__).parent / "data" / "rliable.json").read_text())
 SCORES = {name: np.array(values) for name, values in RLIABLE["scores"].items()}
@@ -37,6 +38,7 @@ def test_estimates_are_those_of_rliable(name):
         assert mine.high == pytest.approx(high, abs=noise), statistic
 
 
+@pytest.mark.slow
 def test_probability_of_improvement_is_that_of_rliable():
     value, low, high = RLIABLE["improvement"]
     x, y = SCORES["x"], SCORES["y"]
@@ -79,7 +81,7 @@ def test_interquartile_mean_by_hand():
     assert aggregates.iqm(np.array([np.nan, 0.0, 1.0, 3.0, 50.0])) == 2.0
 
 
-@pytest.mark.parametrize("runs", [7, 300, 5_000, 70_000])
+@pytest.mark.parametrize("runs", slow_but([7, 300, 5_000, 70_000], 7, 300, 5_000))
 def test_draws_are_multinomial(runs):
     """Every way to draw: pairs of a word, single words, and beyond 16 bits."""
     known = jnp.array([runs, runs // 2])
@@ -106,6 +108,7 @@ def test_interval_of_a_share_is_binomial():
     assert found.high == pytest.approx([high], abs=0.0101)
 
 
+@pytest.mark.slow
 def test_interval_of_a_mean_is_normal_with_many_runs():
     scores = np.random.default_rng(0).normal(1e5, 3.0, 4_000)
     found = statistics.estimate(scores, "mean", resamples=RESAMPLES)
@@ -115,6 +118,7 @@ def test_interval_of_a_mean_is_normal_with_many_runs():
     assert found.high == pytest.approx(scores.mean() + half, abs=0.05 * half)
 
 
+@pytest.mark.slow
 def test_interval_covers_the_truth():
     """The 95% interval of the IQM of 40 normal runs holds the median of the normal."""
     rng = np.random.default_rng(5)
@@ -132,6 +136,7 @@ def test_tasks_are_resampled_by_themselves():
     assert found.high - found.low == pytest.approx(2 * 1.96 / 10, rel=0.15)
 
 
+@pytest.mark.slow
 def test_curve_is_the_estimate_of_each_point():
     values = np.random.default_rng(2).normal(50.0, 10.0, (12, 5)) + np.arange(5) * 30
     values[0, 4] = values[1, 4] = values[5, 2] = np.nan

@@ -14,7 +14,7 @@ from purerl.execution.members import Members
 from purerl.execution.programs import Program
 from purerl.scale.devices import make_workers
 from purerl.train import bind, make_segment
-from tests.helpers import tiny_config
+from tests.helpers import slow_but, tiny_config
 
 HUGE = ("--hidden-sizes", "100000", "100000")
 AXIS = ("--axis", "learning_rate=loguniform(1e-5,1e-2)")
@@ -46,8 +46,7 @@ def no_compilation(monkeypatch):
         ("sweep", "--axis", "learning_rate=1e-3"),
         ("sweep", "--axis", "learning_rate=1e-3", "--dry-run"),
         ("pbt", *AXIS),
-        ("halving", *AXIS),
-        ("tune", *AXIS, "--holdout-seeds", "0"),
+        *slow_but([("halving", *AXIS), ("tune", *AXIS, "--holdout-seeds", "0")]),
         ("evolve", "--evolve", "learning_rate"),
         ("transfer", "--loss", "squared"),
         ("compare", "--setting", "own:"),
@@ -66,6 +65,7 @@ def test_an_agent_that_cannot_fit_is_said_by_every_command(args, tmp_path, capsy
     assert not list(tmp_path.glob("x/manifest.json")) or args[0] != "train"
 
 
+@pytest.mark.slow
 def test_the_estimate_is_the_state_and_its_gradients():
     bound = bind(tiny_config())
     members = Members(jax.random.split(jax.random.key(0), 2), {})
@@ -78,6 +78,7 @@ def test_the_estimate_is_the_state_and_its_gradients():
     assert gradients < state
 
 
+@pytest.mark.slow
 def test_agents_that_do_not_fit_together_are_said_before_they_are_made(
     monkeypatch, tmp_path
 ):

@@ -60,7 +60,12 @@ def test_parameters_that_broke_in_the_last_step_mark_the_member_and_are_in_no_ro
         # Its default structure: the first update that learns has one gradient step,
         # and that is no step of the policy.
         TD3Config(env="Pendulum-v1", total_timesteps=1_200, **SMALL),
-        SACConfig(env="Pendulum-v1", total_timesteps=1_200, policy_delay=2, **SMALL),
+        pytest.param(
+            SACConfig(
+                env="Pendulum-v1", total_timesteps=1_200, policy_delay=2, **SMALL
+            ),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["td3", "sac"],
 )
@@ -88,6 +93,7 @@ class BrokenAt:
         return learner, error, metrics | {"value_loss": metrics["value_loss"] + broken}
 
 
+@pytest.mark.slow
 def test_one_number_that_is_not_finite_among_many_is_not_averaged_away(monkeypatch):
     config = TD3Config(
         env="Pendulum-v1", total_timesteps=60, learning_starts=20, num_evaluations=0,
@@ -102,6 +108,7 @@ def test_one_number_that_is_not_finite_among_many_is_not_averaged_away(monkeypat
     assert first_bad_update(members).tolist() == [1]
 
 
+@pytest.mark.slow
 def test_what_breaks_in_the_very_last_step_is_seen_by_every_search(monkeypatch):
     config = PPOConfig(
         num_envs=2, num_steps=8, num_minibatches=1, num_epochs=1, num_evaluations=0,

@@ -120,6 +120,7 @@ def test_nothing_is_pickled(finished):
     assert json.loads(text)["config"]["algorithm"] == "ppo"
 
 
+@pytest.mark.slow
 def test_an_environment_object_is_named_in_what_is_stored(tmp_path, tiny, capsys):
     from envs import CartPole
 

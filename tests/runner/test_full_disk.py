@@ -40,6 +40,7 @@ def _run(out, **options):
     )
 
 
+@pytest.mark.slow
 def test_training_goes_on_and_the_end_is_a_sentence(tmp_path, fill, capsys):
     whole = _run(tmp_path / "whole")
     fill(1)

@@ -36,7 +36,7 @@ def whole_continuous(tiny_continuous):
 
 
 @pytest.mark.parametrize(
-    "update", slow_but(range(SEGMENT, NUM_UPDATES, SEGMENT), SEGMENT, 4 * SEGMENT)
+    "update", slow_but(range(SEGMENT, NUM_UPDATES, SEGMENT), SEGMENT)
 )
 def test_interrupted_after_any_segment_and_resumed_equals_uninterrupted(
     tiny, whole, tmp_path, update
@@ -82,6 +82,7 @@ def test_replay_goes_on_with_the_same_bits_after_a_resume(
         assert leaf.shape[:3] == (SEEDS, 150, 2)
 
 
+@pytest.mark.slow(optimised=False)
 def test_files_after_a_resume_equal_those_of_an_uninterrupted_run(tiny, tmp_path):
     run_tiny(tiny, seeds=SEEDS, out=tmp_path / "a")
     trackers = [StopAfter(2 * SEGMENT)]
@@ -107,6 +108,7 @@ def test_rows_past_the_last_checkpoint_are_dropped_on_resume(tiny, whole, tmp_pa
     assert [r["update"] for r in read_rows(path)] == [3, 6, 9, 12, 15, 18, 20]
 
 
+@pytest.mark.slow(optimised=False)
 def test_resuming_a_finished_run_changes_nothing(tiny, whole, tmp_path):
     out = tmp_path / "run"
     run_tiny(tiny, seeds=SEEDS, out=out)
@@ -115,6 +117,7 @@ def test_resuming_a_finished_run_changes_nothing(tiny, whole, tmp_path):
     assert_same_bits(outcome(again), outcome(whole))
 
 
+@pytest.mark.slow
 def test_only_the_last_checkpoints_stay(tiny, tmp_path):
     run_tiny(tiny, seeds=SEEDS, out=tmp_path / "run", keep_checkpoints=2)
     kept = {p.name for p in (tmp_path / "run" / "checkpoints").iterdir()}
@@ -140,6 +143,7 @@ def test_seeds_differ(whole):
     assert len(set(returns.tolist())) == SEEDS
 
 
+@pytest.mark.slow(optimised=False)
 def test_killed_at_random_moments_and_resumed_equals_uninterrupted(
     tiny, whole, tmp_path
 ):
@@ -219,9 +223,24 @@ class OwnDrift(purerl.losses.ClipDrift):
     ("change", "seeds", "remedy"),
     [
         ({}, 1, "Go on with: purerl train --resume {out}"),
-        ({"env": CartPole()}, 2, "purerl.run(config, seeds=2, out='{out}', resume"),
-        ({"env": CartPole()}, [4, 2], "purerl.run(config, seeds=[4, 2], out='{out}',"),
-        ({"policy_loss": OwnDrift()}, [3, 4], "seeds=range(3, 5), out='{out}', resume"),
+        pytest.param(
+            {"env": CartPole()},
+            2,
+            "purerl.run(config, seeds=2, out='{out}', resume",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"env": CartPole()},
+            [4, 2],
+            "purerl.run(config, seeds=[4, 2], out='{out}',",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"policy_loss": OwnDrift()},
+            [3, 4],
+            "seeds=range(3, 5), out='{out}', resume",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_an_interrupted_run_says_how_it_can_go_on(
@@ -250,6 +269,7 @@ def test_a_finished_run_is_resumed_without_a_compilation(tiny, tmp_path, monkeyp
     assert_same_bits(outcome(whole), outcome(again))
 
 
+@pytest.mark.slow
 def test_a_finished_run_that_is_extended_is_the_longer_run(tiny, tmp_path):
     """Where nothing follows the share of the run that is done, bit for bit."""
     config = tiny.replace(anneal_learning_rate=False, num_evaluations=0)

@@ -68,6 +68,7 @@ class DiesOn(MLflowTracker):
         super()._send(id, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_answer_lost", [False, True])
 def test_mlflow_gets_exactly_the_rows_that_it_missed(
     tiny, tmp_path, capsys, uri, is_answer_lost
@@ -253,6 +254,7 @@ def dying_server():
     server.server_close()
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_in_the_middle_does_not_slow_training(
     tiny, tmp_path, capsys, monkeypatch, dying_server
 ):

@@ -76,6 +76,7 @@ def store(tracked):
     return SimpleNamespace(client=client, outer=outer, inner=inner)
 
 
+@pytest.mark.slow
 def test_mlflow_nests_a_run_per_seed_in_one_run(tracked, store, tiny):
     (outer,) = store.outer
     assert outer.info.run_name == "run" and outer.info.status == "FINISHED"

@@ -160,6 +160,7 @@ def test_the_end_waits_for_a_while_and_says_what_is_missing(tmp_path, monkeypatc
     assert load_stored(tmp_path)["keeps"]["rows"] == 2
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_waiting(tmp_path, monkeypatch):
     monkeypatch.setattr(writer_group, "QUIET_SECONDS", 0.0)
     hangs, said = Hangs(), []
@@ -191,6 +192,7 @@ def test_what_waits_is_written_when_training_fails(error, status):
     assert slow.updates == [*range(1, 11)] and slow.status == status and not said
 
 
+@pytest.mark.slow
 def test_a_tracker_that_hangs_does_not_keep_the_process_alive():
     script = textwrap.dedent(
         """

@@ -162,6 +162,7 @@ def test_a_failing_tracker_is_left_out_with_one_sentence(tmp_path, method):
     assert told in missing and f"purerl.track('{tmp_path}', [Keeps(" in missing
 
 
+@pytest.mark.slow
 def test_a_run_is_not_lost_with_its_tracker(tiny, tmp_path, capsys):
     bad = Keeps(fails="flush")
     whole = run_tiny(tiny, seeds=2)

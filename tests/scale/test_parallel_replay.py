@@ -70,6 +70,7 @@ def warm():
     return train_on_both(WARM_UP)
 
 
+@pytest.mark.slow
 def test_items_lie_where_they_lie_on_one_device(warm):
     one, two = warm
     for a, b in zip(one.state.buffer, two.state.buffer, strict=True):
@@ -79,6 +80,7 @@ def test_items_lie_where_they_lie_on_one_device(warm):
     assert_next_steps_follow(two.state.buffer, newest)
 
 
+@pytest.mark.slow
 def test_every_device_holds_the_steps_of_its_environments(warm):
     _, two = warm
     whole = np.asarray(two.state.buffer.obs)
@@ -88,6 +90,7 @@ def test_every_device_holds_the_steps_of_its_environments(warm):
     assert_devices_agree(two.state)
 
 
+@pytest.mark.slow
 def test_training_goes_on_on_one_device(warm):
     _, two = warm
     state, metrics = jax.jit(purerl.make_algorithm(WARM_UP).step)(
@@ -106,6 +109,7 @@ def weighed():
     return jax.jit(train)(jax.random.key(3)).state
 
 
+@pytest.mark.slow
 def test_devices_agree_on_what_they_share(weighed):
     assert_devices_agree(weighed)
     p, largest = (np.asarray(x) for x in weighed.priorities)
@@ -118,6 +122,7 @@ def test_devices_agree_on_what_they_share(weighed):
     assert largest >= p.max() and largest >= 1
 
 
+@pytest.mark.slow
 def test_the_tree_that_one_device_grows_holds_the_items_of_both(weighed):
     tree = prioritised.grow(np.asarray(weighed.priorities.p).reshape(-1), 1.0)
     assert [level.shape for level in tree.levels] == [(9, 8), (2, 8), (1, 8)]

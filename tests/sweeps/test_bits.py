@@ -27,6 +27,7 @@ def test_the_size_of_chunks(tiny, whole, blocks):
     assert_equal(run_sweep(tiny, AXES, seeds=5, chunk_blocks=blocks), whole)
 
 
+@pytest.mark.slow
 def test_one_worker_and_two(tiny, whole, monkeypatch):
     workers = api.make_workers()
     assert len(workers) == 2
@@ -56,6 +57,7 @@ def test_the_order_of_values_and_the_neighbours(tiny, whole):
                 np.testing.assert_array_equal(one[name], two[name])
 
 
+@pytest.mark.slow
 def test_members_that_are_added_to_a_finished_sweep(tiny, whole, tmp_path):
     out = tmp_path / "sweep"
     some = {"learning_rate": RATES[:1]}

@@ -127,6 +127,7 @@ def cache(monkeypatch, tmp_path):
     return tmp_path / "purerl" / "lanes.json"
 
 
+@pytest.mark.slow
 def test_lanes_are_measured_once_and_remembered(cache, monkeypatch):
     config = tiny_config(num_evaluations=0)
     found = purerl.find_lanes(config, widths=[1, 2], seconds=0.01)
@@ -173,6 +174,7 @@ def test_the_search_ends_where_throughput_falls(monkeypatch):
         planner.measure_lanes(None, members, 1, [], list(rates), limit=0.5)
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_a_sweep_would_do(cache):
     config = tiny_config(num_evaluations=0)
     axes = {"learning_rate": [1e-3, 1e-2, 1e-1], "num_envs": [2, 4]}

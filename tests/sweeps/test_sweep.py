@@ -23,6 +23,7 @@ from tests.helpers import tiny_config
 from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_member_is_the_run_of_its_config(tiny, whole):
     # Other programs (the rate is a constant here), so equal to rounding.
     run = purerl.run(
@@ -44,6 +45,7 @@ def test_a_member_is_the_run_of_its_config(tiny, whole):
     )
 
 
+@pytest.mark.slow
 def test_compilations_are_the_static_groups(monkeypatch):
     calls = []
     compile_for = programs.compile_for
@@ -80,6 +82,7 @@ def test_compilations_are_the_static_groups(monkeypatch):
     assert best.score == result.scores().mean("seed").max()
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_diverged_member_harms_no_other(tiny, whole):
     rates = [*RATES, 1e38]
     result = run_sweep(tiny, {"learning_rate": rates}, seeds=5)
@@ -119,6 +122,7 @@ def test_the_first_bad_update_is_found():
     np.testing.assert_array_equal(first_bad_update(warm), [-1, -1, 2])
 
 
+@pytest.mark.slow
 def test_zip_and_random_designs_have_points(tiny):
     zipped = run_sweep(
         tiny, {"learning_rate": [1e-3, 1e-2], "gamma": [0.9, 0.99]}, design="zip"
@@ -155,6 +159,7 @@ def test_equal_draws_are_trained_once(tiny, whole):
         np.testing.assert_array_equal(drawn["policy_loss"].values[point], expected)
 
 
+@pytest.mark.slow(optimised=False)
 def test_results_in_a_folder_are_what_is_in_memory(tiny, whole, tmp_path):
     out = tmp_path / "sweep"
     run_sweep(tiny, {"learning_rate": RATES}, seeds=5, out=out, keep_states=True)
@@ -305,6 +310,7 @@ def test_bad_options_get_a_sentence(tiny, options, words):
         run_sweep(tiny, {"learning_rate": RATES}, **options)
 
 
+@pytest.mark.slow
 def test_lanes_are_halved_until_they_fit(tiny):
     members = Members(jax.random.split(jax.random.key(0), 4), {})
     built = Program(bind(tiny), members, SEGMENT, make_workers())

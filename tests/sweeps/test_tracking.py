@@ -61,6 +61,7 @@ def swept(tiny, tmp_path, capsys):
     return out, first, capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_tracker_is_told_the_rows_of_the_results(tiny):
     keeps = Keeps()
     result = run_sweep(tiny, AXES, seeds=2, lanes=4, trackers=[keeps])
@@ -75,6 +76,7 @@ def test_a_tracker_is_told_the_rows_of_the_results(tiny):
     assert evaluations[-1][3] == known["evaluation_return"].values[-1].tolist()
 
 
+@pytest.mark.slow
 def test_members_are_told_while_a_sweep_runs_and_the_rest_when_it_goes_on(
     tiny, tmp_path, monkeypatch
 ):
@@ -137,6 +139,7 @@ def test_what_an_earlier_version_counted_is_not_sent_again(swept):
     assert purerl.track(out, [second]) and second.members == MEMBERS[2:]
 
 
+@pytest.mark.slow
 def test_a_tracker_that_does_not_answer_does_not_hold_a_sweep(
     tiny, tmp_path, capsys, monkeypatch
 ):

@@ -15,7 +15,6 @@ from purerl.tuning import folder, samplers, worker
 from purerl.tuning.pool import Setup
 from purerl.tuning.space import Space
 from purerl.tuning.storage import SPEC, compare, open_study, quiet, sqlite_url
-from tests.helpers import slow_but
 
 AXES = {
     "learning_rate": purerl.loguniform(1e-4, 1e-2),
@@ -88,7 +87,8 @@ def test_equal_studies_have_equal_trials(sampler):
     }
 
 
-@pytest.mark.parametrize("sampler", slow_but(samplers.SAMPLERS, "tpe"))
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", samplers.SAMPLERS)
 def test_a_killed_study_goes_on_as_if_it_had_not_been(sampler, url):
     whole = complete(opened(sampler=sampler, budget=24))
     first = opened(url, sampler, budget=24)
@@ -105,6 +105,7 @@ def test_a_killed_study_goes_on_as_if_it_had_not_been(sampler, url):
     assert second.counts() == (24, 0, 0)
 
 
+@pytest.mark.slow
 def test_the_default_that_was_killed_is_still_the_default(url):
     abandon(opened(url))
     study = opened(url)
@@ -113,6 +114,7 @@ def test_the_default_that_was_killed_is_still_the_default(url):
     assert [row.is_default for row in study.rows()] == [True, False, False, False]
 
 
+@pytest.mark.slow
 def test_trials_that_a_call_left_behind_in_this_process_come_again(url):
     first = opened(url)
     with pytest.raises(RuntimeError), first.at_work():
@@ -121,6 +123,7 @@ def test_trials_that_a_call_left_behind_in_this_process_come_again(url):
     assert opened(url).rescue() == 4
 
 
+@pytest.mark.slow
 def test_trials_of_a_silent_machine_come_again(url, monkeypatch):
     now = [0.0]
     clock = types.SimpleNamespace(monotonic=lambda: now[0])
@@ -140,6 +143,7 @@ def test_trials_of_a_silent_machine_come_again(url, monkeypatch):
     assert second.rescue() == 4
 
 
+@pytest.mark.slow
 def test_trials_of_a_running_process_are_left_alone(url):
     first = opened(url)
     first.ask(4)
@@ -149,6 +153,7 @@ def test_trials_of_a_running_process_are_left_alone(url):
     assert second.ask(1) == []
 
 
+@pytest.mark.slow
 def test_a_trial_that_kills_every_worker_is_given_up(url):
     study = opened(url, budget=4)
     lost = abandon(study)[1].params
@@ -162,6 +167,7 @@ def test_a_trial_that_kills_every_worker_is_given_up(url):
     assert study.counts().finished == 4 and lost not in params
 
 
+@pytest.mark.slow
 def test_trials_given_back_come_again(url):
     study = opened(url)
     asked = study.ask(4)
@@ -171,6 +177,7 @@ def test_trials_given_back_come_again(url):
     assert [t.params for t in study.ask(4)] == [t.params for t in asked[1:]]
 
 
+@pytest.mark.slow
 def test_what_was_taken_away_does_not_count(url):
     first = opened(url)
     slow = abandon(first)
@@ -182,6 +189,7 @@ def test_what_was_taken_away_does_not_count(url):
     assert second.counts().finished == 4
 
 
+@pytest.mark.slow
 def test_a_surplus_trial_is_not_kept(url):
     study = opened(url, budget=3)
     others = opened(url, budget=3)
@@ -288,6 +296,7 @@ def test_samplers_come_nearer_than_chance(sampler, most):
     assert distance(sampler) < most * distance("random")
 
 
+@pytest.mark.slow
 def test_cma_es_is_a_function_of_the_trials_alone(url):
     one = opened(url, "cmaes", budget=40)
     for _ in range(6):

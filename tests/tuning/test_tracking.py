@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 import purerl
 from tests.helpers import tiny_config
@@ -28,6 +29,7 @@ def test_a_tracker_is_told_every_trial_of_a_study_and_its_files(chain, tmp_path)
     )
 
 
+@pytest.mark.slow
 def test_what_a_tracker_has_missed_of_a_study_is_sent_later(tmp_path, capsys):
     first, second, out = Told(fails_at=2), Told(), tmp_path / "study"
     axes = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
@@ -42,6 +44,7 @@ def test_what_a_tracker_has_missed_of_a_study_is_sent_later(tmp_path, capsys):
     assert (entry["members"], entry["status"]) == ([[0, 5]], "finished")
 
 
+@pytest.mark.slow
 def test_a_longer_study_goes_on_in_the_same_tracker(chain, tmp_path):
     first, second, out = Told(), Told(), tmp_path / "study"
     tune(chain, out=out, trials=3, sampler="random", trackers=[first])

@@ -110,6 +110,7 @@ def test_a_folder_is_read_as_it_was_written(chain, found):
         purerl.load_tune(out / "nothing")
 
 
+@pytest.mark.slow
 def test_a_page_of_a_study(chain, found, tmp_path):
     _, out = found
     saved = read(out, chain)
@@ -132,6 +133,7 @@ def test_a_page_of_a_study(chain, found, tmp_path):
     assert early_result.holdout is None
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_trial_equals_a_run_of_its_config(found):
     # best.yaml cannot name the chain, which is an object; the result's config can.
     result, _ = found
@@ -142,6 +144,7 @@ def test_a_trial_equals_a_run_of_its_config(found):
     np.testing.assert_allclose(scores, result.best_row.seed_scores, 1e-6)
 
 
+@pytest.mark.slow(optimised=False)
 def test_the_same_call_again_trains_nothing_and_more_trials_go_on(chain, found):
     result, out = found
     axes = {AXIS: list(REWARDS), "gamma": purerl.uniform(0.9, 0.99)}
@@ -164,7 +167,8 @@ class Keep:
         return trial.last_step >= self.step and trial.number not in self.keep
 
 
-@pytest.mark.parametrize("lanes", slow_but([2, 4], 4))
+@pytest.mark.slow
+@pytest.mark.parametrize("lanes", [2, 4])
 def test_pruned_trials_cost_nothing_from_then_on(chain, monkeypatch, lanes):
     # Whole blocks are left out, and what remains is packed.
     keep = Keep({1, 4}, step=STEPS // 3)
@@ -185,7 +189,7 @@ def test_pruned_trials_cost_nothing_from_then_on(chain, monkeypatch, lanes):
         assert pruned.rows[i].curve == whole.rows[i].curve
 
 
-@pytest.mark.parametrize("pruner", ["median", "hyperband"])
+@pytest.mark.parametrize("pruner", slow_but(["median", "hyperband"], "hyperband"))
 def test_pruners_stop_the_worse_ones(chain, pruner):
     axes = {AXIS: purerl.uniform(0.5, 9.0)}
     options = {"trials": 20, "batch": 5, "sampler": "random", "reports": 6}
@@ -198,6 +202,7 @@ def test_pruners_stop_the_worse_ones(chain, pruner):
     assert result.best_row.params[AXIS] == best
 
 
+@pytest.mark.slow
 def test_static_fields_are_compiled_once_each(chain):
     axes = {"hidden_sizes": [(4,), (4, 4)], AXIS: list(REWARDS)}
     result = tune(chain, axes, trials=9, batch=3, sampler="random")
@@ -205,6 +210,7 @@ def test_static_fields_are_compiled_once_each(chain):
     assert result.summary["compilations"] == 2
 
 
+@pytest.mark.slow
 def test_trials_that_diverge_count_as_lost_not_as_crashes(chain):
     axes = {"learning_rate": [1e-3, 1e38], AXIS: [1.0, 2.0]}
     result = tune(chain, axes, trials=8, batch=4, sampler="random", fitness="auc")
@@ -215,6 +221,7 @@ def test_trials_that_diverge_count_as_lost_not_as_crashes(chain):
     assert diverged.env_steps < 2 * STEPS and diverged.score is None
 
 
+@pytest.mark.slow
 def test_values_that_do_not_fit_together_are_refused_one_by_one(chain):
     # Each is fine with the config's own values; 5 steps of 4 are not 8 minibatches.
     axes = {"num_minibatches": [1, 8], "num_steps": [4, 5]}
@@ -236,6 +243,7 @@ def test_auc_is_the_mean_along_the_way(chain):
     np.testing.assert_allclose(batch.score(0).seeds, curves.mean(1))
 
 
+@pytest.mark.slow
 def test_without_evaluations_the_training_return_counts(chain):
     config = chain.replace(num_evaluations=0)
     result = tune(config, {AXIS: [2.0, 8.0]}, sampler="random")
@@ -243,6 +251,7 @@ def test_without_evaluations_the_training_return_counts(chain):
     assert scores[8.0] == pytest.approx(4 * scores[2.0]) and scores[2.0] > 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_gives_back_what_was_begun(chain, tmp_path, monkeypatch):
     look = search.Search._look
     calls = []
