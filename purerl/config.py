@@ -362,7 +362,8 @@ def _same_shape(current: Any, value: Any, path: str) -> Any:
         current = 0.0  # What it stands for is a number.
     old, new = jax.tree.structure(current), jax.tree.structure(value)
     if old != new:
-        if jax.tree_util.treedef_is_leaf(old):
+        # By its structure alone, a loss without numbers would be taken for a number.
+        if jax.tree_util.all_leaves([current]):
             raise ConfigError(
                 f"override {path!r} must be a number, got {type(value).__name__}."
             )

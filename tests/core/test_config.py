@@ -416,6 +416,16 @@ def test_an_override_reaches_inside_a_whole_parameter_structure():
     assert new.env_params == params.replace(length=0.7)
 
 
+def test_a_loss_without_numbers_can_be_replaced_by_another():
+    # It has no leaves, and is no number for that.
+    assert isinstance(purerl.PQNConfig().value_loss, losses.SquaredError)
+    changes = {"value_loss": losses.HuberError(0.5)}
+    new = apply_overrides(purerl.PQNConfig(), changes)
+    assert new.value_loss == losses.HuberError(0.5)
+    with pytest.raises(ConfigError, match="'learning_rate' must be a number"):
+        apply_overrides(purerl.PQNConfig(), {"learning_rate": losses.HuberError(0.5)})
+
+
 def test_a_loss_can_be_overridden_by_one_of_another_kind():
     new = apply_overrides(PPO(), {"policy_loss": losses.DPODrift(2.0, 0.6)})
     assert new.policy_loss == losses.DPODrift(2.0, 0.6)
