@@ -59,7 +59,7 @@ def _cache_folder() -> str:
 
 
 # Programs are compiled once per machine; the second run of the tests is much faster.
-cache = os.environ.get("PURERL_TEST_CACHE") or _cache_folder()
+cache = os.path.abspath(os.environ.get("PURERL_TEST_CACHE") or _cache_folder())
 jax.config.update("jax_compilation_cache_dir", cache)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 

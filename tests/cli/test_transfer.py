@@ -12,6 +12,7 @@ TINY = [
 COMMAND = ["transfer", "--seeds", "2", "--no-progress", *TINY]
 
 
+@pytest.mark.slow
 def test_losses_by_name_and_file_in_two_environments(tmp_path, capsys):
     learned = purerl.losses.HuberError(3.0)
     purerl.save_loss(learned, tmp_path / "loss.npz")

@@ -87,6 +87,7 @@ def test_scores_are_those_of_plain_training(result):
     assert result.steps["CartPole-v1"].tolist() == [list(range(32, 641, 32))] * 2
 
 
+@pytest.mark.slow(optimised=False)
 def test_losses_and_environments_make_a_difference(result):
     assert result.environments == ("CartPole-v1", "long")
     curves = result.scores["training_curve"]

@@ -79,6 +79,7 @@ def test_gymnasiums_checker_has_nothing_to_say(id):
         check_env(envs.to_gymnasium(id))
 
 
+@pytest.mark.slow
 def test_the_checkers_opinions_are_still_there():
     for id, opinions in OPINIONS.items():
         if id.startswith("brax/"):

@@ -87,6 +87,7 @@ def test_a_generation_more_goes_on(whole, tmp_path):
     assert_same_bits(outcome(purerl.load_evolution(tmp_path)), outcome(whole))
 
 
+@pytest.mark.slow(optimised=False)
 def test_killed_and_resumed_is_uninterrupted(whole, tmp_path):
     child = start_child(tmp_path)
     until = time.monotonic() + 120

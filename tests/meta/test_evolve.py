@@ -74,6 +74,7 @@ def test_a_member_meets_every_key_once():
     np.testing.assert_array_equal(last[3:], np.broadcast_to(last[2:3], (5, 2)))
 
 
+@pytest.mark.slow
 def test_evolution_finds_a_step_size_that_learns():
     strategy = "open-es(sigma=1.0, learning_rate=1.0, beta1=0.9)"
     result = evolve_toy(strategy=strategy, generations=6, population=8)

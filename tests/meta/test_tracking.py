@@ -46,6 +46,7 @@ def told(tmp_path_factory):
     return first, second, folder
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_generation_is_a_row(told, whole):
     first, second, _ = told
     rows = [row for tracker in (first, second) for _, _, row in tracker.rows]

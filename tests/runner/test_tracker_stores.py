@@ -92,6 +92,7 @@ def test_mlflow_nests_a_run_per_seed_in_one_run(tracked, store, tiny):
         assert run.data.params == {"seed": run.data.tags["seed"]}
 
 
+@pytest.mark.slow
 def test_mlflow_has_every_row_once(tracked, store):
     histories = {
         int(r.data.tags["seed"]): mlflow_history(store.client, r) for r in store.inner

@@ -47,6 +47,7 @@ def test_one_device_and_two(tiny, whole, monkeypatch):
     assert_equal(run_sweep(tiny, AXES, seeds=5), whole)
 
 
+@pytest.mark.slow
 def test_the_order_of_values_and_the_neighbours(tiny, whole):
     turned = run_sweep(tiny, {"learning_rate": RATES[::-1]}, seeds=[4, 2])
     for rate in RATES:

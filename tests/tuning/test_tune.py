@@ -365,6 +365,7 @@ def test_two_workers_share_the_budget(tmp_path):
     assert len({row[AXIS] for row in rows}) == 12  # nobody repeated another's
 
 
+@pytest.mark.slow(optimised=False)
 def test_the_command_line(tmp_path, capsys):
     out = tmp_path / "study"
     words = (
