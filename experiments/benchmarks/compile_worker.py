@@ -28,6 +28,9 @@ def make(name: str, *words: str) -> tuple[Callable[[jax.Array], Any], jax.Array]
         import peer_programs
 
         return peer_programs.make(name, *map(Path, words)), jax.random.PRNGKey(0)
+    # What the peers import with their package, purerl does when it is first needed.
+    import distrax  # noqa: F401
+
     import purerl
     from purerl import presets
 
