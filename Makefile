@@ -1,11 +1,12 @@
 # make train   environment, installation, and the main job: 16 PPO agents on CartPole-v1
 # make test    environment, installation, and the tests
+# make bench   environment, installation, and which share of this machine training uses
 # make docs    environment, installation, and the site of the documentation in site/
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test test-slow check docs format clean
+.PHONY: train test test-slow check bench docs format clean
 
 train: $(VENV)/installed
 	$(BIN)/purerl train --preset ppo-cartpole --seeds 16
@@ -20,6 +21,9 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python experiments/benchmarks/share.py
 
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean --quiet

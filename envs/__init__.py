@@ -6,7 +6,9 @@ numbers that can be vmapped. See `base` for the contract, `registry` for the nam
 """
 
 from . import spaces as spaces
+from . import wrappers as wrappers
 from .adapters.adapt import adapt as adapt
+from .adapters.five_values import FiveValueEnvironment as FiveValueEnvironment
 from .adapters.gymnasium import register_in_gymnasium as register_in_gymnasium
 from .adapters.gymnasium import to_gymnasium as to_gymnasium
 from .adapters.gymnasium import to_gymnasium_vector as to_gymnasium_vector
@@ -25,11 +27,16 @@ from .registry import make as make
 from .registry import register as register
 from .registry import registered as registered
 from .registry import source_of as source_of
+from .wrappers import ActionMask as ActionMask
+from .wrappers import Wrapper as Wrapper
+from .wrappers import register_wrapper as register_wrapper
+from .wrappers import wrap as wrap
 
 # `envs` is a common name; purerl looks for this mark to see that it got this one.
 __purerl__ = True
 
 __all__ = (
+    "ActionMask",
     "CartPole",
     "Channel",
     "CheapTalk",
@@ -39,15 +46,20 @@ __all__ = (
     "EnvParams",
     "EnvState",
     "Environment",
+    "FiveValueEnvironment",
+    "Wrapper",
     "adapt",
     "check",
     "describe",
     "make",
     "register",
     "register_in_gymnasium",
+    "register_wrapper",
     "registered",
     "source_of",
     "spaces",
     "to_gymnasium",
     "to_gymnasium_vector",
+    "wrap",
+    "wrappers",
 )

@@ -76,6 +76,16 @@ class Environment(Generic[StateT, ParamsT]):
         return ""
 
     @property
+    def time_per_step(self) -> int:
+        """By how much a step brings the time limit nearer; 1 unless it is repeated."""
+        return 1
+
+    @property
+    def has_picture(self) -> bool:
+        """Whether `render` is written for it."""
+        return type(self).render is not Environment.render
+
+    @property
     def default_params(self) -> ParamsT:
         """The numbers of the standard task."""
         raise NotImplementedError

@@ -21,9 +21,9 @@ import numpy as np
 from flax import struct
 from jax.core import Tracer
 
-from .adapters.adapt import adapt
-from .base import Environment, Info
-from .spaces import Box, Space
+from .base import Environment
+from .spaces import Box
+from .wrappers.base import ObservationWrapper
 
 # Lu et al. (2023) let messages reach from -2 pi to 2 pi.
 CHANNEL_SCALE = 2 * math.pi
@@ -112,7 +112,7 @@ def _params_class(inner: Any) -> Any:
 
 
 @dataclasses.dataclass(unsafe_hash=True)
-class CheapTalk(Environment[Any, Any]):
+class CheapTalk(ObservationWrapper):
     """An environment whose observations carry messages of a cheap-talk channel.
 
     * observation: that of the environment, then `size` numbers
@@ -135,19 +135,16 @@ class CheapTalk(Environment[Any, Any]):
         hidden_size: Units of the channel's hidden layer.
     """
 
-    env: Environment[Any, Any]
     size: int = 2
     hidden_size: int = 16
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         """Check environment and sizes.
 
         Raises:
-            TypeError: `env` does not keep the contract.
             ValueError: a size that is not positive, or an environment that cannot
                 carry a channel.
         """
-        self.env = adapt(self.env)
         for name in ("size", "hidden_size"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -161,11 +158,6 @@ class CheapTalk(Environment[Any, Any]):
     def name(self) -> str:
         """`cheap-talk/` and the environment's name."""
         return f"cheap-talk/{self.env.name}"
-
-    @property
-    def stochastic_transitions(self) -> bool:  # type: ignore[override]
-        """The environment's: a channel draws nothing, so keys are used as without."""
-        return self.env.stochastic_transitions
 
     @property
     def obs_size(self) -> int:
@@ -189,38 +181,20 @@ class CheapTalk(Environment[Any, Any]):
         """Draw weights that fit; the key is consumed."""
         return Channel.random(key, self.obs_size, self.size, self.hidden_size)
 
-    def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
-        """Start an episode, with a message about its first observation."""
-        obs, state = self.env.reset_env(key, params)
-        return _with_message(obs, params), state
-
-    def step_env(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[jax.Array, Any, jax.Array, jax.Array, Info]:
-        """Take the environment's step, with a message about what it led to.
+    def observe(self, obs: Any, state: Any, params: Any) -> jax.Array:
+        """Return the observation with a message about it.
 
         Args:
-            key: Random key, consumed.
-            state: State of the running episode.
-            action: Action of the agent.
+            obs: Observation of the environment, a vector.
+            state: State that it belongs to.
             params: Numbers of the environment.
         """
-        obs, next_state, reward, terminated, info = self.env.step_env(
-            key, state, action, params
-        )
-        return _with_message(obs, params), next_state, reward, terminated, info
-
-    def is_truncated(self, state: Any, params: Any) -> jax.Array:
-        """Return whether the environment's time limit is reached."""
-        return self.env.is_truncated(state, params)
-
-    def action_space(self, params: Any = None) -> Space:
-        """Return the environment's action space."""
-        return self.env.action_space(params)
+        del state
+        return _with_message(obs, params)
 
     def observation_space(self, params: Any = None) -> Box:
         """Return the environment's, and `+- channel_scale` for the message."""
-        params = self.default_params if params is None else params
+        params = self._params(params)
         inner = self.env.observation_space(params)
         assert isinstance(inner, Box)  # Checked when the channel was made.
         reach = abs(params.channel_scale)
@@ -229,10 +203,6 @@ class CheapTalk(Environment[Any, Any]):
             _extended(inner.high, reach, self.size),
             (inner.shape[0] + self.size,),
         )
-
-    def render(self, state: Any, params: Any = None) -> np.ndarray:
-        """Draw the environment, uint8 `[height, width, 3]`."""
-        return self.env.render(state, params)
 
 
 def _with_message(obs: jax.Array, params: Any) -> jax.Array:
@@ -254,11 +224,6 @@ def _check_can_carry(env: Environment) -> None:
     Raises:
         ValueError: naming the environment and what it lacks.
     """
-    if not env.steps_without_reset or type(env).step is not Environment.step:
-        raise ValueError(
-            f"CheapTalk needs an environment with reset_env and step_env, but "
-            f"{env.name} only resets by itself: pass the bare environment."
-        )
     params = env.default_params
     if not dataclasses.is_dataclass(params):
         raise ValueError(

@@ -92,7 +92,7 @@ def _check_spaces(env: Environment, params: Any) -> None:
             require(
                 env,
                 hasattr(space, part),
-                f"{name} is {space!r} without `{part}`, expected a Discrete or a Box.",
+                f"{name} is {space!r} without `{part}`, expected one of envs.spaces.",
             )
     space = env.action_space(params)
     action = space.sample(jax.random.key(0))
@@ -180,7 +180,28 @@ def _check_result(env: Environment, result: Any, params: Any) -> None:
 
 
 def _check_obs(env: Environment, what: str, obs: Any, params: Any) -> None:
-    space = env.observation_space(params)
+    space: Any = env.observation_space(params)
+    _check_member(env, what, obs, space)
+
+
+def _check_member(env: Environment, what: str, obs: Any, space: Any) -> None:
+    """Require the keys, shapes and dtypes of a space, part by part."""
+    parts = getattr(space, "spaces", None)
+    if parts is not None:
+        by_key = isinstance(parts, dict)
+        keys = set(parts) if by_key else set(range(len(parts)))
+        there = isinstance(obs, dict) if by_key else type(obs) is tuple
+        given = set(obs if by_key else range(len(obs))) if there else obs
+        require(
+            env,
+            given == keys,
+            f"{what} with the parts {given}, expected a "
+            f"{'dict' if by_key else 'tuple'} with those of the observation space: "
+            f"{keys}.",
+        )
+        for key in sorted(keys):
+            _check_member(env, f"{what} at {key!r}", obs[key], parts[key])
+        return
     seen, expected = (jnp.shape(obs), jnp.result_type(obs)), (space.shape, space.dtype)
     require(
         env,

@@ -96,7 +96,7 @@ def check_rollout(env: Environment, steps: PlayedStep) -> None:
     for name, values in (("observation", steps.final_obs), ("reward", steps.reward)):
         require(
             env,
-            np.isfinite(np.asarray(values)).all(),
+            all(np.isfinite(np.asarray(x)).all() for x in jax.tree.leaves(values)),
             f"a {name} was infinite or NaN, expected finite numbers.",
         )
     both = int(jnp.sum(steps.terminated & steps.truncated))
@@ -120,14 +120,14 @@ def _check_final_observation(env: Environment, steps: PlayedStep) -> None:
         "info['final_observation'] was not the observation before the reset: {}; a "
         "learner needs it to bootstrap through time limits."
     )
-    final, expected = np.asarray(steps.final_obs), np.asarray(steps.expected_obs)
+    final, expected = _rows(steps.final_obs), _rows(steps.expected_obs)
     require(
         env,
         np.allclose(final, expected, atol=1e-5),
         message.format("it differs from the one that step_env returns"),
     )
     done = np.asarray(steps.terminated | steps.truncated)
-    obs = np.asarray(steps.obs)
+    obs = _rows(steps.obs)
     require(
         env,
         np.array_equal(final[~done], obs[~done]),
@@ -135,7 +135,7 @@ def _check_final_observation(env: Environment, steps: PlayedStep) -> None:
     )
     # Where chance is in the step there is nothing to compare with. But observations
     # that vary cannot all coincide with the first ones of the next episodes.
-    varies = np.ptp(obs.reshape(obs.shape[0] * obs.shape[1], -1), axis=0).any()
+    varies = np.ptp(obs.reshape(-1, obs.shape[-1]), axis=0).any()
     require(
         env,
         not (done.any() and varies and env.stochastic_transitions)
@@ -144,19 +144,29 @@ def _check_final_observation(env: Environment, steps: PlayedStep) -> None:
     )
 
 
+def _rows(obs: Any) -> np.ndarray:
+    """Observations `[T, B, ...]`, of several parts too, as numbers `[T, B, O]`."""
+    leaves = [np.asarray(x) for x in jax.tree.leaves(obs)]
+    return np.concatenate([x.reshape(*x.shape[:2], -1) for x in leaves], -1)
+
+
 def check_time_limit(env: Environment, steps: PlayedStep) -> None:
-    """Require truncation after exactly `TIME_LIMIT` steps, and no longer episode."""
+    """Require truncation after exactly `TIME_LIMIT` steps, and no longer episode.
+
+    Of steps that bring the limit nearer by more than 1, as many as reach it.
+    """
+    expected = -(-TIME_LIMIT // env.time_per_step)
     done = np.asarray(steps.terminated | steps.truncated)
     length = np.zeros(done.shape[1], int)
     for t in range(done.shape[0]):
         length += 1
-        wrong = length[np.asarray(steps.truncated)[t] | (length > TIME_LIMIT)]
-        seen = int(wrong[wrong != TIME_LIMIT][0]) if np.any(wrong != TIME_LIMIT) else 0
+        wrong = length[np.asarray(steps.truncated)[t] | (length > expected)]
+        seen = int(wrong[wrong != expected][0]) if np.any(wrong != expected) else 0
         require(
             env,
             seen == 0,
             f"with max_steps_in_episode = {TIME_LIMIT} an episode lasted "
-            f"{'at least ' if seen > TIME_LIMIT else ''}{seen} steps, expected "
-            f"truncation after exactly {TIME_LIMIT}.",
+            f"{'at least ' if seen > expected else ''}{seen} steps, expected "
+            f"truncation after exactly {expected}.",
         )
         length[done[t]] = 0

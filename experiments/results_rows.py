@@ -23,14 +23,14 @@ class Row(NamedTuple):
     """One learning result.
 
     Attributes:
-        title: algorithm and task.
-        preset: of the config.
-        goal: least mean evaluation; None for a curve that is only to rise.
-        anchor: what is published of it; None where nothing was found.
-        note: what a reader should know.
-        changes: fields that differ from the preset.
-        seeds: agents.
-        not_run: why it is not trained with all rows, if so.
+        title: Algorithm and task.
+        preset: Name of the preset that the config begins with.
+        goal: Least mean evaluation; None for a curve that is only to rise.
+        anchor: Number that others published; None where nothing was found.
+        note: Sentence that a reader should know.
+        changes: Fields that differ from the preset.
+        seeds: Number of agents.
+        not_run: Reason why it is not trained with all rows, if so.
     """
 
     title: str
@@ -79,6 +79,16 @@ ROWS = {
         "Recurrent PPO, CartPole-v1",
         "recurrent-ppo-cartpole",
         note="the source, PureJaxRL's ppo_rnn.py, publishes no number for it",
+    ),
+    "a2c-cartpole": Row(
+        "A2C (PPO with one step), CartPole-v1",
+        "a2c-cartpole",
+        475,
+        Anchor(
+            "500.00 ± 0.00, one agent at 500,000 steps",
+            "model card sb3/a2c-CartPole-v1 of RL Baselines3 Zoo",
+            500.0,
+        ),
     ),
     "vpg-cartpole": Row("VPG, CartPole-v1", "vpg-cartpole", 450, seeds=16),
     "dqn-cartpole": Row(

@@ -2,7 +2,10 @@
 
 from purerl import algorithms as algorithms
 from purerl import losses as losses
+from purerl import optimisers as optimisers
 from purerl import presets as presets
+from purerl import randomisation as randomisation
+from purerl import schedules as schedules
 from purerl import serialise as serialise
 from purerl.algorithms.dqn import DQNConfig as DQNConfig
 from purerl.algorithms.mpo import MPOConfig as MPOConfig
@@ -21,6 +24,7 @@ from purerl.comparison.result import load_comparison as load_comparison
 from purerl.config import ConfigError as ConfigError
 from purerl.execution.cache import share_programs as share_programs
 from purerl.execution.members import Members as Members
+from purerl.export import export_policy as export_policy
 from purerl.meta.evolve import evolve as evolve
 from purerl.meta.result import EvolutionResult as EvolutionResult
 from purerl.meta.result import load_evolution as load_evolution
@@ -38,13 +42,14 @@ from purerl.report.track_folder import track as track
 from purerl.runner.api import run as run
 from purerl.runner.result import RunResult as RunResult
 from purerl.runner.result import load_run as load_run
+from purerl.runner.start import Start as Start
 from purerl.runner.trackers import make_tracker as make_tracker
 from purerl.runner.trackers.base import Tracker as Tracker
 from purerl.runner.trackers.points import dataset_points as dataset_points
 from purerl.runner.trackers.points import track_points as track_points
-from purerl.scale.devices import pmap as pmap
 from purerl.scale.devices import use_all_cores as use_all_cores
 from purerl.scale.parallel import data_parallel as data_parallel
+from purerl.scale.pmap import pmap as pmap
 from purerl.search.drive import drive as drive
 from purerl.search.protocol import Outcome as Outcome
 from purerl.search.protocol import Request as Request
@@ -69,5 +74,6 @@ from purerl.tuning.result import TuneResult as TuneResult
 from purerl.tuning.saved import load_tune as load_tune
 from purerl.types import Algorithm as Algorithm
 from purerl.types import TrainResult as TrainResult
+from purerl.warm_start import networks_of as networks_of
 
 __version__: str

@@ -16,8 +16,8 @@ import numpy as np
 from purerl import serialise
 from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
-from purerl.algorithms import entry_of
 from purerl.config import TrainConfig
+from purerl.learning.parts import name_leaves
 from purerl.metrics import is_defined
 from purerl.train import Bound, bind, make_segment, make_train
 from purerl.types import AgentState, Algorithm, Array, Metrics, PyTree
@@ -41,11 +41,12 @@ def check(
     The rules: the config's numbers may be traced and it survives its dict; the state is
     arrays of fixed shapes and dtypes; the step is traced once; the key stays and the
     counter counts; metrics are finite scalars under the required names; randomness
-    comes from the key and the counter, and from nothing else; the policy acts inside
-    the action space, on one observation or a batch, and without a key always alike;
-    vmapped agents differ from one another, and each is what it is alone.
+    comes from the key and the counter, and from nothing else; a part that
+    `config.frozen` names does not learn; the policy acts inside the action space, on
+    one observation or a batch, and without a key always alike; vmapped agents differ
+    from one another, and each is what it is alone.
 
-    Compiles about eight programs of the size of an update. What an algorithm learns is
+    Compiles about nine programs of the size of an update. What an algorithm learns is
     not looked at: that is what the probe environments are for (`envs/probe.py`).
 
     Args:
@@ -64,7 +65,7 @@ def check(
     key = jax.random.key(0) if key is None else key
     other = jax.random.fold_in(key, 1)
     _check_config(config)
-    algorithm = entry_of(config).make(bound.config, bound.env)
+    algorithm = bound.algorithm(bound.config)
 
     init, step = _Counted(algorithm.init), _Counted(algorithm.step)
     start = _run(config, "init", init, key)
@@ -83,6 +84,7 @@ def check(
     _check_learns(config, metrics[-1])
     _check_randomness(config, step, start, states[1], other)
     _check_act(config, bound, algorithm, states[-1])
+    _check_frozen(config, states[-2])
     _check_tracing(bound, key)
     _check_vmap(config, bound, key, other, metrics)
 
@@ -223,6 +225,22 @@ def _check_learns(config: TrainConfig, metrics: Metrics) -> None:
     )
 
 
+def _check_frozen(config: TrainConfig, state: AgentState) -> None:
+    """A part that the config freezes stays as it is in an update that learns."""
+    params = getattr(state, "params", None)
+    names = [name for name, _ in name_leaves(params)]
+    if len(names) < 2:  # There is nothing to freeze, or nothing else.
+        return
+    frozen = config.replace(frozen=names[:1])
+    after, _ = jax.jit(bind(frozen).algorithm(frozen).step)(state)
+    _require(
+        config,
+        _equal(jax.tree.leaves(params)[0], jax.tree.leaves(after.params)[0]),
+        f"{names[0]} moved though the config's frozen names it: make the optimiser "
+        "with frozen=frozen_in(config.frozen), see purerl.learning.optimiser.make.",
+    )
+
+
 def _check_randomness(
     config: TrainConfig,
     step: Callable,
@@ -264,12 +282,13 @@ def _check_act(
     keys = jax.random.split(jax.random.key(0), 3)
     batch, _ = jax.vmap(bound.env.reset, (0, None))(keys, params)
 
-    def act(obs: Array, shape: tuple[int, ...], key: Array | None = None) -> Array:
+    def act(obs: Any, shape: tuple[int, ...], key: Array | None = None) -> Array:
         memory = recurrence.init(shape)
         return _run(config, "act", recurrence.act, state, obs, memory, key)[0]
 
     actions = act(batch, (3,))
-    first, *again = (act(batch[0], ()) for _ in range(REPEATS))
+    one = jax.tree.map(lambda x: x[0], batch)
+    first, *again = (act(one, ()) for _ in range(REPEATS))
     _require(
         config,
         jnp.shape(actions) == (3, *space.shape),
@@ -281,7 +300,7 @@ def _check_act(
         _all_equal(act(batch, (3,)), actions) and all(_equal(a, first) for a in again),
         "act without a key gave two different actions, expected the deterministic one.",
     )
-    drawn = [act(batch[0], (), key) for key in keys]
+    drawn = [act(one, (), key) for key in keys]
     for action in (*actions, first, *drawn):
         _require(
             config,

@@ -11,14 +11,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from flax.core import FrozenDict
 from jax.core import Tracer
 
-from purerl.types import Overrides
+from purerl.types import Overrides, Schedule
 
 MAX_ENV_STEPS = 2**32 - 1  # `env_steps` is an unsigned 32-bit counter.
+_PLAIN = (int, bool, str, "int", "bool", "str")  # types of fields that hold no part
+_MOMENTS = 256  # at which the course of a schedule is checked
 
 
 @jax.tree_util.register_static
@@ -46,6 +49,12 @@ class Check(NamedTuple):
 POSITIVE = Check(lambda x: x > 0, "must be greater than 0")
 NON_NEGATIVE = Check(lambda x: x >= 0, "must be 0 or greater")
 FRACTION = Check(lambda x: 0 <= x <= 1, "must lie between 0 and 1")
+DECAY = Check(lambda x: 0 <= x < 1, "must be 0 or greater and less than 1")
+NAMES = Check(
+    lambda x: isinstance(x, tuple) and all(isinstance(n, str) and n for n in x),
+    'must be names, such as ("torso",)',
+)
+POSITIVE_OR_NONE = Check(lambda x: x is None or x > 0, POSITIVE.words)
 
 
 def one_of(*choices: str) -> Check:
@@ -64,19 +73,23 @@ def static(default: Any, help: str, check: Check | None = None) -> Any:
     return _field(default, help, check, pytree_node=False)
 
 
-def dynamic(default: Any, help: str, check: Check | None = None) -> Any:
+def dynamic(
+    default: Any, help: str, check: Check | None = None, *, moves: bool = True
+) -> Any:
     """Declare a field that is a number (or a pytree of numbers): it can be vmapped.
 
     Args:
         default: Value where none is given.
         help: Sentence for command lines and documentation.
         check: Constraint on the value, if there is one.
+        moves: Whether the number is read in every update, so that it may be a schedule;
+            False for one that is read at the start only, or is itself about time.
     """
-    return _field(default, help, check, pytree_node=True)
+    return _field(default, help, check, pytree_node=True, moves=moves)
 
 
-def _field(default: Any, help: str, check: Check | None, *, pytree_node: bool) -> Any:
-    metadata = {"help": help, "check": check, "pytree_node": pytree_node}
+def _field(default: Any, help: str, check: Check | None, **more: bool) -> Any:
+    metadata = {"help": help, "check": check, **more}
     if type(default).__hash__ is None or dataclasses.is_dataclass(default):
         return dataclasses.field(default_factory=lambda: default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -102,8 +115,20 @@ class TrainConfig:
     env_kwargs: Any = static(
         FrozenDict(), "Keyword arguments of envs.make, such as backend=spring."
     )
+    env_wrappers: tuple[str, ...] = static(
+        (),
+        "Wrappers around the environment, the first innermost: FrameStack(4).",
+    )
     env_params: Any = dynamic(
-        None, "Environment parameters by name; what is not named keeps its default."
+        None,
+        "Environment parameters by name, numbers or distributions to draw them from; "
+        "what is not named keeps its default.",
+    )
+    randomise_per: str = static(
+        "episode",
+        "What has numbers of its own where env_params has distributions: every "
+        "episode, or every environment of an agent, whose episodes keep them.",
+        one_of("episode", "environment"),
     )
     total_timesteps: int = static(
         500_000, "Environment steps of one agent, over all its environments.", POSITIVE
@@ -112,7 +137,7 @@ class TrainConfig:
         4, "Environments that one agent steps in parallel.", POSITIVE
     )
     gamma: float = dynamic(0.99, "Discount per step.", FRACTION)
-    learning_rate: float = dynamic(2.5e-4, "Step size of Adam.", POSITIVE)
+    learning_rate: float = dynamic(2.5e-4, "Step size of the optimiser.", POSITIVE)
     num_evaluations: int = static(
         10,
         "Evaluations of the deterministic policy; the last is at the end.",
@@ -138,6 +163,11 @@ class TrainConfig:
     )
     reset_pool_size: int = static(
         64, "Resets drawn per rollout when reset_scheme is pool.", POSITIVE
+    )
+    frozen: tuple[str, ...] = static(
+        (),
+        "Parts of the networks that do not learn, by name: torso, actor.torso, critic.",
+        NAMES,
     )
 
     @property
@@ -262,47 +292,137 @@ def number_of(config: TrainConfig, name: str) -> int:
     return value
 
 
-def validate_field(field: dataclasses.Field, value: Any) -> None:
-    """Check a field's value by itself.
+def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None:
+    """Check a field's value by itself; of a part, such as an optimiser, its numbers.
+
+    Args:
+        field: The field.
+        value: Its value.
+        name: Name of the field in messages, with dots; its own where none is given.
 
     Raises:
         ConfigError: naming the field, the value, the constraint and the remedy.
     """
+    name = name or field.name
     if isinstance(value, Auto) and isinstance(field.default, Auto):
         return
-    if field.type in (int, float, bool, "int", "float", "bool"):
-        _validate_number(field, value)
+    if is_part(value):
+        _validate_part(field, value, name)
+        return
+    if is_number(field) or field.type in (int, bool, "int", "bool"):
+        _validate_number(field, value, name)
     check = field.metadata.get("check")
     if check is not None and _is_concrete(value) and not check.holds(value):
         raise ConfigError(
-            f"{field.name} {check.words}, got {value!r}. "
+            f"{name} {check.words}, got {value!r}. "
             f"Default: {field.default!r}. {field.metadata['help']}"
         )
 
 
-def _validate_number(field: dataclasses.Field, value: Any) -> None:
+def is_number(field: dataclasses.Field) -> bool:
+    """Return whether a field is a number with a fraction, or such a number or None."""
+    return field.type in (float, "float") or may_be_none(field)
+
+
+def may_be_none(field: dataclasses.Field) -> bool:
+    """Return whether a field is a number with a fraction or None."""
+    return field.type in (float | None, "float | None")
+
+
+def part_kind(name: str) -> str | None:
+    """Return what kind of part a field holds by its name: `loss`, `optimiser` or None.
+
+    Args:
+        name: Name of a config's field, such as `policy_loss` or `actor_optimiser`.
+    """
+    last = name.split("_")[-1]
+    return last if name.endswith("_loss") or last == "optimiser" else None
+
+
+def is_part(value: Any) -> bool:
+    """Return whether a value is a callable dataclass: loss, optimiser or schedule."""
+    is_instance = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return is_instance and callable(value)
+
+
+def _validate_part(owner: dataclasses.Field, part: Any, name: str) -> None:
+    """Check the numbers inside a part, and where a schedule leads its field."""
+    if owner.type in _PLAIN:
+        raise ConfigError(
+            f"{name} must be a plain value, got {part!r}: it is no number with a "
+            "fraction, so that it can be no schedule."
+        )
+    if is_number(owner) and not isinstance(part, Schedule):
+        raise ConfigError(
+            f"{name} must be a number or a schedule, got {part!r}; for example "
+            "purerl.schedules.Linear(3e-4, 0.0). A schedule of your own derives from "
+            "purerl.schedules.Schedule."
+        )
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if "help" in field.metadata or is_part(value):
+            validate_field(field, value, f"{name}.{field.name}")
+    if is_number(owner) and isinstance(part, Schedule):
+        _validate_course(owner, part, name)
+
+
+def _validate_course(field: dataclasses.Field, schedule: Schedule, name: str) -> None:
+    """Check what a schedule makes of a field, at many moments of the run."""
+    if not field.metadata.get("moves", True):
+        raise ConfigError(
+            f"{name} cannot follow a schedule, got {schedule!r}: it is read at the "
+            "start of a run only, or says itself how something moves. Give a number."
+        )
+    if not all(map(_is_concrete, jax.tree.leaves(schedule))):
+        return
+    shares = np.linspace(0.0, 1.0, _MOMENTS, endpoint=False, dtype=np.float32)
+    try:
+        with jax.ensure_compile_time_eval():
+            course = np.asarray(jax.vmap(schedule)(jnp.asarray(shares)))
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise ConfigError(
+            f"{name} is {schedule!r}, which failed on a share of the run: {error}"
+        ) from error
+    if course.shape != shares.shape:
+        raise ConfigError(
+            f"{name} is {schedule!r}, which must return one number for a share of the "
+            f"run, and returned shape {course.shape[1:]}."
+        )
+    check = field.metadata.get("check")
+    if check is POSITIVE and field.name.endswith("learning_rate"):
+        check = NON_NEGATIVE  # A warm-up starts at a step of 0, and may.
+    for share, value in zip(shares, course, strict=True):
+        is_kept = check is None or check.holds(value)
+        if not (math.isfinite(value) and is_kept):
+            words = "must be finite" if is_kept or check is None else check.words
+            raise ConfigError(
+                f"{name} {words} in the whole run, and {schedule!r} makes it "
+                f"{value:g} after {share:.1%} of it."
+            )
+
+
+def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
     kind = {int: "int", float: "float", bool: "bool"}.get(field.type, field.type)  # type: ignore[call-overload]
-    if not _is_concrete(value):
+    if not _is_concrete(value) or (may_be_none(field) and value is None):
         return
     if kind == "bool" and not isinstance(value, bool):
-        raise ConfigError(f"{field.name} must be True or False, got {value!r}.")
+        raise ConfigError(f"{name} must be True or False, got {value!r}.")
     if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        raise ConfigError(f"{field.name} must be a whole number, got {value!r}.")
-    if kind == "float":
+        raise ConfigError(f"{name} must be a whole number, got {value!r}.")
+    if is_number(field):
         if isinstance(value, bool) or not isinstance(
             value, int | float | np.number | np.ndarray | jax.Array
         ):
-            raise ConfigError(f"{field.name} must be a number, got {value!r}.")
+            raise ConfigError(f"{name} must be a number, got {value!r}.")
         if np.shape(value) != ():
             raise ConfigError(
-                f"{field.name} must be a single number, got shape {np.shape(value)}. "
+                f"{name} must be a single number, got shape {np.shape(value)}. "
                 "Train several values with jax.vmap(train, in_axes=(None, 0))(key, "
-                f'{{"{field.name}": values}}).'
+                f'{{"{name}": values}}).'
             )
         if not math.isfinite(float(value)):
             raise ConfigError(
-                f"{field.name} must be finite, got {value!r}. "
-                f"Default: {field.default!r}."
+                f"{name} must be finite, got {value!r}. Default: {field.default!r}."
             )
 
 
@@ -346,11 +466,16 @@ def _replace_at(node: Any, keys: list[str], value: Any, path: str) -> Any:
         )
     current = getattr(node, name)
     if rest:
+        if current is None and name != "env_params":
+            raise ConfigError(
+                f"override {path!r}: {name} is None, which has nothing inside; set "
+                f"{name} in the config first. {field.metadata.get('help', '')}"
+            )
         new = _replace_at(current, rest, value, path)
     else:
         new = _same_shape(current, value, path)
         if _is_concrete(new) and "help" in field.metadata:
-            validate_field(field, new)  # A traced value cannot be looked at.
+            validate_field(field, new, path)  # A traced value cannot be looked at.
     return dataclasses.replace(node, **{name: new})  # type: ignore[type-var]
 
 
@@ -358,9 +483,18 @@ def _same_shape(current: Any, value: Any, path: str) -> Any:
     """`value`, refused where its leaves have another shape than the current ones."""
     if current is None or isinstance(current, Mapping):
         return value
-    if isinstance(current, Auto):
+    if isinstance(current, Auto) or isinstance(current, Schedule):
         current = 0.0  # What it stands for is a number.
+    if isinstance(value, Schedule) and jax.tree_util.all_leaves([current]):
+        return value  # A number that begins to move.
     old, new = jax.tree.structure(current), jax.tree.structure(value)
+    # What is called as a part is, but is none, gets the sentence of its own check.
+    if is_part(current) and not callable(value):
+        raise ConfigError(
+            f"override {path!r} must be of the kind of {current!r}, got "
+            f"{type(value).__name__}; its numbers are overridden by name, such as "
+            f"{path + '.' + next(iter(field_names(current)), 'field')!r}."
+        )
     if old != new:
         # By its structure alone, a loss without numbers would be taken for a number.
         if jax.tree_util.all_leaves([current]):

@@ -1,10 +1,11 @@
 """Where an agent's randomness comes from: one key, and the number of the update.
 
-Everything that update `u` draws comes from `fold_in(key, u)`, so that neither segments,
-nor saving, nor logging changes a number. Updates count from 0 in int32, the lower half
-of `fold_in`'s 32 bits; the evaluation after `u` updates takes the same place in the
-upper half, and initialisation the last one, which no run of less than 2^31 - 1 updates
-reaches.
+Everything that update `u` draws comes from the eight keys `fold_in(key, 8 * u + i)`, so
+that neither segments, nor saving, nor logging changes a number. Updates have the lower
+half of `fold_in`'s 32 bits; the evaluation after `u` updates takes the same place in
+the upper half, and initialisation the last one, which no run of less than 2^28 - 1
+updates reaches. Keys are derived side by side, in one computation: each time that a key
+is split costs a program kernels, and a compiler time.
 
 With JAX's default random bits `fold_in(k, i)` is `split(k, n)[i]`. So an agent of the
 key `k` draws its update `i` from the key that is agent `i`'s own in a population of
@@ -17,21 +18,68 @@ import jax.numpy as jnp
 
 from purerl.types import AgentState, Array
 
-_INIT = 2**32 - 1
+# Keys of each update.
+_EACH = 8
+_INIT = 2**32 - _EACH
 _EVALUATIONS = 2**31
+# The evaluation after one more would draw what initialisation has drawn.
+MAX_UPDATES = _EVALUATIONS // _EACH - 2
 
 
 def init_key(key: Array) -> Array:
     """Return the key of networks and environments at the start, from the agent's."""
-    return jax.random.fold_in(key, _INIT)
+    return init_keys(key, 1)[0]
+
+
+def init_keys(key: Array, count: int) -> Array:
+    """Return up to eight keys `[count]` of the start; the first is `init_key`'s.
+
+    Args:
+        key: The agent's key.
+        count: Number of keys.
+    """
+    return _fold_in_each(key, jnp.uint32(_INIT), count)
 
 
 def update_key(state: AgentState) -> Array:
     """Return the key of everything that the next update draws."""
-    return jax.random.fold_in(state.key, state.update)
+    return update_keys(state, 1)[0]
+
+
+def update_keys(state: AgentState, count: int) -> Array:
+    """Return up to eight keys `[count]` of an update; the first is `update_key`'s.
+
+    Args:
+        state: State of one agent before the update.
+        count: Number of keys.
+    """
+    update = jnp.asarray(state.update).astype(jnp.uint32)
+    return _fold_in_each(state.key, update * jnp.uint32(_EACH), count)
 
 
 def evaluation_key(state: AgentState) -> Array:
     """Return the key of an evaluation after the last update, a stream of its own."""
-    number = jnp.asarray(state.update).astype(jnp.uint32) | jnp.uint32(_EVALUATIONS)
-    return jax.random.fold_in(state.key, number)
+    update = jnp.asarray(state.update).astype(jnp.uint32)
+    number = (update * jnp.uint32(_EACH)) | jnp.uint32(_EVALUATIONS)
+    return _fold_in_each(state.key, number, 1)[0]
+
+
+def several(key: Array, count: int) -> Array:
+    """Return `[count]` keys: those that are given, or the splits of a single one.
+
+    Args:
+        key: One key `[]`, consumed, or `[count]` keys.
+        count: Number of keys.
+    """
+    if key.ndim == 0:
+        return jax.random.split(key, count)
+    if key.shape != (count,):
+        raise ValueError(f"Expected one key or {count} of them, got {key.shape}.")
+    return key
+
+
+def _fold_in_each(key: Array, first: Array, count: int) -> Array:
+    if not 1 <= count <= _EACH:
+        raise ValueError(f"There are {_EACH} keys of a kind, not {count}.")
+    numbers = first + jnp.arange(count, dtype=jnp.uint32)
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)

@@ -24,7 +24,7 @@ COUNT_OF = {
     "entropy": "policy_steps",
 }
 # Counts of one update, beside `gradient_steps`, which counts from the run's beginning.
-PER_UPDATE = ("episodes", "policy_steps")
+PER_UPDATE = ("episodes", "policy_steps", "passes")
 SINCE_START = ("env_steps", "gradient_steps")
 
 

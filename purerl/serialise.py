@@ -1,7 +1,9 @@
 """Configs as plain dicts and YAML, both ways, without pickle.
 
-A loss is written as `{"type": "ClipDrift", "clip_eps": 0.2}`. On the way in a string
-such as `"DPODrift(alpha=2.0, beta=0.6)"` is understood too, for command lines.
+A part of a config (a loss, an optimiser, a schedule) is written with its class, as
+`{"type": "ClipDrift", "clip_eps": 0.2}`. On the way in a string such as
+`"DPODrift(alpha=2.0, beta=0.6)"` is understood too, for command lines. A
+network of the user's own is written with its import path: see `networks.modules`.
 """
 
 import ast
@@ -22,6 +24,7 @@ import jax
 import numpy as np
 import yaml
 
+from purerl import randomisation, registry, schedules
 from purerl.config import (
     Auto,
     ConfigError,
@@ -29,8 +32,11 @@ from purerl.config import (
     check_known,
     field_names,
     is_auto,
+    is_number,
+    part_kind,
 )
-from purerl.losses import artifact, registry
+from purerl.losses import artifact
+from purerl.networks import modules
 
 LEFTOVER_SECONDS = 600.0
 # `.<name>.<eight characters>`, as `write_atomic` names them.
@@ -44,7 +50,8 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
     tells it from others, and is read only where that class is registered.
 
     Raises:
-        ConfigError: a function or a class among the values.
+        ConfigError: a function or a class among the values, or a network that no file
+            can hold.
     """
     from purerl.algorithms import name_of
 
@@ -68,7 +75,23 @@ def from_dict(values: Mapping[str, Any]) -> TrainConfig:
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for name in values:
         check_known(name, list(fields), cls.__name__)
-    return cls(**{name: _parsed(fields[name], v) for name, v in values.items()})
+    return cls(**{name: parse_value(fields[name], v) for name, v in values.items()})
+
+
+def completed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `to_dict` wrote, with the defaults of fields that are newer than it.
+
+    Args:
+        values: A config as a folder holds it. That of an algorithm that is not known
+            here is returned as it is.
+    """
+    from purerl.algorithms import config_class
+
+    try:
+        defaults = to_dict(config_class(values.get("algorithm", "ppo"))())
+    except (ConfigError, TypeError):
+        return dict(values)
+    return {**values, **{n: v for n, v in defaults.items() if n not in values}}
 
 
 def to_yaml(config: TrainConfig, path: str | Path) -> None:
@@ -130,6 +153,8 @@ def remove_leftovers(folder: str | Path) -> None:
 
 def plain(value: Any, where: str) -> Any:
     """Turn a config's value into plain Python; `where` it is, for messages."""
+    if modules.is_module(value):
+        return modules.plain(value, where)
     if hasattr(value, "step") and hasattr(value, "reset"):
         return _env_text(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -138,7 +163,7 @@ def plain(value: Any, where: str) -> Any:
 
 
 def _plain_fields(value: Any, where: str) -> dict[str, Any]:
-    """The fields of a loss, which says its class, or of an environment's parameters."""
+    """The fields of a part, which says its class, or of an environment's parameters."""
     kind = {"type": registry.name_of(type(value))} if callable(value) else {}
     names = field_names(value)
     return kind | {n: plain(getattr(value, n), f"{where}.{n}") for n in names}
@@ -203,19 +228,78 @@ def _env_text(env: Any) -> str:
     return f"<{name}({', '.join(inner)})>"
 
 
-def _parsed(field: dataclasses.Field, value: Any) -> Any:
-    if field.name.endswith("_loss"):
-        return parse_loss(value)
-    if is_auto(value) and isinstance(field.default, Auto):
+def parse_value(field: dataclasses.Field, value: Any) -> Any:
+    """Read the value of a config's field as files and command lines write it.
+
+    Args:
+        field: Field of the config, which says what it holds.
+        value: Value: a part by its dict or text, a number (or its text), or as it is.
+
+    Raises:
+        ConfigError: no such part, or no number.
+    """
+    kind = part_kind(field.name)
+    if field.name == "env_params":
+        return parse_params(value)
+    if value is None or (is_auto(value) and isinstance(field.default, Auto)):
         return value
-    if isinstance(value, str) and field.type in (int, float, "int", "float"):
-        try:
-            value = float(value)  # YAML 1.1 reads 5e5 as a string.
-        except ValueError:
-            raise ConfigError(
-                f"{field.name} must be a number, got {value!r}."
-            ) from None
+    if field.default is None and value == "None":
+        return None  # as a command line writes it
+    if kind is not None:
+        return parse_part(value, kind)
+    if is_number(field) or field.type in (int, "int"):
+        return _number(field.name, value)
     return tuple(value) if isinstance(value, list) else value
+
+
+def parse_params(value: Any) -> Any:
+    """Read parameters of an environment, distributions among them, at any depth.
+
+    Args:
+        value: Mapping of names to values, a value, or the text or dict of a
+            distribution.
+
+    Raises:
+        ConfigError: a distribution that cannot be read.
+    """
+    if isinstance(value, str) and "(" in value:
+        return parse_part(value, "distribution")
+    if not isinstance(value, Mapping):
+        return None if value == "None" else value
+    if "type" in value:
+        return parse_part(value, "distribution")
+    return {name: parse_params(inner) for name, inner in value.items()}
+
+
+def parse_text(name: str, value: Any) -> Any:
+    """Read a value of which only the field's name is known; others stay as they are.
+
+    Args:
+        name: Name of a field of a config.
+        value: Value: text of an optimiser or of a schedule, or anything else.
+
+    Raises:
+        ConfigError: a part that cannot be read.
+    """
+    if not isinstance(value, str):
+        return value
+    kind = part_kind(name)
+    if kind is None and schedules.SCHEDULES.keys().isdisjoint([value.split("(")[0]]):
+        return value
+    return parse_part(value, kind or "schedule")
+
+
+def _number(name: str, value: Any) -> Any:
+    """A number from its text, or a schedule from its text or its dict."""
+    if isinstance(value, Mapping):
+        return parse_part(value, "schedule")
+    if not isinstance(value, str):
+        return value
+    with contextlib.suppress(ValueError):
+        return float(value)  # YAML 1.1 reads 5e5 as a string.
+    if "(" in value or value.strip() in schedules.SCHEDULES:
+        return parse_part(value, "schedule")
+    raise ConfigError(f"{name} must be a number, got {value!r}.")
 
 
 def parse_loss(value: Any) -> Any:
@@ -228,25 +312,50 @@ def parse_loss(value: Any) -> Any:
     Raises:
         ConfigError: an unknown loss or field, or a file that cannot be read.
     """
-    if isinstance(value, str) and value.strip().endswith(artifact.SUFFIXES):
-        return load_loss(value.strip())
+    return parse_part(value, "loss")
+
+
+def parse_part(value: Any, kind: str = "") -> Any:
+    """Read a part from its dict, from `"Name(field=number, ...)"`, or as it is.
+
+    Args:
+        value: What stands in a file, on a command line or in an axis. Of a loss also
+            the name of a file that `save_loss` wrote.
+        kind: Noun of what it should be: `loss`, `optimiser`, `schedule` or
+            `distribution`; any of them where none is given.
+
+    Raises:
+        ConfigError: an unknown part or field, or a file that cannot be read.
+    """
+    if kind == "loss" and isinstance(value, str):
+        if value.strip().endswith(artifact.SUFFIXES):
+            return load_loss(value.strip())
     if isinstance(value, str):
-        value = _loss_dict(value)
+        value = _part_dict(value, kind)
     if not isinstance(value, Mapping):
         return value
     values = dict(value)
-    cls = registry.class_of(values.pop("type", None))
+    cls = registry.class_of(values.pop("type", None), kind)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     if hasattr(cls, "make") and "params" not in values:
         return _made(cls, values)
+    for number in [name for name in values if isinstance(name, int)]:
+        if number >= len(fields):
+            raise ConfigError(
+                f"{cls.__name__} was given more values than it has fields: "
+                f"{', '.join(fields)}."
+            )
+        values[list(fields)[number]] = values.pop(number)  # given by its place
     for name in values:
         check_known(name, list(fields), cls.__name__)
     try:
-        return cls(**{name: _loss_field(fields[name], v) for name, v in values.items()})
+        return cls(**{n: _part_field(cls, fields[n], v) for n, v in values.items()})
     except ConfigError:
         raise
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"cannot make the loss {cls.__name__}: {error}.") from None
+        raise ConfigError(
+            f"cannot make the {kind or 'part'} {cls.__name__}: {error}."
+        ) from None
 
 
 def _made(cls: Any, values: dict[str, Any]) -> Any:
@@ -314,38 +423,77 @@ def load_loss(path: str | Path) -> Any:
     return parse_loss(values)
 
 
-def loss_text(loss: Any) -> str:
-    """Write a loss as the command line does; networks only by their name."""
-    if not dataclasses.is_dataclass(loss):
-        return str(loss)
-    name = registry.name_of(type(loss))
-    values = {f.name: getattr(loss, f.name) for f in dataclasses.fields(loss)}
-    if not all(isinstance(v, int | float) for v in values.values()):
+def part_text(part: Any) -> str:
+    """Write a part as the command line does; what is learned only by its name.
+
+    A torso or a whole network in a config is written as `networks.modules.text` does.
+    """
+    if modules.is_module(part):
+        return modules.text(part)
+    if not dataclasses.is_dataclass(part):
+        return str(part)
+    name = registry.name_of(type(part))
+    values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+    written = {field: _text(value) for field, value in values.items()}
+    if None in written.values():
         return name
-    inner = ", ".join(f"{field}={value}" for field, value in values.items())
+    inner = ", ".join(f"{field}={text}" for field, text in written.items())
     return f"{name}({inner})"
 
 
-def _loss_dict(text: str) -> dict[str, Any]:
+def _text(value: Any) -> str | None:
+    """A number inside a part, some of them, or a schedule; None for an array."""
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, tuple) and all(isinstance(x, int | float) for x in value):
+        return str(value)
+    return part_text(value) if isinstance(value, schedules.Schedule) else None
+
+
+def _part_dict(text: str, kind: str) -> dict[Any, Any]:
+    """The dict of a part's text; what is given by its place has a number for a name."""
+    examples = {
+        "loss": "ClipDrift(clip_eps=0.2)",
+        "optimiser": "Adam(b1=0.95)",
+        "schedule": "Linear(3e-4, 0.0)",
+        "distribution": "Uniform(0.4, 0.6)",
+        "": "Adam(b1=0.95)",
+    }
     try:
-        call = ast.parse(text.strip(), mode="eval").body
-        if isinstance(call, ast.Name):
-            return {"type": call.id}
-        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
-        assert not call.args
-        values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+        found = _literal(ast.parse(text.strip(), mode="eval").body)
+        if isinstance(found, str):
+            return {"type": found}
+        assert isinstance(found, dict)
+        return found
     except (SyntaxError, ValueError, AssertionError):
         raise ConfigError(
-            f"cannot read the loss {text!r}; write for example ClipDrift(clip_eps=0.2)."
+            f"cannot read the {kind or 'part'} {text!r}; write for example "
+            f"{examples[kind]}."
         ) from None
-    return {"type": call.func.id, **values}
 
 
-def _loss_field(field: dataclasses.Field, value: Any) -> Any:
-    """A field of a loss: arrays where it is a leaf, tuples where it is structure."""
-    if not field.metadata.get("pytree_node", True):
-        return _tuples(value)
+def _literal(node: ast.expr) -> Any:
+    """A value of a part's text: a literal, a name, or a part inside the part."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if not isinstance(node, ast.Call):
+        return ast.literal_eval(node)
+    assert isinstance(node.func, ast.Name)
+    named = {str(k.arg): _literal(k.value) for k in node.keywords}
+    return {"type": node.func.id, **dict(enumerate(map(_literal, node.args))), **named}
+
+
+def _part_field(cls: type, field: dataclasses.Field, value: Any) -> Any:
+    """A field of a part: arrays where it is a leaf, tuples where it is structure."""
+    is_structure = not field.metadata.get("pytree_node", True)
+    leaf_each = (schedules.Schedule, randomisation.Distribution)
+    if is_structure or (issubclass(cls, leaf_each) and _is_list(value)):
+        return _tuples(value)  # The numbers of these are a leaf each.
     return _arrays(value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
 
 
 def _tuples(value: Any) -> Any:
@@ -356,9 +504,9 @@ def _arrays(value: Any) -> Any:
     """Nested lists of numbers back to arrays; layers of a network stay tuples."""
     if isinstance(value, str):
         return float(value)  # YAML 1.1 reads 2e-1 as a string.
-    if isinstance(value, Mapping):  # It is a loss inside a loss, or parameters by name.
+    if isinstance(value, Mapping):  # It is a part inside a part, or parameters by name.
         if "type" in value:
-            return parse_loss(value)
+            return parse_part(value)
         return {name: _arrays(inner) for name, inner in value.items()}
     if not isinstance(value, list | tuple):
         return value

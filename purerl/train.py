@@ -9,16 +9,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import auto
+from purerl import auto, schedules, warm_start
 from purerl.acting.environment import Environment, bind_params, resolve_env, time_limit
 from purerl.acting.evaluate import evaluate_recurrent
+from purerl.acting.observe import as_arrays
 from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.algorithms import entry_of
+from purerl.algorithms.scheduled import check_environment_stays, follow_schedules
 from purerl.config import ConfigError, TrainConfig, apply_overrides, validate_fields
-from purerl.keys import evaluation_key
+from purerl.hooks import (
+    NO_HOOKS,
+    OBSERVED,
+    Hooks,
+    check_hooks,
+    observations,
+    with_metrics,
+)
+from purerl.keys import MAX_UPDATES, evaluation_key
 from purerl.learning import packing
 from purerl.learning.branches import change_if, traced_once
 from purerl.learning.collectives import vary_like
+from purerl.learning.parts import check_frozen
 from purerl.types import (
     Algorithm,
     Array,
@@ -80,6 +91,21 @@ class Bound(NamedTuple):
         """What `auto` stands for, by name of the field."""
         return auto.values(self.asked, self.config)
 
+    def algorithm(self, config: TrainConfig, axis_name: str | None = None) -> Algorithm:
+        """Make the algorithm of a config in this environment; schedules move in it.
+
+        Args:
+            config: Config, as `at` returns it; its leaves may be traced.
+            axis_name: Mapped axis over which the agent's environments are spread, if
+                any.
+        """
+        entry = entry_of(config)
+
+        def make(config: TrainConfig) -> Algorithm:
+            return entry.make(config, self.env, axis_name)
+
+        return follow_schedules(config, make, self.plan.num_updates)
+
 
 def bind(config: TrainConfig) -> Bound:
     """Check everything that can be checked before tracing, and make the environment.
@@ -91,8 +117,13 @@ def bind(config: TrainConfig) -> Bound:
     validate_fields(config)
     env = resolve_env(config)
     resolved = auto.resolve(config, env)
-    entry.validate(resolved, env)
-    return Bound(resolved, env, make_plan(resolved, env), config)
+    check_environment_stays(resolved)
+    entry.validate(schedules.at_start(resolved), env)
+    bound = Bound(resolved, env, make_plan(resolved, env), config)
+    if resolved.frozen:
+        init = bound.algorithm(resolved).init
+        check_frozen(resolved.frozen, jax.eval_shape(init, jax.random.key(0)))
+    return bound
 
 
 def resolve(config: TrainConfig) -> TrainConfig:
@@ -117,6 +148,12 @@ def make_plan(config: TrainConfig, env: Environment) -> Plan:
             f"total_timesteps must cover at least one update of "
             f"{config.steps_per_update} steps, got {config.total_timesteps}."
         )
+    if num_updates > MAX_UPDATES:
+        raise ConfigError(
+            f"total_timesteps may be {MAX_UPDATES:,} updates of "
+            f"{config.steps_per_update} steps, got {config.total_timesteps:,}; make an "
+            "update longer (num_envs, num_steps, rounds_per_update)."
+        )
     max_steps = time_limit(config, env)
     by_steps = config.total_timesteps / (config.eval_episodes * max_steps)
     by_sequence = num_updates * config.sequential_steps / max_steps
@@ -133,7 +170,7 @@ def make_algorithm(config: TrainConfig) -> Algorithm:
         ConfigError: see `bind`.
     """
     bound = bind(config)
-    return entry_of(config).make(bound.config, bound.env)
+    return bound.algorithm(bound.config)
 
 
 def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
@@ -162,12 +199,19 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
         return RecurrentPolicy(algorithm.recurrence, state)
 
     def policy(obs: Array, key: Array | None = None) -> Array:
-        return algorithm.act(state, jnp.asarray(obs), key)
+        return algorithm.act(state, as_arrays(obs), key)
 
     return policy
 
 
-def make_train(config: TrainConfig, *, axis_name: str | None = None) -> Train:
+def make_train(
+    config: TrainConfig,
+    *,
+    axis_name: str | None = None,
+    observe: Callable[[PyTree], PyTree] | None = None,
+    metrics: Callable[[PyTree, Metrics], Metrics] | None = None,
+    first_update: int | None = None,
+) -> Train:
     """Make the whole training run as one pure function.
 
     Args:
@@ -175,24 +219,46 @@ def make_train(config: TrainConfig, *, axis_name: str | None = None) -> Train:
             changed.
         axis_name: Name of a mapped axis over which one agent's environments are
             spread; None for an agent on one device. See `purerl.data_parallel`.
+        observe: Function `(state) -> pytree of arrays`, called at every evaluation;
+            `TrainResult.observed` has what it returned.
+        metrics: Function `(state, metrics) -> dict of scalars`, called after every
+            update; the scalars are added to the update's metrics.
+        first_update: Number of updates that the states have done that `start` gets.
+            It must be told where they are traced, and else follows from them.
 
     Returns:
-        `train(key, overrides=None) -> TrainResult`, which `jax.jit`, `jax.vmap`,
-        `jax.pmap` and `purerl.pmap` transform. `overrides` maps (dotted) names of
-        dynamic fields to values.
+        `train(key, overrides=None, start=None) -> TrainResult`, which `jax.jit`,
+        `jax.vmap`, `jax.pmap` and `purerl.pmap` transform. `overrides` maps (dotted)
+        names of dynamic fields to values. `start` is the state of an agent that goes
+        on with all it has, or networks by name (`purerl.networks_of`) with which a run
+        begins; the key is the agent's from then on. With the key that the state was
+        trained with, an agent goes on as if it had not stopped.
 
     Raises:
         ConfigError: naming the field, the value, the constraint and the remedy.
     """
     bound = bind(config)
+    hooks, plan = Hooks(observe, metrics), bound.plan
+    if hooks != NO_HOOKS:
+        check_hooks(hooks, bound.algorithm(bound.config), len(plan.evaluate_after))
 
-    def train(key: Array, overrides: Overrides | None = None) -> TrainResult:
+    def train(
+        key: Array, overrides: Overrides | None = None, start: PyTree = None
+    ) -> TrainResult:
         check_key(key)
-        segment = make_segment(bound, overrides, axis_name)
+        segment = make_segment(bound, overrides, axis_name, hooks)
+        if start is None:
+            warm_start.check_needless(first_update)
+            state, first = segment.init(key), 0
+        else:
+            state, first = warm_start.begin(
+                segment.init, key, start, first_update, plan.num_updates
+            )
         state, metrics, evaluation = segment.advance(
-            segment.init(key), 0, bound.plan.num_updates
+            state, first, plan.num_updates - first
         )
-        return TrainResult(state, metrics, evaluation)
+        observed = evaluation.pop(OBSERVED, None)
+        return TrainResult(state, metrics, evaluation, observed)
 
     return train
 
@@ -206,7 +272,8 @@ class Segment(NamedTuple):
             `length` updates from number `first_update` on. `length` is static;
             `first_update` may be traced but must not be batched, so that "is it time
             to evaluate?" stays one branch for a whole population. Updates past the
-            end of the run leave the state as it is.
+            end of the run leave the state as it is. What hooks observe is an entry
+            `observed` of the evaluation.
     """
 
     init: Callable[[Array], PyTree]
@@ -214,7 +281,10 @@ class Segment(NamedTuple):
 
 
 def make_segment(
-    bound: Bound, overrides: Overrides | None = None, axis_name: str | None = None
+    bound: Bound,
+    overrides: Overrides | None = None,
+    axis_name: str | None = None,
+    hooks: Hooks = NO_HOOKS,
 ) -> Segment:
     """Make the run of a config and its overrides, to be advanced in segments.
 
@@ -222,16 +292,21 @@ def make_segment(
         bound: Config, environment and plan.
         overrides: Values of dynamic fields by name; they may be traced.
         axis_name: Mapped axis over which this agent's environments are spread, if any.
+        hooks: Functions that are called while the agent trains.
     """
     config = bound.at(overrides)
     check_time_limit(bound, config)
-    algorithm = entry_of(config).make(config, bound.env, axis_name)
+    check_environment_stays(config)
+    algorithm = with_metrics(bound.algorithm(config, axis_name), hooks)
     num_updates = bound.plan.num_updates
     is_due = np.isin(np.arange(num_updates) + 1, bound.plan.evaluate_after)
     env_params = bind_params(bound.env, config.env_params)
-    evaluate = traced_once(
-        partial(evaluate_agent, bound, config, env_params, recurrence_of(algorithm))
-    )
+    recurrence = recurrence_of(algorithm)
+
+    @traced_once
+    def evaluate(state: PyTree) -> dict[str, Any]:
+        played = evaluate_agent(bound, config, env_params, recurrence, state)
+        return played | observations(hooks, state)
 
     def advance(
         state: PyTree, first_update: Any, length: int
@@ -240,7 +315,7 @@ def make_segment(
             first_update + length > num_updates
         )
         update = partial(_update_or_keep, num_updates) if may_overrun else _update
-        slots = max_evaluations(is_due, length)
+        slots = max_evaluations(is_due, length, first_update)
         evaluations = _blank_rows(jax.eval_shape(evaluate, state), slots)
         state, evaluations = vary_like((state, evaluations), state.key)
         due = jnp.asarray(np.append(is_due, False))
@@ -343,10 +418,17 @@ def check_time_limit(bound: Bound, config: TrainConfig) -> None:
         )
 
 
-def max_evaluations(is_due: np.ndarray, length: int) -> int:
-    """Return the most evaluations that fall into any `length` consecutive updates."""
+def max_evaluations(is_due: np.ndarray, length: int, first_update: Any = None) -> int:
+    """Return the most evaluations that fall into `length` consecutive updates.
+
+    Args:
+        is_due: Whether an evaluation follows each update, `[U]`.
+        length: Number of updates.
+        first_update: Number of the first one, where it is known before tracing.
+    """
     total = np.concatenate([[0], np.cumsum(is_due)])
-    starts = np.arange(len(is_due))
+    known = isinstance(first_update, int)
+    starts = np.array([first_update]) if known else np.arange(len(is_due))
     ends = np.minimum(starts + length, len(is_due))
     return int((total[ends] - total[starts]).max())
 

@@ -5,7 +5,7 @@ Axes: `T` steps of a rollout, `B` parallel environments, `N = T * B` samples,
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
 
 import jax
 import numpy as np
@@ -15,6 +15,25 @@ PyTree: TypeAlias = Any
 Metrics: TypeAlias = dict[str, jax.Array]
 HostMetrics: TypeAlias = dict[str, np.ndarray]
 Overrides: TypeAlias = dict[str, Any]
+
+
+# To a type checker a schedule is whatever number it stands in place of.
+_Number: Any = Any if TYPE_CHECKING else object
+
+
+class Schedule(_Number):
+    """A number that follows the share of the run that is over.
+
+    A schedule is a `flax.struct.dataclass` that derives from this class. It stands
+    where a config has a number; see `purerl.schedules`.
+    """
+
+    def __call__(self, share: Array) -> Array:
+        """Return the number at a share of the run, `[]` between 0 and 1."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must have __call__(share), which returns the "
+            "number at a share of the run between 0 and 1."
+        )
 
 
 class Transition(NamedTuple):
@@ -56,11 +75,14 @@ class TrainResult(NamedTuple):
             losses and diagnostics of the algorithm.
         evaluation: `env_steps` `[K]`, `episode_return` and `episode_length`
             `[K, E]` of the deterministic policy.
+        observed: What the hook `observe` returned at each evaluation, leaves
+            `[K, ...]`; None without one.
     """
 
     state: PyTree
     metrics: Metrics
     evaluation: Metrics
+    observed: PyTree = None
 
 
 class AgentState(Protocol):

@@ -1,5 +1,6 @@
 """Strict flags for every test, and two host devices, before jax is first used."""
 
+import gc
 import hashlib
 import os
 import platform
@@ -58,6 +59,9 @@ def _cache_folder() -> str:
     return str(base / "purerl" / "tests" / digest)
 
 
+# Tracing makes many objects and few circles: rarer collections take a twentieth less.
+gc.set_threshold(200_000, 20, 100)
+
 # Programs are compiled once per machine; the second run of the tests is much faster.
 cache = os.path.abspath(os.environ.get("PURERL_TEST_CACHE") or _cache_folder())
 jax.config.update("jax_compilation_cache_dir", cache)
@@ -91,11 +95,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # Most of a test's time is compilation, and half of that optimises what runs for
 # milliseconds. So nothing is optimised but what is marked `optimised` (that pieces,
 # lanes and devices give the same bits is said of programs as users compile them) and
-# what is slow. What is compared with a fixture of its file is compiled as that is:
+# what is slow. A file of `optimised(slow=True)` is optimised where its slow tests run.
+# What is compared with a fixture of its file is compiled as that is:
 # `slow(optimised=False)`.
 @pytest.fixture(scope="module", autouse=True)
 def _compile_a_file(request: pytest.FixtureRequest):
-    quick = not any(m.name == "optimised" for m in request.node.iter_markers())
+    marks = list(request.node.iter_markers("optimised"))
+    slow = any(
+        item.path == request.node.path and item.get_closest_marker("slow")
+        for item in request.session.items
+    )
+    quick = all(mark.kwargs.get("slow", False) and not slow for mark in marks)
     jax.config.update("jax_disable_most_optimizations", quick)
     with pytest.MonkeyPatch.context() as patch:
         if quick:  # in processes that a test starts, too

@@ -17,9 +17,22 @@ LAYERS = (
     # Environments, which know nothing of learning.
     ("envs",),
     # What a config is, random keys, and the types and counts that all others speak of.
-    ("purerl.types", "purerl.config", "purerl.keys", "purerl.metrics"),
-    # The arithmetic of learning from data, and the networks.
-    ("purerl.learning", "purerl.networks"),
+    (
+        "purerl.types",
+        "purerl.config",
+        "purerl.keys",
+        "purerl.metrics",
+        "purerl.registry",
+    ),
+    # The arithmetic of learning from data, the networks, what moves them and when,
+    # and numbers that are drawn.
+    (
+        "purerl.learning",
+        "purerl.networks",
+        "purerl.optimisers",
+        "purerl.schedules",
+        "purerl.randomisation",
+    ),
     # What is minimised.
     ("purerl.losses",),
     # Policies in environments: exploring, rollouts, evaluation.
@@ -33,7 +46,14 @@ LAYERS = (
     # Configs and losses as text and files.
     ("purerl.serialise", "purerl.presets"),
     # One training run as a pure function, and what checks an algorithm.
-    ("purerl.train", "purerl.checker"),
+    (
+        "purerl.train",
+        "purerl.checker",
+        "purerl.hooks",
+        "purerl.warm_start",
+        "purerl.export",
+        "purerl.export_readme",
+    ),
     # Devices and processes.
     ("purerl.scale",),
     # Statistics, tables and pictures of plain arrays and datasets.
@@ -45,6 +65,8 @@ LAYERS = (
     ),
     # Compiled programs, the members that they train, what is kept of them.
     ("purerl.execution",),
+    # Devices that are not here: what programs need and take on them.
+    ("purerl.hardware",),
     # Folders of results, arrays in files, checkpoints.
     ("purerl.storage",),
     # A run on the host: its folder, progress, trackers.

@@ -116,8 +116,13 @@ def read_origins() -> dict[str, dict[str, list[str]]]:
 def text_of(value: Any) -> str:
     """A default as one would type it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        numbers = (getattr(value, field.name) for field in dataclasses.fields(value))
-        return f"{type(value).__name__}({', '.join(f'{x:g}' for x in numbers)})"
+        numbers = {
+            f.name: f"{getattr(value, f.name):g}" for f in dataclasses.fields(value)
+        }
+        inner = numbers.values()
+        if len(numbers) > 1:  # Without its name, nobody knows which number is which.
+            inner = [f"{name}={number}" for name, number in numbers.items()]
+        return f"{type(value).__name__}({', '.join(inner)})"
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, int) and not isinstance(value, bool):

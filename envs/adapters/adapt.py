@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base import Environment
 from .contract import ContractEnvironment
+from .five_values import FiveValueEnvironment, returns_five_values
 from .refusal import is_of_gymnasium, refusal
 
 
@@ -14,6 +15,8 @@ def adapt(env: Any) -> Environment:
     """Return `env` as an `Environment`.
 
     An `Environment` comes back as it is. A gymnax environment gets the gymnax adapter.
+    An object of the older contract, whose `step` returns five values with one `done`,
+    becomes a `FiveValueEnvironment`, which says how its ends are told apart.
     Any other object that keeps the gymnax 1.0 contract, a wrapper for instance, is
     used through its `reset` and `step`.
 
@@ -30,4 +33,6 @@ def adapt(env: Any) -> Environment:
 
         if is_plain_gymnax(env):
             return GymnaxEnvironment(env)
+    if returns_five_values(env):
+        return FiveValueEnvironment(env)
     return ContractEnvironment(env)

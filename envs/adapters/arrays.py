@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -9,31 +10,52 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ..spaces import Box, Discrete, Space
+from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 
 def as_space(space: Any, field: str = "space") -> Space:
-    """Convert a space with `n`, or with `low`, `high` and `shape`, into ours.
+    """Convert a space of gymnax or Gymnasium, known by its attributes, into ours.
 
     Args:
         space: Space of any of the known packages.
         field: Name that error messages give to it.
 
     Raises:
-        ValueError: it is of another kind, such as a dictionary of spaces.
+        ValueError: it is of another kind, such as a graph or a text.
     """
     if isinstance(space, Space):
         return space
+    parts = getattr(space, "spaces", None)
+    if isinstance(parts, Mapping):
+        return Dict({key: as_space(parts[key], f"{field}[{key!r}]") for key in parts})
+    if isinstance(parts, list | tuple):
+        pairs = enumerate(parts)
+        return Tuple(as_space(part, f"{field}[{place}]") for place, part in pairs)
+    if hasattr(space, "nvec"):
+        return MultiDiscrete(_from_zero(space, np.zeros_like(space.nvec)).nvec)
+    if hasattr(space, "n") and space.shape != ():  # Gymnasium's, with one n for all.
+        return MultiBinary(tuple(int(size) for size in space.shape))
     if hasattr(space, "n"):
+        _from_zero(space, 0)
         return Discrete(int(space.n))
     if hasattr(space, "low") and hasattr(space, "high"):
         shape = tuple(int(size) for size in space.shape)
         low, high = (_fit(bound, shape) for bound in (space.low, space.high))
         return Box(low, high, shape, space.dtype)
     raise ValueError(
-        f"{field} is {space!r}, which is neither discrete nor a box: wrap the "
-        "environment so that it is one of them, for instance by flattening."
+        f"{field} is {space!r}, which is none of envs.spaces (Discrete, Box, "
+        "MultiDiscrete, MultiBinary, Dict, Tuple): wrap the environment so that it is "
+        "one of them."
     )
+
+
+def _from_zero(space: Any, zero: Any) -> Any:
+    """The space, if its smallest members are 0, as Gymnasium's need not be."""
+    if np.any(np.asarray(getattr(space, "start", zero)) != zero):
+        raise ValueError(
+            f"{space!r} does not start at 0: number its members from 0 in a wrapper."
+        )
+    return space
 
 
 def as_arrays(tree: Any) -> Any:
@@ -58,3 +80,13 @@ def _fit(bound: Any, shape: tuple[int, ...]) -> Any:
     if np.shape(bound) == shape or isinstance(bound, Tracer):
         return bound
     return np.asarray(bound).reshape(()) if np.size(bound) == 1 else bound
+
+
+def as_members(space: Any, obs: Any) -> Any:
+    """Return observations with the dtypes of their space, part by part."""
+    parts = getattr(space, "spaces", None)
+    if parts is None:
+        return jnp.asarray(obs, space.dtype)
+    if isinstance(parts, dict):
+        return {key: as_members(part, obs[key]) for key, part in parts.items()}
+    return tuple(as_members(*pair) for pair in zip(parts, obs, strict=True))

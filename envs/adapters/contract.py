@@ -116,7 +116,8 @@ def _check_step(name: str, result: Any) -> None:
         raise ValueError(
             f"step of {name} returned {len(result)} values, expected 6 (obs, state, "
             "reward, terminated, truncated, info): it follows an older contract; "
-            "split its `done` into the two flags, as gymnax 1.0 does."
+            "split its `done` into the two flags, as gymnax 1.0 does, or pass an "
+            "environment whose class has reset_env and step_env (see envs.adapt)."
         )
     if "final_observation" not in result[-1]:
         raise ValueError(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 if TYPE_CHECKING:
     import gymnasium
 
-Policy = Callable[[np.ndarray], np.ndarray]
+# Observations are arrays, or dictionaries and tuples of arrays.
+Policy = Callable[[Any], np.ndarray]
 
 
 def require_gymnasium() -> None:
@@ -55,10 +57,10 @@ def play_in_gymnasium(
         raise ValueError(f"Gymnasium has no {env_id!r}: {error}") from None
 
     returns, lengths = np.zeros(episodes), np.zeros(episodes, int)
-    obs = np.stack([env.reset(seed=seed + i)[0] for i, env in enumerate(envs)])
+    obs = [env.reset(seed=seed + i)[0] for i, env in enumerate(envs)]
     running = np.ones(episodes, bool)
     while running.any():
-        actions = np.asarray(policy(obs))
+        actions = np.asarray(policy(jax.tree.map(lambda *x: np.stack(x), *obs)))
         for i in np.flatnonzero(running):
             action = actions[i].item() if actions[i].ndim == 0 else actions[i]
             obs[i], reward, terminated, truncated, _ = envs[i].step(action)

@@ -8,16 +8,16 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as gym_spaces
 
-from ..spaces import Box, Discrete, Space
+from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 
 def to_gym_space(space: Space) -> gym_spaces.Space:
     """Return Gymnasium's space with the same members.
 
-    Integers of `Discrete` are int64 there, as Gymnasium wants them.
+    Integers of `Discrete` and `MultiDiscrete` are int64 there, as Gymnasium wants them.
 
     Raises:
-        ValueError: it is neither discrete nor a box.
+        ValueError: it is none of `envs.spaces`.
     """
     if isinstance(space, Discrete):
         return gym_spaces.Discrete(space.n)
@@ -25,7 +25,16 @@ def to_gym_space(space: Space) -> gym_spaces.Space:
         return gym_spaces.Box(
             np.array(space.low), np.array(space.high), space.shape, space.dtype.type
         )
-    raise ValueError(f"{space!r} is neither discrete nor a box: convert it first.")
+    if isinstance(space, MultiDiscrete):
+        return gym_spaces.MultiDiscrete(space.nvec)
+    if isinstance(space, MultiBinary):
+        return gym_spaces.MultiBinary(space.shape)
+    if isinstance(space, Dict):
+        parts = {key: to_gym_space(part) for key, part in space.spaces.items()}
+        return gym_spaces.Dict(parts)
+    if isinstance(space, Tuple):
+        return gym_spaces.Tuple([to_gym_space(part) for part in space.spaces])
+    raise ValueError(f"{space!r} is none of envs.spaces: convert it first.")
 
 
 def to_observation(space: gym_spaces.Space, obs: Any) -> Any:
@@ -33,12 +42,17 @@ def to_observation(space: gym_spaces.Space, obs: Any) -> Any:
 
     Returns:
         An array of its own, which the caller may write into; an `np.int64` for one
-        member of a `Discrete`.
+        member of a `Discrete`. Of a `Dict` or a `Tuple`, a dictionary or tuple of such.
     """
+    if isinstance(space, gym_spaces.Dict):
+        return {key: to_observation(part, obs[key]) for key, part in space.items()}
+    if isinstance(space, gym_spaces.Tuple):
+        pairs = zip(space.spaces, obs, strict=True)
+        return tuple(to_observation(part, member) for part, member in pairs)
     return np.array(obs, dtype=space.dtype)[()]
 
 
-def to_action(space: gym_spaces.Space, action: Any, *lanes: int) -> np.ndarray:
+def to_action(space: gym_spaces.Space, action: Any, *lanes: int) -> Any:
     """Return an action, or a batch of them, as the compiled step takes it.
 
     Box actions are not clipped; what is beyond the bounds is the environment's
@@ -46,23 +60,39 @@ def to_action(space: gym_spaces.Space, action: Any, *lanes: int) -> np.ndarray:
 
     Args:
         space: Space of one action.
-        action: `[*lanes, *space.shape]`.
+        action: `[*lanes, *space.shape]`, or a dictionary or tuple of such.
         *lanes: Number of lanes of a batch.
 
     Raises:
-        InvalidAction: another shape, or not a member of a `Discrete`.
+        InvalidAction: another shape, or integers that are no members.
     """
+    if isinstance(space, gym_spaces.Dict):
+        return {
+            key: to_action(part, action[key], *lanes) for key, part in space.items()
+        }
+    if isinstance(space, gym_spaces.Tuple):
+        pairs = zip(space.spaces, action, strict=True)
+        return tuple(to_action(part, member, *lanes) for part, member in pairs)
     value = np.asarray(action)
     expected = (*lanes, *(space.shape or ()))
     if value.shape != expected:
         raise gymnasium.error.InvalidAction(
             f"action has shape {value.shape}, expected {expected}."
         )
-    if not isinstance(space, gym_spaces.Discrete):
+    if isinstance(space, gym_spaces.Discrete):
+        most: Any = space.n - 1
+    elif isinstance(space, gym_spaces.MultiDiscrete):
+        most = space.nvec - 1
+    elif isinstance(space, gym_spaces.MultiBinary):
+        most = 1
+    else:
         return value.astype(space.dtype)
     # A compiled program clamps an index that is out of range and says nothing.
-    if value.dtype.kind not in "iu" or not np.all((value >= 0) & (value < space.n)):
+    is_binary = isinstance(space, gym_spaces.MultiBinary)
+    is_whole = value.dtype.kind in ("iub" if is_binary else "iu")
+    if not is_whole or not np.all((value >= 0) & (value <= most)):
+        kind = "an integer" if space.shape == () else "integers"
         raise gymnasium.error.InvalidAction(
-            f"action must be an integer in 0 .. {space.n - 1}, got {action!r}."
+            f"action must be {kind} in 0 .. {most}, got {action!r}."
         )
-    return value.astype(np.int32)
+    return value.astype(np.int8 if is_binary else np.int32)

@@ -43,7 +43,7 @@ class Task:
     @property
     def has_picture(self) -> bool:
         """Whether `render` is written for it."""
-        return type(self.env).render is not Environment.render
+        return self.env.has_picture
 
     def metadata(self) -> dict[str, Any]:
         """Return Gymnasium's `metadata`: render modes, and frames per second if any."""

@@ -196,7 +196,8 @@ class GymnasiumVectorEnv(VectorEnv):
             return infos
         final_obs = np.full(self.num_envs, None, dtype=object)
         for i in np.flatnonzero(done):
-            final_obs[i] = to_observation(self.single_observation_space, outcome.obs[i])
+            obs = jax.tree.map(lambda x, i=i: x[i], outcome.obs)
+            final_obs[i] = to_observation(self.single_observation_space, obs)
         return {
             **infos,
             "final_obs": final_obs,

@@ -11,7 +11,7 @@ from gymnax.environments.environment import Environment as _GymnaxBase
 
 from ..base import Environment, Info, Obs
 from ..spaces import Space
-from .arrays import as_arrays, as_space, cast_like
+from .arrays import as_arrays, as_members, as_space, cast_like
 
 
 class GymnaxEnvironment(Environment[Any, Any]):
@@ -94,8 +94,8 @@ class GymnaxEnvironment(Environment[Any, Any]):
         params = self.default_params if params is None else params
         return as_space(self.wrapped.observation_space(params), "observation_space")
 
-    def _typed(self, obs: Any, params: Any) -> jax.Array:
-        return jnp.asarray(obs, self.observation_space(params).dtype)
+    def _typed(self, obs: Any, params: Any) -> Any:
+        return as_members(self.observation_space(params), obs)
 
 
 def is_plain_gymnax(env: Any) -> bool:

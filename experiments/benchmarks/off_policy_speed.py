@@ -158,20 +158,24 @@ def measure_actor_critic(name: str, options: Options) -> list[Row]:
     return rows
 
 
-def measure_dqn(options: Options) -> list[Row]:
-    """20,000 steps of DQN against rejax's, and against the article's rate."""
-    ours, our_compile = train(DQN, 1, 1)
-    numbers = {
-        name: getattr(DQN, name)
+def dqn_numbers(config: purerl.DQNConfig) -> dict[str, Any]:
+    """What rejax's DQN is told of a config."""
+    return {
+        name: getattr(config, name)
         for name in (
             "total_timesteps num_envs gamma learning_rate buffer_size batch_size "
             "learning_starts epsilon_start epsilon_end epsilon_steps max_grad_norm "
             "target_update_interval tau double activation"
         ).split()
     }
+
+
+def measure_dqn(options: Options) -> list[Row]:
+    """20,000 steps of DQN against rejax's, and against the article's rate."""
+    ours, our_compile = train(DQN, 1, 1)
     with ExitStack() as stack:
         peer = stack.enter_context(Peer(options.peers))
-        prepared = peer.ask("prepare", agents=1, devices=1, dqn=numbers)
+        prepared = peer.ask("prepare", agents=1, devices=1, dqn=dqn_numbers(DQN))
         runs = alternate(
             {
                 "purerl": ours,

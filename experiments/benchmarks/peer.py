@@ -2,8 +2,12 @@
 
 import json
 import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
+
+from report import Measure, Run
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -65,3 +69,27 @@ class Peer:
             self._process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             self._process.kill()
+
+
+@contextmanager
+def run_peer(python: Path) -> Iterator[Callable[..., tuple[Measure, float]]]:
+    """Give a function that prepares a program of `peer_rejax.py` in a new process.
+
+    Its arguments are those of the request `prepare`; it returns what to time, and the
+    seconds of compilation. The process, and with it the memory of its device, ends
+    after the `with`.
+
+    Args:
+        python: The peer's own interpreter.
+    """
+    with ExitStack() as stack:
+
+        def prepare(**request: Any) -> tuple[Measure, float]:
+            peer = stack.enter_context(Peer(python))
+            prepared = peer.ask("prepare", **request)
+            return (
+                lambda seed: Run(**peer.ask("run", seed=seed)),
+                prepared["compile_seconds"],
+            )
+
+        yield prepare

@@ -57,8 +57,13 @@ def rejax() -> Callable[[jax.Array], Any]:
     return algo.replace(eval_callback=lambda algo, state, key: ()).train
 
 
-def purejaxrl(path: Path) -> Callable[[jax.Array], Any]:
-    """Return PureJaxRL's training run."""
+def purejaxrl(path: Path, **changes: Any) -> Callable[[jax.Array], Any]:
+    """Return PureJaxRL's training run.
+
+    Args:
+        path: The path of its `ppo.py`.
+        **changes: Numbers in place of those of `PPO`.
+    """
     sys.path.insert(0, str(path.parent))
     # Its wrappers import other environments' packages, which CartPole does not need.
     for name in ("brax", "brax.envs", "brax.envs.wrappers", "navix"):
@@ -67,7 +72,7 @@ def purejaxrl(path: Path) -> Callable[[jax.Array], Any]:
     vars(training).update(EpisodeWrapper=object, AutoResetWrapper=object)
     vars(sys.modules["brax"])["envs"] = sys.modules["brax.envs"]
     sys.modules.setdefault(training.__name__, training)
-    return runpy.run_path(str(path))["make_train"](dict(PPO))
+    return runpy.run_path(str(path))["make_train"](PPO | changes)
 
 
 def make(name: str, *path: Path) -> Callable[[jax.Array], Any]:

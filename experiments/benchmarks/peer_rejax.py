@@ -1,4 +1,4 @@
-"""rejax's PPO and DQN, driven by the benchmarks over stdin and stdout.
+"""rejax's PPO and DQN, and PureJaxRL's PPO, driven over stdin and stdout.
 
 Runs in the interpreter of `.venv-peers` (see `setup_peers.sh`). One JSON request per
 line, one JSON answer per line; between requests the process sleeps, so that the other
@@ -7,6 +7,7 @@ contender has the machine for itself.
     {"do": "versions"}
     {"do": "prepare", "agents": 64, "devices": 1, "ppo": {...}} -> compile seconds
     {"do": "prepare", "agents": 1, "devices": 1, "dqn": {...}} -> compile seconds
+    {"do": "prepare", "agents": 8, "devices": 1, "purejaxrl": {"path": "PATH/ppo.py"}}
     {"do": "run", "seed": 0} -> seconds, cpu_seconds, mean final return
 """
 
@@ -17,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -84,6 +86,13 @@ def make_dqn(dqn: dict[str, Any]) -> Any:
     return algo.replace(eval_callback=lambda algo, state, key: ())
 
 
+def make_purejaxrl(path: str, **numbers: Any) -> Callable[[jax.Array], Any]:
+    """PureJaxRL's PPO with some of its own numbers changed."""
+    import peer_programs
+
+    return peer_programs.purejaxrl(Path(path), **numbers)
+
+
 def make_dqn_score(algo: Any) -> Callable[[Any, jax.Array], jax.Array]:
     """Mean return of one agent's nearly greedy actions over fresh episodes."""
     from rejax.evaluate import evaluate
@@ -126,11 +135,15 @@ class Case:
         devices: int,
         ppo: dict[str, Any] | None = None,
         dqn: dict[str, Any] | None = None,
+        purejaxrl: dict[str, Any] | None = None,
     ) -> None:
-        algo = make_dqn(dqn) if dqn else make_ppo(ppo or {})
-        make = make_dqn_score if dqn else make_score
         self.agents, self.devices = agents, devices
-        train, score = algo.train, jax.jit(jax.vmap(make(algo)))
+        if purejaxrl:
+            train, self.score = make_purejaxrl(**purejaxrl), None
+        else:
+            algo = make_dqn(dqn) if dqn else make_ppo(ppo or {})
+            make = make_dqn_score if dqn else make_score
+            train, self.score = algo.train, jax.jit(jax.vmap(make(algo)))
         if agents == 1:
             program = jax.jit(train)
         elif devices == 1:
@@ -140,7 +153,6 @@ class Case:
         start = time.perf_counter()
         self.program = program.lower(self.keys(0)).compile()
         self.compile_seconds = time.perf_counter() - start
-        self.score = score
 
     def keys(self, seed: int) -> jax.Array:
         """One key, or `[N]`, or `[D, N / D]` of them."""
@@ -156,9 +168,23 @@ class Case:
         """Train once; the clock stops when every result is there."""
         keys = jax.block_until_ready(self.keys(seed))
         start, cpu_start = time.perf_counter(), time.process_time()
-        state, _ = jax.block_until_ready(self.program(keys))
+        result = jax.block_until_ready(self.program(keys))
         cpu_seconds = time.process_time() - cpu_start
         seconds = time.perf_counter() - start
+        return {
+            "seconds": seconds,
+            "score": self._score_of(result, keys),
+            "cpu_seconds": cpu_seconds,
+        }
+
+    def _score_of(self, result: Any, keys: jax.Array) -> float:
+        """The mean return of the trained agents."""
+        if self.score is None:  # PureJaxRL: of the episodes that ended last.
+            returns = result["metrics"]["returned_episode_returns"]
+            updates = returns.shape[self.agents > 1]
+            first = updates - max(1, updates // 10)
+            return float(returns[..., first:, :, :].mean())
+        state, _ = result
         lead = keys.ndim - 1  # An old-style key is two numbers.
         # Through numpy: what pmap leaves on several devices is scored on one.
         states = jax.tree.map(
@@ -168,11 +194,7 @@ class Case:
         scores = self.score(
             states, jax.random.split(jax.random.PRNGKey(7), self.agents)
         )
-        return {
-            "seconds": seconds,
-            "score": float(scores.mean()),
-            "cpu_seconds": cpu_seconds,
-        }
+        return float(scores.mean())
 
 
 def answer(request: dict[str, Any], cases: list[Case]) -> dict[str, Any]:

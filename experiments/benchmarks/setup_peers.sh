@@ -5,6 +5,8 @@
 # gymnax 1.x changed the step API under rejax, so the two cannot share purerl's
 # environment. Everything else is pinned to purerl's own versions: same compiler.
 #
+# With CUDA=cuda12 or CUDA=cuda13 the first one can use a GPU (gpu_day.py).
+#
 #   PYTHON=.venv/bin/python experiments/benchmarks/setup_peers.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -18,6 +20,9 @@ for name in ("jax", "jaxlib", "flax", "optax", "chex", "distrax", "numpy"):
     print(f"{name}=={version(name)}")
 ')
 packages=(rejax==0.1.3 gymnax==0.0.9)
+if [ -n "${CUDA:-}" ]; then
+  packages+=("jax[$CUDA]")
+fi
 
 if command -v uv >/dev/null; then
   uv venv --quiet --allow-existing --python "$PYTHON" "$PEERS"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy as np
 from jax.core import Tracer
 
 import envs
+from envs.wrappers import Randomised, RandomisedOnce
 from purerl.config import ConfigError, TrainConfig
+from purerl.randomisation import check_distribution, is_distribution, is_random
 from purerl.types import PyTree
 
 if not getattr(envs, "__purerl__", False):
@@ -27,11 +30,11 @@ DEFAULT_EVAL_STEPS = 1_000
 
 
 def resolve_env(config: TrainConfig) -> Environment:
-    """Make the environment that `config.env` names, or return the one that it is.
+    """Make the environment that `config.env` names or is, with its wrappers.
 
     Raises:
-        ConfigError: unknown id (with near names), bad options, or an object that
-            does not keep the contract.
+        ConfigError: unknown id (with near names), bad options, an object that does
+            not keep the contract, or a wrapper that is unknown or does not fit.
     """
     if isinstance(config.env, str):
         try:
@@ -43,6 +46,18 @@ def resolve_env(config: TrainConfig) -> Environment:
             env = envs.adapt(config.env)
         except (ValueError, TypeError) as error:
             raise ConfigError(f"env: {error}") from None
+    try:
+        env = envs.wrap(env, wrappers_of(config))
+        if is_random(config.env_params):
+            each = config.randomise_per == "environment"
+            env = RandomisedOnce(env) if each else Randomised(env)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if config.reset_scheme == "pool" and isinstance(env, RandomisedOnce):
+        raise ConfigError(
+            "reset_scheme='pool' draws starts that all environments share, which "
+            "randomise_per='environment' does not allow. Use reset_scheme='fresh'."
+        )
     if config.reset_scheme == "pool" and not steps_without_reset(env):
         raise ConfigError(
             f"reset_scheme='pool' needs an environment with step_env and reset_env, "
@@ -52,12 +67,34 @@ def resolve_env(config: TrainConfig) -> Environment:
     return env
 
 
-def is_built_in(env: Any) -> bool:
-    """Return whether a config's `env` is a name that every process knows.
+def wrappers_of(config: TrainConfig) -> tuple[str, ...]:
+    """Return the texts of a config's wrappers; one alone may stand as it is.
 
-    Not an object, nor what this program alone has registered.
+    Raises:
+        ConfigError: they are no texts.
     """
-    return isinstance(env, str) and envs.source_of(env) != "registered"
+    texts: Any = config.env_wrappers
+    texts = (texts,) if isinstance(texts, str) else texts
+    if not isinstance(texts, tuple | list) or not all(
+        isinstance(text, str) for text in texts
+    ):
+        raise ConfigError(
+            f"env_wrappers must be texts, got {texts!r}; for example "
+            '("FrameStack(4)",). A wrapper that is an object goes around env itself.'
+        )
+    return tuple(texts)
+
+
+def is_built_in(config: TrainConfig) -> bool:
+    """Return whether every process can make a config's environment from its names.
+
+    Not of an object, nor of what this program alone has registered.
+    """
+    return (
+        isinstance(config.env, str)
+        and envs.source_of(config.env) != "registered"
+        and envs.wrappers.are_built_in(wrappers_of(config))
+    )
 
 
 def bind_params(env: Environment, values: Any) -> PyTree:
@@ -69,19 +106,40 @@ def bind_params(env: Environment, values: Any) -> PyTree:
             or a whole parameter structure.
 
     Raises:
-        ConfigError: an unknown name or another shape.
+        ConfigError: an unknown name, another shape, or a distribution in the place of
+            what was a number when the environment was made.
     """
     defaults = env.default_params
+    if not isinstance(env, Randomised) and is_random(values):
+        raise ConfigError(
+            f"env_params of {env.name} holds a distribution where the config has a "
+            "number, and the program is made for numbers. Put the distribution into "
+            "the config; its numbers are overridden by name, such as "
+            "'env_params.length.low'."
+        )
     if values is None:
         return defaults
     if not isinstance(values, Mapping):
-        if jax.tree.structure(values) != jax.tree.structure(defaults):
+        given = jax.tree.structure(values, is_leaf=is_distribution)
+        if given != jax.tree.structure(defaults):
             raise ConfigError(
                 f"env_params must be names and values, or {type(defaults).__name__} as "
                 f"{env.name} takes it, got {type(values).__name__}."
             )
-        return values
+        return jax.tree_util.tree_map_with_path(
+            lambda path, default, value: (
+                _fit(default, value, f"env_params of {env.name}: {_dotted(path)}")
+                if is_distribution(value)
+                else value
+            ),
+            defaults,
+            values,
+        )
     return _put_in(defaults, values, f"env_params of {env.name}")
+
+
+def _dotted(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
 def _put_in(node: Any, values: Mapping[str, Any], owner: str) -> Any:
@@ -106,7 +164,13 @@ def _put_in(node: Any, values: Mapping[str, Any], owner: str) -> Any:
 
 
 def _fit(default: Any, value: Any, owner: str) -> Any:
-    """`value` with the dtype and shape of `default`."""
+    """`value` with the dtype and shape of `default`, or a distribution of such."""
+    if is_distribution(value):
+        if isinstance(default, bool | str) or np.shape(default) != ():
+            raise ConfigError(f"{owner} is no single number, got {value!r}.")
+        check_distribution(value, owner)
+        # Fractions, also of ends that were written as whole numbers: they can move.
+        return jax.tree.map(lambda x: x if isinstance(x, Tracer) else float(x), value)
     if isinstance(value, Mapping):
         return _put_in(default, value, owner)
     if isinstance(default, bool | str) or default is None:
@@ -206,6 +270,8 @@ def step_without_reset(
 def time_limit(config: TrainConfig, env: Environment) -> int:
     """Return the longest evaluation episode in steps, a number fixed before tracing.
 
+    Steps are the agent's, of which one may be several of the environment's.
+
     Raises:
         ConfigError: there are evaluations, and the time limit that bounds them is
             traced, so that nobody knows how long they may be.
@@ -215,7 +281,10 @@ def time_limit(config: TrainConfig, env: Environment) -> int:
     # Inside a traced program too, a number that is not traced stays a number.
     with jax.ensure_compile_time_eval():
         params = bind_params(env, config.env_params)
-    limit = getattr(params, "max_steps_in_episode", None)
+        limit: Any = getattr(params, "max_steps_in_episode", None)
+        if is_distribution(limit):
+            limit = limit.ends()[1]  # Nothing that is drawn is longer.
+            limit = limit if isinstance(limit, Tracer) else math.ceil(limit)
     if isinstance(limit, Tracer):
         if config.num_evaluations > 0:
             raise ConfigError(
@@ -226,4 +295,4 @@ def time_limit(config: TrainConfig, env: Environment) -> int:
         return DEFAULT_EVAL_STEPS
     if limit is None or not 0 < int(limit) < 10_000_000:
         return DEFAULT_EVAL_STEPS
-    return int(limit)
+    return -(-int(limit) // env.time_per_step)

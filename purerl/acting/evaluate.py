@@ -87,14 +87,14 @@ def evaluate_recurrent(
     Returns:
         Undiscounted returns and lengths, `[E]` each.
     """
-    key_reset, key_step = jax.random.split(key)
-    start = _start(env, params, memory, key_reset, num_episodes)
+    keys = jax.random.split(key, 1 + num_episodes)
+    start = _start(env, params, memory, keys[1:])
 
     def unfinished(carry: _Episodes) -> Array:
         return (carry.step < max_steps) & carry.running.any()
 
     def play(carry: _Episodes) -> _Episodes:
-        key = jax.random.fold_in(key_step, carry.step)
+        key = jax.random.fold_in(keys[0], carry.step)
         return _step(env, params, act, carry, jax.random.split(key, num_episodes))
 
     # The counter stays the same on every device.
@@ -103,11 +103,9 @@ def evaluate_recurrent(
     return Evaluation(end.episode_return, end.episode_length)
 
 
-def _start(
-    env: Environment, params: PyTree, memory: PyTree, key: Array, num_episodes: int
-) -> _Episodes:
-    """Reset as many environments as there are episodes; the key is consumed."""
-    keys = jax.random.split(key, num_episodes)
+def _start(env: Environment, params: PyTree, memory: PyTree, keys: Array) -> _Episodes:
+    """Reset an environment for each of the keys `[E]`, which are consumed."""
+    num_episodes = len(keys)
     obs, state = jax.vmap(env.reset, (0, None))(keys, params)
     return _Episodes(
         step=jnp.int32(0),

@@ -11,9 +11,12 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from purerl.config import Check, ConfigError
+from purerl.networks import composite
 from purerl.types import Array
 
 SCHEDULES = ("linear", "inverse_time", "constant")
+# Of how many a uniform number is drawn where the number of valid actions is not known.
+MANY = 2**31 - 1
 SHARE = Check(lambda x: 0 < x <= 1, "must be greater than 0 and at most 1")
 
 
@@ -22,7 +25,8 @@ class Coin(NamedTuple):
 
     Attributes:
         toss: `[...]` float32, uniform in [0, 1); below epsilon the agent explores.
-        action: `[...]` int32, the uniform action.
+        action: `[...]` int32, the uniform action, or a number that `valid_action` makes
+            one.
     """
 
     toss: Array
@@ -91,19 +95,50 @@ def _action(bits: Array, num_actions: int) -> Array:
     return (bits % jnp.uint32(num_actions)).astype(jnp.int32)
 
 
-def epsilon_greedy(q_values: Array, coin: Coin, epsilon: Array | float) -> Array:
+def choices_of(obs_shape: Any, num_actions: int) -> int:
+    """Return of how many a coin's uniform number is: the actions, or `MANY`.
+
+    Args:
+        obs_shape: Shape of the features of one observation.
+        num_actions: Number of actions, valid or not.
+    """
+    return MANY if composite.has_mask(obs_shape) else num_actions
+
+
+def valid_action(obs: Any, number: Array) -> Array:
+    """Return the action that a uniform number stands for, int32 `[...]`.
+
+    Among `m` valid actions it is the one with the number modulo `m`, which favours none
+    by more than m / 2^31.
+
+    Args:
+        obs: Features of the observations, with a mask `[..., n]` or without.
+        number: `[...]` int32 of `choices_of` many; without a mask, the action itself.
+    """
+    mask = composite.mask_of(obs)
+    if mask is None:
+        return number
+    place = number % jnp.maximum(mask.sum(-1, dtype=jnp.int32), 1)
+    rank = jnp.cumsum(mask, -1, dtype=jnp.int32)
+    return jnp.argmax(rank > place[..., None], -1).astype(jnp.int32)
+
+
+def epsilon_greedy(
+    q_values: Array, coin: Coin, epsilon: Array | float, obs: Any = None
+) -> Array:
     """Return the greedy action, or with probability epsilon a uniform one.
 
     Args:
-        q_values: `[..., n]`.
+        q_values: `[..., n]`; far below the others for invalid actions.
         coin: `[...]`.
         epsilon: `[...]`, the probability of a uniform action (which may be greedy too).
+        obs: Features of the observations, which may say what actions are valid.
 
     Returns:
         int32 `[...]`.
     """
     greedy = jnp.argmax(q_values, axis=-1).astype(jnp.int32)
-    return jnp.where(coin.toss < epsilon, coin.action, greedy)
+    return jnp.where(coin.toss < epsilon, valid_action(obs, coin.action), greedy)
 
 
 def epsilon_at(

@@ -1,5 +1,11 @@
-"""From an environment's observation to the floats that a network takes."""
+"""From an environment's observation to the floats that a network takes.
 
+They are one array, or, of a `Dict` or `Tuple` space, the same pytree of arrays. Under
+the key `action_mask` of a `Dict` the mask of valid actions passes through: see
+`networks.composite`.
+"""
+
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -7,27 +13,34 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from purerl.types import Array
+from purerl.learning import normalise
+from purerl.learning.collectives import after
+from purerl.networks import composite
+from purerl.types import Array, PyTree
 
 
-def obs_shape(space: Any) -> tuple[int, ...]:
-    """Return the shape of the features of one observation.
+def obs_shape(space: Any) -> Any:
+    """Return the shape of the features of one observation, see `networks.composite`.
 
     Raises:
-        ValueError: neither a box nor a discrete space.
+        ValueError: a space that is none of `envs.spaces`.
     """
+    if hasattr(space, "spaces"):
+        return _like(space, {key: obs_shape(part) for key, part in _items(space)})
     if hasattr(space, "n"):
         return (int(space.n),)
-    if not hasattr(space, "low"):
+    if hasattr(space, "nvec"):
+        return (int(np.sum(space.nvec)),)
+    if not (hasattr(space, "low") or hasattr(space, "bits")):
         raise ValueError(
-            f"observations must be one array (a box or a discrete space), got {space}; "
-            "flatten them in a wrapper."
+            f"observations must be members of a space of envs.spaces, got {space}; "
+            "change them in a wrapper."
         )
     return tuple(space.shape)
 
 
-def to_features(space: Any, obs: Array) -> Array:
-    """Turn observations into floats: one-hot for a discrete space, a cast for numbers.
+def to_features(space: Any, obs: PyTree) -> Any:
+    """Turn observations into floats: one-hot for discrete parts, a cast for numbers.
 
     Images in bytes, from 0 to 255, come out between 0 and 1.
 
@@ -36,12 +49,70 @@ def to_features(space: Any, obs: Array) -> Array:
         obs: `[..., *shape]`; a buffer keeps them as they are, bytes as bytes.
 
     Returns:
-        float32 `[..., *obs_shape(space)]`.
+        float32 `[..., *obs_shape(space)]`, of a `Dict` or `Tuple` a pytree of such.
     """
+    if hasattr(space, "spaces"):
+        parts = {key: _part(key, part, obs[key]) for key, part in _items(space)}
+        return _like(space, parts)
     if hasattr(space, "n"):
         return jax.nn.one_hot(obs, int(space.n))
+    if hasattr(space, "nvec"):
+        sizes = np.reshape(space.nvec, -1)
+        lead = obs.shape[: obs.ndim - len(space.shape)]
+        flat = obs.reshape(*lead, len(sizes))
+        hot = [jax.nn.one_hot(flat[..., i], int(n)) for i, n in enumerate(sizes)]
+        return jnp.concatenate(hot, -1)
     features = obs.astype(jnp.float32)
     return features / 255.0 if _is_picture(space) else features
+
+
+def example(space: Any) -> Any:
+    """Return features of one observation, to draw parameters with: `[1, ...]`."""
+    shape = obs_shape(space)
+    if composite.is_shape(shape):
+        return jnp.zeros((1, *shape))
+    found = composite.map_shape(lambda one: jnp.zeros((1, *one)), shape)
+    if composite.has_mask(shape):
+        found[composite.MASK] = jnp.ones((1, *shape[composite.MASK]), bool)
+    return found
+
+
+def as_arrays(obs: Any) -> PyTree:
+    """Return observations that a user gave as arrays.
+
+    Lists, and tuples of plain numbers, are an array each; other tuples and dictionaries
+    are observations of several parts.
+
+    Args:
+        obs: One observation or a batch.
+    """
+
+    def is_one(x: Any) -> bool:
+        is_row = isinstance(x, tuple) and all(isinstance(v, int | float) for v in x)
+        return isinstance(x, list) or is_row
+
+    return jax.tree.map(jnp.asarray, obs, is_leaf=is_one)
+
+
+def _items(space: Any) -> Iterable[tuple[Any, Any]]:
+    """Key or place of every part of a composite space, and its space."""
+    parts = space.spaces
+    return parts.items() if isinstance(parts, dict) else enumerate(parts)
+
+
+def _like(space: Any, values: dict[Any, Any]) -> Any:
+    """The values of a composite space's parts as a member of it would hold them."""
+    return values if isinstance(space.spaces, dict) else tuple(values.values())
+
+
+def _part(key: Any, space: Any, obs: PyTree) -> Any:
+    """The features of a part of an observation, or the mask."""
+    if key != composite.MASK:
+        return to_features(space, obs)
+    mask = obs.astype(bool)
+    # After an episode's end there may be no valid action, and nothing to choose: then
+    # all are, so that every number stays finite.
+    return mask | ~mask.any(-1, keepdims=True)
 
 
 def _is_picture(space: Any) -> bool:
@@ -53,3 +124,76 @@ def _is_picture(space: Any) -> bool:
         return False
     low, high = (np.asarray(bound) for bound in bounds)
     return bool(np.all(low == 0) and np.all(high == 255))
+
+
+def init_moments(space: Any) -> PyTree:
+    """Return the statistics of observations before anything was seen.
+
+    Of a `Dict` or `Tuple` they are a tuple, with `normalise.Moments` for each array of
+    floating-point numbers in it, and nothing for the others.
+
+    Args:
+        space: Space of the observations.
+    """
+    shape = obs_shape(space)
+    if composite.is_shape(shape):
+        return normalise.init_moments(shape)
+    pairs = zip(composite.leaf_shapes(shape), _scaled_leaves(space), strict=True)
+    return tuple(normalise.init_moments(one) if floats else () for one, floats in pairs)
+
+
+def merge_moments(
+    space: Any, moments: PyTree, features: PyTree, axis_name: str | None
+) -> PyTree:
+    """Merge features into the statistics of observations.
+
+    Args:
+        space: Space of the observations.
+        moments: Statistics before, see `init_moments`.
+        features: `[..., *obs_shape]`; all leading axes are samples.
+        axis_name: Mapped axis over which the samples are spread, if any.
+    """
+    if not hasattr(space, "spaces"):
+        return normalise.merge(moments, features, axis_name)
+    merged: list[Any] = []
+    before = None
+    for one, part in zip(moments, jax.tree.leaves(features), strict=True):
+        if not one:
+            merged.append(one)
+            continue
+        # One phase of averages over devices after another: see `collectives`.
+        part = part if before is None else after(part, before, axis_name)
+        merged.append(normalise.merge(one, part, axis_name))
+        before = merged[-1].var.sum()
+    return tuple(merged)
+
+
+def normalised(
+    space: Any, moments: PyTree, features: PyTree, clip: Array | float
+) -> PyTree:
+    """Standardise and clip features; of a `Dict` or `Tuple`, those of floats only.
+
+    Args:
+        space: Space of the observations.
+        moments: Statistics of observations, see `init_moments`.
+        features: `[..., *obs_shape]`.
+        clip: Largest absolute value of what is standardised.
+    """
+    if not hasattr(space, "spaces"):
+        return normalise.normalise(moments, features, clip)
+    leaves, structure = jax.tree.flatten(features)
+    pairs = zip(moments, leaves, strict=True)
+    scaled = [normalise.normalise(m, x, clip) if m else x for m, x in pairs]
+    return jax.tree.unflatten(structure, scaled)
+
+
+def _scaled_leaves(space: Any) -> Iterator[bool]:
+    """Whether each array of a composite observation is one of floats."""
+    if not hasattr(space, "spaces"):
+        yield hasattr(space, "low") and np.issubdtype(space.dtype, np.floating)
+        return
+    for key, part in _items(space):
+        if key == composite.MASK:
+            yield False
+        else:
+            yield from _scaled_leaves(part)

@@ -5,6 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from purerl.acting.observe import as_arrays
 from purerl.config import ConfigError
 from purerl.networks.recurrent import forget
 from purerl.types import Algorithm, Array, PyTree, Recurrence
@@ -45,7 +46,7 @@ class RecurrentPolicy:
         Returns:
             The action, and the memory with `obs` in it.
         """
-        return self.recurrence.act(self.state, jnp.asarray(obs), memory, key)
+        return self.recurrence.act(self.state, as_arrays(obs), memory, key)
 
     def restart(self, memory: PyTree, done: Array) -> PyTree:
         """Clear the memory where an episode ended, `done` `[*shape]`.

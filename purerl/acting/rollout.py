@@ -16,6 +16,7 @@ from purerl.acting.environment import (
     steps_without_reset,
 )
 from purerl.config import TrainConfig
+from purerl.keys import several
 from purerl.learning import packing
 from purerl.learning.collectives import env_draw, env_keys, psum
 from purerl.networks.recurrent import forget
@@ -251,7 +252,8 @@ def collect(
             action)`; the outputs, from which a log-probability can be computed, are
             what the transitions have in the place of it.
         prepare: What the policy sees of an observation (cast, normalised).
-        key: Random key, consumed.
+        key: Random key, or the three of the actions, the environments and the pool of
+            restarts, `[3]`; consumed.
         num_steps: T.
         draw: `(key, (T, B)) -> noise` of the actions, called once before the rollout;
             where not given the noise is a key for each.
@@ -290,12 +292,13 @@ def draw_randomness(
 
     Args:
         stepper: Environment, numbers, reset scheme.
-        key: Random key, consumed.
+        key: Random key, or the three of the actions, the environments and the pool of
+            restarts, `[3]`; consumed.
         num_steps: T.
         num_envs: B, on this device.
         draw: `(key, (T, B)) -> noise` of the actions; where not given a key for each.
     """
-    key_act, key_env, key_pool = jax.random.split(key, 3)
+    key_act, key_env, key_pool = several(key, 3)
     shape, axis_name = (num_steps, num_envs), stepper.axis_name
     noise = env_draw(draw, key_act, shape, axis_name)
     keys_env = env_keys(key_env, shape, axis_name)

@@ -14,7 +14,7 @@ import optax
 
 from purerl import networks
 from purerl.acting import rollout
-from purerl.algorithms import off_policy
+from purerl.algorithms import network_config, off_policy
 from purerl.algorithms.off_policy import (
     Batch,
     Experience,
@@ -25,18 +25,31 @@ from purerl.algorithms.off_policy import (
 from purerl.config import (
     FRACTION,
     POSITIVE,
+    POSITIVE_OR_NONE,
     ConfigError,
     config_dataclass,
     dynamic,
     one_of,
     static,
 )
-from purerl.keys import update_key
+from purerl.keys import update_keys
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
+from purerl.learning.parts import frozen_in
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
+from purerl.optimisers import Adam
+from purerl.optimisers.check import check_optimisers
+from purerl.optimisers.older import take_epsilon
 from purerl.types import Array, Metrics, PyTree
+
+# Name of the parameters -> how the names of their fields begin in a config.
+_PREFIXES = {
+    "actor": "actor",
+    "critics": "critic",
+    "log_temperature": "temperature",
+    "duals": "dual",
+}
 
 
 @config_dataclass
@@ -47,12 +60,29 @@ class ActorCriticConfig(OffPolicyConfig):
     buffer_size: int = static(
         1_000_000, "Transitions that are kept; of a shorter run, its steps.", POSITIVE
     )
-    learning_rate: float = dynamic(3e-4, "Step size of Adam.", POSITIVE)
+    learning_rate: float = dynamic(3e-4, "Step size of the networks.", POSITIVE)
+    actor_learning_rate: float | None = dynamic(
+        None, "Step size of the policy; none takes learning_rate.", POSITIVE_OR_NONE
+    )
+    critic_learning_rate: float | None = dynamic(
+        None, "Step size of the critics; none takes learning_rate.", POSITIVE_OR_NONE
+    )
     tau: float = dynamic(
         0.005, "Share of the online networks in an update of the targets.", FRACTION
     )
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
-    adam_eps: float = dynamic(1e-8, "Adam's epsilon.", POSITIVE)
+    optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
+    actor_optimiser: Any = dynamic(
+        None, "Optimiser of the policy; none takes optimiser."
+    )
+    critic_optimiser: Any = dynamic(
+        None, "Optimiser of the critics; none takes optimiser."
+    )
+    adam_eps: float | None = dynamic(
+        None,
+        "Older name of eps of all optimisers, where it is put.",
+        POSITIVE_OR_NONE,
+    )
     hidden_sizes: tuple[int, ...] = static((256, 256), "Units of each hidden layer.")
     critic_hidden_sizes: tuple[int, ...] = static(
         (), "Those of the critics; none takes hidden_sizes."
@@ -60,7 +90,14 @@ class ActorCriticConfig(OffPolicyConfig):
     activation: str = static(
         "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
     )
-    layer_norm: bool = static(False, "Normalise before each activation.")
+    actor: Any = network_config.actor_field()
+    actor_gain: float = network_config.actor_gain_field()
+    actor_keys: tuple[str, ...] = network_config.keys_field("actor")
+    critic_keys: tuple[str, ...] = network_config.keys_field("critic")
+
+    def __post_init__(self) -> None:
+        take_epsilon(self, "adam_eps")
+        super().__post_init__()
 
 
 class ActorCriticState(NamedTuple):
@@ -104,6 +141,7 @@ def validate(config: ActorCriticConfig) -> None:
     """
     off_policy.validate(config)
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    check_optimisers(config)
     for name in ("hidden_sizes", "critic_hidden_sizes"):
         sizes = getattr(config, name)
         if not all(type(n) is int and n > 0 for n in sizes):
@@ -129,12 +167,13 @@ def init(
         key: Random key, which is kept in the state.
         key_env: Random key, consumed.
     """
-    adam = _optimiser(hooks.config)
     experience = off_policy.init(hooks, key_env)
     return ActorCriticState(
         params=params,
         target_params={name: params[name] for name in targets},
-        opt_state={name: adam.init(params[name]) for name in params},
+        opt_state={
+            name: optimiser_of(hooks.config, name).init(params[name]) for name in params
+        },
         buffer=experience.buffer,
         envs=experience.envs,
         key=key,
@@ -150,7 +189,7 @@ def step(
         hooks,
         Learner(state.params, state.target_params, state.opt_state),
         Experience(state.buffer, (), state.envs),
-        update_key(state),
+        update_keys(state, 5),
         state.update,
     )
     new = ActorCriticState(
@@ -206,21 +245,38 @@ def fit_critics(
 def descend(
     config: ActorCriticConfig, learner: Learner, grads: dict[str, PyTree]
 ) -> Learner:
-    """Take one step of Adam on the parameters that `grads` names.
+    """Take one step on the parameters that `grads` names, each by its own optimiser.
 
     Args:
-        config: Step size, clipping and epsilon of the optimiser.
+        config: Optimisers and their step sizes.
         learner: Learner before the step.
         grads: Gradients by the name of the parameters.
     """
     params, opt_state = dict(learner.params), dict(learner.opt_state)
-    adam = _optimiser(config)
     for name, gradient in grads.items():
-        updates, opt_state[name] = adam.update(gradient, opt_state[name], params[name])
+        updates, opt_state[name] = optimiser_of(config, name).update(
+            gradient, opt_state[name], params[name]
+        )
         params[name] = optax.apply_updates(params[name], updates)
     return learner._replace(params=params, opt_state=opt_state)
 
 
-def _optimiser(config: Any) -> optax.GradientTransformation:
-    """Adam without clipping."""
-    return optimiser.adam(config.learning_rate, eps=config.adam_eps)
+def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
+    """Return the optimiser of some parameters, with their step size.
+
+    It clips where the config has `max_grad_norm`. Fields that the config lacks, or that
+    are None there, are those of all networks.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        name: Name of the parameters.
+    """
+    prefix = _PREFIXES[name]
+    chosen = getattr(config, f"{prefix}_optimiser", None)
+    rate = getattr(config, f"{prefix}_learning_rate", None)
+    return optimiser.make(
+        config.optimiser if chosen is None else chosen,
+        config.learning_rate if rate is None else rate,
+        getattr(config, "max_grad_norm", None),
+        frozen=frozen_in(config.frozen, name),
+    )

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from purerl import networks
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
+from purerl.algorithms import network_config
 from purerl.config import ConfigError
+from purerl.networks.distributions import is_discrete
 
 
 def check_minibatches(config: Any) -> None:
@@ -48,22 +49,57 @@ def check_action_values(config: Any, env: Environment) -> None:
     """Refuse environments whose actions or observations a Q-network cannot take.
 
     Args:
-        config: Config with `hidden_sizes`, `torso` and `activation`.
+        config: Config with the fields of `NetworkConfig`.
         env: Environment, from `resolve_env`.
 
     Raises:
         ConfigError: actions are not discrete, or the torso does not fit.
     """
     check_hidden_sizes(config.hidden_sizes)
-    params = env.default_params
-    space = env.action_space(params)
+    space: Any = env.action_space(env.default_params)
     if not hasattr(space, "n"):
         raise ConfigError(
-            f"{type(config).__name__} needs discrete actions, got {space} of "
+            f"{type(config).__name__} needs {needed_for_values(space)}, got {space} of "
             f"{env.name}; use an algorithm with a policy, such as PPOConfig."
         )
-    try:
-        shape = obs_shape(env.observation_space(params))
-        networks.make_torso(config.torso, shape, (1,), config.activation)
-    except ValueError as error:
-        raise ConfigError(f"{env.name}: {error}") from None
+    check_action_value_network(config, env, int(space.n))
+
+
+def needed_for_values(space: Any) -> str:
+    """Return what actions an algorithm needs that has a value for every action.
+
+    Args:
+        space: Action space, which is another one.
+    """
+    return "one discrete action at a time" if is_discrete(space) else "discrete actions"
+
+
+def instead_of_values(space: Any) -> str:
+    """Return what learns in an action space that has no value for every action.
+
+    Args:
+        space: Action space.
+    """
+    if is_discrete(space):
+        return (
+            "PPOConfig, whose policy has a factor for each component, or a wrapper "
+            "that numbers their combinations"
+        )
+    return "SACConfig or TD3Config"
+
+
+def check_action_value_network(config: Any, env: Environment, num_actions: int) -> None:
+    """Refuse a network that does not map observations to a value for each action.
+
+    Args:
+        config: Config with the fields of `NetworkConfig`.
+        env: Environment, from `resolve_env`.
+        num_actions: Number of actions.
+
+    Raises:
+        ConfigError: naming the network, the shapes and the remedy.
+    """
+    network_config.check_torsos(config, env, ("critic",))
+    shape = obs_shape(env.observation_space(env.default_params))
+    words = f"values of {num_actions} actions"
+    network_config.check_whole(config, "critic", [shape], (num_actions,), words)

@@ -4,10 +4,9 @@ Policies, critics and the replay buffer know actions in [-1, 1] only; the enviro
 gets them scaled to its bounds.
 """
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,10 +14,12 @@ import numpy as np
 from purerl import networks
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
+from purerl.algorithms import network_config
 from purerl.config import ConfigError, TrainConfig
 from purerl.networks.distributions import (
     Gaussian,
     GaussianHead,
+    is_discrete,
     log_tanh_slope,
     make_head,
 )
@@ -37,13 +38,12 @@ def validate(config: TrainConfig, env: Environment, instead: str) -> None:
         ConfigError: naming the space, the constraint and the remedy.
     """
     space = env.action_space(env.default_params)
-    if hasattr(space, "n"):
+    if is_discrete(space):
         raise ConfigError(
             f"{type(config).__name__} needs continuous actions, got {space} of "
-            f"{env.name}; use {instead}."
+            f"{env.name}; use {instead if hasattr(space, 'n') else 'PPOConfig'}."
         )
     check_bounded_actions(config, env)
-    check_vectors(config, env)
 
 
 def check_bounded_actions(config: TrainConfig, env: Environment) -> None:
@@ -61,21 +61,46 @@ def check_bounded_actions(config: TrainConfig, env: Environment) -> None:
         )
 
 
-def check_vectors(config: TrainConfig, env: Environment) -> None:
-    """Refuse observations that do not fit beside an action in one vector.
+def check_gaussian(config: Any, env: Environment) -> None:
+    """Refuse networks that do not fit a Gaussian policy and critics of its actions.
 
     Raises:
-        ConfigError: naming the shape and the remedy.
+        ConfigError: naming the network, the shapes and the remedy.
     """
-    try:
-        shape = obs_shape(env.observation_space(env.default_params))
-    except ValueError as error:
-        raise ConfigError(f"{env.name}: {error}") from None
-    if len(shape) != 1:
-        raise ConfigError(
-            f"{type(config).__name__} needs observations that are vectors, got {shape} "
-            f"of {env.name}; flatten them in a wrapper."
-        )
+    num = dimensions(env)
+    words = f"a pair of mean and log standard deviation of {num} numbers"
+    check_networks(config, env, [(num,), (num,)], words, 0)
+
+
+def dimensions(env: Environment) -> int:
+    """Return the number of dimensions of an action."""
+    space: Any = env.action_space(env.default_params)
+    return int(np.prod(space.shape, dtype=int))
+
+
+def check_networks(
+    config: Any, env: Environment, outputs: Any, words: str, num_actions: int
+) -> None:
+    """Refuse networks that do not fit the observations, the policy or the actions.
+
+    Args:
+        config: Config of the agent.
+        env: Environment, from `resolve_env`.
+        outputs: Shapes of what the actor must return, see `networks.modules.check`.
+        words: What that is, for the message.
+        num_actions: Number of values of a critic of observations alone; 0 for a critic
+            of observations and actions.
+
+    Raises:
+        ConfigError: naming the network, the shapes and the remedy.
+    """
+    network_config.check_torsos(config, env, ("actor", "critic"))
+    shape = obs_shape(env.observation_space(env.default_params))
+    network_config.check_whole(config, "actor", [shape], outputs, words)
+    judged = [shape] if num_actions else [shape, (dimensions(env),)]
+    values = (num_actions,) if num_actions else ()
+    said = f"values of {num_actions} actions" if num_actions else "one value each"
+    network_config.check_whole(config, "critic", judged, values, said)
 
 
 def action_range(space: Any) -> GaussianHead:
@@ -97,20 +122,54 @@ def random_action(
     return jax.random.uniform(key, (*shape, num_actions), minval=-1.0, maxval=1.0)
 
 
-def twin_critics(config: Any) -> networks.Twin:
+def twin_critics(config: Any, shape: Any) -> networks.Twin:
     """Make two critics of observation and action.
 
+    What is no vector, and what a torso of the user's own sees, is made features before
+    it stands beside the action.
+
     Args:
-        config: Config with `hidden_sizes`, `critic_hidden_sizes`, `activation` and
-            `layer_norm`.
+        config: Config of the agent.
+        shape: Shape of the features of one observation.
     """
-    make: Callable[[], networks.ActionCritic] = partial(
-        networks.ActionCritic,
-        config.critic_hidden_sizes or config.hidden_sizes,
-        config.activation,
-        config.layer_norm,
-    )
+    sizes = config.critic_hidden_sizes or config.hidden_sizes
+
+    def make() -> nn.Module:
+        own = network_config.whole(config, "critic", shape)
+        if own is not None:
+            return own
+        return networks.ActionCritic(
+            sizes,
+            config.activation,
+            config.layer_norm,
+            network_config.encoder_of(config, shape),
+            network_config.dtype_of(config),
+            config.torso_gain,
+            config.critic_gain,
+        )
+
     return networks.Twin(make)
+
+
+def gaussian_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
+    """Make a policy of mean and log standard deviation, which is clipped.
+
+    Args:
+        config: Config of the agent, with `log_std_min` and `log_std_max`.
+        shape: Shape of the features of one observation.
+        num_actions: A, dimensions of an action.
+    """
+    low, high = config.log_std_min, config.log_std_max
+
+    def finish(outputs: Any) -> Gaussian:
+        mean, log_std = outputs
+        return Gaussian(mean, jnp.clip(log_std, low, high))
+
+    own = network_config.whole(config, "actor", shape, finish)
+    if own is not None:
+        return own
+    torso = network_config.torso_of(config, shape, "actor")
+    return networks.StateGaussianActor(torso, num_actions, low, high, config.actor_gain)
 
 
 def squash(outputs: Gaussian, noise: Array) -> tuple[Array, Array]:

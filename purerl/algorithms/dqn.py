@@ -31,27 +31,38 @@ import jax.numpy as jnp
 import optax
 
 from purerl import auto, networks
-from purerl.acting import exploration, rollout
+from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import off_policy
+from purerl.algorithms import network_config, off_policy
+from purerl.algorithms.checks import (
+    check_action_value_network,
+    instead_of_values,
+    needed_for_values,
+)
 from purerl.algorithms.off_policy import Batch, Experience, OffPolicyConfig
 from purerl.config import (
     AUTO,
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
+    POSITIVE_OR_NONE,
     ConfigError,
     config_dataclass,
     dynamic,
     one_of,
     static,
 )
-from purerl.keys import init_key, update_key
+from purerl.keys import init_keys, update_keys
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
+from purerl.learning.parts import frozen_in
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
+from purerl.networks import composite
+from purerl.optimisers import Adam
+from purerl.optimisers.check import check_optimisers
+from purerl.optimisers.older import take_epsilon
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
@@ -74,13 +85,17 @@ class DQNConfig(OffPolicyConfig):
     epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
     epsilon_end: float = dynamic(0.05, "Share that it decays to.", FRACTION)
     epsilon_fraction: float = dynamic(
-        0.5, "Share of the run over which exploration decays.", exploration.SHARE
+        0.5,
+        "Share of the run over which exploration decays.",
+        exploration.SHARE,
+        moves=False,
     )
     epsilon_steps: float = dynamic(
         AUTO,
         "Environment steps of the linear decay, or that halve the inverse-time one; "
         "auto takes epsilon_fraction of total_timesteps.",
         POSITIVE,
+        moves=False,
     )
     target_update_interval: int = static(
         50, "Gradient steps between updates of the target network.", POSITIVE
@@ -90,27 +105,30 @@ class DQNConfig(OffPolicyConfig):
     )
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
     max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
-    adam_eps: float = dynamic(1e-8, "Adam's epsilon.", POSITIVE)
+    optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
+    adam_eps: float | None = dynamic(
+        None, "Older name of optimiser.eps, where it is put.", POSITIVE_OR_NONE
+    )
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     double: bool = static(True, "The online network chooses the target's action.")
     dueling: bool = static(
         False,
         "Split the network into value and advantages, each with one more hidden layer, "
-        "as wide as the last of hidden_sizes.",
+        "as wide as the torso's last.",
     )
     prioritised: bool = static(False, "Sample in proportion to the TD error.")
     priority_exponent: float = dynamic(0.6, "Power of the TD error.", NON_NEGATIVE)
     importance_exponent: float = dynamic(
         0.4, "Power of the importance weights at first; it grows to 1.", FRACTION
     )
-    torso: str = static(
-        "auto", "auto takes cnn for images, else mlp.", one_of(*networks.TORSOS)
-    )
     hidden_sizes: tuple[int, ...] = static((120, 84), "Units of each hidden layer.")
     activation: str = static(
         "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
     )
-    layer_norm: bool = static(False, "Normalise before each activation.")
+
+    def __post_init__(self) -> None:
+        take_epsilon(self, "adam_eps")
+        super().__post_init__()
 
     def automatic(self, env: Environment) -> dict[str, Any]:
         """Return the decay's length in environment steps."""
@@ -171,18 +189,20 @@ def validate(config: DQNConfig, env: Environment) -> None:
     off_policy.validate(config)
     exploration.check_share(config)
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")
-    params = env.default_params
-    space = env.action_space(params)
+    check_optimisers(config)
+    space: Any = env.action_space(env.default_params)
     if not hasattr(space, "n"):
         raise ConfigError(
-            f"DQNConfig needs discrete actions, got {space} of {env.name}; use "
-            "SACConfig or TD3Config."
+            f"DQNConfig needs {needed_for_values(space)}, got {space} of "
+            f"{env.name}; use {instead_of_values(space)}."
         )
-    try:
-        shape = obs_shape(env.observation_space(params))
-        networks.make_torso(config.torso, shape, (1,), config.activation)
-    except ValueError as error:
-        raise ConfigError(f"{env.name}: {error}") from None
+    check_action_value_network(config, env, int(space.n))
+    if config.dueling and network_config.own(config, "critic") is not None:
+        raise ConfigError(
+            "dueling must be False where critic is a whole network of your own, got "
+            f"True and {network_config.described(config, 'critic')}; split the values "
+            "in the module, or give the layers before the split as torso."
+        )
 
 
 def make(
@@ -212,41 +232,55 @@ def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> 
     obs_space = env.observation_space(stepper.params)
     action_space: Any = env.action_space(stepper.params)
     num_actions = int(action_space.n)
-    torso = networks.make_torso(
-        config.torso,
-        obs_shape(obs_space),
-        config.hidden_sizes,
-        config.activation,
-        config.layer_norm,
-        networks.small_product,
-    )
+    network = make_network(config, obs_shape(obs_space), num_actions)
+    return Parts(config, stepper, obs_space, num_actions, network)
+
+
+def make_network(config: DQNConfig, shape: Any, num_actions: int) -> nn.Module:
+    """Make the network from observations to action values.
+
+    Args:
+        config: Config of the agent.
+        shape: Shape of the features of one observation.
+        num_actions: Number of actions.
+    """
+    network = network_config.whole(config, "critic", shape)
+    if network is None:
+        network = _discrete_critic(config, shape, num_actions)
+    return networks.Masked(network) if composite.has_mask(shape) else network
+
+
+def _discrete_critic(config: DQNConfig, shape: Any, num_actions: int) -> nn.Module:
+    """The config's torso and a value per action, with the dueling split or without."""
 
     def make_stream() -> nn.Module:
-        sizes = config.hidden_sizes[-1:]
-        return networks.MLP(
-            sizes, config.activation, 1, config.layer_norm, networks.small_product
-        )
+        sizes = (network_config.stream_size(config),)
+        product = networks.small_product
+        return network_config.dense_layers(config, sizes, dot_general=product)
 
-    network = networks.DiscreteCritic(
-        torso,
+    return networks.DiscreteCritic(
+        network_config.torso_of(
+            config, shape, "critic", dot_general=networks.small_product
+        ),
         num_actions,
         make_stream if config.dueling else None,
         networks.small_product,
+        config.critic_gain,
+        composite.has_mask(shape),
     )
-    return Parts(config, stepper, obs_space, num_actions, network)
 
 
 def init(parts: Parts, key: Array) -> DQNState:
     """Make a fresh network, its copy as the target, an empty buffer."""
-    key_network, key_env = jax.random.split(init_key(key))
-    example = jnp.zeros((1, *obs_shape(parts.obs_space)))
-    params = networks.init_params(key_network, {"q": (parts.network, [example])})["q"]
+    keys = init_keys(key, 3)
+    example = observe.example(parts.obs_space)
+    params = networks.init_params(keys[:2], {"q": (parts.network, [example])})["q"]
     flat, restore = optimiser.flatten(params)
-    experience = off_policy.init(make_hooks(parts, restore), key_env)
+    experience = off_policy.init(make_hooks(parts, restore), keys[2])
     return DQNState(
         params=params,
         target_params=params,
-        opt_state=_optimiser(parts).init(flat),
+        opt_state=_optimiser(parts, restore).init(flat),
         buffer=experience.buffer,
         priorities=experience.priorities,
         envs=experience.envs,
@@ -263,7 +297,7 @@ def step(parts: Parts, state: DQNState) -> tuple[DQNState, Metrics]:
         make_hooks(parts, restore),
         Learner(params, target_params, state.opt_state),
         Experience(state.buffer, state.priorities, state.envs),
-        update_key(state),
+        update_keys(state, 5),
         state.update,
     )
     new = DQNState(
@@ -288,11 +322,13 @@ def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> 
         obs: `[..., *obs_shape]` observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
     """
-    q: Any = parts.network.apply(state.params, to_features(parts.obs_space, obs))
+    features = to_features(parts.obs_space, obs)
+    q: Any = parts.network.apply(state.params, features)
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32)
-    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=parts.num_actions)
-    return exploration.epsilon_greedy(q, coin, parts.config.epsilon_end)
+    choices = exploration.choices_of(obs_shape(parts.obs_space), parts.num_actions)
+    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=choices)
+    return exploration.epsilon_greedy(q, coin, parts.config.epsilon_end, features)
 
 
 def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
@@ -302,9 +338,11 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
         parts: Networks, environments and config; see `build`.
         restore: Function from a flat vector to the network's parameters.
     """
-    config, num_actions = parts.config, parts.num_actions
+    config = parts.config
+    shape = obs_shape(parts.obs_space)
+    choices = exploration.choices_of(shape, parts.num_actions)
 
-    def explore(learner: Learner, features: Array, noise: Any, step: Array) -> Array:
+    def explore(learner: Learner, features: Any, noise: Any, step: Array) -> Array:
         epsilon = exploration.epsilon_at(
             config.epsilon_schedule,
             step,
@@ -313,16 +351,16 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
             steps=config.epsilon_steps,
         )
         q: Any = parts.network.apply(restore(learner.params), features)
-        return exploration.epsilon_greedy(q, noise, epsilon)
+        return exploration.epsilon_greedy(q, noise, epsilon, features)
 
     return off_policy.OffPolicyHooks(
         config=config,
         stepper=parts.stepper,
         obs_space=parts.obs_space,
         replay=make_replay(config, parts.stepper.axis_name),
-        draw_action=partial(exploration.draw_coin, num_actions=num_actions),
+        draw_action=partial(exploration.draw_coin, num_actions=choices),
         explore=explore,
-        random_action=partial(exploration.draw_action, num_actions=num_actions),
+        random_action=partial(exploration.draw_action, num_actions=choices),
         to_env=lambda action: action,
         draw_learning=lambda key, shape: (),  # Nothing random is needed.
         learn=partial(learn, parts, restore),
@@ -360,7 +398,7 @@ def learn(
     minimise = jax.grad(partial(loss, parts, restore), has_aux=True)
     grads, (td_error, metrics) = minimise(learner.params, batch, target)
     grads, metrics = pmean((grads, metrics), axis)
-    updates, opt_state = _optimiser(parts, count).update(
+    updates, opt_state = _optimiser(parts, restore, count).update(
         grads, learner.opt_state, learner.params
     )
     params: Any = optax.apply_updates(learner.params, updates)
@@ -412,10 +450,18 @@ def loss(
     return total, (target - value, metrics)
 
 
-def _optimiser(parts: Parts, count: Array | int = 0) -> optax.GradientTransformation:
-    """Adam at the step size of gradient step `count`."""
+def _optimiser(
+    parts: Parts, restore: Any, count: Array | int = 0
+) -> optax.GradientTransformation:
+    """The optimiser of the flat vector, at the step size of gradient step `count`."""
     config = parts.config
     rate: Any = config.learning_rate
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, jnp.asarray(count), config.total_gradient_steps)
-    return optimiser.adam(rate, max_grad_norm=config.max_grad_norm, eps=config.adam_eps)
+    return optimiser.make(
+        config.optimiser,
+        rate,
+        config.max_grad_norm,
+        restore,
+        frozen_in(config.frozen),
+    )

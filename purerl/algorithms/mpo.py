@@ -44,10 +44,9 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import optax
 
 from purerl import networks
-from purerl.acting import rollout
+from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
 from purerl.algorithms import actor_critic, continuous, off_policy
@@ -62,13 +61,14 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.keys import init_key
+from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
 from purerl.losses import mpo as m_step
 from purerl.losses import temperature as e_step
 from purerl.losses.mpo import Bounds, Duals, Improvement
 from purerl.networks.distributions import Gaussian, GaussianHead
+from purerl.optimisers import Adam
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
@@ -100,21 +100,27 @@ class MPOConfig(ActorCriticConfig):
         True, "A constraint for each action dimension, not for their sum."
     )
     multiplier_mean: float = dynamic(
-        10.0, "First multiplier of the mean's constraint.", POSITIVE
+        10.0, "First multiplier of the mean's constraint.", POSITIVE, moves=False
     )
     multiplier_std: float = dynamic(
-        1_000.0, "First multiplier of the std's constraint.", POSITIVE
+        1_000.0, "First multiplier of the std's constraint.", POSITIVE, moves=False
     )
     temperature: str = static(
         "exact",
-        "exact solves the dual in every step, gradient descends it with Adam.",
+        "exact solves the dual in every step, gradient descends it (dual_optimiser).",
         one_of("exact", "gradient"),
     )
     temperature_init: float = dynamic(
-        10.0, "First temperature, where it is learned by gradient.", POSITIVE
+        10.0,
+        "First temperature, where it is learned by gradient.",
+        POSITIVE,
+        moves=False,
     )
     dual_learning_rate: float = dynamic(
-        1e-2, "Step size of Adam for multipliers (and temperature).", POSITIVE
+        1e-2, "Step size of the multipliers (and temperature).", POSITIVE
+    )
+    dual_optimiser: Any = dynamic(
+        Adam(), "Optimiser of the multipliers (and temperature)."
     )
     target_update_interval: int = static(
         100, "Gradient steps between updates of the target networks.", POSITIVE
@@ -160,6 +166,7 @@ def validate(config: MPOConfig, env: Environment) -> None:
             f"{config.log_std_min}."
         )
     continuous.validate(config, env, "DQNConfig or PPOConfig")
+    continuous.check_gaussian(config, env)
 
 
 def make(
@@ -186,33 +193,30 @@ def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> 
     """
     stepper = rollout.make_stepper(config, env, axis_name)
     head = continuous.action_range(env.action_space(stepper.params))
-    torso = networks.MLP(
-        config.hidden_sizes, config.activation, layer_norm=config.layer_norm
-    )
+    obs_space = env.observation_space(stepper.params)
+    shape = obs_shape(obs_space)
     return Parts(
         config=config,
         stepper=stepper,
-        obs_space=env.observation_space(stepper.params),
+        obs_space=obs_space,
         head=head,
-        actor=networks.StateGaussianActor(
-            torso, head.num_outputs, config.log_std_min, config.log_std_max
-        ),
-        critics=continuous.twin_critics(config),
+        actor=continuous.gaussian_actor(config, shape, head.num_outputs),
+        critics=continuous.twin_critics(config, shape),
     )
 
 
 def init(parts: Parts, key: Array) -> ActorCriticState:
     """Make fresh networks, their copies as targets, an empty buffer."""
-    key_networks, key_env = jax.random.split(init_key(key))
-    obs = jnp.zeros((1, *obs_shape(parts.obs_space)))
+    keys = init_keys(key, 3)
+    obs = observe.example(parts.obs_space)
     action = jnp.zeros((1, parts.head.num_outputs))
     params = networks.init_params(
-        key_networks,
+        keys[:2],
         {"actor": (parts.actor, [obs]), "critics": (parts.critics, [obs, action])},
     )
     params["duals"] = init_duals(parts)
     targets = ("actor", "critics")
-    return actor_critic.init(make_hooks(parts), params, targets, key, key_env)
+    return actor_critic.init(make_hooks(parts), params, targets, key, keys[2])
 
 
 def init_duals(parts: Parts) -> Duals:
@@ -257,7 +261,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
     """Make MPO's part of the off-policy loop."""
     config, head = parts.config, parts.head
 
-    def explore(learner: Learner, features: Array, noise: Array, step: Array) -> Array:
+    def explore(learner: Learner, features: Any, noise: Array, step: Array) -> Array:
         del step
         outputs: Any = parts.actor.apply(learner.params["actor"], features)
         return jnp.tanh(head.choose(outputs, noise))
@@ -363,10 +367,10 @@ def sample_actions(
         The policy `[N, A]`, raw actions `[S, N, A]`, values `[S, N]`.
     """
     policy: Any = parts.actor.apply(targets["actor"], obs)
-    noise = parts.head.noise(key, (num, obs.shape[0]))
+    noise = parts.head.noise(key, (num, jax.tree.leaves(obs)[0].shape[0]))
     repeated = jax.tree.map(lambda x: jnp.broadcast_to(x[None], noise.shape), policy)
     raw = parts.head.choose(repeated, noise)
-    all_obs = jnp.broadcast_to(obs[None], (num, *obs.shape))
+    all_obs = jax.tree.map(lambda x: jnp.broadcast_to(x[None], (num, *x.shape)), obs)
     pair: Any = parts.critics.apply(targets["critics"], all_obs, jnp.tanh(raw))
     return policy, raw, jnp.minimum(*pair)
 
@@ -421,22 +425,15 @@ def evaluate_loss(
 def descend(
     config: MPOConfig, learner: Learner, grads: dict[str, PyTree]
 ) -> tuple[Learner, Metrics]:
-    """Take a step of Adam for each part, its gradient clipped by its own norm.
+    """Take a step for each part by its own optimiser, its gradient clipped by its norm.
 
     Args:
-        config: Step sizes, clipping and epsilon of the optimisers.
+        config: Optimisers, their step sizes and the clipping.
         learner: Learner before the step.
         grads: Gradients by the name of the parameters.
     """
-    params, opt_state, norms = {}, {}, {}
-    for name, gradient in grads.items():
-        is_dual = name == "duals"
-        adam = optimiser.adam(
-            config.dual_learning_rate if is_dual else config.learning_rate,
-            max_grad_norm=config.max_grad_norm,
-            eps=config.adam_eps,
-        )
-        updates, opt_state[name] = adam.update(gradient, learner.opt_state[name])
-        params[name] = optax.apply_updates(learner.params[name], updates)
-        norms[f"{name}_grad_norm"] = optimiser.grad_norm(opt_state[name])
-    return learner._replace(params=params, opt_state=opt_state), norms
+    learner = actor_critic.descend(config, learner, grads)
+    return learner, {
+        f"{name}_grad_norm": optimiser.grad_norm(learner.opt_state[name])
+        for name in grads
+    }

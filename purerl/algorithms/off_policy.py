@@ -17,11 +17,13 @@ import jax
 import jax.numpy as jnp
 
 from purerl.acting import rollout
+from purerl.acting.exploration import valid_action
 from purerl.acting.observe import to_features
 from purerl.algorithms.off_policy_config import OffPolicyConfig as OffPolicyConfig
 from purerl.algorithms.off_policy_config import validate as validate
+from purerl.keys import several
 from purerl.learning import packing
-from purerl.learning.branches import change_if
+from purerl.learning.branches import change_if, change_where
 from purerl.learning.collectives import after
 from purerl.metrics import averages
 from purerl.replay import uniform as ring
@@ -45,7 +47,7 @@ class OffPolicyHooks(NamedTuple):
         explore: `(learner, features [B, ...], noise [B, ...], env_step [B]) ->
             action [B, ...]`, as it is stored.
         random_action: `(key, shape) -> actions [*shape, ...]` of the warm-up, as they
-            are stored.
+            are stored, or what `exploration.valid_action` makes them.
         to_env: Function from the stored action to the environment's.
         draw_learning: `(key, shape) -> noise [*shape, ...]` of gradient steps;
             `jax.random.split` for those that draw their own.
@@ -61,7 +63,7 @@ class OffPolicyHooks(NamedTuple):
     obs_space: Any
     replay: Replay
     draw_action: rollout.Draw
-    explore: Callable[[Any, Array, PyTree, Array], Array]
+    explore: Callable[[Any, Any, PyTree, Array], Array]
     random_action: rollout.Draw
     to_env: Callable[[Array], Array]
     draw_learning: rollout.Draw
@@ -100,7 +102,7 @@ def init(hooks: OffPolicyHooks, key: Array) -> Experience:
 
 
 def _example(hooks: OffPolicyHooks, envs: rollout.EnvCarry) -> Item:
-    obs = envs.obs[0]
+    obs = jax.tree.map(lambda x: x[0], envs.obs)
     action = hooks.random_action(jax.random.key(0), ())
     flag = jnp.zeros((), bool)
     return Item(obs, action, jnp.zeros(()), obs, flag, flag)
@@ -119,7 +121,8 @@ def run(
         hooks: What the algorithm brings.
         learner: What `hooks.learn` changes.
         experience: Experience before the update.
-        key: Random key, consumed.
+        key: Random key, or five: the three of a rollout (see `rollout.collect`), that
+            of replay and that of learning. Consumed.
         update: `[]` int32, number of updates done; the same for all vmapped agents.
 
     Returns:
@@ -168,7 +171,7 @@ def _draw(
         noise of the gradient steps.
     """
     rounds, num_steps = hooks.config.rounds_per_update, hooks.config.num_steps
-    key_rollout, key_replay, key_learn = jax.random.split(key, 3)
+    keys = several(key, 5)
 
     def draw(key: Array, shape: tuple[int, ...]) -> tuple[PyTree, Array]:
         key_action, key_random = jax.random.split(key)
@@ -178,12 +181,12 @@ def _draw(
         )
 
     randomness = rollout.draw_randomness(
-        hooks.stepper, key_rollout, rounds * num_steps, num_envs, draw
+        hooks.stepper, keys[:3], rounds * num_steps, num_envs, draw
     )
     inputs = jax.tree.map(
         lambda x: x.reshape(rounds, num_steps, *x.shape[1:]), randomness.inputs
     )
-    return inputs, randomness.restart, _draw_learning(hooks, key_replay, key_learn)
+    return inputs, randomness.restart, _draw_learning(hooks, keys[3], keys[4])
 
 
 def _metrics(
@@ -260,10 +263,11 @@ def _act(
     rows = jnp.arange(config.num_steps, dtype=jnp.uint32) * config.num_envs
     env_steps = first + rows[:, None] + index[None]
 
-    def act(features: Array, noise: tuple) -> tuple[Array, PyTree, Array]:
+    def act(features: Any, noise: tuple) -> tuple[Array, PyTree, Array]:
         (noise_action, random), step = noise
         action = hooks.explore(learner, features, noise_action, step)
         # To the step: some environments may still be in the warm-up, others not.
+        random = valid_action(features, random)
         warming_up = step < config.warm_up_steps
         extra = (1,) * (action.ndim - 1)
         action = jnp.where(warming_up.reshape(-1, *extra), random, action)
@@ -305,7 +309,11 @@ def _learn_if_due(
     config = hooks.config
     due = number >= jnp.uint32(config.first_round)
     learn = partial(_learn, hooks, experience.buffer, number, noise)
-    return change_if(due, learn, (learner, experience.priorities), like=key)
+    carry = (learner, experience.priorities)
+    # Priorities are as large as the buffer: not to be computed and thrown away.
+    if packing.traced_for_cpu() or jax.tree.leaves(experience.priorities):
+        return change_if(due, learn, carry, like=key)
+    return change_where(due, learn, carry)
 
 
 def _learn(

@@ -2,13 +2,13 @@
 
 import math
 
+from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
     MAX_ENV_STEPS,
     NON_NEGATIVE,
     POSITIVE,
     Check,
     ConfigError,
-    TrainConfig,
     config_dataclass,
     static,
 )
@@ -17,7 +17,7 @@ MAX_CAPACITY = 2**31 - 1  # Items of a buffer have signed 32-bit numbers.
 
 
 @config_dataclass
-class OffPolicyConfig(TrainConfig):
+class OffPolicyConfig(NetworkConfig):
     """Fields that every algorithm with a replay buffer has."""
 
     num_envs: int = static(

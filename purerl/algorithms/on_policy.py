@@ -17,40 +17,50 @@ import jax
 import jax.numpy as jnp
 
 from purerl import auto, networks
+from purerl.acting import observe as observing
 from purerl.acting import rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
+from purerl.algorithms import network_config
 from purerl.algorithms.checks import check_hidden_sizes
+from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
+    POSITIVE_OR_NONE,
     ConfigError,
-    TrainConfig,
     config_dataclass,
     dynamic,
     number_of,
     one_of,
     static,
 )
-from purerl.keys import init_key
+from purerl.keys import init_keys
 from purerl.learning import diagnostics, normalise, optimiser
 from purerl.learning.collectives import after
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
+from purerl.networks import composite
 from purerl.networks.distributions import Head, make_head
+from purerl.optimisers import Adam
+from purerl.optimisers.check import check_optimisers
+from purerl.optimisers.older import take_epsilon
 from purerl.types import Array, Metrics, PyTree, Transition
 
 
 @config_dataclass
-class OnPolicyConfig(TrainConfig):
+class OnPolicyConfig(NetworkConfig):
     """Fields that every on-policy actor-critic has."""
 
     num_steps: int = static(128, "Steps per environment and update.", POSITIVE)
     gae_lambda: float = dynamic(0.95, "Trace decay of the advantage.", FRACTION)
     value_loss: Any = dynamic(SquaredError(), "Loss of the critic.")
     entropy_coef: float = dynamic(0.0, "Weight of the entropy bonus.", NON_NEGATIVE)
-    adam_eps: float = dynamic(1e-8, "Adam's epsilon.", POSITIVE)
+    optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
+    adam_eps: float | None = dynamic(
+        None, "Older name of optimiser.eps, where it is put.", POSITIVE_OR_NONE
+    )
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     normalize_advantages: bool = static(True, "Standardise the advantages.")
     normalize_observations: bool = static(False, "Standardise by running moments.")
@@ -67,13 +77,20 @@ class OnPolicyConfig(TrainConfig):
         one_of("auto", "categorical", "gaussian", "tanh_gaussian"),
     )
     log_std_init: float = static(0.0, "Initial log standard deviation.")
-    torso: str = static(
-        "auto", "auto takes cnn for images, else mlp.", one_of(*networks.TORSOS)
+    state_dependent_std: bool = static(
+        False, "The log standard deviation is an output of the actor too."
     )
-    hidden_sizes: tuple[int, ...] = static((64, 64), "Units of each hidden layer.")
-    activation: str = static(
-        "tanh", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+    actor: Any = network_config.actor_field()
+    actor_gain: float = network_config.actor_gain_field()
+    shared_torso: bool = static(
+        False, "Actor and critic are heads of one torso, in place of one each."
     )
+    actor_keys: tuple[str, ...] = network_config.keys_field("actor")
+    critic_keys: tuple[str, ...] = network_config.keys_field("critic")
+
+    def __post_init__(self) -> None:
+        take_epsilon(self, "adam_eps")
+        super().__post_init__()
 
     @property
     def steps_per_update(self) -> int:
@@ -85,7 +102,19 @@ ConfigT = TypeVar("ConfigT", bound=OnPolicyConfig)
 
 
 class Parts(NamedTuple, Generic[ConfigT]):
-    """What is bound once, in Python: structure, and the config's numbers."""
+    """What is bound once, in Python: structure, and the config's numbers.
+
+    Attributes:
+        config: The numbers.
+        stepper: The environments.
+        obs_space: Observation space of the environment.
+        head: Distribution of the actions.
+        actor: Network from prepared observations to what the head takes.
+        critic: Network from what `inputs` returns to values.
+        on_inputs: The actor, from what `inputs` returns.
+        num_updates: Updates of the whole run.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
 
     config: ConfigT
     stepper: rollout.Stepper
@@ -93,6 +122,7 @@ class Parts(NamedTuple, Generic[ConfigT]):
     head: Head
     actor: nn.Module
     critic: nn.Module
+    on_inputs: nn.Module
     num_updates: int
     axis_name: str | None
 
@@ -101,9 +131,10 @@ class OnPolicyState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: Parameters of `actor` and `critic`.
+        params: Parameters of `actor` and `critic`; a torso that they share is the
+            actor's.
         opt_state: State of the optimiser, or of several.
-        obs_moments: Statistics of observations.
+        obs_moments: Statistics of observations, see `observe.init_moments`.
         reward_scale: Statistics of returns.
         envs: The environments between two steps.
         key: Random key of the agent, which never changes; every update's key is folded
@@ -113,7 +144,7 @@ class OnPolicyState(NamedTuple):
 
     params: dict[str, PyTree]
     opt_state: PyTree
-    obs_moments: normalise.Moments
+    obs_moments: PyTree
     reward_scale: normalise.RewardScale
     envs: rollout.EnvCarry
     key: Array
@@ -147,21 +178,106 @@ class Batch(NamedTuple):
     target: Array
 
 
-def validate(config: OnPolicyConfig, env: Environment) -> None:
+def validate(
+    config: OnPolicyConfig,
+    env: Environment,
+    memory_shape: tuple[int, ...] | None = None,
+) -> None:
     """Check the networks, the head and the value loss against the environment.
+
+    Args:
+        config: Config of the agent.
+        env: Environment, from `resolve_env`.
+        memory_shape: Shape of what actor and critic see in place of an observation.
 
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     check_hidden_sizes(config.hidden_sizes)
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    check_optimisers(config)
     params = env.default_params
     try:
-        make_head(env.action_space(params), config.policy)
+        head = make_head(env.action_space(params), config.policy)
         shape = obs_shape(env.observation_space(params))
-        networks.make_torso(config.torso, shape, (1,), config.activation)
     except ValueError as error:
         raise ConfigError(f"{env.name}: {error}") from None
+    check_shared(config)
+    check_deviation(config, head)
+    with_torso = ("actor", "critic") if memory_shape is None else ("torso",)
+    network_config.check_torsos(config, env, with_torso)
+    check_networks(config, head, memory_shape or shape)
+
+
+def check_deviation(config: OnPolicyConfig, head: Head) -> None:
+    """Refuse a standard deviation by state where there is none, or it cannot learn.
+
+    Args:
+        config: Config of the agent.
+        head: Distribution of the actions.
+
+    Raises:
+        ConfigError: naming the fields.
+    """
+    if not config.state_dependent_std:
+        return
+    if head.is_discrete or not network_config.is_auto(config, "actor"):
+        what = "discrete actions" if head.is_discrete else "an actor of your own"
+        raise ConfigError(
+            f"state_dependent_std=True has no effect with {what}; leave it out."
+        )
+    low, high = networks.LOG_STD_RANGE
+    if not low < config.log_std_init < high:
+        raise ConfigError(
+            f"log_std_init must be greater than {low:g} and less than {high:g} with "
+            f"state_dependent_std=True, which keeps it in between, got "
+            f"{config.log_std_init}."
+        )
+
+
+def check_shared(config: OnPolicyConfig) -> None:
+    """Refuse to share a torso between networks that do not have one in common.
+
+    Raises:
+        ConfigError: naming the network.
+    """
+    if config.shared_torso and config.actor_keys != config.critic_keys:
+        raise ConfigError(
+            "shared_torso needs actor_keys and critic_keys to be the same, got "
+            f"{config.actor_keys!r} and {config.critic_keys!r}: what one torso sees, "
+            "both networks know; set shared_torso=False."
+        )
+    for field in ("actor", "critic") if config.shared_torso else ():
+        if not network_config.is_auto(config, field):
+            raise ConfigError(
+                f"shared_torso needs {field} to be auto, a head on the torso, got "
+                f"{network_config.described(config, field)}; give the layers that both "
+                "have as torso."
+            )
+
+
+def check_networks(config: OnPolicyConfig, head: Head, shape: Any) -> None:
+    """Refuse whole networks of the user's own that do not fit head and values.
+
+    Args:
+        config: Config of the agent.
+        head: Distribution of the actions.
+        shape: Shape of what the networks see.
+
+    Raises:
+        ConfigError: naming the module and both shapes.
+    """
+    num = head.num_outputs
+    outputs: Any = (num,) if head.is_discrete else [(num,), (num,)]
+    words = (
+        f"logits of {num} actions"
+        if head.is_discrete
+        else f"a pair of mean and log standard deviation of {num} numbers"
+    )
+    network_config.check_whole(config, "actor", [shape], outputs, words)
+    network_config.check_whole(
+        config, "critic", [shape], (), "one value per observation"
+    )
 
 
 def build(
@@ -178,27 +294,114 @@ def build(
     stepper = rollout.make_stepper(config, env, axis_name)
     obs_space = env.observation_space(stepper.params)
     head = make_head(env.action_space(stepper.params), config.policy)
-
-    def torso() -> nn.Module:
-        return networks.make_torso(
-            config.torso, obs_shape(obs_space), config.hidden_sizes, config.activation
-        )
-
-    actor = (
-        networks.CategoricalActor(torso(), head.num_outputs)
-        if head.is_discrete
-        else networks.GaussianActor(torso(), head.num_outputs, config.log_std_init)
-    )
+    shape = obs_shape(obs_space)
+    actor = make_actor(config, head, shape)
+    on_inputs = actor
+    critic = make_critic(config, shape)
+    if config.shared_torso:
+        on_inputs, critic = _on_features(actor, shape), _on_features(critic, shape)
     return Parts(
         config=config,
         stepper=stepper,
         obs_space=obs_space,
         head=head,
         actor=actor,
-        critic=networks.Critic(torso()),
+        critic=critic,
+        on_inputs=on_inputs,
         num_updates=max(1, config.total_timesteps // config.steps_per_update),
         axis_name=axis_name,
     )
+
+
+def _on_features(network: nn.Module, shape: Any) -> nn.Module:
+    """A network with the same head, which takes what `inputs` returns."""
+    if isinstance(network, networks.Masked):
+        return network.clone(module=_on_features(network.module, shape))
+    heads = composite.head_shape(1, shape)
+    return network.clone(torso=composite.viewed(networks.Features(), heads))
+
+
+def make_actor(
+    config: OnPolicyConfig,
+    head: Head,
+    shape: Any,
+    torso: nn.Module | None = None,
+) -> nn.Module:
+    """Make the network from observations to what the head takes.
+
+    Args:
+        config: Config of the agent.
+        head: Distribution of the actions.
+        shape: Shape of the features of one observation.
+        torso: Torso in place of the config's.
+    """
+    finish = None if head.is_discrete else _as_gaussian
+    actor = network_config.whole(config, "actor", shape, finish)
+    if actor is None:
+        torso = torso or network_config.torso_of(config, shape, "actor")
+        actor = _on_torso(config, head, torso)
+    return networks.Masked(actor) if composite.has_mask(shape) else actor
+
+
+def _on_torso(config: OnPolicyConfig, head: Head, torso: nn.Module) -> nn.Module:
+    """The actor of a config on a torso."""
+    num, gain = head.num_outputs, config.actor_gain
+    if head.is_discrete:
+        return networks.CategoricalActor(torso, num, gain)
+    if config.state_dependent_std:
+        return networks.StateGaussianActor(
+            torso, num, gain=gain, log_std_init=config.log_std_init
+        )
+    return networks.GaussianActor(torso, num, config.log_std_init, gain)
+
+
+def make_critic(
+    config: OnPolicyConfig, shape: Any, torso: nn.Module | None = None
+) -> nn.Module:
+    """Make the network from observations to values.
+
+    Args:
+        config: Config of the agent.
+        shape: Shape of the features of one observation.
+        torso: Torso in place of the config's.
+    """
+    own = network_config.whole(config, "critic", shape)
+    if own is not None:
+        return own
+    torso = torso or network_config.torso_of(config, shape, "critic")
+    return networks.Critic(torso, config.critic_gain)
+
+
+def _as_gaussian(outputs: Any) -> networks.Gaussian:
+    return networks.Gaussian(*outputs)
+
+
+def inputs(parts: Parts, params: dict[str, PyTree], obs: Any) -> Any:
+    """Return what `critic` and `on_inputs` take: observations, or a torso's features.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of `actor` and `critic`.
+        obs: `[..., *obs_shape]` prepared observations.
+    """
+    if not parts.config.shared_torso:
+        return obs
+    features: Any = parts.actor.apply(params["actor"], obs, method=_features)
+    return features
+
+
+def _features(actor: Any, obs: Any) -> Any:
+    network = actor.module if isinstance(actor, networks.Masked) else actor
+    return composite.beside_mask(network.torso(obs), obs)
+
+
+def _example_inputs(parts: Parts, obs: Any) -> Any:
+    """Zeros of the shape that `inputs` returns, before there are parameters."""
+    if not parts.config.shared_torso:
+        return obs
+    draw = partial(parts.actor.init_with_output, method=_features)
+    features, _ = jax.eval_shape(draw, jax.random.key(0), obs)
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), features)
 
 
 def init(
@@ -212,19 +415,21 @@ def init(
         init_optimiser: Function from the parameters of `actor` and `critic` to
             `opt_state`.
     """
-    key_networks, key_env = jax.random.split(init_key(key))
+    keys = init_keys(key, 3)
     num_envs = rollout.per_device(parts.config.num_envs, parts.axis_name)
-    envs = rollout.init_envs(parts.stepper, key_env, num_envs)
-    shape = obs_shape(parts.obs_space)
-    example = jnp.zeros((1, *shape))
+    envs = rollout.init_envs(parts.stepper, keys[2], num_envs)
+    example = observing.example(parts.obs_space)
     params = networks.init_params(
-        key_networks,
-        {"actor": (parts.actor, [example]), "critic": (parts.critic, [example])},
+        keys[:2],
+        {
+            "actor": (parts.actor, [example]),
+            "critic": (parts.critic, [_example_inputs(parts, example)]),
+        },
     )
     return OnPolicyState(
         params=params,
         opt_state=init_optimiser(params),
-        obs_moments=normalise.init_moments(shape),
+        obs_moments=observing.init_moments(parts.obs_space),
         reward_scale=normalise.RewardScale(
             normalise.init_moments(), jnp.zeros(num_envs)
         ),
@@ -252,7 +457,7 @@ def act(
     return head.to_env(raw)
 
 
-def prepare(parts: Parts, moments: normalise.Moments, obs: Array) -> Array:
+def prepare(parts: Parts, moments: PyTree, obs: Any) -> Any:
     """Return what the networks see: floats, normalised if the config says so.
 
     Args:
@@ -263,7 +468,7 @@ def prepare(parts: Parts, moments: normalise.Moments, obs: Array) -> Array:
     features = to_features(parts.obs_space, obs)
     if parts.config.normalize_observations:
         clip = parts.config.clip_observations
-        features = normalise.normalise(moments, features, clip)
+        features = observing.normalised(parts.obs_space, moments, features, clip)
     return features
 
 
@@ -275,7 +480,7 @@ def collect(
     Args:
         parts: Networks, environments and config; see `build`.
         state: State of one agent.
-        key: Random key, consumed.
+        key: Random key, or three of them; see `rollout.collect`.
 
     Returns:
         Environments after the rollout, transitions `[T, B, ...]` with observations as
@@ -332,10 +537,11 @@ def estimate(
     config = parts.config
     critic = state.params["critic"]
     obs = prepare(parts, state.obs_moments, transitions.obs)
-    value: Any = parts.critic.apply(critic, obs)
+    value: Any = parts.critic.apply(critic, inputs(parts, state.params, obs))
     # The value of the observation before any reset: what a time limit bootstraps on.
     next_obs = prepare(parts, state.obs_moments, transitions.next_obs)
-    next_value: Any = parts.critic.apply(critic, next_obs)
+    seen = inputs(parts, state.params, next_obs)
+    next_value: Any = parts.critic.apply(critic, seen)
 
     reward, scale = transitions.reward, state.reward_scale
     if config.normalize_rewards:
@@ -397,9 +603,7 @@ def report(
     return metrics
 
 
-def observe(
-    parts: Parts, moments: normalise.Moments, obs: Array, metrics: Metrics
-) -> normalise.Moments:
+def observe(parts: Parts, moments: PyTree, obs: Any, metrics: Metrics) -> PyTree:
     """Add a rollout to the statistics of observations, if the config normalises.
 
     Args:
@@ -412,4 +616,4 @@ def observe(
         return moments
     features = to_features(parts.obs_space, obs)
     features = after(features, metrics["explained_variance"], parts.axis_name)
-    return normalise.merge(moments, features, parts.axis_name)
+    return observing.merge_moments(parts.obs_space, moments, features, parts.axis_name)

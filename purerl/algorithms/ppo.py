@@ -19,10 +19,10 @@ environments collect 512 steps each, in place of one that collects 2,048, and th
 size is that of `ppo.py`, 2.5e-4 (there 3e-4).
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import optax
 
@@ -40,18 +40,23 @@ from purerl.config import (
     AUTO,
     NON_NEGATIVE,
     POSITIVE,
+    POSITIVE_OR_NONE,
+    ConfigError,
     config_dataclass,
     dynamic,
     is_auto,
     number_of,
     static,
 )
-from purerl.keys import update_key
+from purerl.keys import update_keys
 from purerl.learning import diagnostics, normalise, optimiser
-from purerl.learning.minibatches import Passes, minimise
+from purerl.learning.minibatches import Passes, minimise, pass_means
+from purerl.learning.parts import frozen_in
 from purerl.learning.returns import gae
 from purerl.losses import ClipDrift, ClippedSquaredError, surrogate
 from purerl.losses.check import check_loss
+from purerl.networks.distributions import is_discrete
+from purerl.optimisers import Adam
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
 
@@ -87,9 +92,23 @@ class PPOConfig(OnPolicyConfig):
     )
     value_coef: float = dynamic(0.5, "Weight of the value loss.", NON_NEGATIVE)
     max_grad_norm: float = dynamic(0.5, "Largest global gradient norm.", POSITIVE)
-    adam_eps: float = dynamic(1e-5, "Adam's epsilon.", POSITIVE)
+    optimiser: Any = dynamic(Adam(eps=1e-5), "Optimiser of actor and critic.")
     anneal_learning_rate: bool = static(True, "Decay the step size linearly to 0.")
-    normalize_advantages: bool = static(True, "Standardise per minibatch.")
+    critic_learning_rate: float | None = dynamic(
+        None, "Step size of the critic; None takes learning_rate.", POSITIVE_OR_NONE
+    )
+    target_kl: float | None = dynamic(
+        None,
+        "Passes of an update end after the first that leaves approx_kl above it.",
+        POSITIVE_OR_NONE,
+    )
+    normalize_advantages: bool = static(
+        True,
+        "Standardise them, per minibatch or, with normalize_whole_batch, per update.",
+    )
+    normalize_whole_batch: bool = static(
+        False, "Standardise advantages over the whole rollout, once per update."
+    )
     normalize_observations: bool = static(
         AUTO,
         "Standardise by running moments; auto does where actions are continuous.",
@@ -108,8 +127,7 @@ class PPOConfig(OnPolicyConfig):
 
     def automatic(self, env: Environment) -> dict[str, Any]:
         """Return CleanRL's numbers for the kind of actions; see the module."""
-        is_discrete = hasattr(env.action_space(env.default_params), "n")
-        if is_discrete:
+        if is_discrete(env.action_space(env.default_params)):
             return {
                 "num_steps": 128,
                 "num_epochs": 4,
@@ -135,14 +153,26 @@ def _minibatches(samples: int) -> int:
     return max(parts for parts in range(1, most + 1) if samples % parts == 0)
 
 
-def validate(config: PPOConfig, env: Environment) -> None:
+def validate(
+    config: PPOConfig, env: Environment, memory_shape: tuple[int, ...] | None = None
+) -> None:
     """Check what fields have to do with one another and with the environment.
+
+    Args:
+        config: Config of the agent.
+        env: Environment, from `resolve_env`.
+        memory_shape: Shape of what actor and critic see in place of an observation.
 
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     check_minibatches(config)
-    on_policy.validate(config, env)
+    if config.normalize_whole_batch and not config.normalize_advantages:
+        raise ConfigError(
+            "normalize_whole_batch=True has no effect with normalize_advantages=False; "
+            "set that to True, or leave this out."
+        )
+    on_policy.validate(config, env, memory_shape)
     check_loss("policy_loss", config.policy_loss, 2, "ClipDrift(0.2)")
 
 
@@ -166,7 +196,7 @@ def init(parts: Parts[PPOConfig], key: Array) -> OnPolicyState:
     """Make fresh networks and environments; the key is kept in the state."""
 
     def init_optimiser(params: PyTree) -> PyTree:
-        optim = _optimiser(parts.config, parts.config.learning_rate)
+        optim = optimiser_of(parts.config, params)
         return optim.init(optimiser.flatten(params)[0])
 
     return on_policy.init(parts, key, init_optimiser)
@@ -176,10 +206,10 @@ def step(
     parts: Parts[PPOConfig], state: OnPolicyState
 ) -> tuple[OnPolicyState, Metrics]:
     """Make one update: collect, estimate advantages, minimise."""
-    key_roll, key_fit = jax.random.split(update_key(state))
-    envs, transitions, episodes = on_policy.collect(parts, state, key_roll)
+    keys = update_keys(state, 4)
+    envs, transitions, episodes = on_policy.collect(parts, state, keys[:3])
     batch, reward_scale = make_batch(parts, state, transitions)
-    params, opt_state, losses = fit(parts, state, batch, key_fit)
+    params, opt_state, losses = fit(parts, state, batch, keys[3])
     metrics = on_policy.report(parts, state.update, episodes, batch, losses)
     new = OnPolicyState(
         params=params,
@@ -221,10 +251,23 @@ def make_batch(
         action=transitions.action,
         log_prob=transitions.log_prob,
         value=seen.value,
-        advantage=advantage,
+        advantage=standardised(parts, advantage),
         target=advantage + seen.value,
     )
     return on_policy.flatten(batch), scale
+
+
+def standardised(parts: Parts[PPOConfig], advantage: Array) -> Array:
+    """Return the advantages of a rollout, standardised where that is done at once.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        advantage: `[T, B]`.
+    """
+    config = parts.config
+    if not (config.normalize_advantages and config.normalize_whole_batch):
+        return advantage
+    return normalise.standardise(advantage, parts.axis_name)
 
 
 def fit(
@@ -238,25 +281,15 @@ def fit(
         batch: `[N, ...]` samples of the rollout.
         key: Random key, consumed.
     """
-    config = parts.config
-    rate = on_policy.annealed(parts, config.learning_rate, state.update)
     params, opt_state, metrics = minimise(
         partial(loss, parts),
         state.params,
         state.opt_state,
         batch,
         key,
-        Passes(
-            optim=_optimiser(config, rate),
-            num_epochs=config.num_epochs,
-            num_minibatches=config.num_minibatches,
-            axis_name=parts.axis_name,
-        ),
+        make_passes(parts, state.params, state.update),
     )
-    means = {name: values.mean() for name, values in metrics.items()}
-    # The whole update's divergence: how far the last pass left the old policy.
-    means["approx_kl_last"] = metrics["approx_kl"][-1].mean()
-    return params, opt_state, means
+    return params, opt_state, pass_means(metrics)
 
 
 def loss(
@@ -270,32 +303,77 @@ def loss(
         batch: `[N, ...]` samples of the minibatch.
     """
     config, head = parts.config, parts.head
-    outputs = parts.actor.apply(params["actor"], batch.obs)
-    value = parts.critic.apply(params["critic"], batch.obs)
+    inputs = on_policy.inputs(parts, params, batch.obs)
+    outputs = parts.on_inputs.apply(params["actor"], inputs)
+    value = parts.critic.apply(params["critic"], inputs)
     log_ratio = head.log_prob(outputs, batch.action) - batch.log_prob
     advantage = batch.advantage
-    if config.normalize_advantages:
+    if config.normalize_advantages and not config.normalize_whole_batch:
         advantage = normalise.standardise(advantage, parts.axis_name)
 
-    policy_loss = surrogate(config.policy_loss, log_ratio, advantage).mean()
-    value_loss = config.value_loss(value, batch.target, batch.value).mean()
-    entropy = head.entropy(outputs).mean()
-    total = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
     # Of the drift's own interval, or of the usual one where it has none.
     clip_eps = getattr(config.policy_loss, "clip_eps", 0.2)
-    outside = jnp.abs(jnp.expm1(log_ratio)) > clip_eps
-    return total, {
-        "policy_loss": policy_loss,
-        "value_loss": value_loss,
-        "entropy": entropy,
-        "approx_kl": diagnostics.approx_kl(log_ratio),
-        "clip_fraction": outside.mean(dtype=jnp.float32),
-    }
-
-
-def _optimiser(
-    config: PPOConfig, learning_rate: Array | float
-) -> optax.GradientTransformation:
-    return optimiser.adam(
-        learning_rate, max_grad_norm=config.max_grad_norm, eps=config.adam_eps
+    metrics = diagnostics.means(
+        {
+            "policy_loss": surrogate(config.policy_loss, log_ratio, advantage),
+            "value_loss": config.value_loss(value, batch.target, batch.value),
+            "entropy": head.entropy(outputs),
+            "approx_kl": diagnostics.approx_kl(log_ratio),
+            "clip_fraction": jnp.abs(jnp.expm1(log_ratio)) > clip_eps,
+        }
     )
+    total = metrics["policy_loss"] + config.value_coef * metrics["value_loss"]
+    return total - config.entropy_coef * metrics["entropy"], metrics
+
+
+def make_passes(parts: Parts[PPOConfig], params: PyTree, update: Array) -> Passes:
+    """Return how the gradient steps of an update are taken, and when they end.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters as layers.
+        update: `[]` int32, number of updates done.
+    """
+    config = parts.config
+    target_kl = config.target_kl
+
+    def is_last(last: Metrics) -> Array:
+        # After each pass, by its last minibatch, as in CleanRL's code.
+        return last["approx_kl"] > target_kl  # type: ignore[operator]
+
+    return Passes(
+        optim=optimiser_of(
+            config, params, lambda rate: on_policy.annealed(parts, rate, update)
+        ),
+        num_epochs=config.num_epochs,
+        num_minibatches=config.num_minibatches,
+        axis_name=parts.axis_name,
+        is_last=None if target_kl is None else is_last,
+    )
+
+
+def optimiser_of(
+    config: PPOConfig,
+    params: PyTree,
+    anneal: Callable[[Array | float], Array | float] = lambda rate: rate,
+) -> optax.GradientTransformation:
+    """Return the optimiser of a flat vector of parameters, which clips their gradient.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        params: Parameters as layers, by network.
+        anneal: Function from a step size of the config to that of the update.
+    """
+    layers = optimiser.layers_of(params)
+    rate, critic_rate = config.learning_rate, config.critic_learning_rate
+    max_norm, frozen = config.max_grad_norm, frozen_in(config.frozen)
+    if critic_rate is None:
+        return optimiser.make(config.optimiser, anneal(rate), max_norm, layers, frozen)
+    # A step of every optimiser here is proportional to its step size.
+    rates = {name: rate for name in params} | {"critic": critic_rate}
+    optim = optax.chain(
+        optimiser.clip_by_global_norm(max_norm),
+        optimiser.transformation(config.optimiser, 1.0, layers),
+        optimiser.scaled(params, {name: anneal(x) for name, x in rates.items()}),
+    )
+    return optimiser.keep_frozen(optim, layers, frozen)

@@ -29,34 +29,42 @@ import jax.numpy as jnp
 import optax
 
 from purerl import auto, networks
-from purerl.acting import exploration, rollout
+from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
+from purerl.algorithms import network_config
 from purerl.algorithms.checks import check_action_values, check_minibatches
+from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
     AUTO,
     FRACTION,
     POSITIVE,
-    TrainConfig,
+    POSITIVE_OR_NONE,
     config_dataclass,
     dynamic,
     one_of,
     static,
 )
-from purerl.keys import init_key, update_key
-from purerl.learning import normalise, optimiser
+from purerl.keys import init_keys, update_keys
+from purerl.learning import diagnostics, optimiser
 from purerl.learning.collectives import after
 from purerl.learning.minibatches import Passes, minimise
+from purerl.learning.parts import frozen_in
 from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
+from purerl.networks import composite
+from purerl.optimisers import Adam, RAdam
+from purerl.optimisers.check import check_optimisers
+from purerl.optimisers.older import take_epsilon
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
-_OPTIMISERS = {"radam": optimiser.radam, "adam": optimiser.adam}
+# What the field said before it held an optimiser.
+_OLDER = {"radam": RAdam(), "adam": Adam()}
 
 
 @config_dataclass
-class PQNConfig(TrainConfig):
+class PQNConfig(NetworkConfig):
     """Parallel Q-learning."""
 
     num_envs: int = static(
@@ -67,10 +75,12 @@ class PQNConfig(TrainConfig):
     num_minibatches: int = static(16, "Gradient steps per pass.", POSITIVE)
     learning_rate: float = dynamic(1e-3, "Step size of the optimiser.", POSITIVE)
     anneal_learning_rate: bool = static(True, "Decay the step size linearly to 0.")
-    optimiser: str = static(
-        "radam", "RAdam warms its step size up.", one_of(*_OPTIMISERS)
+    optimiser: Any = dynamic(
+        RAdam(), "Optimiser of the network; RAdam warms its step size up."
     )
-    optimiser_eps: float = dynamic(1e-8, "The optimiser's epsilon.", POSITIVE)
+    optimiser_eps: float | None = dynamic(
+        None, "Older name of optimiser.eps, where it is put.", POSITIVE_OR_NONE
+    )
     max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
     trace_decay: float = dynamic(0.95, "Lambda of the returns.", FRACTION)
     value_loss: Any = dynamic(SquaredError(), "Loss of the action value.")
@@ -80,20 +90,21 @@ class PQNConfig(TrainConfig):
     epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
     epsilon_end: float = dynamic(0.2, "Share that it decays to.", FRACTION)
     epsilon_fraction: float = dynamic(
-        0.2, "Share of the run over which exploration decays.", exploration.SHARE
+        0.2,
+        "Share of the run over which exploration decays.",
+        exploration.SHARE,
+        moves=False,
     )
     epsilon_steps: float = dynamic(
         AUTO,
         "Environment steps of the linear decay, or that halve the inverse-time one; "
         "auto takes epsilon_fraction of total_timesteps.",
         POSITIVE,
+        moves=False,
     )
     normalize_observations: bool = static(False, "Standardise by running moments.")
     clip_observations: float = dynamic(
         10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
-    )
-    torso: str = static(
-        "auto", "auto takes cnn for images, else mlp.", one_of(*networks.TORSOS)
     )
     hidden_sizes: tuple[int, ...] = static((128, 128), "Units of each hidden layer.")
     activation: str = static(
@@ -102,6 +113,12 @@ class PQNConfig(TrainConfig):
     layer_norm: bool = static(
         True, "Normalise before each activation: what stands in for a target network."
     )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.optimiser, str) and self.optimiser in _OLDER:
+            object.__setattr__(self, "optimiser", _OLDER[self.optimiser])
+        take_epsilon(self, "optimiser_eps")
+        super().__post_init__()
 
     @property
     def steps_per_update(self) -> int:
@@ -137,7 +154,7 @@ class PQNState(NamedTuple):
     Attributes:
         params: Parameters of the network.
         opt_state: State of the optimiser.
-        obs_moments: Statistics of observations.
+        obs_moments: Statistics of observations, see `observe.init_moments`.
         envs: The environments between two steps.
         key: Random key of the agent, which never changes; every update's key is folded
             from it.
@@ -146,7 +163,7 @@ class PQNState(NamedTuple):
 
     params: PyTree
     opt_state: PyTree
-    obs_moments: normalise.Moments
+    obs_moments: PyTree
     envs: rollout.EnvCarry
     key: Array
     update: Array
@@ -170,6 +187,7 @@ def validate(config: PQNConfig, env: Environment) -> None:
     exploration.check_share(config)
     check_action_values(config, env)
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    check_optimisers(config)
 
 
 def make(
@@ -198,19 +216,19 @@ def build(config: PQNConfig, env: Environment, axis_name: str | None = None) -> 
     stepper = rollout.make_stepper(config, env, axis_name)
     obs_space = env.observation_space(stepper.params)
     actions: Any = env.action_space(stepper.params)
-    torso = networks.make_torso(
-        config.torso,
-        obs_shape(obs_space),
-        config.hidden_sizes,
-        config.activation,
-        config.layer_norm,
-    )
+    shape, num_actions = obs_shape(obs_space), int(actions.n)
+    network = network_config.whole(config, "critic", shape)
+    if network is None:
+        torso = network_config.torso_of(config, shape, "critic")
+        network = networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
+    if composite.has_mask(shape):
+        network = networks.Masked(network)
     return Parts(
         config=config,
         stepper=stepper,
         obs_space=obs_space,
-        num_actions=int(actions.n),
-        network=networks.DiscreteCritic(torso, int(actions.n)),
+        num_actions=num_actions,
+        network=network,
         num_updates=max(1, config.total_timesteps // config.steps_per_update),
         axis_name=axis_name,
     )
@@ -219,17 +237,16 @@ def build(config: PQNConfig, env: Environment, axis_name: str | None = None) -> 
 def init(parts: Parts, key: Array) -> PQNState:
     """Make a fresh network and environments; the key is kept in the state."""
     config = parts.config
-    key_network, key_env = jax.random.split(init_key(key))
+    keys = init_keys(key, 3)
     num_envs = rollout.per_device(config.num_envs, parts.axis_name)
-    shape = obs_shape(parts.obs_space)
-    example = jnp.zeros((1, *shape))
-    params = networks.init_params(key_network, {"q": (parts.network, [example])})["q"]
-    optim = _optimiser(config, config.learning_rate)
+    example = observe.example(parts.obs_space)
+    params = networks.init_params(keys[:2], {"q": (parts.network, [example])})["q"]
+    optim = _optimiser(config, config.learning_rate, params)
     return PQNState(
         params=params,
         opt_state=optim.init(optimiser.flatten(params)[0]),
-        obs_moments=normalise.init_moments(shape),
-        envs=rollout.init_envs(parts.stepper, key_env, num_envs),
+        obs_moments=observe.init_moments(parts.obs_space),
+        envs=rollout.init_envs(parts.stepper, keys[2], num_envs),
         key=key,
         update=jnp.int32(0),
     )
@@ -238,11 +255,11 @@ def init(parts: Parts, key: Array) -> PQNState:
 def step(parts: Parts, state: PQNState) -> tuple[PQNState, Metrics]:
     """Make one update: collect, compute lambda-returns, regress on them."""
     config, axis = parts.config, parts.axis_name
-    key_roll, key_fit = jax.random.split(update_key(state))
+    keys = update_keys(state, 4)
 
-    envs, transitions, episodes = collect(parts, state, key_roll)
+    envs, transitions, episodes = collect(parts, state, keys[:3])
     batch = make_batch(parts, state, transitions)
-    params, opt_state, losses = fit(parts, state, batch, key_fit)
+    params, opt_state, losses = fit(parts, state, batch, keys[3])
 
     # One phase of averages over devices after another: see `collectives`.
     episodes = after(episodes, losses["value_loss"], axis)
@@ -251,7 +268,9 @@ def step(parts: Parts, state: PQNState) -> tuple[PQNState, Metrics]:
     if config.normalize_observations:
         features = to_features(parts.obs_space, transitions.obs)
         features = after(features, metrics["episode_return"], axis)
-        obs_moments = normalise.merge(obs_moments, features, axis)
+        obs_moments = observe.merge_moments(
+            parts.obs_space, obs_moments, features, axis
+        )
     update = state.update + 1
     env_steps = update.astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
     metrics |= {"epsilon": epsilon_of(config, state.update), "env_steps": env_steps}
@@ -271,8 +290,9 @@ def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> 
     q: Any = parts.network.apply(state.params, prepared)
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32)
-    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=parts.num_actions)
-    return exploration.epsilon_greedy(q, coin, jnp.asarray(parts.config.epsilon_end))
+    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=_choices(parts))
+    epsilon = jnp.asarray(parts.config.epsilon_end)
+    return exploration.epsilon_greedy(q, coin, epsilon, prepared)
 
 
 def collect(
@@ -291,9 +311,9 @@ def collect(
     """
     epsilon = epsilon_of(parts.config, state.update)
 
-    def explore(obs: Array, coin: Any) -> tuple[Array, Any, Array]:
+    def explore(obs: Any, coin: Any) -> tuple[Array, Any, Array]:
         q: Any = parts.network.apply(state.params, obs)
-        action = exploration.epsilon_greedy(q, coin, epsilon)
+        action = exploration.epsilon_greedy(q, coin, epsilon, obs)
         return action, (), action  # The action as stored, no log-prob, as taken.
 
     return rollout.collect(
@@ -304,8 +324,13 @@ def collect(
         key,
         parts.config.num_steps,
         # A coin per step and environment.
-        partial(exploration.draw_coin, num_actions=parts.num_actions),
+        partial(exploration.draw_coin, num_actions=_choices(parts)),
     )
+
+
+def _choices(parts: Parts) -> int:
+    """Of how many a coin's uniform number is."""
+    return exploration.choices_of(obs_shape(parts.obs_space), parts.num_actions)
 
 
 def epsilon_of(config: PQNConfig, update: Array) -> Array:
@@ -365,7 +390,7 @@ def fit(
         batch,
         key,
         Passes(
-            optim=_optimiser(config, rate),
+            optim=_optimiser(config, rate, state.params),
             num_epochs=config.num_epochs,
             num_minibatches=config.num_minibatches,
             axis_name=parts.axis_name,
@@ -384,22 +409,29 @@ def loss(parts: Parts, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
     """
     q: Any = parts.network.apply(params, batch.obs)
     value = jnp.take_along_axis(q, batch.action[:, None], -1)[:, 0]
-    total = parts.config.value_loss(value, batch.target, value).mean()
-    return total, {"value_loss": total, "q_value": value.mean()}
+    errors = parts.config.value_loss(value, batch.target, value)
+    metrics = diagnostics.means({"value_loss": errors, "q_value": value})
+    return metrics["value_loss"], metrics
 
 
 def _optimiser(
-    config: PQNConfig, learning_rate: Array | float
+    config: PQNConfig, learning_rate: Array | float, params: PyTree
 ) -> optax.GradientTransformation:
-    return _OPTIMISERS[config.optimiser](
-        learning_rate, max_grad_norm=config.max_grad_norm, eps=config.optimiser_eps
+    """The optimiser of a flat vector of parameters, which clips their gradient."""
+    layers = optimiser.layers_of(params)
+    return optimiser.make(
+        config.optimiser,
+        learning_rate,
+        config.max_grad_norm,
+        layers,
+        frozen_in(config.frozen),
     )
 
 
-def _prepare(parts: Parts, moments: normalise.Moments, obs: Array) -> Array:
+def _prepare(parts: Parts, moments: PyTree, obs: Any) -> Any:
     """What the network sees: floats, normalised if the config says so."""
     features = to_features(parts.obs_space, obs)
     if parts.config.normalize_observations:
         clip = parts.config.clip_observations
-        features = normalise.normalise(moments, features, clip)
+        features = observe.normalised(parts.obs_space, moments, features, clip)
     return features

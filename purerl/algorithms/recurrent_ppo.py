@@ -1,7 +1,8 @@
 """Proximal policy optimisation with a memory, for environments that hide their state.
 
 A GRU (`recurrent.GRU`) carries `h_t = GRU(h_{t-1}, o_t)` along the episode, and actor
-and critic are heads on it: `pi(a | h_t)` and `V(h_t)`. The objective is PPO's (see
+and critic are heads on it: `pi(a | h_t)` and `V(h_t)`. `memory="lstm"` takes an LSTM in
+its place, of which the heads see the hidden state. The objective is PPO's (see
 `ppo`); what a memory adds is where it begins, and three rules follow from that:
 
 * `h_{-1} = 0` before an episode's first observation. It is cleared by the flag of the
@@ -26,22 +27,22 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from purerl import networks
-from purerl.acting import rollout
+from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.acting.policy import reject_stateless_act
-from purerl.algorithms import on_policy, ppo
+from purerl.algorithms import network_config, on_policy, ppo
 from purerl.algorithms.on_policy import Batch
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
-from purerl.keys import init_key, update_key
+from purerl.keys import init_keys, update_keys
 from purerl.learning import normalise, optimiser
-from purerl.learning.minibatches import Passes, minimise
+from purerl.learning.minibatches import minimise, pass_means
 from purerl.learning.returns import gae
-from purerl.networks.recurrent import GRU
+from purerl.networks import composite
+from purerl.networks.recurrent import MEMORIES, Kind
 from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence, Transition
 
 
@@ -56,6 +57,9 @@ class RecurrentPPOConfig(PPOConfig):
     )
     hidden_sizes: tuple[int, ...] = static(
         (128,), "Units of each hidden layer before the memory."
+    )
+    memory: str = static(
+        "gru", "Kind of the memory after the torso.", one_of(*MEMORIES)
     )
     memory_size: int = static(128, "Units of the memory.", POSITIVE)
     head_sizes: tuple[int, ...] = static(
@@ -81,10 +85,12 @@ class Parts(NamedTuple):
 
     Attributes:
         core: Network from observations to memories.
+        kind: Kind of the memory: how it begins, and what heads see of it.
         heads: Everything of PPO, with an actor and a critic of memories.
     """
 
-    core: GRU
+    core: Any
+    kind: Kind
     heads: on_policy.Parts[Any]
 
 
@@ -97,8 +103,8 @@ class RecurrentPPOState(NamedTuple):
         obs_moments: Statistics of observations.
         reward_scale: Statistics of returns.
         envs: The environments between two steps.
-        memory: `[B, H]` memory of the running episodes before `envs.obs`; zero where
-            that is an episode's first.
+        memory: Memory of the running episodes before `envs.obs`, leaves `[B, H]`; zero
+            where that is an episode's first.
         key: Random key of the agent, which never changes; every update's key is folded
             from it.
         update: `[]` int32, number of updates done.
@@ -106,10 +112,10 @@ class RecurrentPPOState(NamedTuple):
 
     params: dict[str, PyTree]
     opt_state: PyTree
-    obs_moments: normalise.Moments
+    obs_moments: PyTree
     reward_scale: normalise.RewardScale
     envs: rollout.EnvCarry
-    memory: Array
+    memory: PyTree
     key: Array
     update: Array
 
@@ -118,13 +124,13 @@ class Sequences(NamedTuple):
     """A rollout to learn from, one row per environment.
 
     Attributes:
-        memory: `[B, H]` memory before the first observation.
+        memory: Memory before the first observation, leaves `[B, H]`.
         first: `[B, T]` bool, the observation is the first of an episode that began
             within the rollout.
         batch: `[B, T, ...]`.
     """
 
-    memory: Array
+    memory: PyTree
     first: Array
     batch: Batch
 
@@ -152,7 +158,36 @@ def validate(config: RecurrentPPOConfig, env: Environment) -> None:
             f"head_sizes must be positive whole numbers, got {sizes!r}; "
             "for example (128,), or () for none."
         )
-    ppo.validate(config, env)
+    check_heads(config)
+    ppo.validate(config, env, (config.memory_size,))
+
+
+def check_heads(config: RecurrentPPOConfig) -> None:
+    """Refuse networks that would not see the memory.
+
+    Raises:
+        ConfigError: naming the field and the remedy.
+    """
+    if config.shared_torso:
+        raise ConfigError(
+            "shared_torso must be False, got True: the torso and the memory of "
+            "recurrent PPO always belong to actor and critic both."
+        )
+    if config.actor_keys != config.critic_keys:
+        raise ConfigError(
+            "actor_keys and critic_keys must be the same in recurrent PPO, got "
+            f"{config.actor_keys!r} and {config.critic_keys!r}: actor and critic see "
+            "one memory, and what is in it both know; use PPOConfig for a critic that "
+            "sees more."
+        )
+    for field in ("actor", "critic"):
+        is_named = network_config.own(config, field) is None
+        if is_named and not network_config.is_auto(config, field):
+            raise ConfigError(
+                f"{field} must be auto or a flax module of memories [N, "
+                f"{config.memory_size}], got {getattr(config, field)!r}, a torso of "
+                "observations; give it as torso."
+            )
 
 
 def make(
@@ -185,59 +220,62 @@ def build(
         axis_name: Mapped axis over which this agent's environments are spread.
     """
     whole = on_policy.build(config, env, axis_name)
-    torso = networks.make_torso(
-        config.torso, obs_shape(whole.obs_space), config.hidden_sizes, config.activation
-    )
-    head = networks.MLP(config.head_sizes, config.activation)
-    heads = whole._replace(
-        actor=whole.actor.clone(torso=head), critic=whole.critic.clone(torso=head)
-    )
-    return Parts(GRU(torso, config.memory_size), heads)
+    seen = obs_shape(whole.obs_space)
+    torso = network_config.torso_of(config, seen)
+    shape = composite.head_shape(config.memory_size, seen)
+    layers = network_config.dense_layers(config, config.head_sizes)
+    layers = composite.viewed(layers, shape)
+    actor = on_policy.make_actor(config, whole.head, shape, layers)
+    critic = on_policy.make_critic(config, shape, layers)
+    heads = whole._replace(actor=actor, critic=critic, on_inputs=actor)
+    kind = MEMORIES[config.memory]
+    return Parts(kind.core(torso, config.memory_size), kind, heads)
 
 
 def init(parts: Parts, key: Array) -> RecurrentPPOState:
     """Make fresh networks, environments and memories; the key is kept in the state."""
     config, heads = parts.heads.config, parts.heads
-    key_networks, key_env = jax.random.split(init_key(key))
+    keys = init_keys(key, 3)
     num_envs = rollout.per_device(config.num_envs, heads.axis_name)
-    shape = obs_shape(heads.obs_space)
     memory = init_memory(parts, (num_envs,))
-    obs, remembered = jnp.zeros((1, *shape)), memory[:1]
+    obs = observe.example(heads.obs_space)
+    remembered = jax.tree.map(lambda x: x[:1], memory)
+    seen = _seen(parts, remembered, obs)
     params = networks.init_params(
-        key_networks,
+        keys[:2],
         {
             "core": (parts.core, [obs, remembered]),
-            "actor": (heads.actor, [remembered]),
-            "critic": (heads.critic, [remembered]),
+            "actor": (heads.actor, [seen]),
+            "critic": (heads.critic, [seen]),
         },
     )
-    optim = _optimiser(config, config.learning_rate)
+    optim = ppo.optimiser_of(config, params)
     return RecurrentPPOState(
         params=params,
         opt_state=optim.init(optimiser.flatten(params)[0]),
-        obs_moments=normalise.init_moments(shape),
+        obs_moments=observe.init_moments(heads.obs_space),
         reward_scale=normalise.RewardScale(
             normalise.init_moments(), jnp.zeros(num_envs)
         ),
-        envs=rollout.init_envs(heads.stepper, key_env, num_envs),
+        envs=rollout.init_envs(heads.stepper, keys[2], num_envs),
         memory=memory,
         key=key,
         update=jnp.int32(0),
     )
 
 
-def init_memory(parts: Parts, shape: tuple[int, ...]) -> Array:
-    """Return the memory `[*shape, H]` of episodes that are about to begin: zeros."""
-    return jnp.zeros((*shape, parts.heads.config.memory_size))
+def init_memory(parts: Parts, shape: tuple[int, ...]) -> PyTree:
+    """Return the memory of episodes about to begin: zeros, leaves `[*shape, H]`."""
+    return parts.kind.blank(shape, parts.heads.config.memory_size)
 
 
 def step(parts: Parts, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Metrics]:
     """Make one update: collect, estimate advantages, minimise."""
     heads = parts.heads
-    key_roll, key_fit = jax.random.split(update_key(state))
-    envs, memory, transitions, memories, episodes = collect(parts, state, key_roll)
+    keys = update_keys(state, 4)
+    envs, memory, transitions, memories, episodes = collect(parts, state, keys[:3])
     sequences, reward_scale = make_sequences(parts, state, transitions, memories)
-    params, opt_state, losses = fit(parts, state, sequences, key_fit)
+    params, opt_state, losses = fit(parts, state, sequences, keys[3])
     samples = on_policy.flatten(sequences.batch)
     metrics = on_policy.report(heads, state.update, episodes, samples, losses)
     new = RecurrentPPOState(
@@ -259,17 +297,17 @@ def act(
     parts: Parts,
     state: RecurrentPPOState,
     obs: Array,
-    memory: Array,
+    memory: PyTree,
     key: Array | None = None,
-) -> tuple[Array, Array]:
+) -> tuple[Array, PyTree]:
     """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
         parts: Networks, environments and config; see `build`.
         state: State of one agent.
         obs: Observations as the environment gives them.
-        memory: `[..., H]` memory of the episode before `obs`; `init_memory` at its
-            start.
+        memory: Memory of the episode before `obs`, leaves `[..., H]`; `init_memory` at
+            its start.
         key: Random key, consumed; without one the action is the deterministic one.
 
     Returns:
@@ -278,26 +316,27 @@ def act(
     head = parts.heads.head
     prepared = on_policy.prepare(parts.heads, state.obs_moments, obs)
     memory = remember(parts, state.params, prepared, memory)
-    outputs = parts.heads.actor.apply(state.params["actor"], memory)
+    seen = _seen(parts, memory, prepared)
+    outputs = parts.heads.actor.apply(state.params["actor"], seen)
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)
     return head.to_env(raw), memory
 
 
 def collect(
     parts: Parts, state: RecurrentPPOState, key: Array
-) -> tuple[rollout.EnvCarry, Array, Transition, Array, rollout.Episodes]:
+) -> tuple[rollout.EnvCarry, PyTree, Transition, PyTree, rollout.Episodes]:
     """Run the policy for `T` steps in every environment.
 
     Args:
         parts: Networks, environments and config; see `build`.
         state: State of one agent.
-        key: Random key, consumed.
+        key: Random key, or three of them; see `rollout.collect`.
 
     Returns:
         As `rollout.unroll_recurrent`.
     """
     heads = parts.heads
-    num_envs = state.memory.shape[0]
+    num_envs = jax.tree.leaves(state.memory)[0].shape[0]
     randomness = rollout.draw_randomness(
         heads.stepper, key, heads.config.num_steps, num_envs, heads.head.noise
     )
@@ -315,7 +354,7 @@ def collect(
 
 
 def make_sequences(
-    parts: Parts, state: RecurrentPPOState, transitions: Transition, memories: Array
+    parts: Parts, state: RecurrentPPOState, transitions: Transition, memories: PyTree
 ) -> tuple[Sequences, normalise.RewardScale]:
     """Compute values, advantages and targets of a rollout.
 
@@ -323,17 +362,20 @@ def make_sequences(
         parts: Networks, environments and config; see `build`.
         state: State before the rollout.
         transitions: `[T, B, ...]`.
-        memories: `[T, B, H]` on which the actions were chosen.
+        memories: Memories on which the actions were chosen, leaves `[T, B, H]`.
 
     Returns:
         What to learn from, and the statistics of returns with this rollout in.
     """
     config, heads, params = parts.heads.config, parts.heads, state.params
     prepare = partial(on_policy.prepare, heads, state.obs_moments)
-    value: Any = heads.critic.apply(params["critic"], memories)
+    # Of a mask beside the memory the critic makes nothing.
+    seen = _seen(parts, memories, transitions.obs)
+    value: Any = heads.critic.apply(params["critic"], seen)
     # `memories` are those of the episode that `next_obs` ends or goes on with.
     next_memories = remember(parts, params, prepare(transitions.next_obs), memories)
-    next_value: Any = heads.critic.apply(params["critic"], next_memories)
+    next_seen = _seen(parts, next_memories, transitions.next_obs)
+    next_value: Any = heads.critic.apply(params["critic"], next_seen)
 
     reward, scale = transitions.reward, state.reward_scale
     done = transitions.terminated | transitions.truncated
@@ -360,7 +402,7 @@ def make_sequences(
         action=transitions.action,
         log_prob=transitions.log_prob,
         value=value,
-        advantage=advantage,
+        advantage=ppo.standardised(heads, advantage),
         target=advantage + value,
     )
     # The flag precedes the observation; that of the last rollout's last step has
@@ -381,29 +423,19 @@ def fit(
         sequences: Rollouts of all environments, from the memories at their beginnings.
         key: Random key, consumed.
     """
-    config, heads = parts.heads.config, parts.heads
-    rate = on_policy.annealed(heads, config.learning_rate, state.update)
     params, opt_state, metrics = minimise(
         partial(loss, parts),
         state.params,
         state.opt_state,
         sequences,
         key,
-        Passes(
-            optim=_optimiser(config, rate),
-            num_epochs=config.num_epochs,
-            num_minibatches=config.num_minibatches,
-            axis_name=heads.axis_name,
-        ),
+        ppo.make_passes(parts.heads, state.params, state.update),
     )
-    means = {name: values.mean() for name, values in metrics.items()}
-    # The whole update's divergence: how far the last pass left the old policy.
-    means["approx_kl_last"] = metrics["approx_kl"][-1].mean()
-    return params, opt_state, means
+    return params, opt_state, pass_means(metrics)
 
 
 def loss(parts: Parts, params: PyTree, sequences: Sequences) -> tuple[Array, Metrics]:
-    """Return PPO's loss, with the GRU's memories in place of the observations.
+    """Return PPO's loss, with the memories in place of the observations.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -414,41 +446,39 @@ def loss(parts: Parts, params: PyTree, sequences: Sequences) -> tuple[Array, Met
     memories: Any = parts.core.apply(
         params["core"], obs, sequences.memory, first, method="unroll"
     )
-    samples = on_policy.flatten(sequences.batch._replace(obs=_swap(memories)))
+    seen = jax.tree.map(_swap, _seen(parts, memories, obs))
+    samples = on_policy.flatten(sequences.batch._replace(obs=seen))
     return ppo.loss(parts.heads, params, samples)
 
 
-def remember(parts: Parts, params: PyTree, prepared: Array, memory: Array) -> Array:
-    """Return the memory `[..., H]` with an observation in it.
+def remember(parts: Parts, params: PyTree, prepared: Any, memory: PyTree) -> PyTree:
+    """Return the memory with an observation in it.
 
     Args:
         parts: Networks, environments and config; see `build`.
         params: Parameters of `core`, `actor` and `critic`.
         prepared: `[..., *obs_shape]` prepared observations.
-        memory: `[..., H]` memory before the observations.
+        memory: Memory before the observations, leaves `[..., H]`.
     """
-    return parts.core.apply(params["core"], prepared, memory)  # type: ignore[return-value]
+    return parts.core.apply(params["core"], prepared, memory)
 
 
 def _choose(
-    parts: Parts, params: PyTree, obs: Array, memory: Array, noise: Array
-) -> tuple[tuple[Array, Any, Array], Array]:
+    parts: Parts, params: PyTree, obs: Any, memory: PyTree, noise: Array
+) -> tuple[tuple[Array, Any, Array], PyTree]:
     """Sample with one noise per environment: raw action, outputs, env action."""
     head = parts.heads.head
     memory = remember(parts, params, obs, memory)
-    outputs = parts.heads.actor.apply(params["actor"], memory)
+    outputs = parts.heads.actor.apply(params["actor"], _seen(parts, memory, obs))
     raw = head.choose(outputs, noise)
     return (raw, outputs, head.to_env(raw)), memory
+
+
+def _seen(parts: Parts, memory: PyTree, obs: Any) -> Any:
+    """What heads see: a memory `[..., H]`, beside the mask of `obs` if it has one."""
+    return composite.beside_mask(parts.kind.read(memory), obs)
 
 
 def _swap(x: Array) -> Array:
     """`[T, B, ...]` as `[B, T, ...]`, and back."""
     return jnp.swapaxes(x, 0, 1)
-
-
-def _optimiser(
-    config: RecurrentPPOConfig, learning_rate: Array | float
-) -> optax.GradientTransformation:
-    return optimiser.adam(
-        learning_rate, max_grad_norm=config.max_grad_norm, eps=config.adam_eps
-    )

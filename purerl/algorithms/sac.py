@@ -42,24 +42,28 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import networks
-from purerl.acting import exploration, rollout
+from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import actor_critic, continuous, off_policy
+from purerl.algorithms import actor_critic, continuous, network_config, off_policy
 from purerl.algorithms.actor_critic import ActorCriticConfig, ActorCriticState, Learner
+from purerl.algorithms.checks import instead_of_values
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     FRACTION,
     POSITIVE,
+    POSITIVE_OR_NONE,
     ConfigError,
     config_dataclass,
     dynamic,
     static,
 )
-from purerl.keys import init_key
+from purerl.keys import init_keys
 from purerl.learning import optimiser
-from purerl.learning.collectives import pmean
-from purerl.networks.distributions import Head, make_head
+from purerl.learning.collectives import after, pmean
+from purerl.networks import composite
+from purerl.networks.distributions import Head, is_discrete, make_head
+from purerl.optimisers import Adam
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
@@ -67,8 +71,14 @@ from purerl.types import Algorithm, Array, Metrics, PyTree
 class SACConfig(ActorCriticConfig):
     """Soft actor-critic, for continuous and for discrete actions."""
 
-    temperature_init: float = dynamic(1.0, "First price of the entropy.", POSITIVE)
+    temperature_init: float = dynamic(
+        1.0, "First price of the entropy.", POSITIVE, moves=False
+    )
     learn_temperature: bool = static(True, "Learn the price, or leave it as it is.")
+    temperature_learning_rate: float | None = dynamic(
+        None, "Step size of the price; none takes learning_rate.", POSITIVE_OR_NONE
+    )
+    temperature_optimiser: Any = dynamic(Adam(), "Optimiser of the price.")
     entropy_per_dimension: float = dynamic(
         -1.0, "Target entropy per dimension, in nats, of actions in [-1, 1]."
     )
@@ -138,9 +148,19 @@ def validate(config: SACConfig, env: Environment) -> None:
             f"log_std_min must be less than log_std_max ({config.log_std_max}), got "
             f"{config.log_std_min}."
         )
-    if not hasattr(env.action_space(env.default_params), "n"):
+    space: Any = env.action_space(env.default_params)
+    if is_discrete(space) and not hasattr(space, "n"):
+        raise ConfigError(
+            "SACConfig needs continuous actions, or one discrete action at a time, got "
+            f"{space} of {env.name}; use {instead_of_values(space)}."
+        )
+    if not hasattr(space, "n"):
         continuous.check_bounded_actions(config, env)
-    continuous.check_vectors(config, env)
+        continuous.check_gaussian(config, env)
+        return
+    num = int(space.n)
+    words = f"logits of {num} actions"
+    continuous.check_networks(config, env, (num,), words, num)
 
 
 def make(
@@ -168,25 +188,19 @@ def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> 
     stepper = rollout.make_stepper(config, env, axis_name)
     head = make_head(env.action_space(stepper.params), "auto")
     num = head.num_outputs
-    torso = partial(
-        networks.MLP, activation=config.activation, layer_norm=config.layer_norm
-    )
-    actor: nn.Module
+    obs_space = env.observation_space(stepper.params)
+    shape = obs_shape(obs_space)
     if head.is_discrete:
-        sizes = config.critic_hidden_sizes or config.hidden_sizes
-        actor = networks.CategoricalActor(torso(config.hidden_sizes), num)
-        critics = networks.Twin(lambda: networks.DiscreteCritic(torso(sizes), num))
+        actor, critics = discrete_networks(config, shape, num)
         target_entropy = config.entropy_share * np.log(num)
     else:
-        actor = networks.StateGaussianActor(
-            torso(config.hidden_sizes), num, config.log_std_min, config.log_std_max
-        )
-        critics = continuous.twin_critics(config)
+        actor = continuous.gaussian_actor(config, shape, num)
+        critics = continuous.twin_critics(config, shape)
         target_entropy = config.entropy_per_dimension * num
     return Parts(
         config=config,
         stepper=stepper,
-        obs_space=env.observation_space(stepper.params),
+        obs_space=obs_space,
         head=head,
         actor=actor,
         critics=critics,
@@ -194,19 +208,47 @@ def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> 
     )
 
 
+def discrete_networks(
+    config: SACConfig, shape: Any, num_actions: int
+) -> tuple[nn.Module, nn.Module]:
+    """Make a policy of logits, and two critics of the values of all actions.
+
+    Args:
+        config: Config of the agent.
+        shape: Shape of the features of one observation.
+        num_actions: Number of actions.
+    """
+    actor = network_config.whole(config, "actor", shape)
+    if actor is None:
+        torso = network_config.torso_of(config, shape, "actor")
+        actor = networks.CategoricalActor(torso, num_actions, config.actor_gain)
+    if composite.has_mask(shape):
+        actor = networks.Masked(actor)
+
+    def make() -> nn.Module:
+        own = network_config.whole(config, "critic", shape)
+        if own is not None:
+            return own
+        sizes = config.critic_hidden_sizes or config.hidden_sizes
+        torso = network_config.torso_of(config, shape, "critic", sizes)
+        return networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
+
+    return actor, networks.Twin(make)
+
+
 def init(parts: Parts, key: Array) -> ActorCriticState:
     """Make fresh networks, the critics' copies as targets, an empty buffer."""
-    key_networks, key_env = jax.random.split(init_key(key))
-    obs = jnp.zeros((1, *obs_shape(parts.obs_space)))
+    keys = init_keys(key, 3)
+    obs = observe.example(parts.obs_space)
     action = jnp.zeros((1, parts.head.num_outputs))
     judged = [obs] if parts.head.is_discrete else [obs, action]
     params = networks.init_params(
-        key_networks,
+        keys[:2],
         {"actor": (parts.actor, [obs]), "critics": (parts.critics, judged)},
     )
     temperature = jnp.asarray(parts.config.temperature_init, jnp.float32)
     params["log_temperature"] = jnp.log(temperature)
-    return actor_critic.init(make_hooks(parts), params, ("critics",), key, key_env)
+    return actor_critic.init(make_hooks(parts), params, ("critics",), key, keys[2])
 
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
@@ -237,15 +279,17 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
     config, head, axis = parts.config, parts.head, parts.stepper.axis_name
     batch_size = rollout.per_device(config.batch_size, axis)
 
-    def explore(learner: Learner, features: Array, noise: Array, step: Array) -> Array:
+    def explore(learner: Learner, features: Any, noise: Array, step: Array) -> Array:
         del step
         outputs: Any = parts.actor.apply(learner.params["actor"], features)
         raw = head.choose(outputs, noise)
         return raw if head.is_discrete else jnp.tanh(raw)
 
-    random_action = (
-        exploration.draw_action if head.is_discrete else continuous.random_action
-    )
+    num = head.num_outputs
+    random_action = partial(continuous.random_action, num_actions=num)
+    if head.is_discrete:
+        choices = exploration.choices_of(obs_shape(parts.obs_space), num)
+        random_action = partial(exploration.draw_action, num_actions=choices)
 
     def draw_learning(key: Array, shape: tuple[int, ...]) -> Any:
         # Of the actions at the next observations, and at these.
@@ -258,7 +302,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         replay=off_policy.uniform(config, axis),
         draw_action=head.noise,
         explore=explore,
-        random_action=partial(random_action, num_actions=head.num_outputs),
+        random_action=random_action,
         to_env=head.to_env,
         draw_learning=draw_learning,
         learn=partial(learn, parts),
@@ -371,6 +415,24 @@ def taken_values(parts: Parts, critics: PyTree, batch: Batch) -> tuple[Array, Ar
     return first, second
 
 
+def target_entropy(parts: Parts, obs: Any) -> Array | float:
+    """Return the target of the batch's entropy, in nats, `[]`.
+
+    Where actions are masked, it is the mean over observations of the share of
+    `log m`, with `m` the number of the valid ones.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        obs: Features of the batch's observations.
+    """
+    mask = composite.mask_of(obs)
+    if mask is None:
+        return parts.target_entropy
+    largest = jnp.log(jnp.maximum(mask.sum(-1), 1).astype(jnp.float32))
+    axis = parts.stepper.axis_name
+    return parts.config.entropy_share * pmean(largest.mean(), axis)
+
+
 def improve(
     parts: Parts, obs: Array, noise: Any, learner: Learner
 ) -> tuple[Learner, Metrics]:
@@ -396,6 +458,8 @@ def improve(
     gradients = {"actor": grads}
     if parts.config.learn_temperature:
         # Of log alpha (H - H*): more entropy than wanted makes it cheaper.
-        gradients["log_temperature"] = entropy - parts.target_entropy
+        # One average over devices after another: see `collectives`.
+        seen = after(obs, entropy, parts.stepper.axis_name)
+        gradients["log_temperature"] = entropy - target_entropy(parts, seen)
     learner = actor_critic.descend(parts.config, learner, gradients)
     return learner, {"policy_loss": total, "entropy": entropy}

@@ -32,10 +32,10 @@ import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.acting import rollout
+from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import actor_critic, continuous, off_policy
+from purerl.algorithms import actor_critic, continuous, network_config, off_policy
 from purerl.algorithms.actor_critic import (
     ActorCriticConfig,
     ActorCriticState,
@@ -49,7 +49,7 @@ from purerl.config import (
     dynamic,
     static,
 )
-from purerl.keys import init_key
+from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
 from purerl.networks.distributions import GaussianHead
@@ -93,6 +93,9 @@ def validate(config: TD3Config, env: Environment) -> None:
     """
     actor_critic.validate(config)
     continuous.validate(config, env, "DQNConfig or SACConfig")
+    num = continuous.dimensions(env)
+    words = f"actions of {num} numbers, before the tanh that comes after it"
+    continuous.check_networks(config, env, (num,), words, 0)
 
 
 def make(
@@ -119,30 +122,33 @@ def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> 
     """
     stepper = rollout.make_stepper(config, env, axis_name)
     head = continuous.action_range(env.action_space(stepper.params))
-    torso = networks.MLP(
-        config.hidden_sizes, config.activation, layer_norm=config.layer_norm
-    )
+    obs_space = env.observation_space(stepper.params)
+    shape = obs_shape(obs_space)
+    actor = network_config.whole(config, "actor", shape, jnp.tanh)
+    if actor is None:
+        torso = network_config.torso_of(config, shape, "actor")
+        actor = networks.TanhActor(torso, head.num_outputs, config.actor_gain)
     return Parts(
         config=config,
         stepper=stepper,
-        obs_space=env.observation_space(stepper.params),
+        obs_space=obs_space,
         head=head,
-        actor=networks.TanhActor(torso, head.num_outputs),
-        critics=continuous.twin_critics(config),
+        actor=actor,
+        critics=continuous.twin_critics(config, shape),
     )
 
 
 def init(parts: Parts, key: Array) -> ActorCriticState:
     """Make fresh networks, their copies as targets, an empty buffer."""
-    key_networks, key_env = jax.random.split(init_key(key))
-    obs = jnp.zeros((1, *obs_shape(parts.obs_space)))
+    keys = init_keys(key, 3)
+    obs = observe.example(parts.obs_space)
     action = jnp.zeros((1, parts.head.num_outputs))
     params = networks.init_params(
-        key_networks,
+        keys[:2],
         {"actor": (parts.actor, [obs]), "critics": (parts.critics, [obs, action])},
     )
     targets = ("actor", "critics")
-    return actor_critic.init(make_hooks(parts), params, targets, key, key_env)
+    return actor_critic.init(make_hooks(parts), params, targets, key, keys[2])
 
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
@@ -188,7 +194,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
     config, head, axis = parts.config, parts.head, parts.stepper.axis_name
     batch_size = rollout.per_device(config.batch_size, axis)
 
-    def explore(learner: Learner, features: Array, noise: Array, step: Array) -> Array:
+    def explore(learner: Learner, features: Any, noise: Array, step: Array) -> Array:
         del step
         action: Any = parts.actor.apply(learner.params["actor"], features)
         return perturb(action, noise, config.exploration_noise)

@@ -47,9 +47,10 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.keys import update_key
+from purerl.keys import update_keys
 from purerl.learning import diagnostics, normalise, optimiser
 from purerl.learning.collectives import after, pmean
+from purerl.learning.parts import frozen_in
 from purerl.learning.returns import gae, rewards_to_go
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
@@ -62,9 +63,12 @@ class VPGConfig(OnPolicyConfig):
         8, "Environments that one agent steps in parallel.", POSITIVE
     )
     num_steps: int = static(500, "Steps per environment and update.", POSITIVE)
-    learning_rate: float = dynamic(3e-4, "Step size of the policy's Adam.", POSITIVE)
+    learning_rate: float = dynamic(3e-4, "Step size of the policy.", POSITIVE)
     value_learning_rate: float = dynamic(
-        1e-3, "Step size of the value function's Adam.", POSITIVE
+        1e-3, "Step size of the value function.", POSITIVE
+    )
+    value_optimiser: Any = dynamic(
+        None, "Optimiser of the value function; none takes optimiser."
     )
     value_iterations: int = static(
         80, "Gradient steps of the value function per update.", POSITIVE
@@ -114,13 +118,15 @@ def make(
 
 
 def init(parts: Parts[VPGConfig], key: Array) -> OnPolicyState:
-    """Make networks and environments; `actor` and `critic` have their own Adam."""
+    """Make networks and environments; `actor` and `critic` have their own optimiser."""
     config = parts.config
     rates = {"actor": config.learning_rate, "critic": config.value_learning_rate}
 
     def init_optimisers(params: dict[str, PyTree]) -> PyTree:
         return {
-            name: _adam(config, rate).init(optimiser.flatten(params[name])[0])
+            name: _optimiser(config, name, rate, params[name]).init(
+                optimiser.flatten(params[name])[0]
+            )
             for name, rate in rates.items()
         }
 
@@ -131,13 +137,14 @@ def step(
     parts: Parts[VPGConfig], state: OnPolicyState
 ) -> tuple[OnPolicyState, Metrics]:
     """Make one update: collect, one step of the policy, many of the value function."""
-    key_roll = update_key(state)
-    envs, transitions, episodes = on_policy.collect(parts, state, key_roll)
+    keys = update_keys(state, 3)
+    envs, transitions, episodes = on_policy.collect(parts, state, keys)
     batch, reward_scale = make_batch(parts, state, transitions)
     actor, actor_opt, losses = improve_policy(parts, state, batch)
     # One phase of averages over devices after another: see `collectives`.
     last = after(batch, losses["approx_kl"], parts.axis_name)
-    critic, critic_opt, value_losses = fit_value(parts, state, last)
+    moved = state._replace(params={**state.params, "actor": actor})
+    critic, critic_opt, value_losses = fit_value(parts, moved, last)
     losses |= value_losses
     metrics = on_policy.report(parts, state.update, episodes, batch, losses)
     new = OnPolicyState(
@@ -214,12 +221,13 @@ def improve_policy(
 
     grads, metrics = jax.grad(flat_loss, has_aux=True)(flat)
     grads, metrics = pmean((grads, metrics), parts.axis_name)
-    updates, opt_state = _adam(config, rate).update(grads, state.opt_state["actor"])
+    optim = _optimiser(config, "actor", rate, state.params["actor"])
+    updates, opt_state = optim.update(grads, state.opt_state["actor"], flat)
     actor = restore(optax.apply_updates(flat, updates))  # type: ignore[arg-type]
 
     outputs = parts.actor.apply(actor, batch.obs)
     log_ratio = parts.head.log_prob(outputs, batch.action) - batch.log_prob
-    divergence = diagnostics.approx_kl(log_ratio)
+    divergence = diagnostics.approx_kl(log_ratio).mean()
     metrics["grad_norm"] = optax.tree.norm(grads)
     metrics["approx_kl"] = pmean(divergence, parts.axis_name)
     return actor, opt_state, metrics
@@ -249,26 +257,28 @@ def fit_value(
     """Regress on the targets; return the critic, its optimiser's state, losses.
 
     `value_loss` is that of the values the rollout was judged by, `value_loss_last` that
-    of the last gradient step.
+    of the last gradient step. A shared torso is the actor's: it stays as the policy's
+    step left it, and the critic's head alone is fitted to its features.
 
     Args:
         parts: Networks, environments and config; see `build`.
-        state: State before the update.
+        state: State before the update, with the actor after it.
         batch: `[N, ...]` samples of the rollout.
     """
     config = parts.config
     rate = on_policy.annealed(parts, config.value_learning_rate, state.update)
-    optim = _adam(config, rate)
+    optim = _optimiser(config, "critic", rate, state.params["critic"])
     flat, restore = optimiser.flatten(state.params["critic"])
+    inputs = on_policy.inputs(parts, state.params, batch.obs)
 
     def loss(flat: Array) -> Array:
-        value: Any = parts.critic.apply(restore(flat), batch.obs)
+        value: Any = parts.critic.apply(restore(flat), inputs)
         return config.value_loss(value, batch.target, batch.value).mean()
 
     def minimise(carry: tuple, _: None) -> tuple[tuple, Array]:
         flat, opt_state = carry
         error, grads = pmean(jax.value_and_grad(loss)(flat), parts.axis_name)
-        updates, opt_state = optim.update(grads, opt_state)
+        updates, opt_state = optim.update(grads, opt_state, flat)
         return (flat + updates, opt_state), error
 
     (flat, opt_state), errors = jax.lax.scan(
@@ -283,5 +293,14 @@ def fit_value(
     )
 
 
-def _adam(config: VPGConfig, rate: Array | float) -> optax.GradientTransformation:
-    return optax.adam(rate, eps=config.adam_eps)  # type: ignore[arg-type]
+def _optimiser(
+    config: VPGConfig, name: str, rate: Array | float, params: PyTree
+) -> optax.GradientTransformation:
+    """The optimiser of `actor` or `critic`, on a flat vector of their parameters."""
+    chosen = config.optimiser
+    if name == "critic" and config.value_optimiser is not None:
+        chosen = config.value_optimiser
+    layers = optimiser.layers_of(params)
+    return optimiser.transformation(
+        chosen, rate, layers, frozen_in(config.frozen, name)
+    )

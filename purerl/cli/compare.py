@@ -111,8 +111,5 @@ def _whole(text: str, values: dict[str, Any]) -> Any:
 
 
 def _changed(whole: TrainConfig, values: dict[str, Any]) -> TrainConfig:
-    read = {
-        name: serialise.parse_loss(value) if name.endswith("_loss") else value
-        for name, value in values.items()
-    }
+    read = {name: serialise.parse_text(name, value) for name, value in values.items()}
     return whole.replace(**read)

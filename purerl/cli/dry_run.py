@@ -44,6 +44,12 @@ def whole_runs(bound: Bound, agents: int) -> Part:
     return Part(bound, agents, agents * steps)
 
 
+def segment_length(bound: Bound, segment_updates: int | None) -> int:
+    """Return the updates of a segment: as asked, or a hundredth of the run."""
+    updates = bound.plan.num_updates
+    return min(segment_updates or max(1, updates // SEGMENTS), updates)
+
+
 def show(
     parts: Sequence[Part],
     lanes: int | None = None,
@@ -79,8 +85,7 @@ def _measured(
     """Environment steps per second with the workers that are busy, and a line."""
     workers, bound = make_workers(), part.bound
     width = lanes or default_lanes(part.agents, workers)
-    updates = bound.plan.num_updates
-    length = min(segment_updates or max(1, updates // SEGMENTS), updates)
+    length = segment_length(bound, segment_updates)
     block = Members(jax.random.split(jax.random.key(0), width), {})
     program = current_cache().get(bound, block, length, workers)
     busy = min(len(workers), -(-part.agents // width))

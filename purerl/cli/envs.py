@@ -31,6 +31,8 @@ def main(argv: Sequence[str]) -> int:
     if options.id is None:
         console.print(listing())
         console.print("purerl envs ID describes one.", highlight=False)
+        names = ", ".join(envs.wrappers.WRAPPERS)
+        console.print(f"Wrappers, for --env-wrappers: {names}.", highlight=False)
         return 0
     try:
         about = envs.describe(options.id)

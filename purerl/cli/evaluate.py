@@ -1,22 +1,23 @@
 """`purerl evaluate`: play the policies that a run saved."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import tyro
 from rich.console import Console
 
+from purerl import serialise
 from purerl.acting.environment import bind_params
 from purerl.acting.evaluate import evaluate_recurrent
+from purerl.acting.observe import as_arrays
 from purerl.acting.policy import recurrence_of
 from purerl.cli import flags, settings
-from purerl.config import ConfigError
+from purerl.config import ConfigError, apply_overrides
 from purerl.report import tables
 from purerl.runner.result import SavedRun, load_run
 from purerl.scale.host import to_device
@@ -38,6 +39,10 @@ class Evaluate:
     gymnasium: Annotated[
         bool, _arg("Play in the Gymnasium environment of the same name.")
     ] = False
+    env_params: Annotated[
+        tuple[str, ...],
+        _arg("Parameters to play with, name=value; others stay as in training."),
+    ] = ()
     episode_seed: Annotated[int, _arg("Random seed of the episodes.")] = 12345
 
 
@@ -48,8 +53,14 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f"episodes must be at least 1, got {options.episodes}.")
     settings.enable_compile_cache()
     saved = pick(load_run(options.run), options.seed)
-    play = play_gymnasium if options.gymnasium else play_compiled
-    returns = play(saved, options.episodes, options.episode_seed)
+    if options.gymnasium:
+        _refuse_changes(saved, options.env_params)
+        returns = play_gymnasium(saved, options.episodes, options.episode_seed)
+    else:
+        numbers = serialise.parse_params(
+            flags.read_mapping("env_params", options.env_params)
+        )
+        returns = play_compiled(saved, options.episodes, options.episode_seed, numbers)
     where = "Gymnasium's own " if options.gymnasium else ""
     title = (
         f"{where}{saved.config.env}: {options.episodes} episodes, deterministic "
@@ -77,17 +88,43 @@ def pick(saved: SavedRun, seed: int | None) -> SavedRun:
     return saved._replace(seeds=(seed,), state=state)
 
 
-def play_compiled(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
+def _refuse_changes(saved: SavedRun, numbers: Sequence[str]) -> None:
+    """Refuse what Gymnasium's environment does not do.
+
+    Raises:
+        ConfigError: the agents see it through wrappers, or numbers were given.
+    """
+    if saved.config.env_wrappers:
+        raise ConfigError(
+            "--gymnasium plays in Gymnasium's own environment, which has not the "
+            f"wrappers {saved.config.env_wrappers} that the agents were trained with; "
+            "leave it out."
+        )
+    if numbers:
+        raise ConfigError(
+            "--gymnasium plays with Gymnasium's own numbers; leave --env-params out."
+        )
+
+
+def play_compiled(
+    saved: SavedRun, episodes: int, seed: int, numbers: Mapping[str, Any]
+) -> np.ndarray:
     """Return `[S, E]` returns in the environment that the agents were trained in.
 
     Args:
         saved: Run with the agents.
         episodes: Number E of episodes of each agent.
         seed: Seed of the episodes.
+        numbers: Parameters that are others than in training, by name.
     """
-    bound = bind(saved.config)
+    asked = saved.config
+    if numbers:
+        asked = apply_overrides(
+            asked, {f"env_params.{n}": v for n, v in numbers.items()}
+        )
+    bound = bind(asked)
     recurrence = recurrence_of(make_algorithm(saved.config))
-    params = bind_params(bound.env, saved.config.env_params)
+    params = bind_params(bound.env, asked.env_params)
 
     @jax.jit
     @partial(jax.vmap, in_axes=(0, None))
@@ -140,12 +177,12 @@ def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
 
 def _remembering(
     act: Callable[..., tuple[Any, PyTree]], memory: PyTree
-) -> Callable[[np.ndarray], np.ndarray]:
+) -> Callable[[Any], np.ndarray]:
     """A function of observations alone, which keeps the memory between its calls."""
 
-    def policy(obs: np.ndarray) -> np.ndarray:
+    def policy(obs: Any) -> np.ndarray:
         nonlocal memory
-        action, memory = act(jnp.asarray(obs), memory)
+        action, memory = act(as_arrays(obs), memory)
         return np.asarray(action)
 
     return policy

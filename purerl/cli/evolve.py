@@ -11,10 +11,11 @@ from rich.console import Console
 
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import flags, settings
+from purerl.cli import absent, flags, settings
 from purerl.cli.evolved import estimate_table, show
 from purerl.cli.train import base_config, default_folder, read_trackers
 from purerl.config import ConfigError, TrainConfig
+from purerl.hardware.device import Device
 from purerl.meta import fitness as fitness_of
 from purerl.meta import presets as evolutions
 from purerl.meta import store
@@ -119,6 +120,8 @@ _RESUME = (
     "tracking-uri",
     "progress",
     "dry-run",
+    "device",
+    "compile",
 )
 
 
@@ -126,8 +129,11 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     base, defaults = _start(argv)
     parsed = flags.parse(
-        flags.parser_class(base, _with_defaults(defaults)), argv, "evolve"
+        flags.parser_class(base, _with_defaults(defaults), absent.Absent),
+        argv,
+        "evolve",
     )
+    device = absent.device_of(parsed)
     settings.enable_compile_cache()
     hosts.join(parsed.coordinator, parsed.num_processes, parsed.process)
     if parsed.resume:
@@ -139,7 +145,7 @@ def main(argv: Sequence[str]) -> int:
             for name in ("lanes", "segment_updates", "generations")
         }
     if parsed.dry_run:
-        _show_estimate(config, what, run, parsed)
+        _show_estimate(config, what, run, parsed, device)
         return 0
     result = evolve(
         config,
@@ -247,8 +253,14 @@ def _folder(out: Path | None, env: str) -> Path:
     return out or default_folder(f"evolve-{env}")
 
 
-def _show_estimate(config: TrainConfig, what: dict, run: dict, parsed: Any) -> None:
+def _show_estimate(
+    config: TrainConfig, what: dict, run: dict, parsed: Any, device: Device | None
+) -> None:
     setup = make_setup(config, Settings(**what))
+    if device is not None:
+        agents = setup.population * setup.rollouts
+        absent.show(device, setup.bounds, agents, parsed, run["generations"])
+        return
     workers = make_workers()
     limit = worker_limit(parsed.memory_limit, workers)
     found = estimate(setup, run["generations"], workers, limit, run["lanes"])

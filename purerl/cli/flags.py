@@ -6,9 +6,20 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 import yaml
+from tyro.constructors import PrimitiveConstructorSpec
 
-from purerl import serialise
-from purerl.config import AUTO, Auto, ConfigError, TrainConfig
+from purerl import randomisation, serialise
+from purerl.cli.numbers import dotted_flags, write_inside
+from purerl.config import (
+    AUTO,
+    Auto,
+    ConfigError,
+    TrainConfig,
+    is_number,
+    may_be_none,
+    part_kind,
+)
+from purerl.networks import modules
 
 _MAPPINGS = ("env_kwargs", "env_params")
 
@@ -30,7 +41,8 @@ def parser_class(config: TrainConfig, options: type, *more: type) -> type:
     for field in dataclasses.fields(config):
         kind, default = _flag(field, getattr(config, field.name))
         is_leaf = field.metadata.get("pytree_node", True)
-        note = "" if is_leaf else " (static)"
+        note = dotted_flags(field.name, getattr(config, field.name))
+        note = note if is_leaf else " (static)"
         help_ = tyro.conf.arg(help=field.metadata["help"] + note)
         ours.append((field.name, Annotated[kind, help_], default))
     return dataclasses.make_dataclass(
@@ -44,16 +56,42 @@ def parser_class(config: TrainConfig, options: type, *more: type) -> type:
 def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
     """Type and default with which a field stands on the command line."""
     if field.name in _MAPPINGS:
-        return tuple[str, ...], tuple(f"{k}={v}" for k, v in dict(value or {}).items())
-    if field.name.endswith("_loss"):
-        return str, serialise.loss_text(value)
+        return tuple[str, ...], tuple(
+            f"{k}={serialise.part_text(v) if randomisation.is_distribution(v) else v}"
+            for k, v in dict(value or {}).items()
+        )
+    if part_kind(field.name) is not None or field.name in modules.FIELDS:
+        return str, serialise.part_text(value)
     if field.name == "env":
         return str, value
+    is_leaf = field.metadata.get("pytree_node", True)
+    if is_leaf and is_number(field):
+        return Annotated[Any, _number(field)], value
     kinds = {"int": int, "float": float, "bool": bool, "str": str}
     kind: Any = kinds.get(str(field.type), field.type)
     if isinstance(field.default, Auto):
         kind = kind | Literal["auto"]
     return kind, value
+
+
+def _number(field: dataclasses.Field) -> Any:
+    """How tyro reads a number that may also be a schedule, and a word where it may."""
+    word = AUTO if isinstance(field.default, Auto) else None
+    words = {str(word): word} if word is not None or may_be_none(field) else {}
+
+    def read(texts: list[str]) -> Any:
+        if texts[0] in words:
+            return words[texts[0]]
+        # A schedule stays text: `read_config` reads it, and says what is wrong with it.
+        return texts[0] if "(" in texts[0] else float(texts[0])
+
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="|".join(["FLOAT", *(f"{{{name}}}" for name in words)]),
+        instance_from_str=read,
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: [serialise.part_text(value)],
+    )
 
 
 def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:
@@ -67,16 +105,30 @@ def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:
         value = getattr(parsed, field.name)
         before = getattr(base, field.name)
         if field.name in _MAPPINGS:
-            value = _mapping(field.name, value)
+            value = read_mapping(field.name, value)
             value = value or (None if field.name == "env_params" else {})
-        elif field.name.endswith("_loss"):
-            same = value == serialise.loss_text(before)
-            value = before if same else serialise.parse_loss(value)
+            value = serialise.parse_value(field, value)
+        elif part_kind(field.name) is not None:
+            same = value == serialise.part_text(before)
+            value = before if same else serialise.parse_value(field, value)
+        elif field.name in modules.FIELDS and value == serialise.part_text(before):
+            value = before
+        elif isinstance(value, str):
+            value = serialise.parse_value(field, value)
         changes[field.name] = value
     return base.replace(**changes)
 
 
-def _mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
+def read_mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
+    """Read the words `name=value` of a flag.
+
+    Args:
+        name: Name of the field, for messages.
+        pairs: Words after the flag.
+
+    Raises:
+        ConfigError: a word without `=`, or a value that cannot be read.
+    """
     values = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
@@ -164,6 +216,8 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
         ConfigError: a path that is empty.
     """
     _check_paths(cls, argv)
+    fields = dataclasses.fields(cls)
+    argv = write_inside({field.name: field.default for field in fields}, argv)
     argv = _switches(cls, argv)
     prefix = (tyro.conf.OmitArgPrefixes,)
     return tyro.cli(cls, args=list(argv), prog=f"purerl {command}", config=prefix)

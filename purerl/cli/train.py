@@ -4,20 +4,22 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.console import Console
 
 from purerl import presets, serialise
 from purerl.algorithms import ALGORITHMS, config_class, name_of
-from purerl.cli import dry_run, flags, settings
+from purerl.cli import absent, dry_run, flags, settings
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_number
+from purerl.hardware.device import Device
 from purerl.runner import manifest
 from purerl.runner.api import run
 from purerl.runner.result import RunResult, summary, write_summary
 from purerl.runner.seeds import check_seeds
+from purerl.runner.start import NETWORKS, Start, parse_start
 from purerl.runner.trackers import TRACKERS, Tracker, make_tracker
 from purerl.scale.devices import make_workers, use_all_cores
 from purerl.train import bind
@@ -41,6 +43,21 @@ class Train:
         int | None,
         _arg("With --resume: train up to so many steps in all, also a finished run."),
     ] = None
+    from_run: Annotated[
+        str | None,
+        tyro.conf.arg(
+            name="from",
+            metavar="RUN[:SEED]",
+            help="Begin with the agents in a run's folder, seed by seed, or with one.",
+        ),
+    ] = None
+    from_parts: Annotated[
+        str,
+        _arg(
+            "What --from takes over: networks, all (to go on), or names of parts, such "
+            "as actor.torso."
+        ),
+    ] = NETWORKS
     seeds: Annotated[int, _arg("Number of agents.")] = 1
     first_seed: Annotated[int, _arg("Seed of the first agent.")] = 0
     out: Annotated[
@@ -92,7 +109,8 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     started = time.perf_counter()
     base = base_config(argv)
-    parsed = flags.parse(flags.parser_class(base, Train), argv, "train")
+    parsed = flags.parse(flags.parser_class(base, Train, absent.Absent), argv, "train")
+    device = absent.device_of(parsed)
     if parsed.data_parallel:
         use_all_cores()
     settings.enable_compile_cache()
@@ -105,13 +123,14 @@ def main(argv: Sequence[str]) -> int:
                 "--extend is for a run that there is: give --resume FOLDER with it, or "
                 "--total-timesteps for a new run."
             )
-        config = flags.read_config(parsed, base)
+        config, start = flags.read_config(parsed, base), _start(parsed)
         if parsed.dry_run:
-            return _show_cost(config, parsed)
+            return _show_cost(config, parsed, device)
         result = run(
             config,
             seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
             out=parsed.out or default_folder(str(config.env)),
+            start=start,
             lanes=parsed.lanes,
             segment_updates=parsed.segment_updates,
             checkpoint_seconds=parsed.checkpoint_seconds,
@@ -132,8 +151,23 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _show_cost(config: TrainConfig, parsed: Train) -> int:
+def _start(parsed: Any) -> Start | None:
+    """What --from and --from-parts ask for."""
+    if parsed.from_run is None:
+        if parsed.from_parts != NETWORKS:
+            raise ConfigError(
+                f"--from-parts {parsed.from_parts} says what is taken over from "
+                "another run: give --from RUN with it."
+            )
+        return None
+    return parse_start(parsed.from_run, parsed.from_parts)
+
+
+def _show_cost(config: TrainConfig, parsed: Any, device: Device | None) -> int:
     bound = bind(config)
+    if device is not None:
+        absent.show(device, [bound], len(check_seeds(parsed.seeds)), parsed)
+        return 0
     require_number(bound, parsed.seeds, make_workers())
     parts = [dry_run.whole_runs(bound, len(check_seeds(parsed.seeds)))]
     dry_run.show(parts, parsed.lanes, parsed.segment_updates)

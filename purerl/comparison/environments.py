@@ -9,7 +9,10 @@ from purerl.config import ConfigError, TrainConfig
 # A name, changes of the config by name (and `name`, what to call it), or a config.
 Environments = Sequence[str | Mapping[str, Any] | TrainConfig]
 # What a config that stands for an environment says to configs of other algorithms.
-_PLACE = ("env", "env_kwargs", "env_params", "total_timesteps")
+_PLACE = (
+    *("env", "env_kwargs", "env_wrappers", "env_params", "randomise_per"),
+    "total_timesteps",
+)
 
 
 class Place(NamedTuple):

@@ -17,7 +17,7 @@ from purerl import serialise
 from purerl.algorithms import name_of
 from purerl.comparison.environments import Place
 from purerl.comparison.losses import read_loss
-from purerl.config import ConfigError, TrainConfig, field_names, is_auto
+from purerl.config import ConfigError, TrainConfig, field_names, is_auto, part_kind
 from purerl.losses import artifact
 from purerl.meta.result import EvolutionResult, load_evolution
 from purerl.population.schedule import Schedule
@@ -142,7 +142,9 @@ def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"{field!r} is no name of a field.")
         if field in _OTHERS_PLACE:
             raise ConfigError(f"it changes {field}, but {_OTHERS_PLACE[field]}.")
-        found[field] = read_loss(field, value) if field.endswith("_loss") else value
+        is_loss = part_kind(field) == "loss"
+        read = read_loss if is_loss else serialise.parse_text
+        found[field] = read(field, value)
     return found
 
 
@@ -227,7 +229,7 @@ def _described(values: Mapping[str, Any]) -> dict[str, Any]:
         count = sum(leaf.size for leaf in leaves)
         if name.endswith("_loss"):
             digest = hashlib.sha256(artifact.pack(value)).hexdigest()
-            found[name] = {"loss": serialise.loss_text(value), "sha256": digest}
+            found[name] = {"loss": serialise.part_text(value), "sha256": digest}
         elif count > MOST_NUMBERS:
             digest = hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves))
             found[name] = {"numbers": count, "sha256": digest.hexdigest()}

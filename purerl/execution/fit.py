@@ -9,11 +9,15 @@ from typing import NamedTuple
 
 from purerl.config import ConfigError
 from purerl.execution.cache import ProgramCache, current_cache
+from purerl.execution.liveness import traced_memory
 from purerl.execution.members import Members
-from purerl.execution.memory import BlockMemory
+from purerl.execution.memory import SHARE, BlockMemory, free_memory
 from purerl.execution.programs import Program
-from purerl.scale.devices import Worker
+from purerl.scale.devices import POWERS_UP_TO, Worker
 from purerl.train import Bound
+
+# Compilers have needed up to twice as much as shapes say beside the states.
+UNSEEN = 2.0
 
 
 class MemoryModel(NamedTuple):
@@ -80,6 +84,56 @@ def fit_lanes(model: MemoryModel, lanes: int, limit: float, asked: bool) -> int:
             "memory_limit."
         )
     return width
+
+
+def lanes_by_shapes(model: MemoryModel, lanes: int, held: int, limit: float) -> int:
+    """Return a width, halved while shapes say that it does not fit.
+
+    It is never narrowed below `POWERS_UP_TO` lanes: there what the compiler counts
+    decides, which is exact.
+
+    Args:
+        model: A model of a worker's bytes, from shapes.
+        lanes: The width to begin with, W.
+        held: Members whose states the worker holds at once; a block at the least.
+        limit: Bytes that the worker may use.
+    """
+    width = lanes
+    while width > POWERS_UP_TO:
+        states = max(held, width) * model.state
+        if model.fixed + states + width * model.working <= limit:
+            break
+        width = max(POWERS_UP_TO, width // 2)
+    return width
+
+
+def fitting_lanes(
+    bound: Bound,
+    lanes: int,
+    held: int,
+    length: int,
+    workers: Sequence[Worker],
+    limit: float | None = None,
+) -> int:
+    """Return a default width of which shapes say that it fits an accelerator.
+
+    Nothing is compiled; on a CPU, and for blocks of up to `POWERS_UP_TO` lanes, nothing
+    is traced either.
+
+    Args:
+        bound: Config, environment and plan of the members.
+        lanes: The width where memory does not matter, W.
+        held: Members whose states a worker holds at once; a block at the least.
+        length: Updates of one call, K.
+        workers: Workers of this process.
+        limit: Bytes that a worker may use; of what is free where not given.
+    """
+    if lanes <= POWERS_UP_TO or workers[0].device.platform == "cpu":
+        return lanes
+    one = traced_memory(bound, length)
+    model = MemoryModel(one.state, UNSEEN * one.working, 0.0)
+    most = SHARE * free_memory(workers[0]) if limit is None else limit
+    return lanes_by_shapes(model, lanes, held, most)
 
 
 class BlockCompiler(NamedTuple):

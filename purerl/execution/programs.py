@@ -13,7 +13,6 @@ import numpy as np
 from purerl.acting.environment import bind_params
 from purerl.acting.evaluate import evaluate_recurrent
 from purerl.acting.policy import recurrence_of
-from purerl.algorithms import entry_of
 from purerl.execution.members import Members
 from purerl.execution.memory import BlockMemory, num_bytes, require_agent
 from purerl.execution.reduce import PARAMETERS_FINITE
@@ -205,12 +204,12 @@ def _functions(
     bound: Bound, example: Members, length: int, data_parallel: bool
 ) -> tuple[Any, Any]:
     """`init(keys, overrides)` and `advance(states, overrides, first_update)`, `[W]`."""
-    whole = _batched(bound, length, None)
+    whole = batched(bound, length, None)
     if not data_parallel:
         return whole
     devices = jax.local_devices()
     parallel.check_split(bound.config, len(devices))
-    part = _batched(bound, length, parallel.AXIS)
+    part = batched(bound, length, parallel.AXIS)
     local_state = parallel.part_shapes(part[0], tuple(example), len(devices))
     first = jax.ShapeDtypeStruct((), jnp.int32)
     return (
@@ -221,7 +220,18 @@ def _functions(
     )
 
 
-def _batched(bound: Bound, length: int, axis_name: str | None) -> tuple[Any, Any]:
+def batched(bound: Bound, length: int, axis_name: str | None) -> tuple[Any, Any]:
+    """Return what a program compiles, over a leading axis of W members.
+
+    Args:
+        bound: Config, environment and plan of all members.
+        length: Updates of one call, K.
+        axis_name: The axis over which an agent is spread, if it is.
+
+    Returns:
+        `init(keys, overrides)` and `advance(states, overrides, first_update)`.
+    """
+
     def init(key: Array, overrides: Overrides) -> PyTree:
         return make_segment(bound, overrides, axis_name).init(key)
 
@@ -241,7 +251,7 @@ def _evaluate(
 ) -> tuple[Array, Array]:
     """Mean return of fresh episodes of the deterministic policy, and their steps."""
     config = bound.at(overrides)
-    recurrence = recurrence_of(entry_of(config).make(config, bound.env))
+    recurrence = recurrence_of(bound.algorithm(config))
     result = evaluate_recurrent(
         bound.env,
         bind_params(bound.env, config.env_params),

@@ -44,3 +44,23 @@ def change_if(
         return carry, blank if like is None else vary_like(blank, like)
 
     return jax.lax.cond(is_due, change, keep, carry)
+
+
+def change_where(
+    is_due: Array, change: Callable[[Carry], tuple[Carry, PyTree]], carry: Carry
+) -> tuple[Carry, PyTree]:
+    """Compute a change in any case; take it, or keep what there is and report zeros.
+
+    An accelerator asks the host at a branch, and copies what goes into it. Where a
+    change is nearly always due, and what may change is small, this is faster.
+
+    Args:
+        is_due: `[]` bool.
+        change: `(carry) -> (carry, report)`; what it makes of a carry for which it is
+            not due may be anything.
+        carry: What may change.
+    """
+    changed, report = change(carry)
+    kept = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), changed, carry)
+    blank = jax.tree.map(lambda x: jnp.where(is_due, x, jnp.zeros_like(x)), report)
+    return kept, blank

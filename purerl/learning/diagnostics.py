@@ -26,12 +26,27 @@ def explained_variance(
 
 
 def approx_kl(log_ratio: Array) -> Array:
-    """Return KL(old || new) from samples of the old policy: `mean(r - 1 - log r)`.
+    """Estimate KL(old || new) by each sample of the old policy, `r - 1 - log r`, `[N]`.
 
     Non-negative and of low variance (k3 in Schulman 2020, "Approximating KL
-    Divergence").
+    Divergence"); the estimate is their mean.
     """
-    return (jnp.expm1(log_ratio) - log_ratio).mean()
+    return jnp.expm1(log_ratio) - log_ratio
+
+
+def means(samples: dict[str, Array]) -> dict[str, Array]:
+    """Average what a minibatch has of each sample, all names in one reduction.
+
+    Every reduction is a kernel of its own, or several, in each gradient step.
+
+    Args:
+        samples: Name -> `[N]`; a truth value counts as 0 or 1.
+
+    Returns:
+        Name -> float32 `[]`.
+    """
+    rows = jnp.stack([x.astype(jnp.float32) for x in samples.values()])
+    return dict(zip(samples, rows.mean(axis=1), strict=True))
 
 
 def parameters_finite(state: Any) -> Array:

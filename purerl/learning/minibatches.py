@@ -1,6 +1,7 @@
 """Epochs of minibatch gradient steps over one rollout, each in an order of its own."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -23,12 +24,15 @@ class Passes(NamedTuple):
         num_epochs: E, passes over the batch.
         num_minibatches: M, gradient steps per pass.
         axis_name: Mapped axis over which the samples are spread, if any.
+        is_last: Function from the metrics of a pass's last gradient step to a bool
+            `[]`: whether no pass follows. All passes are made where not given.
     """
 
     optim: optax.GradientTransformation
     num_epochs: int
     num_minibatches: int
     axis_name: str | None = None
+    is_last: Callable[[Metrics], Array] | None = None
 
 
 def minimise(
@@ -53,9 +57,10 @@ def minimise(
 
     Returns:
         Parameters, the optimiser's state, and the metrics of every gradient step with
-        `grad_norm`, `[E, M]` each.
+        `grad_norm`, `[E, M]` each. Where passes may end early, `happened` `[E, M]`
+        says which gradient steps count; `pass_means` averages these.
     """
-    optim, num_epochs, num_minibatches, axis_name = passes
+    optim, num_epochs, num_minibatches, axis_name, _ = passes
     flat_params, restore = optimiser.flatten(params)
 
     def flat_loss(flat: Array, minibatch: Any) -> tuple[Array, Metrics]:
@@ -69,22 +74,79 @@ def minimise(
         metrics["grad_norm"] = optimiser.grad_norm(opt_state)
         return (flat + updates, opt_state), metrics
 
-    def epoch(carry: tuple, order: Array) -> tuple[tuple, Metrics]:
+    def take_pass(carry: tuple, given: Array) -> tuple[tuple, Metrics]:
+        order = given if drawn_before else draw_order(given)
         minibatches = jax.tree.map(
             lambda x: x[order].reshape(num_minibatches, -1, *x.shape[1:]), batch
         )
         return packing.scan(gradient_step, carry, minibatches)
 
-    # All orders before the loop: there is one draw to compile, and one sort.
-    orders = shuffled_indices(key, jax.tree.leaves(batch)[0].shape[0], num_epochs)
-    (flat_params, opt_state), metrics = packing.scan(
-        epoch, (flat_params, opt_state), orders
+    draw_order = partial(shuffled_indices, size=jax.tree.leaves(batch)[0].shape[0])
+    keys = jax.random.split(key, num_epochs)
+    # An accelerator has fewer kernels with one draw and one sort for all epochs. On a
+    # CPU one agent is slower so: XLA's CPU runtime then spreads the small kernels of
+    # the gradient steps over two threads, which wait for each other.
+    drawn_before = not packing.traced_for_cpu()
+    given = jax.vmap(draw_order)(keys) if drawn_before else keys
+    (flat_params, opt_state), metrics = _take_passes(
+        take_pass, (flat_params, opt_state), given, passes
     )
     return restore(flat_params), opt_state, metrics
 
 
-def shuffled_indices(key: Array, size: int, count: int) -> Array:
-    """Draw random permutations of `0 .. size-1`, int32 `[count, size]`.
+def _take_passes(
+    take_pass: Callable[[tuple, Array], tuple[tuple, Metrics]],
+    carry: tuple,
+    given: Array,
+    passes: Passes,
+) -> tuple[tuple, Metrics]:
+    """All passes; those after the last one change nothing, and say so."""
+    is_last = passes.is_last
+    if is_last is None:
+        return packing.scan(take_pass, carry, given)
+
+    def take(carry: tuple, given: Array) -> tuple[tuple, Metrics]:
+        # Under `vmap` a branch that is not taken is computed too, so there is none.
+        learned, is_over = carry
+        proposed, metrics = take_pass(learned, given)
+        learned = jax.tree.map(partial(jnp.where, is_over), learned, proposed)
+        metrics["happened"] = jnp.broadcast_to(~is_over, (passes.num_minibatches,))
+        over_now = is_last({name: values[-1] for name, values in metrics.items()})
+        return (learned, is_over | over_now), metrics
+
+    (carry, _), metrics = packing.scan(take, (carry, jnp.bool_(False)), given)
+    return carry, metrics
+
+
+def pass_means(metrics: Metrics) -> Metrics:
+    """Average metrics of gradient steps over those that happened, `[]` each.
+
+    Args:
+        metrics: `[E, M]` each, from `minimise`.
+
+    Returns:
+        The averages; `approx_kl_last`, that of the last pass, which says how far the
+        update left the old policy; and `passes`, how many there were, where they may
+        end early.
+    """
+    happened = metrics.get("happened")
+    if happened is None:
+        means = {name: values.mean() for name, values in metrics.items()}
+        means["approx_kl_last"] = metrics["approx_kl"][-1].mean()
+        return means
+    passes = happened[:, 0].sum()
+    means = {
+        # What did not happen may be anything, also NaN, and does not count.
+        name: jnp.where(happened, values, 0.0).sum() / happened.sum()
+        for name, values in metrics.items()
+        if name != "happened"
+    }
+    last = jax.lax.dynamic_index_in_dim(metrics["approx_kl"], passes - 1, 0, False)
+    return {**means, "approx_kl_last": last.mean(), "passes": passes}
+
+
+def shuffled_indices(key: Array, size: int) -> Array:
+    """Draw a random permutation of `0 .. size-1`, int32.
 
     One sort of random words whose low bits hold the index: a quarter of the time of
     `jax.random.permutation` on CPU, which sorts key-value pairs. Only ties in the
@@ -94,12 +156,10 @@ def shuffled_indices(key: Array, size: int, count: int) -> Array:
     Args:
         key: Random key, consumed.
         size: Number of indices.
-        count: Number of permutations.
     """
     if size > _PACKED_LIMIT:
-        keys = jax.random.split(key, count)
-        return jax.vmap(lambda key: jax.random.permutation(key, size))(keys)
+        return jax.random.permutation(key, size)
     mask = jnp.uint32((1 << max(1, (size - 1).bit_length())) - 1)
-    words = jax.random.bits(key, (count, size), jnp.uint32)
-    packed = (words & ~mask) | jnp.arange(size, dtype=jnp.uint32)[None]
-    return (jnp.sort(packed, axis=-1) & mask).astype(jnp.int32)
+    words = jax.random.bits(key, (size,), jnp.uint32)
+    packed = (words & ~mask) | jnp.arange(size, dtype=jnp.uint32)
+    return (jnp.sort(packed) & mask).astype(jnp.int32)

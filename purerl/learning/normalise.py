@@ -119,7 +119,7 @@ def scale_rewards(
 
 
 def standardise(advantage: Array, axis_name: str | None = None) -> Array:
-    """Scale a minibatch `[N]` (of all devices) to zero mean and unit variance."""
+    """Scale samples `[...]` (of all devices) to zero mean and unit variance."""
     mean = pmean(advantage.mean(), axis_name)
     var = pmean(jnp.square(advantage - mean).mean(), axis_name)
     return (advantage - mean) / (jnp.sqrt(var) + 1e-8)

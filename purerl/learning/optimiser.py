@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
@@ -20,46 +21,133 @@ class ClipState(NamedTuple):
     grad_norm: Array
 
 
-def adam(
+def make(
+    optimiser: Any,
     learning_rate: Array | float,
-    *,
     max_grad_norm: Array | float | None = None,
-    eps: Array | float = 1e-5,
+    layers: Callable[[Array], PyTree] | None = None,
+    frozen: Callable[[PyTree], PyTree] | None = None,
 ) -> optax.GradientTransformation:
-    """Make Adam after clipping by the *global* norm (`optax.clip` is elementwise).
+    """Make an optimiser after clipping by the *global* norm.
+
+    Not as `optax.clip`, which clips every element by itself.
 
     Give it one flat vector (`flatten`): a dozen small layers are a dozen small kernels
     for each of its operations.
 
     Args:
+        optimiser: Optimiser of a config, such as `purerl.optimisers.Adam()`.
         learning_rate: Step size, may be traced.
         max_grad_norm: Largest Euclidean norm of the whole gradient, may be traced;
             without one nothing is clipped.
-        eps: 1e-5 as in OpenAI Baselines' PPO2; Adam's own default is 1e-8.
+        layers: Function from the flat vector to a pytree of layers, for an optimiser
+            that needs them; None where the parameters are such a pytree already.
+        frozen: Function from layers to which of them do not learn, from
+            `parts.frozen_in`; None where all do.
     """
-    return optax.chain(
+    optim = optax.chain(
         clip_by_global_norm(max_grad_norm),
-        optax.adam(learning_rate, eps=eps),  # type: ignore[arg-type]
+        transformation(optimiser, learning_rate, layers),
     )
+    return keep_frozen(optim, layers, frozen)
 
 
-def radam(
-    learning_rate: Array | float, *, max_grad_norm: Array | float, eps: float = 1e-8
+def transformation(
+    optimiser: Any,
+    learning_rate: Array | float,
+    layers: Callable[[Array], PyTree] | None = None,
+    frozen: Callable[[PyTree], PyTree] | None = None,
 ) -> optax.GradientTransformation:
-    """Make rectified Adam (Liu et al. 2020) after clipping by the global norm.
-
-    Adam whose first steps are not divided by a second moment that few samples have
-    settled: momentum alone for five steps, then a rectified step size.
+    """Make an optimiser that does not clip.
 
     Args:
+        optimiser: Optimiser of a config, such as `purerl.optimisers.Adam()`.
         learning_rate: Step size, may be traced.
-        max_grad_norm: Largest Euclidean norm of the whole gradient, may be traced.
-        eps: Number that is added to the root of the second moment.
+        layers: As in `make`.
+        frozen: As in `make`.
     """
-    return optax.chain(
-        clip_by_global_norm(max_grad_norm),
-        optax.radam(learning_rate, eps=eps),  # type: ignore[arg-type]
-    )
+    inner = optimiser(learning_rate)
+    if layers is None or not getattr(optimiser, "needs_layers", False):
+        return keep_frozen(inner, layers, frozen)
+
+    def init(params: Any) -> Any:
+        return inner.init(layers(params))
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        params = None if params is None else layers(params)
+        moves, state = inner.update(layers(updates), state, params)
+        return ravel_pytree(moves)[0], state
+
+    return keep_frozen(optax.GradientTransformation(init, update), layers, frozen)
+
+
+def keep_frozen(
+    optim: optax.GradientTransformation,
+    layers: Callable[[Array], PyTree] | None,
+    frozen: Callable[[PyTree], PyTree] | None,
+) -> optax.GradientTransformation:
+    """Make an optimiser leave some layers as they are, to the last bit.
+
+    It sees no gradient of them, so that they are no part of norms and moments, and does
+    not move them, whatever it does by itself (weight decay). Its state is as without.
+
+    Args:
+        optim: Optimiser of a flat vector, or of layers where `layers` is None.
+        layers: As in `make`.
+        frozen: As in `make`.
+    """
+    if frozen is None:
+        return optim
+
+    def masked(updates: Any, still: Any, value: float) -> Any:
+        return jax.tree.map(
+            lambda x, is_still: jnp.where(is_still, jnp.asarray(value, x.dtype), x),
+            updates,
+            still,
+        )
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        if layers is None:
+            still = frozen(updates)
+        else:
+            shapes = jax.eval_shape(layers, updates)
+            sizes = [leaf.size for leaf in jax.tree.leaves(shapes)]
+            still = np.repeat(jax.tree.leaves(frozen(shapes)), sizes)
+        moves, state = optim.update(masked(updates, still, 0.0), state, params)
+        # The one number that leaves every other, 0 and -0 among them, as it is.
+        return masked(moves, still, -0.0), state
+
+    return optax.GradientTransformation(optim.init, update)
+
+
+def scaled(
+    params: PyTree, rates: dict[str, Array | float]
+) -> optax.GradientTransformation:
+    """Scale the steps of each network by a number of its own.
+
+    Args:
+        params: Parameters by network, as `flatten` takes them; steps are flat.
+        rates: Factor of the steps by network, may be traced.
+    """
+
+    def scale(updates: Any, flat: Any = None) -> Any:
+        del flat
+        factors = {
+            name: jax.tree.map(lambda x, r=rates[name]: jnp.full_like(x, r), layers)
+            for name, layers in params.items()
+        }
+        return updates * ravel_pytree(factors)[0]
+
+    return optax.stateless(scale)
+
+
+def layers_of(params: PyTree) -> Callable[[Array], PyTree]:
+    """Return the way from a flat vector to layers, which costs nothing until used.
+
+    Args:
+        params: Pytree of float leaves, as `flatten` takes it.
+    """
+    return lambda flat: ravel_pytree(params)[1](flat)
 
 
 def flatten(params: PyTree) -> tuple[Array, Callable[[Array], PyTree]]:

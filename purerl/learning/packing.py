@@ -45,6 +45,11 @@ def traced_for(platform: str) -> Iterator[None]:
         _platform.reset(before)
 
 
+def traced_for_cpu() -> bool:
+    """Whether programs are traced for a CPU, where small kernels cost very little."""
+    return (_platform.get() or jax.default_backend()) == "cpu"
+
+
 class Layout(NamedTuple):
     """Where the leaves of a pytree lie in the packed array.
 
@@ -131,7 +136,7 @@ def scan(
     Returns:
         The carry after the last step, and outputs with leaves `[T, ...]`.
     """
-    if (_platform.get() or jax.default_backend()) == "cpu":
+    if traced_for_cpu():
         return jax.lax.scan(step, carry, inputs)
     layouts: list[Layout] = []
 

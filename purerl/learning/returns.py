@@ -7,6 +7,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from purerl.learning import packing
 from purerl.types import Array
 
 
@@ -147,16 +148,31 @@ def running_returns(
         total = gamma * total + reward_t
         return jnp.where(done_t, 0.0, total), total
 
-    return jax.lax.scan(forward, start, (reward, done), unroll=16)
+    # On an accelerator 16 steps share kernels; a CPU compiles a small loop as it is.
+    unroll = 1 if packing.traced_for_cpu() else 16
+    return jax.lax.scan(forward, start, (reward, done), unroll=unroll)
 
 
 def _recur_backwards(offset: Array, factor: Array) -> Array:
-    """`x_t = offset_t + factor_t * x_{t+1}` with nothing after the last, `[T, ...]`."""
+    """`x_t = offset_t + factor_t * x_{t+1}` with nothing after the last, `[T, ...]`.
+
+    A linear recurrence is associative: an accelerator has log2(T) wide steps instead of
+    T narrow ones. A CPU runs the narrow ones as one small loop, which is faster there
+    and has fewer kernels to compile.
+    """
+    if packing.traced_for_cpu():
+
+        def backward(x: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+            factor_t, offset_t = step
+            x = offset_t + factor_t * x
+            return x, x
+
+        start = jnp.zeros_like(offset[0])
+        return jax.lax.scan(backward, start, (factor, offset), reverse=True)[1]
 
     def compose(later: tuple, earlier: tuple) -> tuple:
         # Two affine maps x -> offset + factor * x, one after the other.
         return later[0] * earlier[0], earlier[1] + earlier[0] * later[1]
 
-    # A linear recurrence is associative: log2(T) wide steps instead of T narrow ones.
     _, x = jax.lax.associative_scan(compose, (factor, offset), reverse=True)
     return x

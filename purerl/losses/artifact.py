@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from purerl.losses import registry
+from purerl import registry
 
 SUFFIXES = (".yaml", ".yml", ".npz")
 _HEADER = "header"

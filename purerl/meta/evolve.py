@@ -12,7 +12,7 @@ from typing import Any
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_listing
 from purerl.meta.engine import Evolution
-from purerl.meta.genome import Names
+from purerl.meta.names import Names
 from purerl.meta.result import EvolutionResult
 from purerl.meta.setup import Environments, Settings, make_setup
 from purerl.meta.strategy import Strategy

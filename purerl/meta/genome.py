@@ -13,7 +13,7 @@ strategy sees a vector of numbers without bounds; a *scale* says what they mean:
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,22 +21,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import auto
-from purerl.acting.environment import Environment, bind_params
+from purerl.acting.environment import Environment
 from purerl.config import (
+    DECAY,
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
+    POSITIVE_OR_NONE,
     ConfigError,
     TrainConfig,
     apply_overrides,
-    check_known,
     field_names,
 )
-from purerl.types import Array, Overrides, PyTree
+from purerl.meta.names import Names, is_float, read_names, value_at
+from purerl.types import Array, Overrides, PyTree, Schedule
 
-SCALES = ("auto", "linear", "log", "logit")
-# What `evolve` may be: a name, several, or names with their scales.
-Names = str | Sequence[str] | Mapping[str, str]
+_SIGNED = (POSITIVE, POSITIVE_OR_NONE, NON_NEGATIVE)
+_SHARES = (FRACTION, DECAY)
 
 
 class Leaf(NamedTuple):
@@ -74,7 +75,7 @@ class Genome:
         config = auto.resolve(config, env)
         self.scales = read_names(config, env, evolve)
         self.values: dict[str, PyTree] = {
-            name: _value_at(config, env, name) for name in self.scales
+            name: value_at(config, env, name) for name in self.scales
         }
         self.leaves: list[Leaf] = []
         for name, value in self.values.items():
@@ -105,7 +106,7 @@ class Genome:
         number = vectors.shape[0]
 
         def put(leaf: Any) -> Any:
-            if _is_float(leaf):
+            if is_float(leaf):
                 return next(evolved)
             return jnp.broadcast_to(jnp.asarray(leaf), (number, *np.shape(leaf)))
 
@@ -140,97 +141,15 @@ def _from_vector(part: Array, leaf: Leaf) -> Array:
     return part
 
 
-def read_names(config: TrainConfig, env: Environment, evolve: Names) -> dict[str, str]:
-    """Read names of fields with their scales; `env_params` alone means all its numbers.
-
-    Args:
-        config: The config, whose fields may be evolved.
-        env: The environment, whose parameters may be evolved.
-        evolve: A name, several, or names with their scales.
-
-    Raises:
-        ConfigError: none, one given twice or inside another, or an unknown scale.
-    """
-    if not isinstance(evolve, str | Sequence | Mapping):
-        raise ConfigError(
-            f"evolve must be names of fields of the config, got {evolve!r}."
-        )
-    if isinstance(evolve, str):
-        evolve = [part.strip() for part in evolve.split(",") if part.strip()]
-    scales = (
-        dict(evolve) if isinstance(evolve, Mapping) else dict.fromkeys(evolve, "auto")
-    )
-    if not scales:
-        raise ConfigError(
-            "evolve must name at least one field of the config with float leaves, such "
-            "as 'value_loss' or 'learning_rate'."
-        )
-    for name, scale in scales.items():
-        if scale not in SCALES:
-            raise ConfigError(
-                f"evolve: the scale of {name} must be one of {', '.join(SCALES)}, got "
-                f"{scale!r}."
-            )
-    if not isinstance(evolve, Mapping) and len(scales) != len(evolve):
-        raise ConfigError(f"evolve names a field twice: {', '.join(evolve)}.")
-    found: dict[str, str] = {}
-    for name, scale in scales.items():
-        if name == "env_params":
-            found.update(dict.fromkeys(_numbers_of(env), scale))
-        else:
-            found[name] = scale
-    for name in found:
-        inside = [other for other in found if other.startswith(f"{name}.")]
-        if inside:
-            raise ConfigError(
-                f"evolve names {name} and {inside[0]}, which is inside it; leave one "
-                "of them out."
-            )
-    return found
-
-
-def _numbers_of(env: Environment) -> list[str]:
-    params = env.default_params
-    names = [
-        f"env_params.{field.name}"
-        for field in dataclasses.fields(params)
-        if _is_float(getattr(params, field.name))
-    ]
-    if not names:
-        raise ConfigError(f"evolve: {env.name} has no parameters that are floats.")
-    return names
-
-
-def _value_at(config: TrainConfig, env: Environment, name: str) -> PyTree:
-    """What the config, or its environment's parameters, have under a dotted name."""
-    first, *rest = name.split(".")
-    check_known(first, field_names(config), f"evolve: {type(config).__name__}")
-    value: Any = getattr(config, first)
-    if first == "env_params":
-        value = bind_params(env, config.env_params)
-    for part in rest:
-        known = _names_in(value)
-        check_known(part, known, f"evolve: {name}: {type(value).__name__}")
-        value = value[part] if isinstance(value, Mapping) else getattr(value, part)
-    return value
-
-
-def _names_in(value: Any) -> list[str]:
-    if isinstance(value, Mapping):
-        return list(value)
-    return field_names(value) if dataclasses.is_dataclass(value) else []
-
-
 def _leaves(config: TrainConfig, name: str, value: PyTree, scale: str) -> list[Leaf]:
     paths, _ = jax.tree_util.tree_flatten_with_path(value)
-    check = _check_of(config, name)
     found = []
     for path, leaf in paths:
-        if not _is_float(leaf):
+        if not is_float(leaf):
             continue
         where = name + jax.tree_util.keystr(path)
         start = np.asarray(leaf, np.float32)
-        chosen = _scale(where, start, scale, check)
+        chosen = _scale(where, start, scale, _check_at(config, name, path))
         found.append(Leaf(name, where, start, chosen))
     if not found:
         raise ConfigError(_no_leaves(name, value))
@@ -258,14 +177,14 @@ def _scale(where: str, start: np.ndarray, scale: str, check: Any) -> str:
     if scale == "auto":
         if start.ndim > 0:
             scale = "linear"
-        elif check is FRACTION:
+        elif check in _SHARES:
             scale = "logit"
-        elif start > 0 or check in (POSITIVE, NON_NEGATIVE):
+        elif start > 0 or check in _SIGNED:
             scale = "log"
         else:
             scale = "linear"
-    if scale == "linear" and check in (POSITIVE, NON_NEGATIVE, FRACTION):
-        better = "logit" if check is FRACTION else "log"
+    if scale == "linear" and check in (*_SIGNED, *_SHARES):
+        better = "logit" if check in _SHARES else "log"
         raise ConfigError(
             f"evolve: {where} has bounds, which a linear scale would leave; use "
             f"{better} or auto."
@@ -283,15 +202,16 @@ def _scale(where: str, start: np.ndarray, scale: str, check: Any) -> str:
     return scale
 
 
-def _check_of(config: TrainConfig, name: str) -> Any:
-    fields = {field.name: field for field in dataclasses.fields(config)}
-    field = fields.get(name)
-    return field.metadata.get("check") if field is not None else None
-
-
-def _is_float(leaf: Any) -> bool:
-    if isinstance(leaf, bool) or isinstance(leaf, str) or leaf is None:
-        return False
-    if not isinstance(leaf, float | np.ndarray | np.generic | jax.Array):
-        return False
-    return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+def _check_at(config: TrainConfig, name: str, path: Sequence[Any]) -> Any:
+    """The constraint on a leaf: that of the field that holds it, inside parts too."""
+    node, check = config, None
+    inside = [getattr(key, "name", "") for key in path]
+    for part in [*name.split("."), *inside]:
+        if not dataclasses.is_dataclass(node) or part not in field_names(node):
+            break  # a number of a tuple, a network, or of the environment
+        field = next(f for f in dataclasses.fields(node) if f.name == part)
+        # Where a schedule stands, its numbers are bounded as the field's would be.
+        outer = check if isinstance(node, Schedule) else None
+        check = field.metadata.get("check") or outer
+        node = getattr(node, part)
+    return check

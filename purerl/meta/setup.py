@@ -10,7 +10,8 @@ from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
-from purerl.meta.genome import Genome, Names
+from purerl.meta.genome import Genome
+from purerl.meta.names import Names
 from purerl.meta.optimiser import Optimiser
 from purerl.meta.strategy import Strategy, read_strategy
 from purerl.runner.seeds import check_seed

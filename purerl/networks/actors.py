@@ -7,17 +7,21 @@ from purerl.networks.distributions import Gaussian
 from purerl.networks.layers import Dense
 from purerl.types import Array
 
+# Of a policy whose log standard deviation depends on the state.
+LOG_STD_RANGE = (-20.0, 2.0)
+
 
 class CategoricalActor(nn.Module):
-    """Torso and logits."""
+    """Torso and logits; `gain` is that of the last layer, here and below."""
 
     torso: nn.Module
     num_outputs: int
+    gain: float = 0.01
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """Logits `[..., n]`."""
-        return Dense(self.num_outputs, 0.01)(self.torso(obs))
+        return Dense(self.num_outputs, self.gain)(self.torso(obs))
 
 
 class GaussianActor(nn.Module):
@@ -26,11 +30,12 @@ class GaussianActor(nn.Module):
     torso: nn.Module
     num_outputs: int
     log_std_init: float = 0.0
+    gain: float = 0.01
 
     @nn.compact
     def __call__(self, obs: Array) -> Gaussian:
         """Mean and log standard deviation, `[..., A]` each."""
-        mean = Dense(self.num_outputs, 0.01)(self.torso(obs))
+        mean = Dense(self.num_outputs, self.gain)(self.torso(obs))
         start = nn.initializers.constant(self.log_std_init)
         log_std = self.param("log_std", start, (self.num_outputs,))
         return Gaussian(mean, jnp.broadcast_to(log_std, mean.shape))
@@ -44,15 +49,19 @@ class StateGaussianActor(nn.Module):
 
     torso: nn.Module
     num_outputs: int
-    log_std_min: float = -20.0
-    log_std_max: float = 2.0
+    log_std_min: float = LOG_STD_RANGE[0]
+    log_std_max: float = LOG_STD_RANGE[1]
+    gain: float = 0.01
+    log_std_init: float = 0.0
 
     @nn.compact
     def __call__(self, obs: Array) -> Gaussian:
         """Mean and log standard deviation, `[..., A]` each."""
         features = self.torso(obs)
-        mean = Dense(self.num_outputs, 0.01)(features)
-        log_std = Dense(self.num_outputs, 0.01)(features)
+        mean = Dense(self.num_outputs, self.gain)(features)
+        log_std = Dense(self.num_outputs, self.gain)(features)
+        if self.log_std_init:
+            log_std = log_std + self.log_std_init
         return Gaussian(mean, jnp.clip(log_std, self.log_std_min, self.log_std_max))
 
 
@@ -61,9 +70,10 @@ class TanhActor(nn.Module):
 
     torso: nn.Module
     num_outputs: int
+    gain: float = 0.01
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """Actions `[..., A]`."""
         features = self.torso(obs)
-        return nn.tanh(Dense(self.num_outputs, 0.01)(features))
+        return nn.tanh(Dense(self.num_outputs, self.gain)(features))

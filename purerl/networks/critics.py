@@ -6,21 +6,24 @@ from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
+import numpy as np
 
+from purerl.networks.composite import MASK, mean_of_valid
 from purerl.networks.layers import Dense
 from purerl.networks.torsos import MLP
 from purerl.types import Array
 
 
 class Critic(nn.Module):
-    """Torso and one value."""
+    """Torso and one value; `gain` is that of the last layer."""
 
     torso: nn.Module
+    gain: float = 1.0
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """State values `[...]`."""
-        return Dense(1, 1.0)(self.torso(obs))[..., 0]
+        return Dense(1, self.gain)(self.torso(obs))[..., 0]
 
 
 class DiscreteCritic(nn.Module):
@@ -38,38 +41,70 @@ class DiscreteCritic(nn.Module):
         make_stream: Function that returns the hidden layer of a stream; without it
             there is no split.
         dot_general: Product of the last layers; `jax.lax.dot_general` if None.
+        gain: Gain of the last layers.
+        masked: Whether observations have a mask of valid actions, which alone are in
+            the mean of the split.
     """
 
     torso: nn.Module
     num_actions: int
     make_stream: Callable[[], nn.Module] | None = None
     dot_general: Any = None
+    gain: float = 1.0
+    masked: bool = False
 
     @nn.compact
-    def __call__(self, obs: Array) -> Array:
+    def __call__(self, obs: Any) -> Array:
         """Action values `[..., n]`."""
         features = self.torso(obs)
-        dense = partial(Dense, dot_general=self.dot_general)
+        dense = partial(Dense, scale=self.gain, dot_general=self.dot_general)
         if self.make_stream is None:
             return dense(self.num_actions)(features)
         advantage = dense(self.num_actions)(self.make_stream()(features))
         value = dense(1)(self.make_stream()(features))
+        if self.masked:
+            return value + advantage - mean_of_valid(advantage, obs[MASK])
         return value + advantage - advantage.mean(-1, keepdims=True)
 
 
 class ActionCritic(nn.Module):
-    """Value of an observation and a continuous action, side by side in the torso."""
+    """Value of an observation and a continuous action, side by side in an MLP.
+
+    Attributes:
+        hidden_sizes: Units of each layer of the MLP.
+        activation: After each layer, one of `ACTIVATIONS`.
+        layer_norm: Whether to normalise before each activation.
+        encoder: Torso of the observation alone, for what is no vector.
+        dtype: Type of the computation; None for float32.
+        torso_gain: Gain of the MLP's kernels.
+        gain: Gain of the last layer.
+    """
 
     hidden_sizes: tuple[int, ...]
     activation: str
     layer_norm: bool = False
+    encoder: nn.Module | None = None
+    dtype: Any = None
+    torso_gain: float = float(np.sqrt(2))
+    gain: float = 1.0
 
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:
-        """Action values `[...]` of vectors `[..., O]` and actions `[..., A]`."""
-        torso = MLP(self.hidden_sizes, self.activation, 1, self.layer_norm)
-        features = torso(jnp.concatenate([obs, action], -1))
-        return Dense(1, 1.0)(features)[..., 0]
+        """Action values `[...]` of observations and actions `[..., A]`.
+
+        Observations are vectors `[..., O]`, or what the encoder takes.
+        """
+        torso = MLP(
+            self.hidden_sizes,
+            self.activation,
+            1,
+            self.layer_norm,
+            dtype=self.dtype,
+            gain=self.torso_gain,
+        )
+        seen = obs if self.encoder is None else self.encoder(obs)
+        features = torso(jnp.concatenate([seen, action], -1))
+        return Dense(1, self.gain)(features)[..., 0]
 
 
 class Twin(nn.Module):

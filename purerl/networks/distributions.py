@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from purerl.networks.factorised import BernoulliHead, MultiCategoricalHead
 from purerl.types import Array
 
 # Gauss-Hermite nodes: the tanh entropy is exact to about 1e-3 for std up to 2.
@@ -86,6 +87,9 @@ class CategoricalHead:
         self.num_outputs = n
         self.dtype = dtype
 
+    def _categorical(self, outputs: Array) -> Any:
+        return _distrax().Categorical(logits=outputs)
+
     def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
         """Draw Gumbel noise `[*shape, n]`; the key is consumed."""
         return jax.random.gumbel(key, (*shape, self.num_outputs))
@@ -104,11 +108,15 @@ class CategoricalHead:
 
     def log_prob(self, outputs: Array, raw: Array) -> Array:
         """Return the log-probability `[...]`."""
-        return _distrax().Categorical(logits=outputs).log_prob(raw)
+        return self._categorical(outputs).log_prob(raw)
 
     def entropy(self, outputs: Array) -> Array:
         """Return the Shannon entropy `[...]`."""
-        return _distrax().Categorical(logits=outputs).entropy()
+        # distrax's own normalises its normalised logits again.
+        log_probs = self._categorical(outputs).logits
+        # An action of probability zero has no part, and no NaN, in the sum.
+        finite = jnp.maximum(log_probs, jnp.finfo(log_probs.dtype).min)
+        return -(jnp.exp(log_probs) * finite).sum(-1)
 
     def to_env(self, raw: Array) -> Array:
         """Return the action as the environment's integer type."""
@@ -212,28 +220,47 @@ def _like(vector: Array, batch: Array) -> Array:
     return jnp.broadcast_to(vector, batch.shape)
 
 
+def is_discrete(space: Any) -> bool:
+    """Return whether actions are choices among finitely many, one or several at once.
+
+    Args:
+        space: Action space.
+    """
+    return any(hasattr(space, name) for name in ("n", "nvec", "bits"))
+
+
 def make_head(space: Any, policy: str) -> Head:
     """Make the head for an action space.
 
     Args:
-        space: Action space: discrete (has `n`) or a box (has `low`, `high`, `shape`).
+        space: Action space of `envs.spaces`, or one with the same attributes: discrete
+            (see `is_discrete`) or a box (has `low`, `high`, `shape`).
         policy: `auto`, `categorical`, `gaussian` or `tanh_gaussian`.
 
     Raises:
         ValueError: the policy does not fit the space.
     """
-    is_discrete = hasattr(space, "n")
+    if hasattr(space, "spaces"):
+        raise ValueError(
+            f"actions of several parts have no policy, got {space}; make them one "
+            "MultiDiscrete, MultiBinary or Box in a wrapper."
+        )
+    discrete = is_discrete(space)
     if policy == "auto":
-        policy = "categorical" if is_discrete else "gaussian"
-    if is_discrete != (policy == "categorical"):
-        kind = "discrete" if is_discrete else "continuous"
-        fitting = "categorical" if is_discrete else "gaussian or tanh_gaussian"
+        policy = "categorical" if discrete else "gaussian"
+    if discrete != (policy == "categorical"):
+        kind = "discrete" if discrete else "continuous"
+        fitting = "categorical" if discrete else "gaussian or tanh_gaussian"
         raise ValueError(
             f"policy {policy!r} does not fit the {kind} action space {space}; "
             f"use {fitting}, or auto."
         )
-    if is_discrete:
+    if hasattr(space, "n"):
         return CategoricalHead(int(space.n), space.dtype)
+    if hasattr(space, "nvec"):
+        return MultiCategoricalHead(space.nvec, space.dtype)
+    if hasattr(space, "bits"):
+        return BernoulliHead(tuple(space.shape), space.dtype)
     head = TanhGaussianHead if policy == "tanh_gaussian" else GaussianHead
     bounds = (space.low, space.high)
     if policy == "tanh_gaussian" and not _all_finite(*bounds):

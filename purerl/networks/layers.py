@@ -1,13 +1,24 @@
-"""Dense layers, and a product for those with many small batches."""
+"""Dense layers, activations, and a product for layers with many small batches."""
 
 from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
 from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "tanh": nn.tanh,
+    "relu": nn.relu,
+    "elu": nn.elu,
+    "gelu": nn.gelu,
+    "swish": nn.swish,
+    "leaky_relu": nn.leaky_relu,
+    "selu": nn.selu,
+}
 
 
 class Dense(nn.Module):
@@ -21,11 +32,14 @@ class Dense(nn.Module):
         features: Units of the layer.
         scale: Gain of the orthogonal kernel at the start.
         dot_general: Product of inputs and kernel; `jax.lax.dot_general` if None.
+        dtype: Type of the computation and the outputs; None takes that of the inputs,
+            which is the parameters' float32.
     """
 
     features: int
     scale: float = 1.0
     dot_general: Any = None
+    dtype: Any = None
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -33,6 +47,8 @@ class Dense(nn.Module):
         shape = (x.shape[-1], self.features)
         kernel = self._get("kernel", orthogonal(self.scale), shape)
         bias = self._get("bias", nn.initializers.zeros, (self.features,))
+        if self.dtype is not None:
+            x, kernel, bias = (jnp.asarray(a, self.dtype) for a in (x, kernel, bias))
         product = self.dot_general or jax.lax.dot_general
         y = product(x, kernel, (((x.ndim - 1,), (0,)), ((), ())))
         return y + bias.reshape((1,) * (y.ndim - 1) + (-1,))
@@ -41,6 +57,14 @@ class Dense(nn.Module):
         if self.has_variable("params", name):
             return self.get_variable("params", name)
         return self.param(name, init, shape)
+
+
+class Features(nn.Module):
+    """In the place of a torso whose features are there already: returns its input."""
+
+    def __call__(self, features: Array) -> Array:
+        """Features as they are."""
+        return features
 
 
 @jax.custom_vjp

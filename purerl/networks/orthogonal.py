@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.keys import several
 from purerl.types import Array, PyTree
 
 
@@ -97,13 +98,15 @@ def init_params(
     """Initialise networks; what is orthogonal in them is drawn in one place.
 
     Args:
-        key: Random key, consumed.
+        key: Random key, or two `[2]`: of the orthogonal matrices and of what else there
+            is. Consumed.
         networks: Modules by name, each with example inputs.
 
     Returns:
         Parameters by name, as `module.init(key, *inputs)` has them.
     """
-    key_matrices, *keys = jax.random.split(key, 1 + len(networks))
+    key_matrices, key_others = several(key, 2)
+    keys = jax.random.split(key_others, len(networks))
 
     def init() -> dict[str, PyTree]:
         return {

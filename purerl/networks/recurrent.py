@@ -1,8 +1,14 @@
-"""What a policy remembers of an episode: a GRU, and forgetting where episodes end.
+"""What a policy remembers of an episode: memories, and forgetting where episodes end.
 
 A memory is a pytree of arrays with the environments' leading axes. It is zero before
-an episode's first observation, and holds nothing of the episode before.
+an episode's first observation, and holds nothing of the episode before. A kind of
+memory is a row of `MEMORIES`: a module with `__call__` for one step and `unroll` for a
+sequence, the memory of an episode that is about to begin, and what heads see of it.
 """
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -74,14 +80,108 @@ class GRU(nn.Module):
             Memories `[T, B, H]`.
         """
         inputs = self.inputs(self.torso(obs))
-        recurrent, bias = self.recurrent, self.bias
+        return _unroll(partial(gru, self.recurrent, self.bias), inputs, memory, first)
 
-        def step(memory: Array, xs: tuple[Array, Array]) -> tuple[Array, Array]:
-            inputs_t, first_t = xs
-            memory = gru(recurrent, bias, inputs_t, forget(memory, first_t))
-            return memory, memory
 
-        return jax.lax.scan(step, memory, (inputs, first))[1]
+class LSTMMemory(NamedTuple):
+    """What an LSTM remembers, `[..., H]` each.
+
+    Attributes:
+        hidden: What heads see.
+        cell: What is carried on.
+    """
+
+    hidden: Array
+    cell: Array
+
+
+class LSTM(nn.Module):
+    """A torso of single observations, then long short-term memory over time.
+
+    With `x` what the torso makes of the observation, `h` and `c` the memory before it
+    (Hochreiter & Schmidhuber 1997, with the forget gate of Gers et al. 2000, in the
+    form of flax's `LSTMCell`):
+
+        i  = sigmoid(W_i x + b_i + U_i h)
+        f  = sigmoid(W_f x + b_f + U_f h)
+        g  = tanh(W_g x + b_g + U_g h)
+        o  = sigmoid(W_o x + b_o + U_o h)
+        c' = f * c + i * g
+        h' = o * tanh(c')
+
+    Heads see `h'`. Products are taken as in `GRU`.
+
+    Attributes:
+        torso: Module of the features of one observation.
+        size: H, units of the memory.
+    """
+
+    torso: nn.Module
+    size: int
+
+    def setup(self) -> None:
+        """Declare `W` and `b` in `inputs`, `U` in `recurrent`."""
+        self.inputs = nn.Dense(4 * self.size)
+        init = orthogonal(blocks=4)
+        self.recurrent = self.param("recurrent", init, (self.size, 4 * self.size))
+
+    def __call__(self, obs: Array, memory: LSTMMemory) -> LSTMMemory:
+        """The memory with `obs` `[..., *obs_shape]` in it."""
+        return lstm(self.recurrent, self.inputs(self.torso(obs)), memory)
+
+    def unroll(self, obs: Array, memory: LSTMMemory, first: Array) -> LSTMMemory:
+        """Return the memories with each of a sequence's observations in them.
+
+        Args:
+            obs: `[T, B, *obs_shape]`.
+            memory: Memory `[B, H]` before the first observation.
+            first: `[T, B]` bool, the observation begins an episode; see `GRU.unroll`.
+
+        Returns:
+            Memories `[T, B, H]`.
+        """
+        inputs = self.inputs(self.torso(obs))
+        return _unroll(partial(lstm, self.recurrent), inputs, memory, first)
+
+
+def _unroll(
+    update: Callable[[Array, PyTree], PyTree],
+    inputs: Array,
+    memory: PyTree,
+    first: Array,
+) -> Any:
+    """The memories `[T, B, ...]` of a sequence, cleared before each episode's first.
+
+    Args:
+        update: `(inputs, memory) -> memory` of one step.
+        inputs: `[T, B, ...]`.
+        memory: Memory `[B, ...]` before the first step.
+        first: `[T, B]` bool, the step begins an episode.
+    """
+
+    def step(memory: PyTree, xs: tuple[Array, Array]) -> tuple[PyTree, PyTree]:
+        inputs_t, first_t = xs
+        memory = update(inputs_t, forget(memory, first_t))
+        return memory, memory
+
+    return jax.lax.scan(step, memory, (inputs, first))[1]
+
+
+def lstm(recurrent: Array, inputs: Array, memory: LSTMMemory) -> LSTMMemory:
+    """Take one step of long short-term memory; see `LSTM`.
+
+    Args:
+        recurrent: `[H, 4H]`, `U_i`, `U_f`, `U_g`, `U_o` side by side.
+        inputs: `[..., 4H]`, `W x + b` in the same order.
+        memory: Memory `[..., H]` before the observation.
+
+    Returns:
+        The next memory.
+    """
+    gates = inputs + memory.hidden @ recurrent
+    enter, keep, new, leave = jnp.split(gates, 4, axis=-1)
+    cell = nn.sigmoid(keep) * memory.cell + nn.sigmoid(enter) * nn.tanh(new)
+    return LSTMMemory(nn.sigmoid(leave) * nn.tanh(cell), cell)
 
 
 def gru(recurrent: Array, bias: Array, inputs: Array, memory: Array) -> Array:
@@ -102,3 +202,31 @@ def gru(recurrent: Array, bias: Array, inputs: Array, memory: Array) -> Array:
     update = nn.sigmoid(input_z + memory_z)
     new = nn.tanh(input_n + reset * (memory_n + jnp.broadcast_to(bias, memory.shape)))
     return (1.0 - update) * new + update * memory
+
+
+class Kind(NamedTuple):
+    """A kind of memory.
+
+    Attributes:
+        core: Module `(torso, size)` with `(obs, memory) -> memory` and `unroll`.
+        blank: `(shape, size) -> memory` of `[*shape]` episodes about to begin: zeros.
+        read: `memory -> [..., H]`, what heads see of it.
+    """
+
+    core: Callable[[nn.Module, int], nn.Module]
+    blank: Callable[[tuple[int, ...], int], PyTree]
+    read: Callable[[PyTree], Array]
+
+
+def _zeros(shape: tuple[int, ...], size: int) -> Array:
+    return jnp.zeros((*shape, size))
+
+
+MEMORIES: dict[str, Kind] = {
+    "gru": Kind(GRU, _zeros, lambda memory: memory),
+    "lstm": Kind(
+        LSTM,
+        lambda shape, size: LSTMMemory(_zeros(shape, size), _zeros(shape, size)),
+        lambda memory: memory.hidden,
+    ),
+}

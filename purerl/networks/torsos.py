@@ -4,20 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from purerl.networks.layers import Dense
+from purerl.networks import composite
+from purerl.networks.images import Impala, Nature
+from purerl.networks.layers import ACTIVATIONS, Dense
 from purerl.networks.orthogonal import orthogonal
-from purerl.types import Array
+from purerl.types import Array, PyTree
 
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "tanh": nn.tanh,
-    "relu": nn.relu,
-    "elu": nn.elu,
-    "gelu": nn.gelu,
-    "swish": nn.swish,
-}
-TORSOS = ("auto", "mlp", "cnn")
+TORSOS = ("auto", "mlp", "cnn", "nature", "impala")
+# Of those with published sizes: the smallest height and width.
+_SMALLEST = {"cnn": 3, "nature": 36, "impala": 1}
+_SQRT2 = float(np.sqrt(2))
 
 
 class MLP(nn.Module):
@@ -28,18 +28,20 @@ class MLP(nn.Module):
     obs_ndim: int = 1
     layer_norm: bool = False
     dot_general: Any = None
+    dtype: Any = None
+    gain: float = _SQRT2
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
-        """Features `[..., H]` of observations `[..., *obs_shape]`."""
+        """Features `[..., H]` of observations `[..., *obs_shape]`, float32."""
         lead = obs.shape[: obs.ndim - self.obs_ndim]
         x = obs.reshape(*lead, -1)
         for size in self.hidden_sizes:
-            x = Dense(size, np.sqrt(2), self.dot_general)(x)
+            x = Dense(size, self.gain, self.dot_general, self.dtype)(x)
             if self.layer_norm:
-                x = nn.LayerNorm()(x)
+                x = nn.LayerNorm(dtype=self.dtype)(x)
             x = ACTIVATIONS[self.activation](x)
-        return x
+        return x.astype(jnp.float32)
 
 
 class CNN(nn.Module):
@@ -49,51 +51,134 @@ class CNN(nn.Module):
     activation: str
     layer_norm: bool = False
     dot_general: Any = None
+    dtype: Any = None
+    gain: float = _SQRT2
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
-        """Features `[..., H]` of images `[..., height, width, channels]`."""
+        """Features `[..., H]` of images `[..., height, width, channels]`, float32."""
         lead = obs.shape[:-3]
         x = obs.reshape(-1, *obs.shape[-3:])
-        x = nn.Conv(16, (3, 3), padding="VALID", kernel_init=orthogonal(np.sqrt(2)))(x)
+        init = orthogonal(self.gain)
+        conv = nn.Conv(16, (3, 3), padding="VALID", dtype=self.dtype, kernel_init=init)
+        x = conv(x)
         if self.layer_norm:
-            x = nn.LayerNorm()(x)
+            x = nn.LayerNorm(dtype=self.dtype)(x)
         x = ACTIVATIONS[self.activation](x)
         x = x.reshape(*lead, -1)
         mlp = MLP(
-            self.hidden_sizes, self.activation, 1, self.layer_norm, self.dot_general
+            self.hidden_sizes,
+            self.activation,
+            1,
+            self.layer_norm,
+            self.dot_general,
+            self.dtype,
+            self.gain,
         )
         return mlp(x)
 
 
+class Joined(nn.Module):
+    """The parts of an observation side by side, then dense layers of all of them.
+
+    Attributes:
+        encoders: Module of each array, in the order of the pytree's leaves; None for
+            one that is flattened as it is.
+        ndims: Number of axes of each array, without leading ones.
+        mlp: Dense layers.
+    """
+
+    encoders: tuple[nn.Module | None, ...]
+    ndims: tuple[int, ...]
+    mlp: nn.Module
+
+    @nn.compact
+    def __call__(self, obs: PyTree) -> Array:
+        """Features `[..., H]` of a pytree of arrays, float32."""
+        parts = []
+        leaves = jax.tree.leaves(obs)
+        for x, encoder, ndim in zip(leaves, self.encoders, self.ndims, strict=True):
+            flat = x.reshape(*x.shape[: x.ndim - ndim], -1)
+            parts.append(flat if encoder is None else encoder(x))
+        return self.mlp(jnp.concatenate(parts, -1))
+
+
+def _joined(
+    torso: str,
+    shapes: list[tuple[int, ...]],
+    mlp: nn.Module,
+    make: Callable[[str, tuple[int, ...]], nn.Module],
+) -> nn.Module:
+    """The torso of an observation of several parts; see `make_torso`."""
+    pictures = [len(shape) == 3 and torso != "mlp" for shape in shapes]
+    if torso not in ("auto", "mlp") and not any(pictures):
+        raise ValueError(
+            f"torso {torso!r} needs an image among the parts of an observation, got "
+            f"{shapes}; use mlp."
+        )
+    encoders = tuple(
+        make("cnn" if torso == "auto" else torso, shape) if is_picture else None
+        for shape, is_picture in zip(shapes, pictures, strict=True)
+    )
+    return Joined(encoders, tuple(map(len, shapes)), mlp)
+
+
 def make_torso(
     torso: str,
-    obs_shape: tuple[int, ...],
+    obs_shape: Any,
     hidden_sizes: tuple[int, ...],
     act: str,
     layer_norm: bool = False,
     dot_general: Callable[..., Array] | None = None,
+    dtype: Any = None,
+    gain: float = _SQRT2,
 ) -> nn.Module:
     """Make the torso for an observation shape; `auto` takes the CNN for images.
 
+    For an observation of several parts, the convolutions of every image and all other
+    numbers stand side by side before the dense layers of `hidden_sizes`.
+
     Args:
-        torso: One of `TORSOS`.
-        obs_shape: Shape of one observation.
-        hidden_sizes: Units of each dense layer.
-        act: Activation, one of `ACTIVATIONS`.
+        torso: One of `TORSOS`; see `Nature` and `Impala`.
+        obs_shape: Shape of one observation, or a pytree of shapes.
+        hidden_sizes: Units of each dense layer of `mlp` and `cnn`; `nature` and
+            `impala` have the published ones.
+        act: Activation of `mlp` and `cnn`, one of `ACTIVATIONS`; the others have relu.
         layer_norm: Whether to normalise before each activation (Ba et al. 2016).
         dot_general: Product of the dense layers; `jax.lax.dot_general` if None.
+        dtype: Type of the computation, such as `jnp.bfloat16`; None for float32.
+            Parameters and features are float32.
+        gain: Gain of the orthogonal kernels.
 
     Raises:
-        ValueError: a CNN for what is not an image.
+        ValueError: a CNN for what is not an image, or too small an image.
     """
+    style = {
+        "layer_norm": layer_norm,
+        "dot_general": dot_general,
+        "dtype": dtype,
+        "gain": gain,
+    }
+    if not composite.is_shape(obs_shape):
+        mlp = MLP(hidden_sizes, act, 1, **style)
+        rest = (act, layer_norm, dot_general, dtype, gain)
+        return _joined(
+            torso,
+            composite.leaf_shapes(obs_shape),
+            mlp,
+            lambda name, shape: make_torso(name, shape, (), *rest),
+        )
     if torso == "auto":
         torso = "cnn" if len(obs_shape) == 3 else "mlp"
+    if torso == "mlp":
+        return MLP(hidden_sizes, act, len(obs_shape), **style)
+    least = _SMALLEST[torso]
+    if len(obs_shape) != 3 or min(obs_shape[:2]) < least:
+        instead = "mlp" if len(obs_shape) != 3 or torso == "cnn" else "cnn or mlp"
+        raise ValueError(
+            f"torso {torso!r} needs observations [height >= {least}, width >= {least}, "
+            f"channels], got {obs_shape}; use {instead}."
+        )
     if torso == "cnn":
-        if len(obs_shape) != 3 or min(obs_shape[:2]) < 3:
-            raise ValueError(
-                f"torso 'cnn' needs observations [height >= 3, width >= 3, channels], "
-                f"got {obs_shape}; use mlp."
-            )
-        return CNN(hidden_sizes, act, layer_norm, dot_general)
-    return MLP(hidden_sizes, act, len(obs_shape), layer_norm, dot_general)
+        return CNN(hidden_sizes, act, **style)
+    return Nature(**style) if torso == "nature" else Impala(**style)

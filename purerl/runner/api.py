@@ -6,17 +6,26 @@ from pathlib import Path
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.fit import fitting_lanes
 from purerl.execution.memory import require_number
 from purerl.runner import manifest
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.loop import Loop, Options
 from purerl.runner.result import RunResult
 from purerl.runner.seeds import check_seeds, num_seeds
+from purerl.runner.start import (
+    Begun,
+    Start,
+    as_start,
+    check_same_start,
+    read_again,
+    read_start,
+)
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, default_lanes, make_workers
-from purerl.storage import folders
-from purerl.train import bind
+from purerl.storage import checkpoint, folders
+from purerl.train import Bound, bind
 
 # Segments of a run where their length is not given: fine enough for a progress bar,
 # coarse enough that the host costs nothing.
@@ -30,6 +39,7 @@ def run(
     out: str | Path | None = None,
     resume: bool = False,
     extend: bool = False,
+    start: str | Path | Start | None = None,
     lanes: int | None = None,
     segment_updates: int | None = None,
     checkpoint_seconds: float = 30.0,
@@ -53,6 +63,9 @@ def run(
             config, which may be more than the run was started with, also where it had
             finished. What follows the share of the run that is done, such as an
             annealed learning rate, follows the longer run from there on.
+        start: The folder of a run whose agents' networks the agents begin with, seed
+            by seed; `purerl.Start` says what else is taken over, and from which agent.
+            The folder of this run says what it began with.
         lanes: Agents per block (see `purerl.pmap`), part of what fixes the bits.
         segment_updates: Updates per compiled call, part of what fixes the bits. About a
             hundredth of the run where not given.
@@ -67,7 +80,8 @@ def run(
 
     Raises:
         ConfigError: a config that cannot be trained, a folder that cannot be written
-            or resumed, a damaged checkpoint, several processes.
+            or resumed, a damaged checkpoint, agents to start from that do not fit,
+            several processes.
     """
     hosts.require_one(
         "a run of purerl.run",
@@ -81,24 +95,50 @@ def run(
     ):
         check_count(name, number)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
-    folder = as_folder("out", out)
+    folder, source = as_folder("out", out), as_start(start)
     if extend and resume and folder is not None:
         config = manifest.with_values_of(manifest.load_run(folder), config)
     bound = bind(config)
     require_number(bound, num_seeds(seeds), make_workers())
     members = check_seeds(seeds)
+    length = segment_updates or max(
+        1, math.ceil(bound.plan.num_updates / DEFAULT_SEGMENTS)
+    )
     options = Options(
         lanes=lanes
-        or (1 if data_parallel else default_lanes(len(members), make_workers())),
-        length=segment_updates
-        or max(1, math.ceil(bound.plan.num_updates / DEFAULT_SEGMENTS)),
+        or (1 if data_parallel else _default_lanes(bound, len(members), length)),
+        length=length,
         spread=data_parallel,
         checkpoint_seconds=checkpoint_seconds,
         keep=keep_checkpoints,
     )
     chosen = choose(trackers, folder if resume else None)
-    options = _open_folder(folder, bound.config, members, options, resume, extend)
-    return Loop(bound, members, folder, options, chosen, progress).run(resume)
+    begun = None if source is None or resume else read_start(source, bound, members)
+    options = _open_folder(
+        folder, bound.config, members, options, resume, extend, begun
+    )
+    if resume and folder is not None:
+        begun = _begun_with(folder, source, bound, members)
+    return Loop(bound, members, folder, options, chosen, progress, begun).run(resume)
+
+
+def _begun_with(
+    folder: Path, source: Start | None, bound: Bound, members: tuple[int, ...]
+) -> Begun | None:
+    """What a run that goes on had begun with, where it has to begin again."""
+    described = manifest.load_run(folder).get("start")
+    check_same_start(described, source)
+    if described is None or checkpoint.steps(folder / "checkpoints"):
+        return None
+    return read_again(described, bound, members)
+
+
+def _default_lanes(bound: Bound, num_members: int, length: int) -> int:
+    """The width of a block where nobody asks for one."""
+    workers = make_workers()
+    lanes = default_lanes(num_members, workers)
+    held = -(-num_members // len(workers))
+    return fitting_lanes(bound, lanes, held, length, workers)
 
 
 def _open_folder(
@@ -108,6 +148,7 @@ def _open_folder(
     options: Options,
     resume: bool,
     extend: bool,
+    begun: Begun | None,
 ) -> Options:
     """Create or check the folder; a resumed run keeps its own lanes and length."""
     if extend and not resume:
@@ -122,6 +163,8 @@ def _open_folder(
         description = manifest.describe_run(
             config, seeds, options.lanes, options.length, options.spread
         )
+        if begun is not None:
+            description["start"] = begun.described
         manifest.create(folder, description)
         return options
     stored = manifest.load_run(folder)

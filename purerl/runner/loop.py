@@ -22,6 +22,7 @@ from purerl.runner.interrupt import Interrupt
 from purerl.runner.records import Records
 from purerl.runner.result import RunResult
 from purerl.runner.seeds import seeds_text
+from purerl.runner.start import Begun
 from purerl.runner.trackers import Tracker, files
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
@@ -65,6 +66,7 @@ class Loop:
         options: Options of how the run is carried out.
         trackers: Trackers of this call, beside JSON lines.
         progress: Whether to show the progress.
+        begun: What the agents begin with, where they are not fresh.
     """
 
     def __init__(
@@ -75,9 +77,10 @@ class Loop:
         options: Options,
         trackers: Sequence[Tracker],
         progress: bool,
+        begun: Begun | None = None,
     ) -> None:
         self.bound, self.seeds, self.folder = bound, seeds, folder
-        self.options = options
+        self.options, self.begun = options, begun
         self.trackers = Group(trackers)
         self.records = Records(seeds, folder, self.trackers)
         self.progress = progress
@@ -107,7 +110,7 @@ class Loop:
         from purerl.runner.progress import Reporter
 
         steps = self.bound.plan.num_updates * self._steps_each
-        update = restored[0] if restored else 0
+        update = self._first(restored)
         self.saved_at = self.tried_at = update
         reporter = Reporter(steps, update * self._steps_each, enabled=self.progress)
         self.say = reporter.tell_plain  # whether progress is shown or not
@@ -116,7 +119,15 @@ class Loop:
             note = folders.differences_of_versions(folders.load(self._folder))
             if note:
                 reporter.say(f"[yellow]{note}")
+        elif self.begun:
+            reporter.say(self.begun.sentence())
         return reporter
+
+    def _first(self, restored: Restored | None) -> int:
+        """Updates that the agents have done when training begins."""
+        if restored:
+            return restored[0]
+        return self.begun.first_update if self.begun else 0
 
     @property
     def _steps_each(self) -> int:
@@ -127,7 +138,7 @@ class Loop:
         self, restored: Restored | None, reporter: Any, resume: bool
     ) -> RunResult:
         """Compile, train until the end or until somebody stops it, and sum up."""
-        first = restored[0] if restored else 0
+        first = self._first(restored)
         with Interrupt() as interrupt, self.trackers:
             reporter.say(self._banner())
             for line in notes(self.bound):
@@ -139,6 +150,8 @@ class Loop:
                 cohort.restore(self._states(restored[1], cohort), first)
             else:
                 cohort.init()
+                if self.begun:
+                    cohort.restore(self.begun.put(cohort.gather()), first)
             with reporter:
                 update = self._segments(cohort, first, interrupt, reporter)
             finished = update >= self.bound.plan.num_updates

@@ -14,11 +14,11 @@ from typing import Any
 
 import jax
 
-from purerl import serialise
+from purerl import registry, serialise
 from purerl.acting.environment import is_built_in
 from purerl.auto import is_auto
 from purerl.config import ConfigError, TrainConfig
-from purerl.losses import registry
+from purerl.networks import modules
 from purerl.storage import kinds
 from purerl.storage.differences import differing
 from purerl.storage.folders import MANIFEST, kind_of, load, made_with, write
@@ -112,16 +112,24 @@ def read_config(folder: Path, stored: dict[str, Any]) -> TrainConfig:
 def is_rebuildable(config: TrainConfig) -> bool:
     """Return whether another program can make the config from its file.
 
-    Not where the environment is an object, or where the environment, a loss or the
-    algorithm is one that this program brought along.
+    Not where the environment is an object, or where the environment, a loss, the
+    algorithm or a network is one that this program brought along. The class of a
+    network can be imported from wherever it is, but for the program's own file.
     """
+    values = [
+        getattr(config, field.name)
+        for field in dataclasses.fields(config)
+        if field.name != "env"
+    ]
+    networks = [type(value) for value in values if modules.is_module(value)]
     brought = [type(config)] + [
         type(value)
-        for field in dataclasses.fields(config)
-        if callable(value := getattr(config, field.name)) and field.name != "env"
+        for value in values
+        if callable(value) and not modules.is_module(value)
     ]
     ours = all(cls.__module__.startswith("purerl.") for cls in brought)
-    return ours and is_built_in(config.env)
+    ours = ours and all(cls.__module__ != "__main__" for cls in networks)
+    return ours and is_built_in(config)
 
 
 def check_same(
@@ -193,11 +201,14 @@ def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
 
 
 def _renamed(value: Any) -> Any:
-    """A stored loss by the name that its class has now, where it had none then."""
+    """A stored part by the name that its class has now, where it had none then."""
     if not isinstance(value, dict) or not str(value.get("type", "")).startswith("<"):
         return value
     try:
-        return {**value, "type": registry.name_of(registry.class_of(value["type"]))}
+        return {
+            **value,
+            "type": registry.name_of(registry.class_of(value["type"])),
+        }
     except ConfigError:
         return value
 

@@ -1,4 +1,4 @@
-"""Blocks of lanes over the local devices: `pmap`, and the CPU cores as devices.
+"""The local devices and their workers: CPU cores as devices, widths, blocks of work.
 
 The width of a `vmap` changes how batched products round, but at a fixed width a
 member's bits depend neither on its lane nor on its neighbours nor on the device. So a
@@ -13,15 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from purerl.config import ConfigError
-from purerl.scale.host import from_host, is_host_key, to_host
-from purerl.types import PyTree
 
 DEFAULT_CPU_LANES = 8
-DEFAULT_ACCELERATOR_LANES = 1024
+# Up to here an accelerator's block is a power of two, so that few widths are compiled;
+# above, lanes that only fill a block cost time, and it is a multiple of a quarter.
+POWERS_UP_TO = 1_024
+# Wider blocks save hardly any kernels, and a kill would cost more agents.
+MOST_ACCELERATOR_LANES = 16_384
 
 
 class Worker(NamedTuple):
@@ -80,19 +80,44 @@ def make_workers(devices: Sequence[Any] | None = None) -> list[Worker]:
 
 
 def default_lanes(num_members: int, workers: Sequence[Worker]) -> int:
-    """Choose a width of blocks: narrow on a CPU, wide on accelerators.
+    """Choose a width of blocks: narrow on a CPU, as wide as possible on accelerators.
 
     On a CPU every worker gets as many lanes as the others, as far as that is possible:
-    ten members on two cores are two blocks of five. On an accelerator, where empty
-    lanes cost nothing, it is a power of two. Small populations get narrower blocks, so
-    that no worker idles; give `lanes` explicitly where members of different populations
-    must be equal bit for bit.
+    ten members on two cores are two blocks of five. On an accelerator see
+    `accelerator_lanes`. Small populations get narrower blocks, so that no worker idles;
+    give `lanes` explicitly where members of different populations must be equal bit for
+    bit.
     """
-    if workers[0].device.platform != "cpu":
-        return min(DEFAULT_ACCELERATOR_LANES, widest_of_use(num_members, workers))
     share = max(1, -(-num_members // len(workers)))
+    if workers[0].device.platform != "cpu":
+        return accelerator_lanes(share)
     blocks = -(-share // DEFAULT_CPU_LANES)
     return -(-share // blocks)
+
+
+def accelerator_lanes(share: int, most: int = MOST_ACCELERATOR_LANES) -> int:
+    """Return the width of an accelerator's blocks: as few blocks as possible, alike.
+
+    A block of W lanes takes `kernels * t + W * a` seconds: every kernel waits `t` for
+    the one before it, whatever W is, and a lane's arithmetic takes `a`. B blocks of
+    `M / B` lanes therefore take `B * kernels * t + M * a`, which is least for one.
+
+    Args:
+        share: Members of one accelerator.
+        most: The widest block. What the memory holds is known later, from the compiled
+            program or, before that, from shapes (`purerl.execution.fit`).
+    """
+    blocks = -(-share // most)
+    each = -(-share // blocks)
+    if each <= POWERS_UP_TO:
+        return min(most, widest_power(each))
+    step = POWERS_UP_TO // 4
+    return min(most, -(-each // step) * step)
+
+
+def widest_power(lanes: int) -> int:
+    """Return the least power of two that is at least `lanes`."""
+    return 1 << max(0, (lanes - 1).bit_length())
 
 
 def widest_of_use(num_members: int, workers: Sequence[Worker]) -> int:
@@ -100,8 +125,7 @@ def widest_of_use(num_members: int, workers: Sequence[Worker]) -> int:
 
     Wider blocks would be padding.
     """
-    share = -(-num_members // len(workers))
-    return 1 << max(0, (share - 1).bit_length())
+    return widest_power(-(-num_members // len(workers)))
 
 
 def check_count(name: str, value: int | None) -> None:
@@ -116,65 +140,6 @@ def check_count(name: str, value: int | None) -> None:
         raise ConfigError(
             f"{name} must be a positive whole number, got {value!r}; for example 8."
         )
-
-
-def pmap(
-    function: Callable[..., PyTree],
-    *,
-    lanes: int | None = None,
-    in_axes: Any = 0,
-    devices: Sequence[Any] | None = None,
-) -> Callable[..., PyTree]:
-    """Map a function over a leading axis of any size, on every local device.
-
-    Members run in blocks of `lanes` under `jax.vmap`, the last block padded, and every
-    block by the same executable: at one width a member's result is the same bits
-    whatever the number of members, their order, the devices.
-
-    Args:
-        function: Pure function, such as `make_train(config)`.
-        lanes: Width W of a block; where not given, see `default_lanes`.
-        in_axes: Axes as in `jax.vmap`, with 0 or None: one for all arguments, or a
-            tuple with one (or a pytree of them) per argument.
-        devices: Local devices to use; all of the default backend where not given.
-
-    Returns:
-        A function of the same arguments with a leading axis `[N]`; its results have
-        the leading axis `[N]` and lie on the default device.
-
-    Raises:
-        ConfigError: `lanes` is no positive number, or the leading axes differ.
-    """
-    check_count("lanes", lanes)
-    compiled: dict[Any, Any] = {}
-
-    def mapped(*args: Any) -> PyTree:
-        workers = make_workers(devices)
-        axes = _broadcast_axes(in_axes, args)
-        size = _leading_size(args, axes)
-        width = lanes or default_lanes(size, workers)
-        vmapped = jax.vmap(function, in_axes=_as_vmap_axes(axes, args))
-        jitted = compiled.setdefault(
-            ("jit", str(axes), jax.tree.structure(args), width), jax.jit(vmapped)
-        )
-
-        def block(start: int) -> tuple[Any, ...]:
-            index = np.minimum(np.arange(start, start + width), size - 1)
-            return _take(args, axes, index)
-
-        programs = _compile_all(jitted, block(0), workers, compiled, width)
-        results = run_blocks(
-            workers,
-            range(0, size, width),
-            lambda worker, start: to_host(
-                programs[worker.device](*jax.device_put(block(start), worker.device))
-            ),
-        )
-        return jax.tree.map(
-            lambda *leaves: from_host(leaves, size), *results, is_leaf=is_host_key
-        )
-
-    return mapped
 
 
 def run_blocks(
@@ -239,70 +204,3 @@ def compile_for(
     with ThreadPoolExecutor(len(devices)) as pool:
         built = pool.map(lambda device: lowered[device].compile(), devices)
         return dict(zip(devices, built, strict=True))
-
-
-def _compile_all(
-    jitted: Any, example: tuple, workers: Sequence[Worker], cache: dict, width: int
-) -> dict[Any, Any]:
-    shapes = jax.tree.map(lambda x: (jnp.shape(x), str(jnp.result_type(x))), example)
-    name = (str(shapes), width, tuple(worker.device for worker in workers))
-    if name not in cache:
-        cache[name] = compile_for(
-            jitted, workers, lambda device: jax.device_put(example, device)
-        )
-    return cache[name]
-
-
-def _broadcast_axes(in_axes: Any, args: tuple) -> tuple[Any, ...]:
-    """An axis (0 or None) for every leaf of every argument, as tuples of lists."""
-    specs = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
-    if len(specs) != len(args):
-        raise ConfigError(
-            f"in_axes has {len(specs)} entries for {len(args)} arguments; give one "
-            "for each."
-        )
-    return tuple(_leaf_axes(spec, arg) for spec, arg in zip(specs, args, strict=True))
-
-
-def _leaf_axes(spec: Any, arg: Any) -> list[int | None]:
-    if isinstance(spec, dict):
-        return [
-            axis for name in sorted(arg) for axis in _leaf_axes(spec[name], arg[name])
-        ]
-    if spec not in (0, None):
-        raise ConfigError(f"in_axes must be 0 or None, got {spec!r}.")
-    return [spec] * len(jax.tree.leaves(arg))
-
-
-def _as_vmap_axes(axes: tuple, args: tuple) -> tuple[Any, ...]:
-    return tuple(
-        jax.tree.unflatten(jax.tree.structure(arg), leaf_axes)
-        for arg, leaf_axes in zip(args, axes, strict=True)
-    )
-
-
-def _leading_size(args: tuple, axes: tuple) -> int:
-    sizes = {
-        np.shape(leaf)[0] if np.shape(leaf) else None
-        for arg, leaf_axes in zip(args, axes, strict=True)
-        for leaf, axis in zip(jax.tree.leaves(arg), leaf_axes, strict=True)
-        if axis == 0
-    }
-    if len(sizes) != 1 or None in sizes or 0 in sizes:
-        raise ConfigError(
-            "the mapped arguments must share one leading axis of at least 1, got "
-            f"sizes {sorted(sizes, key=str)}; use in_axes=None for what is shared."
-        )
-    return int(sizes.pop() or 0)
-
-
-def _take(args: tuple, axes: tuple, index: np.ndarray) -> tuple[Any, ...]:
-    taken = []
-    for arg, leaf_axes in zip(args, axes, strict=True):
-        leaves, structure = jax.tree.flatten(arg)
-        picked = [
-            jnp.asarray(leaf)[index] if axis == 0 else leaf
-            for leaf, axis in zip(leaves, leaf_axes, strict=True)
-        ]
-        taken.append(jax.tree.unflatten(structure, picked))
-    return tuple(taken)

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import jax
 
 from purerl.config import ConfigError
+from purerl.execution.fit import fitting_lanes
 from purerl.execution.format import format_count, with_noun
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
-from purerl.scale.devices import check_count
+from purerl.scale.devices import check_count, make_workers
 from purerl.search import folder as store
 from purerl.search import tracking
 from purerl.search.check import check_search
@@ -96,10 +97,11 @@ def drive(
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     check_search(search)
     folder = as_folder("out", out)
+    length = segment_updates or search.segment_updates
     options = _Options(
         out=folder,
-        lanes=lanes or search.lanes,
-        length=segment_updates or search.segment_updates,
+        lanes=lanes or _default_lanes(search, length),
+        length=length,
         checkpoint_seconds=checkpoint_seconds,
         trackers=choose(trackers, folder),
         progress=progress,
@@ -120,6 +122,13 @@ def drive(
         if is_new and not call.steps:
             folders.undo(folder)  # so that the call can be made otherwise
         raise
+
+
+def _default_lanes(search: Search, length: int) -> int:
+    """The search's own width, narrower where shapes say that it would not fit."""
+    return fitting_lanes(
+        search.bound, search.lanes, search.lanes, length, make_workers()
+    )
 
 
 def _opened(

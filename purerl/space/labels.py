@@ -27,7 +27,7 @@ def label(value: Any) -> Any:
         return value
     if isinstance(value, tuple):
         return "-".join(str(label(inner)) for inner in value)
-    return serialise.loss_text(value)
+    return serialise.part_text(value)
 
 
 def labels(values: Sequence[Any]) -> list[Any]:

@@ -19,7 +19,7 @@ from purerl.types import Overrides
 def split(
     config: TrainConfig, point: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a point sets of static and of dynamic fields, losses parsed.
+    """Return what a point sets of static and of dynamic fields, parts parsed.
 
     Raises:
         ConfigError: a name that is no field.
@@ -32,11 +32,20 @@ def split(
             check_known(first, list(fields), type(config).__name__)
         if name == "algorithm" or not fields[first].metadata.get("pytree_node", True):
             static[name] = value
-        elif first.endswith("_loss") and isinstance(value, str):
-            dynamic[name] = serialise.parse_loss(value)
+        elif isinstance(value, str):
+            dynamic[name] = _read(fields[first], name, value)
         else:
             dynamic[name] = value
     return static, dynamic
+
+
+def _read(field: dataclasses.Field, name: str, text: str) -> Any:
+    """What a text stands for: a part, a number, or inside a part either of them."""
+    if name == field.name:
+        return serialise.parse_value(field, text)
+    if field.name == "env_params":
+        return serialise.parse_params(text)
+    return serialise.parse_part(text)
 
 
 def with_static(config: TrainConfig, static: Mapping[str, Any]) -> TrainConfig:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from purerl import serialise
+from purerl.networks import modules
 from purerl.space.axes import Axis, Choice, LogUniform, Uniform
 from purerl.space.labels import plain
 
@@ -27,11 +28,13 @@ def from_dict(stored: Mapping[str, Any]) -> dict[str, Axis]:
 def read_value(value: Any) -> Any:
     """Return a value of an axis that `serialise.plain` wrote.
 
-    Dictionaries of losses are losses again, and lists are tuples. Other text stays
-    text: the name of an algorithm, say, or a loss as a person wrote it.
+    Dictionaries of parts and networks are these again, and lists are tuples. Other text
+    stays text: the name of an algorithm, say, or a loss as a person wrote it.
     """
+    if modules.is_written(value):
+        return modules.parse("axis", value)
     if isinstance(value, Mapping) and "type" in value:
-        return serialise.parse_loss(value)
+        return serialise.parse_part(value)
     return plain(value)
 
 

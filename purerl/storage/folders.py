@@ -231,6 +231,9 @@ def load(folder: Path) -> Spec:
         raise ConfigError(f"{path} is damaged ({error}). Start a new run.") from None
     if not isinstance(stored, dict):
         raise ConfigError(f"{path} is damaged (no mapping in it). Start a new run.")
+    if isinstance(stored.get("config"), dict):
+        # So that what began before a field was there goes on with its default.
+        stored["config"] = serialise.completed(stored["config"])
     return stored
 
 

@@ -16,14 +16,18 @@ import jax
 from purerl import serialise
 from purerl.config import TrainConfig
 from purerl.execution.programs import Members
-from purerl.scale.devices import Worker, check_count, make_workers
+from purerl.scale.devices import (
+    MOST_ACCELERATOR_LANES,
+    Worker,
+    check_count,
+    make_workers,
+)
 from purerl.storage.folders import versions
 from purerl.sweeps import planner
 from purerl.sweeps.groups import SEGMENTS
 from purerl.train import Bound, bind
 
 MOST_CPU_LANES = 64
-MOST_ACCELERATOR_LANES = 16_384
 
 
 def find_lanes(

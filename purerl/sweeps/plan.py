@@ -12,7 +12,7 @@ import numpy as np
 
 from purerl.config import TrainConfig
 from purerl.execution.cache import current_cache
-from purerl.execution.fit import MemoryModel, fit_lanes
+from purerl.execution.fit import MemoryModel, fit_lanes, fitting_lanes
 from purerl.execution.members import Members, every
 from purerl.execution.memory import require_listing
 from purerl.execution.programs import Program
@@ -318,8 +318,15 @@ def choose_lanes(
         width = min(width, widest_of_use(group.num_members, workers))
     else:
         check_count("lanes", lanes)  # type: ignore[arg-type]
-        width = int(lanes or default_lanes(group.num_members, workers))
+        width = int(lanes or _default_lanes(group, workers, limit))
     return group._replace(lanes=width)
+
+
+def _default_lanes(group: GroupPlan, workers: Sequence[Worker], limit: float) -> int:
+    """The width where nobody asks for one; what is compiled then may be narrower."""
+    lanes = default_lanes(group.num_members, workers)
+    bound, length = group.group.bound, group.length
+    return fitting_lanes(bound, lanes, lanes, length, workers, limit)
 
 
 def fit(

@@ -117,7 +117,7 @@ def _place(axis: Axis, names: Sequence[Any], value: Any) -> Any:
     if isinstance(axis, Choice):
         written = serialise.plain(value, "")
         for name, choice in zip(names, axis.values, strict=True):
-            choice = serialise.parse_loss(choice) if callable(value) else choice
+            choice = serialise.parse_part(choice) if callable(value) else choice
             if serialise.plain(choice, "") == written:
                 return name
         return None

@@ -404,7 +404,7 @@ def test_the_policy_reaches_its_target_in_an_asymmetric_range(learned):
 @pytest.mark.slow
 def test_both_critics_know_what_actions_are_worth(learned):
     config, result = learned
-    critics = continuous.twin_critics(config)
+    critics = continuous.twin_critics(config, (1,))
     obs = jnp.array([[-1.0], [-1.0], [1.0], [1.0]])
     stored = jnp.array([[-0.25], [0.25], [0.75], [0.25]])  # 0.5, 1.5, 2.5, 1.5
     for values in critics.apply(result.state.params["critics"], obs, stored):
@@ -470,7 +470,10 @@ class Pictures(ContinuousProbe):
     ("changes", "words"),
     [
         ({"env": Unbounded()}, "needs bounded actions"),
-        ({"env": Pictures()}, r"observations that are vectors, got \(4, 4, 3\)"),
+        (
+            {"env": Pictures(), "torso": "nature"},
+            r"torso 'nature' needs observations .* got \(4, 4, 3\)",
+        ),
         ({"hidden_sizes": (0,)}, "hidden_sizes must be positive whole numbers"),
         ({"policy_delay": 0}, "policy_delay must be greater than 0"),
         ({"tau": 1.5}, "tau must lie between 0 and 1"),
@@ -480,6 +483,22 @@ class Pictures(ContinuousProbe):
 def test_bad_configs_are_refused(config, changes, words):
     with pytest.raises(ConfigError, match=words):
         purerl.make_train(config.replace(**changes))
+
+
+@pytest.mark.parametrize("config", [TD3, SAC], ids=["td3", "sac"])
+def test_pictures_are_made_features_before_they_stand_beside_the_action(config):
+    config = config.replace(env=Pictures(), hidden_sizes=(6,), critic_hidden_sizes=(5,))
+    algorithm = purerl.make_algorithm(config)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0))
+    shapes = jax.tree.map(lambda x: x.shape, state.params)
+    # A convolution leaves 2x2 pixels of 16 channels.
+    assert shapes["actor"]["params"]["torso"]["MLP_0"]["Dense_0"]["kernel"] == (64, 6)
+    critics = shapes["critics"]["params"]
+    for index in range(2):
+        assert critics[f"CNN_{index}"]["Conv_0"]["kernel"] == (3, 3, 3, 16)
+        # Six features and an action of one number, then five units.
+        layers = critics[f"ActionCritic_{index}"]["MLP_0"]
+        assert layers["Dense_0"]["kernel"] == (7, 5)
 
 
 def test_td3_refuses_discrete_actions_and_names_dqn():

@@ -13,6 +13,7 @@ from purerl.algorithms import dqn
 from purerl.algorithms.off_policy import Batch
 from purerl.learning import optimiser
 from purerl.losses import HuberError, SquaredError
+from tests.algorithms.q_probes import Q_PROBES
 
 N = 7
 CONFIG = purerl.DQNConfig(hidden_sizes=(5,), batch_size=N, learning_rate=1e-2)
@@ -26,7 +27,7 @@ def make(**changes):
     online, target = (parts.network.init(key, jnp.zeros((1, 4))) for key in keys)
     flat, restore = optimiser.flatten(online)
     learner = dqn.Learner(
-        flat, optimiser.flatten(target)[0], dqn._optimiser(parts).init(flat)
+        flat, optimiser.flatten(target)[0], dqn._optimiser(parts, restore).init(flat)
     )
     return parts, restore, learner
 
@@ -221,28 +222,9 @@ def learned(env, *observations, **changes):
     return result, np.asarray(parts.network.apply(result.state.params, obs))
 
 
-PROBES = [
-    pytest.param("probe/constant-reward", [0.0], [[1, 1]], marks=pytest.mark.slow),
-    pytest.param(
-        "probe/observation-reward",
-        [-1.0, 1.0],
-        [[-1, -1], [1, 1]],
-        marks=pytest.mark.slow,
-    ),
-    ("probe/delayed-reward", [0.0, 1.0], [[0.7, 0.7], [1, 1]]),
-    pytest.param("probe/action-reward", [0.0], [[-1, 1]], marks=pytest.mark.slow),
-    pytest.param(
-        "probe/action-observation",
-        [-1.0, 1.0],
-        [[1, -1], [-1, 1]],
-        marks=pytest.mark.slow,
-    ),
-]
-
-
 @pytest.mark.parametrize(
     ("env", "observations", "expected"),
-    PROBES,
+    Q_PROBES,
 )
 def test_action_values_of_the_probes(env, observations, expected):
     result, q = learned(env, *observations)

@@ -11,6 +11,7 @@ from purerl import losses
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import ppo
 from purerl.learning import diagnostics, normalise, optimiser
+from purerl.optimisers import Adam
 
 SAMPLES = 24
 
@@ -171,7 +172,7 @@ def test_clipping_acts_on_the_global_norm_not_elementwise():
     # |(3, 4)| = 5, clipped to norm 1: (0.6, 0.8); clipping by element gives (1, 1).
     # With an epsilon far above the gradient, Adam's first step is -rate * g / eps.
     grads = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
-    optim = optimiser.adam(1.0, max_grad_norm=1.0, eps=1e4)
+    optim = optimiser.make(Adam(eps=1e4), 1.0, max_grad_norm=1.0)
     updates, _ = optim.update(grads, optim.init(grads), grads)
     np.testing.assert_allclose(updates["a"] * 1e4, [-0.6], rtol=1e-3)
     np.testing.assert_allclose(updates["b"] * 1e4, [-0.8], rtol=1e-3)
@@ -179,7 +180,7 @@ def test_clipping_acts_on_the_global_norm_not_elementwise():
 
 def test_a_small_gradient_is_not_clipped():
     grads = {"a": jnp.array([0.3]), "b": jnp.array([0.4])}
-    optim = optimiser.adam(1.0, max_grad_norm=1.0, eps=1e4)
+    optim = optimiser.make(Adam(eps=1e4), 1.0, max_grad_norm=1.0)
     updates, _ = optim.update(grads, optim.init(grads), grads)
     np.testing.assert_allclose(updates["b"] * 1e4, [-0.4], rtol=1e-3)
 

@@ -9,10 +9,12 @@ import purerl
 from purerl import ConfigError
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import pqn
-from purerl.keys import update_key
+from purerl.keys import update_keys
 from purerl.learning import optimiser
 from purerl.losses import HuberError
+from purerl.optimisers import RAdam
 from purerl.types import Transition
+from tests.algorithms.q_probes import Q_PROBES
 from tests.algorithms.short_runs import assert_close, lane
 
 CONFIG = purerl.PQNConfig(
@@ -105,7 +107,7 @@ def test_radam_is_the_papers_algorithm():
     rng = np.random.default_rng(2)
     gradients = rng.normal(size=(12, 3)).astype(np.float32)
     rate, b1, b2, eps = 0.1, 0.9, 0.999, 1e-3
-    optim = optimiser.radam(rate, max_grad_norm=1.0, eps=eps)
+    optim = optimiser.make(RAdam(b1, b2, eps), rate, max_grad_norm=1.0)
     params = jnp.zeros(3)
     opt_state = optim.init(params)
     m = v = expected = np.zeros(3)
@@ -140,8 +142,7 @@ def one_step(name, **changes):
 
 def gradient_of(parts, state):
     """That of an update with one gradient step, by the phases by hand."""
-    key, _ = jax.random.split(update_key(state))
-    _, transitions, _ = pqn.collect(parts, state, key)
+    _, transitions, _ = pqn.collect(parts, state, update_keys(state, 3))
     batch = pqn.make_batch(parts, state, transitions)
     grads, _ = jax.grad(lambda p: pqn.loss(parts, p, batch), has_aux=True)(state.params)
     return optimiser.flatten(grads)[0]
@@ -167,8 +168,7 @@ def test_the_targets_are_those_of_the_network_before_the_update():
     # target that followed the network, large steps would see others than this one.
     parts, state = make(num_epochs=2, num_minibatches=1, learning_rate=1e-12)
     _, metrics = jax.jit(lambda s: pqn.step(parts, s))(state)
-    key, _ = jax.random.split(update_key(state))
-    _, transitions, _ = pqn.collect(parts, state, key)
+    _, transitions, _ = pqn.collect(parts, state, update_keys(state, 3))
     batch = pqn.make_batch(parts, state, transitions)
     expected, _ = pqn.loss(parts, state.params, batch)
     np.testing.assert_allclose(metrics["value_loss"], expected, rtol=1e-5)
@@ -328,7 +328,7 @@ def test_an_agent_spread_over_devices_is_the_agent_on_one():
         ({"hidden_sizes": (8, 0)}, "hidden_sizes must be at least one positive"),
         ({"hidden_sizes": ()}, "hidden_sizes must be at least one positive"),
         ({"torso": "cnn"}, "torso 'cnn' needs observations"),
-        ({"optimiser": "sgd"}, "optimiser must be one of radam, adam, got 'sgd'"),
+        ({"optimiser": "sgd"}, "optimiser must be an optimiser, such as .*, got 'sgd'"),
         ({"epsilon_end": 1.1}, "epsilon_end must lie between 0 and 1"),
         ({"trace_decay": -0.1}, "trace_decay must lie between 0 and 1"),
         ({"value_loss": None}, "value_loss must be"),
@@ -355,28 +355,9 @@ PROBE = CONFIG.replace(
 )
 
 
-PROBES = [
-    pytest.param("probe/constant-reward", [0.0], [[1, 1]], marks=pytest.mark.slow),
-    pytest.param(
-        "probe/observation-reward",
-        [-1.0, 1.0],
-        [[-1, -1], [1, 1]],
-        marks=pytest.mark.slow,
-    ),
-    ("probe/delayed-reward", [0.0, 1.0], [[0.7, 0.7], [1, 1]]),
-    pytest.param("probe/action-reward", [0.0], [[-1, 1]], marks=pytest.mark.slow),
-    pytest.param(
-        "probe/action-observation",
-        [-1.0, 1.0],
-        [[1, -1], [-1, 1]],
-        marks=pytest.mark.slow,
-    ),
-]
-
-
 @pytest.mark.parametrize(
     ("env", "observations", "expected"),
-    PROBES,
+    Q_PROBES,
 )
 def test_action_values_of_the_probes(env, observations, expected):
     config = PROBE.replace(env=env)

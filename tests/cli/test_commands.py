@@ -103,7 +103,7 @@ def test_every_field_is_a_flag_with_help(capsys):
     text = capsys.readouterr().out
     for name in ("learning-rate", "policy-loss", "num-envs", "reset-scheme", "torso"):
         assert f"--{name}" in text
-    assert "Step size of Adam." in text
+    assert "Step size of the optimiser." in text
 
 
 def test_envs_lists_and_describes(capsys):
@@ -141,7 +141,8 @@ def test_help_of_every_command(command, capsys):
         (["train", "--learning-rate", "nan"], "learning_rate must be finite"),
         (["train", "--env-params", "lenght=1"], "Did you mean 'length'"),
         (["train", "--env-params", "length"], "takes name=value"),
-        (["train", "--policy-loss", "Clip(0.2)"], "cannot read the loss"),
+        (["train", "--policy-loss", "Clip(0.2"], "cannot read the loss"),
+        (["train", "--policy-loss", "Clip(0.2)"], "Did you mean 'ClipDrift'?"),
         (["train", "--config", "missing.yaml"], "cannot read the config"),
         (["train", "--resume", "missing"], "there is no run in missing"),
         (["train", "--resume", "x", "--seeds", "2"], "--seeds cannot be given with"),
@@ -218,3 +219,34 @@ def test_every_preset_loads_and_round_trips(name):
 
 def test_the_cartpole_preset_is_the_default():
     assert presets.load("ppo-cartpole") == type(tiny_config())()
+
+
+def test_train_begins_with_agents_of_another_run(trained, config_file, folder, capsys):
+    out = folder / "from"
+    args = ["train", "--config", config_file, "--seeds", "3", "--out", str(out), *RUN]
+    assert main([*args, "--from", f"{trained}:1", "--from-parts", "actor.torso"]) == 0
+    started = json.loads((out / "manifest.json").read_text())["start"]
+    assert started.pop("sha256")
+    assert started == {
+        "run": str(trained),
+        "update": 20,
+        "parts": "actor.torso",
+        "seeds": [1, 1, 1],
+    }
+    assert main(["train", "--from-parts", "all"]) == 2
+    assert "give --from RUN with it" in capsys.readouterr().err
+    assert main(["train", "--resume", str(out), "--from", str(trained)]) == 2
+    assert "--from cannot be given with --resume" in capsys.readouterr().err
+    assert main(["train", "--config", config_file, "--from", f"{trained}:9"]) == 2
+    assert "has no agent of seed 9" in capsys.readouterr().err
+
+
+def test_export_writes_the_policy_of_one_agent(trained, folder, capsys):
+    out = folder / "exported"
+    assert main(["export", str(trained), "--out", str(out)]) == 2
+    assert "--seed must be one of the run's seeds" in capsys.readouterr().err
+    assert main(["export", str(trained), "--out", str(out), "--seed", "1"]) == 0
+    assert "seed 1 after update 20" in capsys.readouterr().out
+    about = json.loads((out / "policy.json").read_text())
+    assert about["environment"] == "CartPole-v1" and about["batch"] == "any"
+    assert (out / "policy.stablehlo").stat().st_size > 1000

@@ -20,6 +20,7 @@ AXES = ["--axis", "learning_rate=loguniform(1e-4,1e-2)", "--axis", "gamma=0.9,0.
 COMMON = ["--lanes", "4", "--no-progress"]
 
 
+@pytest.mark.slow
 def test_pbt_writes_a_folder_and_prints_the_schedule(config, tmp_path, capsys):
     out = tmp_path / "search"
     command = ["pbt", "--config", config, *AXES, *COMMON, "--out", str(out)]

@@ -13,7 +13,7 @@ from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.algorithms import ALGORITHMS
 from purerl.config import ConfigError, TrainConfig
 from purerl.metrics import is_defined
-from tests.helpers import CONTINUOUS_CARTPOLE
+from tests.helpers import CONTINUOUS_CARTPOLE, slow_but
 
 UPDATES, EPISODES, MAX_STEPS = 3, 2, 15
 
@@ -45,6 +45,17 @@ SMALL = {
         "num_epochs": 1,
         "num_minibatches": 2,
         "hidden_sizes": (4,),
+        "memory_size": 4,
+        "head_sizes": (4,),
+        "total_timesteps": UPDATES * 2 * 16,
+    },
+    "recurrent_ppo/lstm": {
+        "num_envs": 2,
+        "num_steps": 16,
+        "num_epochs": 1,
+        "num_minibatches": 2,
+        "hidden_sizes": (4,),
+        "memory": "lstm",
         "memory_size": 4,
         "head_sizes": (4,),
         "total_timesteps": UPDATES * 2 * 16,
@@ -102,7 +113,13 @@ def test_every_registered_algorithm_is_tested_here():
     assert {algorithm_of(name) for name in SMALL} == set(ALGORITHMS)
 
 
-@pytest.fixture(scope="module", params=SMALL)
+LONG = ("recurrent_ppo/lstm",)  # of which a row above has the same program otherwise
+
+
+@pytest.fixture(
+    scope="module",
+    params=slow_but(SMALL, *(name for name in SMALL if name not in LONG)),
+)
 def name(request):
     return request.param
 

@@ -20,6 +20,16 @@ OPTIONS = [
     ("probe/chain", {"continuous": True}),
 ]
 
+# Every wrapper, and all kinds of space; the first is in `make test`.
+WRAPPED = [
+    ("probe/delayed-reward", ("ActionRepeat(2)", "PreviousActionReward")),
+    ("FrozenLake-misc", ("OneHotObservation", "TimeObservation", "StickyActions")),
+    ("CartPole-v1", ("FrameStack(3)",)),
+    ("Breakout-MinAtar", ("StickyActions(0.1)", "FrameStack(2, zero)", "ClipReward")),
+    ("Catch-bsuite", ("FlattenObservation", "ScaleReward(0.5)", "FrameStack(2)")),
+    ("Pendulum-v1", ("PreviousActionReward", "ActionRepeat(3)", "TimeObservation")),
+]
+
 # Observations of these leave the bounds that gymnax 1.0.1 declares, now and then.
 LEAVES_ITS_SPACE = {
     "GaussianBandit-misc",
@@ -72,6 +82,20 @@ def test_those_of_the_same_code_are_environments():
 )
 def test_own_environments_pass_the_checker(id, options):
     envs.check(envs.make(id, **options), key=jax.random.key(7))
+
+
+@pytest.mark.parametrize(
+    ("id", "texts"),
+    [WRAPPED[0], *(pytest.param(*row, marks=pytest.mark.slow) for row in WRAPPED[1:])],
+)
+def test_wrapped_environments_pass_the_checker(id, texts):
+    with jax.numpy_rank_promotion("allow"):
+        envs.check(envs.wrap(envs.make(id), texts), key=jax.random.key(7))
+
+
+def test_every_wrapper_is_checked():
+    named = {text.split("(")[0] for _, texts in WRAPPED for text in texts}
+    assert named == {cls.__name__ for cls in envs.wrappers.WRAPPERS.values()}
 
 
 def _play(env, params, key, num_steps=24):

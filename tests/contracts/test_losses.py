@@ -133,6 +133,7 @@ def test_a_loss_survives_the_dict_and_yaml_of_its_config(name, tmp_path):
     [
         ("DPODrift(alpha=2.5, beta=0.5)", losses.DPODrift(2.5, 0.5)),
         ("ClipDrift(clip_eps=0.1)", losses.ClipDrift(0.1)),
+        ("ClipDrift(0.1)", losses.ClipDrift(0.1)),
         ("ClipDrift", losses.ClipDrift(0.2)),
         ("HuberError()", losses.HuberError(1.0)),
         (" SquaredError() ", losses.SquaredError()),
@@ -154,7 +155,11 @@ def test_a_loss_object_passes_through():
     [
         ("ClipDrfit(clip_eps=0.2)", ["ClipDrfit", "Losses:", "ClipDrift"]),
         ("ClipDrift(clip_ep=0.2)", ["clip_ep", "Did you mean 'clip_eps'"]),
-        ("ClipDrift(0.2)", ["cannot read", "ClipDrift(clip_eps=0.2)"]),
+        (
+            "ClipDrift(0.2, 0.3)",
+            ["more values than it has fields: clip_eps."],
+        ),
+        ("ClipDrift[0.2]", ["cannot read", "ClipDrift(clip_eps=0.2)"]),
         ("ClipDrift(clip_eps=", ["cannot read"]),
         ("__import__('os').system('true')", ["cannot read"]),
         ("1 + 1", ["cannot read"]),

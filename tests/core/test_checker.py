@@ -281,6 +281,41 @@ def test_a_broken_rule_is_named(case):
         assert fragment in str(error.value)
 
 
+class Learner(NamedTuple):
+    params: Any
+    key: jax.Array
+    update: Any
+
+
+def make_learner(config, env, axis_name=None):
+    """The same agent with two weights, as parameters; `frozen` is not heeded."""
+    sound = make(config, env, axis_name)
+
+    def plain(state):
+        return State(state.params["a"], state.key, state.update)
+
+    def learner(state):
+        params = {"a": state.weight, "b": -state.weight}
+        return Learner(params, state.key, state.update)
+
+    def step(state):
+        new, metrics = sound.step(plain(state))
+        return learner(new), metrics
+
+    return Algorithm(
+        init=lambda key: learner(sound.init(key)),
+        step=step,
+        act=lambda state, *args: sound.act(plain(state), *args),
+    )
+
+
+def test_frozen_parts_that_learn_are_named():
+    with pytest.raises(AlgorithmCheckError, match="a moved though the config's frozen"):
+        checked(make_learner)
+    with pytest.raises(ConfigError, match=r"frozen: .* has no field params"):
+        checked(make, frozen=("weight",))
+
+
 def test_an_algorithm_that_is_not_registered_is_refused():
     with pytest.raises(ConfigError, match="config must be one of"):
         purerl.check(DriftConfig())

@@ -363,9 +363,9 @@ def test_static_fields_are_structure_and_dynamic_fields_are_leaves():
     numbers = "gamma learning_rate gae_lambda entropy_coef value_coef max_grad_norm"
     assert not statics & set(numbers.split())
     # gamma, learning_rate, gae_lambda, two losses of one number, value, gradient norm,
-    # epsilon of Adam, and the two clips of what is normalised; that of entropy is auto.
-    assert len(leaves) == 10
-    assert len(jax.tree.leaves(purerl.resolve(config))) == 11
+    # three of Adam, and the two clips of what is normalised; that of entropy is auto.
+    assert len(leaves) == 12
+    assert len(jax.tree.leaves(purerl.resolve(config))) == 13
     assert structure != jax.tree.structure(config.replace(num_envs=8))
     assert structure == jax.tree.structure(config.replace(gamma=0.5))
 

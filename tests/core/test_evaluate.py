@@ -17,8 +17,7 @@ def lean(obs):
 
 
 def python_loop(env, params, key, max_steps):
-    key_reset, key_step = jax.random.split(key)
-    resets = jax.random.split(key_reset, EPISODES)
+    key_step, *resets = jax.random.split(key, 1 + EPISODES)
     step = jax.jit(env.step)
     returns, lengths = [], []
     for e in range(EPISODES):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.learning import packing
+from purerl.learning import branches, packing
 from tests.helpers import assert_same_bits, tiny_config
 
 TREE = {
@@ -55,7 +55,6 @@ def test_a_scan_gives_what_that_of_jax_gives_and_writes_one_array():
         assert len(loop.outvars) - loop.params["num_carry"] == arrays
 
 
-@pytest.mark.optimised
 @pytest.mark.parametrize(
     "config",
     [
@@ -91,6 +90,19 @@ def test_a_run_that_is_traced_for_an_accelerator_is_the_same_run(config):
         (found.metrics, found.evaluation),
         (known.metrics, known.evaluation),
     )
+
+
+@pytest.mark.parametrize("due", [True, False])
+def test_a_change_that_is_computed_in_any_case_is_the_one_of_a_branch(due):
+    def change(carry):
+        # Where it is not due it may be anything, such as 0 / 0.
+        return {"x": carry["x"] / carry["x"].min()}, {"sum": carry["x"].sum()}
+
+    carry = {"x": jnp.arange(3.0) + due}
+    found = branches.change_where(jnp.bool_(due), change, carry)
+    known = branches.change_if(jnp.bool_(due), change, carry)
+    assert_same_bits(found, known)
+    assert due or (found[0]["x"].tolist(), float(found[1]["sum"])) == ([0, 1, 2], 0)
 
 
 def test_what_is_packed_has_no_part_in_a_gradient_of_something_else():

@@ -1,5 +1,7 @@
 """The GRU against flax's, its sequences against its steps, and forgetting."""
 
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 
 from purerl import networks
-from purerl.networks.recurrent import GRU, forget
+from purerl.networks.recurrent import GRU, LSTM, LSTMMemory, forget
 
 STEPS, ENVS, OBS, EMBED, SIZE = 9, 3, 2, 5, 4
 
@@ -58,6 +60,39 @@ def test_a_step_is_that_of_flaxs_cell(core, sequence):
     )
     expected, _ = nn.GRUCell(SIZE).apply(flax_cell(params), memory, embedded)
     np.testing.assert_allclose(module.apply(params, obs[0], memory), expected, 1e-5)
+
+
+def test_a_step_of_the_lstm_is_that_of_flaxs_cell(sequence):
+    obs, hidden, _ = sequence
+    module = LSTM(networks.MLP((EMBED,), "relu"), SIZE)
+    memory = LSTMMemory(hidden, hidden[::-1] - 0.5)
+    shapes = module.init(jax.random.key(0), obs[0], memory)
+    rng = np.random.default_rng(2)
+    params = jax.tree.map(
+        lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), shapes
+    )
+    layers = params["params"]
+    names = ("i", "f", "g", "o")
+    kernels = np.split(np.asarray(layers["inputs"]["kernel"]), 4, axis=1)
+    biases = np.split(np.asarray(layers["inputs"]["bias"]), 4)
+    recurrent = np.split(np.asarray(layers["recurrent"]), 4, axis=1)
+    cell = {f"i{n}": {"kernel": k} for n, k in zip(names, kernels, strict=True)}
+    for name, kernel, bias in zip(names, recurrent, biases, strict=True):
+        cell[f"h{name}"] = {"kernel": kernel, "bias": bias}
+    embedded = networks.MLP((EMBED,), "relu").apply({"params": layers["torso"]}, obs[0])
+    (expected_cell, expected_hidden), _ = nn.LSTMCell(SIZE).apply(
+        {"params": cell}, (memory.cell, memory.hidden), embedded
+    )
+    found: Any = module.apply(params, obs[0], memory)
+    np.testing.assert_allclose(found.hidden, expected_hidden, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.cell, expected_cell, rtol=1e-5, atol=1e-6)
+    # A sequence is its steps, the memory cleared before a flagged one.
+    first = jnp.zeros((2, ENVS), bool).at[1, 0].set(True)
+    two = module.apply(params, obs[:2], memory, first, method="unroll")
+    second = module.apply(params, obs[1], forget(found, first[1]))
+    for name in ("hidden", "cell"):
+        one, whole = getattr(second, name), getattr(two, name)
+        np.testing.assert_allclose(whole[1], one, rtol=1e-5, atol=1e-6)
 
 
 def test_a_sequence_is_its_steps_with_the_memory_cleared_before_the_flagged_ones(

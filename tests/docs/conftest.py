@@ -5,11 +5,13 @@ import pytest
 from envs import registry
 from purerl.algorithms import ALGORITHMS
 from purerl.losses import LOSSES
+from purerl.optimisers import OPTIMISERS
+from purerl.schedules import SCHEDULES
 
 
 @pytest.fixture(scope="module", autouse=True)
 def registries():
-    tables = (registry._ENTRIES, ALGORITHMS, LOSSES)
+    tables = (registry._ENTRIES, ALGORITHMS, LOSSES, OPTIMISERS, SCHEDULES)
     before = [dict(table) for table in tables]
     yield
     for table, entries in zip(tables, before, strict=True):

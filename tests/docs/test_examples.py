@@ -85,6 +85,7 @@ def test_evolve(example, capsys):
 
 
 @of("own_search")
+@pytest.mark.slow
 def test_own_search(example, tmp_path, capsys):
     example.AGENTS, example.REQUESTS = 2, 4
     found = example.main(steps=2_048, out=tmp_path / "search", progress=False)

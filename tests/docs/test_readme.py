@@ -10,11 +10,13 @@ PAGES = (
     "docs/comparing.md",
     "docs/devices.md",
     "docs/evaluating.md",
+    "docs/exporting.md",
     "docs/faq.md",
     "docs/getting-started.md",
     "docs/sweeps.md",
     "docs/training.md",
     "docs/tuning.md",
+    "docs/warm-starts.md",
     *(f"docs/algorithms/{name.replace('_', '-')}.md" for name in pages.ALGORITHMS),
 )
 

@@ -172,7 +172,7 @@ class _OwnStep(CartPole):
     [
         (lambda: CheapTalk(CartPole(), size=0), "size must be a positive whole number"),
         (lambda: CheapTalk(CartPole(), hidden_size=2.0), "hidden_size must be a"),
-        (lambda: CheapTalk(_OwnStep()), "only resets by itself: pass the bare"),
+        (lambda: CheapTalk(_OwnStep()), "only resets by itself: wrap the bare"),
         (lambda: CheapTalk(CheapTalk(CartPole())), "has a parameter `channel` already"),
         (
             lambda: CheapTalk(envs.make("Doors-v0", observation="planes")),

@@ -163,6 +163,24 @@ class RefusesItsOwnAction(Walk):
         return space
 
 
+class PartIsMissing(Walk):
+    def observation_space(self, params=None):
+        inner = super().observation_space(params)
+        return envs.spaces.Dict({"x": inner, "y": envs.spaces.Tuple((inner,))})
+
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        return self.parts(obs), state
+
+    def parts(self, obs):
+        return {"x": obs}
+
+
+class PartOfAnotherShape(PartIsMissing):
+    def parts(self, obs):
+        return {"x": obs, "y": (jnp.concatenate([obs, obs]),)}
+
+
 class NotASpace(Walk):
     def action_space(self, params=None):
         return (0, 1)
@@ -266,6 +284,8 @@ def test_so_does_one_with_chance_in_its_steps():
         (StateChangesShape, "step changed the types of the state"),
         (ObservationOfAnotherShape, r"observation of shape \(1,\).*\(2,\)"),
         (ObservationOfAnotherDtype, "dtype float16, expected .* float32"),
+        (PartIsMissing, r"observation with the parts {'x'}, expected a dict .*'y'"),
+        (PartOfAnotherShape, r"observation at 'y' at 0 of shape \(2,\)"),
         (InfiniteReward, "a reward was infinite or NaN"),
         pytest.param(
             InfiniteObservation,
@@ -290,7 +310,7 @@ def test_so_does_one_with_chance_in_its_steps():
         (FiveValues, "step returned 5 values, expected 6"),
         (LeavesItsSpace, "outside the observation space"),
         (RefusesItsOwnAction, "does not contain its own sample"),
-        (NotASpace, "without `sample`, expected a Discrete or a Box"),
+        (NotASpace, "without `sample`, expected one of envs.spaces"),
         pytest.param(
             OneStepTooLong,
             "lasted at least 6 steps, expected .* exactly 5",

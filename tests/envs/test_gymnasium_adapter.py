@@ -14,11 +14,13 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import envs
 import purerl
+from envs.adapters.arrays import as_space
 from envs.adapters.gymnasium import play_in_gymnasium, play_in_vector
 from envs.adapters.gymnasium_spaces import to_gym_space
 from envs.registry import _OWN
-from envs.spaces import Box, Discrete
+from envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from purerl.acting.rollout import EnvCarry, Stepper, step_envs
+from tests import boxes
 from tests.helpers import slow_but
 
 # The checker's opinions on the task itself; what it is, an adapter cannot change.
@@ -475,10 +477,72 @@ def test_numbers_and_kinds_of_integers_do_not_retrace():
                 np.array([0, -np.inf], np.float32), np.ones(2, np.float32)
             ),
         ),
+        (MultiDiscrete([2, 3]), gymnasium.spaces.MultiDiscrete([2, 3])),
+        (MultiBinary((2, 2)), gymnasium.spaces.MultiBinary((2, 2))),
+        (
+            Dict({"b": Discrete(2), "a": Tuple((MultiBinary(1), Discrete(3)))}),
+            gymnasium.spaces.Dict(
+                {
+                    "b": gymnasium.spaces.Discrete(2),
+                    "a": gymnasium.spaces.Tuple(
+                        (
+                            gymnasium.spaces.MultiBinary((1,)),
+                            gymnasium.spaces.Discrete(3),
+                        )
+                    ),
+                }
+            ),
+        ),
     ],
 )
 def test_spaces(space, expected):
     assert to_gym_space(space) == expected
+    # And back, from Gymnasium's to ours.
+    assert repr(as_space(expected)) == repr(space)
+
+
+def test_numbers_that_do_not_start_at_zero_are_refused():
+    for space in (
+        gymnasium.spaces.Discrete(3, start=1),
+        gymnasium.spaces.MultiDiscrete([2, 2], start=[0, 1]),
+    ):
+        with pytest.raises(ValueError, match="does not start at 0"):
+            as_space(space)
+
+
+@pytest.mark.parametrize("kind", ["one", "several"])
+def test_observations_of_several_parts_and_several_actions(kind):
+    """Gymnasium's checker, its vector of single ones, and what is no action."""
+    task = boxes.Masked(kind=kind, on_end="some")
+    single = envs.to_gymnasium(task)
+    check_env(single, skip_render_check=True)
+    lanes = envs.to_gymnasium_vector(task, num_envs=2)
+    obs, _ = lanes.reset(seed=3)
+    singles = [envs.to_gymnasium(task) for _ in range(2)]
+    firsts = [env.reset(seed=3 + i)[0] for i, env in enumerate(singles)]
+    for i, first in enumerate(firsts):
+        assert single.observation_space.contains(first)
+        for key, part in first.items():
+            np.testing.assert_array_equal(obs[key][i], part)
+    mask = [env.reset(seed=3 + i)[0]["action_mask"] for i, env in enumerate(singles)]
+    starts = [0] if kind == "one" else [0, 3]
+    sizes = [6] if kind == "one" else [3, 2]
+    action = np.array(
+        [
+            [np.argmax(m[a : a + n]) for a, n in zip(starts, sizes, strict=True)]
+            for m in mask
+        ]
+    )
+    action = action[:, 0] if kind == "one" else action
+    obs, reward, *_ = lanes.step(action)
+    np.testing.assert_array_equal(reward, 1.0)
+    for i, env in enumerate(singles):
+        again = env.step(action[i])[0]
+        for key, part in again.items():
+            np.testing.assert_array_equal(obs[key][i], part)
+    single.reset(seed=0)
+    with pytest.raises(gymnasium.error.InvalidAction, match=r"in 0 \.\. "):
+        single.step(6 if kind == "one" else np.array([0, 2]))
 
 
 @pytest.fixture(scope="module")

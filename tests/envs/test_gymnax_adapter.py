@@ -223,9 +223,35 @@ def test_a_users_own_gymnax_environment_can_be_passed():
     envs.check(env)
 
 
-def test_a_dictionary_space_is_refused():
-    space = gymnax.environments.spaces.Dict(
-        {"a": gymnax.environments.spaces.Discrete(2)}
+def test_spaces_of_several_parts_are_taken():
+    theirs = gymnax.environments.spaces
+    inner = theirs.Tuple((theirs.Discrete(2), theirs.Box(0.0, 1.0, (2,))))
+    space = as_space(theirs.Dict({"b": inner, "a": theirs.Discrete(3)}))
+    assert repr(space) == (
+        "Dict({'a': Discrete(3), 'b': Tuple(Discrete(2), Box(0, 1, (2,), float32))})"
     )
-    with pytest.raises(ValueError, match=r"action_space is Dict.*neither discrete"):
-        as_space(space, "action_space")
+
+
+def test_other_spaces_are_refused():
+    with pytest.raises(ValueError, match=r"action_space\['a'\] is <object.* none of"):
+        parts = {"a": object()}
+        as_space(type("Parts", (), {"spaces": parts})(), "action_space")
+
+
+def test_an_observation_of_several_parts_has_the_types_of_its_space():
+    class Pair(gymnax.environments.classic_control.CartPole):
+        def get_obs(self, state, params=None, key=None):
+            return {"x": state.x, "moves": (state.x_dot > 0, 1)}
+
+        def observation_space(self, params):
+            theirs = gymnax.environments.spaces
+            moves = theirs.Tuple((theirs.Discrete(2), theirs.Discrete(2)))
+            return theirs.Dict({"x": theirs.Box(-9.0, 9.0, ()), "moves": moves})
+
+    env = envs.adapt(Pair())
+    obs, _ = env.reset(jax.random.key(0))
+    assert jax.tree.map(lambda x: x.dtype.name, obs) == {
+        "x": "float32",
+        "moves": ("int32", "int32"),
+    }
+    assert env.observation_space(env.default_params).contains(obs)

@@ -5,7 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from envs.spaces import Box, Discrete, bounds
+from envs.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Tuple,
+    bounds,
+)
 
 KEYS = jax.random.split(jax.random.key(0), 500)
 
@@ -83,4 +91,88 @@ def test_bounds_stay_concrete_inside_a_trace():
 )
 def test_bad_spaces(make, sentence):
     with pytest.raises(ValueError, match=sentence):
+        make()
+
+
+NESTED = Dict(
+    {"b": Tuple((Discrete(2), MultiBinary((1, 2)))), "a": Box(0.0, 1.0, (2,))}
+)
+
+
+def test_several_choices_draw_every_member_and_no_other():
+    draws = np.asarray(jax.vmap(MultiDiscrete([2, 3]).sample)(KEYS))
+    assert draws.dtype == np.int32
+    assert {tuple(x) for x in draws} == {(i, j) for i in range(2) for j in range(3)}
+    coins = np.asarray(jax.vmap(MultiBinary(2).sample)(KEYS))
+    assert coins.dtype == np.int8
+    assert {tuple(x) for x in coins} == {(i, j) for i in range(2) for j in range(2)}
+
+
+@pytest.mark.parametrize(
+    ("space", "x", "inside"),
+    [
+        (MultiDiscrete([2, 3]), [1, 2], True),
+        (MultiDiscrete([2, 3]), [2, 1], False),
+        (MultiDiscrete([2, 3]), [-1, 1], False),
+        (MultiDiscrete([2, 3]), [1.0, 1.0], False),
+        (MultiDiscrete([2, 3]), [1], False),
+        (MultiBinary(2), [1, 0], True),
+        (MultiBinary(2), [True, False], True),
+        (MultiBinary(2), [2, 0], False),
+        (MultiBinary(2), [1.0, 0.0], False),
+    ],
+)
+def test_membership_of_several_choices(space, x, inside):
+    assert bool(space.contains(jnp.asarray(x))) == inside
+
+
+@pytest.mark.parametrize(
+    ("x", "inside"),
+    [
+        ({"a": [0.5, 0.5], "b": (1, [[0, 1]])}, True),
+        ({"a": [0.5, 1.5], "b": (1, [[0, 1]])}, False),
+        ({"a": [0.5, 0.5], "b": (2, [[0, 1]])}, False),
+        ({"a": [0.5, 0.5], "b": (1,)}, False),
+        ({"a": [0.5, 0.5], "b": [1, [[0, 1]]]}, False),  # A list is no tuple.
+        ({"a": [0.5, 0.5]}, False),
+        ([0.5, 0.5], False),
+    ],
+)
+def test_membership_of_several_parts(x, inside):
+    assert bool(NESTED.contains(x)) == inside
+
+
+def test_parts_are_drawn_by_themselves_and_lie_in_their_spaces():
+    draws = jax.vmap(NESTED.sample)(KEYS)
+    assert list(draws) == ["a", "b"] == list(NESTED.spaces)
+    assert jax.vmap(NESTED.contains)(draws).all()
+    one, (two, _) = draws["a"][:, 0], draws["b"]
+    assert abs(np.corrcoef(one, two)[0, 1]) < 0.15
+    assert NESTED.shape == {"a": (2,), "b": ((), (1, 2))}
+    assert NESTED["b"][1].bits == 2 and len(NESTED["b"]) == 2
+
+
+def test_every_space_shows_what_it_is_made_of():
+    assert repr(MultiDiscrete([2, 3])) == "MultiDiscrete([2, 3])"
+    assert repr(MultiBinary(3)) == "MultiBinary(3)"
+    assert repr(NESTED) == (
+        "Dict({'a': Box(0, 1, (2,), float32), "
+        "'b': Tuple(Discrete(2), MultiBinary((1, 2)))})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: MultiDiscrete([2, 0]), "positive whole numbers"),
+        (lambda: MultiDiscrete(3), "positive whole numbers"),
+        (lambda: MultiDiscrete([1.5]), "positive whole numbers"),
+        (lambda: MultiBinary(0), "positive whole number"),
+        (lambda: Dict({}), "at least one key"),
+        (lambda: Dict({1: Discrete(2)}), "keys that are text"),
+        (lambda: Tuple(()), "at least one space"),
+    ],
+)
+def test_what_is_no_space_is_refused(make, words):
+    with pytest.raises(ValueError, match=words):
         make()

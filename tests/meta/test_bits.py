@@ -17,7 +17,7 @@ from tests.helpers import assert_same_bits, trained
 
 from .conftest import GENERATIONS, POPULATION, SETTINGS, evolve, outcome
 
-pytestmark = pytest.mark.optimised
+pytestmark = pytest.mark.optimised(slow=True)
 
 CHILD = """
     import sys

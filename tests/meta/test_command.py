@@ -45,6 +45,7 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow(optimised=False)
 def test_the_command_is_the_function_and_writes_what_it_promises(folder, whole):
     result = purerl.load_evolution(folder)
     assert result.history["fitness"].tolist() == whole.history["fitness"][:2].tolist()
@@ -117,7 +118,7 @@ def test_the_drift_of_ant_is_named_for_what_it_is_and_takes_what_can_be_taken():
     # 21 times 9 updates, as many as the published script makes.
     assert ant.steps_per_update == 1024 * 32 * 5
     assert ant.total_timesteps == 21 * 9 * ant.steps_per_update
-    assert (ant.activation, ant.adam_eps) == ("swish", 1e-8)
+    assert (ant.activation, ant.optimiser.eps) == ("swish", 1e-8)
     assert ant.max_grad_norm >= 1e6  # the gradients of networks never come near it
 
 

@@ -61,6 +61,7 @@ def test_a_generation_is_a_row(told, whole):
     assert first.status == second.status == "finished"
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_tracker_is_told_what_it_is_and_gets_the_files(told):
     first, second, folder = told
     assert first.run.name == folder.name
@@ -75,6 +76,7 @@ def test_a_tracker_is_told_what_it_is_and_gets_the_files(told):
     assert min(second.files.values()) > 0
 
 
+@pytest.mark.slow(optimised=False)
 def test_json_lines_are_always_written(told):
     *_, folder = told
     rows = read_rows(folder / "metrics" / "evolution" / "seed=3.jsonl")

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from purerl.config import ConfigError
-from purerl.report.statistics import power
+from purerl.report.statistics import power, simulation
 
 
 def exact_power(number: int, effect: float, significance: float = 0.05) -> float:
@@ -30,10 +30,10 @@ def test_power_is_that_of_the_t_test():
 
 
 def test_welch_is_scipys():
-    groups = power._simulate(
+    groups = simulation.simulate(
         jax.random.key(3), None, 0.9, np.array([1.0, 0.3]), 300, 16
     )
-    found = power._welch(groups, np.array([2, 7, 16]), 0.05)
+    found = simulation.welch(groups, np.array([2, 7, 16]), 0.05)
     for number, mine in zip((2, 7, 16), found, strict=True):
         x, y = (np.asarray(g, np.float64)[:, :number] for g in groups)
         value = stats.ttest_ind(x, y, axis=1, equal_var=False).pvalue

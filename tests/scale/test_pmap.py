@@ -1,4 +1,5 @@
 import threading
+import types
 
 import jax
 import jax.numpy as jnp
@@ -157,6 +158,26 @@ def test_an_error_in_a_block_reaches_the_caller():
 def test_default_lanes_on_two_cpu_workers(members, lanes):
     device = jax.devices()[0]
     assert default_lanes(members, [Worker(device, 0), Worker(device, 1)]) == lanes
+
+
+@pytest.mark.parametrize(
+    ("members", "gpus", "lanes"),
+    [
+        (1, 1, 1),
+        (100, 1, 128),
+        (1_024, 1, 1_024),
+        (1_025, 1, 1_280),  # a multiple of 256, and not 2,048
+        (2_048, 1, 2_048),  # one call
+        (2_048, 8, 256),
+        (16_384, 1, 16_384),
+        (16_385, 1, 8_448),  # two blocks alike
+        (1_000_000, 4, 15_872),  # 16 blocks each: 250,000 / 16 is 15,625
+    ],
+)
+def test_default_lanes_on_accelerators(members, gpus, lanes):
+    devices = [types.SimpleNamespace(platform="cuda") for _ in range(gpus)]
+    workers = [Worker(device, i) for i, device in enumerate(devices)]
+    assert default_lanes(members, workers) == lanes
 
 
 def test_one_mapped_function_takes_different_overrides():

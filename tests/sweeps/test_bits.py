@@ -16,7 +16,7 @@ from purerl.sweeps import api, store
 
 from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep
 
-pytestmark = pytest.mark.optimised
+pytestmark = pytest.mark.optimised(slow=True)
 
 AXES = {"learning_rate": RATES}
 
@@ -127,6 +127,7 @@ def start(out, extra=()):
     return subprocess.Popen(command, cwd=os.getcwd())
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_and_run_again(tiny, whole, tmp_path):
     out = tmp_path / "sweep"
     rng = np.random.default_rng(0)

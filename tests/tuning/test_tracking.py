@@ -12,6 +12,7 @@ from tests.runner.told import Told
 from .conftest import tune
 
 
+@pytest.mark.slow
 def test_a_tracker_is_told_every_trial_of_a_study_and_its_files(chain, tmp_path):
     told, out = Told(), tmp_path / "study"
     result = tune(chain, out=out, sampler="random", trackers=[told])

@@ -10,7 +10,6 @@ trusted with so few seeds (a bootstrap of five seeds cannot).
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,10 +18,10 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.report.statistics.missing import Missing, check_choice, resolve
+from purerl.report.statistics.simulation import bootstrap, simulate, standardised, welch
 
 TESTS = ("welch", "bootstrap")
 DEFAULT_SEEDS = (2, 3, 5, 8, 10, 15, 20, 30, 50, 75, 100)
-BATCH = 256  # Simulations whose bootstraps are done side by side.
 
 
 class PowerCurve(NamedTuple):
@@ -98,14 +97,14 @@ def power_curve(
     # Numbers are in units of the larger spread: the device computes in single
     # precision.
     unit = max(*spread) or 1.0
-    groups = _simulate(
+    groups = simulate(
         key, pools, gap / unit, np.array(spread) / unit, simulations, int(numbers.max())
     )
     if test == "welch":
-        found = _welch(groups, jnp.asarray(numbers), significance)
+        found = welch(groups, jnp.asarray(numbers), significance)
     else:
         each = [
-            _bootstrap(key, tuple(g[:, :n] for g in groups), significance, resamples)
+            bootstrap(key, tuple(g[:, :n] for g in groups), significance, resamples)
             for n in numbers.tolist()
         ]
         found = jnp.stack(each)
@@ -234,91 +233,4 @@ def _from_pilots(
             raise ConfigError("pilot must hold at least 2 runs to show a spread.")
     gap = float(second.mean() - first.mean()) if difference is None else difference
     spread = (float(first.std(ddof=1)), float(second.std(ddof=1)))
-    return _Known((_standardised(first), _standardised(second)), float(gap), spread)
-
-
-def _standardised(scores: np.ndarray) -> np.ndarray:
-    # Draws from n runs spread less than the runs' estimated population, by the factor
-    # sqrt(1 - 1 / n); they are widened to the estimate.
-    return (scores - scores.mean()) / (scores.std() or 1.0)
-
-
-def _simulate(
-    key: jax.Array,
-    pools: tuple[np.ndarray, np.ndarray] | None,
-    gap: float,
-    spread: np.ndarray,
-    simulations: int,
-    most: int,
-) -> tuple[jax.Array, jax.Array]:
-    """Scores `[simulations, most]` of both; those of fewer seeds are the first ones."""
-    groups = []
-    most = 1 << (most - 1).bit_length()  # Few shapes, so few programs.
-    for which in range(2):
-        # A seed is a row, so that more of them leave the first ones as they were.
-        keys = jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(key, which)))
-        pool = None if pools is None else jnp.asarray(pools[which], jnp.float32)
-        shape = _draw(keys(jnp.arange(most)), pool, simulations)
-        groups.append(which * gap + float(spread[which]) * shape.T)
-    return groups[0], groups[1]
-
-
-@partial(jax.jit, static_argnames="simulations")
-def _draw(keys: jax.Array, pool: jax.Array | None, simulations: int) -> jax.Array:
-    if pool is None:
-        return jax.vmap(lambda key: jax.random.normal(key, (simulations,)))(keys)
-    return jax.vmap(lambda key: jax.random.choice(key, pool, (simulations,)))(keys)
-
-
-@jax.jit
-def _welch(
-    groups: tuple[jax.Array, jax.Array], numbers: jax.Array, significance: float
-) -> jax.Array:
-    """Share of experiments in which Welch's t-test rejects, `[N]`."""
-
-    def moments(values: jax.Array, number: jax.Array) -> tuple[jax.Array, jax.Array]:
-        kept = (jnp.arange(values.shape[1]) < number)[None]
-        mean = jnp.where(kept, values, 0.0).sum(1) / number
-        squares = jnp.where(kept, (values - mean[:, None]) ** 2, 0.0).sum(1)
-        return mean, squares / (number - 1) / number
-
-    def rejected(number: jax.Array) -> jax.Array:
-        (mean_x, error_x), (mean_y, error_y) = (moments(g, number) for g in groups)
-        both = error_x + error_y
-        # Welch-Satterthwaite degrees of freedom; 0 / 0 if nothing varies at all.
-        freedom = both**2 * (number - 1) / (error_x**2 + error_y**2)
-        square = (mean_x - mean_y) ** 2 / both
-        # P(|t| > x) = I(v / (v + x^2); v / 2, 1 / 2)
-        value = jax.scipy.special.betainc(
-            freedom / 2, 0.5, freedom / (freedom + square)
-        )
-        certain = (both == 0) & (mean_x != mean_y)
-        return jnp.mean(jnp.where(both == 0, certain, value < significance))
-
-    return jax.lax.map(rejected, numbers)
-
-
-@partial(jax.jit, static_argnames="resamples")
-def _bootstrap(
-    key: jax.Array,
-    groups: tuple[jax.Array, jax.Array],
-    significance: float,
-    resamples: int,
-) -> jax.Array:
-    """Share of experiments in which the interval of the difference excludes zero."""
-    number = groups[0].shape[1]
-
-    def rejected(values: tuple[jax.Array, tuple[jax.Array, jax.Array]]) -> jax.Array:
-        index, (x, y) = values
-        keys = jax.random.split(jax.random.fold_in(key, index))
-        means = [
-            group[jax.random.randint(k, (resamples, number), 0, number)].mean(1)
-            for k, group in zip(keys, (x, y), strict=True)
-        ]
-        tail = jnp.array([significance / 2, 1 - significance / 2])
-        low, high = jnp.quantile(means[1] - means[0], tail)
-        return (low > 0) | (high < 0)
-
-    # Counted from the far end: the first numbers made the scores.
-    index = 2**31 - 1 - jnp.arange(len(groups[0]))
-    return jnp.mean(jax.lax.map(rejected, (index, groups), batch_size=BATCH))
+    return _Known((standardised(first), standardised(second)), float(gap), spread)

@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
 from purerl.config import TrainConfig
+from purerl.optimisers import SGD
+from purerl.schedules import Cosine, Linear
 from purerl.train import bind
+from tests import boxes, nets
 
 WIDTH = 8  # of every layer
 BATCH = 32  # drawn from a replay buffer
@@ -41,6 +44,24 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "td3-two-envs": ("td3", {"num_envs": 2}),
     "sac-two-envs": ("sac", {"num_envs": 2}),
     "mpo-two-envs": ("mpo", {"num_envs": 2}),
+    # Observations of several parts, masks of valid actions, several actions at once.
+    "ppo-dict-masked": (
+        "ppo",
+        {"env": boxes.MASKED, "env_kwargs": {"kind": "several"}},
+    ),
+    "recurrent-ppo-dict": ("recurrent_ppo", {"env": boxes.PACKED}),
+    "dqn-masked": ("dqn", {"env": boxes.MASKED}),
+    "sac-discrete-masked": ("sac", {"env": boxes.MASKED}),
+    # A module, an optimiser and schedules of the user's own.
+    "ppo-own-parts": (
+        "ppo",
+        {
+            "torso": nets.Torso(),
+            "optimiser": SGD(momentum=0.9),
+            "learning_rate": Linear(0.1, 0.01),
+            "entropy_coef": Cosine(0.02, 0.0),
+        },
+    ),
 }
 
 # Presets that have no row, and why.

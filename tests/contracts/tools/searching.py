@@ -25,10 +25,10 @@ COMPARED: dict[str, Any] = {
 
 def sweep(subject: Subject) -> None:
     """`purerl.sweep`: no member diverged, and each is the run of its settings."""
-    rate = float(subject.config.learning_rate)
+    name, rate = subject.rate
     result = purerl.sweep(
         subject.config,
-        {"learning_rate": [rate]},
+        {name: [rate]},
         seeds=SEEDS,
         segment_updates=subject.length,
         keep_states=True,
@@ -40,7 +40,7 @@ def sweep(subject: Subject) -> None:
     alone = np.asarray(subject.vmapped.evaluation["episode_return"]).mean((1, 2))
     np.testing.assert_allclose(scores, alone, **CLOSE)
     best = result.best()
-    assert best.point == {"learning_rate": rate}
+    assert best.point == {name: rate}
     assert best.score == pytest.approx(scores.mean())
 
 
@@ -109,7 +109,7 @@ def halving(subject: Subject) -> None:
 
 def evolve(subject: Subject) -> None:
     """`purerl.evolve` of a hyperparameter: all members were worth something."""
-    _evolve(subject, subject.config, ["learning_rate"])
+    _evolve(subject, subject.config, [subject.rate[0]])
 
 
 def evolve_loss(subject: Subject) -> str | None:

@@ -16,7 +16,7 @@ import purerl
 from purerl import losses
 from purerl.runner.result import RunResult
 from purerl.train import bind
-from purerl.types import TrainResult
+from purerl.types import Schedule, TrainResult
 from tests.contracts.tools.rows import Row
 from tests.helpers import plain
 
@@ -38,8 +38,16 @@ class Subject:
     @property
     def axes(self) -> dict[str, Any]:
         """Step sizes about the config's own."""
-        rate = float(self.config.learning_rate)
-        return {"learning_rate": purerl.loguniform(rate / 2, rate * 2)}
+        name, rate = self.rate
+        return {name: purerl.loguniform(rate / 2, rate * 2)}
+
+    @property
+    def rate(self) -> tuple[str, float]:
+        """The name and the value of the step size, or of the first of its schedule."""
+        rate = self.config.learning_rate
+        if isinstance(rate, Schedule):
+            return "learning_rate.start", float(rate.start)
+        return "learning_rate", float(rate)
 
     @cached_property
     def vmapped(self) -> TrainResult:

@@ -1,8 +1,4 @@
-"""Action and observation spaces: what an environment accepts and what it returns.
-
-Two kinds are enough here. Attribute names are gymnax's (`n`, `low`, `high`, `shape`,
-`dtype`), so code that reads a space works on either package's.
-"""
+"""The spaces of one number or one array: `Discrete` and `Box`."""
 
 from __future__ import annotations
 
@@ -15,10 +11,15 @@ from jax.core import Tracer
 
 
 class Space:
-    """What the two kinds share: a `shape`, a `dtype`, `sample` and `contains`."""
+    """What all kinds share: a `shape`, a `dtype`, `sample` and `contains`.
 
-    shape: tuple[int, ...]
-    dtype: np.dtype
+    Attributes:
+        shape: Shape of a member; of a `Dict` or a `Tuple` that of each part.
+        dtype: Type of a member; of a `Dict` or a `Tuple` that of each part.
+    """
+
+    shape: Any
+    dtype: Any
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw one random member; the key is consumed."""

@@ -1,0 +1,300 @@
+"""What every wrapper shares: an environment inside, and numbers of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax.core import Tracer
+
+from ..adapters.adapt import adapt
+from ..base import Environment, Info, Obs
+from ..spaces import Box, Discrete, Space
+
+
+@struct.dataclass
+class WrapperState:
+    """The state of the environment inside, beside what a wrapper carries itself.
+
+    Attributes:
+        inner: State of the environment inside.
+    """
+
+    inner: Any
+
+    @property
+    def time(self) -> jax.Array:
+        """Steps that the environment inside has taken since the reset, `[]` int32."""
+        return self.inner.time
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Wrapper(Environment[Any, Any]):
+    """An environment around another one; whatever is not overridden is the other's.
+
+    A subclass is a dataclass whose first field is the environment inside and whose
+    other fields are structure or defaults of its numbers. These stand beside those of
+    the environment inside, under the names that `numbers` returns.
+
+    Attributes:
+        env: The environment inside.
+        has_state: Whether the state is a `WrapperState`, not that of the environment
+            inside.
+    """
+
+    env: Environment[Any, Any]
+    has_state: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the environment inside, and then what a subclass asks of it.
+
+        Raises:
+            TypeError: `env` does not keep the contract.
+            ValueError: it only resets by itself, or has a number of the same name.
+        """
+        self.env = adapt(self.env)
+        _check_steps(self)
+        _check_names(self)
+        self.check()
+
+    def check(self) -> None:
+        """Refuse an environment or a field that cannot work; asked when it is made.
+
+        Raises:
+            ValueError: naming what does not fit.
+        """
+
+    def numbers(self) -> dict[str, float]:
+        """Return names and defaults of the wrapper's own numbers."""
+        return {}
+
+    @property
+    def stochastic_transitions(self) -> bool:  # type: ignore[override]
+        """That of the environment inside."""
+        return self.env.stochastic_transitions
+
+    @property
+    def name(self) -> str:
+        """The name of the environment inside."""
+        return self.env.name
+
+    @property
+    def note(self) -> str:
+        """The note of the environment inside."""
+        return self.env.note
+
+    @property
+    def time_per_step(self) -> int:
+        """That of the environment inside."""
+        return self.env.time_per_step
+
+    @property
+    def has_picture(self) -> bool:
+        """Whether the environment inside can be drawn."""
+        return self.env.has_picture
+
+    @property
+    def default_params(self) -> Any:
+        """Those of the environment inside, and the wrapper's own numbers."""
+        inner, own = self.env.default_params, self.numbers()
+        return with_numbers(inner, type(self).__name__, own) if own else inner
+
+    def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, Any]:
+        """Start an episode of the environment inside; the key is consumed."""
+        return self.env.reset_env(key, params)
+
+    def step_env(
+        self, key: jax.Array, state: Any, action: jax.Array, params: Any
+    ) -> tuple[Obs, Any, jax.Array, jax.Array, Info]:
+        """Take a step of the environment inside.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Member of `action_space(params)`.
+            params: Numbers of the environment.
+        """
+        return self.env.step_env(key, state, action, params)
+
+    def is_truncated(self, state: Any, params: Any) -> jax.Array:
+        """Return whether the time limit of the environment inside is reached."""
+        return self.env.is_truncated(self.inner_state(state), params)
+
+    def action_space(self, params: Any = None) -> Space:
+        """Return the action space of the environment inside."""
+        return self.env.action_space(self._params(params))
+
+    def observation_space(self, params: Any = None) -> Space:
+        """Return the observation space of the environment inside."""
+        return self.env.observation_space(self._params(params))
+
+    def render(self, state: Any, params: Any = None) -> np.ndarray:
+        """Draw the environment inside, uint8 `[height, width, 3]`."""
+        return self.env.render(self.inner_state(state), self._params(params))
+
+    def inner_state(self, state: Any) -> Any:
+        """Return the state of the environment inside."""
+        return state.inner if self.has_state else state
+
+    def _params(self, params: Any) -> Any:
+        return self.default_params if params is None else params
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class ObservationWrapper(Wrapper):
+    """A wrapper that shows something else; states and rewards are untouched."""
+
+    def observe(self, obs: Obs, state: Any, params: Any) -> Obs:
+        """Return what is shown.
+
+        Args:
+            obs: Observation of the environment inside.
+            state: State that it belongs to.
+            params: Numbers of the environment.
+        """
+        raise NotImplementedError
+
+    def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, Any]:
+        """Start an episode; the key is consumed."""
+        obs, state = self.env.reset_env(key, params)
+        return self.observe(obs, state, params), state
+
+    def step_env(
+        self, key: jax.Array, state: Any, action: jax.Array, params: Any
+    ) -> tuple[Obs, Any, jax.Array, jax.Array, Info]:
+        """Take one step.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Member of `action_space(params)`.
+            params: Numbers of the environment.
+        """
+        obs, state, *rest = self.env.step_env(key, state, action, params)
+        return self.observe(obs, state, params), state, *rest  # type: ignore[return-value]
+
+
+def with_numbers(inner: Any, wrapper: str, numbers: dict[str, Any]) -> Any:
+    """Return parameters with further numbers among them.
+
+    Args:
+        inner: Parameters of the environment inside, a dataclass.
+        wrapper: Name of the wrapper's class, which begins that of the parameters.
+        numbers: Numbers by name.
+    """
+    own = {f.name: getattr(inner, f.name) for f in dataclasses.fields(inner)}
+    return _params_class(type(inner), wrapper, tuple(numbers))(**own, **numbers)
+
+
+@functools.cache
+def _params_class(inner: Any, wrapper: str, names: tuple[str, ...]) -> Any:
+    """The class of an environment's parameters with a wrapper's numbers among them.
+
+    A subclass, so that the environment inside takes them as its own.
+    """
+    body: dict[str, Any] = {name: 0.0 for name in names}
+    body["__annotations__"] = {name: "float | jax.Array" for name in names}
+    body["__module__"] = __name__
+    body["__doc__"] = f"The numbers of the environment inside, and of {wrapper}."
+    return struct.dataclass(type(f"{wrapper}Params", (inner,), body))
+
+
+def box_of(env: Environment, params: Any, who: str) -> Box:
+    """Return the observation space of an environment if it is a box.
+
+    Args:
+        env: The environment.
+        params: Numbers of the environment.
+        who: Name of the wrapper that asks.
+
+    Raises:
+        ValueError: it is not.
+    """
+    space = env.observation_space(params)
+    if isinstance(space, Box):
+        return space
+    remedy = "; put OneHotObservation before it" if isinstance(space, Discrete) else ""
+    raise ValueError(
+        f"{who} takes observations that are arrays, but {env.name} observes "
+        f"{space}{remedy}."
+    )
+
+
+def vector_of(env: Environment, params: Any, who: str) -> Box:
+    """Return the observation space of an environment if it is a vector of floats.
+
+    Args:
+        env: The environment.
+        params: Numbers of the environment.
+        who: Name of the wrapper, for the message.
+
+    Raises:
+        ValueError: it is not.
+    """
+    space = box_of(env, params, who)
+    if len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating):
+        return space
+    raise ValueError(
+        f"{who} appends numbers to vectors of floats, but {env.name} observes {space}; "
+        "put FlattenObservation before it."
+    )
+
+
+def on_bounds(change: Callable[[Any, Any], Any], *bounds: Any) -> Any:
+    """Apply `change(numpy or jax.numpy, bounds)` to bounds of spaces.
+
+    They stay in numpy where none of them is traced.
+    """
+    is_traced = any(isinstance(bound, Tracer) for bound in bounds)
+    xp: Any = jnp if is_traced else np
+    return change(xp, [xp.asarray(bound) for bound in bounds])
+
+
+def check_count(who: str, name: str, value: Any) -> None:
+    """Refuse anything but a whole number of at least 1.
+
+    Args:
+        who: Name of the wrapper.
+        name: Name of its field.
+        value: Value of it.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(
+            f"{who}: {name} must be a whole number of at least 1, got {value!r}; for "
+            f"example {who}({name}=4)."
+        )
+
+
+def _check_steps(wrapper: Wrapper) -> None:
+    env = wrapper.env
+    if not env.steps_without_reset or type(env).step is not Environment.step:
+        raise ValueError(
+            f"{type(wrapper).__name__} needs reset_env and step_env, but {env.name} "
+            "only resets by itself: wrap the bare environment."
+        )
+
+
+def _check_names(wrapper: Wrapper) -> None:
+    own, who = wrapper.numbers(), type(wrapper).__name__
+    params = wrapper.env.default_params
+    if own and not dataclasses.is_dataclass(params):
+        raise ValueError(
+            f"{who} puts its numbers among the environment's parameters, but those of "
+            f"{wrapper.env.name} are a {type(params).__name__}: make them a "
+            "flax.struct.dataclass."
+        )
+    for name in own:
+        if hasattr(params, name):
+            raise ValueError(
+                f"{wrapper.env.name} has a parameter {name} already, which {who} would "
+                f"replace: use one {who} around an environment."
+            )

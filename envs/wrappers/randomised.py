@@ -1,0 +1,221 @@
+"""Numbers of an environment that are drawn anew: domain randomisation."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from ..base import Info, Obs
+from ..spaces import Box, Dict, Space, Tuple
+from .base import Wrapper, WrapperState, on_bounds
+
+# No draw of an environment is this long, so that the key for the numbers, which is
+# folded from that of the reset, is none of those that the environment makes of it.
+_NUMBERS = 0xD0A1_2A2D
+
+
+class Distribution:
+    """A number that is drawn: a pytree that is called with a key.
+
+    A subclass is a `flax.struct.dataclass`. It stands in the place of a number among
+    the parameters of `Randomised`.
+    """
+
+    def __call__(self, key: jax.Array) -> jax.Array:
+        """Draw a number, `[]`; the key is consumed."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must have __call__(key), which draws a number."
+        )
+
+    def ends(self) -> tuple[Any, Any]:
+        """Return the smallest and the largest number that can be drawn."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must have ends(), which returns the smallest and "
+            "the largest number that can be drawn."
+        )
+
+
+@struct.dataclass
+class RandomisedState(WrapperState):
+    """The state of the environment inside, and the numbers of this episode.
+
+    Attributes:
+        drawn: Numbers that were drawn, by their (dotted) name.
+    """
+
+    drawn: dict[str, jax.Array]
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Randomised(Wrapper):
+    """An environment whose parameters may be distributions, drawn at every reset.
+
+    Parameters are those of the environment inside, with a `Distribution` in the place
+    of any number. Without one it is the environment inside, bit for bit: the same keys
+    reach it. A parameter that is a whole number takes the nearest one to what is drawn.
+
+    Spaces are as wide as the smallest and the largest numbers make them.
+
+    Attributes:
+        env: The environment inside.
+    """
+
+    has_state: ClassVar[bool] = True
+
+    def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, RandomisedState]:
+        """Draw the numbers and start an episode with them; the key is consumed."""
+        drawn = self._draw(jax.random.fold_in(key, _NUMBERS), params)
+        obs, inner = self.env.reset_env(key, put_in(params, drawn))
+        return obs, RandomisedState(inner, drawn)
+
+    def step_env(
+        self, key: jax.Array, state: RandomisedState, action: jax.Array, params: Any
+    ) -> tuple[Obs, RandomisedState, jax.Array, jax.Array, Info]:
+        """Take one step with the numbers of this episode.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Member of `action_space(params)`.
+            params: Numbers of the environment, distributions among them.
+        """
+        obs, inner, *rest = self.env.step_env(
+            key, state.inner, action, put_in(params, state.drawn)
+        )
+        return obs, RandomisedState(inner, state.drawn), *rest  # type: ignore[return-value]
+
+    def is_truncated(self, state: RandomisedState, params: Any) -> jax.Array:
+        """Return whether the time limit of this episode is reached."""
+        return self.env.is_truncated(state.inner, put_in(params, state.drawn))
+
+    def action_space(self, params: Any = None) -> Space:
+        """Return the action space, as wide as the numbers can make it."""
+        low, high = self._ends(params)
+        return _hull(self.env.action_space(low), self.env.action_space(high))
+
+    def observation_space(self, params: Any = None) -> Space:
+        """Return the observation space, as wide as the numbers can make it."""
+        low, high = self._ends(params)
+        return _hull(self.env.observation_space(low), self.env.observation_space(high))
+
+    def render(self, state: RandomisedState, params: Any = None) -> np.ndarray:
+        """Draw the environment with the numbers of this episode."""
+        params = put_in(self._params(params), state.drawn)
+        return self.env.render(state.inner, params)
+
+    def _draw(self, key: jax.Array, params: Any) -> dict[str, jax.Array]:
+        found = distributions(params)
+        if not found:
+            return {}
+        defaults = dict(_named(self.env.default_params))
+        drawn = {}
+        keys = jax.random.split(key, len(found))
+        for key_one, (name, distribution) in zip(keys, found.items(), strict=True):
+            dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(defaults[name]))
+            value = jnp.asarray(distribution(key_one))
+            if jnp.issubdtype(dtype, jnp.integer):
+                value = jnp.round(value)
+            drawn[name] = value.astype(dtype)
+        return drawn
+
+    def _ends(self, params: Any) -> tuple[Any, Any]:
+        """The parameters with the smallest and with the largest numbers."""
+        params = self._params(params)
+        found = distributions(params)
+        if not found:
+            return params, params
+        ends = {name: distribution.ends() for name, distribution in found.items()}
+        low, high = ({n: both[i] for n, both in ends.items()} for i in (0, 1))
+        return put_in(params, low), put_in(params, high)
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class RandomisedOnce(Randomised):
+    """As `Randomised`, but what an environment drew at first stays in its episodes.
+
+    Every `reset` draws. `step` starts the next episode with the numbers of the last
+    one, so that its reset is its own: there is no pool of resets for it.
+
+    Attributes:
+        env: The environment inside.
+    """
+
+    steps_without_reset: ClassVar[bool] = False
+
+    def step(
+        self,
+        key: jax.Array,
+        state: RandomisedState,
+        action: jax.Array,
+        params: Any = None,
+    ) -> tuple[Obs, RandomisedState, jax.Array, jax.Array, jax.Array, Info]:
+        """Take one step; where it ended the episode, the next has the same numbers.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Member of `action_space(params)`.
+            params: Numbers of the environment, distributions among them.
+        """
+        params = put_in(self._params(params), state.drawn)
+        obs, inner, *rest = self.env.step(key, state.inner, action, params)
+        return obs, RandomisedState(inner, state.drawn), *rest  # type: ignore[return-value]
+
+
+def distributions(params: Any) -> dict[str, Distribution]:
+    """Return the distributions among some parameters, by their dotted names."""
+    return {n: value for n, value in _named(params) if isinstance(value, Distribution)}
+
+
+def put_in(params: Any, drawn: dict[str, Any]) -> Any:
+    """Return parameters with numbers in the place of distributions.
+
+    Args:
+        params: Parameters, distributions among them.
+        drawn: Numbers by the dotted names of the distributions.
+    """
+    if not drawn:
+        return params
+    return jax.tree_util.tree_map_with_path(
+        lambda path, value: drawn.get(_name(path), value),
+        params,
+        is_leaf=lambda value: isinstance(value, Distribution),
+    )
+
+
+def drawn_params(state: Any) -> dict[str, jax.Array]:
+    """Return the numbers that were drawn for the episode of a state, by name.
+
+    Args:
+        state: State of a `Randomised` environment, of one episode or of a batch.
+    """
+    return dict(state.drawn)
+
+
+def _named(params: Any) -> list[tuple[str, Any]]:
+    leaves = jax.tree_util.tree_leaves_with_path(
+        params, is_leaf=lambda value: isinstance(value, Distribution)
+    )
+    return [(_name(path), value) for path, value in leaves]
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def _hull(low: Space, high: Space) -> Space:
+    """The smallest space that has two of the same kind in it."""
+    if isinstance(low, Dict) and isinstance(high, Dict):
+        return Dict({key: _hull(low[key], high[key]) for key in high.spaces})
+    if isinstance(low, Tuple) and isinstance(high, Tuple):
+        return Tuple(tuple(map(_hull, low.spaces, high.spaces)))
+    if not (isinstance(low, Box) and isinstance(high, Box)):
+        return high
+    bottom = on_bounds(lambda xp, b: xp.minimum(*b), low.low, high.low)
+    top = on_bounds(lambda xp, b: xp.maximum(*b), low.high, high.high)
+    return Box(bottom, top, high.shape, high.dtype)

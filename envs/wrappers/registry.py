@@ -1,0 +1,138 @@
+"""Wrappers by name: `FrameStack(4)` in files and on command lines."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from ..adapters.adapt import adapt
+from ..base import Environment
+from .action_repeat import ActionRepeat
+from .base import Wrapper
+from .frame_stack import FrameStack
+from .observations import FlattenObservation, OneHotObservation
+from .previous import PreviousActionReward
+from .rewards import ClipReward, ScaleReward
+from .sticky_actions import StickyActions
+from .time_observation import TimeObservation
+
+_OWN: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        FrameStack,
+        ActionRepeat,
+        TimeObservation,
+        StickyActions,
+        ClipReward,
+        ScaleReward,
+        OneHotObservation,
+        FlattenObservation,
+        PreviousActionReward,
+    )
+}
+WRAPPERS: dict[str, type] = dict(_OWN)
+"""Wrappers by name; `register_wrapper` adds to them."""
+
+
+def register_wrapper(name: str, cls: type) -> None:
+    """Let `wrap` and configs find a wrapper by its name.
+
+    The class of one name may be registered again, as when a notebook's cell runs twice:
+    the new one takes the old one's place.
+
+    Args:
+        name: Name, such as `"FrameStack"`; it reads like that of a class.
+        cls: Subclass of `envs.Wrapper`, whose first argument is an environment.
+
+    Raises:
+        ValueError: the name is taken, or reads otherwise.
+        TypeError: it is no such class.
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Wrapper)):
+        raise TypeError(
+            f"wrapper {name!r} must be a subclass of envs.Wrapper, got {cls!r}."
+        )
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(
+            f"the name of a wrapper must read like that of a class, got {name!r}; for "
+            f"example {cls.__name__!r}."
+        )
+    known = WRAPPERS.get(name)
+    if known is not None and (name in _OWN or _path(known) != _path(cls)):
+        raise ValueError(
+            f"wrapper {name!r} is already registered ({_path(known)}): choose another "
+            "name."
+        )
+    WRAPPERS[name] = cls
+
+
+def wrap(env: Any, wrappers: Sequence[str]) -> Environment:
+    """Put wrappers around an environment, the first of them innermost.
+
+    Args:
+        env: An `Environment`, or any object that keeps the gymnax 1.0 contract.
+        wrappers: Texts such as `"FrameStack(4)"`, `"ClipReward"` and
+            `"FrameStack(n=4, padding=zero)"`.
+
+    Raises:
+        ValueError: a text that cannot be read, an unknown wrapper or argument, or an
+            environment that a wrapper does not fit.
+        TypeError: `env` does not keep the contract.
+    """
+    env = adapt(env)
+    for text in wrappers:
+        cls, places, names = _read(text)
+        try:
+            inspect.signature(cls).bind(env, *places, **names)
+        except TypeError as error:
+            fields = list(inspect.signature(cls).parameters)[1:]
+            raise ValueError(
+                f"env_wrappers: {text!r}: {error}; {cls.__name__} takes "
+                f"{', '.join(fields) or 'no arguments'}."
+            ) from None
+        try:
+            env = cls(env, *places, **names)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"env_wrappers: {text!r}: {error}") from error
+    return env
+
+
+def are_built_in(wrappers: Sequence[str]) -> bool:
+    """Return whether every wrapper is one that comes with this package."""
+    return all(_read(text)[0] in _OWN.values() for text in wrappers)
+
+
+def _read(text: Any) -> tuple[Any, list[Any], dict[str, Any]]:
+    """The class of a wrapper's text, and its arguments by their place and by name."""
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        call = ast.Call(node, [], []) if isinstance(node, ast.Name) else node
+        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        places = [_literal(value) for value in call.args]
+        names = {str(each.arg): _literal(each.value) for each in call.keywords}
+    except (AttributeError, AssertionError, SyntaxError, ValueError):
+        raise ValueError(
+            f"env_wrappers: cannot read the wrapper {text!r}; write for example "
+            "FrameStack(4)."
+        ) from None
+    name = call.func.id
+    if name not in WRAPPERS:
+        folded = {known.lower(): known for known in WRAPPERS}
+        near = difflib.get_close_matches(name.lower().replace("_", ""), folded, n=1)
+        hint = f" Did you mean {folded[near[0]]}?" if near else ""
+        raise ValueError(
+            f"env_wrappers: there is no wrapper {name!r}.{hint} Wrappers: "
+            f"{', '.join(WRAPPERS)}. envs.register_wrapper(name, cls) adds one."
+        )
+    return WRAPPERS[name], places, names
+
+
+def _literal(node: ast.expr) -> Any:
+    return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+
+
+def _path(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

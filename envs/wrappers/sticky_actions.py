@@ -1,0 +1,93 @@
+"""Actions that sometimes do not arrive."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from ..base import Info, Obs
+from .base import Wrapper, WrapperState
+
+
+@struct.dataclass
+class StickyActionsState(WrapperState):
+    """The state of the environment inside, and what was done.
+
+    Attributes:
+        action: Action that was executed last.
+        is_first: `[]` bool, whether no action has been executed in this episode.
+    """
+
+    action: jax.Array
+    is_first: jax.Array
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class StickyActions(Wrapper):
+    """With some probability the action before is executed in place of a new one.
+
+    Machado et al. (2018), "Revisiting the Arcade Learning Environment", section 5.1,
+    with a probability of 0.25. The first action of an episode is always executed,
+    because there is no action without effect that every environment has.
+
+    The probability is the parameter `sticky_probability`.
+
+    Attributes:
+        env: The environment inside.
+        probability: Default of `sticky_probability`, between 0 and 1.
+    """
+
+    probability: float = 0.25
+    has_state: ClassVar[bool] = True
+
+    def check(self) -> None:
+        """Check the probability.
+
+        Raises:
+            ValueError: it is no probability.
+        """
+        if not 0 <= self.probability <= 1:
+            raise ValueError(
+                "StickyActions: probability must lie between 0 and 1, got "
+                f"{self.probability!r}; Machado et al. (2018) take 0.25."
+            )
+
+    def numbers(self) -> dict[str, float]:
+        """Return `sticky_probability`."""
+        return {"sticky_probability": float(self.probability)}
+
+    @property
+    def stochastic_transitions(self) -> bool:  # type: ignore[override]
+        """Always: chance decides which action is executed."""
+        return True
+
+    def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, StickyActionsState]:
+        """Start an episode; the key is consumed."""
+        obs, inner = self.env.reset_env(key, params)
+        space = self.action_space(params)
+        nothing = jnp.zeros(space.shape, space.dtype)
+        return obs, StickyActionsState(inner, nothing, jnp.asarray(True))
+
+    def step_env(
+        self, key: jax.Array, state: StickyActionsState, action: jax.Array, params: Any
+    ) -> tuple[Obs, StickyActionsState, jax.Array, jax.Array, Info]:
+        """Take one step with the new action or the one before.
+
+        Args:
+            key: Random key, consumed.
+            state: State of the running episode.
+            action: Member of `action_space(params)`.
+            params: Numbers of the environment.
+        """
+        key_stick, key_step = jax.random.split(key)
+        sticks = jax.random.bernoulli(key_stick, params.sticky_probability)
+        sticks = sticks & ~state.is_first
+        action = jnp.asarray(action, state.action.dtype)
+        action = jnp.where(sticks, state.action, action)
+        obs, inner, *rest = self.env.step_env(key_step, state.inner, action, params)
+        after = StickyActionsState(inner, action, jnp.zeros_like(state.is_first))
+        return obs, after, *rest  # type: ignore[return-value]

@@ -1,0 +1,289 @@
+"""A day with a GPU: everything worth measuring, in parts of less than ten minutes.
+
+    PYTHON=.venv/bin/python CUDA=cuda12 experiments/benchmarks/setup_peers.sh  # once
+    python experiments/benchmarks/gpu_day.py --list
+    python experiments/benchmarks/gpu_day.py --purejaxrl PATH/ppo.py
+    python experiments/benchmarks/gpu_day.py --only device kernels --minutes 9
+    python experiments/benchmarks/gpu_day.py --table > table.md
+    JAX_PLATFORMS=cpu python experiments/benchmarks/gpu_day.py --toy   # anywhere
+
+Every part is a process of its own, and leaves a JSON file with its rows, the device and
+the versions. The same command again does what is missing: a part that has its file is
+skipped, unless it failed and `--retry` is given. A part that fails or takes too long is
+recorded with its error and with the rows that it had, and the rest go on.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gpu_table
+from peer import ROOT
+
+from purerl.serialise import write_atomic
+
+MINUTES = 9.0  # The longest that a part may take.
+DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
+
+
+class Part(NamedTuple):
+    """One thing to measure.
+
+    Attributes:
+        what: What it is, for `--list`.
+        module: The module of its function, which is loaded in the part's own process.
+        function: The name of the function; it takes a `gpu_parts.Day`.
+        arguments: The function's other arguments.
+        flags: Flags of XLA.
+    """
+
+    what: str
+    module: str
+    function: str
+    arguments: tuple[Any, ...] = ()
+    flags: str = ""
+
+
+PARTS = {
+    "device": Part("time per dependent kernel, bytes/s", "gpu_parts", "measure_device"),
+    "kernels": Part(
+        "kernels in programs, and the time of each", "gpu_parts", "measure_kernels"
+    ),
+    **{
+        f"ppo-{n}": Part(
+            f"{n:,} PPO agents, 500,000 CartPole steps, rejax and PureJaxRL",
+            "gpu_parts",
+            "measure_ppo",
+            (n,),
+        )
+        for n in (1, 8, 64, 512, 2_048, 8_192)
+    },
+    "bits": Part("same seed, killed and resumed", "gpu_bits", "measure_bits"),
+    "bits-deterministic": Part(
+        f"the same with {DETERMINISTIC}",
+        "gpu_bits",
+        "measure_bits",
+        flags=DETERMINISTIC,
+    ),
+    "evolution": Part(
+        "a generation of 512 agents, 500,000 steps each",
+        "gpu_parts",
+        "measure_evolution",
+    ),
+    "minatar": Part("PPO, MinAtar, 1e7 steps", "gpu_parts", "measure_minatar"),
+    **{
+        name: Part(
+            f"{name.upper()}, 1 and 64 agents",
+            "gpu_parts",
+            "measure_off_policy",
+            (name,),
+        )
+        for name in ("dqn", "td3", "sac")
+    },
+    **{
+        f"brax-{task}-{who}": Part(
+            f"{who}'s PPO on brax {task}, 5e7 steps",
+            "gpu_brax",
+            f"measure_{who}",
+            (task,),
+        )
+        for task in ("ant", "halfcheetah")
+        for who in ("purerl", "brax")
+    },
+}
+
+
+def run_child(name: str, options: argparse.Namespace) -> None:
+    """Measure a part in this process; keep every row in a file as soon as it is there.
+
+    Args:
+        name: The part.
+        options: The options of the command.
+    """
+    import importlib
+
+    from gpu_parts import Day
+
+    from purerl.storage.folders import made_with
+
+    part = PARTS[name]
+    kept: dict[str, Any] = {**made_with(), "rows": []}
+    path = unfinished(options.out, name)
+
+    def add(row: dict[str, Any]) -> None:
+        kept["rows"].append(row)
+        write_atomic(path, json.dumps(kept, indent=1))
+        print(json.dumps(row), flush=True)
+
+    write_atomic(path, json.dumps(kept))
+    work = options.out / "work" / name
+    work.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + options.minutes * 60
+    function: Callable[..., None] = getattr(
+        importlib.import_module(part.module), part.function
+    )
+    peers = options.peers / "bin" / "python"
+    day = Day(options.toy, work, peers, options.purejaxrl, deadline, add)
+    function(day, *part.arguments)
+
+
+def unfinished(folder: Path, name: str) -> Path:
+    """Return the file in which a part keeps its rows until it ends."""
+    return folder / "work" / f"{name}.json"
+
+
+def run_part(name: str, options: argparse.Namespace, minutes: float) -> dict[str, Any]:
+    """Measure a part in a new process, and return its record.
+
+    Args:
+        name: The part.
+        options: The options of the command.
+        minutes: The longest that it may take.
+    """
+    part, log = PARTS[name], options.out / "work" / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    unfinished(options.out, name).unlink(missing_ok=True)
+    words = [f"--out={options.out}", f"--peers={options.peers}", f"--minutes={minutes}"]
+    words += [f"--purejaxrl={options.purejaxrl}"] if options.purejaxrl else []
+    words += ["--toy"] if options.toy else []
+    command = [sys.executable, str(Path(__file__)), "--child", name, *words]
+    started, began = datetime.now(UTC).isoformat(), time.monotonic()
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            env=environment(part),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        error = _end_of(process, minutes)
+    if error == "failed":
+        error = log.read_text(errors="replace")[-3000:]
+    kept = {"rows": []}
+    if unfinished(options.out, name).exists():
+        kept = json.loads(unfinished(options.out, name).read_text())
+    return {
+        "part": name,
+        "what": part.what,
+        "started": started,
+        "seconds": round(time.monotonic() - began, 1),
+        "toy": options.toy,
+        "flags": part.flags,
+        "error": error,
+        **kept,
+    }
+
+
+def _end_of(process: subprocess.Popen[bytes], minutes: float) -> str:
+    """Wait; an empty text where all went well. Peers end with the part's process."""
+    try:
+        return "failed" if process.wait(minutes * 60 + 15) else ""
+    except subprocess.TimeoutExpired:
+        return f"stopped: it took longer than {minutes:g} minutes"
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def environment(part: Part) -> dict[str, str]:
+    """Return the variables of a part's process.
+
+    The peers' processes and ours share the device one after the other, so none of them
+    takes its memory beforehand.
+    """
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {part.flags}".strip()
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "XLA_FLAGS": flags,
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    }
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    """Return what the parts of a folder left, in their order."""
+    paths = [folder / f"{name}.json" for name in PARTS]
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def run_parts(names: Sequence[str], options: argparse.Namespace) -> None:
+    """Measure the parts that are missing, as far as the minutes go."""
+    until = time.monotonic() + 60 * (options.in_all or float("inf"))
+    known = {record["part"]: record for record in records(options.out)}
+    for name in names:
+        before = known.get(name)
+        if before and not (before["error"] and options.retry):
+            failed = ", which failed (--retry)" if before["error"] else ""
+            print(f"{name}: has its file{failed}", flush=True)
+            continue
+        minutes = min(options.minutes, (until - time.monotonic()) / 60)
+        if minutes < 0.5:
+            print(f"{name}: no time is left", flush=True)
+            continue
+        print(f"{name}: {PARTS[name].what} ...", flush=True)
+        record = run_part(name, options, minutes)
+        path = options.out / f"{name}.json"
+        write_atomic(path, json.dumps(record, indent=1) + "\n")
+        end = record["error"].strip().splitlines()[-1:] or ["done"]
+        print(f"  {end[0][:200]} ({record['seconds']} s)", flush=True)
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--list", action="store_true", help="print the parts, and stop")
+    add("--table", action="store_true", help="print the table of FOLDER, and stop")
+    add("--only", nargs="+", choices=PARTS, metavar="PART", help="these parts")
+    add("--toy", action="store_true", help="next to nothing, on any machine")
+    add("--retry", action="store_true", help="parts that failed, too")
+    add("--out", type=Path, help="folder; results/gpu-day if not given")
+    add("--minutes", type=float, default=MINUTES, help="of a part, at the most")
+    add("--in-all", type=float, help="minutes of this command, at the most")
+    add("--peers", type=Path, default=ROOT / ".venv-peers", help="rejax's environment")
+    add("--purejaxrl", type=Path, help="PureJaxRL's ppo.py")
+    add("--child", choices=PARTS, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.minutes <= 0:
+        parser.error(f"--minutes must be positive, got {options.minutes:g}.")
+    if options.purejaxrl and not options.purejaxrl.is_file():
+        parser.error(f"--purejaxrl {options.purejaxrl} is no file; give its ppo.py.")
+    folder = "gpu-day-toy" if options.toy else "gpu-day"
+    options.out = (options.out or ROOT / "results" / folder).resolve()
+    if any(r["toy"] != options.toy for r in records(options.out)) and not options.table:
+        parser.error(f"{options.out} mixes toys and real sizes; give another --out.")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Do what the command line asks."""
+    options = parse(arguments)
+    if options.child:
+        run_child(options.child, options)
+        return
+    if options.list:
+        print("\n".join(f"{name:<24} {part.what}" for name, part in PARTS.items()))
+        return
+    if not options.table:
+        # So that a part under way ends with this process.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        options.out.mkdir(parents=True, exist_ok=True)
+        run_parts(options.only or list(PARTS), options)
+        print()
+    print(gpu_table.text(records(options.out)), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,327 @@
+"""Fields that say which networks an algorithm has, and the networks they stand for.
+
+`torso` is what the networks of an agent have below their heads. `actor` and `critic`
+may say otherwise for one of them: a name gives it a torso of its own, and a module is
+the whole network, from observations to what the head or the loss takes.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import networks
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape
+from purerl.algorithms.observed import check_keys, check_mask
+from purerl.config import (
+    POSITIVE,
+    Check,
+    ConfigError,
+    TrainConfig,
+    config_dataclass,
+    one_of,
+    static,
+)
+from purerl.networks import composite, modules
+from purerl.types import Array
+
+NETWORK = Check(
+    lambda x: isinstance(x, nn.Module) or (isinstance(x, str) and x in networks.TORSOS),
+    f"must be one of {', '.join(networks.TORSOS)}, a flax module such as MyNet(), or "
+    "its import path such as mypackage.nets:MyNet",
+)
+_DTYPES = {"float32": None, "bfloat16": jnp.bfloat16}
+
+
+@config_dataclass
+class NetworkConfig(TrainConfig):
+    """Fields of the networks that every algorithm has."""
+
+    torso: Any = static(
+        "auto",
+        "Layers below the heads: auto takes cnn for images, else mlp; nature and "
+        "impala have the published sizes; or a flax module, or its import path.",
+        NETWORK,
+    )
+    critic: Any = static(
+        "auto",
+        "auto takes torso and a head; a torso's name is the critic's own torso; a flax "
+        "module, or its import path, is the whole network.",
+        NETWORK,
+    )
+    hidden_sizes: tuple[int, ...] = static((64, 64), "Units of each hidden layer.")
+    activation: str = static(
+        "tanh", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+    )
+    layer_norm: bool = static(False, "Normalise before each activation.")
+    torso_dtype: str = static(
+        "float32",
+        "Type in which torsos compute; parameters, features and heads are float32.",
+        one_of(*_DTYPES),
+    )
+    torso_gain: float = static(
+        float(np.sqrt(2)), "Gain of the torsos' orthogonal layers at first.", POSITIVE
+    )
+    critic_gain: float = static(
+        1.0, "Gain of the critic's last layer at first.", POSITIVE
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in modules.FIELDS:
+            if hasattr(self, name):
+                value = modules.parse(name, getattr(self, name))
+                object.__setattr__(self, name, value)
+
+
+def actor_field() -> Any:
+    """Declare the field `actor` of an algorithm with a policy."""
+    return static(
+        "auto",
+        "auto takes torso and a head; a torso's name is the actor's own torso; a flax "
+        "module, or its import path, is the whole network.",
+        NETWORK,
+    )
+
+
+def actor_gain_field() -> Any:
+    """Declare the field `actor_gain` of an algorithm with a policy."""
+    return static(0.01, "Gain of the actor's last layer at first.", POSITIVE)
+
+
+def keys_field(network: str) -> Any:
+    """Declare the field `actor_keys` or `critic_keys` of an algorithm with both."""
+    return static(
+        (), f"Keys of a dictionary observation that the {network} sees; none for all."
+    )
+
+
+def keys_of(config: Any, field: str) -> tuple[str, ...]:
+    """Return the keys of a dictionary observation that a network sees; () for all.
+
+    Args:
+        config: Config of the agent.
+        field: `actor` or `critic`; `torso` is that of a memory, which the actor has.
+    """
+    return getattr(config, f"{'actor' if field == 'torso' else field}_keys", ())
+
+
+def own(config: Any, field: str) -> nn.Module | None:
+    """Return the module of the user's own in a field; None where it holds a name."""
+    value = getattr(config, field)
+    return value if isinstance(value, nn.Module) else None
+
+
+def described(config: Any, field: str) -> str:
+    """Return a network's field as messages show it."""
+    module = own(config, field)
+    return repr(getattr(config, field)) if module is None else modules.text(module)
+
+
+def is_auto(config: Any, field: str) -> bool:
+    """Return whether a network's field follows the others."""
+    return own(config, field) is None and getattr(config, field) == "auto"
+
+
+def whole(
+    config: Any,
+    field: str,
+    shape: Any,
+    finish: Callable[[Any], Any] | None = None,
+) -> nn.Module | None:
+    """Return a whole network of the user's own; None where the field holds a name.
+
+    Args:
+        config: Config of the agent.
+        field: `actor` or `critic`.
+        shape: Shape of the features of one observation.
+        finish: Function that makes the module's outputs what the algorithm takes.
+    """
+    module = own(config, field)
+    if module is None:
+        return None
+    return _of_rows(config, field, shape, module, finish)
+
+
+def _of_rows(
+    config: Any,
+    field: str,
+    shape: Any,
+    module: nn.Module,
+    finish: Callable[[Any], Any] | None = None,
+) -> nn.Module:
+    """A module of the user's own, with what it sees in rows; see `whole`."""
+    keys = keys_of(config, field)
+    first = composite.leaf_shapes(composite.visible(shape, keys))[0]
+    batched = networks.Batched(modules.copied(module), len(first), finish)
+    return composite.viewed(batched, shape, keys)
+
+
+def torso_of(
+    config: Any,
+    shape: Any,
+    field: str = "torso",
+    hidden_sizes: tuple[int, ...] | None = None,
+    dot_general: Callable[..., Array] | None = None,
+) -> nn.Module:
+    """Make a torso of a config; every call returns another module.
+
+    Args:
+        config: Config of the agent.
+        shape: Shape of the features of one observation.
+        field: Network that it is for: `actor` and `critic` may name their own.
+        hidden_sizes: Units of each hidden layer, in place of the config's.
+        dot_general: Product of the dense layers; `jax.lax.dot_general` if None.
+
+    Raises:
+        ValueError: the torso does not fit the observations.
+    """
+    chosen = _chosen(config, field)
+    if isinstance(chosen, nn.Module):
+        return _of_rows(config, field, shape, chosen)
+    keys = keys_of(config, field)
+    torso = networks.make_torso(
+        chosen,
+        composite.visible(shape, keys),
+        config.hidden_sizes if hidden_sizes is None else hidden_sizes,
+        config.activation,
+        config.layer_norm,
+        dot_general,
+        _DTYPES[config.torso_dtype],
+        config.torso_gain,
+    )
+    return composite.viewed(torso, shape, keys)
+
+
+def encoder_of(config: Any, shape: Any) -> nn.Module | None:
+    """Return what makes a vector of an observation before a critic of actions.
+
+    Args:
+        config: Config of the agent.
+        shape: Shape of the features of one observation.
+
+    Returns:
+        None for a vector, which the critic takes as it is.
+    """
+    if is_vector_torso(config, shape, "critic"):
+        return None
+    # Parts are put side by side, and the dense layers that follow are the critic's own.
+    sizes = None if composite.is_shape(shape) else ()
+    return torso_of(config, shape, "critic", sizes)
+
+
+def is_vector_torso(config: Any, shape: Any, field: str) -> bool:
+    """Return whether a network's torso is the MLP of a vector, by its name.
+
+    Args:
+        config: Config of the agent.
+        shape: Shape of the features of one observation.
+        field: `actor` or `critic`.
+    """
+    chosen = _chosen(config, field)
+    is_vector = composite.is_shape(shape) and len(shape) == 1
+    return is_vector and isinstance(chosen, str) and chosen in ("auto", "mlp")
+
+
+def stream_size(config: Any) -> int:
+    """Return the units of a dueling stream: those of the last layer before it."""
+    chosen = _chosen(config, "critic")
+    if isinstance(chosen, str) and chosen in ("nature", "impala"):
+        published = {"nature": networks.Nature, "impala": networks.Impala}
+        return published[chosen].dense_size
+    return config.hidden_sizes[-1]
+
+
+def dense_layers(config: Any, sizes: tuple[int, ...], **options: Any) -> networks.MLP:
+    """Make dense layers of vectors in the style of a config's torsos.
+
+    Args:
+        config: Config of the agent.
+        sizes: Units of each layer.
+        **options: Further fields of `networks.MLP`.
+    """
+    return networks.MLP(
+        sizes,
+        config.activation,
+        layer_norm=config.layer_norm,
+        dtype=_DTYPES[config.torso_dtype],
+        gain=config.torso_gain,
+        **options,
+    )
+
+
+def dtype_of(config: Any) -> Any:
+    """Return the type in which torsos compute; None for float32."""
+    return _DTYPES[config.torso_dtype]
+
+
+def _chosen(config: Any, field: str) -> Any:
+    """The torso of a network, a name or a module."""
+    value = config.torso if field == "torso" else getattr(config, field)
+    follows = isinstance(value, nn.Module) or value == "auto"
+    return config.torso if follows else value
+
+
+def check_torsos(config: Any, env: Environment, fields: tuple[str, ...]) -> None:
+    """Refuse torsos that do not fit the observations, or that nothing would use.
+
+    Args:
+        config: Config of the agent.
+        env: Environment, from `resolve_env`.
+        fields: Networks that have a torso: `actor`, `critic`, or `torso` where it is
+            always used.
+
+    Raises:
+        ConfigError: naming the torso, the shapes and the remedy.
+    """
+    named = [f for f in fields if f == "torso" or own(config, f) is None]
+    if own(config, "torso") is not None and not named:
+        raise ConfigError(
+            f"torso is {modules.text(config.torso)}, but no network would have it, "
+            f"because {' and '.join(fields)} are modules of your own; leave torso at "
+            "auto."
+        )
+    chosen = [_chosen(config, field) for field in named]
+    if config.torso_dtype != "float32" and not any(isinstance(x, str) for x in chosen):
+        raise ConfigError(
+            f"torso_dtype is {config.torso_dtype}, but it is of torsos by name, and "
+            "here are modules of your own only; give it to these as a field."
+        )
+    try:
+        shape = obs_shape(env.observation_space(env.default_params))
+        check_keys(config, env, shape)
+        check_mask(config, env, shape)
+        for field in named:
+            torso_of(config, shape, field)
+    except ValueError as error:
+        raise ConfigError(f"{env.name}: {error}") from None
+    for field, torso in zip(named, chosen, strict=True):
+        if isinstance(torso, nn.Module):
+            words = "features [N, F] of observations [N, *obs_shape]"
+            seen = composite.visible(shape, keys_of(config, field))
+            modules.check("torso", config.torso, [seen], (None,), words)
+
+
+def check_whole(
+    config: Any, field: str, inputs: list[Any], outputs: Any, words: str
+) -> None:
+    """Refuse a whole network of the user's own that does not fit.
+
+    Args:
+        config: Config of the agent.
+        field: `actor` or `critic`; nothing is checked where it holds a name.
+        inputs: Shape of each input, without the batch axis.
+        outputs: Shapes of what it must return, see `networks.modules.check`.
+        words: What the outputs are, for the message.
+
+    Raises:
+        ConfigError: naming the module and both shapes.
+    """
+    module = own(config, field)
+    if module is not None:
+        keys = keys_of(config, field)
+        seen = [composite.visible(shape, keys) for shape in inputs]
+        modules.check(field, module, seen, outputs, words)

@@ -1,0 +1,60 @@
+"""`purerl export`: a run's policy for programs without purerl."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import tyro
+
+from purerl.cli import flags
+from purerl.config import ConfigError
+from purerl.export import export_policy
+from purerl.runner.result import load_run
+from purerl.runner.seeds import seeds_text
+from purerl.scale.host import to_device
+
+
+def _arg(text: str) -> object:
+    return tyro.conf.arg(help=text)
+
+
+@dataclasses.dataclass(kw_only=True)
+class Export:
+    """Write the policy of a run's agent as StableHLO, and its weights."""
+
+    run: Annotated[tyro.conf.Positional[Path], _arg("Folder of the run.")]
+    out: Annotated[Path, _arg("Folder to write.")]
+    seed: Annotated[
+        int | None, _arg("The agent of this seed; the only one if not given.")
+    ] = None
+    sampled: Annotated[bool, _arg("Write the stochastic policy too.")] = False
+    batch: Annotated[
+        int | None, _arg("Observations at once; any number if not given.")
+    ] = None
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; return the exit status."""
+    options = flags.parse(Export, argv, "export")
+    saved = load_run(options.run)
+    seed = options.seed
+    if seed is None and len(saved.seeds) == 1:
+        seed = saved.seeds[0]
+    if seed not in saved.seeds:
+        raise ConfigError(
+            f"--seed must be one of the run's seeds, {seeds_text(saved.seeds)}, got "
+            f"{seed}: a policy is that of one agent."
+        )
+    member = saved.seeds.index(seed)
+    state = jax.tree.map(lambda x: x[member], to_device(saved.state))
+    folder = export_policy(
+        saved.config,
+        state,
+        options.out,
+        sampled=options.sampled,
+        batch=options.batch,
+    )
+    print(f"the policy of seed {seed} after update {saved.update:,} is in {folder}/")
+    return 0

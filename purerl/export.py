@@ -1,0 +1,282 @@
+"""Trained policies for programs without purerl: StableHLO and safetensors.
+
+The folder that `export_policy` writes holds
+
+policy.stablehlo            the deterministic policy, as `jax.export` serialises it
+sampled_policy.stablehlo    the stochastic one, where it is asked for
+weights.safetensors         everything learned and the statistics, by name
+policy.json                 spaces, arguments, the config and versions
+README.md                   how to use them
+
+The policies are whole: they take observations as the environment gives them, so that
+casts and the normalisation of observations are inside, and return actions as the
+environment takes them. The parameters are constants in them.
+"""
+
+import json
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export
+
+from purerl import serialise
+from purerl.acting.environment import bind_params
+from purerl.acting.policy import recurrence_of
+from purerl.config import ConfigError, TrainConfig
+from purerl.export_readme import readme
+from purerl.train import Bound, bind
+from purerl.types import Array, PyTree
+from purerl.warm_start import networks_of
+
+PLATFORMS = ("cpu", "cuda")
+_POLICY, _SAMPLED = "policy.stablehlo", "sampled_policy.stablehlo"
+_ABOUT = "policy.json"
+
+
+class Exported(NamedTuple):
+    """Functions of arrays alone, and the shapes of one row of their arguments.
+
+    Attributes:
+        act: `(obs, *memory) -> (action, *memory)`, deterministic; one action alone
+            where there is no memory.
+        sample: `(obs, *memory, words) -> ...`, which draws from a key's words.
+        rows: Shapes of the observation, a pytree where it has several parts, and of
+            each array of the memory, without batch.
+        words: Shape of the words of one random key.
+    """
+
+    act: Callable[..., Any]
+    sample: Callable[..., Any]
+    rows: tuple[PyTree, ...]
+    words: jax.ShapeDtypeStruct
+
+
+def export_policy(
+    config: TrainConfig,
+    state: PyTree,
+    out: str | Path,
+    *,
+    sampled: bool = False,
+    batch: int | None = None,
+) -> Path:
+    """Write the policy of one trained agent for programs that have no purerl.
+
+    JAX alone loads what is written, on a CPU or a GPU: see the `README.md` beside it.
+    To write it takes two small packages more, `pip install 'purerl[export]'`.
+
+    Args:
+        config: Config with which the agent was trained.
+        state: `TrainResult.state` of one agent.
+        out: Folder to write; files of an earlier export are replaced.
+        sampled: Whether to write the stochastic policy too, which takes a random key.
+        batch: The number of observations that the policy takes at once; any number
+            where not given.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ConfigError: the state holds several agents, a package is not installed,
+            or the policy cannot be exported for any number of observations.
+    """
+    save = _safetensors()
+    if not hasattr(state, "update"):
+        raise ConfigError(
+            f"state must be a training state, such as result.state, got "
+            f"{type(state).__name__}."
+        )
+    if jnp.ndim(state.update) > 0:
+        raise ConfigError(
+            f"state holds {np.shape(state.update)} agents; pick one with "
+            "jax.tree.map(lambda x: x[i], state)."
+        )
+    if batch is not None and (isinstance(batch, bool) or batch < 1):
+        raise ConfigError(f"batch must be 1 or more observations, got {batch!r}.")
+    bound = bind(config)
+    found, count = _functions(bound, state), _batch(batch)
+    files = {_POLICY: _serialised(found.act, found.rows, count)}
+    if sampled:
+        files[_SAMPLED] = _serialised(found.sample, found.rows, count, found.words)
+    arrays = {name: np.asarray(x) for name, x in networks_of(state).items()}
+    about = describe(bound, found, batch, sampled)
+    files |= {
+        "weights.safetensors": save(arrays),
+        _ABOUT: json.dumps(about, indent=1).encode(),
+        "README.md": readme(about).encode(),
+    }
+    folder = _own_folder(out)
+    for name, content in files.items():
+        serialise.write_atomic(folder / name, content)
+    if not sampled:
+        (folder / _SAMPLED).unlink(missing_ok=True)  # of an earlier export
+    return folder
+
+
+def _own_folder(out: str | Path) -> Path:
+    """The folder to write to: new, empty, or that of an earlier export.
+
+    Raises:
+        ConfigError: there is something else.
+    """
+    folder = Path(out)
+    is_folder = folder.is_dir()
+    if folder.exists() and not is_folder:
+        raise ConfigError(f"out: {folder} is a file; name a folder.")
+    if is_folder and any(folder.iterdir()) and not (folder / _ABOUT).exists():
+        raise ConfigError(
+            f"out: {folder} has files of something else; name a new folder, or that of "
+            "an earlier export."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _safetensors() -> Callable[[dict[str, np.ndarray]], bytes]:
+    """The function that writes arrays: the only door to the package."""
+    try:
+        import flatbuffers  # noqa: F401  # by which jax.export writes functions
+        from safetensors.numpy import save
+    except ImportError as error:
+        raise ConfigError(
+            f"to export a policy takes the package {error.name}, which is not "
+            "installed: pip install 'purerl[export]'."
+        ) from None
+    return save
+
+
+def _functions(bound: Bound, state: PyTree) -> Exported:
+    """The policies of an agent, as functions of arrays."""
+    algorithm = bound.algorithm(bound.config)
+    recurrence = recurrence_of(algorithm)
+    params = bind_params(bound.env, bound.config.env_params)
+    space: Any = bound.env.observation_space(params)
+    blank, structure = jax.tree.flatten(recurrence.init(()))
+    rows = (_member(space), *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in blank))
+    implementation = jax.random.key_impl(state.key)
+    words = jax.random.key_data(state.key)
+
+    def act(obs: PyTree, *memory: Array, key: Array | None = None) -> Any:
+        remembered = jax.tree.unflatten(structure, memory)
+        action, after = recurrence.act(state, obs, remembered, key)
+        return (action, *jax.tree.leaves(after)) if memory else action
+
+    def sample(*arguments: Any) -> Any:
+        *inputs, key = arguments
+        return act(*inputs, key=jax.random.wrap_key_data(key, impl=implementation))
+
+    return Exported(act, sample, rows, jax.ShapeDtypeStruct(words.shape, words.dtype))
+
+
+def _member(space: Any) -> PyTree:
+    """The shapes of a member of a space."""
+    if not hasattr(space, "spaces"):
+        return jax.ShapeDtypeStruct(tuple(space.shape), np.dtype(space.dtype))
+    if isinstance(space.spaces, dict):
+        return {key: _member(part) for key, part in space.spaces.items()}
+    return tuple(map(_member, space.spaces))
+
+
+def _batch(batch: int | None) -> Any:
+    """The length of the axis of observations: a number, or any."""
+    return export.symbolic_shape("batch")[0] if batch is None else batch
+
+
+def _serialised(
+    function: Callable[..., Any],
+    rows: tuple[PyTree, ...],
+    count: Any,
+    *others: jax.ShapeDtypeStruct,
+) -> bytes:
+    """A function as bytes.
+
+    Args:
+        function: The function.
+        rows: Shapes of its arguments for one observation.
+        count: Number of observations.
+        *others: Shapes of further arguments, which have no axis of observations.
+
+    Raises:
+        ConfigError: it cannot be exported.
+    """
+    shapes = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), rows
+    )
+    try:
+        made = export.export(jax.jit(function), platforms=PLATFORMS)(*shapes, *others)
+    except Exception as error:
+        if isinstance(count, int):
+            raise
+        raise ConfigError(
+            "this policy cannot be exported for any number of observations "
+            f"({type(error).__name__}: {str(error).strip().splitlines()[0][:200]}); "
+            "give one, such as batch=1."
+        ) from error
+    return bytes(made.serialize())
+
+
+def describe(
+    bound: Bound, found: Exported, batch: int | None, sampled: bool
+) -> dict[str, Any]:
+    """Return what `policy.json` says.
+
+    Args:
+        bound: Config and environment of the agent.
+        found: The policies.
+        batch: The number of observations at once; None for any.
+        sampled: Whether the stochastic policy was written.
+    """
+    params = bind_params(bound.env, bound.config.env_params)
+    obs, *memory = found.rows
+    return {
+        "format": 1,
+        "environment": bound.env.name,
+        "observation_space": _space(bound.env.observation_space(params)),
+        "action_space": _space(bound.env.action_space(params)),
+        "observation": jax.tree.map(_shape, obs),
+        # Zero before the first observation of an episode.
+        "memory": [_shape(x) for x in memory],
+        "key": _shape(found.words) if sampled else None,
+        "batch": "any" if batch is None else batch,
+        "files": {"deterministic": _POLICY, "sampled": _SAMPLED if sampled else None},
+        "platforms": list(PLATFORMS),
+        "config": serialise.to_dict(bound.config),
+        "versions": {name: metadata.version(name) for name in ("purerl", "jax")},
+    }
+
+
+def _shape(x: jax.ShapeDtypeStruct) -> dict[str, Any]:
+    return {"shape": list(x.shape), "dtype": str(x.dtype)}
+
+
+def _space(space: Any) -> dict[str, Any]:
+    """A space as plain values."""
+    if hasattr(space, "spaces"):
+        parts = space.spaces
+        if isinstance(parts, dict):
+            named = {key: _space(part) for key, part in parts.items()}
+            return {"type": "dict", "spaces": named}
+        return {"type": "tuple", "spaces": list(map(_space, parts))}
+    if hasattr(space, "n"):
+        return {"type": "discrete", "n": int(space.n)}
+    if hasattr(space, "nvec"):
+        return {"type": "multi_discrete", "nvec": np.asarray(space.nvec).tolist()}
+    if hasattr(space, "bits"):
+        return {"type": "multi_binary", "shape": list(space.shape)}
+    shape, dtype = tuple(space.shape), str(np.dtype(space.dtype))
+    # JSON has no infinities: they are written as words.
+    low, high = (
+        [x if np.isfinite(x) else str(x) for x in map(float, wide.ravel())]
+        for wide in (np.broadcast_to(b, shape) for b in (space.low, space.high))
+    )
+    return {
+        "type": "box",
+        "shape": list(shape),
+        "dtype": dtype,
+        "low": low if len(set(low)) > 1 else low[0],
+        "high": high if len(set(high)) > 1 else high[0],
+    }

@@ -1,0 +1,137 @@
+"""The kernels of a compiled program, read from its text.
+
+With small networks the time of a GPU is that of kernels which wait for one another, so
+their number is the figure to bring down, and it has no noise.
+
+This module imports nothing but the standard library: benchmarks also read the programs
+of peers with it, in environments without the packages of purerl.
+"""
+
+import re
+from typing import NamedTuple
+
+# What is in the text of a program and launches nothing.
+FREE = {
+    *("parameter", "tuple", "get-tuple-element", "bitcast", "constant", "after-all"),
+    *("partition-id", "replica-id", "async-done", "optimization-barrier"),
+}
+_HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{\s*$")
+_LINE = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][a-z\-0-9]*)\(")
+
+
+class Kernel(NamedTuple):
+    """One kernel, or a copy.
+
+    Attributes:
+        op: Its operation.
+        shape: What it writes.
+        source: The operation of JAX that it came from.
+    """
+
+    op: str
+    shape: str
+    source: str
+
+
+class Loop(NamedTuple):
+    """The program itself, a loop in it, or a branch.
+
+    Attributes:
+        trips: How often its body runs each time that it is reached; 1 for the program
+            and for branches, None where that is not known when it is compiled.
+        kernels: Kernels of one pass, without those of loops inside it.
+        inner: Loops inside it.
+        is_branch: Whether it is one of several branches, of which one runs.
+    """
+
+    trips: int | None
+    kernels: tuple[Kernel, ...]
+    inner: tuple["Loop", ...]
+    is_branch: bool = False
+
+    def total(self) -> int:
+        """Return the kernels in all; a loop of unknown length and a branch run once."""
+        own = len(self.kernels) + sum(loop.total() for loop in self.inner)
+        return own * (self.trips or 1)
+
+
+def read(text: str) -> Loop:
+    """Read the kernels of a compiled program from its text."""
+    parts: dict[str, list[str]] = {}
+    entry = current = ""
+    for line in text.splitlines():
+        head = _HEAD.match(line)
+        if head and not line.startswith("  "):
+            current = head.group(2)
+            entry = current if head.group(1) else entry
+            parts[current] = []
+        elif current and line.startswith("  "):
+            parts[current].append(line)
+    return _loop(parts, entry, 1)
+
+
+def _loop(
+    parts: dict[str, list[str]], name: str, trips: int | None, is_branch: bool = False
+) -> Loop:
+    kernels: list[Kernel] = []
+    inner: list[Loop] = []
+    for line in parts.get(name, ()):
+        match = _LINE.search(line)
+        if match is None:
+            continue
+        op = match.group(3)
+        if op == "while":
+            count = re.search(r'known_trip_count":\{"n":"(\d+)"', line)
+            body = _named(line, "body")
+            inner.append(_loop(parts, body, int(count.group(1)) if count else None))
+        elif op == "conditional":
+            inner += [_loop(parts, each, 1, True) for each in _branches(line)]
+        elif op in ("call", "async-start"):
+            called = _loop(parts, _named(line, "(?:to_apply|calls)"), 1)
+            kernels += called.kernels
+            inner += called.inner
+        elif op not in FREE:
+            source = re.search(r'op_name="([^"]*)"', line)
+            kernels.append(
+                Kernel(op, match.group(2)[:60], source.group(1) if source else "")
+            )
+    return Loop(trips, tuple(kernels), tuple(inner), is_branch)
+
+
+def _named(line: str, what: str) -> str:
+    found = re.search(rf"{what}=%?([\w.\-]+)", line)
+    assert found is not None, line
+    return found.group(1)
+
+
+def _branches(line: str) -> list[str]:
+    found = re.search(r"branch_computations=\{([^}]*)\}", line)
+    if found:
+        return [name.strip().lstrip("%") for name in found.group(1).split(",")]
+    return re.findall(r"(?:true|false)_computation=%?([\w.\-]+)", line)
+
+
+def command_buffers(text: str) -> int:
+    """Return the parts of a program that are captured and launched as one graph."""
+    return len(re.findall(r"^%?command_buffer[\w.\-]* .*\{\s*$", text, re.M))
+
+
+def lines(loop: Loop, is_listed: bool = False, depth: int = 0) -> list[str]:
+    """Return a loop as lines of text, indented by depth.
+
+    Args:
+        loop: The loop.
+        is_listed: Whether to name every kernel.
+        depth: How deep it lies.
+    """
+    trips = "?" if loop.trips is None else f"{loop.trips:,}"
+    what = "branch of" if loop.is_branch else f"{trips} x"
+    found = [f"{'  ' * depth}{what} {len(loop.kernels)} kernels"]
+    if is_listed:
+        found += [
+            f"{'  ' * (depth + 2)}{k.op} {k.shape} <- {k.source[-90:]}"
+            for k in loop.kernels
+        ]
+    for each in loop.inner:
+        found += lines(each, is_listed, depth + 1)
+    return found

@@ -1,0 +1,392 @@
+"""Modules of the user's own in a config: read, written, checked, and called.
+
+A field of a config that takes a network holds a name or a flax module. In a file a
+module is its import path and its fields, `{"type": "mypackage.nets:MyTorso",
+"features": 64}`; on a command line it is `mypackage.nets:MyTorso(features=64)`.
+"""
+
+import ast
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax.core import FrozenDict
+
+from purerl.config import ConfigError, check_known
+from purerl.networks import composite
+from purerl.types import Array, PyTree
+
+# The fields of configs that hold a network.
+FIELDS = ("torso", "actor", "critic")
+# Where what has moved within these packages can be imported from for good.
+_PUBLIC = (nn, jax.nn, jnp)
+_IMPORT = "import"  # The key of a function or a class among a module's fields.
+_EXAMPLE = "mypackage.nets:MyTorso(features=64)"
+
+
+class Batched(nn.Module):
+    """A module of the user's own, which sees one batch axis whatever comes before.
+
+    Rollouts, whole batches of rollouts and single observations have other leading axes.
+    These are flattened into one before the module, and put back after it.
+
+    Attributes:
+        module: Module that maps `[N, *obs_shape]`, or a pytree of such arrays, and
+            whatever comes with it `[N, A]`, to arrays `[N, ...]`.
+        obs_ndim: Number of axes of one observation, of a pytree of its first array.
+        finish: Function of what the module returned, such as the one that makes it the
+            parameters of a distribution.
+    """
+
+    module: nn.Module
+    obs_ndim: int
+    finish: Callable[[Any], Any] | None = None
+
+    def __call__(self, obs: PyTree, *more: Array) -> Any:
+        """Outputs `[..., ...]` of observations `[..., *obs_shape]`."""
+        first = jax.tree.leaves(obs)[0]
+        lead = first.shape[: first.ndim - self.obs_ndim]
+        rows = jax.tree.map(
+            lambda x: x.reshape(-1, *x.shape[len(lead) :]), (obs, *more)
+        )
+        found = jax.tree.map(
+            lambda x: x.reshape(*lead, *x.shape[1:]), self.module(*rows)
+        )
+        return found if self.finish is None else self.finish(found)
+
+
+def parse(field: str, value: Any) -> Any:
+    """Read a network's field of a config: text and mappings that name a module.
+
+    Args:
+        field: Name of the field, for messages.
+        value: A name such as `mlp`, a module, `package.module:Class(field=value)`, or
+            the mapping that `plain` made. Anything else is returned as it is.
+
+    Raises:
+        ConfigError: there is no such class, it is no module, or its fields do not fit.
+    """
+    if isinstance(value, type) and issubclass(value, nn.Module):
+        raise ConfigError(
+            f"{field} must be a module, got the class {value.__name__}; call it to "
+            f"make one, such as {value.__name__}()."
+        )
+    if isinstance(value, str) and ":" in value:
+        value = _read_text(field, value)
+    if isinstance(value, Mapping) and "type" in value:
+        value = _read(field, value)
+    if not isinstance(value, nn.Module):
+        return value
+    value = copied(value)
+    try:
+        hash(value)
+    except TypeError:
+        raise ConfigError(
+            f"{field} must be a module whose fields can be hashed, because a compiled "
+            f"program is known by them, got {text(value)}; give tuples and numbers, "
+            "and make arrays in the module's __call__."
+        ) from None
+    return value
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """Return an equal module that shares nothing with this one; lists become tuples.
+
+    flax takes one module object in two places of a network for one set of parameters.
+    """
+    names = [f.name for f in _fields(module)]
+    values = {name: _copied(getattr(module, name)) for name in names}
+    return module.clone(parent=None, **values)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, nn.Module):
+        return copied(value)
+    if isinstance(value, list) or type(value) is tuple:
+        return tuple(map(_copied, value))
+    if isinstance(value, Mapping):
+        return FrozenDict({name: _copied(inner) for name, inner in value.items()})
+    return value
+
+
+def plain(module: nn.Module, where: str) -> dict[str, Any]:
+    """Return a module as plain values: its import path, and its fields.
+
+    Args:
+        module: Module of a config.
+        where: Name of the config's field, for messages.
+
+    Raises:
+        ConfigError: the class, or a value of a field, that no other program could
+            import.
+    """
+    cls = type(module)
+    if not _is_importable(cls):
+        raise ConfigError(
+            f"{where} is {_path(cls)}, a class that no other program can import, so no "
+            "file can hold it: define it at the top level of a module."
+        )
+    found: dict[str, Any] = {"type": _path(cls)}
+    if module.name is not None:
+        found["name"] = module.name
+    for field in _fields(module):
+        value = getattr(module, field.name)
+        # A default that is a function or a module comes back with the class.
+        if _is_simple(value) or not _is_default(field, value):
+            found[field.name] = _written(value, f"{where}.{field.name}")
+    return found
+
+
+def text(module: nn.Module) -> str:
+    """Write a module as the command line does, without fields at their defaults."""
+    parts = []
+    for field in _fields(module):
+        value = getattr(module, field.name)
+        if not _is_default(field, value):
+            parts.append(f"{field.name}={_text(value)}")
+    bracket = f"({', '.join(parts)})" if parts else ""
+    return f"{_path(type(module))}{bracket}"
+
+
+def is_module(value: Any) -> bool:
+    """Return whether a value of a config is a flax module."""
+    return isinstance(value, nn.Module)
+
+
+def is_written(value: Any) -> bool:
+    """Return whether a value is a mapping that `plain` made."""
+    return isinstance(value, Mapping) and ":" in str(value.get("type", ""))
+
+
+def check(
+    field: str,
+    module: nn.Module,
+    inputs: Sequence[Any],
+    outputs: Any,
+    words: str,
+) -> None:
+    """Refuse a module that does not fit, before anything is traced or computed.
+
+    Args:
+        field: Name of the config's field.
+        module: Module of a config.
+        inputs: Shape of each input, without the batch axis, or a pytree of shapes.
+        outputs: Shapes of what it must return, without the batch axis: a shape, or a
+            pair of them; None in a shape stands for any number.
+        words: What the outputs are, for the message.
+
+    Raises:
+        ConfigError: the module fails, holds more than float32 parameters, or returns
+            other shapes.
+    """
+    size = 3
+    arrays = [
+        composite.map_shape(
+            lambda one: jax.ShapeDtypeStruct((size, *one), jnp.float32), shape
+        )
+        for shape in inputs
+    ]
+    shapes = " and ".join(str(jax.tree.map(lambda x: x.shape, x)) for x in arrays)
+    name = f"{field} {text(module)}"
+    try:
+        found, variables = jax.eval_shape(
+            copied(module).init_with_output, jax.random.key(0), *arrays
+        )
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        raise ConfigError(
+            f"{name} must map float32 inputs {shapes} to {words}, but it failed on "
+            f"them: {type(error).__name__}: {first}"
+        ) from error
+    _check_variables(name, variables)
+    pair = isinstance(outputs, list)
+    expected = [(size, *shape) for shape in (outputs if pair else [outputs])]
+    given = list(found) if pair and isinstance(found, tuple | list) else [found]
+    fits = len(given) == len(expected) and all(
+        _fits(x, shape) for x, shape in zip(given, expected, strict=True)
+    )
+    if not fits:
+        wanted = " and ".join(_shape_text(shape) for shape in expected)
+        raise ConfigError(
+            f"{name} must map inputs {shapes} to float32 {wanted} ({words}), but it "
+            f"returned {_described(found)}."
+        )
+
+
+def _check_variables(name: str, variables: Mapping[str, Any]) -> None:
+    more = sorted(set(variables) - {"params"})
+    if more:
+        raise ConfigError(
+            f"{name} must hold parameters only, but it also has {', '.join(more)}, "
+            "which change while it is used: normalise with flax.linen.LayerNorm in "
+            "place of BatchNorm."
+        )
+    for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
+        if leaf.dtype != jnp.float32:
+            where = jax.tree_util.keystr(path)
+            raise ConfigError(
+                f"{name} must have float32 parameters, but {where} is {leaf.dtype}: "
+                "compute in another type (dtype=), and keep param_dtype float32."
+            )
+
+
+def _fits(found: Any, shape: tuple[Any, ...]) -> bool:
+    actual = getattr(found, "shape", None)
+    return (
+        actual is not None
+        and len(actual) == len(shape)
+        and found.dtype == jnp.float32
+        and all(b is None or a == b for a, b in zip(actual, shape, strict=True))
+    )
+
+
+def _shape_text(shape: tuple[Any, ...]) -> str:
+    inner = ", ".join("F" if n is None else str(n) for n in shape)
+    return f"({inner}{',' if len(shape) == 1 else ''})"
+
+
+def _described(found: Any) -> str:
+    leaves = jax.tree.leaves(found)
+    words = [f"{leaf.dtype} {leaf.shape}" for leaf in leaves]
+    return " and ".join(words) or repr(found)
+
+
+def _fields(module: nn.Module) -> list[dataclasses.Field]:
+    """The fields of a module's class, without those that flax adds."""
+    return [
+        field
+        for field in dataclasses.fields(module)
+        if field.name not in ("parent", "name") and field.init
+    ]
+
+
+def _is_default(field: dataclasses.Field, value: Any) -> bool:
+    try:
+        return bool(value == field.default)
+    except ValueError:  # An array is equal element by element.
+        return False
+
+
+def _path(value: Any) -> str:
+    """The import path of a class or a function, the public one where there is one."""
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
+    for public in _PUBLIC:
+        if getattr(public, name, None) is value:
+            return f"{public.__name__}:{name}"
+    return f"{getattr(value, '__module__', '')}:{name}"
+
+
+def _is_importable(value: Any) -> bool:
+    try:
+        return _imported(_path(value)) is value
+    except (ImportError, AttributeError, ValueError):
+        return False
+
+
+def _imported(path: str) -> Any:
+    """The object of an import path; the errors are those of importing."""
+    module, _, name = path.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _is_simple(value: Any) -> bool:
+    if type(value) in (tuple, list):
+        return all(map(_is_simple, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _written(value: Any, where: str) -> Any:
+    """A value of a module's field as plain Python."""
+    if isinstance(value, nn.Module):
+        return plain(value, where)
+    if _is_simple(value) and type(value) not in (tuple, list):
+        return value
+    if type(value) in (tuple, list):
+        return [_written(inner, where) for inner in value]
+    if isinstance(value, Mapping):
+        return {str(n): _written(inner, f"{where}.{n}") for n, inner in value.items()}
+    if _is_importable(value):
+        return {_IMPORT: _path(value)}
+    raise ConfigError(
+        f"{where} is {value!r}, which no file can hold: give a number, a word, a "
+        "module, or a function that is defined at the top level of a module."
+    )
+
+
+def _read(field: str, values: Mapping[str, Any]) -> nn.Module:
+    """The module that `plain` wrote."""
+    values = dict(values)
+    path = str(values.pop("type"))
+    cls = _class_at(field, path)
+    known = [f.name for f in dataclasses.fields(cls) if f.init and f.name != "parent"]
+    for name in values:
+        check_known(name, known, f"{field} {path}")
+    try:
+        return cls(**{name: _value(field, inner) for name, inner in values.items()})
+    except ConfigError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{field}: cannot make {path}: {error}.") from None
+
+
+def _value(field: str, value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(_value(field, inner) for inner in value)
+    if not isinstance(value, Mapping):
+        return value
+    if "type" in value:
+        return _read(field, value)
+    if set(value) == {_IMPORT}:
+        return _import(field, str(value[_IMPORT]))
+    return FrozenDict({name: _value(field, inner) for name, inner in value.items()})
+
+
+def _class_at(field: str, path: str) -> Any:
+    found = _import(field, path)
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise ConfigError(
+            f"{field} must name a class of flax modules, and {path} is {found!r}; for "
+            f"example {_EXAMPLE}."
+        )
+    return found
+
+
+def _import(field: str, path: str) -> Any:
+    try:
+        return _imported(path)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"{field}: cannot import {path} ({error}); write package.module:Class, of "
+            "a package that is installed or in a folder of PYTHONPATH."
+        ) from None
+
+
+def _read_text(field: str, value: str) -> dict[str, Any]:
+    path, bracket, inside = value.strip().partition("(")
+    values: dict[str, Any] = {}
+    try:
+        if bracket:
+            call = ast.parse(f"f({inside}", mode="eval").body
+            assert isinstance(call, ast.Call) and not call.args
+            values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+    except (SyntaxError, ValueError, AssertionError):
+        raise ConfigError(
+            f"{field}: cannot read {value!r}; write for example {_EXAMPLE}."
+        ) from None
+    return {"type": path, **values}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, nn.Module):
+        return text(value)
+    if type(value) is tuple:
+        inner = ", ".join(map(_text, value))
+        return f"({inner}{',' if len(value) == 1 else ''})"
+    return _path(value) if callable(value) else repr(value)

@@ -1,0 +1,151 @@
+"""Optimisers that treat every parameter alone: `optimiser(learning_rate)`.
+
+The call makes optax's transformation of these numbers, whose updates are added to the
+parameters. It is made anew in every update, so that all numbers may be traced; what is
+carried between updates is its state, whose structure the numbers do not change.
+
+Clipping the gradient's norm is not theirs: that is `max_grad_norm` of the config.
+"""
+
+import optax
+from flax import struct
+
+from purerl.config import DECAY, FRACTION, NON_NEGATIVE, POSITIVE, dynamic, static
+from purerl.types import Array
+
+
+@struct.dataclass
+class Adam:
+    """Adam (Kingma and Ba 2015, arXiv:1412.6980, algorithm 1).
+
+    Attributes:
+        b1: Decay of the mean of gradients.
+        b2: Decay of the mean of squared gradients.
+        eps: Number that is added to the root of the second mean.
+    """
+
+    b1: float = dynamic(0.9, "Decay of the mean of gradients.", DECAY)
+    b2: float = dynamic(0.999, "Decay of the mean of squared gradients.", DECAY)
+    eps: float = dynamic(1e-8, "Number added to the root of the second.", POSITIVE)
+
+    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
+        """Return the transformation with a step size, which may be traced."""
+        return optax.adam(learning_rate, b1=self.b1, b2=self.b2, eps=self.eps)  # type: ignore[arg-type]
+
+
+@struct.dataclass
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv:1711.05101).
+
+    Every step also takes `learning_rate * weight_decay` of each parameter away, of all
+    of them: kernels, biases and the log standard deviation of a Gaussian.
+
+    Attributes:
+        b1: Decay of the mean of gradients.
+        b2: Decay of the mean of squared gradients.
+        eps: Number that is added to the root of the second mean.
+        weight_decay: Share of a parameter that is taken away, per unit of step size.
+    """
+
+    weight_decay: float = dynamic(
+        1e-4, "Share of a parameter taken away, per unit of step size.", NON_NEGATIVE
+    )
+
+    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
+        """Return the transformation with a step size, which may be traced."""
+        return optax.adamw(
+            learning_rate,  # type: ignore[arg-type]
+            b1=self.b1,
+            b2=self.b2,
+            eps=self.eps,
+            weight_decay=self.weight_decay,
+        )
+
+
+@struct.dataclass
+class SGD:
+    """Gradient descent, with momentum (Polyak 1964; Nesterov's: Sutskever et al. 2013).
+
+    Attributes:
+        momentum: Decay of the sum of past gradients; 0 is plain descent.
+        nesterov: Whether a step looks ahead along the momentum.
+    """
+
+    momentum: float = dynamic(0.0, "Decay of the sum of past gradients.", DECAY)
+    nesterov: bool = static(False, "Look ahead along the momentum.")
+
+    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
+        """Return the transformation with a step size, which may be traced."""
+        return optax.sgd(learning_rate, self.momentum, self.nesterov)  # type: ignore[arg-type]
+
+
+@struct.dataclass
+class RMSProp:
+    """The gradient over the root of its recent mean square (Hinton 2012, lecture 6e).
+
+    Attributes:
+        decay: Decay of the mean of squared gradients.
+        eps: Number that is added to that mean, before the root is taken.
+        centered: Whether the square of the mean gradient is taken off (Graves 2013), so
+            that the variance divides.
+    """
+
+    decay: float = dynamic(0.9, "Decay of the mean of squared gradients.", DECAY)
+    eps: float = dynamic(1e-8, "Number added to that mean, inside the root.", POSITIVE)
+    centered: bool = static(False, "Divide by the root of the variance.")
+
+    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
+        """Return the transformation with a step size, which may be traced."""
+        return optax.rmsprop(
+            learning_rate,  # type: ignore[arg-type]
+            decay=self.decay,
+            eps=self.eps,
+            centered=self.centered,
+        )
+
+
+@struct.dataclass
+class RAdam(Adam):
+    """Rectified Adam (Liu et al. 2020, arXiv:1908.03265, algorithm 2).
+
+    Adam whose first steps are not divided by a second moment that few samples have
+    settled: momentum alone for five steps, then a rectified step size.
+
+    Attributes:
+        b1: Decay of the mean of gradients.
+        b2: Decay of the mean of squared gradients.
+        eps: Number that is added to the root of the second mean.
+    """
+
+    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
+        """Return the transformation with a step size, which may be traced."""
+        return optax.radam(learning_rate, b1=self.b1, b2=self.b2, eps=self.eps)  # type: ignore[arg-type]
+
+
+@struct.dataclass
+class Lion:
+    """The sign of a mean of gradients (Chen et al. 2023, arXiv:2302.06675).
+
+    Every parameter moves by the whole step size in every step, so that step sizes three
+    to ten times smaller than Adam's are usual.
+
+    Attributes:
+        b1: Share of the mean in what the sign is taken of.
+        b2: Decay of the mean of gradients.
+        weight_decay: Share of a parameter that is taken away, per unit of step size.
+    """
+
+    b1: float = dynamic(0.9, "Share of the mean, beside the new gradient.", FRACTION)
+    b2: float = dynamic(0.99, "Decay of the mean of gradients.", DECAY)
+    weight_decay: float = dynamic(
+        0.0, "Share of a parameter taken away, per unit of step size.", NON_NEGATIVE
+    )
+
+    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
+        """Return the transformation with a step size, which may be traced."""
+        return optax.lion(
+            learning_rate,  # type: ignore[arg-type]
+            b1=self.b1,
+            b2=self.b2,
+            weight_decay=self.weight_decay,
+        )

@@ -1,0 +1,155 @@
+"""Parts of a config by name: losses, optimisers, schedules, distributions in text.
+
+A part is a callable pytree in a field of a config. Each kind has a `Registry`, which
+the package of the kind makes and fills. The functions at the end look in all of them.
+"""
+
+import dataclasses
+import difflib
+from typing import Any
+
+from purerl.config import ConfigError
+
+_REGISTRIES: list["Registry"] = []
+
+
+class Registry:
+    """The classes of one kind of part, by name.
+
+    Args:
+        kind: Noun of the kind, such as `loss`.
+        plural: Plural of the noun.
+        call: Where users register a class, such as `purerl.losses.register`.
+        classes: Classes by name; `register` adds to this dictionary.
+        base: Class that all of them derive from, if any.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        plural: str,
+        call: str,
+        classes: dict[str, type],
+        base: type = object,
+    ) -> None:
+        self.kind, self.plural, self.call = kind, plural, call
+        self.classes, self.base = classes, base
+        _REGISTRIES.append(self)
+
+    def register(self, name: str, cls: type) -> None:
+        """Let configs with a part of class `cls` be written to files and read back.
+
+        The same class under the same name may be registered again, as when a
+        notebook's cell runs twice: the new one takes the old one's place.
+
+        Args:
+            name: Name in files and on command lines, such as `"KLDrift"`.
+            cls: A `flax.struct.dataclass` with `__call__`.
+
+        Raises:
+            ConfigError: no such class, no name, or either is taken.
+        """
+        if not isinstance(cls, type) or not dataclasses.is_dataclass(cls):
+            raise ConfigError(
+                f"{self.kind} {name!r} must be a class made with "
+                f"flax.struct.dataclass, got {cls!r}."
+            )
+        if not issubclass(cls, self.base):
+            where = self.call.rpartition(".")[0]
+            raise ConfigError(
+                f"{self.kind} {name!r} must derive from {where}.{self.base.__name__}, "
+                f"got {cls!r}."
+            )
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ConfigError(
+                f"the name of {_article(self.kind)} must read like that of a class, "
+                f"got {name!r}; for example {cls.__name__!r}."
+            )
+        for registry in _REGISTRIES:
+            for known, other in registry.classes.items():
+                is_rerun = qualified(cls) == qualified(other)
+                if (name == known and not is_rerun) or (name != known and cls is other):
+                    raise ConfigError(
+                        f"{self.kind} {name!r} of {qualified(cls)}: {known!r} of "
+                        f"{qualified(other)} is registered already; choose another "
+                        "name, or another class."
+                    )
+        self.classes[name] = cls
+
+    def class_of(self, name: Any) -> type:
+        """Return the class that `name_of` named.
+
+        Raises:
+            ConfigError: there is no part of this kind and name.
+        """
+        found = self.find(name)
+        if found is not None:
+            return found
+        listed = f"{self.plural.capitalize()}: {', '.join(self.classes)}."
+        if str(name).startswith("<"):
+            raise ConfigError(
+                f"the {self.kind} {name} was not registered when it was written. Call "
+                f"{self.call} with a name and its class before reading, or pass "
+                f"the config as an object. {listed}"
+            )
+        guess = _closest(str(name), list(self.classes))
+        hint = f" Did you mean {guess!r}?" if guess else ""
+        raise ConfigError(
+            f"there is no {self.kind} {name!r}.{hint} {listed} "
+            f"{self.call}(name, cls) adds one."
+        )
+
+    def find(self, name: Any) -> type | None:
+        """Return the class that `name_of` named; None where there is none.
+
+        Capitals do not matter where no other name has the same letters.
+        """
+        for known, cls in self.classes.items():
+            if name in (known, f"<{qualified(cls)}>"):
+                return cls
+        alike = [k for k in self.classes if k.lower() == str(name).lower()]
+        return self.classes[alike[0]] if len(alike) == 1 else None
+
+
+def name_of(cls: type) -> str:
+    """Return what files call a class of parts: its name, or else `<module.Class>`."""
+    for registry in _REGISTRIES:
+        for name, known in registry.classes.items():
+            if cls is known:
+                return name
+    return f"<{qualified(cls)}>"
+
+
+def class_of(name: Any, kind: str = "") -> type:
+    """Return the class that `name_of` named.
+
+    Args:
+        name: Name, as `name_of` returns it.
+        kind: Noun of the kind of part; without one every kind is looked through, as for
+            a part inside a part.
+
+    Raises:
+        ConfigError: there is no such part; the message lists those of the kind.
+    """
+    asked = [registry for registry in _REGISTRIES if kind in (registry.kind, "")]
+    for registry in asked:
+        found = registry.find(name)
+        if found is not None:
+            return found
+    return asked[0].class_of(name)
+
+
+def qualified(cls: type) -> str:
+    """Return module and name of a class, which tell it from others of its name."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _closest(name: str, known: list[str]) -> str | None:
+    """The name that was probably meant; capitals do not count."""
+    by_small = {other.lower(): other for other in known}
+    guess = difflib.get_close_matches(name.lower(), list(by_small), n=1)
+    return by_small[guess[0]] if guess else None
+
+
+def _article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

@@ -1,0 +1,238 @@
+"""What the agents of a run begin with: agents in the folder of another run."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.config import ConfigError
+from purerl.execution.format import with_noun
+from purerl.execution.rekey import rekey
+from purerl.runner import manifest
+from purerl.runner.seeds import seeds_text
+from purerl.storage import checkpoint
+from purerl.train import Bound, make_segment
+from purerl.types import HostMetrics, PyTree
+from purerl.warm_start import check_networks, choose, put_networks
+
+NETWORKS, EVERYTHING = "networks", "all"
+# One step of a path, as checkpoints name arrays: `['key']`, `.field` or `[0]`.
+_STEP = re.compile(r"\['([^']*)'\]|\.(\w+)|\[(\d+)\]")
+
+
+class Start(NamedTuple):
+    """What the agents of a run begin with.
+
+    Attributes:
+        folder: The folder of the run whose agents are taken.
+        parts: `networks`, with which a run begins; `all`, with which it goes on; or
+            names of parts of the networks with commas, such as `actor.torso`.
+        seed: The seed of the one agent that all begin with; None gives each seed the
+            agent of the same seed.
+    """
+
+    folder: str | Path
+    parts: str = NETWORKS
+    seed: int | None = None
+
+
+class Begun(NamedTuple):
+    """A start that was read, and fits.
+
+    Attributes:
+        described: What the manifest says of it.
+        first_update: Updates that the agents have done in the run that begins.
+        networks: Arrays by name, `[S, ...]` each; None where everything is taken over.
+        state: Whole states on the host, leaves `[S, ...]`, or None.
+    """
+
+    described: dict[str, Any]
+    first_update: int
+    networks: HostMetrics | None
+    state: PyTree
+
+    def put(self, fresh: PyTree) -> PyTree:
+        """Return the states to begin with, from fresh ones, both on the host."""
+        if self.networks is None:
+            return self.state
+        return put_networks(fresh, self.networks)
+
+    def sentence(self) -> str:
+        """Return what a run says of it."""
+        about = self.described
+        what = {NETWORKS: "the networks", EVERYTHING: "all that they have"}.get(
+            about["parts"], about["parts"]
+        )
+        agents = with_noun(len(set(about["seeds"])), "agent")
+        return (
+            f"starting from {what} of {agents} in {about['run']} after update "
+            f"{about['update']:,}"
+        )
+
+
+def as_start(start: str | Path | Start | None) -> Start | None:
+    """Return what was given as `start`, with the folder as a path.
+
+    Raises:
+        ConfigError: neither a folder nor a `Start`.
+    """
+    if start is None:
+        return None
+    if not isinstance(start, str | Path | Start):
+        raise ConfigError(
+            "start must be the folder of a run, or purerl.Start(folder, ...), got "
+            f"{type(start).__name__}."
+        )
+    start = start if isinstance(start, Start) else Start(start)
+    if not str(start.folder).strip() or not start.parts.strip(", "):
+        raise ConfigError(
+            f"start needs a folder and parts, got {start.folder!r} and {start.parts!r}."
+        )
+    return start._replace(folder=Path(start.folder))
+
+
+def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
+    """Read the last checkpoint of the run to start from, and see that it fits.
+
+    Args:
+        start: What to begin with.
+        bound: The run that begins.
+        seeds: Seeds of its agents.
+
+    Raises:
+        ConfigError: no run or checkpoint there, no agent of a seed, or an array that
+            does not fit.
+    """
+    folder = Path(start.folder)
+    stored = manifest.load_run(folder)
+    update, flat = checkpoint.restore(folder / "checkpoints")
+    sources = [seed if start.seed is None else start.seed for seed in seeds]
+    rows = _rows(folder, stored["seeds"], sources)
+    flat = {name: array[rows] for name, array in flat.items()}
+    shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
+    described = {
+        "run": str(folder.resolve()),
+        "update": update,
+        "parts": start.parts,
+        "seeds": sources,
+    }
+    if start.parts == EVERYTHING:
+        _check_pace(folder, stored, bound)
+        state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))
+        _check_length(update, bound.plan.num_updates)
+        is_other = np.array(sources) != np.array(seeds)
+        keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
+        state = rekey(state, is_other, keys) if is_other.any() else state
+        digest = checkpoint.digest(flat).hex()
+        return Begun(described | {"sha256": digest}, update, None, state)
+    networks = _networks(flat, start.parts)
+    check_networks({name: array[0] for name, array in networks.items()}, shapes)
+    digest = checkpoint.digest(networks).hex()
+    return Begun(described | {"sha256": digest}, 0, networks, None)
+
+
+def read_again(described: Mapping[str, Any], bound: Bound, seeds: Any) -> Begun:
+    """Read what a manifest says that its run began with.
+
+    Args:
+        described: The manifest's entry `start`.
+        bound: The run that began with it.
+        seeds: Seeds of its agents.
+
+    Raises:
+        ConfigError: it is not there any more, or is not the same.
+    """
+    source = described["seeds"]
+    seed = None if source == list(seeds) else source[0]
+    start = Start(Path(described["run"]), described["parts"], seed)
+    begun = read_start(start, bound, seeds)
+    if begun.described != dict(described):
+        raise ConfigError(
+            f"start: the run in {described['run']} has other agents now than when this "
+            f"run began with them (after update {described['update']:,}, now "
+            f"{begun.described['update']:,}), and this run has no checkpoint of its "
+            "own yet. Start another run."
+        )
+    return begun
+
+
+def check_same_start(described: Mapping[str, Any] | None, start: Start | None) -> None:
+    """Refuse to resume a run with another start than its own.
+
+    Raises:
+        ConfigError: saying what the run began with.
+    """
+    if start is None:
+        return
+    asked = (str(Path(start.folder).resolve()), start.parts)
+    is_same = described is not None and (
+        asked == (described["run"], described["parts"])
+        and (start.seed is None or set(described["seeds"]) == {start.seed})
+    )
+    if not is_same:
+        began = "nothing" if described is None else described["run"]
+        raise ConfigError(
+            f"start is {start.folder}, and the run that is resumed began with {began}; "
+            "leave start out: a run goes on with its own."
+        )
+
+
+def parse_start(text: str, parts: str) -> Start:
+    """Read `RUN` or `RUN:SEED`, as on the command line."""
+    folder, colon, seed = text.rpartition(":")
+    if colon and seed.isdigit() and not Path(text).exists():
+        return Start(Path(folder), parts, int(seed))
+    return Start(Path(text), parts)
+
+
+def _rows(folder: Path, stored: Sequence[int], wanted: Sequence[int]) -> np.ndarray:
+    """Places of the wanted seeds among those of a run."""
+    missing = [seed for seed in wanted if seed not in stored]
+    if missing:
+        raise ConfigError(
+            f"start: the run in {folder} has no agent of seed {missing[0]}; it has "
+            f"{seeds_text(tuple(stored))}. Name one for all agents: {folder}:"
+            f"{stored[0]} (--from), or purerl.Start({str(folder)!r}, seed={stored[0]})."
+        )
+    return np.array([list(stored).index(seed) for seed in wanted])
+
+
+def _networks(flat: Mapping[str, np.ndarray], parts: str) -> HostMetrics:
+    """The networks among the arrays of a checkpoint."""
+    named: dict[str, list[tuple[str, np.ndarray]]] = {}
+    for path, array in flat.items():
+        field, *words = ("".join(step) for step in _STEP.findall(path))
+        prefix = [] if field == "params" else [field]
+        words = [word for word in words if word != "params"]
+        named.setdefault(field, []).append((".".join([*prefix, *words]), array))
+    asked = () if parts == NETWORKS else tuple(p.strip() for p in parts.split(","))
+    return choose(named, [part for part in asked if part], "start")
+
+
+def _check_pace(folder: Path, stored: dict[str, Any], bound: Bound) -> None:
+    """Refuse to go on with updates of another length: steps done are counted by them.
+
+    Raises:
+        ConfigError: with both lengths.
+    """
+    theirs = manifest.read_config(folder, stored).steps_per_update
+    mine = bound.plan.steps_per_update
+    if theirs != mine:
+        raise ConfigError(
+            f"start: an update of the run in {folder} has {theirs:,} steps, and one of "
+            f"this run {mine:,}; train with its num_steps, num_envs and "
+            "rounds_per_update, or begin with the networks alone."
+        )
+
+
+def _check_length(update: int, num_updates: int) -> None:
+    if update >= num_updates:
+        raise ConfigError(
+            f"start: the agents have done {update:,} updates, and this run has "
+            f"{num_updates:,}: nothing is left to train. Give more total_timesteps, or "
+            "begin with the networks alone."
+        )

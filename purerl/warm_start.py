@@ -1,0 +1,246 @@
+"""Warm starts: training that begins with what another run has learned.
+
+A run begins with a whole training state, and then goes on where that stopped, or with
+networks, which are named arrays: all else (optimiser, environments, replay, the number
+of the update) is fresh then. Which of them it is follows from what is given.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from purerl.config import ConfigError
+from purerl.learning.parts import check_parts, is_in, name_leaves, unique
+from purerl.types import AgentState, Array, PyTree
+
+Networks: TypeAlias = dict[str, Any]
+# The fields of a state that hold what a network learns and the statistics by which its
+# inputs and targets are scaled. What the environments do meanwhile is no part of them.
+LEARNED = ("params", "target_params")
+STATISTICS = ("obs_moments", "reward_scale")
+_RUNNING = "reward_scale.running"
+_TARGET = "target_params."
+
+
+def networks_of(state: PyTree, *parts: str) -> Networks:
+    """Return the networks in a training state, as named arrays.
+
+    They are what is learned (a temperature too, where there is one), target networks,
+    and the statistics of observations and returns by which networks are fed. Names are
+    paths with dots, such as `actor.torso.Dense_0.kernel`.
+
+    Args:
+        state: `TrainResult.state`; its arrays may have leading axes of agents.
+        *parts: Names of the parts to return, such as `"torso"` or `"actor"`; all where
+            none is given. Statistics are always returned.
+
+    Raises:
+        ConfigError: the state has no such part, or no `params`.
+    """
+    if not hasattr(state, "params"):
+        raise ConfigError(
+            f"a {type(state).__name__} has no field params, in which an algorithm "
+            "keeps what it learns; give the state of a training run."
+        )
+    fields = [name for name in (*LEARNED, *STATISTICS) if hasattr(state, name)]
+    named = {
+        field: name_leaves(getattr(state, field), "" if field == "params" else field)
+        for field in fields
+    }
+    return choose(named, parts, "networks_of")
+
+
+def choose(
+    named: Mapping[str, Sequence[tuple[str, Any]]], parts: Sequence[str], owner: str
+) -> Networks:
+    """Return the networks among the named arrays of a state.
+
+    Args:
+        named: Names and arrays by the field of the state; other fields are left out.
+        parts: Names of the parts to return; all where there is none.
+        owner: Where the parts were given, for the message.
+
+    Raises:
+        ConfigError: there is no such part.
+    """
+    learned = unique([leaf for field in LEARNED for leaf in named.get(field, ())])
+    check_parts(parts, learned, owner)
+    chosen = {
+        name: leaf
+        for name, leaf in learned.items()
+        if not parts or any(is_in(name, part) for part in parts)
+    }
+    scales = [leaf for field in STATISTICS for leaf in named.get(field, ())]
+    return chosen | {name: leaf for name, leaf in scales if name != _RUNNING}
+
+
+def put_networks(state: PyTree, networks: Mapping[str, Any]) -> PyTree:
+    """Return the state with networks in the place of its own.
+
+    Args:
+        state: A state, on devices or on the host.
+        networks: Arrays by name, of `networks_of`; those that it lacks stay, but a
+            target network that it lacks becomes a copy of its network, as in a fresh
+            agent.
+    """
+
+    def value_of(name: str, leaf: Any) -> Any:
+        return networks.get(name, networks.get(name.removeprefix(_TARGET), leaf))
+
+    leaves = [value_of(name, leaf) for name, leaf in name_leaves(state)]
+    return jax.tree.unflatten(jax.tree.structure(state), leaves)
+
+
+def check_networks(networks: Mapping[str, Any], state: PyTree) -> None:
+    """Refuse networks that have no place in a state.
+
+    Args:
+        networks: Arrays by name.
+        state: Shapes of the state that is to begin with them.
+
+    Raises:
+        ConfigError: naming the array that does not fit, and what to do.
+    """
+    unique(name_leaves(state))  # `put_networks` goes by them.
+    places = networks_of(state)
+    if not networks:
+        raise ConfigError(
+            "start holds no networks; give a training state, or "
+            "purerl.networks_of(state)."
+        )
+    for name, value in networks.items():
+        if name not in places:
+            raise ConfigError(
+                f"start: {name} has no place in this agent, whose networks are "
+                f"{', '.join(list(places)[:8])}, ...; start from the parts that both "
+                "have, such as purerl.networks_of(state, 'torso')."
+            )
+        _check_leaf(name, value, places[name])
+
+
+def _check_leaf(name: str, value: Any, place: Any) -> None:
+    if np.shape(value) != place.shape or _dtype(value) != place.dtype:
+        raise ConfigError(
+            f"start: {name} is {_dtype(value)} {np.shape(value)}, and this agent needs "
+            f"{place.dtype} {place.shape}; train with the sizes and spaces that it was "
+            "trained with, leave this part out (purerl.networks_of(state, 'torso')), "
+            "or take one agent of several with jax.vmap over start."
+        )
+
+
+def _dtype(value: Any) -> Any:
+    return value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+
+
+def check_state(start: PyTree, state: PyTree) -> None:
+    """Refuse a whole state that this agent cannot go on with.
+
+    Args:
+        start: The state to go on with, or its shapes.
+        state: Shapes of the state that this agent would begin with.
+
+    Raises:
+        ConfigError: naming the first array that does not fit, and what to do.
+    """
+    remedy = (
+        "A whole state goes on with the same algorithm, environment, number of "
+        "environments, steps of an update and buffer (buffer_size is at most "
+        "total_timesteps: give the one it had); for another, give "
+        "purerl.networks_of(state)."
+    )
+    if not hasattr(start, "update"):
+        raise ConfigError(
+            f"start must be a training state (result.state) or networks by name, got "
+            f"{type(start).__name__}; a folder goes to purerl.run(start=...)."
+        )
+    if np.shape(start.update) != ():
+        raise ConfigError(
+            f"start holds {np.shape(start.update)} agents; pick one with "
+            "jax.tree.map(lambda x: x[i], state), or vmap over them."
+        )
+    mine, theirs = unique(name_leaves(state)), unique(name_leaves(start))
+    odd = sorted(mine.keys() ^ theirs.keys())
+    if odd:
+        where = "this agent lacks" if odd[0] in theirs else "only this agent has"
+        raise ConfigError(f"start: {where} {odd[0]}. {remedy}")
+    for name, place in mine.items():
+        value = theirs[name]
+        if np.shape(value) != place.shape or _dtype(value) != place.dtype:
+            raise ConfigError(
+                f"start: {name} is {_dtype(value)} {np.shape(value)}, and this agent "
+                f"needs {place.dtype} {place.shape}. {remedy}"
+            )
+
+
+def begin(
+    init: Callable[[Array], AgentState],
+    key: Array,
+    start: PyTree,
+    first_update: int | None,
+    num_updates: int,
+) -> tuple[PyTree, int]:
+    """Return the state to begin with, and the number of updates that it has done.
+
+    Args:
+        init: `(key) -> state` of the agent that begins.
+        key: Key of the agent, from which it draws from now on.
+        start: A whole state, or networks by name.
+        first_update: Updates that `start` has done, where that must be told.
+        num_updates: Updates of the whole run.
+
+    Raises:
+        ConfigError: `start` does not fit, or nothing is left to train.
+    """
+    shapes = jax.eval_shape(init, key)
+    if isinstance(start, Mapping):
+        if first_update:
+            raise ConfigError(
+                f"first_update is {first_update}, and start holds networks alone, with "
+                "which a run begins at update 0; leave first_update out."
+            )
+        check_networks(start, shapes)
+        return put_networks(init(key), {n: jnp.asarray(x) for n, x in start.items()}), 0
+    check_state(start, shapes)
+    first = _updates_done(start.update, first_update)
+    if first >= num_updates:
+        raise ConfigError(
+            f"start has done {first:,} updates, and this run has {num_updates:,}: "
+            "nothing is left to train. Give more total_timesteps."
+        )
+    return start._replace(key=key), first
+
+
+def check_needless(first_update: int | None) -> None:
+    """Refuse the number of updates that a state has done where there is no state.
+
+    Raises:
+        ConfigError: with what to give.
+    """
+    if first_update:
+        raise ConfigError(
+            f"first_update is {first_update:,}, and no start is given: give "
+            "train(key, start=state) the state that has done these updates."
+        )
+
+
+def _updates_done(update: Any, told: int | None) -> int:
+    """Updates that a state has done, as a number: it fixes the length of a loop."""
+    if not isinstance(update, Tracer):
+        done = int(update)
+        if told is not None and told != done:
+            raise ConfigError(
+                f"first_update is {told:,}, and start has done {done:,} updates; leave "
+                "first_update out, or give that number."
+            )
+        return done
+    if told is None:
+        raise ConfigError(
+            "inside jax.jit and jax.vmap the number of updates that start has done is "
+            "not known: give purerl.make_train(config, first_update=...) that number, "
+            "int(state.update)."
+        )
+    return told

@@ -1,0 +1,187 @@
+"""Masks of valid actions: targets by hand, exploration, and no invalid action ever."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl.acting import exploration
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import dqn, pqn, sac
+from purerl.algorithms.off_policy import Batch
+from purerl.config import ConfigError
+from purerl.learning import optimiser
+from purerl.types import Transition
+from tests import boxes
+from tests.helpers import slow_but
+
+ECHO = {"env": boxes.MASKED, "critic": boxes.Echo()}
+# Values 1, 5, 2, 4, 3, 0 and the valid actions 0, 2 and 3.
+VALUES = jnp.array([[1.0, 5.0, 2.0, 4.0, 3.0, 0.0]])
+MASK = jnp.array([[1, 0, 1, 1, 0, 0]], bool)
+SEEN = {"observation": VALUES, "action_mask": MASK}
+
+SHORT = {"num_evaluations": 1, "eval_episodes": 8, "hidden_sizes": (8,)}
+OFF_POLICY = {"learning_starts": 200, "total_timesteps": 4_000, "batch_size": 16}
+ALGORITHMS = {
+    "ppo": purerl.PPOConfig(total_timesteps=4_096),
+    "ppo-shared": purerl.PPOConfig(total_timesteps=4_096, shared_torso=True),
+    "vpg": purerl.VPGConfig(total_timesteps=4_096, num_steps=64, value_iterations=2),
+    "recurrent_ppo": purerl.RecurrentPPOConfig(
+        total_timesteps=4_096, memory_size=8, head_sizes=(8,)
+    ),
+    "dqn": purerl.DQNConfig(**OFF_POLICY),
+    "dqn-rainbow": purerl.DQNConfig(
+        prioritised=True, dueling=True, n_step=3, **OFF_POLICY
+    ),
+    "pqn": purerl.PQNConfig(total_timesteps=8_192, normalize_observations=True),
+    "sac": purerl.SACConfig(**OFF_POLICY),
+}
+
+
+def scaled(params, number):
+    """Parameters of `Echo` with which outputs are its observation times the number."""
+    return jax.tree.map(lambda x: jnp.full_like(x, number), params)
+
+
+@pytest.mark.parametrize(("double", "expected"), [(False, 4.0), (True, 1.0)])
+def test_a_dqn_target_takes_the_best_of_the_valid_actions(double, expected):
+    # The target network values actions as they are, the online one by the opposite: of
+    # the valid ones it likes 0 best, and of all it would like 5.
+    config = purerl.DQNConfig(double=double, **ECHO)
+    parts = dqn.build(config, resolve_env(config))
+    params = parts.network.init(jax.random.key(0), SEEN)
+    flat, restore = optimiser.flatten(scaled(params, 1.0))
+    learner = dqn.Learner(-flat, flat, ())
+    batch = Batch(
+        obs=SEEN,
+        action=jnp.array([0]),
+        reward=jnp.array([10.0]),
+        next_obs=SEEN,
+        discount=jnp.array([0.5]),
+        weight=jnp.ones(1),
+    )
+    target = dqn.td_target(parts, restore, learner, batch)
+    np.testing.assert_allclose(target, [10.0 + 0.5 * expected])
+    # An end without any valid action is worth the reward.
+    nothing = {"observation": VALUES, "action_mask": jnp.zeros_like(MASK)}
+    over = batch._replace(next_obs=nothing, discount=jnp.zeros(1))
+    np.testing.assert_allclose(dqn.td_target(parts, restore, learner, over), [10.0])
+
+
+def test_a_pqn_target_takes_the_best_of_the_valid_actions():
+    config = purerl.PQNConfig(num_envs=1, num_steps=1, gamma=0.5, **ECHO)
+    config = config.replace(num_minibatches=1)
+    parts = pqn.build(config, resolve_env(config))
+    state = jax.eval_shape(lambda: pqn.init(parts, jax.random.key(0)))
+    params = parts.network.init(jax.random.key(0), SEEN)
+    moments = state.obs_moments
+    state = state._replace(params=scaled(params, 1.0), obs_moments=moments)
+    obs = jax.tree.map(lambda x: x[None], SEEN)
+    flag = jnp.zeros((1, 1), bool)
+    steps = Transition(obs, jnp.zeros((1, 1), int), (), flag + 10.0, obs, flag, flag)
+    batch = pqn.make_batch(parts, state, steps)
+    np.testing.assert_allclose(batch.target, [10.0 + 0.5 * 4.0])
+
+
+def test_soft_values_and_target_entropy_are_those_of_the_valid_actions():
+    config = purerl.SACConfig(actor=boxes.Echo(), entropy_share=0.5, **ECHO)
+    parts = sac.build(config, resolve_env(config))
+    actor = scaled(parts.actor.init(jax.random.key(0), SEEN), 0.3)
+    critics = scaled(parts.critics.init(jax.random.key(0), SEEN), 1.0)
+    found = sac.choices(parts, actor, critics, SEEN, None)
+    # Logits 0.3, 0.6 and 1.2, values 1, 2 and 4, price 0.7.
+    p = np.exp([0.3, 0.6, 1.2])
+    p = p / p.sum()
+    expected = (p * (np.array([1.0, 2.0, 4.0]) - 0.7 * np.log(p))).sum()
+    np.testing.assert_allclose(
+        sac.soft_value(found, jnp.float32(0.7)), [expected], rtol=1e-5
+    )
+    masks = jnp.array([[1, 0, 1, 1, 0, 0], [0, 0, 0, 0, 1, 0], [1, 1, 1, 1, 1, 1]])
+    seen = {"observation": jnp.zeros((3, 6)), "action_mask": masks.astype(bool)}
+    mean = 0.5 * (np.log(3) + np.log(1) + np.log(6)) / 3
+    np.testing.assert_allclose(sac.target_entropy(parts, seen), mean, rtol=1e-6)
+
+    def loss(actor):
+        found = sac.choices(parts, actor, critics, seen, None)
+        return sac.soft_value(found, jnp.float32(0.7)).mean()
+
+    slopes = jax.tree.leaves(jax.grad(loss)(actor))
+    assert all(np.isfinite(slope).all() for slope in slopes)
+
+
+def test_random_actions_are_uniform_over_the_valid_ones():
+    number = jnp.arange(300, dtype=jnp.int32)
+    seen = {"action_mask": jnp.broadcast_to(MASK, (300, 6))}
+    action = exploration.valid_action(seen, number)
+    assert np.bincount(action, minlength=6).tolist() == [100, 0, 100, 100, 0, 0]
+    assert exploration.valid_action({"action_mask": ~MASK & MASK}, number[:1]) == 0
+    # Half explore; those who do not take 3, the best of the valid ones.
+    coin = exploration.draw_coin(
+        jax.random.key(0), (6000,), num_actions=exploration.MANY
+    )
+    q = jnp.where(MASK, VALUES, -1e9)
+    seen = {"action_mask": jnp.broadcast_to(MASK, (6000, 6))}
+    taken = exploration.epsilon_greedy(jnp.broadcast_to(q, (6000, 6)), coin, 0.5, seen)
+    shares = np.bincount(taken, minlength=6) / 6000
+    np.testing.assert_allclose(shares, [1 / 6, 0, 1 / 6, 4 / 6, 0, 0], atol=0.02)
+
+
+@pytest.mark.parametrize("name", slow_but(ALGORITHMS, "ppo", "dqn"))
+@pytest.mark.parametrize("kind", slow_but(["one", "several"], "one"))
+def test_no_invalid_action_is_ever_taken(name, kind):
+    """One ends the episode, which is eight steps long otherwise, and costs 100."""
+    config = ALGORITHMS[name].replace(
+        env=boxes.MASKED, env_kwargs={"kind": kind}, **SHORT
+    )
+    if kind == "several" and name.split("-")[0] in ("dqn", "pqn", "sac"):
+        with pytest.raises(ConfigError, match=r"MultiDiscrete\(\[3, 2\]\)"):
+            purerl.make_train(config)
+        return
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    lengths = np.asarray(result.metrics["episode_length"])
+    assert np.nansum(result.metrics["episodes"]) >= 400
+    np.testing.assert_array_equal(lengths[~np.isnan(lengths)], 8.0)
+    assert np.nanmin(result.metrics["episode_return"]) >= 4.0
+    np.testing.assert_array_equal(result.evaluation["episode_length"], 8)
+    for metric in ("policy_loss", "value_loss", "entropy", "grad_norm"):
+        assert np.isfinite(result.metrics.get(metric, jnp.zeros(1))[-1])
+    _check_policy(config, result.state, kind)
+
+
+def _check_policy(config, state, kind):
+    """A policy of a trained agent, greedy and drawn, one observation or many."""
+    policy = purerl.make_policy(config, state)
+    mask = np.zeros((20, 6 if kind == "one" else 5), np.int8)
+    mask[:, [2, 4]] = 1  # of two components: the last of three, and the last of two
+    obs = {"observation": np.ones(mask.shape, np.float32), "action_mask": mask}
+    memory = policy.init((20,)) if hasattr(policy, "init") else None
+    for key in (None, jax.random.key(1)):
+        action = policy(obs, key) if memory is None else policy(obs, memory, key)[0]
+        valid = {(2,), (4,)} if kind == "one" else {(2, 1)}
+        assert set(map(tuple, np.reshape(action, (20, -1)).tolist())) <= valid
+
+
+@pytest.mark.slow
+def test_an_unmasked_agent_of_the_same_environment_takes_invalid_actions():
+    """What the tests above would say if a mask did nothing."""
+    env = boxes.Unmasked(boxes.Masked())
+    config = ALGORITHMS["ppo"].replace(env=env, **SHORT)
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    assert np.nanmin(result.metrics["episode_length"]) < 4
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (boxes.Odd("size"), r"need 2 truth values: MultiBinary\(2\)"),
+        (boxes.Odd("floats"), "need 2 truth values"),
+        (boxes.Odd("alone"), "has no observation beside its mask"),
+        (boxes.Odd("inside"), "inside another part of its observation"),
+        (boxes.Odd("continuous"), "a mask is for Discrete and MultiDiscrete ones"),
+    ],
+)
+def test_a_mask_that_does_not_fit_is_refused(env, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(purerl.PPOConfig(env=env))

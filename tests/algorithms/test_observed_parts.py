@@ -1,0 +1,194 @@
+"""Observations of several parts: equal to the vector that they are, and seen by key."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import networks
+from purerl.acting.environment import resolve_env
+from purerl.acting.observe import to_features
+from purerl.algorithms import entry_of, mpo, on_policy, sac, td3
+from purerl.config import ConfigError
+from tests import boxes
+from tests.helpers import assert_same_bits, slow_but, tiny_config
+
+RECURRENT = purerl.RecurrentPPOConfig(
+    total_timesteps=512,
+    num_steps=16,
+    hidden_sizes=(8,),
+    memory_size=8,
+    head_sizes=(8,),
+    normalize_observations=True,
+    num_evaluations=1,
+)
+REPLAY = {
+    "total_timesteps": 1_000,
+    "learning_starts": 200,
+    "hidden_sizes": (8, 8),
+    "batch_size": 16,
+    "num_evaluations": 1,
+}
+PLAIN = {
+    "ppo": tiny_config(normalize_observations=True, num_evaluations=1),
+    "ppo-own": tiny_config(torso=networks.Dense(6), num_evaluations=1),
+    "recurrent_ppo": RECURRENT,
+    "dqn": purerl.DQNConfig(dueling=True, n_step=3, prioritised=True, **REPLAY),
+    "sac": purerl.SACConfig(env="CartPole-v1", **REPLAY),
+}
+
+
+@pytest.mark.parametrize("name", slow_but(PLAIN, "ppo", "ppo-own"))
+def test_a_vector_in_parts_is_learned_from_as_the_vector(name):
+    """By the default torso, and by one of the user's own, to the last bit.
+
+    With a memory the compiler fuses the two programs otherwise: to rounding.
+    """
+    plain = PLAIN[name]
+    packed = plain.replace(env=boxes.PACKED)
+    if name == "ppo-own":
+        packed = packed.replace(torso=boxes.Vector(networks.Dense(6)))
+    key = jax.random.key(0)
+    one, two = (jax.jit(purerl.make_train(c))(key) for c in (plain, packed))
+    if name == "recurrent_ppo":
+        close = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5)
+        jax.tree.map(close, one.metrics, two.metrics)
+        jax.tree.map(close, one.evaluation, two.evaluation)
+        return
+    assert_same_bits(one.metrics, two.metrics)
+    assert_same_bits(one.evaluation, two.evaluation)
+    policy = purerl.make_policy(plain, one.state)
+    obs = jax.random.normal(jax.random.key(1), (7, 4))
+    packed_obs = jax.vmap(boxes.pack)(obs)
+    again = purerl.make_policy(packed, two.state)
+    np.testing.assert_array_equal(policy(obs), again(packed_obs))
+
+
+CRITICS = {"actor_keys": ("obs",), "critic_keys": ("obs", "state")}
+SMALL = {"hidden_sizes": (8,), **CRITICS}
+ON_POLICY = {
+    "ppo": purerl.PPOConfig(env=boxes.Privileged(), **SMALL),
+    "ppo-normalised": purerl.PPOConfig(
+        env=boxes.Privileged(), normalize_observations=True, **SMALL
+    ),
+    "vpg": purerl.VPGConfig(env=boxes.Privileged(), **SMALL),
+}
+REPLAYED = {
+    "td3": (td3, purerl.TD3Config(env=boxes.Privileged(is_discrete=False), **SMALL)),
+    "mpo": (mpo, purerl.MPOConfig(env=boxes.Privileged(is_discrete=False), **SMALL)),
+    "sac": (sac, purerl.SACConfig(env=boxes.Privileged(is_discrete=False), **SMALL)),
+    "sac-discrete": (sac, purerl.SACConfig(env=boxes.Privileged(), **SMALL)),
+}
+
+
+def observations(shift=0.0):
+    keys = jax.random.split(jax.random.key(5), 2)
+    obs = jax.random.normal(keys[0], (9, 1))
+    return {"obs": obs, "state": jax.random.normal(keys[1], (9, 3)) + shift}
+
+
+@pytest.mark.parametrize("name", ON_POLICY)
+def test_an_on_policy_actor_does_not_depend_on_what_the_critic_alone_sees(name):
+    config = ON_POLICY[name]
+    env = resolve_env(config)
+    algorithm = entry_of(config).make(config, env)
+    parts = on_policy.build(config, env)
+    state = algorithm.init(jax.random.key(0))
+
+    def outputs(network, obs):
+        prepared = on_policy.prepare(parts, state.obs_moments, obs)
+        return getattr(parts, network).apply(state.params[network], prepared)
+
+    _check_dependence(
+        lambda obs: outputs("actor", obs), lambda obs: outputs("critic", obs)
+    )
+    for key in (None, jax.random.key(2)):
+        one, two = (algorithm.act(state, observations(x), key) for x in (0.0, 1.0))
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_an_off_policy_actor_does_not_depend_on_what_the_critics_alone_see(name):
+    module, config = REPLAYED[name]
+    parts = module.build(config, resolve_env(config))
+    state = jax.jit(lambda key: module.init(parts, key))(jax.random.key(0))
+    action = [] if parts.head.is_discrete else [jnp.full((9, 1), 0.3)]
+
+    def values(obs):
+        seen = to_features(parts.obs_space, obs)
+        return parts.critics.apply(state.params["critics"], seen, *action)[0]
+
+    def policy(obs):
+        return parts.actor.apply(
+            state.params["actor"], to_features(parts.obs_space, obs)
+        )
+
+    _check_dependence(policy, values)
+    one, two = (module.act(parts, state, observations(x)) for x in (0.0, 1.0))
+    np.testing.assert_array_equal(one, two)
+
+
+def _check_dependence(policy, values):
+    """By values and by gradients: the actor on `obs` alone, the critic on both."""
+
+    def total(function):
+        return lambda obs: sum(x.sum() for x in jax.tree.leaves(function(obs)))
+
+    for function, sees_state in ((policy, False), (values, True)):
+        slopes = jax.grad(total(function))(observations())
+        assert (slopes["obs"] != 0.0).any()
+        assert (slopes["state"] != 0.0).any() == sees_state
+        one, two = function(observations()), function(observations(1.0))
+        leaves = zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+        assert all(np.array_equal(a, b) for a, b in leaves) != sees_state
+
+
+@pytest.mark.slow
+def test_a_critic_that_sees_more_explains_the_return():
+    """The reward is a number of which the actor's observation says nothing."""
+    explained = []
+    for keys in (("obs",), ("obs", "state")):
+        config = purerl.PPOConfig(
+            env=boxes.Privileged(),
+            total_timesteps=40_000,
+            gamma=0.0,
+            learning_rate=3e-3,
+            actor_keys=("obs",),
+            critic_keys=keys,
+        )
+        result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+        explained.append(float(result.metrics["explained_variance"][-5:].mean()))
+    assert explained[0] < 0.2 and explained[1] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (
+            purerl.PPOConfig(env=boxes.Privileged(), actor_keys=("obs", "stat")),
+            r"actor_keys must name keys .*'stat'.* has the keys obs, state",
+        ),
+        (
+            purerl.PPOConfig(actor_keys=("obs",)),
+            "actor_keys must name keys .* is no dictionary",
+        ),
+        (
+            purerl.PPOConfig(env=boxes.Privileged(), shared_torso=True, **CRITICS),
+            "shared_torso needs actor_keys and critic_keys to be the same",
+        ),
+        (
+            purerl.RecurrentPPOConfig(env=boxes.Privileged(), **CRITICS),
+            "must be the same in recurrent PPO",
+        ),
+        (
+            purerl.PPOConfig(env=boxes.Privileged(), actor_keys="obs"),
+            r"actor_keys must be keys .* got 'obs'",
+        ),
+    ],
+)
+def test_keys_that_cannot_be_seen_are_refused(config, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(config)

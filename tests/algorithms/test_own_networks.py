@@ -1,0 +1,161 @@
+"""Networks by name and of the user's own, trained, saved, resumed, swept and shared."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import networks, serialise
+from purerl.algorithms import on_policy, ppo
+from purerl.config import ConfigError
+from purerl.train import bind
+from tests import nets
+from tests.contracts.test_algorithms import small
+from tests.helpers import StopAfter, assert_same_bits, tiny_config
+
+SEGMENT = {"lanes": 1, "segment_updates": 5, "progress": False}
+PICTURES = {"env": nets.PICTURES, "num_evaluations": 1}
+
+
+def test_a_run_with_a_module_is_saved_read_and_resumed_with_the_same_bits(tmp_path):
+    config = tiny_config(torso=nets.Torso(4), num_evaluations=1)
+    whole = purerl.run(config, **SEGMENT)
+    out = tmp_path / "run"
+    stopped = purerl.run(
+        config, out=out, trackers=[StopAfter(5)], checkpoint_seconds=0.0, **SEGMENT
+    )
+    assert not stopped.finished
+    # The same module as a person writes it, and as the folder holds it; and fields that
+    # were not there yet when the run began have their defaults.
+    manifest = out / "manifest.json"
+    stored = json.loads(manifest.read_text())
+    for name in ("actor", "shared_torso", "torso_gain"):
+        del stored["config"][name]
+    manifest.write_text(json.dumps(stored))
+    again = config.replace(torso="tests.nets:Torso(features=4)")
+    resumed = purerl.run(again, out=out, resume=True, **SEGMENT)
+    assert_same_bits(resumed.state, whole.state)
+    loaded = purerl.load_run(out)
+    assert loaded.config.torso == nets.Torso(4)
+    one = jax.tree.map(lambda x: x[0], loaded.state)
+    policy, obs = purerl.make_policy(loaded.config, one), jnp.ones((2, 3, 4))
+    assert policy(obs).shape == (2, 3) and policy(obs[0, 0]).shape == ()
+    layer = one.params["actor"]["params"]["torso"]["module"]["Dense_0"]
+    assert layer["kernel"].shape == (4, 4)
+    with pytest.raises(ConfigError, match=r"torso is .*features': 4.*features': 5"):
+        other = config.replace(torso=nets.Torso(5))
+        purerl.run(other, out=out, resume=True, **SEGMENT)
+
+
+def joined(params):
+    """Parameters of two networks with equal torsos, from those of one shared torso."""
+    torso = params["actor"]["params"]["torso"]
+    critic = {"params": {**params["critic"]["params"], "torso": torso}}
+    return {"actor": params["actor"], "critic": critic}
+
+
+def test_a_shared_torso_gets_the_sum_of_both_networks_gradients(key):
+    shared, separate = (
+        on_policy.build(bound.config, bound.env)
+        for bound in (
+            bind(tiny_config(shared_torso=flag, layer_norm=True))
+            for flag in (True, False)
+        )
+    )
+    params = ppo.init(shared, key).params
+    assert set(params["critic"]["params"]) == {"Dense_0"}
+    rng = np.random.default_rng(0)
+    numbers = [jnp.asarray(rng.normal(size=6), jnp.float32) for _ in range(4)]
+    obs = jnp.asarray(rng.normal(size=(6, 4)), jnp.float32)
+    batch = on_policy.Batch(obs, jnp.array([0, 1] * 3), *numbers)
+
+    def gradient(parts, params):
+        grads, metrics = jax.grad(lambda p: ppo.loss(parts, p, batch), has_aux=True)(
+            params
+        )
+        return grads, metrics
+
+    found, metrics = gradient(shared, params)
+    expected, same = gradient(separate, joined(params))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), metrics, same
+    )
+    actor, critic = (expected[name]["params"] for name in ("actor", "critic"))
+    whole = jax.tree.map(jnp.add, actor["torso"], critic["torso"])
+    torso = found["actor"]["params"]["torso"]
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),
+        torso,
+        whole,
+    )
+    assert all(np.abs(x).max() > 1e-6 for x in jax.tree.leaves(critic["torso"]))
+    for mine, theirs in (
+        (found["actor"]["params"], actor),
+        (found["critic"]["params"], critic),
+    ):
+        np.testing.assert_allclose(
+            mine["Dense_0"]["kernel"], theirs["Dense_0"]["kernel"], rtol=1e-4, atol=1e-6
+        )
+
+
+def test_a_shared_torso_acts_and_judges_as_two_networks_with_its_numbers(key):
+    bound = bind(small("vpg", shared_torso=True))
+    shared = on_policy.build(bound.config, bound.env)
+    params = on_policy.init(shared, key, lambda params: ()).params
+    obs = jax.random.normal(key, (5, 2, 4))
+    inputs = on_policy.inputs(shared, params, obs)
+    value = shared.critic.apply(params["critic"], inputs)
+    logits = shared.on_inputs.apply(params["actor"], inputs)
+    torso = networks.make_torso("mlp", (4,), (4,), "tanh")
+    expected = networks.Critic(torso).apply(joined(params)["critic"], obs)
+    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        logits, shared.actor.apply(params["actor"], obs), rtol=1e-5, atol=1e-7
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+@pytest.mark.parametrize("torso", networks.TORSOS)
+def test_every_torso_by_name_trains_on_pictures(algorithm, torso):
+    config = small(algorithm, torso=torso, **PICTURES)
+    state, metrics, _ = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    before = jax.jit(purerl.make_algorithm(config).init)(jax.random.key(0))
+    assert np.isfinite(metrics["value_loss"][-1])  # DQN's first update only warms up.
+    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), state.params, before.params)
+    assert all(x > 0 for x in jax.tree.leaves(moved))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(state.params))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sac/discrete", "pqn", "recurrent_ppo", "vpg"])
+def test_other_algorithms_take_pictures_in_bfloat16_and_norms(name):
+    changes = {"torso_dtype": "bfloat16", "layer_norm": True, **PICTURES}
+    config = small(name, **changes)
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    assert np.isfinite(result.metrics["value_loss"][-1])
+    leaves = jax.tree.leaves(result.state.params)
+    assert {x.dtype for x in leaves} == {jnp.dtype("float32")}
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_over_networks(tmp_path):
+    values = ["mlp", nets.Torso(4)]
+    axes = {"torso": values, "learning_rate": [1e-3, 1e-2]}
+    base = tiny_config(num_evaluations=1)
+    options = {"seeds": 1, "progress": False, "keep_states": True}
+    found = purerl.sweep(base, axes, out=tmp_path / "sweep", **options)
+    again = purerl.load(tmp_path / "sweep")
+    names = ["mlp", "tests.nets:Torso(features=4)"]
+    assert list(again.dataset["torso"].values) == names
+    alone = purerl.run(
+        base.replace(torso=values[1], learning_rate=1e-2), progress=False
+    )
+    point = {"torso": values[1], "learning_rate": 1e-2}
+    shapes = jax.tree.map(np.shape, found.state(point, 0).params)
+    assert shapes == jax.tree.map(lambda x: x.shape[1:], alone.state.params)
+    best = serialise.to_dict(again.best().config)
+    assert best["torso"] in ("auto", "mlp", serialise.plain(nets.Torso(4), "torso"))

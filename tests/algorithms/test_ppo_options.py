@@ -1,0 +1,180 @@
+"""Options of PPO: early ends, step sizes, whole batches, deviations by state."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import on_policy, ppo
+from purerl.learning import minibatches, optimiser
+from purerl.optimisers import SGD
+from tests.helpers import tiny_config
+
+PPO = tiny_config(total_timesteps=96, num_evaluations=0, anneal_learning_rate=False)
+
+
+def updated(config):
+    """An agent before and after its first update, and the metrics of it."""
+    algorithm = purerl.make_algorithm(config)
+    state = algorithm.init(jax.random.key(0))
+    after, metrics = jax.jit(algorithm.step)(state)
+    return state, after, metrics
+
+
+def same(one, two):
+    jax.tree.map(np.testing.assert_array_equal, one, two)
+
+
+def close(one, two):
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), one, two)
+
+
+def distance(one, two):
+    flat = [optimiser.flatten(state.params)[0] for state in (one, two)]
+    return float(np.abs(flat[0] - flat[1]).max())
+
+
+def test_passes_end_after_the_first_that_goes_too_far():
+    config = PPO.replace(num_epochs=3, learning_rate=0.01)
+    start, free, all_of_them = updated(config)
+    _, held, metrics = updated(config.replace(target_kl=1e-9))
+    assert metrics["passes"] == 1 and "passes" not in all_of_them
+    assert metrics["approx_kl"] < all_of_them["approx_kl"]
+    assert metrics["approx_kl_last"] == pytest.approx(float(metrics["approx_kl"]))
+    assert distance(start, free) > 1.5 * distance(start, held) > 0
+    # A limit that nothing reaches is none.
+    _, loose, counted = updated(config.replace(target_kl=1e9))
+    assert counted["passes"] == 3
+    close(loose.params, free.params)
+
+
+def descend(limit, num_epochs=6):
+    """Gradient descent on `w^2 / 2` at step 0.5, which halves w in every pass."""
+    optim = optimiser.make(SGD(), 0.5)
+    params = {"w": jnp.float32(1.0)}
+    return minibatches.minimise(
+        lambda p, batch: (p["w"] ** 2 / 2, {"approx_kl": p["w"], "x": 1.0 / batch[0]}),
+        params,
+        optim.init(optimiser.flatten(params)[0]),
+        jnp.ones(2),
+        jax.random.key(0),
+        minibatches.Passes(
+            optim, num_epochs, 1, is_last=lambda last: last["approx_kl"] < limit
+        ),
+    )
+
+
+@pytest.mark.parametrize(("limit", "passes"), [(2.0, 1), (0.3, 3), (-1.0, 6)])
+def test_what_happens_after_the_end_changes_and_counts_nothing(limit, passes):
+    params, _, metrics = descend(limit)
+    assert params["w"] == 0.5**passes  # exact in binary
+    seen = 0.5 ** np.arange(passes)  # w before each step
+    means = minibatches.pass_means(metrics)
+    assert means["passes"] == passes
+    assert means["approx_kl"] == pytest.approx(seen.mean())
+    assert means["approx_kl_last"] == pytest.approx(seen[-1])
+
+
+def test_the_critic_has_a_step_size_of_its_own():
+    # The same number for both is the plain program's, and a smaller one moves the
+    # critic less and the actor as before: with one gradient step, Adam's first step
+    # is the step size itself wherever the gradient is not zero.
+    config = PPO.replace(num_epochs=1, num_minibatches=1, learning_rate=1e-3)
+    start, plain, _ = updated(config)
+    close(updated(config.replace(critic_learning_rate=1e-3))[1].params, plain.params)
+    own = updated(config.replace(critic_learning_rate=1e-5))[1].params
+    close(own["actor"], plain.params["actor"])
+
+    def step(params):
+        flat = [optimiser.flatten(x["critic"])[0] for x in (params, start.params)]
+        return np.abs(flat[0] - flat[1]).max()
+
+    assert step(plain.params) == pytest.approx(1e-3, rel=1e-2)
+    assert step(own) == pytest.approx(1e-5, rel=2e-2)
+
+
+def test_both_step_sizes_decay():
+    config = PPO.replace(critic_learning_rate=1e-3, anneal_learning_rate=True)
+    algorithm = purerl.make_algorithm(config)
+    state = algorithm.init(jax.random.key(0))
+    late = state._replace(update=jnp.int32(3))  # after the last of three updates
+    after, _ = jax.jit(algorithm.step)(late)
+    same(after.params, late.params)
+
+
+def test_advantages_may_be_standardised_over_the_whole_batch():
+    config = PPO.replace(normalize_whole_batch=True)
+    parts = on_policy.build(config, resolve_env(config))
+    rows = jax.random.normal(jax.random.key(1), (16, 2)) * 3.0 + 5.0
+    found = ppo.standardised(parts, rows)
+    np.testing.assert_allclose(found.mean(), 0.0, atol=1e-6)
+    np.testing.assert_allclose(found.std(), 1.0, rtol=1e-5)
+    same(ppo.standardised(on_policy.build(PPO, resolve_env(PPO)), rows), rows)
+    # With one minibatch it is the same thing.
+    single = PPO.replace(num_minibatches=1)
+    whole = single.replace(normalize_whole_batch=True)
+    close(updated(whole)[1].params, updated(single)[1].params)
+
+
+def test_a_std_may_depend_on_the_state():
+    config = PPO.replace(
+        env="probe/continuous", state_dependent_std=True, log_std_init=-0.5
+    )
+    parts = on_policy.build(config, resolve_env(config))
+    algorithm = purerl.make_algorithm(config)
+    params = algorithm.init(jax.random.key(0)).params["actor"]
+    far = jax.tree.map(lambda x: 10.0 * x, params)  # its last layer starts small
+    obs = jnp.asarray([[0.1], [2.0]])
+    first, second = np.asarray(parts.actor.apply(far, obs).log_std)
+    assert abs(first - second) > 1e-3
+    near = parts.actor.apply(params, obs).log_std
+    np.testing.assert_allclose(near, -0.5, atol=0.05)
+    _, after, metrics = updated(config)
+    assert np.isfinite(metrics["policy_loss"])
+    moved = after.params["actor"]["params"]["Dense_1"]["bias"]
+    assert np.abs(moved).max() > 0
+
+
+@pytest.mark.parametrize("name", ["target_kl", "critic_learning_rate"])
+def test_they_are_numbers_that_can_be_mapped(name):
+    train = purerl.make_train(PPO.replace(learning_rate=0.01, **{name: 1e-3}))
+    values = jnp.asarray([1e-9, 1e-2])
+    mapped = jax.jit(jax.vmap(train, in_axes=(None, 0)))(
+        jax.random.key(0), {name: values}
+    )
+    one = jax.jit(train)(jax.random.key(0), {name: values[1]})
+    close(jax.tree.map(lambda x: x[1], mapped.state.params), one.state.params)
+    first, second = (jax.tree.map(lambda x, i=i: x[i], mapped.state) for i in (0, 1))
+    assert distance(first, second) > 0
+
+
+def test_a_wrong_limit_is_refused():
+    with pytest.raises(purerl.ConfigError, match="target_kl must"):
+        purerl.make_train(PPO.replace(target_kl=0.0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"state_dependent_std": True}, "has no effect with discrete actions"),
+        (
+            {"normalize_whole_batch": True, "normalize_advantages": False},
+            "has no effect with normalize_advantages=False",
+        ),
+        (
+            {
+                "env": "probe/continuous",
+                "state_dependent_std": True,
+                "log_std_init": 2.5,
+            },
+            "log_std_init must be greater than -20 and less than 2",
+        ),
+    ],
+)
+def test_what_would_do_nothing_is_refused(changes, words):
+    with pytest.raises(purerl.ConfigError, match=words):
+        purerl.make_train(PPO.replace(**changes))

@@ -1,0 +1,165 @@
+"""Wrappers and distributions in configs: flags, files, runs that stop and go on."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+import purerl
+from envs.wrappers import FrameStack, Randomised, StickyActions
+from purerl import cli, serialise
+from purerl.acting.environment import resolve_env
+from purerl.cli import flags
+from purerl.config import ConfigError
+from purerl.randomisation import Choice, Uniform
+from purerl.runner.manifest import is_rebuildable
+from tests.helpers import StopAfter, assert_same_bits, tiny_config
+
+
+@dataclasses.dataclass
+class Options:
+    """Nothing but the config."""
+
+
+def read(words, config=None):
+    """The config of a command line."""
+    config = config or purerl.PPOConfig()
+    parsed = flags.parse(flags.parser_class(config, Options), words, "train")
+    return flags.read_config(parsed, config)
+
+
+def test_flags_give_wrappers_and_distributions():
+    config = read(
+        [
+            *("--env-wrappers", "StickyActions(0.1)", "FrameStack(n=2, padding=zero)"),
+            *("--env-params", "length=Uniform(0.4, 0.6)", "gravity=12.0"),
+            *("tau=Choice((0.02, 0.04))",),
+        ]
+    )
+    assert config.env_wrappers == (
+        "StickyActions(0.1)",
+        "FrameStack(n=2, padding=zero)",
+    )
+    assert config.env_params == {
+        "length": Uniform(0.4, 0.6),
+        "gravity": 12.0,
+        "tau": Choice((0.02, 0.04)),
+    }
+    # What a preset or a resumed run has stands as the flags' defaults.
+    assert read([], config) == config
+    env = resolve_env(config)
+    assert isinstance(env, Randomised) and isinstance(env.env, FrameStack)
+    assert isinstance(env.env.env, StickyActions) and env.env.padding == "zero"
+
+
+def test_a_wrapper_that_does_not_fit_is_refused_before_training():
+    with pytest.raises(ConfigError, match=r"no wrapper 'FrameStak'.*FrameStack"):
+        purerl.make_train(tiny_config(env_wrappers=("FrameStak(2)",)))
+    with pytest.raises(ConfigError, match=r"has no 'reward_factr'.*'reward_factor'"):
+        config = tiny_config(env_wrappers=("ScaleReward",))
+        purerl.make_train(config.replace(env_params={"reward_factr": 1.0}))
+
+
+def test_wrappers_are_saved_in_files_and_one_alone_may_stand_as_a_text(tmp_path):
+    config = tiny_config(env_wrappers=["FrameStack(2)", "ClipReward"])
+    serialise.to_yaml(config, tmp_path / "config.yaml")
+    assert serialise.from_yaml(tmp_path / "config.yaml") == config
+    assert is_rebuildable(config)
+    one = resolve_env(tiny_config(env_wrappers="FrameStack(2)"))
+    assert one == FrameStack(envs.make("CartPole-v1"), 2)
+
+
+def test_a_wrapper_of_this_program_alone_is_no_other_processs(monkeypatch):
+    @dataclasses.dataclass(unsafe_hash=True)
+    class Same(envs.Wrapper):
+        pass
+
+    known = dict(envs.wrappers.WRAPPERS)
+    monkeypatch.setattr("envs.wrappers.registry.WRAPPERS", known)
+    envs.register_wrapper("Same", Same)
+    config = tiny_config(env_wrappers=("Same",))
+    assert isinstance(resolve_env(config), Same) and not is_rebuildable(config)
+
+
+def test_a_wrapped_object_trains_as_the_names_do():
+    """An agent sees the stack: its first layer has three times four inputs."""
+    key = jax.random.key(0)
+    short = tiny_config(total_timesteps=64)
+    names = purerl.make_train(short.replace(env_wrappers=("FrameStack(3)",)))
+    thing = purerl.make_train(
+        short.replace(env=FrameStack(envs.make("CartPole-v1"), 3))
+    )
+    one, two = jax.jit(names)(key), jax.jit(thing)(key)
+    assert_same_bits(one, two)
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(one.state.params)]
+    assert (12, 8) in shapes
+
+
+RANDOM = tiny_config(
+    env_wrappers=("StickyActions(0.3)", "FrameStack(2)"),
+    env_params={"length": Uniform(0.4, 0.6), "gravity": Choice((9.0, 12.0))},
+    total_timesteps=320,
+)
+
+
+def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path):
+    options = {
+        "seeds": 2,
+        "lanes": 2,
+        "segment_updates": 3,
+        "progress": False,
+        "checkpoint_seconds": 0.0,
+    }
+    whole = purerl.run(RANDOM, **options)
+    out = tmp_path / "run"
+    stopped = purerl.run(RANDOM, out=out, trackers=[StopAfter(3)], **options)
+    assert not stopped.finished
+    # From the file alone, as `purerl train --resume` does.
+    saved = purerl.load_run(out).config
+    assert saved.env_params == RANDOM.env_params
+    resumed = purerl.run(saved, out=out, resume=True, **options)
+    assert_same_bits(
+        (resumed.state, resumed.metrics, resumed.evaluation),
+        (whole.state, whole.metrics, whole.evaluation),
+    )
+
+
+@pytest.mark.slow
+def test_a_sweep_moves_ranges_and_a_wrappers_numbers():
+    axes = {
+        "env_params.sticky_probability": [0.0, 0.9],
+        "env_params.length.high": [0.5, 2.0],
+    }
+    result = purerl.sweep(RANDOM, axes, seeds=2, progress=False)
+    assert result.dataset["episode_return"].shape[:2] == (2, 2)
+    assert len(np.unique(result.dataset["policy_loss"].values[..., -1])) == 8
+
+
+@pytest.mark.slow
+def test_a_run_is_evaluated_with_other_numbers(tmp_path, capsys):
+    config = tiny_config(
+        env="probe/constant-reward",
+        env_wrappers=("ScaleReward",),
+        env_params={"reward_factor": Uniform(1.0, 3.0)},
+        total_timesteps=64,
+    )
+    out = tmp_path / "run"
+    purerl.run(config, seeds=1, out=out, progress=False)
+    words = [str(out), "--episodes", "4", "--env-params", "reward_factor=7.0"]
+    assert cli.main(["evaluate", *words]) == 0
+    assert "7.0" in capsys.readouterr().out
+    assert cli.main(["evaluate", str(out), "--gymnasium"]) != 0
+    assert "has not the wrappers" in capsys.readouterr().err
+
+
+def test_vmapped_numbers_of_a_wrapper_are_each_of_them():
+    config = tiny_config(env_wrappers=("ScaleReward",), total_timesteps=64)
+    train = purerl.make_train(config)
+    factors = {"env_params.reward_factor": jnp.array([1.0, 10.0])}
+    result = jax.jit(jax.vmap(train, in_axes=(None, 0)))(jax.random.key(0), factors)
+    lengths = np.asarray(result.metrics["episode_length"])[:, 0]
+    returns = np.asarray(result.metrics["episode_return"])[:, 0]
+    np.testing.assert_allclose(returns, lengths * [1.0, 10.0], rtol=1e-6)

@@ -1,0 +1,86 @@
+"""Losses, optimisers and schedules as flags, and the numbers inside them."""
+
+import dataclasses
+
+import pytest
+
+import purerl
+from purerl import losses, optimisers
+from purerl.cli import flags
+from purerl.config import ConfigError
+from purerl.schedules import Cosine, Linear, WarmUp
+
+
+@dataclasses.dataclass
+class Options:
+    """Nothing but the config."""
+
+
+def read(line, config=None):
+    """The config of a command line."""
+    config = config or purerl.PPOConfig()
+    parsed = flags.parse(flags.parser_class(config, Options), line.split(";"), "train")
+    return flags.read_config(parsed, config)
+
+
+@pytest.mark.parametrize(
+    ("line", "field", "expected"),
+    [
+        ("--optimiser.b1;0.95", "optimiser", optimisers.Adam(0.95, eps=1e-5)),
+        ("--optimiser.b1=0.95", "optimiser", optimisers.Adam(0.95, eps=1e-5)),
+        (
+            "--optimiser;SGD;--optimiser.momentum;0.9;--optimiser.nesterov;true",
+            "optimiser",
+            optimisers.SGD(0.9, nesterov=True),
+        ),
+        ("--optimiser;lion", "optimiser", optimisers.Lion()),
+        ("--adam-eps;1e-3", "optimiser", optimisers.Adam(eps=1e-3)),
+        ("--policy-loss.clip-eps;0.3", "policy_loss", losses.ClipDrift(0.3)),
+        (
+            "--policy-loss.clip-eps;Linear(0.3, 0.1)",
+            "policy_loss",
+            losses.ClipDrift(Linear(0.3, 0.1)),
+        ),
+        ("--learning-rate;1e-3", "learning_rate", 1e-3),
+        (
+            "--learning-rate;Linear(1e-3);--learning-rate.until;0.5",
+            "learning_rate",
+            Linear(1e-3, until=0.5),
+        ),
+        (
+            "--entropy-coef;WarmUp(0.1, Cosine(0.02))",
+            "entropy_coef",
+            WarmUp(0.1, Cosine(0.02)),
+        ),
+        ("--entropy-coef;auto", "entropy_coef", "auto"),
+    ],
+)
+def test_a_flag_sets_a_part_or_a_number_inside_it(line, field, expected):
+    assert getattr(read(line), field) == expected
+    assert read(line) == purerl.PPOConfig(**{field: expected})  # and nothing else
+
+
+def test_an_optimiser_of_some_parameters_is_none_or_a_part():
+    line = "--actor-optimiser;Lion;--actor-learning-rate;1e-4"
+    config = read(line, purerl.SACConfig())
+    assert config.actor_optimiser == optimisers.Lion()
+    assert read("--actor-optimiser;None", config).actor_optimiser is None
+    assert (config.actor_learning_rate, config.critic_learning_rate) == (1e-4, None)
+    assert config.critic_optimiser is None
+
+
+@pytest.mark.parametrize(
+    ("line", "fragment"),
+    [
+        ("--optimiser.b3;0.5", "--optimiser.b3: Adam has no field 'b3'"),
+        ("--optimiser.b1;x", "--optimiser.b1 must be a number, got 'x'"),
+        ("--optimiser.b1", "--optimiser.b1 needs a value"),
+        ("--optimiser;Adma", "Did you mean 'Adam'?"),
+        ("--learning-rate;Linea(1)", "no schedule 'Linea'. Did you mean 'Linear'"),
+        ("--learning-rate.end;0.1", "0.00025 has nothing inside; give a part first"),
+    ],
+)
+def test_a_bad_flag_gets_a_sentence(line, fragment):
+    with pytest.raises(ConfigError) as error:
+        read(line)
+    assert fragment in str(error.value)

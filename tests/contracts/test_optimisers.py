@@ -1,0 +1,337 @@
+"""What every registered optimiser keeps: optax's numbers, text, every algorithm."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import optax.contrib
+import pytest
+from flax import struct
+
+import purerl
+from purerl import optimisers, serialise
+from purerl.algorithms import actor_critic
+from purerl.config import ConfigError, apply_overrides
+from purerl.learning import optimiser
+from purerl.meta.genome import Genome
+from purerl.optimisers.check import check_optimisers
+from purerl.sweeps.groups import group_points
+from purerl.train import bind
+from tests.contracts.test_algorithms import SMALL, small
+from tests.helpers import tiny_config
+
+RATE, STEPS = 0.01, 4
+
+
+class Case(NamedTuple):
+    """An optimiser with numbers of its own, what optax makes of them, and a number."""
+
+    ours: object
+    theirs: optax.GradientTransformation
+    number: str
+
+
+# A row buys the whole contract. The last is a number that may be vmapped.
+CASES = {
+    "Adam": Case(
+        optimisers.Adam(0.8, 0.95, 1e-3), optax.adam(RATE, 0.8, 0.95, 1e-3), "b1"
+    ),
+    "AdamW": Case(
+        optimisers.AdamW(0.8, 0.95, 1e-3, 0.1),
+        optax.adamw(RATE, 0.8, 0.95, 1e-3, weight_decay=0.1),
+        "weight_decay",
+    ),
+    "SGD": Case(
+        optimisers.SGD(0.7, nesterov=True),
+        optax.sgd(RATE, 0.7, nesterov=True),
+        "momentum",
+    ),
+    "RMSProp": Case(
+        optimisers.RMSProp(0.8, 1e-3, centered=True),
+        optax.rmsprop(RATE, 0.8, 1e-3, centered=True),
+        "decay",
+    ),
+    "RAdam": Case(
+        optimisers.RAdam(0.8, 0.95, 1e-3), optax.radam(RATE, 0.8, 0.95, 1e-3), "b1"
+    ),
+    "Lion": Case(
+        optimisers.Lion(0.8, 0.95, 0.1),
+        optax.lion(RATE, 0.8, 0.95, weight_decay=0.1),
+        "b1",
+    ),
+    "Muon": Case(
+        optimisers.Muon(0.9, 0.8, 0.95, 1e-3, 0.1, nesterov=False),
+        optax.contrib.muon(
+            RATE,
+            beta=0.9,
+            eps=1e-3,
+            weight_decay=0.1,
+            nesterov=False,
+            adam_b1=0.8,
+            adam_b2=0.95,
+        ),
+        "momentum",
+    ),
+}
+PARAMS = {"bias": jnp.arange(3.0), "kernel": jnp.arange(6.0).reshape(2, 3) - 2.0}
+
+
+@struct.dataclass
+class SignDescent:
+    """The sign of the gradient: an optimiser of one's own, without optax."""
+
+    scale: float = 1.0
+
+    def __call__(self, learning_rate):
+        def update(gradient, state, params=None):
+            del params
+            step = learning_rate * self.scale
+            return jax.tree.map(lambda g: -step * jnp.sign(g), gradient), state
+
+        return optax.GradientTransformation(lambda params: (), update)
+
+
+def course(transformation, params=PARAMS):
+    """Parameters after some steps on gradients that change with them."""
+    state = transformation.init(params)
+    for step in range(STEPS):
+        grads = jax.tree.map(lambda x, step=step: jnp.cos(x + step), params)
+        updates, state = transformation.update(grads, state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+    return params
+
+
+def assert_close(one, other, **tolerance):
+    for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(x, y, **{"rtol": 1e-5, "atol": 1e-6, **tolerance})
+
+
+def test_every_registered_optimiser_is_tested_here():
+    assert set(CASES) == set(optimisers.OPTIMISERS)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_optimiser_is_optaxs_and_its_numbers_vmap(name):
+    ours, theirs, number = CASES[name]
+    values = jnp.array([0.3, getattr(ours, number)])
+
+    @jax.jit
+    def several(values, rates):
+        def one(value, rate):
+            return course(ours.replace(**{number: value})(rate))  # type: ignore[attr-defined]
+
+        return jax.vmap(one)(values, rates)
+
+    moved = several(values, jnp.full(2, RATE))
+    assert_close(
+        jax.tree.map(lambda x: x[1], moved), jax.jit(partial(course, theirs))()
+    )
+    first, second = (jax.tree.map(lambda x, i=i: x[i], moved) for i in (0, 1))
+    assert float(jnp.abs(first["kernel"] - second["kernel"]).max()) > 1e-5
+
+
+@pytest.mark.parametrize("name", ["Adam", "Muon"])
+def test_a_flat_vector_moves_as_its_layers_do_and_is_clipped(name):
+    ours = CASES[name].ours
+    flat, restore = optimiser.flatten(PARAMS)
+    layers = optimiser.layers_of(PARAMS)
+    moved = course(optimiser.make(ours, RATE, 0.5, layers), flat)
+    clipped = optax.chain(optax.clip_by_global_norm(0.5), ours(RATE))  # type: ignore[operator]
+    assert_close(restore(moved), course(clipped))
+
+
+def test_muon_moves_a_matrix_by_an_orthogonal_one():
+    kernel = jax.random.normal(jax.random.key(0), (4, 4))
+    muon = optimisers.Muon()(1.0)
+    update, _ = muon.update({"k": kernel}, muon.init({"k": kernel}), {"k": kernel})
+    # Five iterations leave singular values around 1: from 0.7 to 1.2 (Jordan 2024).
+    values = np.linalg.svd(update["k"])[1]
+    assert (values > 0.6).all() and (values < 1.3).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_optimiser_survives_dict_text_and_the_older_order(name):
+    ours = CASES[name].ours
+    config = tiny_config(optimiser=ours)
+    assert serialise.from_dict(serialise.to_dict(config)) == config
+    text = serialise.part_text(ours)
+    assert serialise.parse_part(text, "optimiser") == ours
+    assert serialise.parse_part(name.lower(), "optimiser") == type(ours)()
+
+
+def test_the_older_epsilon_is_that_of_every_optimiser():
+    config = purerl.SACConfig(adam_eps=1e-3, critic_optimiser=optimisers.RAdam())
+    eps = (config.optimiser.eps, config.critic_optimiser.eps)
+    assert (*eps, config.temperature_optimiser.eps) == (1e-3, 1e-3, 1e-3)
+    assert config.adam_eps is None and config.actor_optimiser is None
+    # Overridden, and traced, as before.
+    eps = jax.jit(lambda x: apply_overrides(config, {"adam_eps": x}).optimiser.eps)
+    assert eps(0.5) == 0.5
+    older = serialise.from_dict({"algorithm": "pqn", "optimiser": "adam"})
+    assert older == purerl.PQNConfig(optimiser="adam", optimiser_eps=1e-8)
+    assert isinstance(older.optimiser, optimisers.Adam)  # type: ignore[attr-defined]
+
+
+def test_actor_critic_and_temperature_move_by_their_own_optimisers():
+    config = purerl.SACConfig(
+        learning_rate=0.1,
+        optimiser=optimisers.SGD(),
+        actor_learning_rate=0.2,
+        critic_optimiser=optimisers.Adam(),
+        temperature_learning_rate=0.3,
+        temperature_optimiser=SignDescent(),
+    )
+    names = ("actor", "critics", "log_temperature")
+    params = dict.fromkeys(names, jnp.zeros(2))
+    state = {n: actor_critic.optimiser_of(config, n).init(params[n]) for n in names}
+    grads = dict.fromkeys(names, jnp.array([2.0, -4.0]))
+    learner = actor_critic.Learner(params, {}, state)
+    moved = actor_critic.descend(config, learner, grads).params
+    np.testing.assert_allclose(moved["actor"], [-0.4, 0.8], rtol=1e-6)  # -0.2 g
+    np.testing.assert_allclose(moved["critics"], [-0.1, 0.1], rtol=1e-5)  # Adam's first
+    np.testing.assert_allclose(moved["log_temperature"], [-0.3, 0.3], rtol=1e-6)
+
+
+def test_points_of_numbers_share_a_program_and_kinds_do_not():
+    points = [
+        {"optimiser.b1": 0.5},
+        {"optimiser.b1": 0.9},
+        {"optimiser": "SGD(momentum=0.9)"},
+        {"optimiser": optimisers.SGD()},
+    ]
+    adam, sgd = group_points(tiny_config(), points)
+    assert (adam.points, sgd.points) == ((0, 1), (2, 3))
+    np.testing.assert_array_equal(
+        adam.overrides["optimiser.b1"], np.float32([0.5, 0.9])
+    )
+    np.testing.assert_array_equal(
+        sgd.overrides["optimiser"].momentum, np.float32([0.9, 0.0])
+    )
+
+
+def test_an_optimiser_is_evolved_within_its_bounds():
+    config = tiny_config()
+    genome = Genome(config, bind(config).env, "optimiser")
+    scales = {leaf.name: leaf.scale for leaf in genome.leaves}
+    assert scales == {
+        "optimiser.b1": "logit",
+        "optimiser.b2": "logit",
+        "optimiser.eps": "log",
+    }
+    far = genome.solution(np.array([4.0, 9.0, -9.0]))["optimiser"]
+    check_optimisers(config.replace(optimiser=far))
+    assert 0.9 < far.b1 < 1 and 0 < far.eps < 1e-5
+
+
+def test_an_optimiser_of_ones_own_is_registered_and_written():
+    before = dict(optimisers.OPTIMISERS)
+    try:
+        optimisers.register("SignDescent", SignDescent)
+        config = tiny_config(optimiser=SignDescent(0.5))
+        assert serialise.from_dict(serialise.to_dict(config)) == config
+        check_optimisers(config)
+    finally:
+        optimisers.OPTIMISERS.clear()
+        optimisers.OPTIMISERS.update(before)
+
+
+BAD = {
+    "a decay of 1": (
+        {"optimiser": optimisers.Adam(b1=1.0)},
+        "optimiser.b1 must be 0 or",
+    ),
+    "a negative eps": (
+        {"optimiser": optimisers.RMSProp(eps=-1e-8)},
+        "optimiser.eps must be greater than 0, got -1e-08",
+    ),
+    "no number": (
+        {"optimiser": optimisers.Adam(b2=float("nan"))},
+        "optimiser.b2 must be finite",
+    ),
+    "a class": ({"optimiser": optimisers.Adam}, "got the class Adam; call it"),
+    "a word": ({"optimiser": "SGD"}, "must be an optimiser, such as"),
+    "none": ({"optimiser": None}, "must be an optimiser, such as"),
+    "a loss": (
+        {"optimiser": purerl.losses.ClipDrift()},
+        "must return a transformation of gradients for a step size",
+    ),
+    "an epsilon for what has none": (
+        {"optimiser": optimisers.SGD(), "adam_eps": 1e-5},
+        "adam_eps is the older name of optimiser.eps, but optimiser is SGD",
+    ),
+}
+BAD_POINTS = {
+    "a decay of 1": ({"optimiser.b1": 1.0}, "optimiser.b1 must be 0 or greater and"),
+    "an unknown number": ({"optimiser.b3": 0.5}, "Adam has no field 'b3'"),
+    "an unknown name": (
+        {"optimiser": "Adma"},
+        "no optimiser 'Adma'. Did you mean 'Adam'",
+    ),
+    "a loss": ({"optimiser": "ClipDrift"}, "there is no optimiser 'ClipDrift'"),
+    "a number": ({"optimiser": 0.5}, "must be of the kind of Adam"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_optimiser_gets_a_sentence(case):
+    changes, fragment = BAD[case]
+    with pytest.raises(ConfigError) as error:
+        purerl.make_train(tiny_config(**changes))
+    assert fragment in str(error.value)
+
+
+@pytest.mark.parametrize("case", BAD_POINTS)
+def test_a_bad_axis_over_optimisers_gets_a_sentence(case):
+    point, fragment = BAD_POINTS[case]
+    with pytest.raises(ConfigError) as error:
+        group_points(tiny_config(), [point])
+    assert fragment in str(error.value)
+
+
+def test_an_optimiser_that_is_not_there_has_nothing_inside():
+    with pytest.raises(ConfigError, match="actor_optimiser is None, which has nothing"):
+        apply_overrides(purerl.SACConfig(), {"actor_optimiser.b1": 0.5})
+
+
+# Every optimiser in every algorithm, on the quickest of its programs: one update.
+PAIRS = [(algorithm, name) for algorithm in SMALL for name in CASES]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name"),
+    [
+        pair if pair == ("vpg", "Muon") else pytest.param(*pair, marks=pytest.mark.slow)
+        for pair in PAIRS
+    ],
+)
+def test_every_algorithm_learns_with_every_optimiser(algorithm, name):
+    ours, _, number = CASES[name]
+    config = small(algorithm, optimiser=ours, num_evaluations=0, learning_rate=1e-2)
+    if algorithm not in ("ppo", "recurrent_ppo", "vpg", "pqn"):
+        config = config.replace(learning_starts=10, random_steps=10)
+    bound = bind(config)
+
+    @jax.jit
+    @jax.vmap
+    def update(value):
+        changed = bound.at({f"optimiser.{number}": value})
+        made = bound.algorithm(changed)
+        before = made.init(jax.random.key(0))
+        state = before
+        for _ in range(2):
+            state, metrics = made.step(state)
+        return before, state, metrics
+
+    # Values that differ from the first step on would hide a number that is not read
+    # from the state: two steps are taken.
+    before, state, metrics = update(jnp.array([0.3, 0.9]))
+    assert jax.tree.structure(before) == jax.tree.structure(state)
+    for x, y in zip(jax.tree.leaves(before), jax.tree.leaves(state), strict=True):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+    assert np.isfinite(metrics["value_loss"]).all()
+    moved = [np.asarray(x) for x in jax.tree.leaves(state.params)]
+    assert all(np.isfinite(x).all() for x in moved)
+    assert any((x[0] != x[1]).any() for x in moved), "the number moved nothing"

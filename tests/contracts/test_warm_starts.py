@@ -1,0 +1,126 @@
+"""What every registered algorithm keeps: hooks, warm starts, frozen parts."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import warm_start
+from purerl.acting.policy import recurrence_of
+from purerl.algorithms import ALGORITHMS
+from purerl.learning.parts import is_in, name_leaves
+from tests.algorithms.short_runs import assert_close
+from tests.contracts.test_algorithms import SMALL, algorithm_of, small
+from tests.helpers import assert_same_bits, slow_but
+
+KEY = jax.random.key(0)
+# In order of what they cost; the others are for `make test-slow`.
+QUICK = ("ppo", "dqn", "td3")
+
+
+@pytest.fixture(scope="module", params=slow_but(SMALL, *QUICK))
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def whole(name):
+    """A whole run with hooks, in one program."""
+    train = purerl.make_train(small(name), observe=observe, metrics=measure)
+    return jax.jit(train)(KEY)
+
+
+@pytest.fixture(scope="module")
+def start(name):
+    """The algorithm, and the state that the run begins with."""
+    algorithm = purerl.make_algorithm(small(name))
+    return algorithm, jax.jit(algorithm.init)(KEY)
+
+
+def observe(state):
+    return {"state": state, "learned": learned(state)}
+
+
+def measure(state, metrics):
+    return {"twice": 2 * metrics["env_steps"], "seen": state.update}
+
+
+def after(whole, updates):
+    """The state after some updates, which an evaluation has gathered."""
+    return jax.tree.map(lambda x: x[updates - 1], whole.observed["state"])
+
+
+def learned(state):
+    """Every number that is learned, as one vector."""
+    return jnp.concatenate([x.ravel() for x in jax.tree.leaves(state.params)])
+
+
+def test_every_registered_algorithm_is_tested_here():
+    assert {algorithm_of(name) for name in SMALL} == set(ALGORITHMS)
+    assert set(QUICK) <= set(SMALL)
+
+
+def test_hooks_see_the_states_of_the_run(whole):
+    """Evaluations follow every update: `observed` are the states, one after another."""
+    assert_same_bits(after(whole, 3), whole.state)
+    for update in (1, 2, 3):
+        vector = learned(after(whole, update))
+        np.testing.assert_array_equal(whole.observed["learned"][update - 1], vector)
+    assert not np.array_equal(whole.observed["learned"][0], vector)
+    np.testing.assert_array_equal(whole.metrics["seen"], [1, 2, 3])
+    np.testing.assert_array_equal(
+        whole.metrics["twice"], 2 * whole.metrics["env_steps"]
+    )
+
+
+def test_a_run_from_a_state_is_the_run_that_was_not_stopped(name, whole):
+    """To rounding: a loop of another length is another program. See `test_start` too.
+
+    Whatever was not taken over would show in a thousandth, not in a hundred-thousandth.
+    """
+    train = purerl.make_train(
+        small(name), observe=observe, metrics=measure, first_update=1
+    )
+    rest = jax.jit(train)(KEY, start=after(whole, 1))
+    assert_close(rest.state, whole.state)
+    for mine, all_of_it in zip(rest[1:], whole[1:], strict=True):
+        assert_close(mine, jax.tree.map(lambda x: x[1:], all_of_it))
+
+
+def test_networks_act_alike_in_a_run_that_is_fresh_otherwise(whole, start):
+    algorithm, source, key = start[0], whole.state, jax.random.key(5)
+    networks = purerl.networks_of(source)
+    begin = partial(warm_start.begin, first_update=None, num_updates=3)
+    new, first = begin(jax.jit(algorithm.init), key, networks)
+    fresh = jax.jit(algorithm.init)(key)
+    assert first == 0
+
+    recurrence = recurrence_of(algorithm)
+    obs = 0.3 * jax.random.normal(key, (64, *source.envs.obs.shape[1:]))
+    act = partial(recurrence.act, obs=obs, memory=recurrence.init((64,)))
+    assert_same_bits(act(new), act(source))
+    assert not np.array_equal(act(fresh)[0], act(source)[0])
+
+    for field in ("opt_state", "envs", "update", "key", "buffer", "memory"):
+        if hasattr(fresh, field):
+            assert_same_bits(getattr(new, field), getattr(fresh, field))
+    # Everything else is the source's, which nothing of the fresh agent is.
+    assert_same_bits(purerl.networks_of(new), networks)
+    assert not np.array_equal(learned(new), learned(fresh))
+
+
+def test_frozen_parts_stay_and_the_others_learn(name):
+    """`torso` is frozen: that of every network which has one."""
+    algorithm = purerl.make_algorithm(small(name, frozen=("torso",)))
+    step, state = jax.jit(algorithm.step), jax.jit(algorithm.init)(KEY)
+    before = dict(name_leaves(state.params))
+    for _ in range(3):
+        state, _ = step(state)
+    frozen = [leaf for leaf in before if is_in(leaf, "torso")]
+    assert 0 < len(frozen) < len(before)
+    for leaf, value in name_leaves(state.params):
+        same = np.array_equal(value, before[leaf])
+        assert same == (leaf in frozen), leaf

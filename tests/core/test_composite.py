@@ -1,0 +1,212 @@
+"""Observations of several parts, and masks: features, statistics, torsos, outputs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from purerl import networks
+from purerl.acting import observe
+from purerl.learning import normalise
+from purerl.networks import composite
+from purerl.networks.distributions import CategoricalHead
+
+NESTED = Dict(
+    {
+        "picture": Box(0, 255, (1, 2, 3), np.uint8),
+        "inner": Tuple((Discrete(3), Box(-1.0, 1.0, ()), MultiDiscrete([2, 3]))),
+        "flags": MultiBinary(2),
+    }
+)
+MASK = jnp.array([[True, False, True, False], [False, False, False, True]])
+
+
+def member(batch=()):
+    """An observation of `NESTED`, the same in every place of a batch."""
+    obs = {
+        "picture": jnp.array([0, 51, 255, 0, 0, 0], jnp.uint8).reshape(1, 2, 3),
+        "inner": (jnp.int32(1), jnp.float32(0.5), jnp.array([1, 2])),
+        "flags": jnp.array([1, 0], jnp.int8),
+    }
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (*batch, *x.shape)), obs)
+
+
+@pytest.mark.parametrize("batch", [(), (2,), (3, 2)])
+def test_every_part_becomes_features_of_its_own_kind(batch):
+    assert bool(NESTED.contains(member()))
+    features = observe.to_features(NESTED, member(batch))
+    shapes = jax.tree.map(lambda x: x.shape[len(batch) :], features)
+    assert shapes == observe.obs_shape(NESTED)
+    one = jax.tree.map(lambda x: x[(0,) * len(batch)], features)
+    np.testing.assert_allclose(
+        one["picture"].ravel(), [0.0, 0.2, 1.0, 0.0, 0.0, 0.0], rtol=1e-6
+    )
+    hot, number, several = one["inner"]
+    np.testing.assert_array_equal(hot, [0, 1, 0])
+    np.testing.assert_array_equal(number, 0.5)
+    np.testing.assert_array_equal(several, [0, 1, 0, 0, 1])
+    np.testing.assert_array_equal(one["flags"], [1.0, 0.0])
+    assert {x.dtype for x in jax.tree.leaves(features)} == {jnp.dtype("float32")}
+
+
+def test_a_mask_is_no_feature_and_where_nothing_is_valid_everything_is():
+    space = Dict({"action_mask": MultiBinary(3), "x": Box(-1.0, 1.0, (1,))})
+    obs = {"action_mask": jnp.array([[0, 1, 0], [0, 0, 0]], jnp.int8)}
+    features = observe.to_features(space, obs | {"x": jnp.zeros((2, 1))})
+    mask = features["action_mask"]
+    assert mask.dtype == jnp.bool_
+    np.testing.assert_array_equal(mask, [[False, True, False], [True, True, True]])
+    # No network sees it: not by default, and not by any keys.
+    shape = observe.obs_shape(space)
+    assert composite.visible(shape) == {"x": (1,)}
+    torso = composite.viewed(
+        networks.make_torso("mlp", {"x": (1,)}, (4,), "tanh"), shape
+    )
+    params = torso.init(jax.random.key(0), features)
+    changed = features | {"action_mask": ~mask}
+    np.testing.assert_array_equal(
+        torso.apply(params, features), torso.apply(params, changed)
+    )
+
+
+def test_statistics_are_those_of_every_part_of_floats_and_of_no_other():
+    space = Dict({"a": Box(-1.0, 1.0, (2,)), "b": Discrete(2), "c": Box(-9.0, 9.0, ())})
+    key_a, key_c = jax.random.split(jax.random.key(0))
+    features = {
+        "a": jax.random.normal(key_a, (50, 2)),
+        "b": jax.nn.one_hot(jnp.arange(50) % 2, 2),
+        "c": 3.0 + 2.0 * jax.random.normal(key_c, (50,)),
+    }
+    moments = observe.merge_moments(space, observe.init_moments(space), features, None)
+    assert moments[1] == ()
+    scaled = observe.normalised(space, moments, features, 5.0)
+    np.testing.assert_array_equal(scaled["b"], features["b"])
+    for key, place in (("a", 0), ("c", 2)):
+        alone = normalise.merge(
+            normalise.init_moments(features[key].shape[1:]), features[key]
+        )
+        np.testing.assert_array_equal(moments[place].mean, alone.mean)
+        np.testing.assert_allclose(scaled[key].mean(0), 0.0, atol=1e-5)
+        np.testing.assert_allclose(scaled[key].std(0), 1.0, atol=1e-3)
+
+
+def test_a_torso_of_a_picture_alone_is_the_torso_of_pictures():
+    shape, picture = (5, 4, 2), jax.random.normal(jax.random.key(0), (3, 5, 4, 2))
+    plain = networks.make_torso("auto", shape, (6,), "relu")
+    several = networks.make_torso("auto", {"p": shape}, (6,), "relu")
+    params = plain.init(jax.random.key(1), picture)["params"]
+    moved = {"encoders_0": {"Conv_0": params["Conv_0"]}, "mlp": params["MLP_0"]}
+    np.testing.assert_array_equal(
+        several.apply({"params": moved}, {"p": picture}),
+        plain.apply({"params": params}, picture),
+    )
+
+
+def test_parts_stand_side_by_side_before_the_dense_layers():
+    shapes = {"p": (5, 4, 2), "v": (2,), "w": ()}
+    torso = networks.make_torso("auto", shapes, (6,), "relu")
+    keys = jax.random.split(jax.random.key(0), 4)
+    obs = {
+        n: jax.random.normal(k, (3, *s))
+        for k, (n, s) in zip(keys, shapes.items(), strict=False)
+    }
+    params = torso.init(keys[3], obs)
+    kernel = params["params"]["mlp"]["Dense_0"]["kernel"]
+    assert kernel.shape == (3 * 2 * 16 + 2 + 1, 6)
+    dense = params["params"]["mlp"]["Dense_0"]
+    conv = networks.CNN((), "relu").apply(
+        {"params": params["params"]["encoders_0"]}, obs["p"]
+    )
+    joined = jnp.concatenate([conv, obs["v"], obs["w"][:, None]], -1)
+    expected = jax.nn.relu(joined @ dense["kernel"] + dense["bias"][None])
+    np.testing.assert_allclose(torso.apply(params, obs), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_torso_of_images_needs_one_among_the_parts():
+    with pytest.raises(ValueError, match=r"'impala' needs an image among the parts"):
+        networks.make_torso("impala", {"v": (2,), "w": (3,)}, (6,), "relu")
+
+
+def test_a_masked_policy_is_the_policy_over_the_valid_actions():
+    logits = jnp.array([[0.3, 9.0, -1.0, 2.0], [0.3, 9.0, -1.0, 2.0]])
+    head, masked = CategoricalHead(4), composite.exclude(logits, MASK)
+    subset = CategoricalHead(2)
+    inside = logits[:1, jnp.array([0, 2])]
+    np.testing.assert_allclose(
+        head.log_prob(masked[:1], jnp.array([2])),
+        subset.log_prob(inside, jnp.array([1])),
+        rtol=1e-6,
+    )
+    np.testing.assert_allclose(
+        head.entropy(masked), [subset.entropy(inside)[0], 0.0], rtol=1e-6
+    )
+    np.testing.assert_array_equal(head.mode(masked), [0, 3])  # not 1, the largest
+    draws = head.choose(
+        jnp.broadcast_to(masked, (2000, 2, 4)), head.noise(jax.random.key(0), (2000, 2))
+    )
+    assert set(np.asarray(draws[:, 0]).tolist()) == {0, 2}
+    assert set(np.asarray(draws[:, 1]).tolist()) == {3}
+    share = jax.nn.softmax(inside)[0, 0]
+    np.testing.assert_allclose((draws[:, 0] == 0).mean(), share, atol=0.03)
+
+
+@pytest.mark.parametrize("mask", [MASK, jnp.zeros_like(MASK)])
+def test_gradients_are_zero_for_invalid_actions_and_never_nan(mask):
+    """Two valid, one alone, and none at all."""
+    head = CategoricalHead(4)
+
+    def loss(logits):
+        outputs = composite.exclude(logits, mask)
+        taken = jnp.argmax(outputs, -1)
+        return (head.log_prob(outputs, taken) + 0.7 * head.entropy(outputs)).sum()
+
+    logits = jnp.array([[0.3, 9.0, -1.0, 2.0], [0.3, 9.0, -1.0, 2.0]])
+    value, slope = jax.value_and_grad(loss)(logits)
+    assert np.isfinite(value) and np.isfinite(slope).all()
+    np.testing.assert_array_equal(slope[~mask], 0.0)
+    if mask.any():
+        assert (slope[0, jnp.array([0, 2])] != 0.0).all()
+        np.testing.assert_array_equal(slope[1], 0.0)  # one action: nothing to learn
+
+
+def test_the_dueling_mean_is_that_of_the_valid_actions():
+    shape = {"action_mask": (4,), "x": (3,)}
+    torso = networks.make_torso("mlp", {"x": (3,)}, (5,), "tanh")
+    torso = composite.viewed(torso, shape)
+    critic = networks.DiscreteCritic(
+        torso, 4, lambda: networks.MLP((5,), "tanh"), masked=True
+    )
+    seen = {"action_mask": MASK, "x": jax.random.normal(jax.random.key(0), (2, 3))}
+    params = critic.init(jax.random.key(1), seen)["params"]
+    names = {
+        layer["bias"].shape[0]: name
+        for name, layer in params.items()
+        if name.startswith("Dense")
+    }
+
+    def values(units, place):
+        """With 1 added to one bias of the layer that has so many units."""
+        layer = params[names[units]]
+        layer = layer | {"bias": layer["bias"].at[place].add(1.0)}
+        return critic.apply({"params": params | {names[units]: layer}}, seen)
+
+    q = critic.apply({"params": params}, seen)
+    np.testing.assert_allclose(values(1, 0), q + 1.0, rtol=1e-4)
+    # Action 3 is valid in the second row only, and alone there: it is in no mean of the
+    # first, and is its own in the second.
+    other = values(4, 3)
+    np.testing.assert_allclose(other[0, :3], q[0, :3], rtol=1e-4)
+    np.testing.assert_allclose(other[1, 3], q[1, 3], rtol=1e-4)
+    # Action 0 is one of two in the first row.
+    shifted = values(4, 0)
+    np.testing.assert_allclose(shifted[0, 0], q[0, 0] + 0.5, rtol=1e-4)
+    np.testing.assert_allclose(shifted[0, 2], q[0, 2] - 0.5, rtol=1e-4)
+
+
+def test_lists_and_rows_of_numbers_are_arrays_and_other_tuples_are_parts():
+    for row in ([0.5, 1.0], (0.5, 1.0)):
+        np.testing.assert_array_equal(observe.as_arrays(row), np.float32([0.5, 1.0]))
+    assert observe.as_arrays([[1, 2], [3, 4]]).shape == (2, 2)
+    parts = observe.as_arrays({"a": [1.0], "b": (np.zeros(2), [[3]])})
+    assert jax.tree.map(np.shape, parts) == {"a": (1,), "b": ((2,), (1, 1))}

@@ -1,0 +1,195 @@
+"""Exported policies: the same actions, in a program that has no purerl."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+from safetensors.numpy import load_file
+
+import envs
+import purerl
+from purerl.warm_start import networks_of, put_networks
+from tests import boxes
+from tests.contracts.test_algorithms import SMALL, small
+from tests.helpers import slow_but, tiny_config
+
+# A policy with a memory of two arrays, one that normalises, one of several numbers.
+QUICK = ("recurrent_ppo/lstm", "normalised")
+BATCH = 5
+CONFIGS = {name: lambda name=name: small(name) for name in SMALL} | {
+    "normalised": lambda: tiny_config(
+        env="Pendulum-v1", normalize_observations=True, num_steps=32
+    ),
+    "discrete observations": lambda: tiny_config(env="FrozenLake-misc"),
+    "images": lambda: tiny_config(env="Breakout-MinAtar"),
+}
+# What a stranger runs: JAX, NumPy, and the text of the README.
+SCRIPT = """
+import sys
+for name in ("purerl", "envs", "flax", "optax", "distrax", "gymnax", "brax"):
+    sys.modules[name] = None
+import json
+import numpy as np
+from jax import export
+
+def load(name):
+    with open(name, "rb") as file:
+        return export.deserialize(bytearray(file.read()))
+
+about = json.load(open("policy.json"))
+given = dict(np.load("given.npz"))
+memory = [given[f"memory{i}"] for i in range(len(about["memory"]))]
+for memory_row, row in zip(memory, about["memory"]):
+    assert list(memory_row.shape[1:]) == row["shape"]
+    assert str(memory_row.dtype) == row["dtype"]
+found = {}
+for kind, more in (("deterministic", []), ("sampled", [given["words"]])):
+    policy = load(about["files"][kind])
+    outputs = policy.call(given["obs"], *memory, *more)
+    outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]
+    found |= {f"{kind}{i}": np.asarray(x) for i, x in enumerate(outputs)}
+assert "purerl" not in [name for name, module in sys.modules.items() if module]
+np.savez("found.npz", **found)
+"""
+
+
+def agent(config):
+    """A fresh agent whose statistics and networks are not those of the beginning."""
+    state = jax.jit(purerl.make_algorithm(config).init)(jax.random.key(1))
+    networks = {
+        name: leaf + 0.3 * jax.random.uniform(jax.random.key(i), leaf.shape)
+        for i, (name, leaf) in enumerate(networks_of(state).items())
+    }
+    return put_networks(state, networks)
+
+
+@pytest.mark.parametrize("name", slow_but(CONFIGS, *QUICK))
+def test_the_actions_are_the_same_without_purerl(name, tmp_path):
+    config = CONFIGS[name]()
+    state = agent(config)
+    purerl.export_policy(config, state, tmp_path, sampled=True)
+    about = json.loads((tmp_path / "policy.json").read_text())
+
+    # A fixed number of observations is exported for any number: 5 here.
+    space = about["observation"]
+    obs = jax.random.normal(jax.random.key(2), (BATCH, *space["shape"]))
+    obs = np.asarray(obs * 2).astype(space["dtype"])
+    policy, key = purerl.make_policy(config, state), jax.random.key(9)
+    if about["memory"]:
+        memory = jax.tree.map(lambda x: x + 0.5, policy.init((BATCH,)))
+        expected = [policy(obs, memory), policy(obs, memory, key)]
+    else:
+        memory = ()
+        expected = [policy(obs), policy(obs, key)]
+    given = {f"memory{i}": x for i, x in enumerate(jax.tree.leaves(memory))}
+    words = jax.random.key_data(key)
+    np.savez(tmp_path / "given.npz", obs=obs, words=words, **given)
+    command = [sys.executable, "-I", "-c", SCRIPT]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+    with np.load(tmp_path / "found.npz") as found:
+        for kind, outputs in zip(("deterministic", "sampled"), expected, strict=True):
+            for i, value in enumerate(jax.tree.leaves(outputs)):
+                mine = found[f"{kind}{i}"]
+                assert mine.dtype == value.dtype
+                np.testing.assert_allclose(mine, value, rtol=1e-6, atol=1e-6)
+
+
+def test_the_weights_begin_another_run(tmp_path):
+    """What is in the file is what `networks_of` names; a run can start from it."""
+    config = CONFIGS["normalised"]()
+    state = agent(config)
+    folder = purerl.export_policy(config, state, tmp_path / "out", batch=3)
+    weights = load_file(folder / "weights.safetensors")
+    networks = networks_of(state)
+    assert weights.keys() == networks.keys()
+    for name, value in weights.items():
+        np.testing.assert_array_equal(value, networks[name])
+    train = purerl.make_train(config)
+    jax.eval_shape(lambda key: train(key, start=weights), jax.random.key(0))
+    about = json.loads((folder / "policy.json").read_text())
+    assert about["batch"] == 3 and about["files"]["sampled"] is None
+    assert about["action_space"] == {
+        "type": "box",
+        "shape": [1],
+        "dtype": "float32",
+        "low": -2.0,
+        "high": 2.0,
+    }
+    assert {path.name for path in folder.iterdir()} == {
+        "README.md",
+        "policy.json",
+        "policy.stablehlo",
+        "weights.safetensors",
+    }
+
+
+def test_the_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    config = small("recurrent_ppo")
+    purerl.export_policy(config, agent(config), tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code = (tmp_path / "README.md").read_text().split("```")[1]
+    names = {}
+    exec(code.removeprefix("python\n"), names)
+    assert names["action"].shape == (8,) and names["memory"][0].shape == (8, 4)
+
+
+def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
+    config = tiny_config()
+    init = purerl.make_algorithm(config).init
+    several = jax.eval_shape(jax.vmap(init), jax.random.split(jax.random.key(0), 2))
+    with pytest.raises(purerl.ConfigError, match=r"state holds \(2,\) agents"):
+        purerl.export_policy(config, several, tmp_path)
+    one = jax.eval_shape(init, jax.random.key(0))
+    with pytest.raises(purerl.ConfigError, match="batch must be 1 or more"):
+        purerl.export_policy(config, one, tmp_path, batch=0)
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    with pytest.raises(purerl.ConfigError, match=r"pip install 'purerl\[export\]'"):
+        purerl.export_policy(config, one, tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_observations_of_several_parts_go_in_as_they_are(tmp_path):
+    env = boxes.PackedCartPole()
+    masked = envs.ActionMask(env, lambda state, params: jnp.stack([state.x > 0, True]))
+    config = tiny_config(env=masked, normalize_observations=True)
+    state = agent(config)
+    purerl.export_policy(config, state, tmp_path)
+    about = json.loads((tmp_path / "policy.json").read_text())
+    assert set(about["observation"]) == {"cart", "pole", "action_mask"}
+    spaces = about["observation_space"]["spaces"]
+    assert spaces["action_mask"] == {"type": "multi_binary", "shape": [2]}
+    keys = jax.random.split(jax.random.key(0), BATCH)
+    obs, _ = jax.vmap(masked.reset)(keys)
+    policy = export.deserialize(bytearray((tmp_path / "policy.stablehlo").read_bytes()))
+    found = policy.call(obs)
+    np.testing.assert_array_equal(found, purerl.make_policy(config, state)(obs))
+    assert np.asarray(found)[np.asarray(obs["action_mask"])[:, 0] == 0].all()
+    # The code of the README, without its first lines.
+    code = (tmp_path / "README.md").read_text().split("```")[1].removeprefix("python")
+    scope = {}
+    exec(code.replace('open("', f'open("{tmp_path}/'), scope)
+    assert np.shape(scope["action"]) == (8,)
+
+
+def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
+    config = tiny_config()
+    state, own = agent(config), tmp_path / "own"
+    purerl.export_policy(config, state, own, sampled=True, batch=1)
+    assert (own / "sampled_policy.stablehlo").exists()
+    purerl.export_policy(config, state, own, batch=1)
+    assert not (own / "sampled_policy.stablehlo").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "README.md").write_text("mine")
+    with pytest.raises(purerl.ConfigError, match="has files of something else"):
+        purerl.export_policy(config, state, tmp_path / "mine", batch=1)
+    with pytest.raises(purerl.ConfigError, match="is a file"):
+        purerl.export_policy(config, state, tmp_path / "mine" / "README.md", batch=1)
+    with pytest.raises(purerl.ConfigError, match=r"such as result\.state"):
+        purerl.export_policy(config, (state,), own)

@@ -1,0 +1,165 @@
+"""The published networks of images, and the types in which torsos compute."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.networks import MLP, Impala, Nature, init_params, make_torso
+
+ATARI = (84, 84, 4)
+
+
+def count(module, shape=ATARI):
+    """The number of parameters; only shapes are traced."""
+    obs = jax.ShapeDtypeStruct((1, *shape), jnp.float32)
+    params = jax.eval_shape(module.init, jax.random.key(0), obs)
+    return sum(x.size for x in jax.tree.leaves(params))
+
+
+def test_natures_network_has_the_published_number_of_parameters():
+    # 84 -> 20 -> 9 -> 7 pixels a side.
+    convolutions = (
+        (8 * 8 * 4 * 32 + 32) + (4 * 4 * 32 * 64 + 64) + (3 * 3 * 64 * 64 + 64)
+    )
+    dense = 7 * 7 * 64 * 512 + 512
+    assert convolutions + dense == 1_684_128
+    assert count(make_torso("nature", ATARI, (8,), "tanh")) == 1_684_128
+    # A scale and a shift for each channel, and for each unit.
+    norms = 2 * (32 + 64 + 64 + 512)
+    torso = make_torso("nature", ATARI, (8,), "tanh", layer_norm=True)
+    assert count(torso) == 1_684_128 + norms
+
+
+def test_impalas_network_has_fifteen_convolutions_and_their_parameters():
+    def conv(inputs, outputs):
+        return 9 * inputs * outputs + outputs
+
+    sections = sum(
+        conv(before, after) + 4 * conv(after, after)
+        for before, after in ((4, 16), (16, 32), (32, 32))
+    )
+    dense = 11 * 11 * 32 * 256 + 256  # 84 -> 42 -> 21 -> 11 pixels a side
+    assert sections + dense == 1_089_232
+    torso = make_torso("impala", ATARI, (8,), "tanh")
+    assert count(torso) == 1_089_232
+    obs = jax.ShapeDtypeStruct((1, *ATARI), jnp.float32)
+    layers = jax.eval_shape(torso.init, jax.random.key(0), obs)["params"]
+    assert sum(name.startswith("Conv_") for name in layers) == 15
+
+
+def convolve(x, layer, stride, padding):
+    """A convolution by its definition: a sum over the window's pixels, in NumPy."""
+    kernel, bias = (np.asarray(layer[name], np.float64) for name in ("kernel", "bias"))
+    size = kernel.shape[0]
+    x = np.pad(x, ((padding, padding), (padding, padding), (0, 0)))
+    side = (x.shape[0] - size) // stride + 1
+    out = np.zeros((side, side, kernel.shape[-1]))
+    for i in range(side):
+        for j in range(side):
+            window = x[i * stride : i * stride + size, j * stride : j * stride + size]
+            out[i, j] = np.tensordot(window, kernel, 3) + bias
+    return out
+
+
+def normalise(x):
+    """Layer normalisation over the last axis, as it begins: scale 1, shift 0."""
+    mean, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    return (x - mean) / np.sqrt(var + 1e-6)
+
+
+def relu(x):
+    return np.maximum(x, 0.0)
+
+
+def pool(x):
+    """The largest of 3x3 with stride 2: of an odd side padded by one on both ends."""
+    side = x.shape[0]
+    assert side % 2 == 1
+    padded = np.pad(x, ((1, 1), (1, 1), (0, 0)), constant_values=-np.inf)
+    ends = range(0, side, 2)
+    return np.array(
+        [[padded[i : i + 3, j : j + 3].max((0, 1)) for j in ends] for i in ends]
+    )
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_impalas_network_is_what_its_figure_says(layer_norm):
+    module = Impala((3, 2), 1, 4, layer_norm=layer_norm)
+    obs = jax.random.normal(jax.random.key(0), (1, 5, 5, 2))
+    params = init_params(jax.random.key(1), {"torso": (module, [obs])})["torso"]
+    layers = params["params"]
+    norm = normalise if layer_norm else (lambda x: x)
+    convolutions = iter(range(6))
+
+    def conv(x):
+        return convolve(x, layers[f"Conv_{next(convolutions)}"], 1, 1)
+
+    x = np.asarray(obs[0], np.float64)
+    for _ in range(2):
+        x = pool(conv(x))
+        x = x + conv(relu(norm(conv(relu(norm(x))))))
+    x = relu(norm(x)).reshape(-1)
+    dense = layers["Dense_0"]
+    expected = relu(norm(x @ np.asarray(dense["kernel"]) + np.asarray(dense["bias"])))
+    found = module.apply(params, obs)
+    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_natures_network_is_its_convolutions():
+    module = Nature(dense_size=3)
+    obs = jax.random.uniform(jax.random.key(0), (1, 36, 36, 1))
+    params = init_params(jax.random.key(1), {"torso": (module, [obs])})["torso"]
+    layers, x = params["params"], np.asarray(obs[0], np.float64)
+    for index, stride in enumerate((4, 2, 1)):
+        x = relu(convolve(x, layers[f"Conv_{index}"], stride, 0))
+    dense = layers["Dense_0"]
+    expected = relu(x.reshape(-1) @ np.asarray(dense["kernel"]))
+    np.testing.assert_allclose(module.apply(params, obs)[0], expected, rtol=1e-4)
+    # Orthogonal, of gain sqrt(2): the convolution's window is a row of 16 numbers.
+    kernel = np.asarray(layers["Conv_2"]["kernel"]).reshape(-1, 64)
+    np.testing.assert_allclose(kernel.T @ kernel, 2 * np.eye(64), atol=1e-4)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_bfloat16_is_each_product_rounded_and_features_are_float32(layer_norm):
+    obs = jax.random.normal(jax.random.key(0), (7, 5))
+    torso = make_torso("mlp", (5,), (6, 4), "relu", layer_norm, dtype=jnp.bfloat16)
+    params = init_params(jax.random.key(1), {"torso": (torso, [obs])})["torso"]
+    exact = make_torso("mlp", (5,), (6, 4), "relu", layer_norm)
+    chex.assert_trees_all_equal_shapes_and_dtypes(
+        params, exact.init(jax.random.key(1), obs)
+    )
+
+    def rounded(x):
+        return np.asarray(jnp.asarray(x, jnp.bfloat16).astype(jnp.float32))
+
+    x = rounded(obs)
+    for index in range(2):
+        kernel = rounded(params["params"][f"Dense_{index}"]["kernel"])
+        x = rounded(x @ kernel)
+        x = rounded(relu(normalise(x) if layer_norm else x))
+    found = torso.apply(params, obs)
+    assert found.dtype == jnp.float32
+    np.testing.assert_array_equal(found, rounded(found))  # eight bits of mantissa
+    np.testing.assert_allclose(found, x, rtol=2e-2, atol=1e-2)
+    assert np.abs(found - exact.apply(params, obs)).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["cnn", "nature", "impala"])
+def test_parameters_of_images_stay_float32_where_they_compute_in_bfloat16(name):
+    torso = make_torso(name, (36, 36, 2), (4,), "relu", dtype=jnp.bfloat16)
+    obs = jax.ShapeDtypeStruct((2, 3, 36, 36, 2), jnp.float32)
+    found, params = jax.eval_shape(torso.init_with_output, jax.random.key(0), obs)
+    assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype("float32")}
+    assert found.dtype == jnp.float32 and found.shape[:2] == (2, 3)
+
+
+def test_the_gain_is_that_of_every_layer():
+    torso = make_torso("mlp", (4,), (4, 4), "tanh", gain=0.5)
+    assert torso == MLP((4, 4), "tanh", gain=0.5)
+    params = init_params(jax.random.key(0), {"t": (torso, [jnp.zeros((1, 4))])})["t"]
+    for name in ("Dense_0", "Dense_1"):
+        kernel = np.asarray(params["params"][name]["kernel"])
+        np.testing.assert_allclose(kernel.T @ kernel, 0.25 * np.eye(4), atol=1e-5)

@@ -1,0 +1,309 @@
+"""Parameters that are drawn: how they are distributed, kept, named and saved."""
+
+import io
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import yaml
+from flax import struct
+
+import envs
+import purerl
+from envs.cartpole import CartPole
+from envs.wrappers import Randomised, RandomisedOnce, drawn_params
+from purerl import serialise
+from purerl.acting.environment import bind_params, resolve_env, time_limit
+from purerl.acting.rollout import draw_pool, make_stepper
+from purerl.config import ConfigError
+from purerl.meta.genome import Genome
+from purerl.randomisation import Choice, Distribution, LogUniform, Uniform
+from purerl.space.fields import FieldAxes
+from tests.helpers import assert_same_bits, tiny_config
+
+DRAWS = 4_000
+
+
+def draws(distribution):
+    keys = jax.random.split(jax.random.key(0), DRAWS)
+    return np.asarray(jax.jit(jax.vmap(distribution))(keys))
+
+
+@pytest.mark.parametrize(
+    ("distribution", "scale"),
+    [(Uniform(0.4, 0.6), np.asarray), (LogUniform(0.1, 10.0), np.log)],
+)
+def test_draws_have_the_quantiles_of_the_distribution(distribution, scale):
+    values = np.sort(draws(distribution))
+    low, high = scale(distribution.low), scale(distribution.high)
+    assert distribution.low <= values[0] and values[-1] <= distribution.high
+    shares = (scale(values) - low) / (high - low)
+    # Kolmogorov and Smirnov: the largest distance, at a level of 0.001.
+    expected = (np.arange(DRAWS) + 0.5) / DRAWS
+    assert np.abs(shares - expected).max() < 1.95 / np.sqrt(DRAWS)
+
+
+def test_a_choice_takes_each_value_equally_often():
+    values, counts = np.unique(draws(Choice((0.1, 0.2, 0.2, 0.4))), return_counts=True)
+    np.testing.assert_allclose(values, [0.1, 0.2, 0.4])
+    shares = np.array([0.25, 0.5, 0.25])
+    error = 4 * np.sqrt(shares * (1 - shares) / DRAWS)
+    assert (np.abs(counts / DRAWS - shares) < error).all()
+
+
+RANGES = {"length": Uniform(0.4, 0.6), "gravity": Choice((9.0, 12.0)), "tau": 0.03}
+
+
+def lengths_over_time(config, num_steps=60):
+    """The lengths `[T, B]` of every environment, and where episodes ended."""
+    env = resolve_env(config)
+    params = bind_params(env, config.env_params)
+
+    @jax.jit
+    @jax.vmap
+    def play(key):
+        _, state = env.reset(key, params)
+
+        def body(state, key):
+            _, state, _, terminated, truncated, _ = env.step(
+                key, state, jnp.int32(1), params
+            )
+            return state, (drawn_params(state)["length"], terminated | truncated)
+
+        first = drawn_params(state)["length"]
+        return first, jax.lax.scan(body, state, jax.random.split(key, num_steps))[1]
+
+    first, (later, done) = play(jax.random.split(jax.random.key(0), 3))
+    return np.asarray(first), np.asarray(later), np.asarray(done)
+
+
+@pytest.mark.parametrize("per", ["episode", "environment"])
+def test_numbers_stay_within_an_episode_and_change_with_the_next_one(per):
+    config = tiny_config(env_params=RANGES, randomise_per=per)
+    first, later, done = lengths_over_time(config)
+    assert len(set(first.tolist())) == 3  # Environments differ.
+    assert done.sum(1).min() >= 4
+    for start, lengths, ends in zip(first, later, done, strict=True):
+        assert ((lengths >= 0.4) & (lengths <= 0.6)).all()
+        changed = np.diff(np.append(start, lengths)) != 0
+        expected = ends if per == "episode" else np.zeros_like(ends)
+        np.testing.assert_array_equal(changed, expected)
+
+
+def test_the_numbers_that_are_drawn_are_those_that_move_the_cart():
+    env = Randomised(CartPole())
+    params = bind_params(env, RANGES)
+    assert isinstance(params.length, Uniform) and params.tau == np.float32(0.03)
+    key = jax.random.key(4)
+    obs, state = env.reset(key, params)
+    drawn = drawn_params(state)
+    assert set(drawn) == {"length", "gravity"}
+    plain = CartPole().default_params.replace(tau=0.03, **drawn)
+    first, bare = CartPole().reset(key, plain)  # The same start: the same key.
+    np.testing.assert_array_equal(obs, first)
+    obs, *_ = env.step_env(key, state, jnp.int32(1), params)
+    expected, *_ = CartPole().step_env(key, bare, jnp.int32(1), plain)
+    np.testing.assert_array_equal(obs, expected)
+
+
+def test_a_pool_holds_resets_with_numbers_of_their_own():
+    config = tiny_config(env_params=RANGES, reset_scheme="pool", reset_pool_size=16)
+    stepper = make_stepper(config, resolve_env(config))
+    _, states = draw_pool(stepper, jax.random.key(0))
+    assert len(set(np.asarray(drawn_params(states)["length"]).tolist())) == 16
+    with pytest.raises(ConfigError, match="Use reset_scheme='fresh'"):
+        resolve_env(config.replace(randomise_per="environment"))
+
+
+SAME = {
+    "length": Uniform(0.5, 0.5),
+    "gravity": LogUniform(9.8, 9.8),
+    "masspole": Choice((0.1, 0.1)),
+    "max_steps_in_episode": Uniform(500, 500),
+}
+
+
+def test_constant_distributions_are_the_plain_numbers_bit_for_bit():
+    """Numbers that both programs take while they run: nothing is folded into them."""
+    plain = {"length": 0.5, "gravity": 9.8, "masspole": 0.1}
+    overrides = {f"env_params.{name}": value for name, value in plain.items()}
+    key = jax.random.key(0)
+    one = jax.jit(purerl.make_train(tiny_config()))(key, overrides)
+    two = jax.jit(purerl.make_train(tiny_config(env_params=SAME)))(key)
+    assert_same_bits((one.metrics, one.evaluation), (two.metrics, two.evaluation))
+
+
+@pytest.mark.slow(optimised=False)
+def test_vmapped_ranges_are_each_of_them():
+    config = tiny_config(env_params=RANGES)
+    train = jax.jit(purerl.make_train(config))
+    overrides = {
+        "env_params.length.low": jnp.array([0.1, 0.4]),
+        "env_params.length.high": jnp.array([0.2, 3.0]),
+    }
+    batch = jax.vmap(purerl.make_train(config), in_axes=(None, 0))
+    key = jax.random.key(0)
+    together = jax.jit(batch)(key, overrides)
+    one = train(key, {name: value[1] for name, value in overrides.items()})
+    for mine, theirs in zip(
+        jax.tree.leaves((together.metrics, together.evaluation)),
+        jax.tree.leaves((one.metrics, one.evaluation)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(mine[1], theirs, rtol=2e-4, atol=1e-5)
+    lengths = together.state.envs.state.drawn["length"]
+    assert (lengths[0] <= 0.2).all() and (lengths[1] >= 0.4).all()
+
+
+def test_evaluations_draw_for_every_episode():
+    """Episodes of one step whose return is the number that was drawn."""
+    config = tiny_config(
+        env="probe/constant-reward",
+        env_wrappers=("ScaleReward",),
+        env_params={"reward_factor": Uniform(1.0, 3.0)},
+    )
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    returns = np.asarray(result.evaluation["episode_return"])
+    assert returns.size == 6 == len(set(returns.ravel().tolist()))
+    assert ((returns > 1) & (returns < 3)).all()
+    # The mean of 32 episodes of training, whose standard error is 0.1.
+    earned = np.asarray(result.metrics["episode_return"])
+    assert (np.abs(earned - 2.0) < 0.5).all() and len(set(earned.tolist())) == 20
+
+
+def test_a_time_limit_that_is_drawn_is_planned_with_its_maximum():
+    limits = {"max_steps_in_episode": Uniform(3.2, 6.7)}
+    config = tiny_config(env_params=limits, eval_max_steps=0)
+    env = resolve_env(config)
+    assert time_limit(config, env) == 7
+    params = bind_params(env, config.env_params)
+    keys = jax.random.split(jax.random.key(0), 64)
+    state = jax.vmap(env.reset, (0, None))(keys, params)[1]
+    steps = drawn_params(state)["max_steps_in_episode"]
+    assert steps.dtype == jnp.int32 and set(np.asarray(steps).tolist()) == {
+        3,
+        4,
+        5,
+        6,
+        7,
+    }
+    moved = {"env_params.max_steps_in_episode.high": 9.0}
+    with pytest.raises(ConfigError, match=r"allows episodes of 9 steps.*planned for 7"):
+        purerl.make_train(config)(jax.random.key(0), moved)
+
+
+def test_spaces_are_as_wide_as_the_numbers_can_make_them():
+    env = Randomised(CartPole())
+    params = bind_params(env, {"x_threshold": Uniform(1.0, 3.0)})
+    assert env.observation_space(params).high[0] == 6.0
+    assert env.observation_space(params).low[0] == -6.0
+    assert env.action_space(params).n == 2
+
+
+def test_distributions_are_written_to_files_and_read_back(tmp_path):
+    numbers = {**RANGES, "masspole": LogUniform(1e-3, 1)}
+    config = tiny_config(
+        env_params=numbers,
+        env_wrappers=("FrameStack(2)", "ScaleReward(0.5)"),
+        randomise_per="environment",
+    )
+    serialise.to_yaml(config, tmp_path / "config.yaml")
+    assert serialise.from_yaml(tmp_path / "config.yaml") == config
+    text = "env_params: {length: 'Uniform(0.4, 6e-1)', gravity: 'choice((9, 12))'}"
+    read = serialise.from_dict(yaml.safe_load(io.StringIO(text)))
+    assert read.env_params == {"length": Uniform(0.4, 0.6), "gravity": Choice((9, 12))}
+
+
+def test_ends_that_are_whole_numbers_move_like_others():
+    params = bind_params(Randomised(CartPole()), {"gravity": Uniform(5, 20)})
+    assert [type(end) for end in params.gravity.ends()] == [float, float]
+
+
+def test_searches_and_evolutions_find_the_ends_by_name():
+    config = tiny_config(env_params={"gravity": Uniform(5, 20)})
+    axes = FieldAxes(config, {"env_params.gravity.low": purerl.uniform(1, 6)}).axes
+    found = axes["env_params.gravity.low"]
+    assert [type(end) for end in (found.low, found.high)] == [float, float]
+    Genome(config, resolve_env(config), ["env_params.gravity.low"])  # It has floats.
+    with pytest.raises(ConfigError, match=r"gravity"):
+        Genome(config, resolve_env(config), ["env_params.gravity.middle"])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({"length": Uniform(0.6, 0.4)}, "low must not be greater than high"),
+        ({"length": LogUniform(0.0, 1.0)}, r"length\.low must be greater than 0"),
+        ({"length": Uniform(0.1, float("inf"))}, "must be finite"),
+        ({"length": Choice((0.1, float("nan")))}, "finite single numbers"),
+        ({"lenght": Uniform(0.1, 1.0)}, "Did you mean 'length'"),
+        ({"length": {"low": 0.1}}, r"is a number, but got the names \['low'\]"),
+    ],
+)
+def test_what_cannot_be_drawn_from_is_refused_in_a_sentence(numbers, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(tiny_config(env_params=numbers))
+
+
+def test_a_distribution_must_stand_in_the_config():
+    train = purerl.make_train(tiny_config())
+    with pytest.raises(ConfigError, match="Put the distribution into the config"):
+        train(jax.random.key(0), {"env_params.length": Uniform(0.4, 0.6)})
+    with pytest.raises(ConfigError, match="needs at least one number"):
+        Choice(())
+
+
+@struct.dataclass
+class Sign(Distribution):
+    def __call__(self, key):
+        return jax.random.rademacher(key, (), jnp.float32)
+
+    def ends(self):
+        return -1.0, 1.0
+
+
+def test_a_distribution_of_ones_own(monkeypatch):
+    monkeypatch.setattr(
+        purerl.randomisation._registry,
+        "classes",
+        dict(purerl.randomisation.DISTRIBUTIONS),
+    )
+    with pytest.raises(ConfigError, match="must derive from"):
+        purerl.randomisation.register("Sign", CartPole)
+    purerl.randomisation.register("Sign", Sign)
+    config = tiny_config(env_params={"gravity": Sign()})
+    assert serialise.from_dict(serialise.to_dict(config)) == config
+    env = resolve_env(config)
+    keys = jax.random.split(jax.random.key(0), 20)
+    state = jax.vmap(env.reset, (0, None))(keys, bind_params(env, config.env_params))[1]
+    assert set(np.asarray(state.drawn["gravity"]).tolist()) == {-1.0, 1.0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [Randomised, RandomisedOnce])
+def test_a_randomised_environment_keeps_the_contract(kind):
+    env = kind(CartPole())
+    envs.check(env, bind_params(env, {**RANGES, "x_threshold": Uniform(1.0, 3.0)}))
+
+
+def test_a_choice_takes_a_number_a_list_and_an_array():
+    assert Choice(0.5).values == (0.5,)
+    assert Choice([0.5, 1]).values == Choice(np.array([0.5, 1])).values == (0.5, 1)
+
+
+@pytest.mark.parametrize("texts", [None, 4, (4,)])
+def test_wrappers_that_are_no_texts_are_refused(texts):
+    with pytest.raises(ConfigError, match="env_wrappers must be texts"):
+        purerl.make_train(tiny_config(env_wrappers=texts))
+
+
+def test_a_distribution_in_a_whole_structure_is_checked_like_one_by_name():
+    params = envs.make("CartPole-v1").default_params
+    for numbers in (
+        {"length": Uniform(0.6, 0.4)},
+        params.replace(length=Uniform(0.6, 0.4)),
+    ):
+        with pytest.raises(ConfigError, match="length"):
+            purerl.make_train(tiny_config(env_params=numbers))
+    purerl.make_train(tiny_config(env_params=params.replace(length=Uniform(0.4, 1))))

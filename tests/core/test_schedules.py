@@ -1,0 +1,227 @@
+"""Schedules: their curves in closed form, where they stand, and what an update sees."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+
+import purerl
+from purerl import schedules, serialise
+from purerl.algorithms.scheduled import follow_schedules
+from purerl.config import ConfigError, apply_overrides
+from purerl.learning import optimiser
+from purerl.schedules import Constant, Cosine, Linear, Piecewise, WarmUp
+from purerl.sweeps.groups import group_points
+from purerl.types import Algorithm
+from tests.helpers import StopAfter, assert_same_bits, tiny_config
+
+SHARES = [0.0, 0.25, 0.5, 0.75, 1.0]
+# A schedule, and its numbers at those shares by hand.
+CURVES = {
+    "Constant": (Constant(0.3), [0.3] * 5),
+    "Linear": (Linear(2.0, 1.0), [2.0, 1.75, 1.5, 1.25, 1.0]),
+    "Linear that ends early": (Linear(2.0, 1.0, 0.5), [2.0, 1.5, 1.0, 1.0, 1.0]),
+    # cos(pi / 4) is the root of a half.
+    "Cosine": (Cosine(2.0, 0.0), [2.0, 1 + 0.5**0.5, 1.0, 1 - 0.5**0.5, 0.0]),
+    "Cosine that ends early": (Cosine(2.0, 1.0, 0.5), [2.0, 1.5, 1.0, 1.0, 1.0]),
+    "WarmUp": (WarmUp(0.5, 3.0, start=1.0), [1.0, 2.0, 3.0, 3.0, 3.0]),
+    "WarmUp, then another": (
+        WarmUp(0.5, Linear(4.0, 0.0)),
+        [0.0, 2.0, 4.0, 2.0, 0.0],
+    ),
+    "Piecewise": (Piecewise((3.0, 2.0, 1.0), (0.5, 0.75)), [3.0, 3.0, 2.0, 1.0, 1.0]),
+}
+
+
+@struct.dataclass
+class Sawtooth(schedules.Schedule):
+    """A schedule of one's own: up from 0 to `top`, several times."""
+
+    top: float = 1.0
+    teeth: int = struct.field(pytree_node=False, default=2)
+
+    def __call__(self, share):
+        """Return the number at a share of the run, `[]`."""
+        return self.top * (share * self.teeth % 1.0)
+
+
+class State(NamedTuple):
+    update: jax.Array
+
+
+def followed(config, num_updates):
+    """What the updates of a run see of a config."""
+
+    def make(config):
+        assert not schedules.is_moving(config)
+        return Algorithm(
+            lambda key: config, lambda state: (state, config), lambda *_: jnp.zeros(())
+        )
+
+    algorithm = follow_schedules(config, make, num_updates)
+    updates = jnp.arange(num_updates)
+    return jax.jit(jax.vmap(lambda u: algorithm.step(State(u))[1]))(updates)
+
+
+def test_every_registered_schedule_is_tested_here():
+    assert {name.split()[0].strip(",") for name in CURVES} == set(schedules.SCHEDULES)
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_a_schedule_is_its_curve_and_vmaps(name):
+    schedule, expected = CURVES[name]
+    found = jax.vmap(schedule)(jnp.array(SHARES))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    double = jax.tree.map(lambda x: jnp.array([x, x]), schedule)
+    pair = jax.vmap(lambda s: s(jnp.float32(0.75)))(double)
+    np.testing.assert_allclose(pair, [expected[3]] * 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_a_schedule_survives_dict_and_text(name):
+    schedule, _ = CURVES[name]
+    config = tiny_config(value_coef=schedule)
+    assert serialise.from_dict(serialise.to_dict(config)) == config
+    assert serialise.parse_part(serialise.part_text(schedule), "schedule") == schedule
+
+
+def test_the_flag_means_linear_bit_for_bit():
+    # Of every update of a long run, as the algorithms anneal it themselves.
+    rate, num_updates = 2.5e-4, 977
+    line = followed(tiny_config(learning_rate=Linear(rate, 0.0)), num_updates)
+    annealed = jax.jit(jax.vmap(lambda u: optimiser.annealed(rate, u, num_updates)))
+    np.testing.assert_array_equal(line.learning_rate, annealed(jnp.arange(num_updates)))
+
+
+def test_a_schedule_takes_the_flags_place_and_leaves_it_to_other_step_sizes():
+    config = purerl.VPGConfig(
+        learning_rate=Constant(0.1), value_learning_rate=0.2, anneal_learning_rate=True
+    )
+    seen = followed(config, 4)
+    assert seen.anneal_learning_rate is False
+    np.testing.assert_allclose(seen.learning_rate, [0.1] * 4)
+    np.testing.assert_allclose(seen.value_learning_rate, [0.2, 0.15, 0.1, 0.05])
+
+
+def test_a_number_moves_wherever_it_stands():
+    config = tiny_config(
+        entropy_coef=Linear(1.0, 0.0),
+        policy_loss=purerl.losses.ClipDrift(Piecewise((0.3, 0.1), (0.5,))),
+        optimiser=purerl.optimisers.Adam(b1=Linear(0.5, 0.9)),
+        gamma=Sawtooth(0.8),
+    )
+    seen = followed(config, 4)
+    np.testing.assert_allclose(seen.entropy_coef, [1.0, 0.75, 0.5, 0.25])
+    np.testing.assert_allclose(seen.policy_loss.clip_eps, [0.3, 0.3, 0.1, 0.1])
+    np.testing.assert_allclose(seen.optimiser.b1, [0.5, 0.6, 0.7, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(seen.gamma, [0.0, 0.4, 0.0, 0.4], rtol=1e-6)
+
+
+def test_the_state_is_made_with_the_first_numbers():
+    config = tiny_config(gamma=Linear(0.5, 0.9))
+    made = follow_schedules(
+        config, lambda c: Algorithm(lambda key: c.gamma, lambda s: (s, {}), print), 10
+    )
+    assert made.init(jax.random.key(0)) == 0.5
+
+
+def test_schedules_and_their_numbers_are_overridden_and_swept():
+    config = tiny_config(learning_rate=Linear(1e-3, 0.0))
+    assert apply_overrides(config, {"learning_rate": 0.1}).learning_rate == 0.1
+    moved = apply_overrides(config, {"learning_rate.end": 1e-4})
+    assert moved.learning_rate == Linear(1e-3, 1e-4)
+    points = [{"learning_rate.end": 0.0}, {"learning_rate.end": 1e-4}]
+    (group,) = group_points(config, points)
+    np.testing.assert_array_equal(
+        group.overrides["learning_rate.end"], np.float32([0.0, 1e-4])
+    )
+    kinds = group_points(
+        tiny_config(), [{"learning_rate": 1e-3}, {"learning_rate": "Cosine(1e-3)"}]
+    )
+    assert len(kinds) == 2
+
+
+BAD = {
+    "out of bounds later": (
+        {"gamma": Linear(0.9, 1.1)},
+        "gamma must lie between 0 and 1 in the whole run, and Linear(",
+    ),
+    "a negative step": (
+        {"learning_rate": Linear(1e-3, -1e-3)},
+        "learning_rate must be 0 or greater in the whole run",
+    ),
+    "a bad number inside": (
+        {"learning_rate": WarmUp(0.0, 1e-3)},
+        "learning_rate.fraction must be greater than 0 and less than 1, got 0.0",
+    ),
+    "no number inside": (
+        {"entropy_coef": Linear(float("nan"))},
+        "entropy_coef.start must be finite",
+    ),
+    "shares that go back": (
+        {"learning_rate": Piecewise((3.0, 2.0, 1.0), (0.7, 0.5))},
+        "learning_rate.changes must be shares of the run between 0 and 1 that ascend",
+    ),
+    "a loss": (
+        {"gamma": purerl.losses.ClipDrift()},
+        "gamma must be a number or a schedule, got ClipDrift",
+    ),
+    "structure": ({"num_envs": Linear(2.0, 4.0)}, "num_envs must be a plain value"),
+    "the environment": (
+        {"env_params": {"length": Linear(0.5, 1.0)}},
+        "length must be a number",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_schedule_gets_a_sentence(case):
+    changes, fragment = BAD[case]
+    with pytest.raises(ConfigError) as error:
+        purerl.make_train(tiny_config(**changes))
+    assert fragment in str(error.value)
+
+
+def test_what_is_read_once_cannot_move():
+    with pytest.raises(ConfigError, match="temperature_init cannot follow a schedule"):
+        purerl.make_train(purerl.SACConfig(temperature_init=Linear(1.0, 0.5)))
+
+
+def test_numbers_and_changes_of_a_piecewise_schedule_fit():
+    with pytest.raises(ConfigError, match="one number more than changes"):
+        Piecewise((1.0, 2.0), (0.2, 0.4))
+
+
+def test_a_warm_up_may_start_at_a_step_of_zero():
+    purerl.make_train(tiny_config(learning_rate=WarmUp(0.1, Cosine(1e-3))))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_annealed_by_a_schedule_is_the_run_of_the_flag():
+    config = tiny_config(total_timesteps=160, num_evaluations=0)
+    line = config.replace(learning_rate=Linear(config.learning_rate, 0.0))
+    one, other = (
+        jax.jit(purerl.make_train(c))(jax.random.key(0)) for c in (config, line)
+    )
+    assert_same_bits(one, other)
+
+
+@pytest.mark.slow
+def test_schedules_move_in_a_run_that_is_killed_and_resumed(tmp_path):
+    config = tiny_config(
+        learning_rate=WarmUp(0.25, Cosine(1e-2)),
+        policy_loss=purerl.losses.ClipDrift(Linear(0.3, 0.05)),
+        optimiser=purerl.optimisers.Muon(),
+    )
+    given = {"segment_updates": 5, "progress": False, "seeds": 2, "lanes": 2}
+    with purerl.share_programs():
+        whole = purerl.run(config, **given)
+        stop = [StopAfter(10)]
+        kept = {**given, "out": tmp_path / "run", "checkpoint_seconds": 0.0}
+        purerl.run(config, trackers=stop, **kept)
+        again = purerl.run(config, resume=True, **kept)
+    assert_same_bits(whole.state, again.state)
+    assert np.isfinite(whole.metrics["value_loss"]).all()

@@ -1,0 +1,244 @@
+"""Warm starts, hooks and frozen parts: what they refuse, and under `vmap`."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import warm_start
+from purerl.learning import optimiser
+from purerl.learning.parts import frozen_in, name_leaves
+from purerl.optimisers import AdamW, Muon
+from tests.helpers import assert_same_bits, tiny_config
+
+CONFIG = tiny_config(total_timesteps=3 * 32, num_evaluations=1)
+
+
+@pytest.fixture(scope="module")
+def agents():
+    """Two agents after a whole run."""
+    train = purerl.make_train(CONFIG)
+    return jax.jit(jax.vmap(train))(jax.random.split(jax.random.key(0), 2)).state
+
+
+def one(agents, index=0):
+    return jax.tree.map(lambda x: x[index], agents)
+
+
+def begin(config, start, **options):
+    """Check the start alone: nothing is trained."""
+    train = purerl.make_train(config, **options)
+    return jax.eval_shape(lambda key: train(key, start=start), jax.random.key(1))
+
+
+def test_vmapped_starts_are_those_of_each_agent(agents):
+    """Each lane begins with its own networks, in another pole, at another step size."""
+    networks = purerl.networks_of(agents)
+    overrides = {
+        "env_params.length": jnp.array([0.4, 0.6]),
+        "learning_rate": jnp.array([1e-3, 1e-4]),
+    }
+    train = jax.jit(jax.vmap(purerl.make_train(CONFIG), in_axes=(None, 0, 0)))
+    both = train(jax.random.key(7), overrides, networks)
+    swapped = jax.tree.map(lambda x: x[::-1], (overrides, networks))
+    again = train(jax.random.key(7), *swapped)
+    assert_same_bits(one(both, 0), one(again, 1))
+    alone = jax.jit(purerl.make_train(CONFIG))
+    for lane in range(2):
+        single = alone(jax.random.key(7), *one((overrides, networks), lane))
+        for x, y in zip(
+            jax.tree.leaves(single.state.params),
+            jax.tree.leaves(one(both.state.params, lane)),
+            strict=True,
+        ):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+
+
+def test_a_longer_run_goes_on_from_the_end_of_a_shorter_one(agents):
+    """Another key branches: two runs from one state that draw differently."""
+    longer = CONFIG.replace(total_timesteps=5 * 32)
+    train = jax.jit(purerl.make_train(longer, first_update=3))
+    state = one(agents)
+    on = [train(key, start=state) for key in jax.random.split(jax.random.key(3), 2)]
+    assert on[0].metrics["env_steps"].tolist() == [4 * 32, 5 * 32]
+    assert on[0].evaluation["env_steps"].tolist() == [5 * 32]
+    assert int(on[0].state.update) == 5
+    assert not np.array_equal(on[0].metrics["value_loss"], on[1].metrics["value_loss"])
+
+
+def test_parts_of_networks_are_taken_over_and_the_rest_is_fresh(agents):
+    state, key = one(agents), jax.random.key(1)
+    torso = purerl.networks_of(state, "torso")
+    learned = {n for n in torso if not n.startswith(("obs_", "reward_"))}
+    assert learned == {
+        f"{net}.torso.Dense_0.{leaf}"
+        for net in ("actor", "critic")
+        for leaf in ("bias", "kernel")
+    }
+    # Of a run that begins, only: a step size of zero is none, so freeze all but a bias.
+    frozen = ("kernel", "torso", "actor.Dense_0")
+    train = purerl.make_train(CONFIG.replace(frozen=frozen))
+    after = dict(name_leaves(jax.jit(train)(key, start=torso).state.params))
+    fresh = dict(name_leaves(purerl.make_algorithm(CONFIG).init(key).params))
+    for name, value in after.items():
+        if name in torso:
+            np.testing.assert_array_equal(value, torso[name])
+        elif name != "critic.Dense_0.bias":
+            np.testing.assert_array_equal(value, fresh[name])
+    assert not np.array_equal(after["critic.Dense_0.bias"], [0.0])
+
+
+@pytest.mark.parametrize("flat", [True, False])
+def test_a_frozen_layer_keeps_its_bits_under_weight_decay(flat):
+    """Minus zero among them; and the norm is that of the layers that learn."""
+    params = {"a": jnp.array([-0.0, 3.0]), "b": jnp.array([1.0, 2.0])}
+    grads = {"a": jnp.array([300.0, jnp.nan]), "b": jnp.array([3.0, 4.0])}
+    restore = None
+    if flat:
+        params, restore = optimiser.flatten(params)
+        grads = optimiser.flatten(grads)[0]
+    chosen = AdamW(weight_decay=0.5)
+    optim = optimiser.make(chosen, 0.1, 1.0, restore, frozen_in(("a",)))
+    plain = optimiser.make(chosen, 0.1, 1.0, restore)
+    state = optim.init(params)
+    assert jax.tree.structure(state) == jax.tree.structure(plain.init(params))
+    moves, state = optim.update(grads, state, params)
+    new = jax.tree.map(lambda p, m: p + m, params, moves)
+    new = restore(new) if restore else new
+    np.testing.assert_array_equal(
+        np.asarray(new["a"]).view(np.uint32),
+        np.array([-0.0, 3.0], np.float32).view(np.uint32),
+    )
+    # Adam's first step is the step size, and the decay 0.1 * 0.5 of the weight.
+    np.testing.assert_allclose(new["b"], [1 - 0.1 - 0.05, 2 - 0.1 - 0.1], rtol=1e-5)
+    assert float(optimiser.grad_norm(state)) == 5.0
+
+
+def test_frozen_layers_stay_out_of_an_optimiser_of_layers():
+    """Muon sees matrices: the one that learns moves as if it were alone."""
+    a, b = jnp.eye(3, 2), jnp.arange(6.0).reshape(2, 3)
+    flat, restore = optimiser.flatten({"a": a, "b": b})
+    grads = optimiser.flatten({"a": a + jnp.inf, "b": b - 2.0})[0]
+    optim = optimiser.transformation(Muon(), 0.1, restore, frozen_in(("a",)))
+    moves, _ = optim.update(grads, optim.init(flat), flat)
+    alone = Muon()(0.1)
+    expected, _ = alone.update({"b": b - 2.0}, alone.init({"b": b}), {"b": b})
+    np.testing.assert_array_equal(restore(flat + moves)["a"], a)
+    np.testing.assert_allclose(restore(moves)["b"], expected["b"], rtol=1e-5, atol=1e-6)
+    assert jnp.abs(expected["b"]).min() > 0
+
+
+STARTS = [
+    (
+        lambda a: one(a),
+        CONFIG.replace(hidden_sizes=(16,)),
+        r"actor\.Dense_0\.kernel is float32 \(8, 2\), and this agent needs float32 "
+        r"\(16, 2\)",
+    ),
+    (
+        lambda a: purerl.networks_of(one(a)),
+        CONFIG.replace(hidden_sizes=(16,)),
+        r"actor\.Dense_0\.kernel is float32 \(8, 2\), and .* needs float32 \(16, 2\)",
+    ),
+    (
+        lambda a: purerl.networks_of(one(a)),
+        CONFIG.replace(env="Acrobot-v1"),
+        r"actor\.Dense_0\.bias is float32 \(2,\), and .* \(3,\)",
+    ),
+    (
+        lambda a: purerl.networks_of(one(a)),
+        purerl.DQNConfig(hidden_sizes=(8,)),
+        r"actor\.Dense_0\.bias has no place in this agent, whose networks are Dense_0",
+    ),
+    (
+        lambda a: one(a),
+        purerl.DQNConfig(hidden_sizes=(8,)),
+        r"start: only this agent has Dense_0\.bias\. A whole state goes on with",
+    ),
+    (lambda a: a, CONFIG, r"start holds \(2,\) agents; pick one"),
+    (lambda a: purerl.networks_of(a), CONFIG, r"bias is float32 \(2, 2\).* jax.vmap"),
+    (lambda a: one(a), CONFIG, "start has done 3 updates, and this run has 3: "),
+    (lambda a: {}, CONFIG, "start holds no networks"),
+    (lambda a: one(a).params, CONFIG, "start: actor.* has no place"),
+]
+
+
+@pytest.mark.parametrize(("start", "config", "sentence"), STARTS)
+def test_a_start_that_does_not_fit_is_refused(agents, start, config, sentence):
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        begin(config, start(agents))
+
+
+def test_the_update_of_a_traced_state_must_be_told(agents):
+    state, train = one(agents), purerl.make_train(CONFIG)
+    with pytest.raises(purerl.ConfigError, match=r"first_update=\.\.\."):
+        jax.eval_shape(lambda s: train(jax.random.key(0), start=s), state)
+    with pytest.raises(purerl.ConfigError, match="first_update is 2, and no start"):
+        begin(CONFIG, None, first_update=2)
+    with pytest.raises(purerl.ConfigError, match="first_update is 2, and start has"):
+        begin(CONFIG, state, first_update=2)
+    with pytest.raises(purerl.ConfigError, match=r"networks alone.* update 0"):
+        begin(CONFIG, purerl.networks_of(state), first_update=2)
+
+
+@pytest.mark.parametrize(
+    ("frozen", "sentence"),
+    [
+        (("torsoo",), "frozen: no array of the networks belongs to 'torsoo'"),
+        (("actor", "critic"), "frozen: actor, critic are all that this agent learns"),
+        ("torso", r"frozen must be names, such as \(\"torso\",\), got 'torso'"),
+        (("actor.Dense",), "'actor.Dense'"),  # whole words only
+    ],
+)
+def test_parts_that_cannot_be_frozen_are_refused(frozen, sentence):
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        purerl.make_train(CONFIG.replace(frozen=frozen))
+
+
+def test_a_part_that_is_not_there_cannot_be_taken(agents):
+    with pytest.raises(purerl.ConfigError, match=r"networks_of: no array.*'tail'"):
+        purerl.networks_of(agents, "tail")
+    with pytest.raises(purerl.ConfigError, match="dict has no field params"):
+        purerl.networks_of(agents.params)
+
+
+@pytest.mark.parametrize(
+    ("hooks", "sentence"),
+    [
+        ({"observe": 3}, "observe must be a function, got 3"),
+        ({"observe": lambda s: s.nothing}, "observe .* failed with AttributeError"),
+        ({"observe": lambda s: float(s.update)}, "observe .* failed with Concretiz"),
+        ({"metrics": lambda s, m: s.update}, "metrics must return a dict"),
+        ({"metrics": lambda s, m: {"x": s.key[None]}}, r"'x' has shape \(1,\)"),
+        ({"metrics": lambda s, m: {"entropy": s.update}}, "'entropy' is a metric of"),
+    ],
+)
+def test_a_hook_that_cannot_be_compiled_is_refused(hooks, sentence):
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        purerl.make_train(CONFIG, **hooks)
+
+
+def test_observing_without_evaluations_is_refused():
+    with pytest.raises(purerl.ConfigError, match="num_evaluations is 0"):
+        purerl.make_train(CONFIG.replace(num_evaluations=0), observe=lambda s: s.update)
+
+
+def test_a_target_that_is_not_given_becomes_a_copy_of_its_network():
+    config = purerl.TD3Config(env="Pendulum-v1", hidden_sizes=(4,))
+    state = jax.jit(purerl.make_algorithm(config).init)(jax.random.key(0))
+    ones = {
+        name: np.ones_like(leaf)
+        for name, leaf in warm_start.networks_of(state, "actor.torso").items()
+        if name.startswith("actor")
+    }
+    begun = warm_start.put_networks(state, ones)
+    torsos = [
+        p["actor"]["params"]["torso"] for p in (begun.params, begun.target_params)
+    ]
+    for leaf in jax.tree.leaves(torsos):
+        np.testing.assert_array_equal(leaf, np.ones_like(leaf))
+    same = jax.tree.map(
+        np.array_equal, begun.target_params["critics"], state.params["critics"]
+    )
+    assert all(jax.tree.leaves(same))

@@ -1,0 +1,29 @@
+"""The page on wrappers, older environments and drawn parameters: its code runs."""
+
+import numpy as np
+import pytest
+
+import envs
+from purerl.randomisation import Choice, LogUniform, Uniform
+
+from .pages import ROOT, run
+
+PAGE = ROOT / "docs" / "environments.md"
+WRAPPERS = tuple(envs.wrappers.WRAPPERS)  # As they come with purerl.
+
+
+@pytest.mark.slow
+def test_the_pages_code_runs(monkeypatch):
+    known = dict(envs.wrappers.WRAPPERS)
+    monkeypatch.setattr("envs.wrappers.registry.WRAPPERS", known)
+    names = run(PAGE)
+    assert bool(names["truncated"]) and not bool(names["terminated"])
+    longest = np.asarray(names["result"].state.envs.state.drawn["length"]).max(-1)
+    assert longest[0] == np.float32(0.4) < longest[1] < longest[2]
+    assert names["played"].episode_return.shape == (4,)
+
+
+def test_the_pages_tables_have_every_part():
+    text = PAGE.read_text()
+    for name in (*WRAPPERS, *(c.__name__ for c in (Uniform, LogUniform, Choice))):
+        assert f"| `{name}(" in text, name

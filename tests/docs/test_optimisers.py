@@ -1,0 +1,28 @@
+"""The page on optimisers and schedules: its code runs, and what it prints is so."""
+
+import numpy as np
+import pytest
+
+import purerl
+
+from .pages import ROOT, run
+
+# As they come with purerl: the page registers another one.
+NAMES = (*purerl.optimisers.OPTIMISERS, *purerl.schedules.SCHEDULES)
+
+
+@pytest.mark.slow
+def test_the_pages_code_runs():
+    names = run(ROOT / "docs" / "optimisers.md")
+    divergence = names["result"].metrics["approx_kl"][:, -1]
+    assert divergence[1] > divergence[0] > 0
+    shares = np.array([0.0, 0.05, 0.5, 1.0], np.float32)
+    rates = [names["moving"].learning_rate(share) for share in shares]
+    left = 0.5 * (1 + np.cos(np.pi * 0.45 / 0.95))
+    np.testing.assert_allclose(rates, [0.0, 1e-3, 1e-3 * left, 0.0], atol=1e-9)
+
+
+def test_the_pages_tables_have_every_part():
+    text = (ROOT / "docs" / "optimisers.md").read_text()
+    for name in NAMES:
+        assert f"| `{name}" in text, name

@@ -1,0 +1,184 @@
+"""The older contract: one `done`, which is split into the two flags exactly."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+
+import envs
+import purerl
+from envs.adapters.contract import ContractEnvironment
+from envs.spaces import Box, Dict, Discrete
+from purerl.config import ConfigError
+from tests.helpers import tiny_config
+
+
+@struct.dataclass
+class OldState:
+    time: int
+    place: float
+
+
+@struct.dataclass
+class GoalParams:
+    goal: float = 3.0
+
+
+@struct.dataclass
+class OldParams:
+    goal: float = 3.0
+    max_steps_in_episode: int = 5
+
+
+class OldWalk:
+    """As gymnax environments were before 1.0: a walk up to a goal, or to the limit."""
+
+    default_params = OldParams()
+
+    def is_done(self, state, params):
+        at_limit = state.time >= getattr(params, "max_steps_in_episode", 5)
+        return (state.place >= params.goal) | at_limit
+
+    def reset_env(self, key, params):
+        state = OldState(0, jnp.float32(0.0))
+        return self.see(state), state
+
+    def step_env(self, key, state, action, params):
+        state = OldState(state.time + 1, state.place + action)
+        done = self.is_done(state, params)
+        return self.see(state), state, state.place, done, {"discount": 1.0 - done}
+
+    def reset(self, key, params):
+        return self.reset_env(key, params)
+
+    def step(self, key, state, action, params):
+        obs, after, reward, done, info = self.step_env(key, state, action, params)
+        first, fresh = self.reset_env(key, params)
+        pick = lambda a, b: jnp.where(done, a, b)  # noqa: E731
+        return pick(first, obs), jax.tree.map(pick, fresh, after), reward, done, info
+
+    def see(self, state):
+        return jnp.stack([jnp.float32(state.time), state.place])
+
+    def action_space(self, params):
+        return Discrete(2)
+
+    def observation_space(self, params):
+        return Box(-100.0, 100.0, (2,))
+
+
+class Endless(OldWalk):
+    """Its limit is written into it, and no parameter."""
+
+    default_params = GoalParams()
+
+
+# Actions of three episodes: the goal after 4 steps, the limit after 5 with place 2, and
+# the goal in the very step of the limit, which is a termination.
+ACTIONS = [1, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1]
+TERMINATED, TRUNCATED = [3, 13], [8]
+
+
+def flags(env):
+    params = env.default_params
+    _, state = env.reset(jax.random.key(0), params)
+    found = []
+    for number, action in enumerate(ACTIONS):
+        _, state, _, terminated, truncated, info = env.step(
+            jax.random.key(0), state, jnp.int32(action), params
+        )
+        found.append((number, bool(terminated), bool(truncated), info))
+    return found
+
+
+def test_ends_are_told_apart_and_the_last_observation_is_kept():
+    env = envs.adapt(OldWalk())
+    assert isinstance(env, envs.FiveValueEnvironment) and env.note == ""
+    steps = flags(env)
+    assert [step[0] for step in steps if step[1]] == TERMINATED
+    assert [step[0] for step in steps if step[2]] == TRUNCATED
+    np.testing.assert_array_equal(steps[8][3]["final_observation"], [5.0, 2.0])
+    np.testing.assert_array_equal(steps[13][3]["final_observation"], [5.0, 3.0])
+
+
+def test_without_a_limit_among_the_parameters_every_end_is_a_termination():
+    env = envs.adapt(Endless())
+    steps = flags(env)
+    assert [step[0] for step in steps if step[1]] == [3, 8, 13]
+    assert not any(step[2] for step in steps)
+    assert "every end is a termination" in env.note
+
+
+def test_a_limit_that_is_given_is_a_parameter():
+    env = envs.FiveValueEnvironment(Endless(), limit=5)
+    assert env.default_params.max_steps_in_episode == 5 and env.note == ""
+    steps = flags(env)
+    # Its `done` in the step of the limit may be either, and counts as the limit.
+    assert [step[0] for step in steps if step[1]] == [3]
+    assert [step[0] for step in steps if step[2]] == [8, 13]
+    with pytest.raises(ValueError, match="leave out limit"):
+        envs.FiveValueEnvironment(OldWalk(), limit=5)
+    with pytest.raises(ValueError, match="positive whole number, got 0"):
+        envs.FiveValueEnvironment(Endless(), limit=0)
+
+
+def test_an_object_without_a_step_of_its_own_is_refused_in_a_sentence():
+    class Passing:
+        """As old wrappers of gymnax: unknown attributes are those of what is inside."""
+
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+    with pytest.raises(TypeError, match="without reset_env, step_env"):
+        envs.FiveValueEnvironment(Passing(OldWalk()))
+    env = envs.adapt(Passing(OldWalk()))
+    assert isinstance(env, ContractEnvironment)
+    _, state = env.reset(jax.random.key(0))
+    with pytest.raises(ValueError, match="5 values, expected 6"):
+        env.step(jax.random.key(0), state, jnp.int32(0))
+
+
+def test_it_trains_with_wrappers_and_with_parameters_by_name():
+    config = tiny_config(env=OldWalk(), env_wrappers=("ScaleReward(2.0)",))
+    config = config.replace(env_params={"goal": 1.0}, total_timesteps=64)
+    train = jax.jit(purerl.make_train(config))
+    result = train(jax.random.key(0), {"env_params.reward_factor": 0.0})
+    assert np.all(np.asarray(result.metrics["episode_return"]) == 0.0)
+    assert np.all(np.asarray(result.metrics["episode_length"]) <= 5)
+    with pytest.raises(ConfigError, match="no 'gaol'"):
+        purerl.make_train(config.replace(env_params={"gaol": 1.0}))
+
+
+@pytest.mark.slow
+def test_it_keeps_the_contract():
+    envs.check(envs.adapt(OldWalk()))
+
+
+class InParts(OldWalk):
+    """Shows two parts, of Python's own numbers."""
+
+    def observation_space(self, params=None):
+        return Dict({"a": super().observation_space(params), "b": Box(-1, 1, (1,))})
+
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        return {"a": obs, "b": [0.5]}, state
+
+    def step_env(self, key, state, action, params):
+        obs, *rest = super().step_env(key, state, action, params)
+        return ({"a": obs, "b": [0.5]}, *rest)
+
+    def step(self, key, state, action, params):
+        return self.step_env(key, state, action, params)
+
+
+def test_observations_in_parts_pass_through():
+    env = envs.adapt(InParts())
+    obs, state = env.reset(jax.random.key(0))
+    assert env.observation_space().contains(obs) and obs["b"] == 0.5
+    obs, *_ = env.step(jax.random.key(1), state, jnp.int32(1))
+    assert env.observation_space().contains(obs)

@@ -1,0 +1,441 @@
+"""Wrappers against what Python makes of the same episodes, resets inside."""
+
+import dataclasses
+from collections import deque
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+
+import envs
+from envs import wrappers
+from envs.cartpole import CartPole
+from envs.spaces import Box, Discrete, MultiDiscrete
+
+STEPS = 48
+
+
+@struct.dataclass
+class LadderState(envs.EnvState):
+    start: jax.Array
+
+
+@struct.dataclass
+class LadderParams(envs.EnvParams):
+    max_steps_in_episode: int | jax.Array = 7
+    goal: float | jax.Array = 9.0
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Ladder(envs.Environment[LadderState, LadderParams]):
+    """A start `0 .. 4` is drawn; every action climbs. The reward tells the action."""
+
+    kind: str = "vector"
+    continuous: bool = False
+    stochastic_transitions: ClassVar[bool] = False
+
+    @property
+    def default_params(self):
+        return LadderParams()
+
+    def action_space(self, params=None):
+        return Box(-2.0, 2.0, (2,)) if self.continuous else Discrete(3)
+
+    def observation_space(self, params=None):
+        if self.kind == "discrete":
+            return Discrete(16)
+        if self.kind == "image":
+            return Box(1, 16, (2, 3, 2), np.uint8)
+        return Box(0.5, 16.0, (2,))
+
+    def _observe(self, state):
+        if self.kind == "discrete":
+            return state.start + state.time
+        if self.kind == "image":
+            first = (state.start + state.time + 1).astype(jnp.uint8)
+            return jnp.arange(12, dtype=jnp.uint8).reshape(2, 3, 2) % 3 + first
+        return jnp.stack([state.start + 0.5, state.time + 1.0])
+
+    def reset_env(self, key, params):
+        state = LadderState(jnp.int32(0), jax.random.randint(key, (), 0, 5))
+        return self._observe(state), state
+
+    def step_env(self, key, state, action, params):
+        state = LadderState(state.time + 1, state.start)
+        executed = jnp.sum(action).astype(jnp.float32)
+        reward = executed + 10.0 * state.time
+        terminated = state.start + state.time >= params.goal
+        return self._observe(state), state, reward, terminated, {"executed": executed}
+
+    def render(self, state, params=None):
+        return np.full((1, 1, 3), int(state.time), np.uint8)
+
+
+def actions_of(env, key):
+    space = env.action_space(env.default_params)
+    return jax.vmap(space.sample)(jax.random.split(key, STEPS))
+
+
+def played(env, params=None, seed=0):
+    """First observation, and `[T]` lists of what `step` returned, the last of it info.
+
+    Actions and keys depend on the seed only, so that a wrapper that draws nothing
+    plays the bare environment's episodes.
+    """
+    params = env.default_params if params is None else params
+    key_actions, key_reset, key_steps = jax.random.split(jax.random.key(seed), 3)
+    actions = actions_of(env, key_actions)
+
+    @jax.jit
+    def play(params):
+        obs, state = env.reset(key_reset, params)
+
+        def body(state, inputs):
+            key, action = inputs
+            obs, state, *rest = env.step(key, state, action, params)
+            return state, (obs, *rest)
+
+        keys = jax.random.split(key_steps, STEPS)
+        return obs, jax.lax.scan(body, state, (keys, actions))[1]
+
+    first, (obs, reward, terminated, truncated, info) = play(params)
+    final = info["final_observation"]
+    flags = np.asarray(terminated), np.asarray(truncated)
+    steps = map(np.asarray, (obs, final, reward, *flags, info["executed"], actions))
+    return np.asarray(first), list(zip(*steps, strict=True))
+
+
+def assert_equal(wrapped, expected):
+    """What `played` returned equals `(first, [(obs, final, reward, ...)])`."""
+    first, steps = wrapped
+    np.testing.assert_array_equal(first, expected[0])
+    for step, wanted in zip(steps, expected[1], strict=True):
+        for mine, theirs in zip(step, wanted, strict=False):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+
+
+def test_there_are_episodes_of_both_ends():
+    for seed, env in ((0, Ladder()), (0, Ladder(continuous=True))):
+        flags = np.array([step[3:5] for step in played(env, seed=seed)[1]])
+        assert (flags.sum(0) >= 2).all() and (flags.sum(1) <= 1).all()
+
+
+@pytest.mark.parametrize("kind", ["vector", "image"])
+@pytest.mark.parametrize("padding", ["reset", "zero"])
+def test_frame_stack(kind, padding):
+    bare = Ladder(kind)
+    first, steps = played(bare)
+    frames: deque = deque(maxlen=3)
+
+    def fill(obs):
+        before = obs if padding == "reset" else np.zeros_like(obs)
+        frames.extend([before, before, obs])
+        return np.concatenate(frames, -1)
+
+    start, wanted = fill(first), []
+    for obs, final, reward, terminated, truncated, *_ in steps:
+        frames.append(final)
+        seen = np.concatenate(frames, -1)
+        now = fill(obs) if terminated or truncated else seen
+        wanted.append((now, seen, reward, terminated, truncated))
+    env = wrappers.FrameStack(bare, 3, padding)
+    assert_equal(played(env), (start, wanted))
+    space = env.observation_space()
+    assert space.dtype == bare.observation_space().dtype
+    lowest = bare.observation_space().low.min()
+    assert space.low.min() == (0 if padding == "zero" else lowest)
+    assert space.contains(jnp.asarray(start))
+
+
+def test_action_repeat_adds_up_and_stops_at_both_ends():
+    bare, n = Ladder(), 3
+    params = bare.default_params
+    env = wrappers.ActionRepeat(bare, n)
+    key_actions, key_reset, key_steps = jax.random.split(jax.random.key(0), 3)
+    obs, state = bare.reset_env(key_reset, params)
+    wanted, lengths = [], []
+    for action, key in zip(
+        actions_of(bare, key_actions), jax.random.split(key_steps, STEPS), strict=True
+    ):
+        total, count = 0.0, 0
+        for _ in range(n):
+            final, state, reward, terminated, _ = bare.step_env(
+                key, state, action, params
+            )
+            total, count = total + float(reward), count + 1
+            truncated = int(state.time) >= 7 and not bool(terminated)
+            if terminated or truncated:
+                break
+        now = final
+        if terminated or truncated:
+            now, state = bare.reset_env(key, params)
+        wanted.append((now, final, total, bool(terminated), truncated))
+        lengths.append(count)
+    assert {1, 2} & set(lengths)  # Some were cut short within the repeat.
+    assert_equal(played(env), (np.asarray(obs), wanted))
+    assert env.time_per_step == 3
+    assert wrappers.ActionRepeat(env, 2).time_per_step == 6
+
+
+def test_time_observation():
+    bare = Ladder()
+    first, steps = played(bare)
+    share, wanted = 0, []
+    for obs, final, reward, terminated, truncated, *_ in steps:
+        share += 1
+        seen = np.append(final, np.float32(share / 7))
+        share = 0 if terminated or truncated else share
+        now = np.append(obs, np.float32(share / 7))
+        wanted.append((now, seen, reward, terminated, truncated))
+        assert truncated == (seen[-1] == 1) or terminated
+    env = wrappers.TimeObservation(bare)
+    assert_equal(played(env), (np.append(first, 0), wanted))
+    assert env.observation_space().high[-1] == 1.0
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_previous_action_and_reward(continuous):
+    bare = Ladder(continuous=continuous)
+    first, steps = played(bare)
+    size, wanted = (2 if continuous else 3), []
+    for obs, final, reward, terminated, truncated, _, action in steps:
+        told = action if continuous else np.eye(3, dtype=np.float32)[action]
+        seen = np.concatenate([final, told, [reward]])
+        begun = np.concatenate([obs, np.zeros(size + 1)])
+        now = begun if terminated or truncated else seen
+        wanted.append((now, seen, reward, terminated, truncated))
+    env = wrappers.PreviousActionReward(bare)
+    assert_equal(played(env), (np.append(first, np.zeros(size + 1)), wanted))
+    space = env.observation_space()
+    ends = [-2.0, -2.0, -np.inf] if continuous else [0.0, 0.0, 0.0, -np.inf]
+    np.testing.assert_array_equal(space.low[2:], np.asarray(ends, np.float32))
+    ends = [2.0, 2.0, np.inf] if continuous else [1.0, 1.0, 1.0, np.inf]
+    np.testing.assert_array_equal(space.high[2:], np.asarray(ends, np.float32))
+
+
+PAID = {
+    wrappers.ClipReward: (
+        {"reward_low": 11.0, "reward_high": 31.0},
+        lambda reward: min(max(reward, 11.0), 31.0),
+    ),
+    wrappers.ScaleReward: ({"reward_factor": 0.25}, lambda reward: 0.25 * reward),
+}
+
+
+@pytest.mark.parametrize("make", PAID)
+def test_rewards_are_paid_by_numbers_among_the_parameters(make):
+    numbers, pay = PAID[make]
+    first, steps = played(Ladder())
+    wanted = [(obs, final, pay(reward), *rest) for obs, final, reward, *rest in steps]
+    env = make(Ladder())
+    assert_equal(played(env, env.default_params.replace(**numbers)), (first, wanted))
+    made = make(Ladder(), *numbers.values())
+    assert {n: getattr(made.default_params, n) for n in numbers} == numbers
+    assert_equal(played(made), (first, wanted))
+
+
+def test_observations_in_another_form():
+    first, steps = played(Ladder("discrete"))
+    eye = np.eye(16, dtype=np.float32)
+    wanted = [(eye[obs], eye[final], *rest) for obs, final, *rest in steps]
+    env = wrappers.OneHotObservation(Ladder("discrete"))
+    assert_equal(played(env), (eye[first], wanted))
+    first, steps = played(Ladder("image"))
+    wanted = [(obs.ravel(), final.ravel(), *rest) for obs, final, *rest in steps]
+    env = wrappers.FlattenObservation(Ladder("image"))
+    assert_equal(played(env), (first.ravel(), wanted))
+    assert env.observation_space().dtype == np.float32
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_sticky_actions_repeat_what_was_executed(continuous):
+    env = wrappers.StickyActions(Ladder(continuous=continuous), 0.5)
+    count, episodes = 0, 0
+    for seed in range(2):
+        before = None
+        for _, _, reward, terminated, truncated, executed, action in played(
+            env, seed=seed
+        )[1]:
+            new = float(np.sum(action, dtype=np.float32))
+            assert executed == pytest.approx(new) or executed == before
+            assert before is not None or executed == pytest.approx(new)
+            episodes += before is None
+            count += before is not None and executed == before != new
+            assert reward % 10 == pytest.approx(executed % 10, abs=1e-4)
+            before = None if terminated or truncated else executed
+    assert episodes > 8 and count > 8
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.25, 1.0])
+def test_sticky_actions_stick_with_their_probability(probability):
+    """Actions count up, so that every repeated one is seen."""
+    env = wrappers.StickyActions(Ladder(continuous=True))
+    params = env.default_params.replace(
+        sticky_probability=probability, max_steps_in_episode=5_000, goal=1e9
+    )
+    num_steps = 4_000
+
+    @jax.jit
+    def play(key):
+        _, state = env.reset(key, params)
+
+        def body(state, inputs):
+            number, key = inputs
+            action = jnp.stack([number, 0.0])
+            _, state, _, _, info = env.step_env(key, state, action, params)
+            return state, info["executed"]
+
+        numbers = jnp.arange(num_steps, dtype=jnp.float32)
+        return jax.lax.scan(body, state, (numbers, jax.random.split(key, num_steps)))[1]
+
+    executed = np.asarray(play(jax.random.key(3)))
+    is_new = executed == np.arange(num_steps)
+    np.testing.assert_array_equal(executed[1:][~is_new[1:]], executed[:-1][~is_new[1:]])
+    assert is_new[0]
+    # Four standard errors of the share of 4,000 draws.
+    error = 4 * np.sqrt(probability * (1 - probability) / num_steps)
+    assert abs(np.mean(~is_new[1:]) - probability) <= error
+
+
+def test_wrappers_compose_and_their_order_counts():
+    texts = ("ScaleReward(0.5)", "ClipReward(0, 8)", "FrameStack(2)", "TimeObservation")
+    one = envs.wrap(Ladder(), texts)
+    obs = played(one)[1][0][0]
+    assert obs.shape == (5,) and obs[-1] == np.float32(1 / 7)
+    other = envs.wrap(Ladder(), ("ClipReward(0, 8)", "ScaleReward(0.5)"))
+    bare = played(Ladder())[1]
+    for mine, theirs, plain in zip(played(one)[1], played(other)[1], bare, strict=True):
+        assert mine[2] == min(0.5 * plain[2], 8) and theirs[2] == 0.5 * min(plain[2], 8)
+
+
+def test_numbers_of_the_environment_inside_keep_their_names_and_move_it():
+    env = envs.wrap(CartPole(), ("StickyActions(0.1)", "ScaleReward(2.0)"))
+    heavy = env.default_params.replace(gravity=12.0, sticky_probability=0.0)
+    bare = CartPole().default_params.replace(gravity=12.0)
+    key, action = jax.random.key(1), jnp.int32(1)
+    _, state = env.reset(key, heavy)
+    obs, _, reward, *_ = env.step_env(key, state, action, heavy)
+    expected, *_ = CartPole().step_env(key, state.inner, action, bare)
+    np.testing.assert_array_equal(obs, expected)
+    assert reward == 2.0
+
+
+def test_a_batch_of_a_wrappers_numbers_is_each_of_them():
+    env = wrappers.ScaleReward(wrappers.FrameStack(Ladder(), 2))
+    key = jax.random.key(0)
+
+    def one(factor):
+        params = env.default_params.replace(reward_factor=factor)
+        _, state = env.reset(key, params)
+        return env.step(key, state, jnp.int32(1), params)[2]
+
+    factors = jnp.array([0.5, 2.0, 4.0])
+    np.testing.assert_array_equal(
+        jax.vmap(one)(factors), [one(factor) for factor in factors]
+    )
+    assert len(set(np.asarray(jax.vmap(one)(factors)).tolist())) == 3
+
+
+def test_pictures_names_and_time_are_those_of_the_environment_inside():
+    env = envs.wrap(CartPole(), ("FrameStack(2)", "ScaleReward(2.0)", "StickyActions"))
+    assert env.name == "CartPole-v1" and env.has_picture and env.stochastic_transitions
+    assert not wrappers.FrameStack(CartPole()).stochastic_transitions
+    ladder = envs.wrap(Ladder(), ("StickyActions", "FrameStack(2)"))
+    _, state = ladder.reset(jax.random.key(0))
+    _, state, *_ = ladder.step_env(
+        jax.random.key(0), state, jnp.int32(0), ladder.default_params
+    )
+    assert int(state.time) == 1 and (ladder.render(state) == 1).all()
+    assert not envs.wrap(envs.make("probe/memory"), ("FrameStack",)).has_picture
+
+
+@pytest.mark.parametrize(
+    ("env", "texts", "words"),
+    [
+        (Ladder(), ("FrameStac(3)",), "Did you mean FrameStack"),
+        (Ladder(), ("frame_stack",), "Did you mean FrameStack"),
+        (Ladder(), ("FrameStack 3",), "cannot read the wrapper 'FrameStack 3'"),
+        (Ladder(), (3,), "cannot read the wrapper 3"),
+        (Ladder(), ("FrameStack(k=3)",), "FrameStack takes n, padding"),
+        (Ladder(), ("FrameStack(0)",), "n must be a whole number of at least 1"),
+        (Ladder(), ("FrameStack(padding=same)",), "one of reset, zero"),
+        (Ladder("discrete"), ("FrameStack",), "put OneHotObservation before it"),
+        (Ladder("image"), ("TimeObservation",), "put FlattenObservation before it"),
+        (Ladder(), ("OneHotObservation",), "takes discrete observations"),
+        (Ladder(), ("StickyActions(1.5)",), "between 0 and 1, got 1.5"),
+        (Ladder(), ("ClipReward(1, -1)",), "low must be less than high"),
+        (Ladder(), ("ScaleReward", "ScaleReward"), "parameter reward_factor already"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_sentence(env, texts, words):
+    with pytest.raises(ValueError, match=words):
+        envs.wrap(env, texts)
+
+
+def test_an_environment_that_only_resets_by_itself_is_refused():
+    class Foreign:
+        default_params = LadderParams()
+        reset = step = action_space = observation_space = None
+
+    with pytest.raises(ValueError, match="wrap the bare environment"):
+        wrappers.ScaleReward(Foreign())
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Doubled(wrappers.RewardWrapper):
+    def pay(self, reward, params):
+        return 2.0 * reward
+
+
+def test_a_wrapper_of_ones_own_is_found_by_its_name(monkeypatch):
+    monkeypatch.setattr("envs.wrappers.registry.WRAPPERS", dict(wrappers.WRAPPERS))
+    with pytest.raises(ValueError, match="no wrapper 'Doubled'"):
+        envs.wrap(Ladder(), ("Doubled",))
+    envs.register_wrapper("Doubled", Doubled)
+    envs.register_wrapper("Doubled", Doubled)  # A cell that runs twice.
+    assert isinstance(envs.wrap(Ladder(), ("Doubled",)), Doubled)
+    assert not wrappers.are_built_in(("FrameStack(2)", "Doubled"))
+    assert wrappers.are_built_in(("FrameStack(2)",))
+    with pytest.raises(ValueError, match="already registered"):
+        envs.register_wrapper("FrameStack", Doubled)
+    with pytest.raises(ValueError, match="must read like that of a class"):
+        envs.register_wrapper("my wrapper", Doubled)
+    with pytest.raises(TypeError, match=r"subclass of envs\.Wrapper"):
+        envs.register_wrapper("Other", Ladder)
+
+
+class WholeReward(CartPole):
+    """Pays with whole numbers, and chooses several things at once."""
+
+    def action_space(self, params=None):
+        return MultiDiscrete([2, 3])
+
+    def step_env(self, key, state, action, params):
+        obs, state, _, *rest = super().step_env(key, state, action[0], params)
+        return obs, state, jnp.int32(1), *rest
+
+
+@pytest.mark.parametrize(
+    ("make", "paid"),
+    [
+        (lambda env: wrappers.ScaleReward(env, 0.1), 0.1),
+        (lambda env: wrappers.ClipReward(env, -0.5, 0.5), 0.5),
+    ],
+)
+def test_whole_rewards_are_changed_as_floats(make, paid):
+    env = make(WholeReward())
+    _, state = env.reset(jax.random.key(0))
+    reward = env.step(jax.random.key(1), state, jnp.array([0, 2]))[2]
+    assert reward.dtype == jnp.float32 and reward == np.float32(paid)
+
+
+def test_the_previous_of_several_choices_is_a_single_one_for_each():
+    env = wrappers.PreviousActionReward(WholeReward())
+    first, state = env.reset(jax.random.key(0))
+    assert first[4:].tolist() == [0.0] * 6
+    obs, *_ = env.step(jax.random.key(1), state, jnp.array([1, 2]))
+    assert obs[4:].tolist() == [0.0, 1.0, 0.0, 0.0, 1.0, 1.0]
+    assert env.observation_space().contains(obs)

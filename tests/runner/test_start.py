@@ -1,0 +1,217 @@
+"""Runs that begin with the agents of other runs."""
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl.runner.start import parse_start, read_start
+from purerl.scale.host import to_host
+from purerl.train import bind, make_segment
+from purerl.warm_start import networks_of
+from tests.helpers import StopAfter
+
+from .conftest import SEGMENT, assert_same_bits, run_tiny
+
+STOPPED = 3 * SEGMENT
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs():
+    with purerl.share_programs():
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(tiny):
+    return run_tiny(tiny, seeds=2)
+
+
+@pytest.fixture(scope="module")
+def stopped(tiny, tmp_path_factory):
+    """The same two agents, stopped after nine updates."""
+    out = tmp_path_factory.mktemp("start") / "stopped"
+    run_tiny(tiny, seeds=2, out=out, trackers=[StopAfter(STOPPED)])
+    return out
+
+
+@pytest.fixture
+def source(stopped, tmp_path):
+    """A copy of that folder, for tests that change it."""
+    return shutil.copytree(stopped, tmp_path / "source")
+
+
+def start_of(folder):
+    return json.loads((folder / "manifest.json").read_text())["start"]
+
+
+def test_a_run_that_begins_with_whole_states_ends_as_the_uninterrupted_one(
+    tiny, whole, stopped, tmp_path
+):
+    out = tmp_path / "run"
+    on = run_tiny(tiny, seeds=2, out=out, start=purerl.Start(stopped, "all"))
+    assert_same_bits(on.state, whole.state)
+    rows = STOPPED // SEGMENT
+    assert_same_bits(on.metrics, jax.tree.map(lambda x: x[:, rows:], whole.metrics))
+    assert on.train_steps == 2 * (20 - STOPPED) * 32
+    assert start_of(out)["update"] == STOPPED and start_of(out)["seeds"] == [0, 1]
+    assert purerl.load_run(out).update == 20
+
+
+@pytest.mark.slow
+def test_replay_is_taken_over_with_whole_states(tiny_off_policy, tmp_path):
+    """In another folder, too, buffer and priorities go on with the same bits."""
+    whole, out = run_tiny(tiny_off_policy, seeds=2), tmp_path / "stopped"
+    run_tiny(tiny_off_policy, seeds=2, out=out, trackers=[StopAfter(STOPPED)])
+    on = run_tiny(tiny_off_policy, seeds=2, start=purerl.Start(out, "all"))
+    assert_same_bits(on.state, whole.state)
+
+
+def test_networks_alone_are_put_into_fresh_agents(tiny, stopped):
+    saved, bound = purerl.load_run(stopped), bind(tiny)
+    begun = read_start(purerl.Start(stopped, seed=1), bound, [5, 6])
+    keys = jax.vmap(jax.random.key)(np.array([5, 6], np.uint32))
+    fresh = to_host(jax.jit(jax.vmap(make_segment(bound).init))(keys))
+    states = begun.put(fresh)
+    for lane in range(2):
+        taken = jax.tree.map(lambda x, i=lane: x[i], networks_of(states))
+        assert_same_bits(taken, jax.tree.map(lambda x: x[1], networks_of(saved.state)))
+    for field in ("opt_state", "envs", "key", "update"):
+        assert_same_bits(getattr(states, field), getattr(fresh, field))
+    torso = read_start(purerl.Start(stopped, "actor.torso"), bound, [0, 1]).put(fresh)
+    networks, of_fresh = networks_of(torso), networks_of(fresh)
+    for name, value in networks_of(saved.state).items():
+        is_taken = name.startswith(("actor.torso", "obs_moments", "reward_scale"))
+        assert_same_bits(networks[name], (value if is_taken else of_fresh[name]))
+
+
+def test_a_run_from_networks_resumes_with_the_same_bits(tiny, whole, stopped, tmp_path):
+    """From a checkpoint of its own, and where it was killed before the first one."""
+    out = tmp_path / "run"
+    options = {"seeds": 2, "out": out}
+    begun = run_tiny(tiny, **options, start=stopped)
+    assert begun.metrics["update"][0, -1] == 20
+    assert not np.array_equal(begun.metrics["entropy"], whole.metrics["entropy"])
+    assert start_of(out) | {"sha256": "", "run": ""} == {
+        "run": "",
+        "update": STOPPED,
+        "parts": "networks",
+        "seeds": [0, 1],
+        "sha256": "",
+    }
+    shutil.rmtree(out / "checkpoints")
+    again = run_tiny(tiny, **options, resume=True)
+    assert_same_bits(again.state, begun.state)
+    assert_same_bits(again.metrics, begun.metrics)
+    shutil.rmtree(out)
+    run_tiny(tiny, **options, start=stopped, trackers=[StopAfter(2 * SEGMENT)])
+    again = run_tiny(tiny, **options, start=stopped, resume=True)
+    assert_same_bits(again.state, begun.state)
+
+
+def test_one_agent_for_all_goes_on_with_the_keys_of_the_new_seeds(tiny, stopped):
+    begun = read_start(purerl.Start(stopped, "all", 1), bind(tiny), [1, 4])
+    keys = jax.vmap(jax.random.key)(np.array([1, 4], np.uint32))
+    assert_same_bits(begun.state.key, to_host(keys))
+    assert_same_bits(
+        *(jax.tree.map(lambda x, i=i: x[i], begun.state.envs) for i in (0, 1))
+    )
+    assert begun.first_update == STOPPED
+
+
+def test_another_environment_and_other_hyperparameters(tiny, stopped, tmp_path):
+    """Fine-tuning: a longer pole, another optimiser's step, a torso that stays."""
+    config = tiny.replace(
+        env_params={"length": 0.8},
+        learning_rate=1e-3,
+        frozen=("torso",),
+        total_timesteps=SEGMENT * 32,
+        num_envs=1,
+    )
+    tuned = run_tiny(config, seeds=2, start=stopped)
+    before = networks_of(purerl.load_run(stopped).state)
+    for name, value in networks_of(tuned.state).items():
+        if ".torso." in name:
+            assert_same_bits(value, before[name])
+        elif name.startswith("actor"):
+            assert not np.array_equal(value, before[name])
+
+
+@pytest.mark.parametrize(
+    ("start", "changes", "sentence"),
+    [
+        (lambda f: purerl.Start(f, seed=7), {}, "no agent of seed 7; it has 2"),
+        (
+            lambda f: f,
+            {"hidden_sizes": (16,)},
+            r"start: actor\.Dense_0\.kernel is float32 \(8, 2\), and this agent needs "
+            r"float32 \(16, 2\)",
+        ),
+        (lambda f: purerl.Start(f, "tail"), {}, "start: no array .* 'tail'"),
+        (
+            lambda f: purerl.Start(f, "all"),
+            {"total_timesteps": STOPPED * 32},
+            "have done 9 updates, and this run has 9: nothing is left",
+        ),
+        (
+            lambda f: purerl.Start(f, "all"),
+            {"num_envs": 4, "num_steps": 8},
+            "is of another config: .* has shape",
+        ),
+        (
+            lambda f: purerl.Start(f, "all"),
+            {"num_steps": 8},
+            "has 32 steps, and one of this run 16; train with its num_steps",
+        ),
+        (lambda f: f / "nothing", {}, "there is no run in"),
+        (lambda f: 3, {}, "start must be the folder of a run, or purerl.Start"),
+        (lambda f: purerl.Start(f, " "), {}, "start needs a folder and parts"),
+    ],
+)
+def test_a_start_that_does_not_fit_is_refused_and_nothing_is_written(
+    tiny, stopped, tmp_path, start, changes, sentence
+):
+    out, config = tmp_path / "run", tiny.replace(**changes)
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        run_tiny(config, seeds=2, out=out, start=start(stopped))
+    assert not out.exists()
+
+
+def test_another_algorithm_has_no_place_for_the_networks(tiny_off_policy, stopped):
+    with pytest.raises(purerl.ConfigError, match=r"start: actor\S+ has no place"):
+        read_start(purerl.Start(stopped), bind(tiny_off_policy), [0])
+
+
+def test_a_resumed_run_keeps_its_start(tiny, source, tmp_path):
+    out = tmp_path / "run"
+    run_tiny(tiny, seeds=2, out=out, start=source, trackers=[StopAfter(SEGMENT)])
+    with pytest.raises(purerl.ConfigError, match="leave start out"):
+        run_tiny(tiny, seeds=2, out=out, start=tmp_path, resume=True)
+    with pytest.raises(purerl.ConfigError, match="leave start out"):
+        other = purerl.Start(source, seed=1)
+        run_tiny(tiny, seeds=2, out=out, start=other, resume=True)
+    assert Path(
+        json.loads((out / "manifest.json").read_text())["start"]["run"]
+    ).is_absolute()
+    # Killed before its first checkpoint, and the agents are others by now.
+    shutil.rmtree(out / "checkpoints")
+    run_tiny(tiny, seeds=2, out=source, resume=True)
+    with pytest.raises(purerl.ConfigError, match=r"after update 9, now 20"):
+        run_tiny(tiny, seeds=2, out=out, resume=True)
+
+
+def test_a_run_without_a_start_says_nothing_of_one(stopped):
+    assert "start" not in json.loads((stopped / "manifest.json").read_text())
+
+
+def test_the_command_lines_spelling(tmp_path):
+    start = parse_start("runs/a:3", "all")
+    assert (str(start.folder), start.parts, start.seed) == ("runs/a", "all", 3)
+    assert parse_start("runs/a", "networks").seed is None
+    odd = tmp_path / "run:3"
+    odd.mkdir()
+    assert parse_start(str(odd), "networks").folder == odd
