@@ -31,8 +31,8 @@ class Render:
         None
     )
     format: Annotated[
-        Literal["gif", "mp4"] | None,
-        _arg("Format; that of --out, or gif, if not given."),
+        Literal["gif", "mp4", "html"] | None,
+        _arg("Format; that of --out if not given, else gif, and html of brax."),
     ] = None
     seeds: Annotated[
         str | None,

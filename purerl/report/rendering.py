@@ -12,10 +12,17 @@ from purerl.acting.environment import bind_params
 from purerl.acting.evaluate import Recording, record
 from purerl.acting.policy import recurrence_of
 from purerl.config import ConfigError
+from purerl.report.brax_page import brax_drawing, is_brax, write_brax_page
 from purerl.report.drawing import film
 from purerl.report.drawing.film import Panel, Take
-from purerl.report.drawing.registry import Drawing, check_fps, drawing_of, moment_of
-from purerl.report.ranking import RANKS, chosen_seeds, last_returns
+from purerl.report.drawing.registry import (
+    Drawing,
+    check_fps,
+    drawing_of,
+    innermost,
+    moment_of,
+)
+from purerl.report.ranking import chosen_seeds, last_returns
 from purerl.report.saved import read_result
 from purerl.runner.result import RunResult, SavedRun, load_run
 from purerl.runner.seeds import check_seed, split_seed
@@ -73,7 +80,8 @@ def render(
             `purerl.run` returned.
         out: Path of the file; `video.gif` (or what the format says) in the run's folder
             if not given.
-        format: `gif` or `mp4`; the suffix of `out` says it too.
+        format: `gif` or `mp4`, and of brax's environments `html`, which is their
+            default; the suffix of `out` says it too.
         seeds: Agents to show: `best`, `median`, `worst`, seeds, or several of these in
             a text with commas. By default the three, of which a run with fewer agents
             has fewer, ranked by the last evaluation.
@@ -94,10 +102,15 @@ def render(
     check_seed("episode_seed", episode_seed)
     cast = _read(run, seeds)
     bound = bind(cast.saved.config)
-    drawing = drawing_of(bound.env)
-    kind, path = _where(cast, out, format)
+    inside = innermost(bound.env)
+    kind, path = _where(cast, out, format, is_page=is_brax(inside))
+    if is_brax(inside):
+        drawing = brax_drawing(inside, kind)
+    else:
+        drawing = drawing_of(bound.env)
     fps = check_fps(drawing.fps if fps is None else fps)
-    film.check_format(kind, fps)
+    if kind != film.PAGE:
+        film.check_format(kind, fps)
     steps = min(max_steps or bound.plan.eval_max_steps, bound.plan.eval_max_steps)
     played = play(
         cast.saved, bound, drawing, episodes=episodes, steps=steps, seed=episode_seed
@@ -108,9 +121,13 @@ def render(
             zip(cast.saved.seeds, cast.tags, strict=True)
         )
     ]
-    frames = film.write_film(path, panels, drawing, kind, fps)
-    returns = played.episode_return[:, -1]
-    return Rendering(path, cast.saved.seeds, returns, played.episode_length, frames)
+    if kind == film.PAGE:
+        frames = write_brax_page(path, panels, inside)
+    else:
+        frames = film.write_film(path, panels, drawing, kind, fps)
+    returns = np.asarray(played.episode_return[:, -1])
+    lengths = np.asarray(played.episode_length)
+    return Rendering(path, cast.saved.seeds, returns, lengths, frames)
 
 
 def play(
@@ -164,7 +181,7 @@ def _takes(played: Recording, member: int) -> list[Take]:
     return [
         Take(
             jax.tree.map(partial(cut, number=number), played.kept),
-            played.episode_return[member, :, number],
+            np.asarray(played.episode_return[member, :, number]),
             int(played.episode_length[member, number]),
             bool(played.ended[member, number]),
         )
@@ -200,23 +217,27 @@ def _read(
     return _Cast(saved._replace(seeds=named, state=state), tags, out)
 
 
-def _where(cast: _Cast, out: str | Path | None, kind: str | None) -> tuple[str, Path]:
-    """Format and path of the video."""
-    if kind is not None and kind not in film.FORMATS:
+def _where(
+    cast: _Cast, out: str | Path | None, kind: str | None, *, is_page: bool
+) -> tuple[str, Path]:
+    """Format and path of the video; a page is possible, and the default, of brax."""
+    formats = (film.PAGE, *film.FORMATS) if is_page else film.FORMATS
+    if kind is not None and kind not in formats:
+        only = "; html is for brax's environments" if kind == film.PAGE else ""
         raise ConfigError(
-            f"format must be one of {', '.join(film.FORMATS)}, got {kind!r}."
+            f"format must be one of {', '.join(formats)}, got {kind!r}{only}."
         )
     if out is None:
         if cast.out is None:
             raise ConfigError("out: say where to write; the run has no folder.")
-        kind = kind or "gif"
+        kind = kind or formats[0]
         one = len(cast.saved.seeds) == 1
         name = f"video-seed-{cast.saved.seeds[0]}" if one else "video"
         return kind, cast.out / f"{name}.{kind}"
     path = Path(out)
     suffix = path.suffix.lstrip(".").lower()
-    if suffix not in film.FORMATS or kind not in (None, suffix):
-        wanted = f".{kind}" if kind else " or ".join(f".{k}" for k in film.FORMATS)
+    if suffix not in formats or kind not in (None, suffix):
+        wanted = f".{kind}" if kind else " or ".join(f".{k}" for k in formats)
         raise ConfigError(f"out must end with {wanted}, got {str(path)!r}.")
     if not path.parent.is_dir():
         raise ConfigError(f"out: there is no folder {path.parent}; make it first.")
@@ -228,6 +249,3 @@ def _check_count(name: str, value: Any) -> None:
         raise ConfigError(
             f"{name} must be a whole number of at least 1, got {value!r}."
         )
-
-
-__all__ = ["RANKS", "Rendering", "play", "render"]

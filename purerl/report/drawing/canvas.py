@@ -25,6 +25,7 @@ WIDTH, HEIGHT = 320, 240  # Of a drawing, in pixels.
 _FINE = 3
 
 Point = tuple[float, float]
+Place = Sequence[float] | np.ndarray
 
 
 def pillow(name: str) -> ModuleType:
@@ -82,19 +83,17 @@ class Canvas:
         self.image = picture.copy() if picture else image.new("RGB", full, background)
         self._draw = pillow("ImageDraw").Draw(self.image)
 
-    def pixel(self, point: Sequence[float]) -> Point:
+    def pixel(self, point: Place) -> Point:
         """Return column and row of a point in the finished picture, as fractions."""
         column = WIDTH / 2 + (float(point[0]) - self.centre[0]) * self.scale
         row = HEIGHT / 2 - (float(point[1]) - self.centre[1]) * self.scale
         return column, row
 
-    def _at(self, point: Sequence[float]) -> Point:
+    def _at(self, point: Place) -> Point:
         column, row = self.pixel(point)
         return column * _FINE, row * _FINE
 
-    def line(
-        self, points: Sequence[Sequence[float]], colour: str, width: float = 2.0
-    ) -> None:
+    def line(self, points: Sequence[Place], colour: str, width: float = 2.0) -> None:
         """Paint a line with round ends.
 
         Args:
@@ -109,9 +108,7 @@ class Canvas:
             for column, row in (ends[0], ends[-1]):
                 self._disc(column, row, pixels / 2 - 0.5, colour)
 
-    def disc(
-        self, point: Sequence[float], radius: float, colour: str, edge: str = ""
-    ) -> None:
+    def disc(self, point: Place, radius: float, colour: str, edge: str = "") -> None:
         """Paint a disc.
 
         Args:
@@ -130,7 +127,7 @@ class Canvas:
         self._draw.ellipse(box, fill=colour)
 
     def ring(
-        self, point: Sequence[float], radius: float, colour: str, width: float = 1.0
+        self, point: Place, radius: float, colour: str, width: float = 1.0
     ) -> None:
         """Paint a circle.
 
@@ -147,8 +144,8 @@ class Canvas:
 
     def box(
         self,
-        low: Sequence[float],
-        high: Sequence[float],
+        low: Place,
+        high: Place,
         colour: str,
         radius: float = 0.0,
     ) -> None:
@@ -166,13 +163,11 @@ class Canvas:
         inside = (left, top, max(left, right - 1), max(top, bottom - 1))
         self._draw.rounded_rectangle(inside, radius * _FINE, fill=colour)
 
-    def shape(self, points: Sequence[Sequence[float]], colour: str) -> None:
+    def shape(self, points: Sequence[Place], colour: str) -> None:
         """Paint a polygon."""
         self._draw.polygon([self._at(point) for point in points], fill=colour)
 
-    def turned_box(
-        self, centre: Sequence[float], half: Point, angle: float, colour: str
-    ) -> None:
+    def turned_box(self, centre: Place, half: Point, angle: float, colour: str) -> None:
         """Paint a rectangle that is turned about its centre.
 
         Args:
@@ -193,7 +188,7 @@ class Canvas:
 
     def text(
         self,
-        point: Sequence[float],
+        point: Place,
         words: str,
         colour: str = DARK,
         size: float = 12,

@@ -24,13 +24,13 @@ def cartpole(state: Any, params: Any) -> np.ndarray:
 
     Args:
         state: State of one environment.
-        params: Its numbers; the width of the picture is the range of the cart.
+        params: Its numbers; a little more than the range of the cart is shown.
     """
     limit, length = float(params.x_threshold), 2 * float(params.length)
-    canvas = Canvas((0.0, 0.55 * limit), (2.2 * limit, 1.65 * limit))
+    canvas = Canvas((0.0, 0.25 * limit), (2.5 * limit, 1.85 * limit))
     for end in (-limit, limit):
         canvas.line([(end, -0.12 * limit), (end, 0.12 * limit)], ORANGE, 2)
-    canvas.line([(-1.1 * limit, 0.0), (1.1 * limit, 0.0)], LINE, 2)
+    canvas.line([(-2 * limit, 0.0), (2 * limit, 0.0)], LINE, 2)
     _cart_and_pole(canvas, float(state.x), float(state.theta), length)
     return canvas.pixels()
 
@@ -112,7 +112,7 @@ def acrobot(state: Any, params: Any) -> np.ndarray:
     first, second = float(params.link_length_1), float(params.link_length_2)
     reach = 1.15 * (first + second)
     canvas = Canvas((0.0, 0.0), (2 * reach, 2 * reach))
-    wide = 1.3 * reach
+    wide = 2 * reach
     canvas.line([(-wide, 1.0), (wide, 1.0)], GREEN, 2)
     one = float(state.joint_angle1)
     two = one + float(state.joint_angle2)
@@ -130,10 +130,10 @@ def mountain_car(state: Any, params: Any) -> np.ndarray:
 
     Args:
         state: State of one environment.
-        params: Its numbers; the width of the picture is the range of positions.
+        params: Its numbers; a little more than the range of positions is shown.
     """
     low, high = float(params.min_position), float(params.max_position)
-    canvas = Canvas(((low + high) / 2, 0.62), (1.0 * (high - low), 1.35))
+    canvas = Canvas(((low + high) / 2, 0.62), (1.2 * (high - low), 1.35))
     beyond = 0.5 * (high - low)
     grid = np.linspace(low - beyond, high + beyond, 160)
     hill = [(x, _height(x)) for x in grid]

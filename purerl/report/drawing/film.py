@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMATS = ("gif", "mp4")
+PAGE = "html"  # The format of what is a page, not a film.
 CAPTION = 44  # Height of what stands over a drawing, in pixels.
 COLUMNS = 4  # Panels beside one another.
 GIF_FPS = 50  # Programs that show GIFs slow down what is faster.

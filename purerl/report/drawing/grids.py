@@ -63,7 +63,7 @@ class Grid(NamedTuple):
             self.fill(canvas, row, column, c.DUSK)
         for kind, where in fixed:
             self.put(canvas, kind, where)
-        for line, kind in enumerate(self.kinds):
+        for line, kind in enumerate(kind for kind in self.kinds if kind.name):
             _legend(canvas, kind, line)
         return canvas.image
 
@@ -125,8 +125,6 @@ def _canvas(background: str, picture: "Image | None" = None) -> Canvas:
 
 
 def _legend(canvas: Canvas, kind: Kind, line: int) -> None:
-    if not kind.name:
-        return
     left, row = 2 * _EDGE + SIDE - 2, 18 + 19 * line
     if kind.is_round:
         canvas.disc((left + 5, -row), 5, kind.colour)
@@ -183,8 +181,9 @@ def frozen_lake(env: Any) -> Draw:
     tiles = np.asarray(env.wrapped.desc)
     start, _, hole, goal = range(4)  # As gymnax numbers them; 1 is ice.
     ice = Kind("ice", "#8fb4cc")
-    water, begin = Kind("hole", "#10202c"), Kind("start", c.GREEN)
-    grid = Grid(tiles.shape, (AGENT, GOAL, water, ice, begin))
+    water, begin = Kind("hole", "#255a86"), Kind("start", c.GREEN)
+    agent = Kind("agent", c.ORANGE, True)
+    grid = Grid(tiles.shape, (agent, GOAL, water, ice, begin))
 
     @cache
     def background() -> "Image":
@@ -195,9 +194,7 @@ def frozen_lake(env: Any) -> Draw:
         del params
         canvas = over(background())
         row, column = divmod(int(state.position), tiles.shape[1])
-        left, top = grid.corner(row, column)
-        middle = (left + grid.cell / 2, -top - grid.cell / 2)
-        canvas.disc(middle, 0.3 * grid.cell, c.BLUE, c.PAPER)
+        grid.place(canvas, agent, row, column)
         return canvas.pixels()
 
     return draw

@@ -9,7 +9,7 @@ import envs
 from envs.wrappers import Randomised, Wrapper
 from envs.wrappers.randomised import put_in
 from purerl.config import ConfigError
-from purerl.report.drawing import bars, classic, grids, minatar, planes
+from purerl.report.drawing import classic, grids, minatar, observation, planes
 
 Draw = Callable[[Any, Any], np.ndarray]
 FPS = 25
@@ -56,7 +56,7 @@ def _game(env: Any) -> Drawing:
 
 def _bars(env: Any) -> Drawing:
     del env
-    return Drawing(bars.bars, 4, lambda state, params, obs: obs)
+    return Drawing(observation.bars, 4, lambda state, params, obs: obs)
 
 
 _BARS = (
@@ -157,9 +157,10 @@ def drawing_of(env: envs.Environment) -> Drawing:
     if inside.has_picture:
         return Drawing(inside.render)
     raise ConfigError(
-        f"there is no drawing of {inside.name}: write one, draw(state, params) -> uint8 "
-        f"[height, width, 3], and call purerl.report.drawing.register({inside.name!r}, "
-        "draw), or give the environment a method render(state, params)."
+        f"there is no drawing of {inside.name}: write one, draw(state, params) -> "
+        "uint8 [height, width, 3], and call purerl.report.drawing.register("
+        f"{inside.name!r}, draw), or give the environment a method render(state, "
+        "params)."
     )
 
 
