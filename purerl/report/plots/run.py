@@ -98,7 +98,7 @@ def metric_curves(result: Run, names: Sequence[str]) -> "Figure":
             f"metric: the run has no {unknown[0]!r}. It has: {', '.join(series)}."
         )
     figure = style.new_figure(height=3.2 * len(names) + 0.8)
-    panels = figure.subplots(len(names), squeeze=False)[:, 0]
+    panels = figure.subplots(len(names), squeeze=False, sharex=True)[:, 0]
     words = ""
     for axes, name in zip(panels, names, strict=True):
         steps, values, mark = series[name]
@@ -106,6 +106,9 @@ def metric_curves(result: Run, names: Sequence[str]) -> "Figure":
             raise ConfigError(f"metric: {name} has no value in this run yet.")
         colour = style.COLOURS[0 if mark == "-" else 1]
         words = _band(axes, steps, values, name, colour, mark)
+        if len(steps) == 1:  # One point has no band: a line from end to end.
+            found = mean_interval(values)
+            axes.vlines(steps, found.low, found.high, color=colour, alpha=0.6)
         style.step_axis(axes)
         is_last = axes is panels[-1]
         label = "environment steps per agent" if is_last else ""
