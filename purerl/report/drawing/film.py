@@ -2,6 +2,7 @@
 
 import io
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -260,7 +261,10 @@ def _mp4(film: Film, fps: int) -> bytes:
             macro_block_size=2,
             ffmpeg_log_level="error",
         )
-        writer.send(None)
+        with warnings.catch_warnings():
+            # JAX warns of forks; this one becomes another program at once.
+            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+            writer.send(None)
         try:
             for index in range(len(film.times)):
                 writer.send(np.ascontiguousarray(film.frame(index)))
