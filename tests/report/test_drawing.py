@@ -241,19 +241,26 @@ def test_small_pictures_keep_their_cells_and_others_are_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", drawing.registered())
 def test_every_environment_is_drawn_from_its_own_states(name):
-    """Two moments of a random episode are pictures, which the tables above lack."""
+    """Moments of random episodes are pictures of the right size, and differ."""
     known = "DiscountingChain-bsuite" if name.startswith("Discounting") else name
     env = envs.make(known)
     params, found = env.default_params, drawing.drawing_of(env)
-    key = jax.random.key(1)
-    obs, state = env.reset(key, params)
-    pictures = []
-    for _ in range(5):
+
+    def play(before, key):
+        obs, state = before
         moment = registry.moment_of(env, found, params, state, obs)
-        pictures.append(film.fitted(found.draw(*moment)))
-        key, key_act, key_step = jax.random.split(key, 3)
+        key_act, key_step = jax.random.split(key)
         action = env.action_space(params).sample(key_act)
-        obs, state, *_ = env.step(key_step, state, action, params)
+        return env.step(key_step, state, action, params)[:2], moment
+
+    key = jax.random.key(1)
+    with jax.numpy_rank_promotion("allow"):  # gymnax's code broadcasts across ranks.
+        start = env.reset(key, params)
+        _, moments = jax.lax.scan(play, start, jax.random.split(key, 50))
+    pictures = [
+        film.fitted(found.draw(*jax.tree.map(lambda x, at=at: x[at], moments)))
+        for at in (0, 1, 49)
+    ]
     assert all(picture.size == (320, 240) for picture in pictures)
     if name != "SimpleBandit-bsuite":  # Its observation never changes.
         assert len({picture.tobytes() for picture in pictures}) > 1
