@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageColor
 
 import envs
 import purerl
@@ -64,6 +64,10 @@ def test_a_video_shows_the_episodes_of_purerl_evaluate(run, capsys):
     assert made.path == run.out / "video.gif"
     assert gif_frames(made.path) == (made.frames, (320 * len(made.seeds), 284))
     assert len(set(made.episode_length.ravel().tolist())) > 1
+    with Image.open(made.path) as image:
+        picture = np.asarray(image.convert("RGB"))
+    assert tuple(picture[-1, 0]) == (255, 255, 255)  # Flat colours are as drawn.
+    assert (picture == ImageColor.getrgb(canvas.DARK)).all(-1).sum() > 300
 
     assert main(["render", f"{run.out}:2", "--max-steps", "5"]) == 0
     assert "seed 2: return 5.00 in 5 steps" in capsys.readouterr().out

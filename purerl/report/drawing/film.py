@@ -28,6 +28,7 @@ GIF_FPS = 50  # Programs that show GIFs slow down what is faster.
 _PAUSE_MS = 1_500  # On the last frame of an episode.
 _COLOURS = 255  # One of the 256 of a GIF is left for what did not change.
 _SAMPLES = 8  # Frames from which these are chosen.
+_EXACT = 24  # So many of them are as they were drawn.
 
 
 class Take(NamedTuple):
@@ -222,9 +223,7 @@ def check_format(kind: str, fps: int) -> None:
 def _gif(film: Film, fps: int) -> bytes:
     image = c.pillow("Image")
     count = len(film.times)
-    chosen = sorted({round(i * (count - 1) / _SAMPLES) for i in range(_SAMPLES + 1)})
-    samples = np.concatenate([np.asarray(film.frame(index)) for index in chosen])
-    palette = image.fromarray(samples).quantize(_COLOURS, image.Quantize.MEDIANCUT)
+    palette = _palette(film)
 
     def frames() -> Iterator["Image"]:
         for index in range(count):
@@ -245,6 +244,23 @@ def _gif(film: Film, fps: int) -> bytes:
         disposal=1,
     )
     return buffer.getvalue()
+
+
+def _palette(film: Film) -> "Image":
+    """An image with the colours of some of the frames, the frequent ones exactly."""
+    image, last = c.pillow("Image"), len(film.times) - 1
+    chosen = sorted({round(i * last / _SAMPLES) for i in range(_SAMPLES + 1)})
+    samples = np.concatenate([np.asarray(film.frame(index)) for index in chosen])
+    found = image.fromarray(samples).quantize(_COLOURS, image.Quantize.MEDIANCUT)
+    red, green, blue = np.moveaxis(samples.astype(np.int64), -1, 0)
+    packed, counts = np.unique(red << 16 | green << 8 | blue, return_counts=True)
+    frequent = packed[np.argsort(-counts)[:_EXACT]]
+    colours = np.array(found.getpalette()).reshape(-1, 3)
+    for number in frequent[::-1]:  # The most frequent one has the last word.
+        exact = np.array([number >> 16, number >> 8 & 255, number & 255])
+        colours[np.square(colours - exact).sum(1).argmin()] = exact
+    found.putpalette(colours.ravel().tolist())
+    return found
 
 
 def _mp4(film: Film, fps: int) -> bytes:
