@@ -259,6 +259,10 @@ def _palette(film: Film) -> "Image":
     for number in frequent[::-1]:  # The most frequent one has the last word.
         exact = np.array([number >> 16, number >> 8 & 255, number & 255])
         colours[np.square(colours - exact).sum(1).argmin()] = exact
+        # Pillow looks for the colour that is nearest to the upper six bits of each.
+        seen = exact & 0b11111100
+        reach = np.square(exact - seen).sum()
+        colours[np.square(colours - seen).sum(1) <= reach] = exact
     found.putpalette(colours.ravel().tolist())
     return found
 
