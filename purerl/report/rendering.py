@@ -96,30 +96,24 @@ def render(
             a package that is missing.
         OSError: the file cannot be written.
     """
-    _check_count("episodes", episodes)
-    if max_steps is not None:
-        _check_count("max_steps", max_steps)
-    check_seed("episode_seed", episode_seed)
+    _check_numbers(episodes, max_steps, episode_seed)
     cast = _read(run, seeds)
     bound = bind(cast.saved.config)
     inside = innermost(bound.env)
-    kind, path = _where(cast, out, format, is_page=is_brax(inside))
-    if is_brax(inside):
-        drawing = brax_drawing(inside, kind)
-    else:
-        drawing = drawing_of(bound.env)
+    is_page = is_brax(inside)
+    kind, path = _where(cast, out, format, is_page=is_page)
+    drawing = brax_drawing(inside, kind) if is_page else drawing_of(inside)
     fps = check_fps(drawing.fps if fps is None else fps)
     if kind != film.PAGE:
         film.check_format(kind, fps)
-    steps = min(max_steps or bound.plan.eval_max_steps, bound.plan.eval_max_steps)
+    steps = max_steps or bound.plan.eval_max_steps
     played = play(
         cast.saved, bound, drawing, episodes=episodes, steps=steps, seed=episode_seed
     )
+    names = zip(cast.saved.seeds, cast.tags, strict=True)
     panels = [
         Panel(f"seed {seed}", tag, _takes(played, member))
-        for member, (seed, tag) in enumerate(
-            zip(cast.saved.seeds, cast.tags, strict=True)
-        )
+        for member, (seed, tag) in enumerate(names)
     ]
     if kind == film.PAGE:
         frames = write_brax_page(path, panels, inside)
@@ -242,6 +236,13 @@ def _where(
     if not path.parent.is_dir():
         raise ConfigError(f"out: there is no folder {path.parent}; make it first.")
     return suffix, path
+
+
+def _check_numbers(episodes: Any, max_steps: Any, episode_seed: Any) -> None:
+    _check_count("episodes", episodes)
+    if max_steps is not None:
+        _check_count("max_steps", max_steps)
+    check_seed("episode_seed", episode_seed)
 
 
 def _check_count(name: str, value: Any) -> None:
