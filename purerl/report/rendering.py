@@ -110,11 +110,7 @@ def render(
     played = play(
         cast.saved, bound, drawing, episodes=episodes, steps=steps, seed=episode_seed
     )
-    names = zip(cast.saved.seeds, cast.tags, strict=True)
-    panels = [
-        Panel(f"seed {seed}", tag, _takes(played, member))
-        for member, (seed, tag) in enumerate(names)
-    ]
+    panels = _panels(cast, played)
     if kind == film.PAGE:
         frames = write_brax_page(path, panels, inside)
     else:
@@ -164,6 +160,15 @@ def play(
         )
 
     return to_host(recorded(to_device(saved.state), jax.random.key(seed)))
+
+
+def _panels(cast: _Cast, played: Recording) -> list[Panel]:
+    """What is shown of every agent."""
+    names = zip(cast.saved.seeds, cast.tags, strict=True)
+    return [
+        Panel(f"seed {seed}", tag, _takes(played, member))
+        for member, (seed, tag) in enumerate(names)
+    ]
 
 
 def _takes(played: Recording, member: int) -> list[Take]:
