@@ -298,7 +298,7 @@ def measure(budget: Budget) -> Findings:
         ],
     )
     text = [
-        "The study also writes two profile pages of Python's time into its folder under "
+        "The study also writes two profile pages of Python's time into its folder in "
         "runs, profile-purerl.html and profile-pytorch.html: nearly all of purerl's is "
         "waiting for the compiled program, PyTorch's is spread over its operations. "
         "The source profiled TD3 without waiting for results, and its profiler was "
