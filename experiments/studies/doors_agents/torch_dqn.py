@@ -1,26 +1,19 @@
 """DQN (Mnih et al. 2015) on Doors-v0 in PyTorch, with Gymnasium's environments.
 
-    python experiments/studies/torch_dqn.py     # one agent of the study "doors"
-
 A network, its target copy, and a gradient step: what a person writes with PyTorch. The
-replay buffer and the loop around the environments are `gym_dqn.py`'s, in NumPy. PyTorch
-is no dependency of purerl: `pip install torch`, whose builds without CUDA are enough.
+replay buffer and the loop around the environments are those of `loop`, in NumPy.
+PyTorch comes with `pip install 'purerl[studies]'`; a build without CUDA is enough.
 """
 
 import copy
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import gym_dqn
-from gym_dqn import Batch, Course
-
+from doors_agents import loop
+from doors_agents.loop import Batch, Course
 from purerl import DQNConfig
 
 OBSERVATION, ACTIONS = 225, 5
@@ -94,11 +87,4 @@ def train(config: DQNConfig, seed: int) -> tuple[TorchLearner, Course]:
         seed: Seed of everything that is drawn.
     """
     learner = TorchLearner(config, seed)
-    return learner, gym_dqn.train(learner, config, seed)
-
-
-if __name__ == "__main__":
-    from doors_dqn import make_config
-
-    trained, course = train(make_config(quick=False), seed=0)
-    print(f"{course.seconds[-1]:.1f} s; {gym_dqn.score(trained.greedy)}")
+    return learner, loop.train(learner, config, seed)

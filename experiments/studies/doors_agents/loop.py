@@ -1,23 +1,18 @@
 """DQN's loop around Gymnasium's Doors-v0, in NumPy, for a learner of any framework.
 
-`train` steps a vector of environments, keeps what happened in a replay buffer, and lets
-a `Learner` act and take gradient steps: `torch_dqn.py` has one in PyTorch, `flax_dqn.py`
+`train` steps a vector of environments, keeps what happened in a replay buffer, and
+lets a `Learner` act and take gradient steps: `torch_dqn` has one in PyTorch, `flax_dqn`
 one in Flax. The settings are a `purerl.DQNConfig`, and what is done with them is what
 `purerl.make_train` does: rounds of a step of every environment and some gradient steps,
 exploration that depends on the number of the step, targets in which only `terminated`
 ends the future.
 """
 
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from envs.adapters.gymnasium_doors import NumpyDoors
@@ -76,7 +71,7 @@ class Replay:
     """The last `capacity` transitions, sampled uniformly with replacement.
 
     Args:
-        capacity: Number of transitions that are kept, a multiple of those added at once.
+        capacity: Number of transitions that are kept.
         width: Numbers of an observation.
     """
 
@@ -224,6 +219,10 @@ class Score(NamedTuple):
     def stepwise(self) -> float:
         """Mean return over mean length, the source's score; .776 for shortest paths."""
         return self.episode_return / self.episode_length
+
+    def numbers(self) -> dict[str, float]:
+        """Return all four by name."""
+        return {**self._asdict(), "stepwise": self.stepwise}
 
 
 def score(greedy: Greedy) -> Score:

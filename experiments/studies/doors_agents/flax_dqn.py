@@ -1,15 +1,11 @@
 """DQN (Mnih et al. 2015) on Doors-v0 in Flax and Optax, with Gymnasium's environments.
 
-    python experiments/studies/flax_dqn.py      # one agent of the study "doors"
-
 The agent of `torch_dqn.py` with its two functions compiled: the greedy actions, and a
 gradient step. The environments, the replay buffer and the loop are Python and NumPy, as
 there, so that every round crosses between the two.
 """
 
-import sys
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -18,11 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import gym_dqn
-from gym_dqn import Batch, Course
-
+from doors_agents import loop
+from doors_agents.loop import Batch, Course
 from purerl import DQNConfig
 
 OBSERVATION, ACTIONS = 225, 5
@@ -80,9 +73,7 @@ class FlaxLearner:
         )
         params = network.init(jax.random.key(seed), jnp.zeros((1, OBSERVATION)))
         self.state = State(params, params, optimiser.init(params), jnp.int32(0))
-        self._greedy = jax.jit(
-            lambda params, obs: network.apply(params, obs).argmax(-1)
-        )
+        self._greedy = jax.jit(partial(greedy, network))
         self._learn = jax.jit(partial(learn, network, optimiser, config))
 
     def greedy(self, obs: np.ndarray) -> np.ndarray:
@@ -92,6 +83,18 @@ class FlaxLearner:
     def learn(self, batch: Batch) -> None:
         """Take one gradient step, and update the target network where it is due."""
         self.state = self._learn(self.state, batch)
+
+
+def greedy(network: nn.Module, params: Any, obs: jax.Array) -> jax.Array:
+    """Return the actions of the greatest value, `[N]`.
+
+    Args:
+        network: The network of action values.
+        params: Parameters of the network.
+        obs: `[N, 225]`.
+    """
+    values: Any = network.apply(params, obs)
+    return values.argmax(-1)
 
 
 def learn(
@@ -142,13 +145,6 @@ def train(config: DQNConfig, seed: int) -> tuple[FlaxLearner, Course]:
     learner = FlaxLearner(config, seed)
     fresh = learner.state
     learner.greedy(np.zeros((config.num_envs, OBSERVATION), np.float32))
-    learner.learn(gym_dqn.blank(config.batch_size, OBSERVATION))
+    learner.learn(loop.blank(config.batch_size, OBSERVATION))
     learner.state = fresh
-    return learner, gym_dqn.train(learner, config, seed)
-
-
-if __name__ == "__main__":
-    from doors_dqn import make_config
-
-    trained, course = train(make_config(quick=False), seed=0)
-    print(f"{course.seconds[-1]:.1f} s; {gym_dqn.score(trained.greedy)}")
+    return learner, loop.train(learner, config, seed)
