@@ -21,7 +21,7 @@ import study  # noqa: E402
 from purerl.report.plots import style  # noqa: E402
 
 # What a study needs that is not installed with the tests.
-NEEDS = {"purejaxrl": ["torch"]}
+NEEDS = {"doors": ["gymnasium", "torch"], "purejaxrl": ["torch"]}
 
 
 def run(name, *words):
