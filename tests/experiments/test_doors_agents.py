@@ -4,6 +4,7 @@
 installed.
 """
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -193,7 +194,7 @@ def test_the_loop_stores_what_a_step_led_to_and_learns_when_it_is_due(monkeypatc
     actions = np.array([b.action for b in kept])
     assert set(actions[:10].ravel()) == set(range(5)) and (actions[10:] == 4).all()
     ended = 0
-    for before, after in zip(kept, kept[1:], strict=False):
+    for before, after in itertools.pairwise(kept):
         for lane in range(4):
             obs, last = before.obs[lane], before.next_obs[lane]
             (agent,), goal = cell(obs, 1), cell(obs, 3)
