@@ -8,9 +8,9 @@ The task of the "Speeding up Training of Model-Free RL" article with its mended 
 Optuna's TPE and Hyperband. Here PPO has a tenth of the preset's budget, at which the
 preset is not yet optimal; and DQN the network of the article, a third of the budget of
 the study "doors", and of the article's axes step size, optimiser and frequency of
-training. The length of an episode is not one: it is the task's. Every batch of eight trials with four seeds is a
-vmapped call per setting of static fields. The same command goes on with a study that
-was stopped.
+training. The length of an episode is not one: it is the task's. Every batch of eight
+trials with four seeds is a vmapped call per setting of static fields. The same command
+goes on with a study that was stopped.
 
 Prints the best trials and the comparison; writes experiments/results/tune-doors.json
 and docs/images/tuning-*.png, for DQN tune-doors-dqn.json and tuning-dqn-*.png.

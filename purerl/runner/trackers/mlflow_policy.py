@@ -6,6 +6,7 @@ policy itself is the folder that `purerl export` wrote, beside this file.
 """
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ import mlflow.models
 import numpy as np
 from jax import export
 from mlflow.pyfunc.model import PythonModel
+
+# MLflow asks for types of `predict`, of which it knows none for arrays.
+warnings.filterwarnings("ignore", message=".*type hint", category=UserWarning)
 
 
 class ExportedPolicy(PythonModel):
@@ -29,9 +33,7 @@ class ExportedPolicy(PythonModel):
         content = (folder / self.about["files"]["deterministic"]).read_bytes()
         self._policy = export.deserialize(bytearray(content))
 
-    def predict(
-        self, context: Any, model_input: Any, params: dict[str, Any] | None = None
-    ) -> Any:
+    def predict(self, context, model_input, params=None):
         """Return the actions of some observations.
 
         Args:
