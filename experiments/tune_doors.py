@@ -58,6 +58,8 @@ DQN_AXES = {
     "epsilon_end": purerl.uniform(0.01, 0.2),
     "gradient_steps": [2, 8],
 }
+# What is not known of a study that was stopped and went on.
+TIMES = ("compile_seconds", "seconds", "wall_seconds")
 
 
 class Task(NamedTuple):
@@ -122,9 +124,9 @@ def main() -> None:
     for sentence in words.warnings(result):
         console.print(f"warning: {sentence}")
     console.print(words.end_line(result))
-    if result.summary["trained_trials"] < asked.trials:
-        console.print("a part was trained before: no times, so nothing is written")
-        return
+    sittings = result.summary["trained_trials"] < asked.trials
+    if sittings:
+        console.print("a part was trained before: its times are not known")
     numbers = {
         "best": {"trial": result.best_row.number, **result.best_row.params},
         "best_score": result.best_row.score,
@@ -133,6 +135,7 @@ def main() -> None:
         "importance": result.importance,
         **result.summary,
         "wall_seconds": round(seconds, 1),
+        **dict.fromkeys(TIMES if sittings else ()),
         "load_before": round(load, 2),
         **hardware(),
     }

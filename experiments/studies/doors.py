@@ -139,7 +139,7 @@ def measure(budget: Budget) -> Findings:
             "speed",
             "Seconds that 512 steps of N environments take, the median of three: "
             "measured on this CPU (lines), and the source's at 481 environments on an "
-            "RTX 5060 Ti and a Ryzen 5 7600X (rings). Compilation is apart.",
+            "RTX 5060 Ti and a Ryzen 5 7600X (hollow marks). Compilation is apart.",
         ),
         budget.save(
             curves_figure(named),

@@ -46,7 +46,7 @@ def speed_figure(found: dict[str, dict[int, dict[str, float]]]) -> Any:
         markerfacecolor="none",
         markersize=10,
         linestyle="none",
-        label="the source, 481 (its GPU)",
+        label="the source, at 481",
     )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
