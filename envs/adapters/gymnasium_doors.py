@@ -4,9 +4,9 @@ It is what benchmarks compare the JAX environment with, and what agents of other
 train in. Importing this module registers it as `GYMNASIUM_ID`:
 
     import gymnasium
-    import envs.adapters.gymnasium_doors  # registers the name
+    from envs.adapters.gymnasium_doors import GYMNASIUM_ID
 
-    env = gymnasium.make("purerl-numpy/Doors-v0", render_mode="rgb_array")
+    env = gymnasium.make(GYMNASIUM_ID, render_mode="rgb_array")
     env.reset(options={"agent": (14, 3), "goal": (0, 9)})
 
 `envs.to_gymnasium("Doors-v0")` is the JAX environment behind the same interface, where
