@@ -6,7 +6,6 @@ policy itself is the folder that `purerl export` wrote, beside this file.
 """
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,6 @@ import mlflow.models
 import numpy as np
 from jax import export
 from mlflow.pyfunc.model import PythonModel
-
-# MLflow asks for types of `predict`, of which it knows none for arrays.
-warnings.filterwarnings("ignore", message=".*type hint", category=UserWarning)
 
 
 class ExportedPolicy(PythonModel):
