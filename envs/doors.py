@@ -23,10 +23,10 @@ from .spaces import Box, Discrete
 EMPTY, AGENT, WALL, GOAL = range(4)
 
 # Row and column change of: stay, right, down, left, up. Row 0 is at the top.
-_MOVES = ((0, 0), (0, 1), (1, 0), (0, -1), (-1, 0))
+MOVES = ((0, 0), (0, 1), (1, 0), (0, -1), (-1, 0))
 
 # RGB: goal red, wall green, agent blue, as in the original.
-_COLOURS = np.array([(0, 0, 0), (0, 0, 255), (0, 255, 0), (255, 0, 0)], np.uint8)
+COLOURS = np.array([(0, 0, 0), (0, 0, 255), (0, 255, 0), (255, 0, 0)], np.uint8)
 
 
 @struct.dataclass
@@ -184,7 +184,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
         """
         del key
         edge = np.array(self.size, np.int32) - 1
-        target = jnp.clip(state.agent + jnp.asarray(_MOVES, jnp.int32)[action], 0, edge)
+        target = jnp.clip(state.agent + jnp.asarray(MOVES, jnp.int32)[action], 0, edge)
         in_door = jnp.any(target[1] == jnp.asarray(self.doors, jnp.int32))
         is_free = (target[0] != self.wall_row) | in_door
         agent = jnp.where(is_free, target, state.agent)
@@ -197,7 +197,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
     def action_space(self, params: DoorsParams | None = None) -> Discrete:
         """Stay, right, down, left, up."""
         del params
-        return Discrete(len(_MOVES))
+        return Discrete(len(MOVES))
 
     def observation_space(self, params: DoorsParams | None = None) -> Box:
         """Return the space that the field `observation` names."""
@@ -252,7 +252,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
             uint8 `[height * scale, width * scale, 3]`.
         """
         del params
-        image = _COLOURS[np.asarray(self._cells(state))]
+        image = COLOURS[np.asarray(self._cells(state))]
         return image.repeat(scale, axis=0).repeat(scale, axis=1)
 
     def _nearest_within(self, limit: float) -> np.ndarray:

@@ -1,37 +1,48 @@
-"""Tune PPO on Doors-v0 with 40 trials, and compare what was found on fresh seeds.
+"""Tune PPO or DQN on Doors-v0 with 40 trials, and compare the best on fresh seeds.
 
     python experiments/tune_doors.py [--out runs/tune-doors] [--trials 40]
+    python experiments/tune_doors.py --algorithm dqn [--track mlflow]
 
 The task of the "Speeding up Training of Model-Free RL" article with its mended rules:
 15 x 15 cells, three doors, a limit of 60 steps. The article tuned DQN with 40 trials of
-Optuna's TPE and Hyperband; here PPO has a tenth of the preset's budget, at which the
-preset is not yet optimal. Every batch of eight trials with four seeds is a vmapped call
-per number of environments. The same command goes on with a study that was stopped.
+Optuna's TPE and Hyperband. Here PPO has a tenth of the preset's budget, at which the
+preset is not yet optimal; and DQN the network of the article, a third of the budget of
+the study "doors", and of the article's axes step size, optimiser and frequency of
+training. The length of an episode is not one: it is the task's. Every batch of eight
+trials with four seeds is a vmapped call per setting of static fields. The same command
+goes on with a study that was stopped.
 
 Prints the best trials and the comparison; writes experiments/results/tune-doors.json
-and docs/images/tuning-*.png.
+and docs/images/tuning-*.png, for DQN tune-doors-dqn.json and tuning-dqn-*.png.
 """
 
 import argparse
 import json
 import os
 import shutil
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "studies"))
+
+from doors_agents.config import make_config as make_dqn
 from results import hardware
 from rich.console import Console
 
 import purerl
+from purerl import optimisers
 from purerl.cli.settings import enable_compile_cache
 from purerl.serialise import write_atomic
 from purerl.tuning import words
 from purerl.tuning.result import holdout_dict
 
 ROOT = Path(__file__).parents[1]
-STORE = ROOT / "experiments" / "results" / "tune-doors.json"
+STORE = ROOT / "experiments" / "results"
 IMAGES = ROOT / "docs" / "images"
-AXES = {
+PPO_AXES = {
     "learning_rate": purerl.loguniform(2e-4, 1e-2),
     "entropy_coef": purerl.loguniform(1e-4, 1e-1),
     "gamma": purerl.uniform(0.9, 0.999),
@@ -39,24 +50,72 @@ AXES = {
     "policy_loss.clip_eps": purerl.uniform(0.1, 0.4),
     "num_envs": [16, 32, 64],
 }
+# The frequency of training is the number of gradient steps in a round here.
+DQN_AXES = {
+    "learning_rate": purerl.loguniform(1e-4, 1e-1),
+    "optimiser": [optimisers.Adam(), optimisers.SGD()],
+    "gamma": purerl.uniform(0.9, 0.999),
+    "epsilon_end": purerl.uniform(0.01, 0.2),
+    "gradient_steps": [2, 8],
+}
+# What is not known of a study that was stopped and went on.
+TIMES = ("compile_seconds", "seconds", "wall_seconds")
 
 
-def make_config() -> purerl.PPOConfig:
+class Task(NamedTuple):
+    """What is tuned.
+
+    Attributes:
+        make: Function that returns the config of every trial.
+        axes: The axes, by the names of fields.
+        ending: End of the names of files; empty for PPO, which was first.
+    """
+
+    make: Callable[[], Any]
+    axes: dict[str, Any]
+    ending: str
+
+
+def ppo_config() -> Any:
     """The preset at a tenth of its budget, evaluated often enough to prune."""
     config = purerl.presets.load("ppo-doors")
-    assert isinstance(config, purerl.PPOConfig)
     return config.replace(total_timesteps=50_000, num_evaluations=9, eval_share=0.8)
+
+
+def dqn_config() -> Any:
+    """The study's DQN at a third of its budget, evaluated often enough to prune."""
+    return make_dqn(quick=False).replace(
+        total_timesteps=57_600,
+        rounds_per_update=100,
+        learning_starts=3_200,
+        epsilon_steps=28_800.0,
+        buffer_size=16_384,  # of 32 agents at once: a gigabyte
+        num_evaluations=9,
+        eval_share=0.8,
+    )
+
+
+TASKS = {
+    "ppo": Task(ppo_config, PPO_AXES, ""),
+    "dqn": Task(dqn_config, DQN_AXES, "-dqn"),
+}
 
 
 def main() -> None:
     """Search, print, and write the numbers and pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("runs/tune-doors"))
+    parser.add_argument("--algorithm", choices=list(TASKS), default="ppo")
+    parser.add_argument("--out", type=Path, help="default: runs/tune-doors[-dqn]")
+    parser.add_argument("--track", action="append", help="a tracker, such as mlflow")
     parser.add_argument("--trials", type=int, default=40)
     asked = parser.parse_args()
     enable_compile_cache()
     started, load = time.perf_counter(), os.getloadavg()[0]
-    result = purerl.tune(make_config(), AXES, trials=asked.trials, out=asked.out)
+    task = TASKS[asked.algorithm]
+    out = asked.out or Path(f"runs/tune-doors{task.ending}")
+    result = purerl.tune(
+        task.make(), task.axes, trials=asked.trials, out=out, trackers=asked.track
+    )
     seconds = time.perf_counter() - started
     console = Console(width=120, highlight=False)
     console.print(words.best_table(result))
@@ -65,9 +124,9 @@ def main() -> None:
     for sentence in words.warnings(result):
         console.print(f"warning: {sentence}")
     console.print(words.end_line(result))
-    if result.summary["trained_trials"] < asked.trials:
-        console.print("a part was trained before: no times, so nothing is written")
-        return
+    sittings = result.summary["trained_trials"] < asked.trials
+    if sittings:
+        console.print("a part was trained before: its times are not known")
     numbers = {
         "best": {"trial": result.best_row.number, **result.best_row.params},
         "best_score": result.best_row.score,
@@ -76,12 +135,16 @@ def main() -> None:
         "importance": result.importance,
         **result.summary,
         "wall_seconds": round(seconds, 1),
+        **dict.fromkeys(TIMES if sittings else ()),
         "load_before": round(load, 2),
         **hardware(),
     }
-    write_atomic(STORE, json.dumps(numbers, indent=2) + "\n")
+    write_atomic(
+        STORE / f"tune-doors{task.ending}.json", json.dumps(numbers, indent=2) + "\n"
+    )
     for name in ("history", "importance", "contour", "slice"):
-        shutil.copy(asked.out / f"{name}.png", IMAGES / f"tuning-{name}.png")
+        target = IMAGES / f"tuning{task.ending}-{name}.png"
+        shutil.copy(out / f"{name}.png", target)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ from purerl.runner.result import load_run as load_run
 from purerl.runner.start import Start as Start
 from purerl.runner.trackers import make_tracker as make_tracker
 from purerl.runner.trackers.base import Tracker as Tracker
+from purerl.runner.trackers.mlflow_model import log_policy as log_policy
 from purerl.runner.trackers.points import dataset_points as dataset_points
 from purerl.runner.trackers.points import track_points as track_points
 from purerl.scale.devices import use_all_cores as use_all_cores

@@ -13,6 +13,9 @@ from purerl.config import ConfigError
 from purerl.export import export_policy
 from purerl.runner.result import load_run
 from purerl.runner.seeds import seeds_text
+from purerl.runner.trackers.mlflow import absolute
+from purerl.runner.trackers.mlflow_model import log_policy
+from purerl.runner.trackers.stored import load_stored
 from purerl.scale.host import to_device
 
 
@@ -33,11 +36,23 @@ class Export:
     batch: Annotated[
         int | None, _arg("Observations at once; any number if not given.")
     ] = None
+    mlflow: Annotated[
+        bool,
+        _arg("Keep the policy as a model of MLflow, with the run if it is there."),
+    ] = False
+    tracking_uri: Annotated[
+        str | None, _arg("Address of MLflow's store, with --mlflow.")
+    ] = None
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     options = flags.parse(Export, argv, "export")
+    if options.tracking_uri and not options.mlflow:
+        raise ConfigError(
+            f"--tracking-uri {options.tracking_uri} needs --mlflow, which keeps the "
+            "policy there."
+        )
     saved = load_run(options.run)
     seed = options.seed
     if seed is None and len(saved.seeds) == 1:
@@ -57,4 +72,15 @@ def main(argv: Sequence[str]) -> int:
         batch=options.batch,
     )
     print(f"the policy of seed {seed} after update {saved.update:,} is in {folder}/")
+    if options.mlflow:
+        print(f"MLflow has it as {_log(options, folder)}")
     return 0
+
+
+def _log(options: Export, folder: Path) -> str:
+    """Keep the policy in MLflow, with the run where the store has it."""
+    known = load_stored(options.run).get("mlflow")
+    uri = options.tracking_uri
+    if known is None or (uri and absolute(uri) != known["options"]["uri"]):
+        return log_policy(folder, uri=uri)
+    return log_policy(folder, run_id=known["id"], uri=known["options"]["uri"])

@@ -22,6 +22,7 @@ from purerl.report.plots import style  # noqa: E402
 
 # What a study needs that is not installed with the tests.
 NEEDS = {
+    "doors": ["gymnasium", "torch"],
     "purejaxrl": ["torch"],
     "jaxrl": ["torch"],
     "jax4rl": ["torch", "pyinstrument"],

@@ -129,3 +129,18 @@ def test_labels_of_a_logarithmic_axis_do_not_overlap(ends, columns):
         assert 2 <= len(boxes) <= 4
         for left, right in itertools.pairwise(boxes):
             assert left.x1 + 4 < right.x0
+
+
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (["Adam(b1=0.9)", "SGD(momentum=0.0)"], ["Adam", "SGD"]),
+        (["Huber(delta=1)", "Huber(delta=2)"], ["Huber(delta=1)", "Huber(delta=2)"]),
+        ([2, 0.5], ["2", "0.5"]),
+    ],
+)
+def test_parts_are_labelled_by_their_class_where_it_tells_them_apart(names, labels):
+    figure = style.new_figure()
+    axes = figure.subplots()
+    tuning.Axis("optimiser", False, names).set_up(axes, "x")
+    assert [text.get_text() for text in axes.get_xticklabels()] == labels

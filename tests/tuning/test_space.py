@@ -47,6 +47,21 @@ def test_a_point_has_values_where_the_study_has_labels():
     assert config.hidden_sizes == (8, 8) and isinstance(config.policy_loss, DPODrift)
 
 
+def test_an_optimiser_is_a_choice_of_a_study_and_of_its_pictures():
+    adam, sgd = purerl.optimisers.Adam(), purerl.optimisers.SGD(0.9)
+    rates = purerl.loguniform(1e-4, 1e-1)
+    space = make({"optimiser": [adam, sgd], "learning_rate": rates}, optimiser=adam)
+    names = space.names["optimiser"]
+    distribution = samplers.distributions(space)["optimiser"]
+    assert distribution == CategoricalDistribution(tuple(names))
+    # What the database holds is text, and comes back as the optimiser.
+    point = space.point({"optimiser": names[1], "learning_rate": 0.02})
+    assert point == {"optimiser": sgd, "learning_rate": 0.02}
+    assert "SGD" in names[1] and space.drawn()["optimiser"].names == list(names)
+    default = space.default_params()
+    assert default is not None and default["optimiser"] == names[0]
+
+
 def test_the_default_is_found_on_the_axes():
     axes = {
         "learning_rate": purerl.loguniform(1e-4, 1e-2),

@@ -52,3 +52,33 @@ def test_a_longer_study_goes_on_in_the_same_tracker(chain, tmp_path):
     assert tune(chain, out=out, sampler="random", trackers=[second]).finished
     assert second.has_gone_on
     assert first.ended == [0, 1, 2] and second.ended == [3, 4, 5]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_mlflow_nests_a_run_per_trial_and_has_the_pictures(
+    chain, tmp_path, monkeypatch
+):
+    from mlflow import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    uri = f"sqlite:///{tmp_path}/m.db"
+    tracker = purerl.make_tracker("mlflow", uri=uri)
+    result = tune(chain, out=tmp_path / "study", sampler="random", trackers=[tracker])
+    client = MlflowClient(uri)
+    (place,) = [
+        e.experiment_id for e in client.search_experiments() if e.name != "Default"
+    ]
+    runs = client.search_runs([place])
+    (outer,) = [r for r in runs if "mlflow.parentRunId" not in r.data.tags]
+    inner = {r.data.params["trial"]: r for r in runs if r is not outer}
+    assert set(inner) == {str(row.number) for row in result.rows}
+    for row in result.rows:
+        run = inner[str(row.number)]
+        assert run.data.tags["mlflow.parentRunId"] == outer.info.run_id
+        assert run.data.params["env_params.reward"] == str(
+            row.params["env_params.reward"]
+        )
+        assert run.data.metrics["trial/score"] == pytest.approx(row.score)
+    figures = {a.path for a in client.list_artifacts(outer.info.run_id, "figures")}
+    assert {"figures/history.png", "figures/slice.png"} <= figures

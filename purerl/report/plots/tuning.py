@@ -77,7 +77,7 @@ class Axis(NamedTuple):
         """Set the scale and the tick labels of x or y."""
         axis = axes.xaxis if along == "x" else axes.yaxis
         if self.names:
-            labels = [_text(value) for value in self.names]
+            labels = _choices(self.names)
             axis.set_ticks(range(len(labels)), labels)
             set_limits = axes.set_xlim if along == "x" else axes.set_ylim
             set_limits(-0.5, len(labels) - 0.5)
@@ -368,6 +368,12 @@ def _smooth(
 
 def _gauss(distance: np.ndarray) -> np.ndarray:
     return np.exp(-0.5 * (distance / BANDWIDTH) ** 2)
+
+
+def _choices(names: Sequence[Any]) -> list[str]:
+    """Labels of a choice: of parts their classes, where these tell them apart."""
+    classes = [str(name).partition("(")[0] for name in names]
+    return [_text(x) for x in (classes if len(set(classes)) == len(names) else names)]
 
 
 def _text(value: Any) -> str:

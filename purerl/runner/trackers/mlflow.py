@@ -83,8 +83,8 @@ class MLflowTracker(Tracker):
         self._written: dict[tuple[str, str], int] = {}
         self._means: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
         set_limits()
-        self._client = _client(self.uri)
-        self._experiment = self._find_experiment()
+        self._client = connect(self.uri)
+        self._experiment = find_experiment(self._client, self.uri, self.experiment)
         if run.id is not None:
             self.id = run.id
             self._client.update_run(run.id, status="RUNNING")
@@ -185,14 +185,6 @@ class MLflowTracker(Tracker):
         assert self.id is not None
         return self.id
 
-    def _find_experiment(self) -> str:
-        known = self._client.get_experiment_by_name(self.experiment)
-        if known is not None:
-            return known.experiment_id
-        file = database(self.uri)
-        uri = (file.parent / "mlruns").as_uri() if file else None
-        return self._client.create_experiment(self.experiment, artifact_location=uri)
-
     def _find_children(self) -> dict[int, str]:
         query, token, found = f"tags.`{PARENT}` = '{self._outer}'", None, {}
         while True:
@@ -290,7 +282,24 @@ def absolute(uri: str) -> str:
     return f"{uri.partition(':///')[0]}:///{file.absolute()}"
 
 
-def _client(uri: str) -> "MlflowClient":
+def find_experiment(client: "MlflowClient", uri: str, name: str) -> str:
+    """Return the identity of an experiment, which is made where there is none.
+
+    Args:
+        client: Client of the store.
+        uri: Address of the store; artifacts of a SQLite file lie beside it.
+        name: Name of the experiment.
+    """
+    known = client.get_experiment_by_name(name)
+    if known is not None:
+        return known.experiment_id
+    file = database(uri)
+    place = (file.parent / "mlruns").as_uri() if file else None
+    return client.create_experiment(name, artifact_location=place)
+
+
+def connect(uri: str) -> "MlflowClient":
+    """Return a client of a store; a SQLite file is made where there is none."""
     from mlflow import MlflowClient
 
     # A new store tells of each of its tables; a person wants to see the training.

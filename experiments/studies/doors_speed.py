@@ -1,0 +1,194 @@
+"""How fast 512 steps of N environments of Doors-v0 are, in four ways.
+
+    python experiments/studies/doors_speed.py KIND SIZE ... [--repeats 3] [--steps 512]
+
+prints a JSON object of seconds by size. The study "doors" runs each kind in a process
+of its own. Actions are drawn before, every environment resets in the step that ends its
+episode, and every result is waited for. What comes before the first round is measured
+apart: the compilation of the JAX programs, the start of Gymnasium's environments.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np  # noqa: E402
+
+KINDS = {
+    "sync": "Gymnasium, sync",
+    "async": "Gymnasium, async",
+    "jax-step": "JAX, a call per step",
+    "jax-scan": "JAX, one scan",
+}
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 481)
+STEPS = 512
+# The source's seconds at 481 environments, on an RTX 5060 Ti and a Ryzen 5 7600X.
+CLAIMED = {"sync": 2.758, "async": 5.453, "jax-step": 1.541, "jax-scan": 0.0706}
+
+Walk = Callable[[], Any]
+
+
+def gymnasium_walk(kind: str, actions: np.ndarray) -> tuple[Walk, Walk]:
+    """Start a Gymnasium vector; return what steps it, and what closes it.
+
+    Args:
+        kind: `sync` or `async`.
+        actions: int32 `[T, N]`.
+    """
+    from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+
+    from envs.adapters.gymnasium_doors import NumpyDoors
+
+    make = [NumpyDoors] * actions.shape[1]
+    mode = AutoresetMode.SAME_STEP
+    if kind == "sync":
+        envs = SyncVectorEnv(make, autoreset_mode=mode)
+    else:
+        # A fork shares what is imported; no thread of JAX runs in this process.
+        envs = AsyncVectorEnv(make, autoreset_mode=mode, context="fork")
+    envs.reset(seed=0)
+
+    def walk() -> None:
+        for action in actions:
+            envs.step(action)
+
+    return walk, envs.close
+
+
+def jax_walk(kind: str, actions: np.ndarray) -> tuple[Walk, Walk]:
+    """Compile the JAX environment; return what steps it, and what does nothing.
+
+    Args:
+        kind: `jax-step` or `jax-scan`.
+        actions: int32 `[T, N]`.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from envs.doors import Doors
+
+    env, count = Doors(), actions.shape[1]
+    keys = jax.random.split(jax.random.key(0), (len(actions), count))
+    _, states = jax.jit(jax.vmap(env.reset))(keys[0])
+    step = jax.vmap(env.step)
+
+    if kind == "jax-step":
+        stepped = jax.jit(step)
+
+        def walk() -> None:
+            state = states
+            for key, action in zip(step_keys, actions, strict=True):
+                obs, state, *_ = stepped(key, state, action)
+                jax.block_until_ready(obs)  # An agent would need it now.
+
+        step_keys = list(keys)
+        walk()
+        return walk, lambda: None
+
+    @jax.jit
+    def scanned(state: Any, keys: Any, actions: Any) -> Any:
+        def body(carry: Any, xs: Any) -> Any:
+            state, seen = carry
+            obs, state, reward, terminated, truncated, _ = step(xs[0], state, xs[1])
+            # Without a use the compiler would drop the observations.
+            return (state, seen + obs), (reward, terminated, truncated)
+
+        seen = jnp.zeros((count, 225))
+        return jax.lax.scan(body, (state, seen), (keys, actions))
+
+    on_device = jnp.asarray(actions)
+    compiled = scanned.lower(states, keys, on_device).compile()
+
+    def walk_all() -> None:
+        jax.block_until_ready(compiled(states, keys, on_device))
+
+    walk_all()
+    return walk_all, lambda: None
+
+
+def measure(kind: str, size: int, repeats: int, steps: int) -> dict[str, float]:
+    """Measure one kind at one size.
+
+    Args:
+        kind: One of `KINDS`.
+        size: Number of environments.
+        repeats: Number of measurements.
+        steps: Steps of every environment.
+
+    Returns:
+        `seconds`, the median; `low` and `high`, the extremes; `start`, the seconds
+        before them: of compilation and one round, or of starting the environments.
+    """
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 5, (steps, size), dtype=np.int32)
+    make = jax_walk if kind.startswith("jax") else gymnasium_walk
+    began = time.perf_counter()
+    walk, close = make(kind, actions)
+    start = time.perf_counter() - began
+    times = [_seconds(walk) for _ in range(repeats)]
+    close()
+    return {
+        "seconds": statistics.median(times),
+        "low": min(times),
+        "high": max(times),
+        "start": start,
+    }
+
+
+def _seconds(walk: Walk) -> float:
+    began = time.perf_counter()
+    walk()
+    return time.perf_counter() - began
+
+
+def in_own_process(
+    kind: str, sizes: Sequence[int], repeats: int, steps: int
+) -> dict[str, dict[str, float]]:
+    """Measure one kind in a fresh process; the measurements by size, as a string.
+
+    Args:
+        kind: One of `KINDS`.
+        sizes: Numbers of environments.
+        repeats: Number of measurements of each.
+        steps: Steps of every environment.
+    """
+    command = [sys.executable, __file__, kind, *map(str, sizes)]
+    command += ["--repeats", str(repeats), "--steps", str(steps)]
+    # NumPy's threads would only wait for one another.
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Measure what the command line says, and print it as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=list(KINDS))
+    parser.add_argument("sizes", type=int, nargs="+")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    asked = parser.parse_args()
+    found = {
+        str(size): measure(asked.kind, size, asked.repeats, asked.steps)
+        for size in asked.sizes
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

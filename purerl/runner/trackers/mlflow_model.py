@@ -1,0 +1,160 @@
+"""Policies as models of MLflow, which load back and act without purerl.
+
+The model is the folder that `purerl.export_policy` writes, and the code of
+`mlflow_policy.py` beside it (MLflow's "models from code"): nothing is pickled.
+"""
+
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from purerl.config import ConfigError
+from purerl.runner.trackers.base import missing
+from purerl.runner.trackers.mlflow import (
+    MLflowTracker,
+    connect,
+    find_experiment,
+    set_limits,
+)
+
+CODE = Path(__file__).with_name("mlflow_policy.py")
+# What loading a model takes, MLflow apart.
+PACKAGES = ("jax", "flatbuffers", "numpy")
+
+
+def log_policy(
+    exported: str | Path,
+    *,
+    run_id: str | None = None,
+    uri: str | None = None,
+    experiment: str | None = None,
+    name: str = "policy",
+) -> str:
+    """Keep an exported policy as a model of MLflow.
+
+    `mlflow.pyfunc.load_model(address).predict(observations)` returns its deterministic
+    actions, in a program that needs neither purerl nor Flax. Loading runs the code that
+    lies in the model and unpickles nothing.
+
+    Args:
+        exported: The folder that `purerl.export_policy` wrote.
+        run_id: The run of MLflow that the model belongs to; a new run where not given.
+        uri: The address of the store; not given: `MLFLOW_TRACKING_URI`, else
+            `sqlite:///mlflow.db` in the working directory.
+        experiment: The name of the experiment of a new run; not given:
+            `MLFLOW_EXPERIMENT_NAME`, else `purerl`.
+        name: The name of the model.
+
+    Returns:
+        The address of the model, `models:/m-...`.
+
+    Raises:
+        ConfigError: no exported policy, one that MLflow cannot call, or MLflow is not
+            installed.
+    """
+    folder = Path(exported)
+    about = _read(folder)
+    if util.find_spec("mlflow") is None:
+        raise missing("mlflow", "mlflow")
+    set_limits()
+    tracker = MLflowTracker(uri, experiment)
+    client = connect(tracker.uri)
+    owner = run_id
+    if owner is None:
+        place = find_experiment(client, tracker.uri, tracker.experiment)
+        owner = client.create_run(place, run_name=folder.name).info.run_id
+    with _store(tracker.uri):
+        address = _log(folder, about, owner, name)
+    if run_id is None:
+        client.set_terminated(owner, "FINISHED")
+    return address
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """What `policy.json` says.
+
+    Raises:
+        ConfigError: there is none, or MLflow cannot call such a policy.
+    """
+    path = folder / "policy.json"
+    if not path.exists():
+        raise ConfigError(
+            f"exported: {folder} holds no policy.json; name a folder that "
+            "purerl.export_policy, or `purerl export`, wrote."
+        )
+    about = json.loads(path.read_text())
+    if about["memory"]:
+        raise ConfigError(
+            f"exported: the policy in {folder} remembers, and MLflow's predict takes "
+            "observations alone; load policy.stablehlo itself, as its README.md shows."
+        )
+    parts = _parts(about["observation"])
+    if parts is None:
+        raise ConfigError(
+            f"exported: observations of the policy in {folder} are parts within parts, "
+            "and MLflow's predict takes an array or a dictionary of arrays; load "
+            "policy.stablehlo itself, as its README.md shows."
+        )
+    return about
+
+
+def _parts(observation: Any) -> dict[str | None, Any] | None:
+    """The arrays of an observation by name, None for the only one."""
+    if not isinstance(observation, dict):
+        return None
+    if set(observation) == {"shape", "dtype"}:
+        return {None: observation}
+    whole = [
+        isinstance(part, dict) and set(part) == {"shape", "dtype"}
+        for part in observation.values()
+    ]
+    return dict(observation) if all(whole) else None
+
+
+def _log(folder: Path, about: dict[str, Any], run_id: str, name: str) -> str:
+    import mlflow.pyfunc
+    from mlflow.models import Model, ModelSignature
+    from mlflow.types import Schema, TensorSpec
+
+    batch = -1 if about["batch"] == "any" else about["batch"]
+    inputs: list[Any] = [
+        TensorSpec(np.dtype(part["dtype"]), (batch, *part["shape"]), key)
+        for key, part in (_parts(about["observation"]) or {}).items()
+    ]
+    info = Model.log(
+        artifact_path=None,
+        name=name,
+        flavor=mlflow.pyfunc,
+        run_id=run_id,
+        python_model=str(CODE),
+        artifacts={"policy": str(folder)},
+        signature=ModelSignature(inputs=Schema(inputs)),
+        # Given, for MLflow would import everything to find out.
+        pip_requirements=[f"{p}=={metadata.version(p)}" for p in PACKAGES],
+        metadata={"environment": about["environment"]},
+    )
+    return info.model_uri
+
+
+@contextmanager
+def _store(uri: str) -> Iterator[None]:
+    """MLflow's models are kept in its global store: set for a while."""
+    import mlflow
+
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(uri)
+    try:
+        with warnings.catch_warnings():
+            # It asks for types and an example, which the signature makes needless.
+            warnings.simplefilter("ignore", UserWarning)
+            yield
+    finally:
+        mlflow.set_tracking_uri(before)
