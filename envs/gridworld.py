@@ -231,8 +231,8 @@ class CliffWalking(GridWorld):
     """Walk along a cliff to the goal behind it.
 
     * observation, action: those of `GridWorld`.
-    * reward: -1 per step, -100 for a step into the cliff, 0 for the one that reaches the
-      goal.
+    * reward: -1 per step, -100 for a step into the cliff, 0 for the one that reaches
+      the goal.
     * terminated: on the goal, and in the cliff where `cliff_ends`. truncated: at
       `max_steps_in_episode`.
 
@@ -246,8 +246,8 @@ class CliffWalking(GridWorld):
         size: Height and width of the grid.
         start: Row and column of the start; the lower left corner where not given.
         goal: Row and column of the goal; the lower right corner where not given.
-        cliff_ends: Whether an episode ends in the cliff. Where not, the agent is back at
-            the start.
+        cliff_ends: Whether an episode ends in the cliff. Where not, the agent is back
+            at the start.
     """
 
     size: tuple[int, int] = (4, 11)

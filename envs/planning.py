@@ -1,7 +1,7 @@
-"""Action values by dynamic programming, where an environment can be written as a table.
+"""Action values by dynamic programming, of an environment that is written as tables.
 
-Sutton and Barto (2018), "Reinforcement Learning: An Introduction", chapters 3 and 4. All
-of it is numpy on the host: what is learned is compared with it.
+Sutton and Barto (2018), "Reinforcement Learning: An Introduction", chapters 3 and 4.
+All of it is numpy on the host: what is learned is compared with it.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Model(NamedTuple):
 def action_values(
     model: Model, gamma: float, epsilon: float = 0.0, tolerance: float = 1e-10
 ) -> np.ndarray:
-    """Compute the best action values that a policy can have which explores.
+    """Compute the action values of the best policy, or of the best that explores.
 
-    Q(s, a) = r(s, a) + gamma (1 - terminated(s, a)) V(s'), where s' is the next state and
+    Q(s, a) = r(s, a) + gamma (1 - terminated(s, a)) V(s') with the next state s' and
 
         V(s) = (1 - epsilon) max_a Q(s, a) + epsilon mean_a Q(s, a).
 
     With `epsilon=0` this is value iteration, and Q is that of the optimal policy. With
-    another one it is the fixed point of SARSA and of expected SARSA, whose policies stay
-    epsilon-greedy: the best among the policies that take every action with a probability
-    of at least epsilon / A.
+    another one it is the fixed point of SARSA and of expected SARSA, whose policies
+    stay epsilon-greedy: the best among the policies that take every action with a
+    probability of at least epsilon / A.
 
     Args:
         model: The environment as tables.
@@ -62,6 +62,6 @@ def action_values(
         if change <= tolerance:
             return values
     raise ValueError(
-        f"gamma is {gamma}, and the values do not settle with it: use one below 1, or an "
-        "environment in which every policy ends its episodes."
+        f"gamma is {gamma}, and the values do not settle with it: use one below 1, or "
+        "an environment in which every policy ends its episodes."
     )

@@ -13,6 +13,7 @@ from purerl.algorithms.ppo import PPOConfig as PPOConfig
 from purerl.algorithms.pqn import PQNConfig as PQNConfig
 from purerl.algorithms.recurrent_ppo import RecurrentPPOConfig as RecurrentPPOConfig
 from purerl.algorithms.sac import SACConfig as SACConfig
+from purerl.algorithms.tabular import TabularConfig as TabularConfig
 from purerl.algorithms.td3 import TD3Config as TD3Config
 from purerl.algorithms.vpg import VPGConfig as VPGConfig
 from purerl.checker import check as check
