@@ -91,13 +91,12 @@ class KArmedBandit(Environment[BanditState, BanditParams]):
         self, key: jax.Array, params: BanditParams
     ) -> tuple[jax.Array, BanditState]:
         """Draw the values of the arms."""
-        problem = jnp.asarray(params.problem, jnp.int32)
-        fixed = jax.random.fold_in(
-            jax.random.key(0, impl=jax.random.key_impl(key)),
-            problem.astype(jnp.uint32),
+        problem, impl = jnp.asarray(params.problem, jnp.int32), jax.random.key_impl(key)
+        own = jax.random.fold_in(jax.random.key(0, impl=impl), problem)
+        words = jnp.where(problem < 0, *map(jax.random.key_data, (key, own)))
+        normal = jax.random.normal(
+            jax.random.wrap_key_data(words, impl=impl), (self.num_arms,)
         )
-        drawn, own = (jax.random.normal(k, (self.num_arms,)) for k in (key, fixed))
-        normal = jnp.where(problem < 0, drawn, own)
         values = params.value_mean + params.value_std * normal
         return jnp.int32(0), BanditState(jnp.int32(0), values.astype(jnp.float32))
 

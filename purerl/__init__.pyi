@@ -7,6 +7,7 @@ from purerl import presets as presets
 from purerl import randomisation as randomisation
 from purerl import schedules as schedules
 from purerl import serialise as serialise
+from purerl.algorithms.bandit import BanditConfig as BanditConfig
 from purerl.algorithms.dqn import DQNConfig as DQNConfig
 from purerl.algorithms.mpo import MPOConfig as MPOConfig
 from purerl.algorithms.ppo import PPOConfig as PPOConfig

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from purerl.acting.environment import Environment
 from purerl.algorithms import (
+    bandit,
     dqn,
     mpo,
     ppo,
@@ -40,6 +41,7 @@ ALGORITHMS: dict[str, Entry] = {
     "sac": Entry(sac.SACConfig, sac.validate, sac.make),
     "mpo": Entry(mpo.MPOConfig, mpo.validate, mpo.make),
     "tabular": Entry(tabular.TabularConfig, tabular.validate, tabular.make),
+    "bandit": Entry(bandit.BanditConfig, bandit.validate, bandit.make),
 }
 
 
