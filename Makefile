@@ -1,12 +1,13 @@
 # make train   environment, installation, and the main job: 16 PPO agents on CartPole-v1
 # make test    environment, installation, and the tests
 # make bench   environment, installation, and which share of this machine training uses
+# make studies  environment, installation, and every study, hours; it goes on
 # make docs    environment, installation, and the site of the documentation in site/
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test test-slow check bench docs format clean
+.PHONY: train test test-slow check bench studies studies-quick docs format clean
 
 train: $(VENV)/installed
 	$(BIN)/purerl train --preset ppo-cartpole --seeds 16
@@ -21,6 +22,12 @@ check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+studies: $(VENV)/installed-studies
+	$(BIN)/python experiments/studies/studies.py
+
+studies-quick: $(VENV)/installed-studies
+	$(BIN)/python experiments/studies/studies.py --quick
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python experiments/benchmarks/share.py
@@ -44,6 +51,10 @@ $(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/installed-dev: $(VENV)/installed
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+$(VENV)/installed-studies: $(VENV)/installed-dev
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dev,studies]'
 	touch $@
 
 $(VENV)/installed-docs: $(VENV)/installed

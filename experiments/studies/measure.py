@@ -1,0 +1,67 @@
+"""How the studies time programs and write numbers.
+
+Compilation is apart, results are waited for, and of several repeats the median counts.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from purerl.report.statistics import mean_interval
+
+
+def compiled(function: Callable[..., Any], *args: Any) -> tuple[Callable, float]:
+    """Compile a function for its arguments.
+
+    Returns:
+        What calls the compiled program, and the seconds of tracing and compiling; few
+        where the program was compiled on this machine before.
+    """
+    began = time.perf_counter()
+    program = jax.jit(function).lower(*args).compile()
+    return program, time.perf_counter() - began
+
+
+def timed(call: Callable[..., Any], *args: Any, repeats: int = 1) -> float:
+    """Return the median seconds of a call whose results are waited for."""
+    seconds = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        jax.block_until_ready(call(*args))
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds)
+
+
+def one_torch_thread() -> None:
+    """Let PyTorch use one thread: small networks are slower with several."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def interval_text(values: Any, digits: int = 1) -> str:
+    """Return the mean of runs with its 95% interval, or their range, in words."""
+    values = np.asarray(values, float)
+    found = mean_interval(values)
+    return f"{values.mean():,.{digits}f} ({found.text(digits)})"
+
+
+def smooth(values: np.ndarray, window: int) -> np.ndarray:
+    """Average along the last axis over the last updates in which episodes ended.
+
+    Args:
+        values: `[..., U]` metric of each update, NaN where no episode ended.
+        window: Updates that are averaged.
+    """
+    found = np.full(values.shape, np.nan)
+    for i in range(values.shape[-1]):
+        part = values[..., max(0, i - window + 1) : i + 1]
+        known = ~np.isnan(part)
+        count = known.sum(-1)
+        total = np.where(known, part, 0).sum(-1)
+        found[..., i] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return found

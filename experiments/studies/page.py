@@ -1,0 +1,133 @@
+"""Render the studies: docs/studies.md, and one HTML page with every picture inside.
+
+    python experiments/studies/page.py                      # what is in the repository
+    python experiments/studies/page.py --quick              # what quick runs left
+
+The first also writes docs/studies.md; the page goes to runs/studies.html, or to
+runs/studies-quick/studies.html.
+"""
+
+import argparse
+import base64
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+from study import IMAGES, ROOT, STORE
+
+from purerl.report import html as pages
+from purerl.serialise import write_atomic
+
+DOCS = ROOT / "docs" / "studies.md"
+
+INTRODUCTION = """\
+# Studies
+
+Each study takes a headline of a system that purerl learned from, and measures it here
+with one command. The claims are their authors'; their hardware stands beside them. What
+was measured here was printed by the command under each heading, on the hardware named
+there. `make studies` runs all of them and goes on where it was stopped; `make
+studies-quick` tries all of them at a tiny budget. [Learning results](results.md) has
+the returns of the presets with ten seeds, and what was evolved.
+"""
+
+
+def load(folder: Path) -> list[dict[str, Any]]:
+    """Return what the studies in a folder found, by title.
+
+    Args:
+        folder: Folder with `NAME.json`, or with a folder of that name with it inside.
+    """
+    files = [*folder.glob("*.json"), *folder.glob("*/*.json")]
+    found = [json.loads(path.read_text()) for path in files]
+    return sorted((kept for kept in found if "rows" in kept), key=lambda k: k["title"])
+
+
+def facts(kept: dict[str, Any]) -> str:
+    """Return the command, the time and the hardware of a study, in a line."""
+    minutes = kept["seconds"] / 60
+    time = f"{minutes:.0f} minutes" if minutes >= 2 else f"{kept['seconds']} seconds"
+    return (
+        f"`{kept['command']}`: {time}; {kept['hardware']}, jax {kept['jax']}, Python "
+        f"{kept['python']}, {kept['date']}, load {kept['load_before']} before"
+    )
+
+
+def markdown(studies: list[dict[str, Any]]) -> str:
+    """Return the page of the documentation."""
+    lines = [INTRODUCTION]
+    for kept in studies:
+        lines += [f"## {kept['title']}", "", f"*Source: {kept['source']}.*", ""]
+        lines += [kept["question"], "", f"{facts(kept)}.", ""]
+        rows = [list(row.values()) for row in kept["rows"]]
+        lines += [*_table(["what", "claimed", "measured here", "note"], rows), ""]
+        for text in kept["text"]:
+            lines += [text, ""]
+        for figure in kept["figures"]:
+            lines += [f"![{figure['caption']}](images/studies/{figure['file']})", ""]
+            lines += [f"*{figure['caption']}*", ""]
+        for table in kept["tables"]:
+            lines += [f"{table['title']}:", ""]
+            lines += [*_table(table["headers"], table["rows"]), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(headers: list[str], rows: list[list[Any]]) -> list[str]:
+    cells = [[str(x).replace("|", "\\|") for x in row] for row in (headers, *rows)]
+    written = [f"| {' | '.join(row)} |" for row in cells]
+    return [written[0], "|" + "---|" * len(headers), *written[1:]]
+
+
+def section(kept: dict[str, Any], images: Path) -> pages.Section:
+    """Return a study as a section of the HTML page.
+
+    Args:
+        kept: What the study's file holds.
+        images: Folder of its figures.
+    """
+    body = f"<p>{html.escape(kept['question'])}</p>"
+    body += pages.note_html(f"Source: {kept['source']}.")
+    body += pages.note_html(facts(kept).replace("`", "") + ".")
+    rows = [list(row.values()) for row in kept["rows"]]
+    body += pages.table_html(["what", "claimed", "measured here", "note"], rows)
+    body += "".join(f"<p>{html.escape(text)}</p>" for text in kept["text"])
+    for figure in kept["figures"]:
+        data = base64.b64encode((images / figure["file"]).read_bytes()).decode()
+        words = html.escape(figure["caption"])
+        body += (
+            f'<figure><img style="max-width:100%" alt="{words}" '
+            f'src="data:image/png;base64,{data}"><figcaption>{words}</figcaption>'
+            "</figure>"
+        )
+    for table in kept["tables"]:
+        body += f"<h3>{html.escape(table['title'])}</h3>"
+        body += pages.table_html(table["headers"], table["rows"])
+    return pages.Section(kept["title"], body)
+
+
+def write(quick: bool, folder: Path | None = None) -> Path:
+    """Write the pages and return the path of the HTML file.
+
+    Args:
+        quick: Whether what quick runs left is shown, and not the repository's.
+        folder: Folder of the quick runs.
+    """
+    source = (folder or ROOT / "runs" / "studies-quick") if quick else STORE
+    studies = load(source)
+    path = source / "studies.html" if quick else ROOT / "runs" / "studies.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sections = [
+        section(kept, source / kept["name"] if quick else IMAGES) for kept in studies
+    ]
+    title = "purerl: studies" + " at a tiny budget" * quick
+    pages.write_page(path, title, *sections)
+    if not quick:
+        write_atomic(DOCS, markdown(studies))
+    return path
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Render the studies.")
+    parser.add_argument("--quick", action="store_true", help="what quick runs left")
+    print(write(parser.parse_args().quick))

@@ -1,0 +1,318 @@
+"""PPO on CartPole-v1 beside a PyTorch PPO: PureJaxRL's figures, measured here.
+
+python experiments/studies/purejaxrl.py [--quick]
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from measure import compiled, interval_text, one_torch_thread, smooth, timed
+from study import Budget, Findings, Picture, Row, Study, Table, main
+
+import purerl
+from purerl.hardware import device, estimate
+from purerl.report.plots import style
+from purerl.report.statistics import mean_interval
+from purerl.train import bind
+
+STUDY = Study(
+    name="purejaxrl",
+    title="PPO against PyTorch, and 1 to 2,048 agents in one call",
+    source="PureJaxRL (Lu): the blog's figures and the walkthrough notebook, with "
+    "CleanRL's PPO as the PyTorch agent",
+    question="PPO with CleanRL's settings on CartPole-v1, 500,000 steps: purerl's, and "
+    "a PPO in plain PyTorch with a Gymnasium vector environment "
+    "(experiments/studies/torch_agents/ppo.py). The returns of the episodes in "
+    "training over steps and over seconds, then the time of 1, 2, 4 ... 2,048 agents "
+    "in one call, and a sweep of 7 entropy coefficients by 8 seeds. Compilation is "
+    "apart, and results are waited for.",
+)
+SEEDS = 10
+STEPS = 500_000
+ENTROPIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+# The time of a run is linear in its steps, so wide ones are timed on a part of it.
+SHARE = 10
+
+
+class Found(NamedTuple):
+    """What the parts of the study gave."""
+
+    ours: dict[str, Any]
+    theirs: list[dict[str, Any]]
+    times: dict[int, dict[str, float]]
+    predicted: dict[int, float]
+    torch_seconds: float
+    sweep: dict[str, Any]
+
+
+def torch_agents(budget: Budget, steps: int, seeds: int) -> list[dict[str, Any]]:
+    """Train the PyTorch agents, each a part that is kept."""
+    from torch_agents import ppo
+
+    one_torch_thread()
+    settings = ppo.Settings(total_timesteps=steps)
+    return [
+        budget.part(f"torch-{seed}", lambda s=seed: ppo.train(settings, s), steps=steps)
+        for seed in range(seeds)
+    ]
+
+
+def our_agents(steps: int, seeds: int) -> dict[str, Any]:
+    """Train ours in one call, and keep the same curves."""
+    config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
+    train = jax.jit(jax.vmap(purerl.make_train(config)))
+    result = train(jax.random.split(jax.random.key(0), seeds))
+    returns = np.asarray(result.metrics["episode_return"], float)
+    return {
+        "env_steps": np.asarray(result.metrics["env_steps"][0]).tolist(),
+        "episode_return": returns.tolist(),
+    }
+
+
+def time_agents(agents: int, steps: int, repeats: int) -> dict[str, float]:
+    """Time a call of so many agents: seconds of compilation and of training."""
+    config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
+    train = jax.vmap(purerl.make_train(config))
+    keys = jax.random.split(jax.random.key(0), agents)
+    call, compile_seconds = compiled(train, keys)
+    return {"compile": compile_seconds, "train": timed(call, keys, repeats=repeats)}
+
+
+def time_torch(steps: int) -> float:
+    """Time one PyTorch agent: seconds, its environments included."""
+    from torch_agents import ppo
+
+    one_torch_thread()
+    return ppo.train(ppo.Settings(total_timesteps=steps), 0)["seconds"]
+
+
+def predict(agents: int, steps: int) -> float:
+    """Estimate the seconds of so many agents on an H200 that is not here."""
+    config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
+    found = estimate.estimate(
+        bind(config), agents, 64, device.load_device("h200"), is_compiled=False
+    )
+    return found.seconds
+
+
+def entropy_sweep(steps: int) -> dict[str, Any]:
+    """Train 7 entropy coefficients by 8 seeds in one call."""
+    config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
+    train = jax.vmap(purerl.make_train(config))
+    keys = jax.random.split(jax.random.key(42), 8)
+    grid = jax.numpy.repeat(jax.numpy.asarray(ENTROPIES), len(keys))
+    many = jax.numpy.tile(keys, len(ENTROPIES))
+    overrides = {"entropy_coef": grid}
+    call, compile_seconds = compiled(train, many, overrides)
+    seconds = timed(call, many, overrides)
+    returns = np.asarray(call(many, overrides).metrics["episode_return"], float)
+    return {
+        "compile": compile_seconds,
+        "train": seconds,
+        "episode_return": returns.reshape(len(ENTROPIES), len(keys), -1).tolist(),
+    }
+
+
+def measure(budget: Budget) -> Findings:
+    """Measure everything, part by part."""
+    steps, seeds = (20_000, 2) if budget.quick else (STEPS, SEEDS)
+    widths = [2**i for i in range(4 if budget.quick else 12)]
+    theirs = torch_agents(budget, steps, seeds)
+    ours = budget.part("ours", lambda: our_agents(steps, seeds), steps=steps)
+    torch_seconds = budget.part(
+        "torch-time", lambda: time_torch(steps // 5) * 5, steps=steps
+    )
+    times = {}
+    for agents in widths:
+        share = 1 if budget.quick or agents <= 16 else SHARE
+        found = budget.part(
+            f"agents-{agents}",
+            lambda n=agents, s=share: time_agents(n, steps // s, 3 if n <= 64 else 1),
+            steps=steps,
+        )
+        times[agents] = {**found, "train": found["train"] * share}
+    predicted = {
+        agents: budget.part(f"h200-{agents}", lambda n=agents: predict(n, steps))
+        for agents in widths
+    }
+    sweep = budget.part("entropy", lambda: entropy_sweep(steps), steps=steps)
+    figures = [
+        budget.save(
+            learning_figure(ours, theirs, times[1]["train"], torch_seconds, steps),
+            "learning",
+            f"Episode return in training, mean of {seeds} agents each with the 95% "
+            "interval of the mean, each the average over ten updates: over environment "
+            "steps, and over the seconds that one agent of its kind takes alone.",
+        ),
+        budget.save(
+            width_figure(times, predicted, torch_seconds),
+            "agents",
+            "Seconds of training against the number of agents in one call. Measured on "
+            "this CPU; the H200's line is predicted from the shapes of the program "
+            "(see Performance) and was not measured.",
+        ),
+        budget.save(
+            entropy_figure(sweep, steps),
+            "entropy",
+            "Seven entropy coefficients by eight seeds, trained in one call: the mean "
+            "over seeds of the episodes' return in training, averaged over 20 updates.",
+        ),
+    ]
+    found = Found(ours, theirs, times, predicted, torch_seconds, sweep)
+    return findings(budget, found, figures)
+
+
+def learning_figure(
+    ours: dict, theirs: list[dict], our_seconds: float, torch_seconds: float, steps: int
+) -> Any:
+    """Draw returns over steps and over seconds."""
+    figure = style.new_figure(height=4.2)
+    left, right = figure.subplots(1, 2, sharey=True)
+    torch_returns = np.array([run["episode_return"] for run in theirs], float)
+    for i, (name, x, returns, seconds) in enumerate(
+        (
+            ("purerl", ours["env_steps"], ours["episode_return"], our_seconds),
+            ("PyTorch", theirs[0]["env_steps"], torch_returns, torch_seconds),
+        )
+    ):
+        y = smooth(np.array(returns, float), 10)
+        every = max(1, y.shape[1] // 100)
+        y, x = y[:, ::every], np.asarray(x, float)[::every]
+        intervals = [mean_interval(column) for column in y.T]
+        low, high = ([getattr(v, end) for v in intervals] for end in ("low", "high"))
+        for axes, scale in ((left, 1.0), (right, seconds / steps)):
+            colour = style.COLOURS[i]
+            axes.plot(x * scale, y.mean(0), color=colour, label=name)
+            axes.fill_between(x * scale, low, high, color=colour, alpha=style.FAINT)
+    left.legend(frameon=False)
+    right.set_xscale("log")
+    style.finish(left, "Over environment steps", "environment steps", "episode return")
+    style.step_axis(left)
+    style.finish(right, "Over wall-clock time, one agent", "seconds, without compiling")
+    return figure
+
+
+def width_figure(times: dict, predicted: dict, torch_seconds: float) -> Any:
+    """Draw seconds against agents, with the one PyTorch agent as a line."""
+    figure = style.new_figure(width=7.5, height=4.6)
+    axes = figure.subplots()
+    agents = list(times)
+    axes.plot(
+        agents,
+        [times[n]["train"] for n in agents],
+        color=style.COLOURS[0],
+        marker="o",
+        label="purerl on this CPU, measured",
+    )
+    axes.plot(
+        agents,
+        [predicted[n] for n in agents],
+        color=style.COLOURS[2],
+        marker="^",
+        linestyle="--",
+        label="purerl on an H200, predicted",
+    )
+    axes.axhline(
+        torch_seconds, color=style.COLOURS[1], label="one PyTorch agent on this CPU"
+    )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(agents, [f"{n:,}" for n in agents], rotation=45)
+    axes.legend(frameon=False)
+    style.finish(
+        axes,
+        f"PPO, CartPole-v1, {STEPS:,} steps per agent",
+        "agents in one call",
+        "seconds of training",
+    )
+    return figure
+
+
+def entropy_figure(sweep: dict, steps: int) -> Any:
+    """Draw a curve per entropy coefficient."""
+    figure = style.new_figure(width=7.5, height=4.4)
+    axes = figure.subplots()
+    returns = np.array(sweep["episode_return"], float)
+    x = np.linspace(0, steps, returns.shape[-1])
+    from matplotlib import colormaps
+
+    colours = colormaps[style.COLOUR_MAP](np.linspace(0, 0.92, len(ENTROPIES)))
+    for value, runs, colour in zip(ENTROPIES, returns, colours, strict=True):
+        axes.plot(x, smooth(runs, 20).mean(0), color=colour, label=f"{value:g}")
+    axes.legend(
+        frameon=False,
+        title="entropy_coef",
+        loc="center left",
+        bbox_to_anchor=(1.0, 0.5),
+    )
+    style.finish(axes, "", "environment steps", "episode return")
+    style.step_axis(axes)
+    return figure
+
+
+def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
+    """Put claims beside what was measured."""
+    ours, theirs, times, predicted, torch_seconds, sweep = found
+    last = [
+        smooth(np.array(x, float), 50)[:, -1]
+        for x in (ours["episode_return"], [run["episode_return"] for run in theirs])
+    ]
+    one, most = times[1]["train"], max(times)
+    rows = [
+        Row(
+            "return of the last 50 updates' episodes, 500,000 steps",
+            "the same curve as CleanRL's",
+            f"purerl {interval_text(last[0])}, PyTorch {interval_text(last[1])}",
+            "The same settings, and truncation is not termination in both.",
+        ),
+        Row(
+            "one agent, 500,000 steps",
+            "about 17.5 s against 186 s for CleanRL's, on a GPU (A40): more than ten "
+            "times as fast",
+            f"{one:.1f} s against {torch_seconds:.0f} s on the same CPU: "
+            f"{torch_seconds / one:.0f} times as fast (and {times[1]['compile']:.0f} s "
+            "of compilation)",
+            "PyTorch with one thread, which is its fastest for networks of 64.",
+        ),
+        Row(
+            f"{most:,} agents in one call",
+            "about 98 s, half the time of one CleanRL agent (188 s), on an A100",
+            f"{times[most]['train']:,.0f} s on this CPU, "
+            f"{times[most]['train'] / torch_seconds:.1f} times the one PyTorch agent; "
+            f"{most * torch_seconds / times[most]['train']:,.0f} agents of it per "
+            f"PyTorch agent; {predicted[most]:.0f} s predicted on an H200",
+            "A CPU gains nothing from width beyond its vector units; the claim is of a "
+            "GPU, and its row waits for one.",
+        ),
+        Row(
+            "7 entropy coefficients by 8 seeds in one call",
+            "26.80 s with compilation, on Colab's GPU",
+            f"{sweep['train']:.0f} s and {sweep['compile']:.0f} s of compilation",
+            "Two CPU cores here.",
+        ),
+    ]
+    table = Table(
+        "Time against agents",
+        ["agents", "seconds", "steps per second", "compilation", "H200, predicted"],
+        [
+            [
+                f"{n:,}",
+                f"{t['train']:,.1f}",
+                f"{n * STEPS / t['train']:,.0f}",
+                f"{t['compile']:.1f} s",
+                f"{predicted[n]:.1f} s",
+            ]
+            for n, t in times.items()
+        ],
+    )
+    text = [
+        "Up to 16 agents train for all 500,000 steps; more train for a tenth of them, "
+        "and the time is multiplied by ten. MinAtar and Brax with PPO are rows of the "
+        "[learning results](results.md), the evolved value loss stands there too."
+    ]
+    return Findings(rows, figures, [] if budget.quick else [table], text)
+
+
+if __name__ == "__main__":
+    main(STUDY, measure)

@@ -1,0 +1,58 @@
+"""Run the studies one after another, each in a process of its own, and the page.
+
+    python experiments/studies/studies.py                 # all, hours; goes on
+    python experiments/studies/studies.py --quick         # all at a tiny budget
+    python experiments/studies/studies.py --only NAME ... # some of them
+
+A study that fails is named at the end, and the others still run.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import page
+
+HERE = Path(__file__).parent
+# Not studies: the frame, and what several studies share.
+SHARED = ("study", "studies", "page")
+
+
+def names() -> list[str]:
+    """Return the names of the studies."""
+    return sorted(
+        path.stem
+        for path in HERE.glob("*.py")
+        if path.stem not in SHARED and "\nSTUDY = " in path.read_text()
+    )
+
+
+def main() -> int:
+    """Run what was asked for; the number of studies that failed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a tiny budget")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help=", ".join(names()))
+    asked = parser.parse_args()
+    chosen = asked.only or names()
+    unknown = set(chosen) - set(names())
+    if unknown:
+        parser.error(f"no study {', '.join(sorted(unknown))}: {', '.join(names())}")
+    failed = []
+    for name in chosen:
+        began = time.perf_counter()
+        command = [sys.executable, str(HERE / f"{name}.py"), *["--quick"] * asked.quick]
+        code = subprocess.run(command, check=False).returncode
+        print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
+        failed += [name] * (code != 0)
+    print(page.write(asked.quick))
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""What every study has: a command, its budget, what was claimed, and what was found.
+
+A study is a script in this folder with a `STUDY`, and a function from a `Budget` to
+`Findings`; `main` does the rest:
+
+    python experiments/studies/NAME.py            # at full budget; goes on where it was
+    python experiments/studies/NAME.py --quick    # a minute at most, to try everything
+
+The findings go to experiments/results/studies/NAME.json and their figures to
+docs/images/studies; those of a quick run stay in its folder, runs/studies-quick/NAME.
+`page.py` renders docs/studies.md and one HTML page from these files, and `studies.py`
+runs all of them.
+
+A study is split into parts (`Budget.part`), each of which returns what JSON holds. A
+part that is done is not done again by the same command, until `--fresh` is given or its
+settings change.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from results import hardware
+
+from purerl.cli.settings import enable_compile_cache
+from purerl.report import plots
+from purerl.serialise import write_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROOT = Path(__file__).resolve().parents[2]
+STORE = ROOT / "experiments" / "results" / "studies"
+IMAGES = ROOT / "docs" / "images" / "studies"
+
+
+class Study(NamedTuple):
+    """What a study asks.
+
+    Attributes:
+        name: Name of its script, of its file and of its figures.
+        title: Heading on the page.
+        source: The system whose headline it is, and where that is claimed.
+        question: What is measured and how, in a few sentences.
+    """
+
+    name: str
+    title: str
+    source: str
+    question: str
+
+
+class Row(NamedTuple):
+    """A claim beside what was measured here.
+
+    Attributes:
+        what: What is claimed, with its unit.
+        claimed: The source's number and its hardware; "-" where it gives none.
+        here: What was measured here, with seeds and an interval where there are any.
+        note: Why the two differ, or what the reader should know, in a sentence.
+    """
+
+    what: str
+    claimed: str
+    here: str
+    note: str = ""
+
+
+class Table(NamedTuple):
+    """A table under the claims."""
+
+    title: str
+    headers: list[str]
+    rows: list[list[Any]]
+
+
+class Picture(NamedTuple):
+    """A picture: its file's name in the folder of images, and what it shows."""
+
+    file: str
+    caption: str
+
+
+class Findings(NamedTuple):
+    """What a study found.
+
+    Attributes:
+        rows: Claims beside what was measured.
+        figures: Pictures, from `Budget.save`.
+        tables: Further tables.
+        text: Paragraphs in Markdown under the claims.
+    """
+
+    rows: list[Row]
+    figures: list[Picture]
+    tables: list[Table] = []  # noqa: RUF012
+    text: list[str] = []  # noqa: RUF012
+
+
+class Budget:
+    """How much a study may spend, and where it keeps what it has.
+
+    Args:
+        study: The study.
+        quick: Whether everything is only to be tried, in a minute at most.
+        folder: Where parts, runs and quick figures are kept.
+        fresh: Whether parts that are there already are done again.
+
+    Attributes:
+        quick: See above.
+        folder: See above; a study may keep checkpoints in it.
+    """
+
+    def __init__(
+        self, study: Study, quick: bool, folder: Path, fresh: bool = False
+    ) -> None:
+        self.study, self.quick, self.folder, self.fresh = study, quick, folder, fresh
+        self._images = folder if quick else IMAGES
+
+    def part(self, name: str, make: Callable[[], Any], **settings: Any) -> Any:
+        """Return what `make` returned, now or when this part was done before.
+
+        Args:
+            name: Name of the part, unique in the study.
+            make: Function without arguments, whose result JSON can hold.
+            **settings: What the result depends on; other settings, another part.
+        """
+        path = self.folder / "parts" / f"{name}.json"
+        asked = json.loads(json.dumps(settings))
+        if path.exists() and not self.fresh:
+            kept = json.loads(path.read_text())
+            if kept["settings"] == asked:
+                return kept["result"]
+        print(f"{self.study.name}: {name}", flush=True)
+        began = time.perf_counter()
+        result = json.loads(json.dumps(make()))
+        seconds = round(time.perf_counter() - began, 1)
+        kept = {"settings": asked, "seconds": seconds, "result": result}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, json.dumps(kept) + "\n")
+        return result
+
+    def seconds(self) -> float:
+        """Return how long the parts took that are there, in seconds."""
+        files = (self.folder / "parts").glob("*.json")
+        return sum(json.loads(path.read_text())["seconds"] for path in files)
+
+    def save(self, figure: "Figure", name: str, caption: str) -> Picture:
+        """Write a figure as PNG.
+
+        Args:
+            figure: From `purerl.report.plots`.
+            name: What it shows in a word or two, with hyphens; the study's name is put
+                before it.
+            caption: What the reader sees, in a sentence.
+        """
+        self._images.mkdir(parents=True, exist_ok=True)
+        file = f"{self.study.name}-{name}.png"
+        plots.save(figure, self._images / file)
+        return Picture(file, caption)
+
+
+def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
+    """Run a study from the command line: measure, print, write.
+
+    Args:
+        study: What it asks.
+        measure: Function from the budget to what was found.
+    """
+    parser = argparse.ArgumentParser(
+        description=f"{study.title}. {study.question}",
+    )
+    parser.add_argument("--quick", action="store_true", help="a tiny budget")
+    parser.add_argument("--fresh", action="store_true", help="begin anew")
+    parser.add_argument("--out", type=Path, help="folder of parts, runs, quick figures")
+    asked = parser.parse_args()
+    kind = "studies-quick" if asked.quick else "studies"
+    folder = asked.out or ROOT / "runs" / kind / study.name
+    enable_compile_cache()
+    load = os.getloadavg()[0]
+    budget = Budget(study, asked.quick, folder, asked.fresh)
+    findings = measure(budget)
+    kept = {
+        **study._asdict(),
+        "command": f"python experiments/studies/{study.name}.py"
+        + " --quick" * asked.quick,
+        "quick": asked.quick,
+        "seconds": round(budget.seconds()),
+        "load_before": round(load, 2),
+        "rows": [row._asdict() for row in findings.rows],
+        "tables": [table._asdict() for table in findings.tables],
+        "figures": [figure._asdict() for figure in findings.figures],
+        "text": list(findings.text),
+        **hardware(),
+    }
+    target = folder if asked.quick else STORE
+    target.mkdir(parents=True, exist_ok=True)
+    write_atomic(target / f"{study.name}.json", json.dumps(kept, indent=1) + "\n")
+    show(kept)
+
+
+def show(kept: dict[str, Any]) -> None:
+    """Print a study's claims and tables."""
+    from rich.console import Console
+    from rich.table import Table as Printed
+
+    console = Console(width=160, highlight=False)
+    claims = [list(row.values()) for row in kept["rows"]]
+    headers = ["what", "claimed", "here", "note"]
+    for title, head, rows in (
+        (kept["title"], headers, claims),
+        *((t["title"], t["headers"], t["rows"]) for t in kept["tables"]),
+    ):
+        table = Printed(*map(str, head), title=title, show_lines=len(head) == 4)
+        for row in rows:
+            table.add_row(*map(str, row))
+        console.print(table)

@@ -1,0 +1,4 @@
+"""Plain PyTorch agents on the host: what the studies compare purerl with.
+
+Each file is one algorithm with the settings of its preset here, and nothing of purerl.
+"""

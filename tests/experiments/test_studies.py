@@ -1,0 +1,91 @@
+"""The studies: each runs end to end at a tiny budget, and the pages show what it left.
+
+The frame's own tests are quick; those that run a whole study are slow.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "studies"
+sys.path.insert(0, str(FOLDER))
+
+import page  # noqa: E402
+import studies  # noqa: E402
+import study  # noqa: E402
+
+from purerl.report.plots import style  # noqa: E402
+
+# What a study needs that is not installed with the tests.
+NEEDS = {"purejaxrl": ["torch"]}
+
+
+def run(name, *words):
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, str(FOLDER / f"{name}.py"), *map(str, words)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", studies.names())
+def test_a_study_runs_end_to_end_at_a_tiny_budget(name, tmp_path):
+    for module in NEEDS.get(name, ()):
+        pytest.importorskip(module)
+    run(name, "--quick", "--out", tmp_path)
+    kept = json.loads((tmp_path / f"{name}.json").read_text())
+    assert kept["name"] == name and kept["quick"] and kept["rows"]
+    assert all((tmp_path / figure["file"]).exists() for figure in kept["figures"])
+    # Again, nothing is measured: every part is there.
+    assert f"{name}: " not in run(name, "--quick", "--out", tmp_path)
+
+
+TOY = study.Study("toy", "A toy", "nobody", "What is measured.")
+
+
+def test_a_part_is_done_once_until_its_settings_change(tmp_path):
+    calls = []
+
+    def part(budget, steps):
+        return budget.part("one", lambda: calls.append(1) or len(calls), steps=steps)
+
+    budget = study.Budget(TOY, True, tmp_path)
+    assert [part(budget, 5), part(budget, 5), part(budget, 6)] == [1, 1, 2]
+    assert part(study.Budget(TOY, True, tmp_path), 6) == 2
+    assert part(study.Budget(TOY, True, tmp_path, fresh=True), 6) == 3
+    assert budget.seconds() < 1
+
+
+def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
+    def measure(budget):
+        figure = style.new_figure()
+        style.finish(figure.subplots(), "Title", "x", "y")
+        return study.Findings(
+            [study.Row("speed | rate", "10 s", "1 s", "Another machine.")],
+            [budget.save(figure, "curve", "The curve.")],
+            [study.Table("All of them", ["n", "s"], [["1", "2.0"]])],
+            ["A paragraph."],
+        )
+
+    monkeypatch.setattr(sys, "argv", ["toy.py", "--quick", "--out", str(tmp_path)])
+    study.main(TOY, measure)
+    (kept,) = page.load(tmp_path)
+    written = page.markdown([kept])
+    for words in (
+        "## A toy",
+        "| speed \\| rate | 10 s | 1 s | Another machine. |",
+        "![The curve.](images/studies/toy-curve.png)",
+        "| 1 | 2.0 |",
+        "A paragraph.",
+        "python experiments/studies/toy.py --quick",
+    ):
+        assert words in written
+    html = page.section(kept, tmp_path).body
+    assert "data:image/png;base64," in html and "The curve." in html
