@@ -241,12 +241,18 @@ def study_figure(swept: dict[str, Any], pulls: int) -> Any:
     axes.set_xscale("log", base=2)
     labels = [f"1/{2**-k}" if k < 0 else f"{2**k}" for k in ticks]
     axes.set_xticks([2.0**k for k in ticks], labels)
-    axes.legend(frameon=False, loc="lower center")
     style.finish(
         axes,
         f"Reward averaged over the first {pulls:,} pulls",
         "number of the method (logarithmic)",
         "average reward",
+    )
+    figure.legend(
+        *axes.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        labelcolor=style.INK,
     )
     return figure
 
