@@ -21,8 +21,8 @@ STUDY = Study(
     source="jym (Pegoud): its tabular notebooks, on their author's machine; Sutton "
     "and Barto (2018), example 6.6 and figure 6.3",
     question="The four methods on jym's grid world (8 x 12) and cliff (4 x 11) with "
-    "its numbers (gamma 0.9, step size 0.1, epsilon 0.1, 100,000 steps), 30 agents in one "
-    "call; then the book's cliff (4 x 12, back to the start after a fall, gamma 1, "
+    "its numbers (gamma 0.9, step size 0.1, epsilon 0.1, 100,000 steps), 30 agents in "
+    "one call; then the book's cliff (4 x 12, back to the start after a fall, gamma 1, "
     "epsilon 0.1), ten step sizes by 50 runs in one call per method. Speed is of the "
     "compiled call, whose results are waited for.",
 )

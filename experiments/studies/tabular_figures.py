@@ -19,9 +19,10 @@ def grid_figure(found: dict[str, dict[str, Any]], env: Any) -> Any:
     """
     from matplotlib.colors import LogNorm
 
-    figure = style.new_figure(width=3.2 * len(found) + 0.8, height=5.2)
-    panels = figure.subplots(2, len(found), squeeze=False)
     shape, done = env.size, _ends(env)
+    height = 2 * (2.9 * shape[0] / shape[1] + 0.2) + 0.3
+    figure = style.new_figure(width=3.0 * len(found) + 0.9, height=height)
+    panels = figure.subplots(2, len(found), squeeze=False)
     tables = {name: np.asarray(one["q"]) for name, one in found.items()}
     values = {
         name: np.where(done, np.nan, q.max(1)).reshape(shape)
@@ -42,14 +43,16 @@ def grid_figure(found: dict[str, dict[str, Any]], env: Any) -> Any:
         image_visits = below.imshow(seen, "magma", norm=LogNorm(1, most))
         above.set_title(name, fontsize=11, color=style.INK, loc="left")
         for axes in (above, below):
-            for cell, letter in ((env.start, "S"), (env.goal, "G")):
+            axes.set_facecolor("#d0d7de")  # What no agent acts in.
+            for (row, column), letter in ((env.start, "S"), (env.goal, "G")):
+                place = (column - 0.42, row + 0.42) if letter == "S" else (column, row)
                 axes.text(
-                    cell[1],
-                    cell[0],
+                    *place,
                     letter,
-                    ha="center",
-                    va="center",
-                    color="white" if letter == "S" and axes is below else "black",
+                    fontsize=6 if letter == "S" else 9,
+                    ha="left" if letter == "S" else "center",
+                    va="bottom" if letter == "S" else "center",
+                    color="white" if letter == "S" and axes is above else "black",
                     weight="bold",
                 )
             axes.set_xticks([])
@@ -59,7 +62,7 @@ def grid_figure(found: dict[str, dict[str, Any]], env: Any) -> Any:
         (0, image, "largest action value"),
         (1, image_visits, "visits per agent"),
     ):
-        bar = figure.colorbar(drawn, ax=list(panels[row]), shrink=0.7, pad=0.01)
+        bar = figure.colorbar(drawn, ax=list(panels[row]), shrink=0.85, pad=0.01)
         bar.set_label(words, color=style.INK)
         bar.ax.tick_params(colors=style.INK, labelsize=9)
     return figure

@@ -315,7 +315,9 @@ def choose(parts: Parts, learner: Learner, noise: Noise) -> Array:
     config = parts.config
     if config.method == "gradient":
         below = jnp.cumsum(jax.nn.softmax(learner.values))
-        toss = noise.coin.toss[..., None] * below[-1]  # Which rounding leaves below 1.
+        below = below / below[-1]  # Rounding leaves the last one near 1.
+        toss = noise.coin.toss[..., None]
+        below = jnp.broadcast_to(below, (*toss.shape[:-1], parts.num_arms))
         return jnp.argmax(below > toss, -1).astype(jnp.int32)
     values = learner.values
     if config.method == "ucb":
