@@ -274,8 +274,8 @@ def findings(
 
     degraded = "without a baseline it is significantly worse (figure 2.5)"
     book = {
-        "epsilon 0 (greedy)": "a reward of about 1, the best arm found in about a third "
-        "of the tasks (figure 2.2)",
+        "epsilon 0 (greedy)": "a reward of about 1, the best arm found in about a "
+        "third of the tasks (figure 2.2)",
         "epsilon 0.01": "improves more slowly than 0.1, and is better in the end "
         "(figure 2.2)",
         "epsilon 0.1": "finds the best arm earlier, takes it in 91 % of pulls at most "
