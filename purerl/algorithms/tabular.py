@@ -16,7 +16,7 @@ and the methods differ in what stands for V(s'):
 
 An episode that terminated is not bootstrapped; one that was truncated is, from the
 observation before the reset. Among actions of equal value one is taken at random, and
-expectations share their probability. Where one environment steps at a time this is the
+expected SARSA's policy shares its probability among them. Where one environment steps at a time this is the
 textbook's algorithm. With several, all act on the same table, and a cell that some of
 them visit in one step moves by the mean of their errors.
 
@@ -135,7 +135,7 @@ class Noise(NamedTuple):
         tie: int32, which of several best actions is taken.
         table: bool, whether the second table of double Q-learning moves.
         next_coin: Coin of SARSA's next action.
-        next_tie: int32, as `tie`, of SARSA's next action.
+        next_tie: int32, as `tie`, of the action that is bootstrapped on.
     """
 
     coin: exploration.Coin
@@ -316,7 +316,7 @@ def _step_once(
         action = jnp.where(next_action == NONE, action, next_action)
     envs, out = rollout.step_envs(parts.stepper, envs, action, *restart)
     moment = Moment(obs, action, out.reward, out.next_obs, out.terminated)
-    chosen = _explore(parts, _values(q, out.next_obs), noise.next_coin, noise.next_tie)
+    chosen = bootstrap_action(parts, q, out.next_obs, noise)
     error, value = td_error(parts.config, q, moment, chosen, noise.table)
     q = move(parts, q, moment, error, noise.table)
     done = out.terminated | out.truncated
@@ -329,6 +329,27 @@ def _step_once(
     return (q, envs, next_action), trace
 
 
+def bootstrap_action(parts: Parts, q: Array, next_obs: Array, noise: Noise) -> Array:
+    """Return the actions `[B]` whose values SARSA and double Q-learning bootstrap on.
+
+    SARSA takes an epsilon-greedy one, which is then taken. Double Q-learning takes the
+    best one of the table that moves. Of several best ones it takes one at random: with
+    the average of the other table over them instead, half of the agents on
+    CliffWalking-v0 ended in a loop.
+
+    Args:
+        parts: Environment and config; see `build`.
+        q: `[K, S, A]` tables.
+        next_obs: `[B]` states after the step, before any reset.
+        noise: `[B]` randomness of the step.
+    """
+    if parts.config.method != "double_q":
+        values = _values(q, next_obs)
+        return _explore(parts, values, noise.next_coin, noise.next_tie)
+    own = jnp.where(noise.table[:, None], q[1, next_obs], q[0, next_obs])
+    return exploration.best_at_random(own, noise.next_tie)
+
+
 def td_error(
     config: TabularConfig, q: Array, moment: Moment, next_action: Array, table: Array
 ) -> tuple[Array, Array]:
@@ -338,17 +359,15 @@ def td_error(
         config: Config of the agent.
         q: `[K, S, A]` tables.
         moment: The step.
-        next_action: `[B]`, the action that SARSA takes next.
+        next_action: `[B]`, from `bootstrap_action`.
         table: `[B]`, whether the second table of double Q-learning moves.
     """
     after_it = q[:, moment.next_obs]  # [K, B, A]
     before = q[:, moment.obs, moment.action]  # [K, B]
     if config.method == "double_q":
         value = jnp.where(table, before[1], before[0])
-        swapped = table[:, None]
-        own = jnp.where(swapped, after_it[1], after_it[0])
-        other = jnp.where(swapped, after_it[0], after_it[1])
-        next_value = (exploration.policy_of(own, 0.0) * other).sum(-1)
+        other = jnp.where(table[:, None], after_it[0], after_it[1])
+        next_value = jnp.take_along_axis(other, next_action[:, None], -1)[:, 0]
     else:
         value, values = before[0], after_it[0]
         if config.method == "sarsa":

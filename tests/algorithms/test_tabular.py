@@ -63,6 +63,13 @@ class BiasState:
     place: jax.Array
 
 
+def coins(second=False, toss=0.9, action=0, tie=0):
+    """The randomness of a step of one environment."""
+    coin = exploration.Coin(jnp.float32([toss]), jnp.int32([action]))
+    number = jnp.int32([tie])
+    return tabular.Noise(coin, number, jnp.asarray([second]), coin, number)
+
+
 def error_of(method, table=PAIR, *, obs=0, action=0, terminated=False, **fields):
     """The error of one step from `obs` with reward 10 to state 1; next action 0."""
     names = {"gamma": 0.5, "epsilon": 0.2, **fields}
@@ -72,8 +79,13 @@ def error_of(method, table=PAIR, *, obs=0, action=0, terminated=False, **fields)
         terminated=jnp.asarray([terminated]),
     )
     config = TabularConfig(method=method, **names)
+    env = envs.make("GridWorld-v0")
+    noise = coins(which, toss=0.1, action=0)  # explores, and takes action 0
+    chosen = tabular.bootstrap_action(
+        tabular.build(config, env), jnp.asarray(table), moment.next_obs, noise
+    )
     error, value = tabular.td_error(
-        config, jnp.asarray(table), moment, jnp.array([0]), jnp.asarray([which])
+        config, jnp.asarray(table), moment, chosen, noise.table
     )
     return float(error[0]), float(value[0])
 
@@ -111,7 +123,22 @@ def test_equal_values_share_what_is_greedy():
     assert chosen.tolist() == [1, 2] * 3
 
 
-def step_twice(method, **changes):
+def test_double_q_takes_one_of_equals_at_random():
+    # Never their mean: it pulls what is known towards what one table has hardly tried.
+    parts = tabular.build(TabularConfig(method="double_q"), envs.make("GridWorld-v0"))
+    q = jnp.zeros((2, 96, 4)).at[0, 5].set(jnp.array([1.0, 2.0, 0.0, 2.0]))
+    q = q.at[1, 5].set(jnp.array([0.0, 3.0, 0.0, -9.0]))
+    obs = jnp.array([5])
+    chosen = [
+        int(tabular.bootstrap_action(parts, q, obs, coins(tie=tie))[0])
+        for tie in range(4)
+    ]
+    assert chosen == [1, 3, 1, 3]
+    best = tabular.bootstrap_action(parts, q, obs, coins(second=True, tie=1))
+    assert int(best[0]) == 1
+
+
+def step_once(method, **changes):
     """State after one update of one step, and its parts, in the grid of three."""
     config = TabularConfig(
         method=method,
@@ -146,7 +173,7 @@ def test_a_truncated_step_bootstraps_on_the_cell_before_the_reset():
 
 
 def test_sarsa_takes_the_action_that_its_target_was_made_of():
-    parts, _, state, _ = step_twice("sarsa", epsilon=1.0)
+    parts, _, state, _ = step_once("sarsa", epsilon=1.0)
     step = jax.jit(partial(tabular.step, parts))
     taken = []
     for _ in range(30):
