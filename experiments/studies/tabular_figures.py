@@ -35,7 +35,8 @@ def grid_figure(found: dict[str, dict[str, Any]], env: Any) -> Any:
         for n, one in found.items()
     }
     most = max(np.nanmax(v) for v in visits.values())
-    image = image_visits = None
+    image: Any = None
+    image_visits: Any = None
     for (above, below), name in zip(panels.T, found, strict=True):
         image = above.imshow(values[name], style.COLOUR_MAP, vmin=low, vmax=high)
         _arrows(above, tables[name].reshape(*shape, -1), done.reshape(shape))
@@ -106,7 +107,7 @@ def learning_figure(found: dict[str, list[dict[str, Any]]], steps: int) -> Any:
             every = max(1, y.shape[1] // 100)
             x = np.linspace(0, steps, y.shape[1])[::every]
             _band(axes, x, y[:, ::every], i, name)
-    left.set_yscale("log")
+    style.log_axis(left, "y")
     left.axhline(18, color=style.INK, linewidth=0.8, linestyle=":")
     left.legend(frameon=False)
     style.finish(left, "GridWorld-v0", "environment steps", "steps of an episode")

@@ -16,9 +16,9 @@ and the methods differ in what stands for V(s'):
 
 An episode that terminated is not bootstrapped; one that was truncated is, from the
 observation before the reset. Among actions of equal value one is taken at random, and
-expected SARSA's policy shares its probability among them. Where one environment steps at a time this is the
-textbook's algorithm. With several, all act on the same table, and a cell that some of
-them visit in one step moves by the mean of their errors.
+expected SARSA's policy shares its probability among them. Where one environment steps
+at a time this is the textbook's algorithm. With several, all act on the same table, and
+a cell that some of them visit in one step moves by the mean of their errors.
 
 Defaults are those of jym (github.com/RPegoud/jym) for its grid world: gamma 0.9, step
 size 0.1, epsilon 0.1, 100,000 steps of one environment.
