@@ -295,6 +295,12 @@ def findings(
         "policy while it acts epsilon-greedily. Here an episode that terminated is not "
         "bootstrapped, and the expectation is of the policy that acts."
     ]
+    text.append(
+        "Some agents of double Q-learning end in a loop on CliffWalking-v0: with gamma "
+        "0.9 walking for ever is worth -10, little less than the path, and the tables "
+        "are hardly corrected where their sum avoids to go. A loop in plain NumPy with "
+        "the same rules does so in some of its runs, too."
+    )
     if wide:
         text.append(
             f"{WIDE:,} agents in one call take, in steps per second over all agents: "

@@ -333,9 +333,7 @@ def bootstrap_action(parts: Parts, q: Array, next_obs: Array, noise: Noise) -> A
     """Return the actions `[B]` whose values SARSA and double Q-learning bootstrap on.
 
     SARSA takes an epsilon-greedy one, which is then taken. Double Q-learning takes the
-    best one of the table that moves. Of several best ones it takes one at random: with
-    the average of the other table over them instead, half of the agents on
-    CliffWalking-v0 ended in a loop.
+    best one of the table that moves, of several best ones one at random.
 
     Args:
         parts: Environment and config; see `build`.

@@ -124,7 +124,7 @@ def test_equal_values_share_what_is_greedy():
 
 
 def test_double_q_takes_one_of_equals_at_random():
-    # Never their mean: it pulls what is known towards what one table has hardly tried.
+    # Never their mean, which is not the algorithm's target.
     parts = tabular.build(TabularConfig(method="double_q"), envs.make("GridWorld-v0"))
     q = jnp.zeros((2, 96, 4)).at[0, 5].set(jnp.array([1.0, 2.0, 0.0, 2.0]))
     q = q.at[1, 5].set(jnp.array([0.0, 3.0, 0.0, -9.0]))
