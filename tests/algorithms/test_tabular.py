@@ -13,11 +13,12 @@ import pytest
 import envs
 import purerl
 from envs.planning import Model, action_values
-from purerl.acting import exploration
+from purerl.acting import exploration, rollout
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import tabular
 from purerl.algorithms.tabular import METHODS, Moment, TabularConfig
 from purerl.config import ConfigError
+from purerl.keys import update_keys
 from tests.helpers import slow_but
 
 GRID = {"size": (3, 3), "start": (2, 2), "goal": (0, 0)}
@@ -330,3 +331,47 @@ def test_a_vmapped_agent_is_the_one_alone_and_numbers_can_be_vmapped():
 def test_what_cannot_work_is_refused_in_a_sentence(fields, words):
     with pytest.raises(ConfigError, match=words):
         purerl.make_train(TabularConfig(**fields))
+
+
+@pytest.mark.slow
+def test_double_q_is_the_textbooks_loop_in_numpy_step_for_step():
+    config = TabularConfig(env="CliffWalking-v0", method="double_q")
+    parts = tabular.build(config, resolve_env(config))
+    step, state = (
+        jax.jit(partial(tabular.step, parts)),
+        tabular.init(parts, jax.random.key(2)),
+    )
+
+    @jax.jit
+    def noise_of(state):
+        drawn = rollout.draw_randomness(
+            parts.stepper, update_keys(state, 3), 100, 1, partial(draw_noise, parts)
+        )
+        return drawn.inputs[0]
+
+    draw_noise = tabular.draw_noise
+    model = envs.make("CliffWalking-v0").model()
+    q, visits = np.zeros((2, 44, 4), np.float32), np.zeros((44, 4), int)
+    place, time = 33, 0
+    for _ in range(60):
+        noise = jax.tree.map(lambda x: np.asarray(x)[:, 0], noise_of(state))
+        state, _ = step(state)
+        for i in range(100):
+            total = q[0, place] + q[1, place]
+            best = np.flatnonzero(total == total.max())
+            explores = noise.coin.toss[i] < np.float32(0.1)
+            action = (
+                noise.coin.action[i] if explores else best[noise.tie[i] % len(best)]
+            )
+            following = model.next_state[place, action]
+            own = int(noise.table[i])
+            best = np.flatnonzero(q[own, following] == q[own, following].max())
+            value = q[1 - own, following, best[noise.next_tie[i] % len(best)]]
+            ended = model.terminated[place, action]
+            target = model.reward[place, action] + 0.9 * value * (not ended)
+            q[own, place, action] += 0.1 * (target - q[own, place, action])
+            visits[place, action] += 1
+            time = time + 1
+            place, time = (33, 0) if ended or time == 1_000 else (following, time)
+    np.testing.assert_array_equal(state.visits, visits)
+    np.testing.assert_allclose(state.params["q"], q, rtol=1e-4, atol=1e-4)
