@@ -60,6 +60,7 @@ LAYERS = (
     (
         "purerl.report.statistics",
         "purerl.report.plots",
+        "purerl.report.drawing",
         "purerl.report.sweep_data",
         "purerl.report.comparison",
     ),

@@ -103,6 +103,68 @@ def evaluate_recurrent(
     return Evaluation(end.episode_return, end.episode_length)
 
 
+class Recording(NamedTuple):
+    """Episodes with what is kept of every moment; `T` steps, `E` episodes.
+
+    Attributes:
+        kept: What was kept, leaves `[T + 1, E, ...]`; row 0 is the start. After an
+            episode has ended its rows mean nothing.
+        episode_return: `[T + 1, E]` sum of rewards until then.
+        episode_length: `[E]` int32 steps until the episode ended, T if it did not.
+        ended: `[E]` bool, whether the episode ended within the steps.
+    """
+
+    kept: PyTree
+    episode_return: Array
+    episode_length: Array
+    ended: Array
+
+
+def record(
+    env: Environment,
+    params: PyTree,
+    act: Callable[[Array, PyTree], tuple[Array, PyTree]],
+    memory: PyTree,
+    key: Array,
+    *,
+    num_episodes: int,
+    max_steps: int,
+    keep: Callable[[PyTree, Array], PyTree],
+) -> Recording:
+    """Play the episodes of `evaluate_recurrent`, and keep something of every moment.
+
+    The same key gives the same episodes. The number of steps is always `max_steps`.
+
+    Args:
+        env: The environment.
+        params: Numbers of the environment.
+        act: `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
+        memory: `[E, ...]` memory of episodes that are about to begin.
+        key: Random key, consumed.
+        num_episodes: E.
+        max_steps: T.
+        keep: `(state, obs) -> pytree of arrays`, of one episode.
+    """
+    keys = jax.random.split(key, 1 + num_episodes)
+    start = _start(env, params, memory, keys[1:])
+
+    def moment(carry: _Episodes) -> tuple[PyTree, Array]:
+        return jax.vmap(keep)(carry.state, carry.obs), carry.episode_return
+
+    def play(carry: _Episodes, _: None) -> tuple[_Episodes, tuple[PyTree, Array]]:
+        key = jax.random.fold_in(keys[0], carry.step)
+        carry = _step(env, params, act, carry, jax.random.split(key, num_episodes))
+        return carry, moment(carry)
+
+    end, moments = jax.lax.scan(play, start, None, length=max_steps)
+    kept, returns = jax.tree.map(
+        lambda first, later: jnp.concatenate([first[None], later]),
+        moment(start),
+        moments,
+    )
+    return Recording(kept, returns, end.episode_length, ~end.running)
+
+
 def _start(env: Environment, params: PyTree, memory: PyTree, keys: Array) -> _Episodes:
     """Reset an environment for each of the keys `[E]`, which are consumed."""
     num_episodes = len(keys)

@@ -15,6 +15,7 @@ COMMANDS = {
     "compare": "compare settings, losses or algorithms on held-out seeds",
     "transfer": "compare losses on held-out seeds and environments",
     "evaluate": "play a run's saved policies, also in the real Gymnasium",
+    "render": "write a video of a run's agents",
     "export": "write a run's policy for programs without purerl",
     "report": "write the page of a run, sweep, study, evolution or comparison",
     "track": "send MLflow, TensorBoard or W&B what they missed of a folder",

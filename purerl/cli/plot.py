@@ -24,17 +24,27 @@ class Plot:
         tyro.conf.Positional[Path],
         tyro.conf.arg(help="Of a run, a sweep, an evolution or a comparison."),
     ]
+    metric: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        tyro.conf.arg(
+            help="Metric of a run or sweep to draw in place of the returns; may be "
+            "repeated. One that is unknown is answered with those there are."
+        ),
+    ] = ()
     out: Annotated[
         Path | None,
-        tyro.conf.arg(help="PNG to write; FOLDER/curve.png if not given."),
+        tyro.conf.arg(
+            help="PNG to write; FOLDER/curve.png if not given, or FOLDER/METRIC.png."
+        ),
     ] = None
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     options = flags.parse(Plot, argv, "plot")
-    path = options.out or options.folder / "curve.png"
-    figure = draw(options.folder)
+    name = "-".join(options.metric).replace("/", "-") or "curve"
+    path = options.out or options.folder / f"{name}.png"
+    figure = draw(options.folder, options.metric)
     try:
         plots.save(figure, path)
     except (OSError, ValueError) as error:  # ValueError: a name without a stem
@@ -46,16 +56,24 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def draw(folder: Path) -> "Figure":
-    """Draw the learning curves of whatever a folder holds.
+def draw(folder: Path, metrics: Sequence[str] = ()) -> "Figure":
+    """Draw the learning curves of whatever a folder holds, or metrics of it.
 
     Args:
         folder: The folder of a run, sweep, evolution or comparison.
+        metrics: Names of metrics of a run or sweep, in place of the returns.
 
     Raises:
-        ConfigError: it holds something else, or nothing yet.
+        ConfigError: it holds something else, or nothing yet, or no such metric.
     """
     kind = folders.kind_of(folder)
+    if metrics and kind in _PICTURES:
+        if kind not in _METRICS:
+            raise ConfigError(
+                f"metric: {folder} holds {kinds.words_of(kind)}, and metrics are drawn "
+                "of a run or a sweep; leave --metric out."
+            )
+        return _METRICS[kind](folder, metrics)
     if kind not in _PICTURES:
         raise ConfigError(
             kinds.refusal(folder, kind, ", for which there is no picture")
@@ -75,6 +93,18 @@ def _sweep(folder: Path) -> "Figure":
     return plots.sweep_curves(load_sweep(folder).dataset)
 
 
+def _run_metrics(folder: Path, names: Sequence[str]) -> "Figure":
+    from purerl.report.saved import read_result
+
+    return plots.metric_curves(read_result(folder), names)
+
+
+def _sweep_metrics(folder: Path, names: Sequence[str]) -> "Figure":
+    from purerl.sweeps.result import load_sweep
+
+    return plots.sweep_curves(load_sweep(folder).dataset, metric=names)
+
+
 def _evolution(folder: Path) -> "Figure":
     from purerl.meta.result import load_evolution
 
@@ -92,4 +122,8 @@ _PICTURES: dict[str, Callable[[Path], "Figure"]] = {
     "sweep": _sweep,
     "evolution": _evolution,
     kinds.COMPARISON: _comparison,
+}
+_METRICS: dict[str, Callable[[Path, Sequence[str]], "Figure"]] = {
+    "run": _run_metrics,
+    "sweep": _sweep_metrics,
 }

@@ -4,6 +4,7 @@ A page is one HTML file without a server or network, its pictures inside. Text t
 colours that the reader prefers (dark or light); tables sort by a click on their header.
 """
 
+import base64
 import dataclasses
 import html
 import json
@@ -77,6 +78,28 @@ def figure_html(figure: "Figure", caption: str = "") -> str:
     picture = page_parts.picture(figure)
     words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
     return f"<figure>{picture}{words}</figure>"
+
+
+def video_html(path: str | Path, caption: str = "") -> str:
+    """Return a GIF or an MP4 as it is, inside the page.
+
+    Args:
+        path: Path of the file.
+        caption: A line of text under it.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    path = Path(path)
+    kind = path.suffix.lstrip(".").lower()
+    data = base64.b64encode(path.read_bytes()).decode()
+    words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
+    if kind == "mp4":
+        source = f"data:video/mp4;base64,{data}"
+        shown = f'<video controls loop muted width="100%" src="{source}"></video>'
+    else:
+        shown = f'<img alt="video" src="data:image/{kind};base64,{data}">'
+    return f"<figure>{shown}{words}</figure>"
 
 
 def table_html(

@@ -13,6 +13,7 @@ from purerl.report.html import figure_html as figure_html
 from purerl.report.html import note_html as note_html
 from purerl.report.html import settings_html as settings_html
 from purerl.report.html import table_html as table_html
+from purerl.report.html import video_html as video_html
 from purerl.report.html import write_page as write_page
 from purerl.report.page_comparison import comparison_page as comparison_page
 from purerl.report.page_evolution import evolution_page as evolution_page

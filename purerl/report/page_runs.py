@@ -1,5 +1,6 @@
 """Pages of runs."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -7,18 +8,24 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError
+from purerl.execution.format import format_bytes
 from purerl.report import plots
 from purerl.report.html import (
     Section,
     about,
+    code_html,
     figure_html,
+    note_html,
     table_html,
+    video_html,
     write_page,
 )
 from purerl.report.saved import read_result
 from purerl.report.tables import last_known
 from purerl.runner import manifest
 from purerl.runner.result import RunResult, summary
+
+MAX_VIDEO = 20_000_000  # Bytes of a video that a page holds.
 
 
 def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Path:
@@ -59,11 +66,32 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
         figure = plots.score_groups(scores, title="Final evaluation of every seed")
         sections.append(Section("Seeds", figure_html(figure)))
     sections.append(Section("Agents", _agents(result)))
+    if result.out is not None:
+        sections.append(Section("Videos", _videos(result.out)))
     folder = str(result.out) if result.out else "FOLDER"
     load = f"import purerl\n\nrun = purerl.load_run({folder!r})\n"
     load += "print(run.config, run.seeds, run.update)"
     sections.append(about(config, load, **facts))
     return write_page(path, f"Run: {config.get('env')}", *sections)
+
+
+def _videos(folder: Path) -> str:
+    """The videos in a run's folder, or the command that writes one."""
+    paths = sorted([*folder.glob("*.gif"), *folder.glob("*.mp4")])
+    pages = sorted(folder.glob("video*.html"))
+    shown = []
+    for path in paths:
+        size = path.stat().st_size
+        if size <= MAX_VIDEO:
+            shown.append(video_html(path, path.name))
+        else:
+            shown.append(note_html(f"{path.name} is large ({format_bytes(size)})."))
+    shown += [note_html(f"Open {path.name} in a browser.") for path in pages]
+    if not shown:
+        command = f"purerl render {shlex.quote(str(folder))}"
+        shown = [note_html("There is no video of this run yet. To write one:")]
+        shown.append(code_html(command))
+    return "".join(shown)
 
 
 def _agents(result: RunResult) -> str:

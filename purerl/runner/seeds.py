@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Sequence
+from pathlib import Path
 
 from purerl.config import ConfigError
 
@@ -49,3 +50,11 @@ def seeds_text(seeds: tuple[int, ...]) -> str:
     if seeds != tuple(range(first, end)):
         return str(list(seeds))
     return str(end) if first == 0 else f"range({first}, {end})"
+
+
+def split_seed(text: str) -> tuple[Path, int | None]:
+    """Read `RUN` or `RUN:SEED`: the folder of a run, and the seed if there is one."""
+    folder, colon, seed = text.rpartition(":")
+    if colon and seed.isdigit() and not Path(text).exists():
+        return Path(folder), int(seed)
+    return Path(text), None

@@ -13,7 +13,7 @@ from purerl.config import ConfigError
 from purerl.execution.format import with_noun
 from purerl.execution.rekey import rekey
 from purerl.runner import manifest
-from purerl.runner.seeds import seeds_text
+from purerl.runner.seeds import seeds_text, split_seed
 from purerl.storage import checkpoint
 from purerl.train import Bound, make_segment
 from purerl.types import HostMetrics, PyTree
@@ -183,10 +183,8 @@ def check_same_start(described: Mapping[str, Any] | None, start: Start | None) -
 
 def parse_start(text: str, parts: str) -> Start:
     """Read `RUN` or `RUN:SEED`, as on the command line."""
-    folder, colon, seed = text.rpartition(":")
-    if colon and seed.isdigit() and not Path(text).exists():
-        return Start(Path(folder), parts, int(seed))
-    return Start(Path(text), parts)
+    folder, seed = split_seed(text)
+    return Start(folder, parts, seed)
 
 
 def _rows(folder: Path, stored: Sequence[int], wanted: Sequence[int]) -> np.ndarray:

@@ -39,7 +39,12 @@ KINDS = {
     "run": Kind(
         "a run",
         "purerl train --resume {folder}",
-        ("purerl evaluate {folder}", "purerl plot {folder}", "purerl report {folder}"),
+        (
+            "purerl evaluate {folder}",
+            "purerl render {folder}",
+            "purerl plot {folder}",
+            "purerl report {folder}",
+        ),
     ),
     "sweep": Kind(
         "a sweep",

@@ -21,7 +21,11 @@ import study  # noqa: E402
 from purerl.report.plots import style  # noqa: E402
 
 # What a study needs that is not installed with the tests.
-NEEDS = {"purejaxrl": ["torch"]}
+NEEDS = {
+    "purejaxrl": ["torch"],
+    "jaxrl": ["torch"],
+    "jax4rl": ["torch", "pyinstrument"],
+}
 
 
 def run(name, *words):

@@ -15,6 +15,8 @@ from purerl.report.plots.losses import drift_figure as drift_figure
 from purerl.report.plots.losses import loss_figure as loss_figure
 from purerl.report.plots.losses import value_loss_figure as value_loss_figure
 from purerl.report.plots.run import learning_curve as learning_curve
+from purerl.report.plots.run import metric_curves as metric_curves
+from purerl.report.plots.run import metric_series as metric_series
 from purerl.report.plots.run import run_curve as run_curve
 from purerl.report.plots.scores import power as power
 from purerl.report.plots.scores import profile as profile

@@ -9,6 +9,7 @@ from purerl.config import ConfigError, check_known
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.sweep_data import (
+    SCORE,
     Scores,
     curve_metric,
     env_name,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 MAX_LINES = 8
 POINTS = 100
 OTHERS = ("best", "all")
+RETURNS = (SCORE, "episode_return")  # A member that diverged has none: the worst.
 
 
 class Line(NamedTuple):
@@ -59,7 +61,7 @@ def sweep_curves(
     dataset: "xr.Dataset",
     by: str | None = None,
     *,
-    metric: str | None = None,
+    metric: str | Sequence[str] | None = None,
     others: str = "best",
     lines: int = MAX_LINES,
     confidence: float = 0.95,
@@ -67,15 +69,16 @@ def sweep_curves(
     """Draw the IQM over seeds along training, with bands, a line per value of an axis.
 
     Bands are bootstrap intervals; of fewer than ten seeds, their range. Members that
-    diverged count from then on as the worst of the picture; gaps of unfinished members
-    are left out.
+    diverged count from then on as the worst of the picture where it is of returns; of
+    any other metric they are left out, as gaps of unfinished members are.
 
     Args:
         dataset: Dataset of a sweep.
         by: The axis of which each value has a line; without it, the best configurations
             are drawn.
-        metric: Name of the variable; evaluations are averaged over episodes. Without
-            it, evaluations, or training returns where there are few evaluations.
+        metric: Name of the variable, or several, which have a panel each; evaluations
+            are averaged over episodes. Without it, evaluations, or training returns
+            where there are few evaluations.
         others: The treatment of further axes. `"best"`: each value at the best setting
             of the other axes; `"all"`: runs of all settings pooled, each setting
             resampled by itself.
@@ -88,33 +91,71 @@ def sweep_curves(
     """
     if others not in OTHERS:
         raise ConfigError(f"others must be one of {', '.join(OTHERS)}, got {others!r}.")
-    metric = metric or curve_metric(dataset)
+    asked = metric or curve_metric(dataset)
+    names = (asked,) if isinstance(asked, str) else tuple(asked)
+    names = tuple(metric_name(dataset, name) for name in names)
     scores = read_scores(dataset)
-    heading, common, chosen = choose_lines(scores, by, others, lines)
-    values, steps = rows(dataset, metric)
-    figure = style.new_figure(8.0, 4.4)
-    axes = figure.subplots()
-    tables = [_on_one_grid(values, steps, line.indices) for line in chosen]
-    floor = min(float(np.nanmin(table)) for _, table in tables)
+    chosen = choose_lines(scores, by, others, lines)
+    figure = style.new_figure(8.0, 4.4 * len(names) - 0.6 * (len(names) - 1))
+    panels = figure.subplots(len(names), squeeze=False)[:, 0]
+    drawn = [
+        _draw_panel(axes, rows(dataset, name), scores, chosen.lines, name, confidence)
+        for axes, name in zip(panels, names, strict=True)
+    ]
+    for number, (axes, name) in enumerate(zip(panels, names, strict=True)):
+        words = drawn[number][1]
+        title = _title(dataset, by, others, scores, words, chosen.common)
+        style.step_axis(axes)
+        style.finish(
+            axes,
+            title if number == 0 else "",
+            "environment steps per agent" if number == len(names) - 1 else "",
+            name.replace("_", " "),
+        )
+    figure.canvas.draw()  # Labels are placed by the final size of the axes.
+    for axes, (ends, _) in zip(panels, drawn, strict=True):
+        axes.set_ylim(*axes.get_ylim())
+        style.label_ends(axes, ends, chosen.heading)
+    return figure
+
+
+def _draw_panel(
+    axes: "Axes",
+    curves: tuple[np.ndarray, np.ndarray],
+    scores: Scores,
+    lines: Sequence[Line],
+    name: str,
+    confidence: float,
+) -> tuple[list[tuple[float, str, str]], list[str]]:
+    """Draw the lines of one metric.
+
+    Args:
+        axes: The panel.
+        curves: Values and environment steps, `[P, S, T]` both.
+        scores: Scores of the sweep, which say who diverged.
+        lines: The lines.
+        name: Name of the metric.
+        confidence: Confidence level of the bands.
+
+    Returns:
+        Last value, name and colour of each line; what its band is, in words.
+    """
+    tables = [_on_one_grid(*curves, line.indices) for line in lines]
+    if not any(np.isfinite(table).any() for _, table in tables):
+        raise ConfigError(f"metric: {name} has no value in the lines that are drawn.")
+    floor = min(np.nanmin(t) for _, t in tables if np.isfinite(t).any())
+    floor = floor if name in RETURNS else np.nan
     ends, words = [], []
-    for number, (line, (grid, table)) in enumerate(zip(chosen, tables, strict=True)):
+    for number, (line, (grid, table)) in enumerate(zip(lines, tables, strict=True)):
         dead = scores.diverged[list(line.indices)].T[:, :, None]
         filled = np.where(dead & np.isnan(table), floor, table)
+        if not np.isfinite(filled).any():
+            continue
         found = statistics.curve(filled, confidence=confidence)
         last, colour = _draw_band(axes, grid, found, number)
         ends.append((last, line.name, colour))
         words.append(found.words)
-    style.step_axis(axes)
-    style.finish(
-        axes,
-        _title(dataset, by, others, scores, words, common),
-        "environment steps per agent",
-        metric_name(dataset, metric).replace("_", " "),
-    )
-    figure.canvas.draw()  # Labels are placed by the final size of the axes.
-    axes.set_ylim(*axes.get_ylim())
-    style.label_ends(axes, ends, heading)
-    return figure
+    return ends, words
 
 
 def _draw_band(

@@ -1,10 +1,12 @@
 """Learning curves of a run."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from purerl.config import ConfigError
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval, nanmean
 from purerl.types import HostMetrics
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_THIN = 64
+_COUNTERS = ("env_steps", "update")
 
 
 class Run(Protocol):
@@ -71,16 +74,80 @@ def run_curve(result: Run) -> "Figure":
             style.COLOURS[1],
             "o-",
         )
+    axes.legend(frameon=False, loc="best")
+    style.step_axis(axes)
+    title = _title(result, words)
+    style.finish(axes, title, "environment steps per agent", "episode return")
+    return figure
+
+
+def metric_curves(result: Run, names: Sequence[str]) -> "Figure":
+    """Draw metrics over environment steps, a panel for each, as `run_curve` draws.
+
+    Args:
+        result: The run.
+        names: Names of metrics, of `metric_series`.
+
+    Raises:
+        ConfigError: no such metric, with those there are, or one without a value.
+    """
+    series = metric_series(result)
+    unknown = [name for name in names if name not in series]
+    if unknown:
+        raise ConfigError(
+            f"metric: the run has no {unknown[0]!r}. It has: {', '.join(series)}."
+        )
+    figure = style.new_figure(height=3.2 * len(names) + 0.8)
+    panels = figure.subplots(len(names), squeeze=False, sharex=True)[:, 0]
+    words = ""
+    for axes, name in zip(panels, names, strict=True):
+        steps, values, mark = series[name]
+        if not np.isfinite(values).any():
+            raise ConfigError(f"metric: {name} has no value in this run yet.")
+        colour = style.COLOURS[0 if mark == "-" else 1]
+        words = _band(axes, steps, values, name, colour, mark)
+        if len(steps) == 1:  # One point has no band: a line from end to end.
+            found = mean_interval(values)
+            axes.vlines(steps, found.low, found.high, color=colour, alpha=0.6)
+        style.step_axis(axes)
+        is_last = axes is panels[-1]
+        label = "environment steps per agent" if is_last else ""
+        style.finish(axes, "", label, name.replace("_", " "))
+    style.finish(panels[0], _title(result, words))
+    return figure
+
+
+def metric_series(result: Run) -> dict[str, tuple[np.ndarray, np.ndarray, str]]:
+    """Return what can be drawn of a run, by name, as sweeps name it.
+
+    Metrics of training have their own names; those of the evaluations, means over the
+    episodes, begin with `evaluation_`.
+
+    Args:
+        result: The run.
+
+    Returns:
+        Environment steps `[U]`, values `[S, U]`, and the mark of the line, by name.
+    """
+    found = {}
+    for name, values in sorted(result.metrics.items()):
+        if name not in _COUNTERS and np.ndim(values) == 2:
+            steps = np.asarray(result.metrics["env_steps"][0], dtype=float)
+            found[name] = (steps, np.asarray(values, dtype=float), "-")
+    for name, values in sorted(result.evaluation.items()):
+        if name not in _COUNTERS and np.ndim(values) == 3:
+            steps = np.asarray(result.evaluation["env_steps"][0], dtype=float)
+            known = f"evaluation_{name.removeprefix('episode_')}"
+            found[known] = (steps, np.asarray(values, dtype=float).mean(-1), "o-")
+    return found
+
+
+def _title(result: Run, words: str) -> str:
     env = result.config.env
     name = env if isinstance(env, str) else type(env).__name__
     num = len(result.seeds)
     agents = f"{num} agents, mean and {words}" if num > 1 else "1 agent"
-    axes.legend(frameon=False, loc="best")
-    style.step_axis(axes)
-    style.finish(
-        axes, f"{name}: {agents}", "environment steps per agent", "episode return"
-    )
-    return figure
+    return f"{name}: {agents}"
 
 
 def _band(

@@ -1,0 +1,153 @@
+"""The grids of "JAX 4 Deep RL" over layers, steps per epoch and batches, as sweeps.
+
+    python experiments/studies/halfcheetah_grid.py [--quick]
+
+At full budget this is a day of two CPU cores; the sweeps go on where they were stopped.
+"""
+
+from typing import Any
+
+import numpy as np
+from measure import interval_text
+from study import Budget, Findings, Row, Study, Table, main
+
+import purerl
+from purerl import presets
+from purerl.report.plots import style
+
+STUDY = Study(
+    name="halfcheetah_grid",
+    title="VPG and TD3 on HalfCheetah over layers, epochs and batches",
+    source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023), table 2',
+    question="Every combination of the source's layer sizes with its steps per epoch "
+    "(VPG) or batch sizes (TD3), three seeds each, one `purerl.sweep` per algorithm, "
+    "from the presets `vpg-halfcheetah` and `td3-halfcheetah`. The environment is "
+    "brax's HalfCheetah (spring), another physics than the source's MuJoCo, so returns "
+    "do not compare; what may compare is which settings are best.",
+)
+SEEDS = 3
+VPG_SIZES = [(64, 32), (64, 64), (128, 64), (128, 128, 64), (128, 128, 128)]
+EPOCHS = [3_000, 4_000, 5_000, 10_000]  # Steps, of five environments together.
+TD3_SIZES = [(256, 256), (256, 256, 128), (256, 256, 256), (256, 256, 256, 256)]
+BATCHES = [100, 500, 1_000]
+
+
+def grids(quick: bool) -> dict[str, tuple[Any, dict[str, list[Any]]]]:
+    """Return the config and the axes of each algorithm's sweep.
+
+    Args:
+        quick: Whether a small task stands for HalfCheetah, and two cells for the grid.
+    """
+    vpg, td3 = presets.load("vpg-halfcheetah"), presets.load("td3-halfcheetah")
+    axes_vpg = {"hidden_sizes": VPG_SIZES, "num_steps": [n // 5 for n in EPOCHS]}
+    axes_td3 = {"hidden_sizes": TD3_SIZES, "batch_size": BATCHES}
+    if not quick:
+        one = {"num_evaluations": 1}
+        return {
+            "VPG": (vpg.replace(**one), axes_vpg),
+            "TD3": (td3.replace(**one), axes_td3),
+        }
+    small: dict[str, Any] = {
+        "env": "Pendulum-v1",
+        "env_kwargs": {},
+        "num_evaluations": 1,
+        "reset_scheme": "fresh",
+    }
+    return {
+        "VPG": (
+            vpg.replace(**small, total_timesteps=2_000, num_envs=2, value_iterations=2),
+            {"hidden_sizes": [(8, 8), (16,)], "num_steps": [100, 200]},
+        ),
+        "TD3": (
+            td3.replace(
+                **small,
+                total_timesteps=2_000,
+                rounds_per_update=4,
+                gradient_steps=2,
+                random_steps=500,
+                learning_starts=500,
+            ),
+            {"hidden_sizes": [(8, 8), (16,)], "batch_size": [16, 32]},
+        ),
+    }
+
+
+def train(budget: Budget, name: str) -> list[dict[str, Any]]:
+    """Train one algorithm's grid; return its cells with the scores of their seeds."""
+    config, axes = grids(budget.quick)[name]
+    result = purerl.sweep(
+        config, axes, seeds=SEEDS, out=budget.folder / name.lower(), progress=False
+    )
+    frame = result.to_dataframe()
+    names = list(axes)
+    cells = []
+    groups: Any = frame.groupby([frame[n].astype(str) for n in names])
+    for point, rows in groups:
+        scores = [float(x) for x in rows["episode_return"]]
+        cells.append({"point": dict(zip(names, point, strict=True)), "scores": scores})
+    return cells
+
+
+def measure(budget: Budget) -> Findings:
+    """Train both grids and say which cells are best."""
+    claimed = {
+        "VPG": "-50 ± 50; best with 128-64 and 5,000 steps per epoch",
+        "TD3": "5,000 ± 300; best with 256-256-256 and batches of 100",
+    }
+    rows, tables, figures = [], [], []
+    for name, words in claimed.items():
+        cells = budget.part(name, lambda n=name: train(budget, n))
+        means = [np.mean(cell["scores"]) for cell in cells]
+        best = cells[int(np.argmax(means))]
+        chosen = ", ".join(f"{k} {v}" for k, v in best["point"].items())
+        rows.append(
+            Row(
+                f"{name}: best cell of {len(cells)}",
+                words,
+                f"{interval_text(best['scores'], 0)}: {chosen}",
+                "Another physics; three seeds have a range and no interval.",
+            )
+        )
+        headers = [*best["point"], "mean", "seeds"]
+        tables.append(
+            Table(
+                f"{name}, {SEEDS} seeds each",
+                headers,
+                [
+                    [
+                        *cell["point"].values(),
+                        f"{np.mean(cell['scores']):,.0f}",
+                        ", ".join(f"{x:,.0f}" for x in cell["scores"]),
+                    ]
+                    for cell in cells
+                ],
+            )
+        )
+        figures.append(
+            budget.save(
+                figure_of(cells),
+                name.lower(),
+                f"{name}: the evaluation at the end of training, one point per seed.",
+            )
+        )
+    return Findings(rows, figures, tables)
+
+
+def figure_of(cells: list[dict[str, Any]]) -> Any:
+    """Draw every seed's score by cell."""
+    figure = style.new_figure(height=0.32 * len(cells) + 1.2)
+    axes = figure.subplots()
+    for i, cell in enumerate(cells):
+        axes.plot(
+            cell["scores"], [i] * len(cell["scores"]), "o", color=style.COLOURS[0]
+        )
+        axes.plot(np.mean(cell["scores"]), i, "|", color=style.COLOURS[1], ms=14)
+    labels = [", ".join(str(v) for v in cell["point"].values()) for cell in cells]
+    axes.set_yticks(range(len(cells)), labels)
+    axes.invert_yaxis()
+    style.finish(axes, "", "evaluation at the end", "")
+    return figure
+
+
+if __name__ == "__main__":
+    main(STUDY, measure)

@@ -1,0 +1,223 @@
+"""TD3, SAC, MPO and VPG beside plain PyTorch: seconds per 1,000 steps, and where.
+
+python experiments/studies/jaxrl.py [--quick]
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from measure import compiled, one_torch_thread, timed
+from study import Budget, Findings, Row, Study, Table, main
+
+from purerl import presets
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import mpo, sac, td3
+from purerl.report.plots import style
+from purerl.train import make_train
+
+STUDY = Study(
+    name="jaxrl",
+    title="TD3, SAC and MPO against PyTorch, per 1,000 training steps",
+    source="jax-rl (Prior): the README's table of times, on a 2019 MacBook Pro",
+    question="One agent, one environment (Pendulum-v1), a gradient step after every "
+    "step, batches of 256, networks of jax-rl's sizes: the presets `td3-jaxrl`, "
+    "`sac-jaxrl`, `mpo-jaxrl`, and the same in plain PyTorch "
+    "(experiments/studies/torch_agents). The gradient steps alone are timed on a fixed "
+    "batch, and then the whole loop with environment and replay. Results are waited "
+    "for, compilation and warm-up are apart, medians of repeats.",
+)
+MODULES = {"td3": td3, "sac": sac, "mpo": mpo}
+# Seconds per 1,000 training steps in the source's table: JAX, PyTorch.
+CLAIMED = {
+    "td3": ("2.35 ± 0.17", "6.93 ± 0.16"),
+    "sac": ("5.57 ± 0.07", "32.37 ± 1.32"),
+    "mpo": ("39.19 ± 1.09", "107.51 ± 3.56"),
+    "mpo-gradient": ("38.26 ± 2.74", "-"),
+}
+BATCH, OBS, ACTIONS = 256, 3, 1
+WARM_UP = 1_000
+
+
+def config_of(name: str) -> Any:
+    """Return the preset of an algorithm, on Pendulum-v1."""
+    algorithm = name.split("-")[0]
+    config = presets.load(f"{algorithm}-jaxrl").replace(env="Pendulum-v1")
+    if name == "mpo-gradient":
+        return config.replace(temperature="gradient", temperature_init=1.3132617)
+    return config
+
+
+def our_update(name: str, steps: int, repeats: int) -> float:
+    """Time our gradient steps on one batch: seconds per 1,000."""
+    config = config_of(name)
+    module: Any = MODULES[name.split("-")[0]]
+    parts = module.build(config, resolve_env(config))
+    hooks = module.make_hooks(parts)
+    keys = jax.random.split(jax.random.key(0), 5)
+    state = module.init(parts, keys[0])
+    from purerl.algorithms.actor_critic import Learner
+    from purerl.replay.batches import Batch
+
+    learner = Learner(state.params, state.target_params, state.opt_state)
+    batch = Batch(
+        obs=jax.random.normal(keys[1], (BATCH, OBS)),
+        action=jax.random.uniform(keys[2], (BATCH, ACTIONS), minval=-1.0),
+        reward=jax.random.normal(keys[3], (BATCH,)),
+        next_obs=jax.random.normal(keys[4], (BATCH, OBS)),
+        discount=jnp.full(BATCH, 0.99),
+        weight=jnp.ones(BATCH),
+    )
+
+    def train(learner: Learner, batch: Batch, key: jax.Array) -> Learner:
+        def one(learner: Learner, xs: tuple) -> tuple[Learner, None]:
+            noise, count = xs
+            return hooks.learn(learner, batch, noise, count)[0], None
+
+        noise = hooks.draw_learning(key, (steps,))
+        counts = jnp.arange(steps, dtype=jnp.uint32)
+        return jax.lax.scan(one, learner, (noise, counts))[0]
+
+    call, _ = compiled(train, learner, batch, keys[0])
+    return timed(call, learner, batch, keys[0], repeats=repeats) / steps * 1_000
+
+
+def our_loop(name: str, steps: int, repeats: int) -> float:
+    """Time whole training steps, environment and replay included: per 1,000."""
+    config = config_of(name).replace(
+        total_timesteps=WARM_UP + steps, learning_starts=WARM_UP, num_evaluations=0
+    )
+    call, _ = compiled(make_train(config), jax.random.key(0))
+    return timed(call, jax.random.key(0), repeats=repeats) / steps * 1_000
+
+
+def torch_agent(name: str) -> Any:
+    """Return the PyTorch agent of a name."""
+    from torch_agents import mpo as torch_mpo
+    from torch_agents import sac as torch_sac
+    from torch_agents import td3 as torch_td3
+
+    one_torch_thread()
+    make: dict[str, Callable[..., Any]] = {
+        "td3": torch_td3.TD3,
+        "sac": torch_sac.SAC,
+        "mpo": torch_mpo.MPO,
+        "mpo-gradient": partial(torch_mpo.MPO, is_exact=False),
+    }
+    return make[name](OBS, ACTIONS)
+
+
+def torch_update(name: str, steps: int, repeats: int) -> float:
+    """Time PyTorch's gradient steps on one batch: seconds per 1,000."""
+    from torch_agents import common
+
+    agent, batch = torch_agent(name), common.random_batch(BATCH, OBS, ACTIONS)
+    agent.learn(batch)
+    seconds = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        for _ in range(steps):
+            agent.learn(batch)
+        seconds.append(time.perf_counter() - began)
+    return float(np.median(seconds)) / steps * 1_000
+
+
+def torch_loop(name: str, steps: int, repeats: int) -> float:
+    """Time PyTorch's whole training steps: seconds per 1,000."""
+    from torch_agents import common
+
+    seconds = [
+        common.train(torch_agent(name), "Pendulum-v1", steps, WARM_UP, BATCH)
+        for _ in range(repeats)
+    ]
+    return float(np.median(seconds)) / steps * 1_000
+
+
+def measure(budget: Budget) -> Findings:
+    """Measure everything, part by part."""
+    steps, repeats = (20, 1) if budget.quick else (500, 5)
+    names = ["td3"] if budget.quick else list(CLAIMED)
+    found: dict[str, dict[str, float]] = {}
+    for name in names:
+        found[name] = {
+            kind: budget.part(
+                f"{name}-{kind}",
+                lambda f=function, n=name: f(n, steps, repeats),
+                steps=steps,
+            )
+            for kind, function in (
+                ("ours-update", our_update),
+                ("torch-update", torch_update),
+                ("ours-loop", our_loop),
+                ("torch-loop", torch_loop),
+            )
+        }
+    figure = budget.save(
+        figure_of(found),
+        "times",
+        "Seconds per 1,000 training steps with environment and replay, and of the "
+        "gradient steps alone (the dark part); one agent on one CPU.",
+    )
+    titles = {"mpo": "MPO, temperature exact", "mpo-gradient": "MPO, by gradient"}
+    rows = [
+        Row(
+            f"{titles.get(name, name.upper())}: seconds per 1,000 steps",
+            f"JAX {CLAIMED[name][0]}, PyTorch {CLAIMED[name][1]}",
+            f"purerl {x['ours-loop']:.2f}, PyTorch {x['torch-loop']:.2f}: "
+            f"{x['torch-loop'] / x['ours-loop']:.1f} times as fast",
+            "The source steps its environment on the host and calls compiled updates; "
+            "here the whole loop is one program."
+            if name == "td3"
+            else "",
+        )
+        for name, x in found.items()
+    ]
+    table = Table(
+        "Gradient steps alone, seconds per 1,000",
+        ["algorithm", "purerl", "PyTorch", "ratio"],
+        [
+            [
+                titles.get(name, name.upper()),
+                f"{x['ours-update']:.2f}",
+                f"{x['torch-update']:.2f}",
+                f"{x['torch-update'] / x['ours-update']:.1f}",
+            ]
+            for name, x in found.items()
+        ],
+    )
+    text = [
+        "PyTorch uses one thread, purerl what XLA takes of the machine. PyTorch's MPO "
+        "solves the temperature with SciPy's SLSQP as the source does; purerl's exact "
+        "one is Newton's method inside the program."
+    ]
+    return Findings(rows, [figure], [table], text)
+
+
+def figure_of(found: dict[str, dict[str, float]]) -> Any:
+    """Draw bars of both, per algorithm."""
+    figure = style.new_figure(width=7.5, height=4.2)
+    axes = figure.subplots()
+    places = np.arange(len(found))
+    for i, (kind, name) in enumerate((("ours", "purerl"), ("torch", "PyTorch"))):
+        shift, colour = (i - 0.5) * 0.38, style.COLOURS[i]
+        loop = [x[f"{kind}-loop"] for x in found.values()]
+        update = [x[f"{kind}-update"] for x in found.values()]
+        axes.bar(places + shift, loop, 0.36, color=colour, alpha=0.45, label=name)
+        axes.bar(places + shift, np.minimum(update, loop), 0.36, color=colour)
+        for place, value in zip(places, loop, strict=True):
+            words = f"{value:.2f}" if value < 10 else f"{value:.0f}"
+            axes.text(place + shift, value, words, ha="center", va="bottom", fontsize=8)
+    titles = {"mpo": "MPO\nexact", "mpo-gradient": "MPO\nby gradient"}
+    axes.set_xticks(places, [titles.get(name, name.upper()) for name in found])
+    axes.set_yscale("log")
+    axes.legend(frameon=False)
+    style.finish(axes, "", "", "seconds per 1,000 steps")
+    return figure
+
+
+if __name__ == "__main__":
+    main(STUDY, measure)

@@ -1,0 +1,156 @@
+"""Networks, replay and the loop that the off-policy agents share."""
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+import torch
+from torch import nn
+
+Batch = dict[str, torch.Tensor]
+
+
+class Agent(Protocol):
+    """What the loop needs of an agent; actions lie in [-1, 1]."""
+
+    def act(self, obs: torch.Tensor) -> torch.Tensor:
+        """Return the exploring action `[A]` on one observation `[O]`."""
+        ...
+
+    def learn(self, batch: Batch) -> None:
+        """Take one gradient step."""
+        ...
+
+
+def mlp(
+    sizes: Sequence[int], activation: type[nn.Module], layer_norm: bool = False
+) -> nn.Sequential:
+    """Return dense layers, the last of which is linear.
+
+    Args:
+        sizes: Inputs, hidden layers, outputs.
+        activation: Class of the activation.
+        layer_norm: Whether each hidden layer is normalised before its activation.
+    """
+    modules: list[nn.Module] = []
+    for i in range(len(sizes) - 2):
+        modules.append(nn.Linear(sizes[i], sizes[i + 1]))
+        modules += [nn.LayerNorm(sizes[i + 1])] if layer_norm else []
+        modules.append(activation())
+    return nn.Sequential(*modules, nn.Linear(sizes[-2], sizes[-1]))
+
+
+class Twin(nn.Module):
+    """Two critics of observation and action."""
+
+    def __init__(self, make: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.first, self.second = make(), make()
+
+    def forward(
+        self, obs: torch.Tensor, action: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return both values `[...]` of observations `[..., O]`, actions `[..., A]`."""
+        both = torch.cat([obs, action], -1)
+        return self.first(both).squeeze(-1), self.second(both).squeeze(-1)
+
+
+def target_of(network: nn.Module) -> Any:
+    """Return a copy of a network that gradients do not reach."""
+    return copy.deepcopy(network).requires_grad_(False)
+
+
+@torch.no_grad()
+def polyak(target: nn.Module, online: nn.Module, tau: float) -> None:
+    """Move the target by the share `tau` towards the online network."""
+    for old, new in zip(target.parameters(), online.parameters(), strict=True):
+        old.lerp_(new, tau)
+
+
+def descend(loss: torch.Tensor, adam: torch.optim.Optimizer) -> None:
+    """Take one step of an optimiser down a loss."""
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+
+
+class Replay:
+    """A ring of transitions in NumPy arrays."""
+
+    def __init__(self, capacity: int, obs: int, actions: int) -> None:
+        sizes = {"obs": obs, "next_obs": obs, "action": actions}
+        self.data = {k: np.zeros((capacity, n), np.float32) for k, n in sizes.items()}
+        self.data |= {k: np.zeros(capacity, np.float32) for k in ("reward", "discount")}
+        self.capacity, self.added = capacity, 0
+
+    def add(self, **item: Any) -> None:
+        """Put one transition in the place of the oldest."""
+        for key, value in item.items():
+            self.data[key][self.added % self.capacity] = value
+        self.added += 1
+
+    def sample(self, size: int, rng: np.random.Generator) -> Batch:
+        """Draw a batch uniformly, with replacement."""
+        rows = rng.integers(min(self.added, self.capacity), size=size)
+        return {key: torch.from_numpy(x[rows]) for key, x in self.data.items()}
+
+
+def random_batch(size: int, obs: int, actions: int) -> Batch:
+    """Return a batch of noise, on which an update alone is timed."""
+    return {
+        "obs": torch.randn(size, obs),
+        "action": torch.rand(size, actions) * 2 - 1,
+        "reward": torch.randn(size),
+        "next_obs": torch.randn(size, obs),
+        "discount": torch.full((size,), 0.99),
+    }
+
+
+def train(
+    agent: Agent, env_id: str, steps: int, learning_starts: int, batch_size: int
+) -> float:
+    """Train in one Gymnasium environment, a gradient step per step.
+
+    Args:
+        agent: The agent.
+        env_id: Name of the environment.
+        steps: Environment steps after the warm-up.
+        learning_starts: Environment steps of the warm-up, with random actions.
+        batch_size: Samples of a gradient step.
+
+    Returns:
+        Seconds of the steps after the warm-up.
+    """
+    env = gymnasium.make(env_id)
+    box: Any = env.action_space
+    size = int(np.prod(env.observation_space.shape or ()))
+    rng = np.random.default_rng(0)
+    replay = Replay(learning_starts + steps, size, len(box.low))
+    obs, _ = env.reset(seed=0)
+    began = time.perf_counter()
+    for step in range(learning_starts + steps):
+        if step == learning_starts:
+            began = time.perf_counter()
+        if step < learning_starts:
+            action = rng.uniform(-1, 1, box.shape)
+        else:
+            with torch.no_grad():
+                action = agent.act(torch.as_tensor(obs)).numpy()
+        scaled = box.low + 0.5 * (action + 1) * (box.high - box.low)
+        next_obs, reward, terminated, truncated, _ = env.step(scaled)
+        replay.add(
+            obs=obs,
+            action=action,
+            reward=reward,
+            next_obs=next_obs,
+            discount=0.99 * (1 - terminated),
+        )
+        obs = env.reset()[0] if terminated or truncated else next_obs
+        if step >= learning_starts:
+            agent.learn(replay.sample(batch_size, rng))
+    seconds = time.perf_counter() - began
+    env.close()
+    return seconds

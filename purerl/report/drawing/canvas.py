@@ -1,0 +1,216 @@
+"""What drawings are painted on; the only module that imports Pillow.
+
+Everything is painted three times as large and then reduced, so that edges are smooth.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from purerl.config import ConfigError
+from purerl.report.plots.style import COLOURS, INK
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, PURPLE, GREY = COLOURS
+DARK = INK
+PAPER, SOFT, LINE = "#ffffff", "#eef1f4", "#b6bec7"
+NIGHT, DUSK = "#1b2129", "#2b333d"  # The background of grids, and its cells.
+WIDTH, HEIGHT = 320, 240  # Of a drawing, in pixels.
+_FINE = 3
+
+Point = tuple[float, float]
+Place = Sequence[float] | np.ndarray
+
+
+def pillow(name: str) -> ModuleType:
+    """Import a module of Pillow, such as `Image`.
+
+    Raises:
+        ConfigError: Pillow is not installed.
+    """
+    import importlib
+
+    try:
+        return importlib.import_module(f"PIL.{name}")
+    except ImportError:
+        raise ConfigError(
+            "pictures of episodes need the package pillow, which is not installed; "
+            "install it with: pip install 'purerl[video]'"
+        ) from None
+
+
+@cache
+def font(size: float) -> Any:
+    """Return the font of captions and legends in a size in pixels."""
+    return pillow("ImageFont").load_default(size)
+
+
+class Canvas:
+    """A picture of `WIDTH x HEIGHT` pixels that is painted in its own coordinates.
+
+    x grows to the right and y upwards, in the same unit, which is as large as the
+    picture allows; `centre` lies in its middle.
+
+    Attributes:
+        scale: Pixels per unit.
+    """
+
+    def __init__(
+        self,
+        centre: Point = (0.0, 0.0),
+        size: Point = (WIDTH, HEIGHT),
+        background: str = PAPER,
+        picture: "Image | None" = None,
+    ) -> None:
+        """Make an empty one.
+
+        Args:
+            centre: The point in the middle of the picture.
+            size: Width and height that have to fit, in units.
+            background: Colour of what is not painted.
+            picture: Painted background, of another canvas, in place of a colour.
+        """
+        self.scale = min(WIDTH / size[0], HEIGHT / size[1])
+        self.centre = centre
+        image = pillow("Image")
+        full = (WIDTH * _FINE, HEIGHT * _FINE)
+        self.image = picture.copy() if picture else image.new("RGB", full, background)
+        self._draw = pillow("ImageDraw").Draw(self.image)
+
+    def pixel(self, point: Place) -> Point:
+        """Return column and row of a point in the finished picture, as fractions."""
+        column = WIDTH / 2 + (float(point[0]) - self.centre[0]) * self.scale
+        row = HEIGHT / 2 - (float(point[1]) - self.centre[1]) * self.scale
+        return column, row
+
+    def _at(self, point: Place) -> Point:
+        column, row = self.pixel(point)
+        return column * _FINE, row * _FINE
+
+    def line(self, points: Sequence[Place], colour: str, width: float = 2.0) -> None:
+        """Paint a line with round ends.
+
+        Args:
+            points: Points of the line, at least two.
+            colour: Its colour.
+            width: Its width in pixels.
+        """
+        ends = [self._at(point) for point in points]
+        pixels = max(1, round(width * _FINE))
+        self._draw.line(ends, fill=colour, width=pixels, joint="curve")
+        if pixels > _FINE:
+            for column, row in (ends[0], ends[-1]):
+                self._disc(column, row, pixels / 2 - 0.5, colour)
+
+    def disc(self, point: Place, radius: float, colour: str, edge: str = "") -> None:
+        """Paint a disc.
+
+        Args:
+            point: Its centre.
+            radius: Its radius in pixels.
+            colour: Its colour.
+            edge: Colour of a line of a pixel around it, if any.
+        """
+        column, row = self._at(point)
+        if edge:
+            self._disc(column, row, (radius + 1) * _FINE, edge)
+        self._disc(column, row, radius * _FINE, colour)
+
+    def _disc(self, column: float, row: float, radius: float, colour: str) -> None:
+        box = (column - radius, row - radius, column + radius, row + radius)
+        self._draw.ellipse(box, fill=colour)
+
+    def ring(
+        self, point: Place, radius: float, colour: str, width: float = 1.0
+    ) -> None:
+        """Paint a circle.
+
+        Args:
+            point: Its centre.
+            radius: Its radius in units.
+            colour: Its colour.
+            width: The width of the line in pixels.
+        """
+        column, row = self._at(point)
+        reach = radius * self.scale * _FINE
+        box = (column - reach, row - reach, column + reach, row + reach)
+        self._draw.ellipse(box, outline=colour, width=round(width * _FINE))
+
+    def box(
+        self,
+        low: Place,
+        high: Place,
+        colour: str,
+        radius: float = 0.0,
+    ) -> None:
+        """Paint a rectangle.
+
+        Args:
+            low: Its lower left corner.
+            high: Its upper right corner.
+            colour: Its colour.
+            radius: Radius of its corners in pixels.
+        """
+        left, bottom = self._at(low)
+        right, top = self._at(high)
+        # Pillow counts the last pixel in.
+        inside = (left, top, max(left, right - 1), max(top, bottom - 1))
+        self._draw.rounded_rectangle(inside, radius * _FINE, fill=colour)
+
+    def shape(self, points: Sequence[Place], colour: str) -> None:
+        """Paint a polygon."""
+        self._draw.polygon([self._at(point) for point in points], fill=colour)
+
+    def turned_box(self, centre: Place, half: Point, angle: float, colour: str) -> None:
+        """Paint a rectangle that is turned about its centre.
+
+        Args:
+            centre: Its centre.
+            half: Half its width and half its height, in units.
+            angle: The angle counter-clockwise, rad.
+            colour: Its colour.
+        """
+        cos, sin = math.cos(angle), math.sin(angle)
+        corners = [(x * half[0], y * half[1]) for x, y in _CORNERS]
+        self.shape(
+            [
+                (centre[0] + x * cos - y * sin, centre[1] + x * sin + y * cos)
+                for x, y in corners
+            ],
+            colour,
+        )
+
+    def text(
+        self,
+        point: Place,
+        words: str,
+        colour: str = DARK,
+        size: float = 12,
+        anchor: str = "lm",
+    ) -> None:
+        """Write a line of text.
+
+        Args:
+            point: Where its anchor is.
+            words: The text.
+            colour: Its colour.
+            size: Height of the font in pixels.
+            anchor: Which point of the text lies there, as Pillow names it: `lm` is the
+                left end at half the height.
+        """
+        self._draw.text(
+            self._at(point), words, fill=colour, font=font(size * _FINE), anchor=anchor
+        )
+
+    def pixels(self) -> np.ndarray:
+        """Return what is painted, uint8 `[HEIGHT, WIDTH, 3]`."""
+        return np.asarray(self.image.reduce(_FINE))
+
+
+_CORNERS = ((-1, -1), (1, -1), (1, 1), (-1, 1))

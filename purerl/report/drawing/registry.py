@@ -1,0 +1,190 @@
+"""Which environment is drawn by what."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import envs
+from envs.wrappers import Randomised, Wrapper
+from envs.wrappers.randomised import put_in
+from purerl.config import ConfigError
+from purerl.report.drawing import classic, grids, minatar, observation, planes
+
+Draw = Callable[[Any, Any], np.ndarray]
+FPS = 25
+
+
+class Drawing(NamedTuple):
+    """How the moments of an environment become pictures.
+
+    Attributes:
+        draw: `(state, params) -> uint8 [height, width, 3]`, on the host.
+        fps: Pictures per second that suit the environment.
+        keep: `(state, params, obs) -> pytree of arrays`, what `draw` gets as its state;
+            it is called in the compiled program.
+    """
+
+    draw: Draw
+    fps: int = FPS
+    keep: Callable[[Any, Any, Any], Any] = lambda state, params, obs: state
+
+
+class Moment(NamedTuple):
+    """What is kept of a moment: the arguments of `Drawing.draw`."""
+
+    state: Any
+    params: Any
+
+
+def _plain(draw: Draw, fps: int = FPS) -> Callable[[Any], Drawing]:
+    return lambda env: Drawing(draw, fps)
+
+
+def _made(make: Callable[[Any], Draw], fps: int) -> Callable[[Any], Drawing]:
+    """A drawing that needs the structure of the environment: walls, sizes."""
+    return lambda env: Drawing(make(env), fps)
+
+
+def _game(env: Any) -> Drawing:
+    def keep(state: Any, params: Any, obs: Any) -> Any:
+        del obs
+        return minatar.channels(env, state, params)
+
+    return Drawing(minatar.game(env), 12, keep)
+
+
+def _bars(env: Any) -> Drawing:
+    del env
+    return Drawing(observation.bars, 4, lambda state, params, obs: obs)
+
+
+_BARS = (
+    "BernoulliBandit-misc",
+    "Chicken-v0",
+    "DiscountingChain-v0",
+    "GaussianBandit-misc",
+    "IteratedPrisonersDilemma-v0",
+    "MatchingPennies-v0",
+    "MemoryChain-bsuite",
+    "SimpleBandit-bsuite",
+    "UmbrellaChain-bsuite",
+)
+_SWINGUPS = ("Balance", "BalanceSparse", "Swingup", "SwingupSparse")
+# By the name of the environment; the steps of CartPole and of CartpoleSwingup, which is
+# drawn at half its pace, last 20 and 10 ms.
+_BUILT_IN: dict[str, Callable[[Any], Drawing]] = {
+    "CartPole-v1": _plain(classic.cartpole, 50),
+    **{f"Cartpole{name}-v0": _plain(classic.swingup, 50) for name in _SWINGUPS},
+    "Acrobot-v1": _plain(classic.acrobot, 15),
+    "MountainCar-v0": _plain(classic.mountain_car, 30),
+    "MountainCarContinuous-v0": _plain(classic.mountain_car, 30),
+    "Pendulum-v1": _plain(classic.pendulum, 20),
+    "Doors-v0": _made(grids.doors, 8),
+    "FourRooms-misc": _made(grids.rooms, 8),
+    "MetaMaze-misc": _made(grids.rooms, 8),
+    "FrozenLake-misc": _made(grids.frozen_lake, 5),
+    "Catch-bsuite": _made(grids.catch, 5),
+    "DeepSea-bsuite": _made(grids.deep_sea, 5),
+    "Pong-misc": _made(planes.pong, 20),
+    "Reacher-misc": _plain(planes.reacher, 20),
+    "PointRobot-misc": _plain(planes.point_robot, 15),
+    "Swimmer-misc": _plain(planes.swimmer, 20),
+    **dict.fromkeys(minatar.GAMES, _game),
+    **dict.fromkeys(_BARS, _bars),
+}
+_OWN: dict[str, Drawing] = {}
+
+
+def register(name: str, draw: Draw, *, fps: int = FPS) -> None:
+    """Let an environment be drawn by a function; what was registered is replaced.
+
+    A method `render(state, params)` of the environment does the same.
+
+    Args:
+        name: Name of the environment (`env.name`), or of its class.
+        draw: `(state, params) -> uint8 [height, width, 3]` of one environment's state
+            on the host, every picture of the same size.
+        fps: Pictures per second that suit it.
+
+    Raises:
+        ConfigError: the name is empty, or nothing can be called.
+    """
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"name must be that of an environment, got {name!r}.")
+    if not callable(draw):
+        raise ConfigError(
+            f"draw of {name} must be a function of (state, params), got {draw!r}."
+        )
+    _OWN[name] = Drawing(draw, check_fps(fps))
+
+
+def check_fps(fps: Any) -> int:
+    """Return a number of pictures per second.
+
+    Raises:
+        ConfigError: it is no whole number from 1 to 100.
+    """
+    if isinstance(fps, bool) or not isinstance(fps, int) or not 1 <= fps <= 100:
+        raise ConfigError(
+            f"fps must be a whole number of pictures per second from 1 to 100, got "
+            f"{fps!r}."
+        )
+    return fps
+
+
+def registered() -> tuple[str, ...]:
+    """Return the names of environments that have a drawing, sorted."""
+    return tuple(sorted({*_BUILT_IN, *_OWN}))
+
+
+def drawing_of(env: envs.Environment) -> Drawing:
+    """Return how an environment is drawn, also one with wrappers around it.
+
+    What was registered comes first, then the drawings of this package, then the
+    environment's own `render`.
+
+    Raises:
+        ConfigError: there is none, with what to do about it.
+    """
+    inside = innermost(env)
+    wrapped = getattr(inside, "wrapped", inside)
+    for name in (inside.name, type(inside).__name__, type(wrapped).__name__):
+        if name in _OWN:
+            return _OWN[name]
+    if inside.name in _BUILT_IN:
+        return _BUILT_IN[inside.name](inside)
+    if inside.has_picture:
+        return Drawing(inside.render)
+    raise ConfigError(
+        f"there is no drawing of {inside.name}: write one, draw(state, params) -> "
+        "uint8 [height, width, 3], and call purerl.report.drawing.register("
+        f"{inside.name!r}, draw), or give the environment a method render(state, "
+        "params)."
+    )
+
+
+def innermost(env: envs.Environment) -> envs.Environment:
+    """Return the environment inside all wrappers."""
+    while isinstance(env, Wrapper):
+        env = env.env
+    return env
+
+
+def moment_of(
+    env: envs.Environment, drawing: Drawing, params: Any, state: Any, obs: Any
+) -> Moment:
+    """Return what is kept of a moment, inside the compiled program.
+
+    Args:
+        env: The environment, with its wrappers.
+        drawing: How it is drawn.
+        params: Numbers of the environment, distributions among them.
+        state: State of one environment.
+        obs: The observation.
+    """
+    while isinstance(env, Wrapper):
+        if isinstance(env, Randomised):
+            params = put_in(params, state.drawn)
+        state, env = env.inner_state(state), env.env
+    return Moment(drawing.keep(state, params, obs), params)

@@ -1,0 +1,266 @@
+"""Drawings show what is where: pixels against geometry that is computed here."""
+
+import math
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import ImageColor
+
+import envs
+from envs.swingup_physics import Motion
+from purerl.config import ConfigError
+from purerl.randomisation import Uniform
+from purerl.report import drawing
+from purerl.report.drawing import canvas, classic, film, minatar, observation, registry
+
+PAPER, DUSK = "#ffffff", "#2b333d"
+
+
+def at(picture, column, row):
+    """Colour of the pixel in which a point lies, as text."""
+    return "#" + "".join(
+        f"{x:02x}" for x in picture[math.floor(row), math.floor(column)]
+    )
+
+
+def rgb(colour):
+    return ImageColor.getrgb(colour)
+
+
+@pytest.mark.parametrize(("x", "theta"), [(0.3, 0.15), (-1.4, -0.2), (2.0, 0.0)])
+def test_the_tip_of_cartpoles_pole_is_where_geometry_says(x, theta):
+    params = envs.CartPole().default_params
+    state = SimpleNamespace(x=x, theta=theta)
+    picture = classic.cartpole(state, params)
+    assert picture.shape == (240, 320, 3) and picture.dtype == np.uint8
+    scale = 320 / (2.5 * 2.4)  # pixels of a metre
+
+    def pixel(share):
+        """A point on the pole, which is 1 m long, from its hinge."""
+        right, up = x + share * math.sin(theta), share * math.cos(theta)
+        return 160 + scale * right, 120 - scale * (up - 0.25 * 2.4)
+
+    assert at(picture, *pixel(0.99)) == canvas.YELLOW
+    assert at(picture, *pixel(0.6)) == canvas.YELLOW
+    assert at(picture, *pixel(1.12)) == PAPER
+    column, row = pixel(-0.1)  # in the cart, under the hinge
+    assert at(picture, column, row) == canvas.DARK
+    if theta:
+        mirrored = 2 * (160 + scale * x) - pixel(0.99)[0]
+        assert at(picture, mirrored, pixel(0.99)[1]) == PAPER
+
+
+@pytest.mark.parametrize(("theta", "row"), [(math.pi, 1), (0.0, -1)])
+def test_swingups_pole_hangs_or_stands(theta, row):
+    params = envs.make("CartpoleSwingup-v0").default_params
+    zero = jnp.float32(0)
+    state = SimpleNamespace(motion=Motion(zero, zero, jnp.float32(theta), zero))
+    picture = classic.swingup(state, params)
+    scale = 320 / (2 * 1.8 + 0.6)
+    assert at(picture, 160, 120 + row * 0.9 * scale) == canvas.YELLOW
+    assert at(picture, 160, 120 - row * 0.9 * scale) == PAPER
+
+
+def test_a_pendulums_angle_is_counter_clockwise_from_upright():
+    params = SimpleNamespace(l=1.0, max_torque=2.0)
+    state = SimpleNamespace(theta=math.pi / 2, last_u=0.0)
+    picture = classic.pendulum(state, params)
+    assert at(picture, 160 - 0.9 * 96, 120) == canvas.BLUE  # 240 / 2.5 pixels a metre
+    assert at(picture, 160 + 0.9 * 96, 120) == PAPER
+    turned = classic.pendulum(SimpleNamespace(theta=0.0, last_u=2.0), params)
+    other = classic.pendulum(SimpleNamespace(theta=0.0, last_u=-2.0), params)
+    orange = [(p == rgb(canvas.ORANGE)).all(-1) for p in (turned, other)]
+    assert orange[0][:, :150].any() and not orange[0][:, 170:].any()
+    assert orange[1][:, 170:].any() and not orange[1][:, :150].any()
+
+
+def test_acrobots_elbow_and_tip():
+    """The first link to the right, the second hanging from it."""
+    params = envs.make("Acrobot-v1").default_params
+    state = SimpleNamespace(joint_angle1=math.pi / 2, joint_angle2=-math.pi / 2)
+    picture = classic.acrobot(state, params)
+    scale = 240 / 4.6
+    assert at(picture, 160 + 0.5 * scale, 120) == canvas.BLUE
+    assert at(picture, 160 + scale, 120 + 0.5 * scale) == canvas.SKY
+    assert at(picture, 160 + scale, 120 - 0.5 * scale) == PAPER
+    assert at(picture, 40, 120 - scale) == canvas.GREEN  # 1 above the hinge
+
+
+@pytest.mark.parametrize("position", [-0.5, 0.2, -1.0])
+def test_the_car_is_on_the_hill(position):
+    params = envs.make("MountainCar-v0").default_params
+    picture = classic.mountain_car(SimpleNamespace(position=position), params)
+    blue = np.argwhere((picture == rgb(canvas.BLUE)).all(-1)).mean(0)
+    scale = min(320 / (1.2 * 1.8), 240 / 1.35)
+    column = 160 + scale * (position + 0.3)
+    row = 120 - scale * (0.45 * math.sin(3 * position) + 0.55 - 0.62)
+    slope = math.atan(1.35 * math.cos(3 * position))
+    # The body is 12 pixels above the ground, at a right angle to it.
+    expected = np.array([row - 12 * math.cos(slope), column - 12 * math.sin(slope)])
+    assert np.linalg.norm(blue - expected) < 3
+
+
+def cells(picture, rows, columns):
+    """Colours in the middle of the cells of a grid, `[rows][columns]`."""
+    cell = 228 / max(rows, columns)
+    left, top = 6 + (228 - columns * cell) / 2, 6 + (228 - rows * cell) / 2
+    return [
+        [
+            at(picture, left + (c + 0.5) * cell, top + (r + 0.5) * cell)
+            for c in range(columns)
+        ]
+        for r in range(rows)
+    ]
+
+
+def test_doors_agent_goal_wall_and_openings():
+    env = envs.Doors(size=(7, 9), num_doors=2)
+    state = envs.doors.DoorsState(0, jnp.array([5, 2]), jnp.array([0, 7]))
+    picture = drawing.drawing_of(env).draw(state, env.default_params)
+    expected = [[DUSK] * 9 for _ in range(7)]
+    expected[3] = [DUSK if c in (0, 3) else canvas.GREY for c in range(9)]
+    expected[5][2], expected[0][7] = canvas.SKY, canvas.YELLOW
+    assert cells(picture, 7, 9) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "state", "where", "colour"),
+    [
+        ("FourRooms-misc", (13, 13), {"pos": [3, 8], "goal": [1, 1]}, (3, 8), "SKY"),
+        ("FourRooms-misc", (13, 13), {"pos": [3, 8], "goal": [1, 1]}, (1, 1), "YELLOW"),
+        ("FourRooms-misc", (13, 13), {"pos": [3, 8], "goal": [1, 1]}, (0, 5), "GREY"),
+        ("FrozenLake-misc", (4, 4), {"position": 6}, (1, 2), "ORANGE"),
+        ("FrozenLake-misc", (4, 4), {"position": 6}, (3, 3), "YELLOW"),
+        ("DeepSea-bsuite", (8, 8), {"row": 5, "column": 2}, (5, 2), "SKY"),
+        (
+            "Catch-bsuite",
+            (10, 5),
+            {"ball_x": 1, "ball_y": 4, "paddle_x": 3, "paddle_y": 9},
+            (4, 1),
+            "YELLOW",
+        ),
+        (
+            "Catch-bsuite",
+            (10, 5),
+            {"ball_x": 1, "ball_y": 4, "paddle_x": 3, "paddle_y": 9},
+            (9, 3),
+            "SKY",
+        ),
+    ],
+)
+def test_a_cell_of_a_grid_has_the_colour_of_what_stands_there(
+    name, shape, state, where, colour
+):
+    env = envs.make(name)
+    picture = drawing.drawing_of(env).draw(SimpleNamespace(**state), None)
+    assert cells(picture, *shape)[where[0]][where[1]] == getattr(canvas, colour)
+
+
+@pytest.mark.parametrize("name", minatar.GAMES)
+def test_every_channel_of_a_game_is_seen_where_it_is(name):
+    env = SimpleNamespace(name=name)
+    draw = minatar.game(env)
+    for channel, kind in minatar._GAMES[name]:
+        grid = np.zeros((10, 10, 10))
+        grid[2, 7, channel] = 1
+        shown = cells(draw(grid, None), 10, 10)
+        assert shown[2][7] == kind.colour
+        assert sum(colour != DUSK for row in shown for colour in row) == 1
+
+
+def test_a_game_is_kept_as_its_grid():
+    env = envs.make("Breakout-MinAtar")
+    params = env.default_params
+    obs, state = env.reset(jax.random.key(0), params)
+    moment = registry.moment_of(env, drawing.drawing_of(env), params, state, None)
+    np.testing.assert_array_equal(moment.state, obs)
+
+
+def test_a_bar_is_as_high_as_its_number():
+    picture = observation.bars({"a": np.array([2.0]), "b": np.array([-1.0])}, None)
+    # 210 - 34 pixels, half of them above the line; the largest number fills its half.
+    blue = (picture == rgb(canvas.BLUE)).all(-1).any(1).sum()
+    orange = (picture == rgb(canvas.ORANGE)).all(-1).any(1).sum()
+    assert abs(blue - 88) <= 1 and abs(orange - 44) <= 1
+    assert (picture[:122] == rgb(canvas.BLUE)).all(-1).any()  # positive is up
+
+
+def test_a_drawing_of_ones_own(monkeypatch):
+    monkeypatch.setattr(registry, "_OWN", {})
+
+    class Empty(envs.Environment):
+        pass
+
+    with pytest.raises(ConfigError, match=r"no drawing of Empty.*drawing.register"):
+        drawing.drawing_of(Empty())
+    red = np.full((2, 3, 3), (255, 0, 0), np.uint8)
+    drawing.register("Empty", lambda state, params: red + np.uint8(state), fps=7)
+    found = drawing.drawing_of(Empty())
+    assert found.fps == 7
+    np.testing.assert_array_equal(found.draw(0, None), red)
+
+    class Drawn(envs.Environment):
+        def render(self, state, params=None):
+            return red
+
+    assert drawing.drawing_of(Drawn()).draw(None, None) is red
+    with pytest.raises(ConfigError, match="must be a function"):
+        drawing.register("Empty", 3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="from 1 to 100"):
+        drawing.register("Empty", lambda state, params: red, fps=0)
+
+
+def test_wrappers_are_taken_off_and_drawn_numbers_put_in():
+    inside = envs.wrap(envs.make("CartPole-v1"), ("FrameStack(2)", "TimeObservation()"))
+    env = envs.wrappers.Randomised(inside)
+    params = env.default_params.replace(length=Uniform(1.0, 2.0))
+    obs, state = env.reset(jax.random.key(0), params)
+    found = drawing.drawing_of(env)
+    assert found.draw is classic.cartpole
+    moment = registry.moment_of(env, found, params, state, obs)
+    assert type(moment.state).__name__ == "CartPoleState"
+    assert 1.0 <= float(moment.params.length) <= 2.0
+    assert found.draw(*moment).shape == (240, 320, 3)
+
+
+def test_small_pictures_keep_their_cells_and_others_are_refused():
+    small = np.zeros((2, 2, 3), np.uint8)
+    small[0, 1] = 255
+    shown = np.asarray(film.fitted(small))
+    assert shown.shape == (240, 240, 3)
+    assert (shown[:120, 120:] == 255).all() and shown.sum() == 3 * 120 * 120 * 255
+    wide = np.asarray(film.fitted(np.zeros((100, 400, 3), np.uint8)))
+    assert wide.shape == (80, 320, 3)
+    with pytest.raises(ConfigError, match=r"uint8 \[height, width, 3\], got float64"):
+        film.fitted(np.zeros((4, 4, 3)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", drawing.registered())
+def test_every_environment_is_drawn_from_its_own_states(name):
+    """Moments of random episodes are pictures of the right size, and differ."""
+    known = "DiscountingChain-bsuite" if name.startswith("Discounting") else name
+    env = envs.make(known)
+    params, found = env.default_params, drawing.drawing_of(env)
+
+    def play(before, key):
+        obs, state = before
+        moment = registry.moment_of(env, found, params, state, obs)
+        key_act, key_step = jax.random.split(key)
+        action = env.action_space(params).sample(key_act)
+        return env.step(key_step, state, action, params)[:2], moment
+
+    key = jax.random.key(1)
+    with jax.numpy_rank_promotion("allow"):  # gymnax's code broadcasts across ranks.
+        start = env.reset(key, params)
+        _, moments = jax.lax.scan(play, start, jax.random.split(key, 50))
+    pictures = [
+        film.fitted(found.draw(*jax.tree.map(lambda x, at=at: x[at], moments)))
+        for at in (0, 2, 20, 49)
+    ]
+    assert all(picture.size == (320, 240) for picture in pictures)
+    if name != "SimpleBandit-bsuite":  # Its observation never changes.
+        assert len({picture.tobytes() for picture in pictures}) > 1
