@@ -12,6 +12,7 @@ from .adapters.five_values import FiveValueEnvironment as FiveValueEnvironment
 from .adapters.gymnasium import register_in_gymnasium as register_in_gymnasium
 from .adapters.gymnasium import to_gymnasium as to_gymnasium
 from .adapters.gymnasium import to_gymnasium_vector as to_gymnasium_vector
+from .bandit import KArmedBandit as KArmedBandit
 from .base import Environment as Environment
 from .base import EnvParams as EnvParams
 from .base import EnvState as EnvState
@@ -21,6 +22,8 @@ from .cheap_talk import CheapTalk as CheapTalk
 from .checker import check as check
 from .checker_play import EnvCheckError as EnvCheckError
 from .doors import Doors as Doors
+from .gridworld import CliffWalking as CliffWalking
+from .gridworld import GridWorld as GridWorld
 from .registry import EnvDescription as EnvDescription
 from .registry import describe as describe
 from .registry import make as make
@@ -40,6 +43,7 @@ __all__ = (
     "CartPole",
     "Channel",
     "CheapTalk",
+    "CliffWalking",
     "Doors",
     "EnvCheckError",
     "EnvDescription",
@@ -47,6 +51,8 @@ __all__ = (
     "EnvState",
     "Environment",
     "FiveValueEnvironment",
+    "GridWorld",
+    "KArmedBandit",
     "Wrapper",
     "adapt",
     "check",

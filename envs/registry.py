@@ -16,11 +16,13 @@ from typing import Any
 
 from . import probe
 from .adapters.refusal import refusal
+from .bandit import KArmedBandit
 from .base import Environment, EnvParams
 from .cartpole import CartPole
 from .chain import ChainMDP
 from .cheap_talk import CheapTalk
 from .doors import Doors
+from .gridworld import CliffWalking, GridWorld
 from .matrix_games import ChickenGame, IteratedPrisonersDilemma, MatchingPennies
 from .spaces import Space
 from .swingup import (
@@ -263,6 +265,9 @@ _OWN: dict[str, Factory] = {
     "CartpoleSwingup-v0": CartpoleSwingup,
     "CartpoleSwingupSparse-v0": CartpoleSwingupSparse,
     "Doors-v0": Doors,
+    "GridWorld-v0": GridWorld,
+    "CliffWalking-v0": CliffWalking,
+    "KArmedBandit-v0": KArmedBandit,
     "cheap-talk/CartPole-v1": partial(_make_cheap_talk, "CartPole-v1"),
     "IteratedPrisonersDilemma-v0": IteratedPrisonersDilemma,
     "MatchingPennies-v0": MatchingPennies,

@@ -7,12 +7,14 @@ from purerl import presets as presets
 from purerl import randomisation as randomisation
 from purerl import schedules as schedules
 from purerl import serialise as serialise
+from purerl.algorithms.bandit import BanditConfig as BanditConfig
 from purerl.algorithms.dqn import DQNConfig as DQNConfig
 from purerl.algorithms.mpo import MPOConfig as MPOConfig
 from purerl.algorithms.ppo import PPOConfig as PPOConfig
 from purerl.algorithms.pqn import PQNConfig as PQNConfig
 from purerl.algorithms.recurrent_ppo import RecurrentPPOConfig as RecurrentPPOConfig
 from purerl.algorithms.sac import SACConfig as SACConfig
+from purerl.algorithms.tabular import TabularConfig as TabularConfig
 from purerl.algorithms.td3 import TD3Config as TD3Config
 from purerl.algorithms.vpg import VPGConfig as VPGConfig
 from purerl.checker import check as check

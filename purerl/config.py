@@ -214,7 +214,11 @@ class TrainConfig:
             elif isinstance(value, list):
                 object.__setattr__(self, field.name, tuple(value))
             elif isinstance(value, dict):
-                object.__setattr__(self, field.name, FrozenDict(value))
+                # Lists inside, as files have them, could not be hashed.
+                items = {
+                    k: tuple(v) if isinstance(v, list) else v for k, v in value.items()
+                }
+                object.__setattr__(self, field.name, FrozenDict(items))
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with `changes`; an unknown name is refused with a guess."""

@@ -6,6 +6,7 @@ import signal
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ import purerl
 from envs.cartpole import CartPole
 
 CONTINUOUS_CARTPOLE = "test/continuous-cartpole"
+NUMBERED_CARTPOLE = "test/numbered-cartpole"
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -29,7 +31,32 @@ class ContinuousCartPole(CartPole):
         return super().step_env(key, state, push, params)
 
 
+@dataclasses.dataclass(unsafe_hash=True)
+class NumberedCartPole(CartPole):
+    """CartPole for tables: the number of a cell of angle and angular velocity."""
+
+    cells: int = 40  # along each of the two; with 1 there is a single state
+
+    def observation_space(self, params=None):
+        del params
+        return envs.spaces.Discrete(self.cells**2)
+
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        return self.number(obs), state
+
+    def step_env(self, key, state, action, params):
+        obs, *rest = super().step_env(key, state, action, params)
+        return self.number(obs), *rest
+
+    def number(self, obs):
+        place = (obs[2:] / jnp.array([0.3, 3.0]) + 1) / 2 * self.cells
+        row, column = jnp.clip(place.astype(jnp.int32), 0, self.cells - 1)
+        return row * self.cells + column
+
+
 envs.register(CONTINUOUS_CARTPOLE, ContinuousCartPole)
+envs.register(NUMBERED_CARTPOLE, NumberedCartPole)
 
 
 def tiny_config(**changes) -> purerl.PPOConfig:

@@ -118,9 +118,45 @@ def valid_action(obs: Any, number: Array) -> Array:
     mask = composite.mask_of(obs)
     if mask is None:
         return number
+    return _one_of(mask, number)
+
+
+def _one_of(mask: Array, number: Array) -> Array:
+    """The index among those of `mask` `[..., n]` that a uniform number stands for."""
     place = number % jnp.maximum(mask.sum(-1, dtype=jnp.int32), 1)
     rank = jnp.cumsum(mask, -1, dtype=jnp.int32)
     return jnp.argmax(rank > place[..., None], -1).astype(jnp.int32)
+
+
+def is_best(values: Array) -> Array:
+    """Return which actions have the largest value, bool `[..., n]`; several may."""
+    return values == values.max(-1, keepdims=True)
+
+
+def best_at_random(values: Array, number: Array) -> Array:
+    """Return an action with the largest value, of several one at random.
+
+    Args:
+        values: `[..., n]`.
+        number: `[...]` int32, uniform in 0 .. 2^31 - 1; it decides among equals, and
+            favours none by more than n / 2^31.
+
+    Returns:
+        int32 `[...]`.
+    """
+    return _one_of(is_best(values), number)
+
+
+def policy_of(values: Array, epsilon: Array | float) -> Array:
+    """Return the probabilities of an epsilon-greedy policy, float32 `[..., n]`.
+
+    Args:
+        values: `[..., n]`; actions with the largest value share what is greedy.
+        epsilon: `[]`, the probability of a uniform action (which may be greedy too).
+    """
+    best = is_best(values)
+    greedy = best / best.sum(-1, keepdims=True)
+    return (1.0 - epsilon) * greedy + epsilon / values.shape[-1]
 
 
 def epsilon_greedy(

@@ -5,7 +5,18 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from purerl.acting.environment import Environment
-from purerl.algorithms import dqn, mpo, ppo, pqn, recurrent_ppo, sac, td3, vpg
+from purerl.algorithms import (
+    bandit,
+    dqn,
+    mpo,
+    ppo,
+    pqn,
+    recurrent_ppo,
+    sac,
+    tabular,
+    td3,
+    vpg,
+)
 from purerl.config import ConfigError, TrainConfig
 from purerl.types import Algorithm
 
@@ -29,6 +40,8 @@ ALGORITHMS: dict[str, Entry] = {
     "td3": Entry(td3.TD3Config, td3.validate, td3.make),
     "sac": Entry(sac.SACConfig, sac.validate, sac.make),
     "mpo": Entry(mpo.MPOConfig, mpo.validate, mpo.make),
+    "tabular": Entry(tabular.TabularConfig, tabular.validate, tabular.make),
+    "bandit": Entry(bandit.BanditConfig, bandit.validate, bandit.make),
 }
 
 

@@ -103,3 +103,19 @@ def check_action_value_network(config: Any, env: Environment, num_actions: int) 
     shape = obs_shape(env.observation_space(env.default_params))
     words = f"values of {num_actions} actions"
     network_config.check_whole(config, "critic", [shape], (num_actions,), words)
+
+
+def check_no_networks(config: Any) -> None:
+    """Refuse to freeze parts of networks where an algorithm has none.
+
+    Args:
+        config: Config of an algorithm without networks.
+
+    Raises:
+        ConfigError: naming the parts.
+    """
+    if config.frozen:
+        raise ConfigError(
+            f"frozen must be () for {type(config).__name__}, which has no networks, "
+            f"got {config.frozen!r}; leave it out."
+        )

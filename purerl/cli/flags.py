@@ -57,8 +57,7 @@ def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
     """Type and default with which a field stands on the command line."""
     if field.name in _MAPPINGS:
         return tuple[str, ...], tuple(
-            f"{k}={serialise.part_text(v) if randomisation.is_distribution(v) else v}"
-            for k, v in dict(value or {}).items()
+            f"{name}={_text(one)}" for name, one in dict(value or {}).items()
         )
     if part_kind(field.name) is not None or field.name in modules.FIELDS:
         return str, serialise.part_text(value)
@@ -92,6 +91,13 @@ def _number(field: dataclasses.Field) -> Any:
         is_instance=lambda value: True,
         str_from_instance=lambda value: [serialise.part_text(value)],
     )
+
+
+def _text(value: Any) -> Any:
+    """A value of a mapping as `read_mapping` reads it: YAML has lists, not tuples."""
+    if randomisation.is_distribution(value):
+        return serialise.part_text(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:

@@ -13,7 +13,7 @@ from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.algorithms import ALGORITHMS
 from purerl.config import ConfigError, TrainConfig
 from purerl.metrics import is_defined
-from tests.helpers import CONTINUOUS_CARTPOLE, slow_but
+from tests.helpers import CONTINUOUS_CARTPOLE, NUMBERED_CARTPOLE, slow_but
 
 UPDATES, EPISODES, MAX_STEPS = 3, 2, 15
 
@@ -89,6 +89,20 @@ SMALL = {
         "epsilon_end": 0.5,
         "total_timesteps": UPDATES * 2 * 16,
     },
+    "tabular": {
+        "env": NUMBERED_CARTPOLE,
+        "num_envs": 2,
+        "num_steps": 16,
+        "epsilon": 0.5,
+        "total_timesteps": UPDATES * 2 * 16,
+    },
+    "bandit": {
+        "env": NUMBERED_CARTPOLE,
+        "env_kwargs": {"cells": 1},
+        "num_steps": 32,
+        "epsilon": 0.5,
+        "total_timesteps": UPDATES * 32,
+    },
 }
 REQUIRED = {"env_steps", "episodes", "episode_return", "episode_length"}
 
@@ -102,6 +116,19 @@ def small(name, **changes):
         **SMALL[name],
     }
     return ALGORITHMS[algorithm_of(name)].config(**{**fields, **changes})
+
+
+def environment(name):
+    config = small(name)
+    return envs.make(config.env, **config.env_kwargs)
+
+
+def observations(name, count):
+    """Random observations `[count, ...]`; of CartPole any four numbers are one."""
+    space, key = environment(name).observation_space(), jax.random.key(0)
+    if hasattr(space, "n"):
+        return jax.random.randint(key, (count,), 0, space.n)
+    return jax.random.normal(key, (count, 4))
 
 
 def algorithm_of(name):
@@ -173,10 +200,16 @@ def test_an_updates_randomness_is_that_of_its_key_and_counter(steps):
     start = states[0]
 
     def after(**changes):
-        return np.asarray(step(start._replace(**changes))[0].envs.obs)
+        return np.concatenate(
+            [np.ravel(x) for x in jax.tree.leaves(seen(start._replace(**changes)))]
+        )
+
+    def seen(state):
+        envs = step(state)[0].envs
+        return envs.obs, envs.state, envs.episode_length
 
     again = after()
-    np.testing.assert_array_equal(again, states[1].envs.obs)
+    np.testing.assert_array_equal(step(start)[0].envs.obs, states[1].envs.obs)
     assert (again != after(key=jax.random.key(1))).any()
     assert (again != after(update=jnp.int32(1))).any()
 
@@ -206,28 +239,29 @@ def test_acting_without_a_key_is_deterministic_and_with_keys_is_not(name, steps)
     algorithm, states, _, _ = steps
     recurrence = recurrence_of(algorithm)
     memory = recurrence.init(())  # empty where the policy has none
+    zeros = jnp.zeros_like(observations(name, 1)[0])
 
     def act(key=None):
-        return recurrence.act(states[0], jnp.zeros(4), memory, key)[0]
+        return recurrence.act(states[0], zeros, memory, key)[0]
 
     assert act() == act()
     keys = jax.random.split(jax.random.key(0), 64)
     actions = jax.vmap(act)(keys)
-    space = envs.make(small(name).env).action_space()
+    space = environment(name).action_space()
     assert all(space.contains(action) for action in actions)
     assert len(np.unique(actions)) > 1
 
 
 def test_a_policy_acts_on_one_observation_or_a_batch(name, result):
     policy = purerl.make_policy(small(name), result.state)
-    batch = jax.random.normal(jax.random.key(0), (5, 4))
+    batch = observations(name, 5)
     if isinstance(policy, RecurrentPolicy):
         actions, _ = policy(batch, policy.init((5,)))
         singly = [policy(np.asarray(obs), policy.init())[0] for obs in batch]
     else:
         actions = policy(batch)
         singly = [policy(np.asarray(obs)) for obs in batch]
-    space = envs.make(small(name).env).action_space()
+    space = environment(name).action_space()
     assert actions.shape == (5, *space.shape)
     # Rounding of a product depends on its width, the choice among actions does not.
     np.testing.assert_allclose(actions, singly, atol=1e-5)

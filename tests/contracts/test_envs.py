@@ -18,6 +18,9 @@ OPTIONS = [
     ("Doors-v0", {"observation": "coordinates"}),
     ("probe/chain", {"length": 9}),
     ("probe/chain", {"continuous": True}),
+    ("CliffWalking-v0", {"size": (4, 12), "cliff_ends": False}),
+    ("GridWorld-v0", {"size": (3, 5), "start": (1, 1), "goal": (2, 4)}),
+    ("KArmedBandit-v0", {"num_arms": 3}),
 ]
 
 # Every wrapper, and all kinds of space; the first is in `make test`.
@@ -60,6 +63,7 @@ SAME_CODE = (
     "CartpoleBalanceSparse-v0",
     "MatchingPennies-v0",
     "Chicken-v0",
+    "GridWorld-v0",
 )
 # What `make test` tries is in tests/envs; the contract takes seconds to compile.
 COSTLY = (

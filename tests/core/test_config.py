@@ -566,3 +566,13 @@ def test_overridden_time_limits_are_those_of_evaluation():
     small["num_evaluations"] = 0
     long = jax.eval_shape(lambda: override(name, 501, **small))
     assert long.evaluation["episode_length"].shape == (0, 2)
+
+
+def test_lists_in_options_of_the_environment_can_be_hashed_and_written():
+    # A file has lists; programs are kept by a hash of the config's structure.
+    config = purerl.PPOConfig(env="Doors-v0", env_kwargs={"size": [7, 9]})
+    assert config == purerl.PPOConfig(env="Doors-v0", env_kwargs={"size": (7, 9)})
+    assert hash(config.env_kwargs) == hash(config.replace(gamma=0.5).env_kwargs)
+    plain = serialise.to_dict(config)
+    assert plain["env_kwargs"] == {"size": [7, 9]}
+    assert serialise.from_dict(plain) == config

@@ -52,6 +52,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "recurrent-ppo-dict": ("recurrent_ppo", {"env": boxes.PACKED}),
     "dqn-masked": ("dqn", {"env": boxes.MASKED}),
     "sac-discrete-masked": ("sac", {"env": boxes.MASKED}),
+    # Tables that several environments move, and preferences of arms.
+    "tabular-double-two-envs": ("tabular", {"method": "double_q", "num_envs": 2}),
+    "tabular-sarsa": ("tabular", {"method": "sarsa"}),
+    "bandit-gradient": ("bandit", {"method": "gradient"}),
     # A module, an optimiser and schedules of the user's own.
     "ppo-own-parts": (
         "ppo",

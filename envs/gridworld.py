@@ -1,0 +1,303 @@
+"""GridWorld-v0 and CliffWalking-v0: grids whose observation is the number of a cell."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from .base import Environment, EnvParams, EnvState, Info
+from .planning import Model, action_values
+from .spaces import Discrete
+
+Cell = tuple[int, int]
+
+# Row and column change of: up, right, down, left. Row 0 is at the top.
+MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
+
+# RGB: ground, goal, cliff, agent.
+_COLOURS = np.array([(0, 0, 0), (255, 0, 0), (0, 160, 0), (0, 0, 255)], np.uint8)
+
+
+@struct.dataclass
+class GridState(EnvState):
+    """Where the agent is.
+
+    Attributes:
+        position: `[2]` int32, row and column.
+    """
+
+    position: jax.Array
+
+
+@struct.dataclass
+class GridParams(EnvParams):
+    """Numbers of a grid.
+
+    Attributes:
+        max_steps_in_episode: Time limit.
+        step_reward: Reward of a step that neither reaches the goal nor falls.
+        goal_reward: Reward of the step that reaches the goal.
+        cliff_reward: Reward of a step into the cliff, where there is one.
+    """
+
+    max_steps_in_episode: int | jax.Array = 1_000
+    step_reward: float | jax.Array = 0.0
+    goal_reward: float | jax.Array = 1.0
+    cliff_reward: float | jax.Array = 0.0
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class GridWorld(Environment[GridState, GridParams]):
+    """Walk from a start to a goal on an empty grid; only the goal pays.
+
+    * observation: int32 `[]`, the number of the cell, row by row:
+      `row * width + column`.
+    * action: 0 up, 1 right, 2 down, 3 left. Moves off the grid leave the agent where it
+      is.
+    * reward: 1 for the step that reaches the goal, else 0.
+    * terminated: on the goal. truncated: at `max_steps_in_episode`.
+
+    The sizes are those of jym (github.com/RPegoud/jym), which has no time limit.
+
+    Attributes:
+        size: Height and width of the grid.
+        start: Row and column in which every episode begins.
+        goal: Row and column of the goal.
+    """
+
+    size: tuple[int, int] = (8, 12)
+    start: Cell = (7, 11)
+    goal: Cell = (0, 0)
+
+    stochastic_transitions: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            ValueError: start or goal is off the grid, or they are the same cell.
+        """
+        for name in ("size", "start", "goal"):
+            row, column = getattr(self, name)
+            setattr(self, name, (int(row), int(column)))
+        height, width = self.size
+        for name in ("start", "goal"):
+            row, column = getattr(self, name)
+            if not (0 <= row < height and 0 <= column < width):
+                raise ValueError(
+                    f"{name} must be a cell of the grid, got row {row} and column "
+                    f"{column} of {height} x {width}; both are counted from 0."
+                )
+        if self.start == self.goal:
+            raise ValueError(
+                f"start and goal must be two cells, got {self.start} for both: an "
+                "episode would be over before it begins."
+            )
+
+    @property
+    def name(self) -> str:
+        """`GridWorld-v0`."""
+        return "GridWorld-v0"
+
+    @property
+    def default_params(self) -> GridParams:
+        """The goal pays 1; 1,000 steps."""
+        return GridParams()
+
+    def reset_env(
+        self, key: jax.Array, params: GridParams
+    ) -> tuple[jax.Array, GridState]:
+        """Stand on the start; nothing is drawn."""
+        del key, params
+        position = jnp.asarray(self.start, jnp.int32)
+        return self._observe(position), GridState(jnp.int32(0), position)
+
+    def step_env(
+        self, key: jax.Array, state: GridState, action: jax.Array, params: GridParams
+    ) -> tuple[jax.Array, GridState, jax.Array, jax.Array, Info]:
+        """Move by one cell.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
+        del key
+        edge = np.array(self.size, np.int32) - 1
+        target = jnp.clip(
+            state.position + jnp.asarray(MOVES, jnp.int32)[action], 0, edge
+        )
+        is_goal = jnp.all(target == jnp.asarray(self.goal, jnp.int32))
+        falls = self._is_cliff(target)
+        reward = jnp.where(is_goal, params.goal_reward, params.step_reward)
+        reward = jnp.where(falls, params.cliff_reward, reward).astype(jnp.float32)
+        position, terminated = self._land(target, is_goal, falls)
+        next_state = GridState(state.time + 1, position)
+        return self._observe(position), next_state, reward, terminated, {}
+
+    def action_space(self, params: GridParams | None = None) -> Discrete:
+        """Up, right, down, left."""
+        del params
+        return Discrete(len(MOVES))
+
+    def observation_space(self, params: GridParams | None = None) -> Discrete:
+        """One number for each cell."""
+        del params
+        return Discrete(self.size[0] * self.size[1])
+
+    def model(self, params: GridParams | None = None) -> Model:
+        """Tabulate what every action does in every cell; the time limit is left out.
+
+        Cells in which no episode goes on (the goal, a cliff) have rows too, as if an
+        episode began there.
+        """
+        params = self.default_params if params is None else params
+        height, width = self.size
+        rows, columns = np.divmod(np.arange(height * width), width)
+        positions = jnp.asarray(np.stack([rows, columns], 1), jnp.int32)
+
+        def act(position: jax.Array, action: jax.Array) -> tuple[jax.Array, ...]:
+            state = GridState(jnp.int32(0), position)
+            obs, _, reward, terminated, _ = self.step_env(
+                jax.random.key(0), state, action, params
+            )
+            return obs, reward, terminated
+
+        each = jax.vmap(jax.vmap(act, (None, 0)), (0, None))
+        return Model(*map(np.asarray, each(positions, jnp.arange(len(MOVES)))))
+
+    def optimal_values(
+        self, gamma: float, params: GridParams | None = None
+    ) -> np.ndarray:
+        """Compute the optimal action values, float `[cells, actions]`.
+
+        The time limit is no part of the task; see `envs.planning.action_values`.
+
+        Args:
+            gamma: Discount per step.
+            params: Numbers of the environment; `default_params` where not given.
+        """
+        return action_values(self.model(params), gamma)
+
+    def render(
+        self, state: GridState, params: GridParams | None = None, scale: int = 20
+    ) -> np.ndarray:
+        """Draw the grid: agent blue, goal red, cliff green on black.
+
+        Args:
+            state: State of one environment.
+            params: Numbers of the environment, which the picture does not use.
+            scale: Pixels per cell.
+
+        Returns:
+            uint8 `[height * scale, width * scale, 3]`.
+        """
+        del params
+        height, width = self.size
+        cells = np.array(
+            [
+                [2 * bool(self._is_cliff(np.array([r, c]))) for c in range(width)]
+                for r in range(height)
+            ]
+        )
+        cells[self.goal] = 1
+        cells[tuple(np.asarray(state.position))] = 3
+        return _COLOURS[cells].repeat(scale, axis=0).repeat(scale, axis=1)
+
+    def _is_cliff(self, position: jax.Array | np.ndarray) -> jax.Array:
+        """Whether a cell `[2]` belongs to the cliff; a grid world has none."""
+        del position
+        return jnp.bool_(False)
+
+    def _land(
+        self, target: jax.Array, is_goal: jax.Array, falls: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Where a move to `target` ends, and whether the episode does."""
+        del falls
+        return target, is_goal
+
+    def _observe(self, position: jax.Array) -> jax.Array:
+        return position[0] * jnp.int32(self.size[1]) + position[1]
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class CliffWalking(GridWorld):
+    """Walk along a cliff to the goal behind it.
+
+    * observation, action: those of `GridWorld`.
+    * reward: -1 per step, -100 for a step into the cliff, 0 for the one that reaches
+      the goal.
+    * terminated: on the goal, and in the cliff where `cliff_ends`. truncated: at
+      `max_steps_in_episode`.
+
+    The cliff is the lowest row between the two lower corners, in which start and goal
+    are. By default this is the task of jym (github.com/RPegoud/jym): 4 x 11 cells, and
+    an episode ends in the cliff. Example 6.6 of Sutton and Barto (2018) has 12 columns,
+    returns the agent to the start with the episode going on, and pays -1 for the last
+    step too: `CliffWalking(size=(4, 12), cliff_ends=False)` with `goal_reward=-1`.
+
+    Attributes:
+        size: Height and width of the grid.
+        start: Row and column of the start; the lower left corner where not given.
+        goal: Row and column of the goal; the lower right corner where not given.
+        cliff_ends: Whether an episode ends in the cliff. Where not, the agent is back
+            at the start.
+    """
+
+    size: tuple[int, int] = (4, 11)
+    start: Cell = (-1, -1)
+    goal: Cell = (-1, -1)
+    cliff_ends: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the options.
+
+        Raises:
+            ValueError: the grid is too small for a way around a cliff, or start or goal
+                is not one of the two lower corners.
+        """
+        height, width = (int(n) for n in self.size)
+        if height < 2 or width < 3:
+            raise ValueError(
+                f"size is {height} x {width}; a cliff and the way around it need at "
+                "least 2 x 3."
+            )
+        corners = {"start": (height - 1, 0), "goal": (height - 1, width - 1)}
+        for name, corner in corners.items():
+            given = tuple(int(n) for n in getattr(self, name))
+            if given not in ((-1, -1), corner):
+                raise ValueError(
+                    f"{name} must be the lower corner {corner}, got {given}: the cliff "
+                    "lies between the two; leave it out."
+                )
+            setattr(self, name, corner)
+        super().__post_init__()
+
+    @property
+    def name(self) -> str:
+        """`CliffWalking-v0`."""
+        return "CliffWalking-v0"
+
+    @property
+    def default_params(self) -> GridParams:
+        """-1 per step, -100 in the cliff, 0 at the goal; 1,000 steps."""
+        return GridParams(step_reward=-1.0, goal_reward=0.0, cliff_reward=-100.0)
+
+    def _is_cliff(self, position: jax.Array | np.ndarray) -> jax.Array:
+        height, width = self.size
+        row, column = position[0], position[1]
+        return (row == height - 1) & (column > 0) & (column < width - 1)
+
+    def _land(
+        self, target: jax.Array, is_goal: jax.Array, falls: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        if self.cliff_ends:
+            return target, is_goal | falls
+        start = jnp.asarray(self.start, jnp.int32)
+        return jnp.where(falls, start, target), is_goal

@@ -1,0 +1,327 @@
+"""The ten-armed testbed: the figures of Sutton and Barto's second chapter.
+
+python experiments/studies/bandits.py [--quick]
+"""
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from measure import compiled, interval_text
+from study import Budget, Findings, Picture, Row, Study, Table, main
+
+import purerl
+from purerl.report.plots import style
+
+STUDY = Study(
+    name="bandits",
+    title="Bandits: 2,000 runs of the ten-armed testbed in one call",
+    source="jym (Pegoud): 300 runs of 2,500 pulls in one vmap, and the testbed that it "
+    "takes from Sutton and Barto (2018), chapter 2, figures 2.2 to 2.6",
+    question="Ten arms with values of N(0, 1) and rewards of N(value, 1); a run is one "
+    "agent with a problem of its own, and all runs of a figure are one compiled call. "
+    "The claims are those of the book's text.",
+)
+RUNS, PULLS = 2_000, 1_000
+AVERAGE = {"step_size": "sample_average"}
+GRADIENT = {"method": "gradient", "env_params": {"value_mean": 4.0}}
+
+# Figure -> curve -> static fields, and numbers that one program takes as overrides.
+Curves = dict[str, tuple[dict[str, Any], dict[str, float]]]
+FIGURES: dict[str, Curves] = {
+    "epsilon": {
+        "epsilon 0 (greedy)": (AVERAGE, {"epsilon": 0.0}),
+        "epsilon 0.01": (AVERAGE, {"epsilon": 0.01}),
+        "epsilon 0.1": (AVERAGE, {"epsilon": 0.1}),
+    },
+    "optimistic": {
+        "optimistic: first estimate 5, greedy": (
+            {},
+            {"initial_value": 5.0, "epsilon": 0.0},
+        ),
+        "realistic: first estimate 0, epsilon 0.1": (
+            {},
+            {"initial_value": 0.0, "epsilon": 0.1},
+        ),
+    },
+    "ucb": {
+        "upper confidence bound, c = 2": (
+            {"method": "ucb", **AVERAGE},
+            {"exploration": 2.0},
+        ),
+        "epsilon 0.1": (AVERAGE, {"epsilon": 0.1}),
+    },
+    "gradient": {
+        f"step size {rate}, {words} baseline": (
+            {**GRADIENT, "baseline": baseline},
+            {"learning_rate": rate},
+        )
+        for baseline, words in ((True, "with"), (False, "without"))
+        for rate in (0.1, 0.4)
+    },
+}
+# Figure 2.6: method -> static fields, fixed numbers, and the exponents of 2 of the one
+# that moves.
+STUDIES: dict[str, tuple[dict[str, Any], str, range]] = {
+    "epsilon-greedy: epsilon": (AVERAGE, "epsilon", range(-7, -1)),
+    "gradient: step size": ({"method": "gradient"}, "learning_rate", range(-5, 3)),
+    "upper confidence bound: c": (
+        {"method": "ucb", **AVERAGE},
+        "exploration",
+        range(-4, 3),
+    ),
+    "optimistic greedy: first estimate": (
+        {"epsilon": 0.0},
+        "initial_value",
+        range(-2, 3),
+    ),
+}
+
+
+def call(
+    fields: dict[str, Any], numbers: dict[str, list[float]], runs: int, pulls: int
+) -> tuple[dict[str, np.ndarray], float]:
+    """Train all settings with all runs in one call.
+
+    Args:
+        fields: Static fields of the config.
+        numbers: Values of dynamic fields, as many of each.
+        runs: Runs of each setting.
+        pulls: Pulls of a run.
+
+    Returns:
+        Metrics `[settings, runs, updates]`, and the seconds of the compiled call.
+    """
+    params = {"max_steps_in_episode": pulls, **fields.get("env_params", {})}
+    config = purerl.BanditConfig(
+        **{"total_timesteps": pulls, **fields, "env_params": params}
+    )
+    keys = jax.random.split(jax.random.key(0), runs)
+    train = jax.vmap(purerl.make_train(config), (0, None))
+    every = jax.vmap(lambda keys, numbers: train(keys, numbers).metrics, (None, 0))
+    overrides = {name: jnp.asarray(values) for name, values in numbers.items()}
+    program, _ = compiled(every, keys, overrides)
+    began = time.perf_counter()
+    metrics = jax.block_until_ready(program(keys, overrides))
+    return jax.device_get(metrics), time.perf_counter() - began
+
+
+def curves(figure: Curves, runs: int, pulls: int) -> dict[str, Any]:
+    """Train the curves of a figure: a call for all that share their static fields."""
+    found: dict[str, Any] = {}
+    for fields in [one for one, _ in figure.values()]:
+        names = [n for n, (f, _) in figure.items() if f == fields and n not in found]
+        if not names:
+            continue
+        values = [figure[name][1] for name in names]
+        numbers = {key: [v[key] for v in values] for key in values[0]}
+        metrics, seconds = call(fields, numbers, runs, pulls)
+        for name, reward, optimal in zip(
+            names, metrics["reward"], metrics["optimal_action"], strict=True
+        ):
+            found[name] = {
+                "reward": reward.mean(0).round(4).tolist(),
+                "optimal": optimal.mean(0).round(4).tolist(),
+                "last": [x[:, -100:].mean(1).tolist() for x in (reward, optimal)],
+                "seconds": seconds / len(names),
+            }
+    return found
+
+
+def parameter_study(runs: int, pulls: int) -> dict[str, Any]:
+    """Average the reward of all pulls, for each method and each of its numbers."""
+    found = {}
+    for name, (fields, number, exponents) in STUDIES.items():
+        values = [2.0**k for k in exponents]
+        whole = {**fields, "num_steps": 100}
+        static = {k: v for k, v in whole.items() if k != "epsilon"}
+        numbers = {number: values}
+        if "epsilon" in fields:
+            numbers["epsilon"] = [fields["epsilon"]] * len(values)
+        metrics, seconds = call(static, numbers, runs, pulls)
+        found[name] = {
+            "values": values,
+            "reward": metrics["reward"].mean((1, 2)).tolist(),
+            "seconds": seconds,
+        }
+    return found
+
+
+def measure(budget: Budget) -> Findings:
+    """Measure everything, part by part."""
+    runs, pulls = (50, 100) if budget.quick else (RUNS, PULLS)
+    jym_runs, jym_pulls = (20, 100) if budget.quick else (300, 2_500)
+    found = {
+        name: budget.part(
+            name,
+            lambda figure=figure: curves(figure, runs, pulls),
+            runs=runs,
+            pulls=pulls,
+        )
+        for name, figure in FIGURES.items()
+    }
+    swept = budget.part(
+        "parameters",
+        lambda: parameter_study(runs, pulls),
+        runs=runs,
+        pulls=pulls,
+    )
+    jym = budget.part(
+        "jym",
+        lambda: curves(FIGURES["epsilon"], jym_runs, jym_pulls),
+        runs=jym_runs,
+        pulls=jym_pulls,
+    )
+    words = {
+        "epsilon": "Epsilon-greedy with sample averages (the book's figure 2.2)",
+        "optimistic": "A constant step size of 0.1 (figure 2.3)",
+        "ucb": "Sample averages (figure 2.4)",
+        "gradient": "Gradient bandits, values of N(4, 1) (figure 2.5)",
+    }
+    figures = [
+        budget.save(
+            curve_figure(found[name]),
+            name,
+            f"{text}: the reward of each pull and how often it was the best arm, means "
+            f"over {runs:,} runs.",
+        )
+        for name, text in words.items()
+    ]
+    figures.append(
+        budget.save(
+            study_figure(swept, pulls),
+            "parameters",
+            f"The parameter study (figure 2.6): the reward averaged over {pulls:,} "
+            f"pulls, mean over {runs:,} runs, against the one number of each method.",
+        )
+    )
+    return findings(found, swept, jym, figures, (runs, pulls, jym_runs, jym_pulls))
+
+
+def curve_figure(found: dict[str, Any]) -> Any:
+    """Draw rewards and the share of best arms over pulls."""
+    figure = style.new_figure(height=4.4)
+    left, right = figure.subplots(1, 2)
+    for i, (name, curve) in enumerate(found.items()):
+        for axes, key, scale in ((left, "reward", 1.0), (right, "optimal", 100.0)):
+            y = scale * np.asarray(curve[key])
+            x = np.arange(1, len(y) + 1)
+            axes.plot(x, y, color=style.COLOURS[i], linewidth=1.0, label=name)
+    style.finish(left, "Average reward", "pull", "reward")
+    style.finish(right, "Best arm taken", "pull", "% of runs")
+    right.set_ylim(0, 100)
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        labelcolor=style.INK,
+    )
+    return figure
+
+
+def study_figure(swept: dict[str, Any], pulls: int) -> Any:
+    """Draw the average reward against the number of each method."""
+    figure = style.new_figure(width=7.5, height=4.6)
+    axes = figure.subplots()
+    for i, (name, line) in enumerate(swept.items()):
+        axes.plot(
+            line["values"],
+            line["reward"],
+            color=style.COLOURS[i],
+            marker=style.MARKERS[i],
+            markersize=4,
+            label=name,
+        )
+    ticks = range(-7, 3)
+    axes.set_xscale("log", base=2)
+    labels = [f"1/{2**-k}" if k < 0 else f"{2**k}" for k in ticks]
+    axes.set_xticks([2.0**k for k in ticks], labels)
+    style.finish(
+        axes,
+        f"Reward averaged over the first {pulls:,} pulls",
+        "number of the method (logarithmic)",
+        "average reward",
+    )
+    figure.legend(
+        *axes.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        labelcolor=style.INK,
+    )
+    return figure
+
+
+def findings(
+    found: dict[str, Any],
+    swept: dict[str, Any],
+    jym: dict[str, Any],
+    figures: list[Picture],
+    sizes: tuple[int, int, int, int],
+) -> Findings:
+    """Put claims beside what was measured."""
+    runs, pulls, jym_runs, jym_pulls = sizes
+
+    def last(curve: dict[str, Any]) -> str:
+        reward, optimal = (np.asarray(x) for x in curve["last"])
+        share = interval_text(100 * optimal, 1)
+        return f"reward {interval_text(reward, 2)}, best arm in {share} % of pulls"
+
+    degraded = "without a baseline it is significantly worse (figure 2.5)"
+    book = {
+        "epsilon 0 (greedy)": "a reward of about 1, the best arm found in about a "
+        "third of the tasks (figure 2.2)",
+        "epsilon 0.01": "improves more slowly than 0.1, and is better in the end "
+        "(figure 2.2)",
+        "epsilon 0.1": "finds the best arm earlier, takes it in 91 % of pulls at most "
+        "(figure 2.2)",
+        "optimistic: first estimate 5, greedy": "worse at first, better in the end "
+        "(figure 2.3)",
+        "realistic: first estimate 0, epsilon 0.1": "worse in the end (figure 2.3)",
+        "upper confidence bound, c = 2": "better than epsilon-greedy but in the first "
+        "pulls (figure 2.4)",
+        "step size 0.1, without baseline": degraded,
+        "step size 0.4, without baseline": degraded,
+    }
+    flat = {name: curve for one in found.values() for name, curve in one.items()}
+    rows = [Row(name, book.get(name, "-"), last(curve)) for name, curve in flat.items()]
+    seconds = sum(curve["seconds"] for curve in jym.values())
+    rows.append(
+        Row(
+            f"{jym_runs} runs of {jym_pulls:,} pulls, epsilon 0, 0.01 and 0.1",
+            "one vmapped call (jym; it gives no time)",
+            f"{seconds:.2f} s for all three, "
+            f"{3 * jym_runs * jym_pulls / seconds:,.0f} pulls per second; at the end "
+            + "; ".join(f"{name}: {last(curve)}" for name, curve in jym.items()),
+            "Compilation is apart.",
+        )
+    )
+    best = Table(
+        "The best number of each method in the parameter study",
+        ["method: number", "best at", "average reward", "seconds of the call"],
+        [
+            [
+                name,
+                f"{line['values'][int(np.argmax(line['reward']))]:g}",
+                f"{max(line['reward']):.3f}",
+                f"{line['seconds']:.1f}",
+            ]
+            for name, line in swept.items()
+        ],
+    )
+    whole = sum(curve["seconds"] for curve in flat.values())
+    text = [
+        f"Rewards and shares are means of the last 100 of {pulls:,} pulls over "
+        f"{runs:,} runs, with the 95% interval of the mean. All curves together took "
+        f"{whole:.0f} s without compilation."
+    ]
+    return Findings(rows, figures, [best], text)
+
+
+if __name__ == "__main__":
+    main(STUDY, measure)

@@ -1,0 +1,314 @@
+"""Tables of action values on a grid world and along a cliff.
+
+python experiments/studies/tabular.py [--quick]
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from measure import compiled, interval_text, timed
+from study import Budget, Findings, Picture, Row, Study, Table, main
+from tabular_figures import curve_figure, grid_figure, learning_figure, rate_figure
+
+import envs
+import purerl
+
+STUDY = Study(
+    name="tabular",
+    title="Q-learning, SARSA and their kin with a table",
+    source="jym (Pegoud): its tabular notebooks, on their author's machine; Sutton "
+    "and Barto (2018), example 6.6 and figure 6.3",
+    question="The four methods on jym's grid world (8 x 12) and cliff (4 x 11) with "
+    "its numbers (gamma 0.9, step size 0.1, epsilon 0.1, 100,000 steps), 30 agents in "
+    "one call; then the book's cliff (4 x 12, back to the start after a fall, gamma 1, "
+    "epsilon 0.1), ten step sizes by 50 runs in one call per method. Speed is of the "
+    "compiled call, whose results are waited for.",
+)
+METHODS = {
+    "q_learning": "Q-learning",
+    "sarsa": "SARSA",
+    "expected_sarsa": "expected SARSA",
+    "double_q": "double Q-learning",
+}
+TASKS = {"GridWorld-v0": (8, 12), "CliffWalking-v0": (4, 11)}
+AGENTS, STEPS = 30, 100_000
+# The time of many agents is linear in their steps, so they are timed on a part of them.
+WIDE, WIDE_STEPS = 1_000, 2_000
+RATES = tuple(round(0.1 * k, 1) for k in range(1, 11))
+RUNS, BOOK_STEPS, EPISODES = 50, 25_000, 500
+BOOK = {
+    "env": "CliffWalking-v0",
+    "env_kwargs": {"size": (4, 12), "cliff_ends": False},
+    "env_params": {"goal_reward": -1.0},
+    "gamma": 1.0,
+    "num_steps": 10,  # No episode is shorter than 13, so no update has two ends.
+    "num_evaluations": 0,
+}
+CLAIMS = {  # iterations per second of jym's notebooks: one agent, 30 agents
+    ("GridWorld-v0", "q_learning"): ("1,470,000", "43,400"),
+    ("GridWorld-v0", "expected_sarsa"): ("890,000", "29,600"),
+    ("GridWorld-v0", "double_q"): ("1,070,000", "-"),
+    ("CliffWalking-v0", "q_learning"): ("10,700", "291"),
+    ("CliffWalking-v0", "expected_sarsa"): ("-", "486"),
+}
+
+
+def train_grid(task: str, method: str, agents: int, steps: int) -> dict[str, Any]:
+    """Train agents on one of jym's tasks: what they learned, and the time."""
+    config = purerl.TabularConfig(
+        env=task, method=method, total_timesteps=steps, num_evaluations=0
+    )
+    train = jax.vmap(purerl.make_train(config))
+    keys = jax.random.split(jax.random.key(0), agents)
+    call, compile_seconds = compiled(train, keys)
+    result = call(keys)
+    seconds = timed(call, keys, repeats=3 if agents <= AGENTS else 1)
+    tables = np.asarray(result.state.params["q"]).mean(1)  # double Q-learning's two
+    model: Any = envs.make(task)
+    lengths = [greedy_length(model, q) for q in tables]
+    metrics = {
+        name: np.asarray(result.metrics[name], float)
+        for name in ("episode_return", "episode_length")
+    }
+    return {
+        "seconds": seconds,
+        "compile": compile_seconds,
+        "q": tables.mean(0).tolist(),
+        "visits": np.asarray(result.state.visits).sum(-1).mean(0).tolist(),
+        "greedy_lengths": lengths,
+        **{name: values.tolist() for name, values in metrics.items()},
+    }
+
+
+def greedy_length(env: Any, q: np.ndarray, most: int = 1_000) -> int:
+    """Count the steps of the greedy policy from the start to the goal; `most` if none.
+
+    Args:
+        env: Environment with a model.
+        q: `[S, A]` action values.
+        most: Steps after which it is given up.
+    """
+    model, width = env.model(), env.size[1]
+    state = env.start[0] * width + env.start[1]
+    goal = env.goal[0] * width + env.goal[1]
+    for step in range(1, most):
+        action = int(np.argmax(q[state]))
+        following = int(model.next_state[state, action])
+        if following == goal:
+            return step
+        if model.terminated[state, action]:
+            break
+        state = following
+    return most
+
+
+def time_grid(task: str, method: str, agents: int, steps: int) -> dict[str, float]:
+    """Time a call of so many agents: seconds, and those of compilation."""
+    found = train_grid(task, method, agents, steps)
+    return {name: found[name] for name in ("seconds", "compile")}
+
+
+def train_book(method: str, runs: int, steps: int) -> dict[str, Any]:
+    """Train every step size with so many runs in one call; returns by episode."""
+    config = purerl.TabularConfig(
+        **{**BOOK, "method": method, "total_timesteps": steps}
+    )
+    keys = jax.random.split(jax.random.key(1), runs)
+    train = jax.vmap(purerl.make_train(config), (0, None))
+    every = jax.vmap(lambda keys, rate: train(keys, rate).metrics, (None, 0))
+    rates = {"learning_rate": jnp.asarray(RATES)}
+    call, compile_seconds = compiled(every, keys, rates)
+    metrics = jax.device_get(call(keys, rates))
+    returns = metrics["episode_return"].reshape(len(RATES) * runs, -1)
+    episodes = [row[np.isfinite(row)] for row in returns]
+    first = [row[:100].mean() for row in episodes]
+    last = [row[-100:].mean() for row in episodes]
+    chosen = episodes[RATES.index(0.5) * runs :][:runs]
+    count = min(EPISODES, *map(len, chosen))
+    return {
+        "compile": compile_seconds,
+        "interim": np.reshape(first, (len(RATES), runs)).tolist(),
+        "asymptotic": np.reshape(last, (len(RATES), runs)).tolist(),
+        "fewest": min(map(len, episodes)),
+        "curves": [row[:count].tolist() for row in chosen],
+    }
+
+
+def measure(budget: Budget) -> Findings:
+    """Measure everything, part by part."""
+    agents, steps = (4, 2_000) if budget.quick else (AGENTS, STEPS)
+    runs, book_steps = (2, 4_000) if budget.quick else (RUNS, BOOK_STEPS)
+    methods = list(METHODS)[:1] if budget.quick else list(METHODS)
+    grids = {
+        (task, method): budget.part(
+            f"{task}-{method}",
+            lambda t=task, m=method: train_grid(t, m, agents, steps),
+            agents=agents,
+            steps=steps,
+        )
+        for task in TASKS
+        for method in methods
+    }
+    book = {
+        method: budget.part(
+            f"book-{method}",
+            lambda m=method: train_book(m, runs, book_steps),
+            runs=runs,
+            steps=book_steps,
+        )
+        for method in methods
+    }
+    speeds = measure_speeds(budget, grids, agents, steps)
+    figures = [
+        budget.save(
+            grid_figure({METHODS[m]: grids[task, m] for m in methods}, envs.make(task)),
+            name,
+            f"{task}: above, the largest action value of every cell and the greedy "
+            f"action, of the mean table of {agents} agents after {steps:,} steps; "
+            "below, how often a cell was visited by an agent, on a logarithmic scale. "
+            "S is the start and G the goal.",
+        )
+        for task, name in zip(TASKS, ("gridworld", "cliff"), strict=True)
+    ]
+    figures += [
+        budget.save(
+            learning_figure(
+                {METHODS[m]: [grids[t, m] for t in TASKS] for m in methods}, steps
+            ),
+            "learning",
+            f"In training, mean over {agents} agents with its 95% interval, averaged "
+            "over twenty updates of 100 steps: steps of an episode on the grid world, "
+            "whose shortest path has 18, and the return on the cliff, where an episode "
+            "ends after a fall.",
+        ),
+        budget.save(
+            curve_figure({METHODS[m]: book[m]["curves"] for m in methods}),
+            "episodes",
+            f"The book's cliff (example 6.6) at step size 0.5: return of each episode "
+            f"in training, mean over {runs} runs with its 95% interval, averaged over "
+            "ten episodes.",
+        ),
+        budget.save(
+            rate_figure({METHODS[m]: book[m] for m in methods}, RATES),
+            "step-sizes",
+            "The book's cliff (figure 6.3): return in training against the step size, "
+            f"over the first 100 episodes and over the last 100, means of {runs} runs "
+            "with their 95% intervals.",
+        ),
+    ]
+    return findings(grids, book, speeds, figures)
+
+
+def measure_speeds(
+    budget: Budget, grids: dict, agents: int, steps: int
+) -> dict[tuple[str, str], dict[int, float]]:
+    """Find iterations per second by task, method and number of agents."""
+    speeds: dict[tuple[str, str], dict[int, float]] = {}
+    for task, method in grids:
+        if (task, method) not in CLAIMS:
+            continue
+        found = {agents: steps / grids[task, method]["seconds"]}
+        one = budget.part(
+            f"{task}-{method}-one",
+            lambda t=task, m=method: time_grid(t, m, 1, steps),
+            steps=steps,
+        )
+        found[1] = steps / one["seconds"]
+        if task == "GridWorld-v0" and not budget.quick:
+            wide = budget.part(
+                f"{task}-{method}-wide",
+                lambda t=task, m=method: time_grid(t, m, WIDE, WIDE_STEPS),
+                steps=WIDE_STEPS,
+            )
+            found[WIDE] = WIDE_STEPS / wide["seconds"]
+        speeds[task, method] = found
+    return speeds
+
+
+def findings(
+    grids: dict[tuple[str, str], dict[str, Any]],
+    book: dict[str, dict[str, Any]],
+    speeds: dict[tuple[str, str], dict[int, float]],
+    figures: list[Picture],
+) -> Findings:
+    """Put claims beside what was measured."""
+    rows = []
+    for (task, method), found in speeds.items():
+        claims = CLAIMS[task, method]
+        some = min(n for n in found if n > 1)
+        for agents, claim in ((1, claims[0]), (some, claims[1])):
+            if claim != "-":
+                rows.append(
+                    Row(
+                        f"{METHODS[method]}, {task}, {agents} agent"
+                        + "s" * (agents > 1),
+                        f"{claim} iterations/s (an iteration is a step of every agent)",
+                        f"{found[agents]:,.0f} iterations/s, "
+                        f"{agents * found[agents]:,.0f} steps/s",
+                        "jym keeps the whole history of the table here."
+                        if task == "CliffWalking-v0"
+                        else "",
+                    )
+                )
+    claimed = {"q_learning": "about -50", "sarsa": "about -25"}
+    for method, found in book.items():
+        online = np.asarray(found["curves"])[:, -100:].mean(1)
+        rows.append(
+            Row(
+                f"{METHODS[method]}: return in training along the book's cliff, last "
+                "100 of 500 episodes",
+                claimed.get(method, "-") + " (example 6.6)" * (method in claimed),
+                interval_text(online),
+                "Step size 0.5, epsilon 0.1; the book does not tell its step size.",
+            )
+        )
+    table = Table(
+        "What was learned",
+        [
+            "task",
+            "method",
+            "greedy path in steps",
+            "shortest",
+            "iterations/s, 30 agents",
+        ],
+        [
+            [
+                task,
+                METHODS[method],
+                interval_text(found["greedy_lengths"]),
+                {"GridWorld-v0": 18, "CliffWalking-v0": 12}[task],
+                f"{STEPS / found['seconds']:,.0f}",
+            ]
+            for (task, method), found in grids.items()
+        ],
+    )
+    wide = [
+        f"{METHODS[method]} {WIDE * found[WIDE]:,.0f}"
+        for (_, method), found in speeds.items()
+        if WIDE in found
+    ]
+    text = [
+        "jym's Q-learning and expected SARSA bootstrap across the end of an episode, "
+        "from the observation after the reset, and its expectation is of a softmax "
+        "policy while it acts epsilon-greedily. Here an episode that terminated is not "
+        "bootstrapped, and the expectation is of the policy that acts."
+    ]
+    text.append(
+        "Some agents of double Q-learning end in a loop on CliffWalking-v0: with gamma "
+        "0.9 walking for ever is worth -10, little less than the path, and the tables "
+        "are hardly corrected where their sum avoids to go. A loop in plain NumPy with "
+        "the same rules does so in some of its runs, too."
+    )
+    if wide:
+        text.append(
+            f"{WIDE:,} agents in one call take, in steps per second over all agents: "
+            f"{', '.join(wide)} (timed on {WIDE_STEPS:,} steps each). The table's "
+            f"iterations per second are of {AGENTS} agents in one call."
+        )
+    return Findings(rows, figures, [] if len(book) < len(METHODS) else [table], text)
+
+
+if __name__ == "__main__":
+    main(STUDY, measure)

@@ -1,0 +1,440 @@
+"""Temporal-difference control with a table of action values.
+
+Sutton and Barto (2018), "Reinforcement Learning: An Introduction", chapter 6. After
+every step of the environment the value of the action taken moves towards a target,
+
+    Q(s, a) <- Q(s, a) + learning_rate (r + gamma (1 - terminated) V(s') - Q(s, a)),
+
+and the methods differ in what stands for V(s'):
+
+    q_learning      max_a Q(s', a)                  (Watkins 1989; section 6.5)
+    sarsa           Q(s', a'), with the action a' that is then taken     (section 6.4)
+    expected_sarsa  sum_a pi(a|s') Q(s', a), pi epsilon-greedy           (section 6.6)
+    double_q        Q2(s', argmax_a Q1(s', a)), where a coin decides which of two tables
+                    is Q1 and moves; actions follow their sum
+                    (van Hasselt 2010; section 6.7)
+
+An episode that terminated is not bootstrapped; one that was truncated is, from the
+observation before the reset. Among actions of equal value one is taken at random, and
+expected SARSA's policy shares its probability among them. Where one environment steps
+at a time this is the textbook's algorithm. With several, all act on the same table, and
+a cell that some of them visit in one step moves by the mean of their errors.
+
+Defaults are those of jym (github.com/RPegoud/jym) for its grid world: gamma 0.9, step
+size 0.1, epsilon 0.1, 100,000 steps of one environment.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl.acting import exploration, rollout
+from purerl.acting.environment import Environment
+from purerl.algorithms.checks import check_no_networks
+from purerl.config import (
+    FRACTION,
+    POSITIVE,
+    ConfigError,
+    TrainConfig,
+    config_dataclass,
+    dynamic,
+    one_of,
+    static,
+)
+from purerl.keys import init_keys, update_keys
+from purerl.learning import packing
+from purerl.learning.collectives import after, pmean, psum
+from purerl.types import Algorithm, Array, Metrics
+
+METHODS = ("q_learning", "sarsa", "expected_sarsa", "double_q")
+NONE = -1  # in the place of a next action that is not chosen yet
+
+
+@config_dataclass
+class TabularConfig(TrainConfig):
+    """Q-learning, SARSA, expected SARSA and double Q-learning with a table."""
+
+    env: Any = static(
+        "GridWorld-v0", "Environment id, or an environment with numbered states."
+    )
+    total_timesteps: int = static(
+        100_000, "Environment steps of one agent, over all its environments.", POSITIVE
+    )
+    num_envs: int = static(
+        1,
+        "Environments that one agent steps in parallel; errors in a cell are averaged.",
+        POSITIVE,
+    )
+    num_steps: int = static(
+        100,
+        "Steps per environment between two rows of metrics; the table moves in each.",
+        POSITIVE,
+    )
+    method: str = static(
+        "q_learning", "What is bootstrapped on after a step.", one_of(*METHODS)
+    )
+    gamma: float = dynamic(0.9, "Discount per step.", FRACTION)
+    learning_rate: float = dynamic(
+        0.1, "Share of its error a value moves by.", FRACTION
+    )
+    epsilon: float = dynamic(
+        0.1, "Share of random actions; a schedule lets it decay.", FRACTION
+    )
+    initial_value: float = dynamic(0.0, "Value of every action at first.", moves=False)
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of one update, `T * B`."""
+        return self.num_envs * self.num_steps
+
+    @property
+    def sequential_steps(self) -> int:
+        """Dependent steps of one update, in each of which the table moves."""
+        return self.num_steps
+
+
+class Parts(NamedTuple):
+    """What is bound once, in Python: structure, and the config's numbers."""
+
+    config: TabularConfig
+    stepper: rollout.Stepper
+    num_states: int
+    num_actions: int
+    axis_name: str | None
+
+
+class TabularState(NamedTuple):
+    """Everything that training carries, arrays only.
+
+    Attributes:
+        params: The tables under `q`, `[K, S, A]`: one, or the two of double Q-learning.
+        visits: `[S, A]` int32, how often every action was taken in every state.
+        next_action: `[B]` int32, the action that SARSA has chosen for the next step, or
+            -1.
+        envs: The environments between two steps.
+        key: Random key of the agent, which never changes; every update's key is folded
+            from it.
+        update: `[]` int32, number of updates done.
+    """
+
+    params: dict[str, Array]
+    visits: Array
+    next_action: Array
+    envs: rollout.EnvCarry
+    key: Array
+    update: Array
+
+
+class Noise(NamedTuple):
+    """The randomness of a step of all environments, `[B]` each.
+
+    Attributes:
+        coin: Coin of the action.
+        tie: int32, which of several best actions is taken.
+        table: bool, whether the second table of double Q-learning moves.
+        next_coin: Coin of SARSA's next action.
+        next_tie: int32, as `tie`, of the action that is bootstrapped on.
+    """
+
+    coin: exploration.Coin
+    tie: Array
+    table: Array
+    next_coin: exploration.Coin
+    next_tie: Array
+
+
+class Moment(NamedTuple):
+    """A step of all environments, as an update of the table sees it, `[B]` each."""
+
+    obs: Array
+    action: Array
+    reward: Array
+    next_obs: Array
+    terminated: Array
+
+
+class Trace(NamedTuple):
+    """What the metrics of an update are made of, `[T, B]` each."""
+
+    obs: Array
+    action: Array
+    reward: Array
+    value: Array
+    error: Array
+    done: Array
+    episode_return: Array
+    episode_length: Array
+
+
+def validate(config: TabularConfig, env: Environment) -> None:
+    """Check what fields have to do with one another and with the environment.
+
+    Raises:
+        ConfigError: states or actions have no numbers, or networks are asked for.
+    """
+    check_no_networks(config)
+    states: Any = env.observation_space(env.default_params)
+    actions: Any = env.action_space(env.default_params)
+    if not hasattr(states, "n"):
+        raise ConfigError(
+            f"TabularConfig needs the number of a state as observation, Discrete(n), "
+            f"got {states} of {env.name}; use an algorithm with a network, such as "
+            "DQNConfig, or a wrapper that numbers the states."
+        )
+    if not hasattr(actions, "n"):
+        raise ConfigError(
+            f"TabularConfig needs Discrete actions, got {actions} of {env.name}; use "
+            "an algorithm with a policy, such as PPOConfig."
+        )
+
+
+def make(
+    config: TabularConfig, env: Environment, axis_name: str | None = None
+) -> Algorithm:
+    """Build a tabular method for a config and an environment; see `build`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
+    parts = build(config, env, axis_name)
+    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
+
+
+def build(
+    config: TabularConfig, env: Environment, axis_name: str | None = None
+) -> Parts:
+    """Bind a config and its environment: what the functions below work with.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
+    """
+    stepper = rollout.make_stepper(config, env, axis_name)
+    states: Any = env.observation_space(stepper.params)
+    actions: Any = env.action_space(stepper.params)
+    return Parts(config, stepper, int(states.n), int(actions.n), axis_name)
+
+
+def init(parts: Parts, key: Array) -> TabularState:
+    """Fill the tables, and start the environments; the key is kept in the state."""
+    config = parts.config
+    num_envs = rollout.per_device(config.num_envs, parts.axis_name)
+    num_tables = 2 if config.method == "double_q" else 1
+    shape = (parts.num_states, parts.num_actions)
+    initial = jnp.asarray(config.initial_value, jnp.float32)
+    return TabularState(
+        params={"q": jnp.broadcast_to(initial, (num_tables, *shape))},
+        visits=jnp.zeros(shape, jnp.int32),
+        next_action=jnp.full(num_envs, NONE, jnp.int32),
+        envs=rollout.init_envs(parts.stepper, init_keys(key, 1)[0], num_envs),
+        key=key,
+        update=jnp.int32(0),
+    )
+
+
+def act(
+    parts: Parts, state: TabularState, obs: Array, key: Array | None = None
+) -> Array:
+    """Return the greedy action, or with a key the epsilon-greedy one.
+
+    Args:
+        parts: Environment and config; see `build`.
+        state: State of one agent.
+        obs: `[...]` numbers of states.
+        key: Random key, consumed; without one the first of the best actions is taken.
+    """
+    values = _values(state.params["q"], jnp.asarray(obs).astype(jnp.int32))
+    if key is None:
+        return jnp.argmax(values, -1).astype(jnp.int32)
+    noise = draw_noise(parts, key, values.shape[:-1])
+    return _explore(parts, values, noise.coin, noise.tie)
+
+
+def step(parts: Parts, state: TabularState) -> tuple[TabularState, Metrics]:
+    """Make one update: `num_steps` steps, after each of which the table moves."""
+    config, axis = parts.config, parts.axis_name
+    num_envs = state.next_action.shape[0]
+    keys = update_keys(state, 3)
+    randomness = rollout.draw_randomness(
+        parts.stepper, keys, config.num_steps, num_envs, partial(draw_noise, parts)
+    )
+
+    def body(
+        carry: tuple[Array, rollout.EnvCarry, Array], inputs: Any
+    ) -> tuple[tuple[Array, rollout.EnvCarry, Array], Trace]:
+        noise, inputs_t = inputs
+        return _step_once(parts, carry, noise, randomness.restart(inputs_t))
+
+    start = (state.params["q"], state.envs, state.next_action)
+    (q, envs, next_action), trace = packing.scan(body, start, randomness.inputs)
+    counted = _count(parts, trace, after(jnp.float32(1.0), q.sum(), axis))
+    update = state.update + 1
+    new = TabularState(
+        {"q": q}, state.visits + counted, next_action, envs, state.key, update
+    )
+    env_steps = update.astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
+    trace = after(trace, counted.sum().astype(jnp.float32), axis)
+    return new, {"env_steps": env_steps, **_report(parts, trace)}
+
+
+def draw_noise(parts: Parts, key: Array, shape: tuple[int, ...]) -> Noise:
+    """Draw the randomness of actions and updates, `[*shape]` each.
+
+    Args:
+        parts: Environment and config; see `build`.
+        key: Random key, consumed.
+        shape: Leading shape, such as `(T, B)`.
+    """
+    draw_coin = partial(exploration.draw_coin, num_actions=parts.num_actions)
+    keys = jax.random.split(key, 3)
+    numbers = (jax.random.bits(keys[2], (3, *shape)) >> 1).astype(jnp.int32)
+    return Noise(
+        coin=draw_coin(keys[0], shape),
+        tie=numbers[0],
+        table=numbers[1] < 2**30,
+        next_coin=draw_coin(keys[1], shape),
+        next_tie=numbers[2],
+    )
+
+
+def _step_once(
+    parts: Parts,
+    carry: tuple[Array, rollout.EnvCarry, Array],
+    noise: Noise,
+    restart: tuple[Array, Any],
+) -> tuple[tuple[Array, rollout.EnvCarry, Array], Trace]:
+    """Act in every environment, step it, and move the tables."""
+    q, envs, next_action = carry
+    obs = envs.obs
+    action = _explore(parts, _values(q, obs), noise.coin, noise.tie)
+    if parts.config.method == "sarsa":
+        action = jnp.where(next_action == NONE, action, next_action)
+    envs, out = rollout.step_envs(parts.stepper, envs, action, *restart)
+    moment = Moment(obs, action, out.reward, out.next_obs, out.terminated)
+    chosen = bootstrap_action(parts, q, out.next_obs, noise)
+    error, value = td_error(parts.config, q, moment, chosen, noise.table)
+    q = move(parts, q, moment, error, noise.table)
+    done = out.terminated | out.truncated
+    if parts.config.method == "sarsa":  # What begins an episode is chosen anew.
+        next_action = jnp.where(done, NONE, chosen)
+    trace = Trace(
+        *(obs, action, out.reward, value, error, done),
+        *(out.episode_return, out.episode_length),
+    )
+    return (q, envs, next_action), trace
+
+
+def bootstrap_action(parts: Parts, q: Array, next_obs: Array, noise: Noise) -> Array:
+    """Return the actions `[B]` whose values SARSA and double Q-learning bootstrap on.
+
+    SARSA takes an epsilon-greedy one, which is then taken. Double Q-learning takes the
+    best one of the table that moves, of several best ones one at random.
+
+    Args:
+        parts: Environment and config; see `build`.
+        q: `[K, S, A]` tables.
+        next_obs: `[B]` states after the step, before any reset.
+        noise: `[B]` randomness of the step.
+    """
+    if parts.config.method != "double_q":
+        values = _values(q, next_obs)
+        return _explore(parts, values, noise.next_coin, noise.next_tie)
+    own = jnp.where(noise.table[:, None], q[1, next_obs], q[0, next_obs])
+    return exploration.best_at_random(own, noise.next_tie)
+
+
+def td_error(
+    config: TabularConfig, q: Array, moment: Moment, next_action: Array, table: Array
+) -> tuple[Array, Array]:
+    """Compute the errors `[B]` of the values that a step moves, and these values.
+
+    Args:
+        config: Config of the agent.
+        q: `[K, S, A]` tables.
+        moment: The step.
+        next_action: `[B]`, from `bootstrap_action`.
+        table: `[B]`, whether the second table of double Q-learning moves.
+    """
+    after_it = q[:, moment.next_obs]  # [K, B, A]
+    before = q[:, moment.obs, moment.action]  # [K, B]
+    if config.method == "double_q":
+        value = jnp.where(table, before[1], before[0])
+        other = jnp.where(table[:, None], after_it[0], after_it[1])
+        next_value = jnp.take_along_axis(other, next_action[:, None], -1)[:, 0]
+    else:
+        value, values = before[0], after_it[0]
+        if config.method == "sarsa":
+            next_value = jnp.take_along_axis(values, next_action[:, None], -1)[:, 0]
+        elif config.method == "expected_sarsa":
+            policy = exploration.policy_of(values, config.epsilon)
+            next_value = (policy * values).sum(-1)
+        else:
+            next_value = values.max(-1)
+    discount = config.gamma * (1.0 - moment.terminated)
+    return moment.reward + discount * next_value - value, value
+
+
+def move(parts: Parts, q: Array, moment: Moment, error: Array, table: Array) -> Array:
+    """Move the tables `[K, S, A]` by the errors of a step.
+
+    Args:
+        parts: Environment and config; see `build`.
+        q: `[K, S, A]` tables.
+        moment: The step.
+        error: `[B]` errors.
+        table: `[B]`, whether the second table of double Q-learning moves.
+    """
+    rate = parts.config.learning_rate
+    is_double = parts.config.method == "double_q"
+    place = (
+        table.astype(jnp.int32) if is_double else jnp.zeros_like(moment.obs),
+        moment.obs,
+        moment.action,
+    )
+    if parts.config.num_envs == 1:
+        return q.at[place].add(rate * error)
+    both = (
+        jnp.zeros((*q.shape, 2))
+        .at[place]
+        .add(jnp.stack([error, jnp.ones_like(error)], -1))
+    )
+    total = psum(both, parts.axis_name)
+    return q + rate * total[..., 0] / jnp.maximum(total[..., 1], 1.0)
+
+
+def _values(q: Array, obs: Array) -> Array:
+    """The values `[..., A]` that actions follow: the table's, or the sum of both."""
+    return q[:, obs].sum(0)
+
+
+def _explore(parts: Parts, values: Array, coin: exploration.Coin, tie: Array) -> Array:
+    """The epsilon-greedy action, of several best ones one at random."""
+    greedy = exploration.best_at_random(values, tie)
+    return jnp.where(coin.toss < parts.config.epsilon, coin.action, greedy)
+
+
+def _count(parts: Parts, trace: Trace, one: Array) -> Array:
+    """How often each action was taken in each state, int32 `[S, A]`."""
+    zeros = jnp.zeros((parts.num_states, parts.num_actions))
+    counted = zeros.at[trace.obs, trace.action].add(one)
+    return psum(counted, parts.axis_name).astype(jnp.int32)
+
+
+def _report(parts: Parts, trace: Trace) -> Metrics:
+    """Episodes, and means over the steps of an update."""
+    axis = parts.axis_name
+    means = {
+        "reward": trace.reward.mean(),
+        "td_error": jnp.abs(trace.error).mean(),
+        "q_value": trace.value.mean(),
+    }
+    means = pmean(means, axis)
+    ends = rollout.Episodes(trace.done, trace.episode_return, trace.episode_length)
+    ends = after(ends, means["td_error"], axis)
+    epsilon = jnp.asarray(parts.config.epsilon, jnp.float32)
+    return {**rollout.episode_metrics(ends, axis), **means, "epsilon": epsilon}

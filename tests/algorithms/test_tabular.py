@@ -1,0 +1,377 @@
+"""Tabular methods: single updates by hand, fixed points by dynamic programming."""
+
+import dataclasses
+from functools import partial
+from typing import ClassVar
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+import purerl
+from envs.planning import Model, action_values
+from purerl.acting import exploration, rollout
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import tabular
+from purerl.algorithms.tabular import METHODS, Moment, TabularConfig
+from purerl.config import ConfigError
+from purerl.keys import update_keys
+from tests.helpers import slow_but
+
+GRID = {"size": (3, 3), "start": (2, 2), "goal": (0, 0)}
+PAIR = np.array([[[1.0, 2.0], [3.0, 5.0]], [[4.0, 0.5], [6.0, 1.0]]], np.float32)
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class BiasMDP(envs.Environment):
+    """Two decisions: left leads to noise of mean -0.1, right ends with nothing.
+
+    The shape of Sutton and Barto's example 6.5: in state 0 action 1 ends with 0, and
+    action 0 leads to state 1, in which each of ten actions ends with N(-0.1, 1). In
+    state 0 the other actions end with 0, too.
+    """
+
+    stochastic_transitions: ClassVar[bool] = True
+
+    @property
+    def default_params(self):
+        return envs.EnvParams(max_steps_in_episode=10)
+
+    def reset_env(self, key, params):
+        return jnp.int32(0), BiasState(jnp.int32(0), jnp.int32(0))
+
+    def step_env(self, key, state, action, params):
+        goes_on = (state.place == 0) & (action == 0)
+        noise = jax.random.normal(key) - 0.1
+        reward = jnp.where(state.place == 1, noise, 0.0)
+        place = jnp.where(goes_on, 1, state.place).astype(jnp.int32)
+        return place, BiasState(state.time + 1, place), reward, ~goes_on, {}
+
+    def action_space(self, params=None):
+        return envs.spaces.Discrete(10)
+
+    def observation_space(self, params=None):
+        return envs.spaces.Discrete(2)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class BiasState:
+    time: jax.Array
+    place: jax.Array
+
+
+def coins(second=False, toss=0.9, action=0, tie=0):
+    """The randomness of a step of one environment."""
+    coin = exploration.Coin(jnp.float32([toss]), jnp.int32([action]))
+    number = jnp.int32([tie])
+    return tabular.Noise(coin, number, jnp.asarray([second]), coin, number)
+
+
+def error_of(method, table=PAIR, *, obs=0, action=0, terminated=False, **fields):
+    """The error of one step from `obs` with reward 10 to state 1; next action 0."""
+    names = {"gamma": 0.5, "epsilon": 0.2, **fields}
+    which = names.pop("second", False)
+    moment = Moment(
+        *map(jnp.asarray, ([obs], [action], [10.0], [1])),
+        terminated=jnp.asarray([terminated]),
+    )
+    config = TabularConfig(method=method, **names)
+    env = envs.make("GridWorld-v0")
+    noise = coins(which, toss=0.1, action=0)  # explores, and takes action 0
+    chosen = tabular.bootstrap_action(
+        tabular.build(config, env), jnp.asarray(table), moment.next_obs, noise
+    )
+    error, value = tabular.td_error(
+        config, jnp.asarray(table), moment, chosen, noise.table
+    )
+    return float(error[0]), float(value[0])
+
+
+@pytest.mark.parametrize(
+    ("method", "second", "expected"),
+    [
+        # r + gamma V(s') - Q(s, a); Q(s, a) is 1 in the first table, 4 in the second.
+        ("q_learning", False, 10 + 0.5 * 5 - 1),
+        ("sarsa", False, 10 + 0.5 * 3 - 1),  # the next action is action 0
+        ("expected_sarsa", False, 10 + 0.5 * (0.1 * 3 + 0.9 * 5) - 1),
+        ("double_q", False, 10 + 0.5 * 1 - 1),  # argmax of table 1, value of table 2
+        ("double_q", True, 10 + 0.5 * 3 - 4),  # argmax of table 2, value of table 1
+    ],
+)
+def test_one_update_by_hand(method, second, expected):
+    table = PAIR if method == "double_q" else PAIR[:1]
+    error, value = error_of(method, table, second=second)
+    assert error == pytest.approx(expected)
+    assert value == (4.0 if second else 1.0)
+    # What terminated is worth its reward alone, whatever the next cell holds.
+    ended, _ = error_of(method, table, second=second, terminated=True)
+    assert ended == pytest.approx(10 - value)
+
+
+def test_equal_values_share_what_is_greedy():
+    values = jnp.array([[1.0, 3.0, 3.0, 0.0], [2.0, 2.0, 2.0, 2.0]])
+    np.testing.assert_allclose(
+        exploration.policy_of(values, 0.2),
+        [[0.05, 0.45, 0.45, 0.05], [0.25] * 4],
+        rtol=1e-6,
+    )
+    numbers = jnp.arange(6)
+    chosen = jax.vmap(partial(exploration.best_at_random, values[0]))(numbers)
+    assert chosen.tolist() == [1, 2] * 3
+
+
+def test_double_q_takes_one_of_equals_at_random():
+    # Never their mean, which is not the algorithm's target.
+    parts = tabular.build(TabularConfig(method="double_q"), envs.make("GridWorld-v0"))
+    q = jnp.zeros((2, 96, 4)).at[0, 5].set(jnp.array([1.0, 2.0, 0.0, 2.0]))
+    q = q.at[1, 5].set(jnp.array([0.0, 3.0, 0.0, -9.0]))
+    obs = jnp.array([5])
+    chosen = [
+        int(tabular.bootstrap_action(parts, q, obs, coins(tie=tie))[0])
+        for tie in range(4)
+    ]
+    assert chosen == [1, 3, 1, 3]
+    best = tabular.bootstrap_action(parts, q, obs, coins(second=True, tie=1))
+    assert int(best[0]) == 1
+
+
+def step_once(method, **changes):
+    """State after one update of one step, and its parts, in the grid of three."""
+    config = TabularConfig(
+        method=method,
+        num_steps=1,
+        total_timesteps=10,
+        env_kwargs=GRID,
+        num_evaluations=0,
+        **changes,
+    )
+    parts = tabular.build(config, resolve_env(config))
+    state = tabular.init(parts, jax.random.key(0))
+    after, metrics = jax.jit(partial(tabular.step, parts))(state)
+    return parts, state, after, metrics
+
+
+def test_a_truncated_step_bootstraps_on_the_cell_before_the_reset():
+    # From the start (cell 8) up to cell 5; the limit of one step cuts the episode, and
+    # the reset is back at cell 8. Cell 5 is worth 7, cell 8 is worth 100.
+    config = TabularConfig(
+        num_steps=1, env_kwargs=GRID, env_params={"max_steps_in_episode": 1}
+    )
+    parts = tabular.build(config, resolve_env(config))
+    state = tabular.init(parts, jax.random.key(0))
+    q = state.params["q"].at[0, 5].set(7.0).at[0, 8].set(jnp.array([100.0, 0, 0, 0]))
+    always = parts._replace(config=config.replace(epsilon=0.0))
+    step = jax.jit(partial(tabular.step, always))
+    after, metrics = step(state._replace(params={"q": q}))
+    assert int(metrics["episodes"]) == 1 and int(after.envs.obs[0]) == 8
+    expected = 100 + 0.1 * (0 + 0.9 * 7 - 100)
+    assert float(after.params["q"][0, 8, 0]) == pytest.approx(expected)
+    assert after.visits[8].tolist() == [1, 0, 0, 0]
+
+
+def test_sarsa_takes_the_action_that_its_target_was_made_of():
+    parts, _, state, _ = step_once("sarsa", epsilon=1.0)
+    step = jax.jit(partial(tabular.step, parts))
+    taken = []
+    for _ in range(30):
+        planned, visits = int(state.next_action[0]), state.visits
+        state, _ = step(state)
+        where = np.argwhere(np.asarray(state.visits - visits))
+        taken.append((planned, int(where[0, 1])))
+    pairs = [pair for pair in taken if pair[0] != tabular.NONE]
+    assert len(pairs) > 20 and all(plan == did for plan, did in pairs)
+
+
+def test_environments_that_meet_in_a_cell_move_it_by_their_mean_error():
+    config = TabularConfig(num_envs=4, learning_rate=0.5)
+    parts = tabular.build(config, resolve_env(config))
+    moment = Moment(
+        obs=jnp.array([1, 1, 1, 2]),
+        action=jnp.array([0, 0, 1, 0]),
+        reward=jnp.zeros(4),
+        next_obs=jnp.zeros(4, jnp.int32),
+        terminated=jnp.zeros(4, bool),
+    )
+    error = jnp.array([1.0, 3.0, 8.0, -2.0])
+    q = tabular.move(parts, jnp.zeros((1, 96, 4)), moment, error, jnp.zeros(4, bool))
+    found = {(1, 0): 0.5 * 2, (1, 1): 0.5 * 8, (2, 0): 0.5 * -2}
+    for place, value in found.items():
+        assert float(q[(0, *place)]) == pytest.approx(value)
+    assert int((q != 0).sum()) == 3
+
+
+def test_value_iteration_knows_a_chain():
+    # Three cells in a row; going on pays nothing but the last step, which pays 1.
+    model = Model(
+        next_state=np.array([[0, 1], [0, 2], [2, 2]]),
+        reward=np.array([[0.0, 0.0], [0.0, 1.0], [0.0, 0.0]]),
+        terminated=np.array([[False, False], [False, True], [True, True]]),
+    )
+    np.testing.assert_allclose(
+        action_values(model, 0.5), [[0.25, 0.5], [0.25, 1.0], [0.0, 0.0]]
+    )
+    # With epsilon the policy goes on with 1 - e/2 = 0.9 and back with 0.1:
+    # v1 = 0.9 + 0.1 (0.5 v0), v0 = 0.9 (0.5 v1) + 0.1 (0.5 v0).
+    v0, v1 = np.linalg.solve([[1 - 0.05, -0.45], [-0.05, 1]], [0, 0.9])
+    np.testing.assert_allclose(
+        action_values(model, 0.5, 0.2)[:2],
+        [[0.5 * v0, 0.5 * v1], [0.5 * v0, 1.0]],
+        rtol=1e-8,
+    )
+
+
+FIXED_POINT = {"q_learning": 0.0, "double_q": 0.0, "sarsa": 0.5, "expected_sarsa": 0.5}
+
+
+@pytest.mark.parametrize("method", slow_but(METHODS, "q_learning", "sarsa"))
+def test_each_method_converges_to_its_fixed_point(method):
+    # SARSA's targets are random, so that its step size must fall.
+    config = TabularConfig(
+        method=method,
+        env_kwargs=GRID,
+        gamma=0.8,
+        epsilon=FIXED_POINT[method] or 1.0,
+        learning_rate=purerl.schedules.Linear(0.5, 0.0),
+        num_steps=100,
+        total_timesteps=60_000,
+        num_evaluations=0,
+    )
+    keys = jax.random.split(jax.random.key(0), 2)
+    result = jax.jit(jax.vmap(purerl.make_train(config)))(keys)
+    model = envs.make("GridWorld-v0", **GRID).model()
+    known = action_values(model, 0.8, FIXED_POINT[method])
+    visits = np.asarray(result.state.visits).min(0)
+    # What is hardly ever tried, under a policy that mostly knows, is not yet known.
+    often = visits > 150
+    assert often.sum() >= 14
+    for q in np.asarray(result.state.params["q"]).reshape(-1, *known.shape):
+        np.testing.assert_allclose(q[often], known[often], atol=0.05)
+    # The two fixed points are far apart: the test tells one from the other.
+    others = action_values(model, 0.8, 0.5 if FIXED_POINT[method] == 0 else 0.0)
+    assert np.abs(known - others)[often].max() > 0.1
+
+
+def test_double_q_is_drawn_less_to_noise():
+    # Left is worth -0.1 and right 0; the largest of ten noisy values looks positive.
+    def share_left(method):
+        config = TabularConfig(
+            env=BiasMDP(), method=method, gamma=1.0, num_steps=200, total_timesteps=400
+        )
+        train = purerl.make_train(config.replace(num_evaluations=0))
+        keys = jax.random.split(jax.random.key(0), 400)
+        visits = np.asarray(jax.jit(jax.vmap(train))(keys).state.visits)
+        return visits[:, 0, 0] / visits[:, 0].sum(-1)
+
+    single, double = share_left("q_learning"), share_left("double_q")
+    gap = single.mean() - double.mean()
+    error = np.sqrt(single.var() / len(single) + double.var() / len(double))
+    assert gap > 4 * error > 0
+    assert single.mean() > 0.2 and double.mean() > 0.01  # random alone: epsilon / 10
+
+
+def test_sarsa_earns_more_along_the_cliff_than_q_learning():
+    def online(method):
+        config = TabularConfig(
+            env="CliffWalking-v0",
+            env_kwargs={"size": (4, 12), "cliff_ends": False},
+            env_params={"goal_reward": -1.0},
+            method=method,
+            gamma=1.0,
+            learning_rate=0.5,
+            total_timesteps=15_000,
+            num_evaluations=0,
+        )
+        keys = jax.random.split(jax.random.key(0), 20)
+        metrics = jax.jit(jax.vmap(purerl.make_train(config)))(keys).metrics
+        late = {k: np.asarray(metrics[k])[:, 75:] for k in ("episodes", "reward")}
+        # Reward per step over ends per step: no end is lost, unlike a mean of means.
+        total = late["reward"].sum(1) * 100
+        return total / late["episodes"].sum(1)
+
+    risky, safe = online("q_learning"), online("sarsa")
+    # About -50 and -25 in Sutton and Barto's example 6.6.
+    assert -60 < risky.mean() < -38
+    assert -32 < safe.mean() < -20
+    error = np.sqrt(risky.var() / len(risky) + safe.var() / len(safe))
+    assert safe.mean() - risky.mean() > 4 * error > 0
+
+
+def test_a_vmapped_agent_is_the_one_alone_and_numbers_can_be_vmapped():
+    config = TabularConfig(method="double_q", total_timesteps=500, num_evaluations=0)
+    train, keys = purerl.make_train(config), jax.random.split(jax.random.key(0), 3)
+    overrides = {
+        "learning_rate": jnp.array([0.1, 0.5, 1.0]),
+        "epsilon": jnp.array([0.1, 0.5, 1.0]),
+        "gamma": jnp.array([0.9, 0.5, 0.99]),
+        "initial_value": jnp.array([0.0, 1.0, 2.0]),
+    }
+    many = jax.jit(jax.vmap(train))(keys, overrides)
+    one = jax.jit(train)
+    for i, key in enumerate(keys):
+        alone = one(key, {name: values[i] for name, values in overrides.items()})
+        mine = jax.tree.map(lambda x, i=i: x[i], many)
+        np.testing.assert_array_equal(mine.state.visits, alone.state.visits)
+        chex.assert_trees_all_close(mine.state.params, alone.state.params, rtol=1e-5)
+    assert not np.allclose(many.state.params["q"][0], many.state.params["q"][1])
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"env": "CartPole-v1"}, r"Discrete\(n\), got Box.* of CartPole-v1; use"),
+        ({"frozen": ("q",)}, r"frozen must be \(\) for TabularConfig.*\('q',\)"),
+        ({"method": "dyna"}, "method must be one of q_learning, sarsa"),
+        ({"epsilon": 1.5}, "epsilon must lie between 0 and 1"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_a_sentence(fields, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(TabularConfig(**fields))
+
+
+@pytest.mark.slow
+def test_double_q_is_the_textbooks_loop_in_numpy_step_for_step():
+    config = TabularConfig(env="CliffWalking-v0", method="double_q")
+    parts = tabular.build(config, resolve_env(config))
+    step, state = (
+        jax.jit(partial(tabular.step, parts)),
+        tabular.init(parts, jax.random.key(2)),
+    )
+
+    @jax.jit
+    def noise_of(state):
+        drawn = rollout.draw_randomness(
+            parts.stepper, update_keys(state, 3), 100, 1, partial(draw_noise, parts)
+        )
+        return drawn.inputs[0]
+
+    draw_noise = tabular.draw_noise
+    model = envs.make("CliffWalking-v0").model()
+    q, visits = np.zeros((2, 44, 4), np.float32), np.zeros((44, 4), int)
+    place, time = 33, 0
+    for _ in range(60):
+        noise = jax.tree.map(lambda x: np.asarray(x)[:, 0], noise_of(state))
+        state, _ = step(state)
+        for i in range(100):
+            total = q[0, place] + q[1, place]
+            best = np.flatnonzero(total == total.max())
+            explores = noise.coin.toss[i] < np.float32(0.1)
+            action = (
+                noise.coin.action[i] if explores else best[noise.tie[i] % len(best)]
+            )
+            following = model.next_state[place, action]
+            own = int(noise.table[i])
+            best = np.flatnonzero(q[own, following] == q[own, following].max())
+            value = q[1 - own, following, best[noise.next_tie[i] % len(best)]]
+            ended = model.terminated[place, action]
+            target = model.reward[place, action] + 0.9 * value * (not ended)
+            q[own, place, action] += 0.1 * (target - q[own, place, action])
+            visits[place, action] += 1
+            time = time + 1
+            place, time = (33, 0) if ended or time == 1_000 else (following, time)
+    np.testing.assert_array_equal(state.visits, visits)
+    np.testing.assert_allclose(state.params["q"], q, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,123 @@
+"""Grids and bandits: steps by hand, optimal values in closed form."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from envs.gridworld import GridState
+
+UP, RIGHT, DOWN, LEFT = range(4)
+TEXTBOOK = {"size": (4, 12), "cliff_ends": False}
+
+
+def step(env, cell, action, **params):
+    """Observation, cell, reward and end of a step from a cell."""
+    numbers = env.default_params.replace(**params)
+    state = GridState(jnp.int32(0), jnp.array(cell, jnp.int32))
+    obs, after, reward, terminated, _ = env.step_env(
+        jax.random.key(0), state, jnp.int32(action), numbers
+    )
+    return int(obs), tuple(after.position.tolist()), float(reward), bool(terminated)
+
+
+@pytest.mark.parametrize(
+    ("cell", "action", "expected"),
+    [
+        ((7, 11), UP, (83, (6, 11), 0.0, False)),
+        ((7, 11), LEFT, (94, (7, 10), 0.0, False)),
+        ((7, 11), RIGHT, (95, (7, 11), 0.0, False)),  # against the edge
+        ((7, 11), DOWN, (95, (7, 11), 0.0, False)),
+        ((0, 1), LEFT, (0, (0, 0), 1.0, True)),
+        ((1, 0), UP, (0, (0, 0), 1.0, True)),
+    ],
+)
+def test_a_step_of_the_grid_world(cell, action, expected):
+    assert step(envs.make("GridWorld-v0"), cell, action) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "cell", "action", "expected"),
+    [
+        ({}, (3, 0), UP, (22, (2, 0), -1.0, False)),
+        ({}, (3, 0), RIGHT, (34, (3, 1), -100.0, True)),
+        ({}, (2, 9), DOWN, (42, (3, 9), -100.0, True)),
+        ({}, (2, 10), DOWN, (43, (3, 10), 0.0, True)),
+        (TEXTBOOK, (3, 0), RIGHT, (36, (3, 0), -100.0, False)),
+        (TEXTBOOK, (2, 11), DOWN, (47, (3, 11), 0.0, True)),
+    ],
+)
+def test_a_step_along_the_cliff(options, cell, action, expected):
+    assert step(envs.make("CliffWalking-v0", **options), cell, action) == expected
+
+
+def test_the_optimal_values_of_a_grid_are_powers_of_the_discount():
+    env = envs.make("GridWorld-v0")
+    values = env.optimal_values(0.9).max(1).reshape(8, 12)
+    rows, columns = np.mgrid[:8, :12]
+    away = rows + columns  # steps to the goal, of which the last one pays 1
+    np.testing.assert_allclose(values[away > 0], 0.9 ** (away[away > 0] - 1))
+
+
+def test_the_optimal_returns_of_the_cliff_are_those_of_the_shortest_path():
+    jym = envs.make("CliffWalking-v0")
+    assert jym.optimal_values(1.0)[33].max() == pytest.approx(-11)  # 12 steps, one free
+    book = envs.make("CliffWalking-v0", **TEXTBOOK)
+    params = book.default_params.replace(goal_reward=-1.0)
+    values = book.optimal_values(1.0, params)
+    assert values[36].max() == pytest.approx(-13)
+    assert values[36, RIGHT] == pytest.approx(-113)  # a fall, and the path after it
+
+
+@pytest.mark.parametrize(
+    ("id", "options", "words"),
+    [
+        (
+            "GridWorld-v0",
+            {"goal": (8, 0)},
+            "goal must be a cell of the grid, got row",
+        ),
+        ("GridWorld-v0", {"goal": (7, 11)}, "must be two cells"),
+        ("CliffWalking-v0", {"size": (1, 9)}, "need at least 2 x 3"),
+        (
+            "CliffWalking-v0",
+            {"start": (0, 0)},
+            "start must be the lower corner",
+        ),
+        ("KArmedBandit-v0", {"num_arms": 1}, "num_arms must be at least 2, got 1"),
+    ],
+)
+def test_wrong_options_are_refused(id, options, words):
+    with pytest.raises(ValueError, match=words):
+        envs.make(id, **options)
+
+
+def test_a_grid_can_be_drawn():
+    env = envs.make("CliffWalking-v0")
+    _, state = env.reset(jax.random.key(0))
+    cells = env.render(state, scale=1)
+    assert cells.shape == (4, 11, 3)
+    assert cells[3, 0].tolist() == [0, 0, 255] and cells[3, 10].tolist() == [255, 0, 0]
+    assert (cells[3, 1:10] == (0, 160, 0)).all() and not cells[:3].any()
+
+
+def test_arms_pay_their_value_with_noise_and_walk_if_they_are_told_to():
+    env = envs.make("KArmedBandit-v0")
+    params = env.default_params
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    _, state = jax.vmap(env.reset, (0, None))(keys, params)
+    np.testing.assert_allclose(state.values.mean(0), 0.0, atol=0.03)
+    np.testing.assert_allclose(state.values.std(0), 1.0, atol=0.03)
+    one = jax.tree.map(lambda x: x[0], state)
+    walking = params.replace(walk_std=0.5)
+    play = jax.vmap(env.step_env, (0, None, None, None))
+    _, after, reward, ended, _ = play(keys, one, jnp.int32(3), walking)
+    assert float(reward.mean()) == pytest.approx(float(one.values[3]), abs=0.03)
+    assert float(reward.std()) == pytest.approx(1.0, abs=0.03) and not ended.any()
+    moved = np.asarray(after.values) - np.asarray(one.values)
+    np.testing.assert_allclose(moved.std(0), 0.5, atol=0.02)
+    noise = np.corrcoef(reward, after.values[:, 3])[0, 1]
+    assert abs(noise) < 0.03  # the walk is no part of the reward
+    _, still, _, _, _ = play(keys[:2], one, jnp.int32(3), params)
+    np.testing.assert_array_equal(still.values[1], one.values)
