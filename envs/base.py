@@ -60,10 +60,13 @@ class Environment(Generic[StateT, ParamsT]):
             step spends one random split less.
         steps_without_reset: Whether `step_env` works. Only adapted wrappers, which
             reset by themselves, say no.
+        on_host: Whether it has no pure functions and is stepped from Python, as
+            Gymnasium's environments are.
     """
 
     stochastic_transitions: ClassVar[bool] = True
     steps_without_reset: ClassVar[bool] = True
+    on_host: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

@@ -1,0 +1,391 @@
+"""Agents that learn in environments on the host: one loop for every algorithm.
+
+The compiled pieces of an update (`types.Hosted`) and the environments take turns:
+actions are chosen for all environments of an agent in one call, the environments are
+stepped, and what they did is learned from. Agents take turns too, an update after the
+other. To what drives a run, all this is a cohort.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.acting.play import HostEnvs, play_episodes
+from purerl.acting.policy import recurrence_of
+from purerl.acting.rollout import EnvCarry, Episodes, Played
+from purerl.config import ConfigError
+from purerl.execution.cohort import Segment
+from purerl.execution.reduce import PARAMETERS_FINITE
+from purerl.keys import evaluation_key, init_keys
+from purerl.learning.diagnostics import parameters_finite
+from purerl.networks.recurrent import forget
+from purerl.scale.host import to_device, to_host
+from purerl.train import Bound
+from purerl.types import Array, HostMetrics, Metrics, PyTree, Transition
+
+
+class HostedProgram:
+    """The compiled pieces of an update, shared by all agents.
+
+    Args:
+        bound: Config, environment and plan.
+
+    Attributes:
+        bound: Config, environment and plan.
+        num_rounds: R, how often an update acts and learns.
+        num_steps: T, steps of every environment in a round.
+        compile_seconds: Seconds spent tracing and compiling.
+
+    Raises:
+        ConfigError: the algorithm has no pieces.
+    """
+
+    def __init__(self, bound: Bound) -> None:
+        began = time.perf_counter()
+        self.bound = bound
+        algorithm = bound.algorithm(bound.config)
+        if algorithm.hosted is None:
+            raise ConfigError(
+                f"{type(bound.config).__name__} cannot be trained in {bound.env.name}, "
+                "which is stepped on the host: its Algorithm has no field hosted, the "
+                "update in pieces; see purerl.types.Hosted."
+            )
+        self._algorithm, self._make = algorithm, algorithm.hosted
+        sizes = algorithm.hosted(jnp.int32(0))
+        self.num_rounds, self.num_steps = sizes.num_rounds, sizes.num_steps
+        self._recurrence = recurrence_of(algorithm)
+        self._compile()
+        self.compile_seconds = time.perf_counter() - began
+
+    def _compile(self) -> None:
+        """Compile all pieces for the shapes that they have."""
+        config, hosted = self.bound.config, self._make
+        key = jax.random.key(0)
+        self.init = _compiled(self._algorithm.init, key)
+        state = jax.eval_shape(self._algorithm.init, key)
+        obs, update = state.envs.obs, state.update
+        self.restart = _compiled(_restart(hosted), state, obs)
+        begin = _begin(hosted)
+        self.begin = _compiled(begin, state, donate=0)
+        work, memory, noise = jax.eval_shape(begin, state)
+        number, done = np.int32(0), jax.ShapeDtypeStruct((config.num_envs,), bool)
+        acting = (update, work, noise, number, number, obs, memory, done)
+        self.act = _compiled(_act(hosted), *acting)
+        raw, outputs, _, memory = jax.eval_shape(_act(hosted), *acting)
+        played = self._played_shapes(state.envs, (obs, raw, outputs, memory))
+        learning = (update, work, number, *played)
+        self.learn = _compiled(_learn(hosted), *learning, donate=1)
+        _, report = jax.eval_shape(_learn(hosted), *learning)
+        reports = _stacked_shapes(report, self.num_rounds)
+        self.finish = _compiled(_finish(hosted), update, work, reports, donate=1)
+        self.start_seed = _compiled(_start_seed, state)
+        self.evaluation_seed = _compiled(_evaluation_seed, state)
+        lanes = config.eval_episodes
+        seen = _stacked_shapes(jax.tree.map(_one, obs), lanes)
+        blank = jax.eval_shape(partial(self._recurrence.init, (lanes,)))
+        self.policy = _compiled(self._recurrence.act, state, seen, blank)
+
+    def _played_shapes(self, envs: Any, chosen: tuple) -> tuple:
+        """Shapes of what `learn` gets of the steps of a round."""
+        obs, raw, outputs, memory = _stacked_shapes(chosen, self.num_steps)
+        shape = (self.num_steps, self.bound.config.num_envs)
+        number = jax.ShapeDtypeStruct(shape, np.float32)
+        flag = jax.ShapeDtypeStruct(shape, bool)
+        whole = jax.ShapeDtypeStruct(shape, np.int32)
+        transitions = Transition(obs, raw, outputs, number, obs, flag, flag)
+        return envs, transitions, memory, number, whole
+
+    def member_shapes(self) -> PyTree:
+        """Return the shapes of one agent's state."""
+        return jax.eval_shape(self._algorithm.init, jax.random.key(0))
+
+    def evaluate(self, state: PyTree, envs: HostEnvs) -> HostMetrics:
+        """Play episodes of the deterministic policy of one agent.
+
+        Args:
+            state: State of the agent.
+            envs: `eval_episodes` environments for evaluations.
+        """
+        plan = self.bound.plan
+        played = play_episodes(
+            envs,
+            partial(self.policy, state),
+            self._recurrence.init((envs.num_envs,)),
+            int(self.evaluation_seed(state)),
+            plan.eval_max_steps,
+        )
+        steps = int(state.update) * plan.steps_per_update
+        return {"env_steps": np.uint32(steps), **played}
+
+
+class HostedCohort:
+    """Agents with environments on the host, which are trained in turns.
+
+    It has what a run asks of a `Cohort`.
+
+    Args:
+        program: The compiled pieces.
+        keys: Random keys of the agents, `[N]`.
+        length: Updates of a segment, K.
+
+    Attributes:
+        program: The compiled pieces.
+        update: Updates that all agents have done.
+        compile_seconds: Seconds spent compiling.
+    """
+
+    def __init__(self, program: HostedProgram, keys: Array, length: int) -> None:
+        self.program, self._keys, self._length = program, keys, length
+        self.compile_seconds = program.compile_seconds
+        self.update = 0
+        self._states: list[PyTree] = []
+        env: Any = program.bound.env
+        num_envs = program.bound.config.num_envs
+        self._envs: list[HostEnvs] = [env.start(num_envs) for _ in range(len(keys))]
+        self._evaluation: HostEnvs | None = None
+
+    def init(self) -> None:
+        """Give every agent its initial state, and begin episodes."""
+        self._begin([self.program.init(key) for key in self._keys])
+
+    def restore(self, states: PyTree, update: int) -> None:
+        """Go on with states from the host, in new episodes.
+
+        Args:
+            states: States on the host as of `gather`, leaves `[N, ...]`.
+            update: Updates that they have seen.
+        """
+        members = range(len(self._keys))
+        rows = [jax.tree.map(lambda x, i=i: x[i], states) for i in members]
+        self.update = update
+        self._begin([to_device(row) for row in rows])
+
+    def _begin(self, states: list[PyTree]) -> None:
+        """Begin an episode in every environment."""
+        program = self.program
+        self._states = [
+            program.restart(state, envs.reset(int(program.start_seed(state))))
+            for state, envs in zip(states, self._envs, strict=True)
+        ]
+
+    def gather(self) -> PyTree:
+        """Return the agents' states on the host, leaves `[N, ...]`."""
+        hosts = [to_host(state) for state in self._states]
+        return jax.tree.map(lambda *x: np.stack(x), *hosts)
+
+    def segments(
+        self, until: int, is_stopped: Callable[[], bool] = lambda: False
+    ) -> Iterator[Segment]:
+        """Train up to an update, segment by segment.
+
+        Args:
+            until: The update to reach.
+            is_stopped: A function that is asked before every segment whether to train
+                no further.
+        """
+        total = self.program.bound.plan.num_updates
+        while self.update < until and not is_stopped():
+            first = self.update
+            ran = min(self._length, total - first)
+            found = [self._advance(i, first, ran) for i in range(len(self._keys))]
+            metrics, evaluation = jax.tree.map(lambda *x: np.stack(x), *found)
+            self.update = first + ran
+            yield Segment(first, ran, metrics, evaluation)
+
+    def close(self) -> None:
+        """End all environments."""
+        for envs in (*self._envs, *([self._evaluation] if self._evaluation else [])):
+            envs.close()
+
+    def _advance(
+        self, member: int, first: int, count: int
+    ) -> tuple[HostMetrics, HostMetrics]:
+        """Train one agent for some updates, and evaluate it where that is due."""
+        rows: list[Metrics] = []
+        evaluations: list[HostMetrics] = []
+        for done in range(first + 1, first + count + 1):
+            rows.append(self._update(member))
+            if done in self.program.bound.plan.evaluate_after:
+                evaluations.append(self._evaluate(member))
+        finite = np.ones(count, bool)
+        finite[-1] = bool(parameters_finite(self._states[member]))
+        metrics = _stack(jax.device_get(rows))
+        evaluation = _stack(evaluations) if evaluations else {}
+        return metrics | {PARAMETERS_FINITE: finite}, evaluation
+
+    def _update(self, member: int) -> Metrics:
+        """Make one update of an agent."""
+        program, envs = self.program, self._envs[member]
+        state = self._states[member]
+        update = np.asarray(state.update)
+        carry = jax.device_get(state.envs)
+        work, memory, noise = program.begin(state)
+        reports = []
+        for number in map(np.int32, range(program.num_rounds)):
+            act = partial(program.act, update, work, noise, number)
+            carry, memory, steps = play_steps(
+                envs, act, carry, memory, program.num_steps
+            )
+            work, report = program.learn(update, work, number, carry, *steps)
+            reports.append(report)
+        stacked = _stack(jax.device_get(reports))
+        self._states[member], metrics = program.finish(update, work, stacked)
+        return metrics
+
+    def _evaluate(self, member: int) -> HostMetrics:
+        """Play the deterministic policy in environments of its own."""
+        if self._evaluation is None:
+            env: Any = self.program.bound.env
+            self._evaluation = env.start(self.program.bound.config.eval_episodes)
+        return self.program.evaluate(self._states[member], self._evaluation)
+
+
+def play_steps(
+    envs: HostEnvs,
+    act: Callable[..., Any],
+    carry: EnvCarry,
+    memory: PyTree,
+    num_steps: int,
+) -> tuple[EnvCarry, PyTree, tuple]:
+    """Step environments with a compiled policy: `rollout.unroll` on the host.
+
+    Args:
+        envs: The environments.
+        act: `(number of the step, obs, memory, done) -> (raw action, outputs, env
+            action, memory)`, which forgets the memory of episodes that are done.
+        carry: The environments before the first step, arrays of the host.
+        memory: Memory of the running episodes, `[B, ...]`.
+        num_steps: T.
+
+    Returns:
+        The environments after the steps; the memory, zero where an episode ended; and
+        transitions, memories, returns and lengths of the running episodes, `[T, B,
+        ...]` each.
+    """
+    rows = []
+    done = np.zeros(envs.num_envs, bool)
+    for number in map(np.int32, range(num_steps)):
+        raw, outputs, action, memory = act(number, carry.obs, memory, done)
+        step = envs.step(np.asarray(action))
+        done = step.terminated | step.truncated
+        transition = Transition(
+            obs=carry.obs,
+            action=raw,
+            log_prob=outputs,
+            reward=step.reward,
+            next_obs=step.next_obs,
+            terminated=step.terminated,
+            truncated=step.truncated,
+        )
+        returns = carry.episode_return + step.reward
+        lengths = carry.episode_length + np.int32(1)
+        rows.append((transition, memory, returns, lengths))
+        carry = EnvCarry(
+            (),
+            step.obs,
+            np.where(done, np.float32(0), returns),
+            np.where(done, np.int32(0), lengths),
+        )
+    return carry, forget(memory, jnp.asarray(done)), _stack(jax.device_get(rows))
+
+
+def _begin(hosted: Any) -> Callable:
+    return lambda state: hosted(state.update).begin(state)
+
+
+def _restart(hosted: Any) -> Callable:
+    return lambda state, obs: hosted(state.update).restart(state, obs)
+
+
+def _finish(hosted: Any) -> Callable:
+    return lambda update, work, reports: hosted(update).finish(work, reports)
+
+
+def _act(hosted: Any) -> Callable:
+    """The policy, with the noise of a step among that of the update."""
+
+    def act(
+        update: Array,
+        work: PyTree,
+        noise: PyTree,
+        number: Array,
+        step: Array,
+        obs: PyTree,
+        memory: PyTree,
+        done: Array,
+    ) -> tuple:
+        now = jax.tree.map(lambda x: x[number, step], noise)
+        memory = forget(memory, done)
+        (raw, outputs, action), memory = hosted(update).act(work, obs, memory, now)
+        return raw, outputs, action, memory
+
+    return act
+
+
+def _learn(hosted: Any) -> Callable:
+    """What follows a round's steps."""
+
+    def learn(
+        update: Array,
+        work: PyTree,
+        number: Array,
+        envs: EnvCarry,
+        transitions: Transition,
+        memories: PyTree,
+        returns: Array,
+        lengths: Array,
+    ) -> tuple:
+        done = transitions.terminated | transitions.truncated
+        last = jax.tree.map(lambda x: x[-1], memories)
+        played = Played(
+            envs,
+            forget(last, done[-1]),
+            transitions,
+            memories,
+            Episodes(done, returns, lengths),
+        )
+        return hosted(update).learn(work, number, played)
+
+    return learn
+
+
+def _start_seed(state: Any) -> Array:
+    """The seed of the environments of a run that begins, or goes on."""
+    return _seed(jax.random.fold_in(init_keys(state.key, 3)[2], state.update))
+
+
+def _evaluation_seed(state: Any) -> Array:
+    return _seed(evaluation_key(state))
+
+
+def _seed(key: Array) -> Array:
+    # Not all environments take seeds of more than 31 bits.
+    return jax.random.bits(key, (), jnp.uint32) >> 1
+
+
+def _compiled(function: Callable, *args: Any, donate: int | None = None) -> Callable:
+    """A function compiled for arguments of some shapes, one of which it consumes."""
+    given = () if donate is None else (donate,)
+    return jax.jit(function, donate_argnums=given).lower(*args).compile()
+
+
+def _stacked_shapes(tree: PyTree, count: int) -> PyTree:
+    """Shapes of `count` of each."""
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), tree
+    )
+
+
+def _one(x: Any) -> Any:
+    """The shape of one of a batch."""
+    return jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
+
+
+def _stack(rows: list) -> Any:
+    """Pytrees of the host as one, with an axis in front."""
+    return jax.tree.map(lambda *x: np.stack(x), *rows)
