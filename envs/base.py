@@ -157,6 +157,17 @@ class Environment(Generic[StateT, ParamsT]):
         }
         return obs, next_state, reward, terminated, truncated, info
 
+    def start(self, num_envs: int) -> Any:
+        """Make `num_envs` environments that are stepped from Python.
+
+        Raises:
+            NotImplementedError: its functions are pure, see `on_host`.
+        """
+        raise NotImplementedError(
+            f"{self.name} has pure functions: use `reset` and `step`, under jax.vmap "
+            f"for {num_envs} of them."
+        )
+
     def reset_env(self, key: jax.Array, params: ParamsT) -> tuple[Obs, StateT]:
         """Start an episode; `reset` with explicit numbers. The key is consumed."""
         raise NotImplementedError

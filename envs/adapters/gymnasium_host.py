@@ -7,8 +7,11 @@ Python. It has no pure functions: what would need them says so.
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -155,7 +158,8 @@ class HostEnvironment(Environment[Any, EnvParams]):
             # out, and the last observation of the one before is looked at afterwards.
             options["wrappers"] = [_own_observations]
         make = partial(gymnasium.make_vec, self.id, num_envs=num_envs, **options)
-        return _made(self.id, make)
+        with _deaf_children(self._mode):
+            return _made(self.id, make)
 
 
 class HostEnvs:
@@ -235,6 +239,23 @@ class HostEnvs:
     def close(self) -> None:
         """End the environments, and the processes that they may run in."""
         self._vector.close()
+
+
+@contextlib.contextmanager
+def _deaf_children(mode: str) -> Iterator[None]:
+    """Let processes that are begun here not hear Ctrl-C, which is for the training.
+
+    A run that is asked to stop finishes what it is doing, in which they have a part.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if mode != "async" or not is_main:
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _own_observations(env: gymnasium.Env) -> gymnasium.Env:

@@ -7,6 +7,7 @@ other. To what drives a run, all this is a cohort.
 """
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -83,8 +84,7 @@ class HostedProgram:
         _, report = jax.eval_shape(_learn(hosted), *learning)
         reports = _stacked_shapes(report, self.num_rounds)
         self.finish = _compiled(_finish(hosted), update, work, reports, donate=1)
-        self.start_seed = _compiled(_start_seed, state)
-        self.evaluation_seed = _compiled(_evaluation_seed, state)
+        self._seeds = _compiled(_seeds, state)
         lanes = config.eval_episodes
         seen = _stacked_shapes(jax.tree.map(_one, obs), lanes)
         blank = jax.eval_shape(partial(self._recurrence.init, (lanes,)))
@@ -94,15 +94,19 @@ class HostedProgram:
         """Shapes of what `learn` gets of the steps of a round."""
         obs, raw, outputs, memory = _stacked_shapes(chosen, self.num_steps)
         shape = (self.num_steps, self.bound.config.num_envs)
-        number = jax.ShapeDtypeStruct(shape, np.float32)
-        flag = jax.ShapeDtypeStruct(shape, bool)
-        whole = jax.ShapeDtypeStruct(shape, np.int32)
+        number: Any = jax.ShapeDtypeStruct(shape, np.float32)
+        flag: Any = jax.ShapeDtypeStruct(shape, bool)
+        whole: Any = jax.ShapeDtypeStruct(shape, np.int32)
         transitions = Transition(obs, raw, outputs, number, obs, flag, flag)
         return envs, transitions, memory, number, whole
 
     def member_shapes(self) -> PyTree:
         """Return the shapes of one agent's state."""
         return jax.eval_shape(self._algorithm.init, jax.random.key(0))
+
+    def start_seed(self, state: PyTree) -> int:
+        """Return the seed of environments with which an agent begins, or goes on."""
+        return int(self._seeds(state)[0])
 
     def evaluate(self, state: PyTree, envs: HostEnvs) -> HostMetrics:
         """Play episodes of the deterministic policy of one agent.
@@ -116,11 +120,11 @@ class HostedProgram:
             envs,
             partial(self.policy, state),
             self._recurrence.init((envs.num_envs,)),
-            int(self.evaluation_seed(state)),
+            int(self._seeds(state)[1]),
             plan.eval_max_steps,
         )
         steps = int(state.update) * plan.steps_per_update
-        return {"env_steps": np.uint32(steps), **played}
+        return {"env_steps": np.asarray(steps, np.uint32), **played}
 
 
 class HostedCohort:
@@ -144,7 +148,7 @@ class HostedCohort:
         self.compile_seconds = program.compile_seconds
         self.update = 0
         self._states: list[PyTree] = []
-        env: Any = program.bound.env
+        env = program.bound.env
         num_envs = program.bound.config.num_envs
         self._envs: list[HostEnvs] = [env.start(num_envs) for _ in range(len(keys))]
         self._evaluation: HostEnvs | None = None
@@ -169,7 +173,7 @@ class HostedCohort:
         """Begin an episode in every environment."""
         program = self.program
         self._states = [
-            program.restart(state, envs.reset(int(program.start_seed(state))))
+            program.restart(state, envs.reset(program.start_seed(state)))
             for state, envs in zip(states, self._envs, strict=True)
         ]
 
@@ -239,10 +243,11 @@ class HostedCohort:
 
     def _evaluate(self, member: int) -> HostMetrics:
         """Play the deterministic policy in environments of its own."""
-        if self._evaluation is None:
-            env: Any = self.program.bound.env
-            self._evaluation = env.start(self.program.bound.config.eval_episodes)
-        return self.program.evaluate(self._states[member], self._evaluation)
+        program = self.program
+        envs, env = self._evaluation, program.bound.env
+        if envs is None:
+            envs = self._evaluation = env.start(program.bound.config.eval_episodes)
+        return program.evaluate(self._states[member], envs)
 
 
 def play_steps(
@@ -285,12 +290,9 @@ def play_steps(
         returns = carry.episode_return + step.reward
         lengths = carry.episode_length + np.int32(1)
         rows.append((transition, memory, returns, lengths))
-        carry = EnvCarry(
-            (),
-            step.obs,
-            np.where(done, np.float32(0), returns),
-            np.where(done, np.int32(0), lengths),
-        )
+        kept: Any = np.where(done, np.float32(0), returns)
+        counted: Any = np.where(done, np.int32(0), lengths)
+        carry = EnvCarry((), step.obs, kept, counted)
     return carry, forget(memory, jnp.asarray(done)), _stack(jax.device_get(rows))
 
 
@@ -354,24 +356,24 @@ def _learn(hosted: Any) -> Callable:
     return learn
 
 
-def _start_seed(state: Any) -> Array:
-    """The seed of the environments of a run that begins, or goes on."""
-    return _seed(jax.random.fold_in(init_keys(state.key, 3)[2], state.update))
-
-
-def _evaluation_seed(state: Any) -> Array:
-    return _seed(evaluation_key(state))
-
-
-def _seed(key: Array) -> Array:
+def _seeds(state: Any) -> tuple[Array, ...]:
+    """The seeds of environments that an agent begins with, and of an evaluation."""
+    start = jax.random.fold_in(init_keys(state.key, 3)[2], state.update)
     # Not all environments take seeds of more than 31 bits.
-    return jax.random.bits(key, (), jnp.uint32) >> 1
+    return tuple(
+        jax.random.bits(key, (), jnp.uint32) >> 1
+        for key in (start, evaluation_key(state))
+    )
 
 
 def _compiled(function: Callable, *args: Any, donate: int | None = None) -> Callable:
     """A function compiled for arguments of some shapes, one of which it consumes."""
     given = () if donate is None else (donate,)
-    return jax.jit(function, donate_argnums=given).lower(*args).compile()
+    lowered = jax.jit(function, donate_argnums=given).lower
+    with warnings.catch_warnings():
+        # Networks may come out in other shapes; a buffer, which is large, does not.
+        warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+        return lowered(*args).compile()
 
 
 def _stacked_shapes(tree: PyTree, count: int) -> PyTree:
