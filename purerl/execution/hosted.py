@@ -164,10 +164,9 @@ class HostedCohort:
             states: States on the host as of `gather`, leaves `[N, ...]`.
             update: Updates that they have seen.
         """
+        self.update, agents = update, to_device(states)
         members = range(len(self._keys))
-        rows = [jax.tree.map(lambda x, i=i: x[i], states) for i in members]
-        self.update = update
-        self._begin([to_device(row) for row in rows])
+        self._begin([jax.tree.map(lambda x, i=i: x[i], agents) for i in members])
 
     def _begin(self, states: list[PyTree]) -> None:
         """Begin an episode in every environment."""
