@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Options of `gymnasium.make_vec` that are not the environment's own.
 _VECTOR = ("vectorization_mode", "vector_kwargs")
+_OWN_VECTOR = "vector_entry_point"  # the vector that an environment brings itself
+_MODES = ("sync", "async", _OWN_VECTOR)
 _NO_LIMIT = 10_000_000  # Such an episode counts as one without a limit.
 
 
@@ -89,6 +91,13 @@ class HostEnvironment(Environment[Any, EnvParams]):
             env.close()
         self._observation_space = _our_space(env.observation_space, "observations")
         self._action_space = _our_space(env.action_space, "actions")
+        if self._mode not in _MODES:
+            raise ValueError(
+                f"vectorization_mode in env_kwargs must be one of {', '.join(_MODES)}, "
+                f"got {self._mode!r}."
+            )
+        if self._mode == _OWN_VECTOR:
+            self.start(1).close()  # An environment that does not fit says so here.
 
     @property
     def name(self) -> str:
@@ -147,7 +156,7 @@ class HostEnvironment(Environment[Any, EnvParams]):
     def make_vector(self, num_envs: int) -> VectorEnv:
         """Make Gymnasium's vector environment, which resets in the step of an end."""
         options = {"vectorization_mode": "sync", **self.options}
-        if self._mode != "vector_entry_point":
+        if self._mode != _OWN_VECTOR:
             given = dict(options.pop("vector_kwargs", {}))
             if self._mode == "async":
                 # A copy of a process with JAX's threads in it may never wake up.
@@ -183,7 +192,7 @@ class HostEnvs:
         if mode is not AutoresetMode.SAME_STEP:
             self._vector.close()
             raise ValueError(
-                f"{env.name} with vectorization_mode='vector_entry_point' resets by "
+                f"{env.name} with vectorization_mode={_OWN_VECTOR!r} resets by "
                 f"{mode}, and training needs AutoresetMode.SAME_STEP, which hands out "
                 "the observation before a reset; leave vectorization_mode out."
             )
