@@ -137,6 +137,9 @@ class HostedCohort:
         keys: Random keys of the agents, `[N]`.
         length: Updates of a segment, K.
 
+    Raises:
+        ConfigError: the environments cannot be made.
+
     Attributes:
         program: The compiled pieces.
         update: Updates that all agents have done.
@@ -150,7 +153,10 @@ class HostedCohort:
         self._states: list[PyTree] = []
         env = program.bound.env
         num_envs = program.bound.config.num_envs
-        self._envs: list[HostEnvs] = [env.start(num_envs) for _ in range(len(keys))]
+        try:
+            self._envs: list[HostEnvs] = [env.start(num_envs) for _ in range(len(keys))]
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
         self._evaluation: HostEnvs | None = None
 
     def init(self) -> None:

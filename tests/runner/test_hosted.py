@@ -7,6 +7,7 @@ import pytest
 import envs
 import purerl
 from purerl import schedules
+from purerl.cli import evaluate
 from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.train import bind
 from tests.helpers import CONTINUOUS_CARTPOLE, slow_but
@@ -53,7 +54,7 @@ def registered():
 
 
 def pair(name):
-    """The config of a compiled run, and of the same one with its environment outside."""
+    """The config of a compiled run, and of that with its environment outside."""
     config = CONFIGS[name]
     task = CONTINUOUS_CARTPOLE if name in CONTINUOUS else "CartPole-v1"
     config = config.replace(total_timesteps=UPDATES * config.steps_per_update)
@@ -278,6 +279,8 @@ def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
     )
     assert "begin new episodes" in capsys.readouterr().out
     assert again.finished and int(again.state.update[0]) == 6
+    assert evaluate.main([str(tmp_path), "--episodes", "2"]) == 0
+    assert "gymnasium/" in capsys.readouterr().out
     saved = purerl.load_run(tmp_path)
     policy = purerl.make_policy(config, jax.tree.map(lambda x: x[0], first.state))
     assert saved.update == 6 and callable(policy)
