@@ -19,12 +19,11 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium import spaces as gym_spaces
 from gymnasium.vector import AutoresetMode
 
 from ..base import Environment, EnvParams
 from ..spaces import Space
-from .arrays import as_space
+from .gymnasium_spaces import batch_action, from_gym_space, from_observation
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -89,8 +88,8 @@ class HostEnvironment(Environment[Any, EnvParams]):
             self._limit = int(limit or _NO_LIMIT)
         finally:
             env.close()
-        self._observation_space = _our_space(env.observation_space, "observations")
-        self._action_space = _our_space(env.action_space, "actions")
+        self._observation_space = from_gym_space(env.observation_space, "observations")
+        self._action_space = from_gym_space(env.action_space, "actions")
         if self._mode not in _MODES:
             raise ValueError(
                 f"vectorization_mode in env_kwargs must be one of {', '.join(_MODES)}, "
@@ -207,7 +206,7 @@ class HostEnvs:
             First observations `[B, ...]`.
         """
         obs, _ = self._vector.reset(seed=seed)
-        return _observation(self._env.gym_observation_space, obs)
+        return from_observation(self._env.gym_observation_space, obs)
 
     def step(self, action: np.ndarray) -> HostStep:
         """Step every environment, and restart those whose episode ended.
@@ -219,9 +218,9 @@ class HostEnvs:
             ValueError: an episode ended without its last observation.
         """
         space = self._env.gym_observation_space
-        taken = _action(self._env.gym_action_space, np.asarray(action))
+        taken = batch_action(self._env.gym_action_space, np.asarray(action))
         found, reward, terminated, truncated, infos = self._vector.step(taken)
-        obs = _observation(space, found)
+        obs = from_observation(space, found)
         terminated = np.array(terminated, bool)
         truncated = np.array(truncated, bool) & ~terminated
         next_obs = obs
@@ -239,7 +238,7 @@ class HostEnvs:
                 jax.tree.map(
                     lambda all, one, i=i: all.__setitem__(i, one),
                     next_obs,
-                    _observation(space, last[i]),
+                    from_observation(space, last[i]),
                 )
         return HostStep(
             obs, next_obs, np.array(reward, np.float32), terminated, truncated
@@ -288,55 +287,6 @@ def _made(gymnasium_id: str, make: Any) -> Any:
         raise ValueError(
             f"gymnasium/{gymnasium_id} cannot be made with these env_kwargs: {error}"
         ) from None
-
-
-def _our_space(space: gym_spaces.Space, what: str) -> Space:
-    """The space of this package for what `_observation` and `_action` make of one."""
-    return as_space(_from_zero(space), what)
-
-
-def _from_zero(space: gym_spaces.Space) -> gym_spaces.Space:
-    """The same space with integers from 0, and numbers of 32 bits at most."""
-    if isinstance(space, gym_spaces.Dict):
-        return gym_spaces.Dict({key: _from_zero(part) for key, part in space.items()})
-    if isinstance(space, gym_spaces.Tuple):
-        return gym_spaces.Tuple([_from_zero(part) for part in space.spaces])
-    if isinstance(space, gym_spaces.Discrete):
-        return gym_spaces.Discrete(int(space.n))
-    if isinstance(space, gym_spaces.MultiDiscrete):
-        return gym_spaces.MultiDiscrete(space.nvec)
-    if isinstance(space, gym_spaces.Box) and _narrow(space.dtype) != space.dtype:
-        dtype: Any = _narrow(space.dtype)
-        low, high = space.low, space.high
-        if dtype.kind in "iu":
-            ends = np.iinfo(dtype)
-            low, high = (np.clip(bound, ends.min, ends.max) for bound in (low, high))
-        return gym_spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
-    return space
-
-
-def _narrow(dtype: Any) -> np.dtype:
-    """The type that JAX keeps numbers in."""
-    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
-
-
-def _observation(space: gym_spaces.Space, obs: Any) -> Any:
-    """One observation of Gymnasium's, or a batch, as arrays of this package."""
-    if isinstance(space, gym_spaces.Dict):
-        return {key: _observation(part, obs[key]) for key, part in space.items()}
-    if isinstance(space, gym_spaces.Tuple):
-        pairs = zip(space.spaces, obs, strict=True)
-        return tuple(_observation(part, one) for part, one in pairs)
-    if isinstance(space, gym_spaces.Discrete | gym_spaces.MultiDiscrete):
-        return np.array(np.asarray(obs) - space.start, np.int32)
-    return np.array(obs, _narrow(space.dtype))
-
-
-def _action(space: gym_spaces.Space, action: np.ndarray) -> np.ndarray:
-    """A batch of actions of this package as Gymnasium takes it."""
-    if isinstance(space, gym_spaces.Discrete | gym_spaces.MultiDiscrete):
-        return action.astype(space.dtype) + space.start
-    return action.astype(space.dtype)
 
 
 def _zeros(space: Any) -> Any:

@@ -6,8 +6,6 @@ stepped, and what they did is learned from. Agents take turns too, an update aft
 other. To what drives a run, all this is a cohort.
 """
 
-import time
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -16,115 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.acting.play import HostEnvs, play_episodes
-from purerl.acting.policy import recurrence_of
-from purerl.acting.rollout import EnvCarry, Episodes, Played
+from purerl.acting.play import HostEnvs
+from purerl.acting.rollout import EnvCarry
 from purerl.config import ConfigError
 from purerl.execution.cohort import Segment
+from purerl.execution.hosted_program import HostedProgram
 from purerl.execution.reduce import PARAMETERS_FINITE
-from purerl.keys import evaluation_key, init_keys
 from purerl.learning.diagnostics import parameters_finite
 from purerl.networks.recurrent import forget
 from purerl.scale.host import to_device, to_host
-from purerl.train import Bound
 from purerl.types import Array, HostMetrics, Metrics, PyTree, Transition
-
-
-class HostedProgram:
-    """The compiled pieces of an update, shared by all agents.
-
-    Args:
-        bound: Config, environment and plan.
-
-    Attributes:
-        bound: Config, environment and plan.
-        num_rounds: R, how often an update acts and learns.
-        num_steps: T, steps of every environment in a round.
-        compile_seconds: Seconds spent tracing and compiling.
-
-    Raises:
-        ConfigError: the algorithm has no pieces.
-    """
-
-    def __init__(self, bound: Bound) -> None:
-        began = time.perf_counter()
-        self.bound = bound
-        algorithm = bound.algorithm(bound.config)
-        if algorithm.hosted is None:
-            raise ConfigError(
-                f"{type(bound.config).__name__} cannot be trained in {bound.env.name}, "
-                "which is stepped on the host: its Algorithm has no field hosted, the "
-                "update in pieces; see purerl.types.Hosted."
-            )
-        self._algorithm, self._make = algorithm, algorithm.hosted
-        sizes = algorithm.hosted(jnp.int32(0))
-        self.num_rounds, self.num_steps = sizes.num_rounds, sizes.num_steps
-        self._recurrence = recurrence_of(algorithm)
-        self._compile()
-        self.compile_seconds = time.perf_counter() - began
-
-    def _compile(self) -> None:
-        """Compile all pieces for the shapes that they have."""
-        config, hosted = self.bound.config, self._make
-        key = jax.random.key(0)
-        self.init = _compiled(self._algorithm.init, key)
-        state = jax.eval_shape(self._algorithm.init, key)
-        obs, update = state.envs.obs, state.update
-        self.restart = _compiled(_restart(hosted), state, obs)
-        begin = _begin(hosted)
-        self.begin = _compiled(begin, state, donate=0)
-        work, memory, noise = jax.eval_shape(begin, state)
-        number, done = np.int32(0), jax.ShapeDtypeStruct((config.num_envs,), bool)
-        acting = (update, work, noise, number, number, obs, memory, done)
-        self.act = _compiled(_act(hosted), *acting)
-        raw, outputs, _, memory = jax.eval_shape(_act(hosted), *acting)
-        played = self._played_shapes(state.envs, (obs, raw, outputs, memory))
-        learning = (update, work, number, *played)
-        self.learn = _compiled(_learn(hosted), *learning, donate=1)
-        _, report = jax.eval_shape(_learn(hosted), *learning)
-        reports = _stacked_shapes(report, self.num_rounds)
-        self.finish = _compiled(_finish(hosted), update, work, reports, donate=1)
-        self._seeds = _compiled(_seeds, state)
-        lanes = config.eval_episodes
-        seen = _stacked_shapes(jax.tree.map(_one, obs), lanes)
-        blank = jax.eval_shape(partial(self._recurrence.init, (lanes,)))
-        self.policy = _compiled(self._recurrence.act, state, seen, blank)
-
-    def _played_shapes(self, envs: Any, chosen: tuple) -> tuple:
-        """Shapes of what `learn` gets of the steps of a round."""
-        obs, raw, outputs, memory = _stacked_shapes(chosen, self.num_steps)
-        shape = (self.num_steps, self.bound.config.num_envs)
-        number: Any = jax.ShapeDtypeStruct(shape, np.float32)
-        flag: Any = jax.ShapeDtypeStruct(shape, bool)
-        whole: Any = jax.ShapeDtypeStruct(shape, np.int32)
-        transitions = Transition(obs, raw, outputs, number, obs, flag, flag)
-        return envs, transitions, memory, number, whole
-
-    def member_shapes(self) -> PyTree:
-        """Return the shapes of one agent's state."""
-        return jax.eval_shape(self._algorithm.init, jax.random.key(0))
-
-    def start_seed(self, state: PyTree) -> int:
-        """Return the seed of environments with which an agent begins, or goes on."""
-        return int(self._seeds(state)[0])
-
-    def evaluate(self, state: PyTree, envs: HostEnvs) -> HostMetrics:
-        """Play episodes of the deterministic policy of one agent.
-
-        Args:
-            state: State of the agent.
-            envs: `eval_episodes` environments for evaluations.
-        """
-        plan = self.bound.plan
-        played = play_episodes(
-            envs,
-            partial(self.policy, state),
-            self._recurrence.init((envs.num_envs,)),
-            int(self._seeds(state)[1]),
-            plan.eval_max_steps,
-        )
-        steps = int(state.update) * plan.steps_per_update
-        return {"env_steps": np.asarray(steps, np.uint32), **played}
 
 
 class HostedCohort:
@@ -236,7 +135,7 @@ class HostedCohort:
         work, memory, noise = program.begin(state)
         reports = []
         for number in map(np.int32, range(program.num_rounds)):
-            act = partial(program.act, update, work, noise, number)
+            act = partial(_act_at, program, (update, work, noise), number)
             carry, memory, steps = play_steps(
                 envs, act, carry, memory, program.num_steps
             )
@@ -253,6 +152,13 @@ class HostedCohort:
         if envs is None:
             envs = self._evaluation = env.start(program.bound.config.eval_episodes)
         return program.evaluate(self._states[member], envs)
+
+
+def _act_at(
+    program: HostedProgram, parts: tuple, number: Any, step: Any, *seen: Any
+) -> Any:
+    """Choose the actions of a step of a round; see `HostedProgram.act`."""
+    return program.act(*parts, (number, step), *seen)
 
 
 def play_steps(
@@ -274,7 +180,7 @@ def play_steps(
 
     Returns:
         The environments after the steps; the memory, zero where an episode ended; and
-        transitions, memories, returns and lengths of the running episodes, `[T, B,
+        transitions, memories, and returns and lengths of the running episodes, `[T, B,
         ...]` each.
     """
     rows = []
@@ -294,103 +200,11 @@ def play_steps(
         )
         returns = carry.episode_return + step.reward
         lengths = carry.episode_length + np.int32(1)
-        rows.append((transition, memory, returns, lengths))
+        rows.append((transition, memory, (returns, lengths)))
         kept: Any = np.where(done, np.float32(0), returns)
         counted: Any = np.where(done, np.int32(0), lengths)
         carry = EnvCarry((), step.obs, kept, counted)
     return carry, forget(memory, jnp.asarray(done)), _stack(jax.device_get(rows))
-
-
-def _begin(hosted: Any) -> Callable:
-    return lambda state: hosted(state.update).begin(state)
-
-
-def _restart(hosted: Any) -> Callable:
-    return lambda state, obs: hosted(state.update).restart(state, obs)
-
-
-def _finish(hosted: Any) -> Callable:
-    return lambda update, work, reports: hosted(update).finish(work, reports)
-
-
-def _act(hosted: Any) -> Callable:
-    """The policy, with the noise of a step among that of the update."""
-
-    def act(
-        update: Array,
-        work: PyTree,
-        noise: PyTree,
-        number: Array,
-        step: Array,
-        obs: PyTree,
-        memory: PyTree,
-        done: Array,
-    ) -> tuple:
-        now = jax.tree.map(lambda x: x[number, step], noise)
-        memory = forget(memory, done)
-        (raw, outputs, action), memory = hosted(update).act(work, obs, memory, now)
-        return raw, outputs, action, memory
-
-    return act
-
-
-def _learn(hosted: Any) -> Callable:
-    """What follows a round's steps."""
-
-    def learn(
-        update: Array,
-        work: PyTree,
-        number: Array,
-        envs: EnvCarry,
-        transitions: Transition,
-        memories: PyTree,
-        returns: Array,
-        lengths: Array,
-    ) -> tuple:
-        done = transitions.terminated | transitions.truncated
-        last = jax.tree.map(lambda x: x[-1], memories)
-        played = Played(
-            envs,
-            forget(last, done[-1]),
-            transitions,
-            memories,
-            Episodes(done, returns, lengths),
-        )
-        return hosted(update).learn(work, number, played)
-
-    return learn
-
-
-def _seeds(state: Any) -> tuple[Array, ...]:
-    """The seeds of environments that an agent begins with, and of an evaluation."""
-    start = jax.random.fold_in(init_keys(state.key, 3)[2], state.update)
-    # Not all environments take seeds of more than 31 bits.
-    return tuple(
-        jax.random.bits(key, (), jnp.uint32) >> 1
-        for key in (start, evaluation_key(state))
-    )
-
-
-def _compiled(function: Callable, *args: Any, donate: int | None = None) -> Callable:
-    """A function compiled for arguments of some shapes, one of which it consumes."""
-    given = () if donate is None else (donate,)
-    lowered = jax.jit(function, donate_argnums=given).lower
-    with warnings.catch_warnings():
-        # Networks may come out in other shapes; a buffer, which is large, does not.
-        warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        return lowered(*args).compile()
-
-
-def _stacked_shapes(tree: PyTree, count: int) -> PyTree:
-    """Shapes of `count` of each."""
-    return jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), tree
-    )
-
-
-def _one(x: Any) -> Any:
-    """The shape of one of a batch."""
-    return jax.ShapeDtypeStruct(x.shape[1:], x.dtype)
 
 
 def _stack(rows: list) -> Any:

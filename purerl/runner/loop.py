@@ -17,7 +17,8 @@ from purerl import serialise
 from purerl.config import ConfigError
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.format import format_count, with_noun
-from purerl.execution.hosted import HostedCohort, HostedProgram
+from purerl.execution.hosted import HostedCohort
+from purerl.execution.hosted_program import HostedProgram
 from purerl.execution.members import every
 from purerl.runner import manifest
 from purerl.runner.interrupt import Interrupt

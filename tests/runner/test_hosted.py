@@ -8,7 +8,8 @@ import envs
 import purerl
 from purerl import schedules
 from purerl.cli import evaluate
-from purerl.execution.hosted import HostedCohort, HostedProgram
+from purerl.execution.hosted import HostedCohort
+from purerl.execution.hosted_program import HostedProgram
 from purerl.train import bind
 from tests.helpers import CONTINUOUS_CARTPOLE, slow_but
 from tests.runner import hosted_tasks
