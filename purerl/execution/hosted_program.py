@@ -14,8 +14,10 @@ from purerl.acting.play import HostEnvs, play_episodes
 from purerl.acting.policy import recurrence_of
 from purerl.acting.rollout import EnvCarry, Episodes, Played
 from purerl.config import ConfigError
+from purerl.execution.memory import require_agent
 from purerl.keys import evaluation_key, init_keys
 from purerl.networks.recurrent import forget
+from purerl.scale.devices import make_workers
 from purerl.train import Bound
 from purerl.types import Array, HostMetrics, PyTree, Transition
 
@@ -33,7 +35,7 @@ class HostedProgram:
         compile_seconds: Seconds spent tracing and compiling.
 
     Raises:
-        ConfigError: the algorithm has no pieces.
+        ConfigError: the algorithm has no pieces, or an agent does not fit the memory.
     """
 
     def __init__(self, bound: Bound) -> None:
@@ -50,6 +52,7 @@ class HostedProgram:
         sizes = algorithm.hosted(jnp.int32(0))
         self.num_rounds, self.num_steps = sizes.num_rounds, sizes.num_steps
         self._recurrence = recurrence_of(algorithm)
+        require_agent(self.member_shapes(), 1, make_workers()[0])
         self._compile()
         self.compile_seconds = time.perf_counter() - began
 

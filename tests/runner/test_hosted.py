@@ -227,6 +227,14 @@ def test_what_cannot_be_is_refused_in_a_sentence(change, options, sentence, tmp_
     assert not out.exists()
 
 
+def test_an_agent_that_does_not_fit_the_memory_is_refused():
+    config = purerl.DQNConfig(
+        env=HERE, buffer_size=10**9, total_timesteps=10**9, num_evaluations=0
+    )
+    with pytest.raises(purerl.ConfigError, match="memory: one agent needs at least"):
+        purerl.run(config, progress=False)
+
+
 @pytest.mark.parametrize(
     "call",
     [
