@@ -60,10 +60,13 @@ class Environment(Generic[StateT, ParamsT]):
             step spends one random split less.
         steps_without_reset: Whether `step_env` works. Only adapted wrappers, which
             reset by themselves, say no.
+        on_host: Whether it has no pure functions and is stepped from Python, as
+            Gymnasium's environments are.
     """
 
     stochastic_transitions: ClassVar[bool] = True
     steps_without_reset: ClassVar[bool] = True
+    on_host: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -153,6 +156,17 @@ class Environment(Generic[StateT, ParamsT]):
             "final_observation": final_obs,
         }
         return obs, next_state, reward, terminated, truncated, info
+
+    def start(self, num_envs: int) -> Any:
+        """Make `num_envs` environments that are stepped from Python.
+
+        Raises:
+            NotImplementedError: its functions are pure, see `on_host`.
+        """
+        raise NotImplementedError(
+            f"{self.name} has pure functions: use `reset` and `step`, under jax.vmap "
+            f"for {num_envs} of them."
+        )
 
     def reset_env(self, key: jax.Array, params: ParamsT) -> tuple[Obs, StateT]:
         """Start an episode; `reset` with explicit numbers. The key is consumed."""

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from . import probe
-from .adapters.refusal import refusal
+from .adapters.gymnasium_play import require_gymnasium
 from .bandit import KArmedBandit
 from .base import Environment, EnvParams
 from .cartpole import CartPole
@@ -33,6 +33,7 @@ from .swingup import (
 )
 
 Factory = Callable[..., Environment]
+_GYMNASIUM = "gymnasium/"
 
 GYMNAX_IDS: tuple[str, ...] = (
     "Acrobot-v1",
@@ -86,7 +87,7 @@ class EnvDescription:
 
     Attributes:
         id: The name for `make`.
-        source: `purerl`, `gymnax`, `brax` or `registered`.
+        source: `purerl`, `gymnax`, `brax`, `gymnasium` or `registered`.
         observation_space: Observation space with the default parameters.
         action_space: Action space with the default parameters.
         params: The default parameters.
@@ -113,12 +114,15 @@ def make(id: str, **options: Any) -> Environment:
     """Make the environment called `id`.
 
     Args:
-        id: One of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`.
+        id: One of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`, or
+            `gymnasium/` and a name that Gymnasium registers, for training on the host.
         **options: Structural options of the environment, such as `backend="spring"`.
 
     Raises:
         ValueError: no such id (the message names near ones), or no such option.
     """
+    if is_of_gymnasium(id):
+        return _make_gymnasium(id.removeprefix(_GYMNASIUM), **options)
     if id not in _ENTRIES:
         raise ValueError(_unknown_id(id))
     factory = _ENTRIES[id].factory
@@ -155,14 +159,23 @@ def registered() -> tuple[str, ...]:
 
 
 def source_of(id: str) -> str:
-    """Return where an id comes from: `purerl`, `gymnax`, `brax` or `registered`.
+    """Return where an id comes from.
+
+    That is `purerl`, `gymnax`, `brax`, `gymnasium` or `registered`.
 
     Raises:
         ValueError: no such id.
     """
+    if is_of_gymnasium(id):
+        return "gymnasium"
     if id not in _ENTRIES:
         raise ValueError(_unknown_id(id))
     return _ENTRIES[id].source
+
+
+def is_of_gymnasium(id: str) -> bool:
+    """Return whether an id is one of Gymnasium's, which are stepped on the host."""
+    return isinstance(id, str) and id.startswith(_GYMNASIUM)
 
 
 def describe(id: str, **options: Any) -> EnvDescription:
@@ -176,7 +189,7 @@ def describe(id: str, **options: Any) -> EnvDescription:
     documented = getattr(env, "wrapped", env)
     return EnvDescription(
         id=id,
-        source=_ENTRIES[id].source,
+        source=source_of(id),
         observation_space=env.observation_space(params),
         action_space=env.action_space(params),
         params=params,
@@ -214,8 +227,9 @@ def _is_rerun(factory: Factory, entry: _Entry) -> bool:
 
 
 def _unknown_id(id: str) -> str:
-    if str(id).partition("/")[0].casefold() in ("gym", "gymnasium"):
-        return refusal(repr(id))
+    first, _, rest = str(id).partition("/")
+    if first.casefold() in ("gym", "gymnasium"):
+        return f"env {id!r} is not registered: did you mean {_GYMNASIUM}{rest}?"
     folded = {known.casefold(): known for known in _ENTRIES}
     near = difflib.get_close_matches(str(id).casefold(), list(folded), n=3, cutoff=0.5)
     # `halfcheetah` alone is a likely slip for `brax/halfcheetah`.
@@ -249,6 +263,13 @@ def _make_brax(brax_name: str, /, **options: Any) -> Environment:
     from .adapters.brax import BraxEnvironment
 
     return BraxEnvironment(brax_name, **options)
+
+
+def _make_gymnasium(gymnasium_id: str, /, **options: Any) -> Environment:
+    require_gymnasium()
+    from .adapters.gymnasium_host import HostEnvironment
+
+    return HostEnvironment(gymnasium_id, **options)
 
 
 def _make_cheap_talk(

@@ -97,7 +97,7 @@ def export_policy(
         )
     if batch is not None and (isinstance(batch, bool) or batch < 1):
         raise ConfigError(f"batch must be 1 or more observations, got {batch!r}.")
-    bound = bind(config)
+    bound = bind(config, on_host=True)
     found, count = _functions(bound, state), _batch(batch)
     files = {_POLICY: _serialised(found.act, found.rows, count)}
     if sampled:

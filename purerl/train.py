@@ -107,8 +107,13 @@ class Bound(NamedTuple):
         return follow_schedules(config, make, self.plan.num_updates)
 
 
-def bind(config: TrainConfig) -> Bound:
+def bind(config: TrainConfig, on_host: bool = False) -> Bound:
     """Check everything that can be checked before tracing, and make the environment.
+
+    Args:
+        config: Config of the agent.
+        on_host: Whether the environment may be one that is stepped on the host, and
+            that no compiled program can hold.
 
     Raises:
         ConfigError: naming the field, the value, the constraint and the remedy.
@@ -116,6 +121,12 @@ def bind(config: TrainConfig) -> Bound:
     entry = entry_of(config)
     validate_fields(config)
     env = resolve_env(config)
+    if env.on_host and not on_host:
+        raise ConfigError(
+            f"env {env.name!r} is stepped on the host, and this needs an environment "
+            "that a compiled program can hold; train with purerl.run(config, seeds=N) "
+            "or `purerl train`, which take the agents in turns."
+        )
     resolved = auto.resolve(config, env)
     check_environment_stays(resolved)
     entry.validate(schedules.at_start(resolved), env)
@@ -132,7 +143,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
     Raises:
         ConfigError: see `bind`.
     """
-    return bind(config).config
+    return bind(config, on_host=True).config
 
 
 def make_plan(config: TrainConfig, env: Environment) -> Plan:
@@ -166,10 +177,13 @@ def make_plan(config: TrainConfig, env: Environment) -> Plan:
 def make_algorithm(config: TrainConfig) -> Algorithm:
     """Make the three pure functions of a config: `init(key)`, `step(state)`, `act`.
 
+    Where the environment is stepped on the host, `step` refuses, and `hosted` has the
+    update in pieces.
+
     Raises:
         ConfigError: see `bind`.
     """
-    bound = bind(config)
+    bound = bind(config, on_host=True)
     return bound.algorithm(bound.config)
 
 

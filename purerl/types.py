@@ -121,6 +121,38 @@ class Recurrence(NamedTuple):
     act: Callable[..., tuple[Array, PyTree]]
 
 
+class Hosted(NamedTuple):
+    """One update in pieces, between which the host steps the environments.
+
+    In an update the host acts and learns `R` times, with `T` steps of `B` environments
+    each time. With the same transitions the pieces make what `Algorithm.step` makes:
+    they are its own functions, and draw from the same keys.
+
+    Attributes:
+        num_rounds: R.
+        num_steps: T.
+        begin: `(state) -> (work, memory, noise)`: what the pieces hand on, the memory
+            of the running episodes `[B, ...]`, and the noise of all actions, leaves
+            `[R, T, B, ...]`.
+        act: `(work, obs, memory, noise) -> ((action, outputs, env action), memory)`,
+            with one noise for each of `B` environments; actions as `Transition` has
+            them, and the policy's outputs in the place of their log-probabilities.
+        learn: `(work, number, played) -> (work, report)`, after the steps of round
+            `number`, int32 `[]`; see `acting.rollout.Played`.
+        finish: `(work, reports) -> (state, metrics)`; reports have leaves `[R, ...]`.
+        restart: `(state, obs) -> state` of which all episodes begin with `obs`
+            `[B, ...]`, whatever was going on.
+    """
+
+    num_rounds: int
+    num_steps: int
+    begin: Callable[[PyTree], tuple[PyTree, PyTree, PyTree]]
+    act: Callable[..., tuple[tuple[PyTree, PyTree, Array], PyTree]]
+    learn: Callable[..., tuple[PyTree, PyTree]]
+    finish: Callable[[PyTree, PyTree], tuple[PyTree, Metrics]]
+    restart: Callable[[PyTree, PyTree], PyTree]
+
+
 class Algorithm(NamedTuple):
     """An algorithm bound to its config and environment: three pure functions.
 
@@ -130,9 +162,13 @@ class Algorithm(NamedTuple):
         act: `(state, obs, key=None) -> action`; deterministic without a key. Of a
             policy that remembers it refuses to act.
         recurrence: How to act with a memory, where the policy has one.
+        hosted: `(update) -> Hosted`, the same update in pieces, for environments that
+            are stepped on the host; `update` int32 `[]` updates have been done, and
+            only numbers depend on it. None for an algorithm that has no such pieces.
     """
 
     init: Callable[[Array], PyTree]
     step: Callable[[PyTree], tuple[PyTree, Metrics]]
     act: Callable[..., Array]
     recurrence: Recurrence | None = None
+    hosted: Callable[[Array], Hosted] | None = None

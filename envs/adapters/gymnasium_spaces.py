@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium
+import jax
 import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+from .arrays import as_space
 
 
 def to_gym_space(space: Space) -> gym_spaces.Space:
@@ -96,3 +98,58 @@ def to_action(space: gym_spaces.Space, action: Any, *lanes: int) -> Any:
             f"action must be {kind} in 0 .. {most}, got {action!r}."
         )
     return value.astype(np.int8 if is_binary else np.int32)
+
+
+def from_gym_space(space: gym_spaces.Space, what: str) -> Space:
+    """Return this package's space of what `from_observation` and `batch_action` make.
+
+    Integers count from 0 whatever their `start`, and 64-bit numbers have 32 bits.
+
+    Raises:
+        ValueError: a space of another kind.
+    """
+    return as_space(_from_zero(space), what)
+
+
+def _from_zero(space: gym_spaces.Space) -> gym_spaces.Space:
+    """The same space with integers from 0, and numbers of 32 bits at most."""
+    if isinstance(space, gym_spaces.Dict):
+        return gym_spaces.Dict({key: _from_zero(part) for key, part in space.items()})
+    if isinstance(space, gym_spaces.Tuple):
+        return gym_spaces.Tuple([_from_zero(part) for part in space.spaces])
+    if isinstance(space, gym_spaces.Discrete):
+        return gym_spaces.Discrete(int(space.n))
+    if isinstance(space, gym_spaces.MultiDiscrete):
+        return gym_spaces.MultiDiscrete(space.nvec)
+    if isinstance(space, gym_spaces.Box) and _narrow(space.dtype) != space.dtype:
+        dtype: Any = _narrow(space.dtype)
+        low, high = space.low, space.high
+        if dtype.kind in "iu":
+            ends = np.iinfo(dtype)
+            low, high = (np.clip(bound, ends.min, ends.max) for bound in (low, high))
+        return gym_spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
+    return space
+
+
+def _narrow(dtype: Any) -> np.dtype:
+    """The type that JAX keeps numbers in."""
+    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+
+
+def from_observation(space: gym_spaces.Space, obs: Any) -> Any:
+    """Return an observation of Gymnasium's, or a batch, as arrays of this package."""
+    if isinstance(space, gym_spaces.Dict):
+        return {key: from_observation(part, obs[key]) for key, part in space.items()}
+    if isinstance(space, gym_spaces.Tuple):
+        pairs = zip(space.spaces, obs, strict=True)
+        return tuple(from_observation(part, one) for part, one in pairs)
+    if isinstance(space, gym_spaces.Discrete | gym_spaces.MultiDiscrete):
+        return np.array(np.asarray(obs) - space.start, np.int32)
+    return np.array(obs, _narrow(space.dtype))
+
+
+def batch_action(space: gym_spaces.Space, action: np.ndarray) -> np.ndarray:
+    """Return a batch of actions of this package as Gymnasium takes it."""
+    if isinstance(space, gym_spaces.Discrete | gym_spaces.MultiDiscrete):
+        return action.astype(space.dtype) + space.start
+    return action.astype(space.dtype)

@@ -1,4 +1,4 @@
-"""How an environment of Gymnasium is told from others, and why none can be trained in.
+"""How an object of Gymnasium is told from others, and why it cannot be trained in.
 
 Importing this does not import Gymnasium.
 """
@@ -21,7 +21,6 @@ def refusal(env: str) -> str:
     """Return why training cannot step `env`, and what to do; env is how to call it."""
     return (
         f"env {env} is a Python environment of Gymnasium, which training, one compiled "
-        "JAX program, cannot step: train in one of `envs.registered()` or in your own "
-        "(docs/adding.md), and play the policies in Gymnasium's environment of its "
-        "name with `purerl evaluate RUN --gymnasium`."
+        "JAX program, cannot step: register it in Gymnasium and give its name, such as "
+        "env='gymnasium/CartPole-v1', with which purerl.run steps it on the host."
     )

@@ -46,6 +46,9 @@ def resolve_env(config: TrainConfig) -> Environment:
             env = envs.adapt(config.env)
         except (ValueError, TypeError) as error:
             raise ConfigError(f"env: {error}") from None
+    if env.on_host:
+        _check_on_host(config)
+        return env
     try:
         env = envs.wrap(env, wrappers_of(config))
         if is_random(config.env_params):
@@ -65,6 +68,34 @@ def resolve_env(config: TrainConfig) -> Environment:
         )
     bind_params(env, config.env_params)
     return env
+
+
+def _check_on_host(config: TrainConfig) -> None:
+    """Refuse what only environments inside a compiled program have.
+
+    Raises:
+        ConfigError: naming the field and the remedy.
+    """
+    asked = {
+        "env_wrappers": (
+            wrappers_of(config),
+            "register an environment with Gymnasium's own wrappers around it",
+        ),
+        "env_params": (
+            config.env_params,
+            "give numbers as env_kwargs, which gymnasium.make takes",
+        ),
+        "reset_scheme": (
+            config.reset_scheme if config.reset_scheme != "fresh" else None,
+            "use reset_scheme='fresh'",
+        ),
+    }
+    for field, (value, remedy) in asked.items():
+        if value:
+            raise ConfigError(
+                f"{field} must be left out with env={config.env!r}, which is stepped "
+                f"on the host, got {value!r}; {remedy}."
+            )
 
 
 def wrappers_of(config: TrainConfig) -> tuple[str, ...]:

@@ -64,6 +64,44 @@ class Episodes(NamedTuple):
     lengths: Array
 
 
+Rollout = tuple[EnvCarry, Transition, Episodes]
+"""Environments after a rollout, its transitions `[T, B, ...]`, its episodes' ends."""
+
+
+class Played(NamedTuple):
+    """What some steps of all environments left, on the device or on the host.
+
+    Attributes:
+        envs: The environments after the last step.
+        memory: Memory of the running episodes `[B, ...]`, zero where the last step
+            ended one.
+        transitions: `[T, B, ...]`, with the policy's outputs in place of `log_prob`.
+        memories: Memories `[T, B, ...]` on which each action was chosen.
+        episodes: Where episodes ended.
+    """
+
+    envs: EnvCarry
+    memory: PyTree
+    transitions: Transition
+    memories: PyTree
+    episodes: Episodes
+
+
+class Policy(NamedTuple):
+    """How an update chooses actions, inside the program or from the host.
+
+    Attributes:
+        act: `(prepared obs [B, ...], memory, noise [B, ...]) -> ((raw action, outputs,
+            env action), memory)`; without a memory as `collect` has it.
+        prepare: What the policy sees of an observation (cast, normalised).
+        draw: `(key, (T, B)) -> noise` of the actions.
+    """
+
+    act: Callable[..., Any]
+    prepare: Callable[[Array], Array]
+    draw: Draw
+
+
 class Stepper(NamedTuple):
     """An environment with its numbers and the way its episodes restart."""
 
@@ -327,16 +365,23 @@ def unroll(
     Returns:
         As `collect`.
     """
+    played = unroll_recurrent(
+        stepper, carry, (), without_memory(act), prepare, inputs, restart
+    )
+    return played.envs, played.transitions, played.episodes
 
-    def act_without_memory(
+
+def without_memory(
+    act: Callable[[Array, PyTree], tuple[Array, PyTree, Array]],
+) -> Callable[..., tuple[tuple[Array, PyTree, Array], PyTree]]:
+    """Let a policy that remembers nothing be asked as one that does."""
+
+    def act_and_remember(
         obs: Array, memory: PyTree, noise: PyTree
     ) -> tuple[tuple[Array, PyTree, Array], PyTree]:
         return act(obs, noise), memory
 
-    carry, _, batch, _, episodes = unroll_recurrent(
-        stepper, carry, (), act_without_memory, prepare, inputs, restart
-    )
-    return carry, batch, episodes
+    return act_and_remember
 
 
 def unroll_recurrent(
@@ -347,7 +392,7 @@ def unroll_recurrent(
     prepare: Callable[[Array], Array],
     inputs: tuple[PyTree, PyTree],
     restart: Callable[[PyTree], tuple[Array, PyTree | None]],
-) -> tuple[EnvCarry, PyTree, Transition, PyTree, Episodes]:
+) -> Played:
     """Unroll, as `unroll` does, a policy that remembers the episode so far.
 
     Args:
@@ -361,9 +406,8 @@ def unroll_recurrent(
         restart: Function from a step's inputs to its restarts, see `RolloutRandomness`.
 
     Returns:
-        Environments after the rollout; the memory after it, zero where the last step
-        ended an episode; transitions; the memories `[T, B, ...]` on which each action
-        was chosen, never cleared by that step's end; where episodes ended.
+        What the steps left; a memory on which an action was chosen is never cleared by
+        that step's end.
     """
 
     def step(
@@ -394,7 +438,7 @@ def unroll_recurrent(
     (carry, memory), outputs = packing.scan(step, (carry, memory), inputs)
     batch, memories, returns, lengths = outputs
     done = batch.terminated | batch.truncated
-    return carry, memory, batch, memories, Episodes(done, returns, lengths)
+    return Played(carry, memory, batch, memories, Episodes(done, returns, lengths))
 
 
 def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:

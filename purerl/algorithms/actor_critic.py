@@ -6,6 +6,7 @@ units fill a kernel each, and taking them out of a vector would copy them.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ import optax
 
 from purerl import networks
 from purerl.acting import rollout
-from purerl.algorithms import network_config, off_policy
+from purerl.algorithms import network_config, off_policy, off_policy_pieces
 from purerl.algorithms.off_policy import (
     Batch,
     Experience,
@@ -22,6 +23,7 @@ from purerl.algorithms.off_policy import (
     OffPolicyConfig,
     OffPolicyHooks,
 )
+from purerl.algorithms.off_policy_pieces import Split
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -32,7 +34,6 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.keys import update_keys
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
 from purerl.learning.parts import frozen_in
@@ -41,7 +42,7 @@ from purerl.losses.check import check_loss
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 from purerl.optimisers.older import take_epsilon
-from purerl.types import Array, Metrics, PyTree
+from purerl.types import Array, Hosted, Metrics, PyTree
 
 # Name of the parameters -> how the names of their fields begin in a config.
 _PREFIXES = {
@@ -185,23 +186,36 @@ def step(
     hooks: OffPolicyHooks, state: ActorCriticState
 ) -> tuple[ActorCriticState, Metrics]:
     """Make one update: rounds of acting, remembering, learning."""
-    learner, experience, metrics = off_policy.run(
-        hooks,
-        Learner(state.params, state.target_params, state.opt_state),
-        Experience(state.buffer, (), state.envs),
-        update_keys(state, 5),
-        state.update,
-    )
-    new = ActorCriticState(
-        params=learner.params,
-        target_params=learner.target_params,
-        opt_state=learner.opt_state,
-        buffer=experience.buffer,
-        envs=experience.envs,
-        key=state.key,
-        update=state.update + 1,
-    )
-    return new, metrics
+    return off_policy_pieces.step(split(hooks, state), state)
+
+
+def split(hooks: OffPolicyHooks, state: ActorCriticState) -> Split:
+    """Return what an update of a state is made of."""
+
+    def join(learner: Learner, experience: Experience) -> ActorCriticState:
+        return ActorCriticState(
+            params=learner.params,
+            target_params=learner.target_params,
+            opt_state=learner.opt_state,
+            buffer=experience.buffer,
+            envs=experience.envs,
+            key=state.key,
+            update=state.update + 1,
+        )
+
+    learner = Learner(state.params, state.target_params, state.opt_state)
+    experience = Experience(state.buffer, (), state.envs)
+    return Split(hooks, learner, experience, join)
+
+
+def hosted(hooks: OffPolicyHooks, update: Array) -> Hosted:
+    """Return an update in pieces, for environments on the host.
+
+    Args:
+        hooks: What the algorithm brings to the off-policy loop.
+        update: `[]` int32, number of updates done.
+    """
+    return off_policy_pieces.of_rounds(hooks.config, partial(split, hooks), update)
 
 
 def fit_critics(

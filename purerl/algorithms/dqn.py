@@ -34,13 +34,14 @@ from purerl import auto, networks
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import network_config, off_policy
+from purerl.algorithms import network_config, off_policy, off_policy_pieces
 from purerl.algorithms.checks import (
     check_action_value_network,
     instead_of_values,
     needed_for_values,
 )
 from purerl.algorithms.off_policy import Batch, Experience, OffPolicyConfig
+from purerl.algorithms.off_policy_pieces import Split
 from purerl.config import (
     AUTO,
     FRACTION,
@@ -53,7 +54,7 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.keys import init_keys, update_keys
+from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
 from purerl.learning.parts import frozen_in
@@ -63,7 +64,7 @@ from purerl.networks import composite
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 from purerl.optimisers.older import take_epsilon
-from purerl.types import Algorithm, Array, Metrics, PyTree
+from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 
 @config_dataclass
@@ -216,7 +217,12 @@ def make(
         axis_name: Mapped axis over which this agent's environments are spread, if any.
     """
     parts = build(config, env, axis_name)
-    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
+    return Algorithm(
+        partial(init, parts),
+        partial(step, parts),
+        partial(act, parts),
+        hosted=partial(hosted, parts),
+    )
 
 
 def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> Parts:
@@ -291,26 +297,39 @@ def init(parts: Parts, key: Array) -> DQNState:
 
 def step(parts: Parts, state: DQNState) -> tuple[DQNState, Metrics]:
     """Make one update: rounds of acting, remembering, learning."""
+    return off_policy_pieces.step(split(parts, state), state)
+
+
+def split(parts: Parts, state: DQNState) -> Split:
+    """Return what an update of a state is made of."""
     params, restore = optimiser.flatten(state.params)
     target_params, _ = optimiser.flatten(state.target_params)
-    learner, experience, metrics = off_policy.run(
-        make_hooks(parts, restore),
-        Learner(params, target_params, state.opt_state),
-        Experience(state.buffer, state.priorities, state.envs),
-        update_keys(state, 5),
-        state.update,
-    )
-    new = DQNState(
-        params=restore(learner.params),
-        target_params=restore(learner.target_params),
-        opt_state=learner.opt_state,
-        buffer=experience.buffer,
-        priorities=experience.priorities,
-        envs=experience.envs,
-        key=state.key,
-        update=state.update + 1,
-    )
-    return new, metrics
+
+    def join(learner: Learner, experience: Experience) -> DQNState:
+        return DQNState(
+            params=restore(learner.params),
+            target_params=restore(learner.target_params),
+            opt_state=learner.opt_state,
+            buffer=experience.buffer,
+            priorities=experience.priorities,
+            envs=experience.envs,
+            key=state.key,
+            update=state.update + 1,
+        )
+
+    learner = Learner(params, target_params, state.opt_state)
+    experience = Experience(state.buffer, state.priorities, state.envs)
+    return Split(make_hooks(parts, restore), learner, experience, join)
+
+
+def hosted(parts: Parts, update: Array) -> Hosted:
+    """Return an update in pieces, for environments on the host.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        update: `[]` int32, number of updates done.
+    """
+    return off_policy_pieces.of_rounds(parts.config, partial(split, parts), update)
 
 
 def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> Array:

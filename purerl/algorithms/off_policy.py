@@ -32,7 +32,7 @@ from purerl.replay.batches import Item as Item
 from purerl.replay.batches import Replay as Replay
 from purerl.replay.batches import prioritised as prioritised
 from purerl.replay.batches import uniform as uniform
-from purerl.types import Array, Metrics, PyTree
+from purerl.types import Array, Metrics, PyTree, Transition
 
 
 class OffPolicyHooks(NamedTuple):
@@ -133,16 +133,13 @@ def run(
     rounds = hooks.config.rounds_per_update
     num_envs = experience.envs.episode_return.shape[0]
     inputs, restart, noise = _draw(hooks, key, num_envs)
-    experience = experience._replace(
-        buffer=ring.in_order(experience.buffer),
-        priorities=hooks.replay.grow(experience.priorities),
-    )
+    experience = opened(hooks, experience)
 
     def one_round(carry: tuple, xs: tuple) -> tuple[tuple, Any]:
         learner, experience = carry
         number, inputs, noise = xs
         experience, episodes = _act(hooks, learner, experience, number, inputs, restart)
-        (learner, priorities), metrics = _learn_if_due(
+        (learner, priorities), metrics = learn_if_due(
             hooks, learner, experience, number, noise, key
         )
         experience = experience._replace(priorities=priorities)
@@ -153,12 +150,33 @@ def run(
     (learner, experience), (episodes, sums) = packing.scan(
         one_round, (learner, experience), (numbers, inputs, noise)
     )
-    metrics = _metrics(hooks, first, episodes, sums)
-    experience = experience._replace(
+    metrics = report(hooks, first, episodes, sums)
+    return learner, closed(hooks, experience, num_envs, metrics), metrics
+
+
+def opened(hooks: OffPolicyHooks, experience: Experience) -> Experience:
+    """Return the experience as it is inside an update."""
+    return experience._replace(
+        buffer=ring.in_order(experience.buffer),
+        priorities=hooks.replay.grow(experience.priorities),
+    )
+
+
+def closed(
+    hooks: OffPolicyHooks, experience: Experience, num_envs: int, metrics: Metrics
+) -> Experience:
+    """Return the experience as it is between two updates.
+
+    Args:
+        hooks: What the algorithm brings.
+        experience: Experience inside the update.
+        num_envs: B, on this device.
+        metrics: Metrics of the update, whose averages come first.
+    """
+    return experience._replace(
         buffer=ring.by_env(experience.buffer, num_envs),
         priorities=hooks.replay.keep(experience.priorities, metrics["episodes"]),
     )
-    return learner, experience, metrics
 
 
 def _draw(
@@ -172,27 +190,48 @@ def _draw(
     """
     rounds, num_steps = hooks.config.rounds_per_update, hooks.config.num_steps
     keys = several(key, 5)
-
-    def draw(key: Array, shape: tuple[int, ...]) -> tuple[PyTree, Array]:
-        key_action, key_random = jax.random.split(key)
-        return (
-            hooks.draw_action(key_action, shape),
-            hooks.random_action(key_random, shape),
-        )
-
     randomness = rollout.draw_randomness(
-        hooks.stepper, keys[:3], rounds * num_steps, num_envs, draw
+        hooks.stepper,
+        keys[:3],
+        rounds * num_steps,
+        num_envs,
+        partial(draw_actions, hooks),
     )
-    inputs = jax.tree.map(
-        lambda x: x.reshape(rounds, num_steps, *x.shape[1:]), randomness.inputs
-    )
-    return inputs, randomness.restart, _draw_learning(hooks, keys[3], keys[4])
+    inputs = by_round(hooks, randomness.inputs)
+    return inputs, randomness.restart, draw_learning(hooks, keys[3], keys[4])
 
 
-def _metrics(
+def draw_actions(
+    hooks: OffPolicyHooks, key: Array, shape: tuple[int, ...]
+) -> tuple[PyTree, Array]:
+    """Draw the noise of exploring actions and the actions of the warm-up.
+
+    Args:
+        hooks: What the algorithm brings.
+        key: Random key, consumed.
+        shape: Leading axes.
+    """
+    key_action, key_random = jax.random.split(key)
+    return hooks.draw_action(key_action, shape), hooks.random_action(key_random, shape)
+
+
+def by_round(hooks: OffPolicyHooks, steps: PyTree) -> PyTree:
+    """Return leaves `[R, T, ...]` of what an update's steps have, `[R * T, ...]`."""
+    rounds, num_steps = hooks.config.rounds_per_update, hooks.config.num_steps
+    return jax.tree.map(lambda x: x.reshape(rounds, num_steps, *x.shape[1:]), steps)
+
+
+def report(
     hooks: OffPolicyHooks, first: Array, episodes: rollout.Episodes, sums: Metrics
 ) -> Metrics:
-    """What there is to say about the update that began with round `first`."""
+    """Return what there is to say about the update that began with round `first`.
+
+    Args:
+        hooks: What the algorithm brings.
+        first: `[]` uint32, number of the first round.
+        episodes: Ends of the episodes, `[R, T, B]`.
+        sums: Sums of the metrics of each round's gradient steps, `[R]`.
+    """
     config, axis = hooks.config, hooks.stepper.axis_name
     end = first + jnp.uint32(config.rounds_per_update)
     counts = _counts(hooks, gradient_steps_before(config, first), end)
@@ -230,10 +269,14 @@ def _counts(hooks: OffPolicyHooks, before: Array, end: Array) -> Metrics:
     return counts
 
 
-def _draw_learning(
-    hooks: OffPolicyHooks, key_replay: Array, key_learn: Array
-) -> PyTree:
-    """What is random in the gradient steps of an update, `[R, G, ...]`."""
+def draw_learning(hooks: OffPolicyHooks, key_replay: Array, key_learn: Array) -> PyTree:
+    """Draw what is random in the gradient steps of an update, `[R, G, ...]`.
+
+    Args:
+        hooks: What the algorithm brings.
+        key_replay: Random key of the batches, consumed.
+        key_learn: Random key of the gradient steps, consumed.
+    """
     config = hooks.config
     shape = (config.rounds_per_update, config.gradient_steps_per_round)
     axis = hooks.stepper.axis_name
@@ -254,14 +297,47 @@ def _act(
     restart: Callable,
 ) -> tuple[Experience, rollout.Episodes]:
     """Step every environment `num_steps` times and remember what happened."""
-    config, axis = hooks.config, hooks.stepper.axis_name
     num_envs = experience.envs.episode_return.shape[0]
-    first = number * jnp.uint32(config.steps_per_round)
+    first = number * jnp.uint32(hooks.config.steps_per_round)
+    env_steps = numbers_of_steps(hooks, first, num_envs)
+    act, prepare, _ = policy(hooks, learner)
+    envs, transitions, episodes = rollout.unroll(
+        hooks.stepper,
+        experience.envs,
+        act,
+        prepare,
+        ((inputs[0], env_steps), inputs[1]),
+        restart,
+    )
+    return remember(hooks, experience, first, envs, transitions), episodes
+
+
+def numbers_of_steps(hooks: OffPolicyHooks, first: Array, num_envs: int) -> Array:
+    """Return the numbers of the environment steps of a round, uint32 `[T, B]`.
+
+    Args:
+        hooks: What the algorithm brings.
+        first: `[]` uint32, number of the round's first step.
+        num_envs: B, on this device.
+    """
+    config, axis = hooks.config, hooks.stepper.axis_name
     index = jnp.arange(num_envs, dtype=jnp.uint32)
     if axis is not None:
         index = index + jax.lax.axis_index(axis).astype(jnp.uint32) * num_envs
     rows = jnp.arange(config.num_steps, dtype=jnp.uint32) * config.num_envs
-    env_steps = first + rows[:, None] + index[None]
+    return first + rows[:, None] + index[None]
+
+
+def policy(hooks: OffPolicyHooks, learner: Any) -> rollout.Policy:
+    """Return how actions are chosen: at random in the warm-up, then by exploring.
+
+    A step's noise is that of `draw_actions` and the step's number.
+
+    Args:
+        hooks: What the algorithm brings.
+        learner: What `hooks.learn` changes.
+    """
+    config = hooks.config
 
     def act(features: Any, noise: tuple) -> tuple[Array, PyTree, Array]:
         (noise_action, random), step = noise
@@ -273,14 +349,28 @@ def _act(
         action = jnp.where(warming_up.reshape(-1, *extra), random, action)
         return action, (), hooks.to_env(action)
 
-    envs, transitions, episodes = rollout.unroll(
-        hooks.stepper,
-        experience.envs,
-        act,
-        partial(to_features, hooks.obs_space),
-        ((inputs[0], env_steps), inputs[1]),
-        restart,
-    )
+    prepare = partial(to_features, hooks.obs_space)
+    return rollout.Policy(act, prepare, partial(draw_actions, hooks))
+
+
+def remember(
+    hooks: OffPolicyHooks,
+    experience: Experience,
+    first: Array,
+    envs: rollout.EnvCarry,
+    transitions: Transition,
+) -> Experience:
+    """Put the steps of a round into the buffer.
+
+    Args:
+        hooks: What the algorithm brings.
+        experience: Experience before the round.
+        first: `[]` uint32, number of the round's first step.
+        envs: The environments after it.
+        transitions: `[T, B, ...]`.
+    """
+    config, axis = hooks.config, hooks.stepper.axis_name
+    num_envs = experience.envs.episode_return.shape[0]
     items = Item(
         transitions.obs,
         transitions.action,
@@ -294,10 +384,10 @@ def _act(
     buffer = ring.add(experience.buffer, items, added)
     num = config.num_steps * num_envs
     priorities = hooks.replay.add(experience.priorities, added, num)
-    return Experience(buffer, priorities, envs), episodes
+    return Experience(buffer, priorities, envs)
 
 
-def _learn_if_due(
+def learn_if_due(
     hooks: OffPolicyHooks,
     learner: Any,
     experience: Experience,
@@ -305,7 +395,19 @@ def _learn_if_due(
     noise: PyTree,
     key: Array,
 ) -> tuple[tuple[Any, PyTree], Metrics]:
-    """The round's gradient steps, or nothing during the warm-up."""
+    """Take the round's gradient steps, or nothing during the warm-up.
+
+    Args:
+        hooks: What the algorithm brings.
+        learner: What `hooks.learn` changes.
+        experience: Experience with the round's steps in it.
+        number: `[]` uint32, number of the round.
+        noise: What is random in the round's gradient steps, `[G, ...]`.
+        key: Key of the update; see `branches.change_if`.
+
+    Returns:
+        Learner and priorities, and the sums of the metrics.
+    """
     config = hooks.config
     due = number >= jnp.uint32(config.first_round)
     learn = partial(_learn, hooks, experience.buffer, number, noise)

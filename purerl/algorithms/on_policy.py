@@ -21,7 +21,7 @@ from purerl.acting import observe as observing
 from purerl.acting import rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import network_config
+from purerl.algorithms import network_config, pieces
 from purerl.algorithms.checks import check_hidden_sizes
 from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
@@ -46,7 +46,7 @@ from purerl.networks.distributions import Head, make_head
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 from purerl.optimisers.older import take_epsilon
-from purerl.types import Array, Metrics, PyTree, Transition
+from purerl.types import Array, Hosted, Metrics, PyTree, Transition
 
 
 @config_dataclass
@@ -486,16 +486,56 @@ def collect(
         Environments after the rollout, transitions `[T, B, ...]` with observations as
         the environment gave them, and where episodes ended.
     """
+    act, prepared, draw = policy(parts, state)
     envs, transitions, episodes = rollout.collect(
-        parts.stepper,
-        state.envs,
-        partial(_choose, parts, state.params["actor"]),
-        partial(prepare, parts, state.obs_moments),
-        key,
-        parts.config.num_steps,
-        parts.head.noise,
+        parts.stepper, state.envs, act, prepared, key, parts.config.num_steps, draw
     )
     return envs, with_log_prob(parts.head, transitions), episodes
+
+
+def policy(parts: Parts, state: OnPolicyState) -> rollout.Policy:
+    """Return how the networks of a state choose actions while they are trained."""
+    return rollout.Policy(
+        partial(_choose, parts, state.params["actor"]),
+        partial(prepare, parts, state.obs_moments),
+        parts.head.noise,
+    )
+
+
+def hosted(
+    parts: Parts, learn: Callable[..., tuple[OnPolicyState, Metrics]], update: Array
+) -> Hosted:
+    """Return an update in pieces, for environments on the host.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        learn: `(parts, state, (envs, transitions, episodes), keys) -> (state,
+            metrics)`, with four keys of the update.
+        update: `[]` int32, number of updates done; nothing here depends on it.
+    """
+    del update
+
+    def then(
+        state: OnPolicyState, collected: rollout.Rollout, keys: Array
+    ) -> tuple[OnPolicyState, Metrics]:
+        envs, transitions, episodes = collected
+        transitions = with_log_prob(parts.head, transitions)
+        return learn(parts, state, (envs, transitions, episodes), keys)
+
+    return pieces.of_rollout(parts.config, partial(policy, parts), then, restart)
+
+
+def restart(state: Any, obs: Any) -> Any:
+    """Return the state with all episodes begun anew.
+
+    Args:
+        state: State of one agent, with `envs` and `reward_scale`.
+        obs: First observations `[B, ...]`.
+    """
+    envs = pieces.first_step(obs)
+    blank = jnp.zeros_like(state.reward_scale.running)
+    scale = state.reward_scale._replace(running=blank)
+    return state._replace(envs=envs, reward_scale=scale)
 
 
 def _choose(

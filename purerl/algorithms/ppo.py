@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl.acting.environment import Environment
+from purerl.acting.rollout import Rollout
 from purerl.algorithms import on_policy
 from purerl.algorithms.checks import check_minibatches
 from purerl.algorithms.on_policy import (
@@ -188,7 +189,10 @@ def make(
     """
     parts = build(config, env, axis_name)
     return Algorithm(
-        partial(init, parts), partial(step, parts), partial(on_policy.act, parts)
+        partial(init, parts),
+        partial(step, parts),
+        partial(on_policy.act, parts),
+        hosted=partial(on_policy.hosted, parts, learn),
     )
 
 
@@ -207,7 +211,24 @@ def step(
 ) -> tuple[OnPolicyState, Metrics]:
     """Make one update: collect, estimate advantages, minimise."""
     keys = update_keys(state, 4)
-    envs, transitions, episodes = on_policy.collect(parts, state, keys[:3])
+    return learn(parts, state, on_policy.collect(parts, state, keys[:3]), keys)
+
+
+def learn(
+    parts: Parts[PPOConfig],
+    state: OnPolicyState,
+    collected: Rollout,
+    keys: Array,
+) -> tuple[OnPolicyState, Metrics]:
+    """Estimate the advantages of a rollout, and minimise; return state and metrics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State with which the rollout was collected.
+        collected: The rollout, from `on_policy.collect`.
+        keys: Keys of the update, the first three of which the rollout has used.
+    """
+    envs, transitions, episodes = collected
     batch, reward_scale = make_batch(parts, state, transitions)
     params, opt_state, losses = fit(parts, state, batch, keys[3])
     metrics = on_policy.report(parts, state.update, episodes, batch, losses)

@@ -32,7 +32,7 @@ from purerl import auto, networks
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import network_config
+from purerl.algorithms import network_config, pieces
 from purerl.algorithms.checks import check_action_values, check_minibatches
 from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
@@ -57,7 +57,7 @@ from purerl.networks import composite
 from purerl.optimisers import Adam, RAdam
 from purerl.optimisers.check import check_optimisers
 from purerl.optimisers.older import take_epsilon
-from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
+from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Transition
 
 # What the field said before it held an optimiser.
 _OLDER = {"radam": RAdam(), "adam": Adam()}
@@ -201,7 +201,12 @@ def make(
         axis_name: Mapped axis over which this agent's environments are spread, if any.
     """
     parts = build(config, env, axis_name)
-    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
+    return Algorithm(
+        partial(init, parts),
+        partial(step, parts),
+        partial(act, parts),
+        hosted=partial(hosted, parts),
+    )
 
 
 def build(config: PQNConfig, env: Environment, axis_name: str | None = None) -> Parts:
@@ -254,10 +259,23 @@ def init(parts: Parts, key: Array) -> PQNState:
 
 def step(parts: Parts, state: PQNState) -> tuple[PQNState, Metrics]:
     """Make one update: collect, compute lambda-returns, regress on them."""
-    config, axis = parts.config, parts.axis_name
     keys = update_keys(state, 4)
+    return learn(parts, state, collect(parts, state, keys[:3]), keys)
 
-    envs, transitions, episodes = collect(parts, state, keys[:3])
+
+def learn(
+    parts: Parts, state: PQNState, collected: rollout.Rollout, keys: Array
+) -> tuple[PQNState, Metrics]:
+    """Regress on the lambda-returns of a rollout; return state and metrics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State with which the rollout was collected.
+        collected: The rollout, from `collect`.
+        keys: Keys of the update, the first three of which the rollout has used.
+    """
+    config, axis = parts.config, parts.axis_name
+    envs, transitions, episodes = collected
     batch = make_batch(parts, state, transitions)
     params, opt_state, losses = fit(parts, state, batch, keys[3])
 
@@ -309,6 +327,14 @@ def collect(
         Environments after the rollout, transitions `[T, B, ...]` with observations as
         the environment gave them, and where episodes ended.
     """
+    explore, prepare, draw = policy(parts, state)
+    return rollout.collect(
+        parts.stepper, state.envs, explore, prepare, key, parts.config.num_steps, draw
+    )
+
+
+def policy(parts: Parts, state: PQNState) -> rollout.Policy:
+    """Return how the network of a state chooses actions while it is trained."""
     epsilon = epsilon_of(parts.config, state.update)
 
     def explore(obs: Any, coin: Any) -> tuple[Array, Any, Array]:
@@ -316,15 +342,28 @@ def collect(
         action = exploration.epsilon_greedy(q, coin, epsilon, obs)
         return action, (), action  # The action as stored, no log-prob, as taken.
 
-    return rollout.collect(
-        parts.stepper,
-        state.envs,
+    return rollout.Policy(
         explore,
         partial(_prepare, parts, state.obs_moments),
-        key,
-        parts.config.num_steps,
         # A coin per step and environment.
         partial(exploration.draw_coin, num_actions=_choices(parts)),
+    )
+
+
+def hosted(parts: Parts, update: Array) -> Hosted:
+    """Return an update in pieces, for environments on the host.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        update: `[]` int32, number of updates done; nothing here depends on it.
+    """
+    del update
+
+    def restart(state: PQNState, obs: Any) -> PQNState:
+        return state._replace(envs=pieces.first_step(obs))
+
+    return pieces.of_rollout(
+        parts.config, partial(policy, parts), partial(learn, parts), restart
     )
 
 

@@ -33,7 +33,7 @@ from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.acting.policy import reject_stateless_act
-from purerl.algorithms import network_config, on_policy, ppo
+from purerl.algorithms import network_config, on_policy, pieces, ppo
 from purerl.algorithms.on_policy import Batch
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
@@ -43,7 +43,15 @@ from purerl.learning.minibatches import minimise, pass_means
 from purerl.learning.returns import gae
 from purerl.networks import composite
 from purerl.networks.recurrent import MEMORIES, Kind
-from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence, Transition
+from purerl.types import (
+    Algorithm,
+    Array,
+    Hosted,
+    Metrics,
+    PyTree,
+    Recurrence,
+    Transition,
+)
 
 
 @config_dataclass
@@ -206,6 +214,7 @@ def make(
         step=partial(step, parts),
         act=reject_stateless_act,
         recurrence=Recurrence(partial(init_memory, parts), partial(act, parts)),
+        hosted=partial(hosted, parts),
     )
 
 
@@ -271,9 +280,23 @@ def init_memory(parts: Parts, shape: tuple[int, ...]) -> PyTree:
 
 def step(parts: Parts, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Metrics]:
     """Make one update: collect, estimate advantages, minimise."""
-    heads = parts.heads
     keys = update_keys(state, 4)
-    envs, memory, transitions, memories, episodes = collect(parts, state, keys[:3])
+    return learn(parts, state, collect(parts, state, keys[:3]), keys)
+
+
+def learn(
+    parts: Parts, state: RecurrentPPOState, played: rollout.Played, keys: Array
+) -> tuple[RecurrentPPOState, Metrics]:
+    """Estimate the advantages of a rollout, and minimise; return state and metrics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State with which the rollout was collected.
+        played: The rollout, from `collect`.
+        keys: Keys of the update, the first three of which the rollout has used.
+    """
+    heads = parts.heads
+    envs, memory, transitions, memories, episodes = played
     sequences, reward_scale = make_sequences(parts, state, transitions, memories)
     params, opt_state, losses = fit(parts, state, sequences, keys[3])
     samples = on_policy.flatten(sequences.batch)
@@ -322,9 +345,7 @@ def act(
     return head.to_env(raw), memory
 
 
-def collect(
-    parts: Parts, state: RecurrentPPOState, key: Array
-) -> tuple[rollout.EnvCarry, PyTree, Transition, PyTree, rollout.Episodes]:
+def collect(parts: Parts, state: RecurrentPPOState, key: Array) -> rollout.Played:
     """Run the policy for `T` steps in every environment.
 
     Args:
@@ -337,20 +358,61 @@ def collect(
     """
     heads = parts.heads
     num_envs = jax.tree.leaves(state.memory)[0].shape[0]
+    act, prepare, draw = policy(parts, state)
     randomness = rollout.draw_randomness(
-        heads.stepper, key, heads.config.num_steps, num_envs, heads.head.noise
+        heads.stepper, key, heads.config.num_steps, num_envs, draw
     )
-    envs, memory, transitions, memories, episodes = rollout.unroll_recurrent(
+    played = rollout.unroll_recurrent(
         heads.stepper,
         state.envs,
         state.memory,
-        partial(_choose, parts, state.params),
-        partial(on_policy.prepare, heads, state.obs_moments),
+        act,
+        prepare,
         randomness.inputs,
         randomness.restart,
     )
-    transitions = on_policy.with_log_prob(heads.head, transitions)
-    return envs, memory, transitions, memories, episodes
+    return _with_log_prob(parts, rollout.Played(*played))
+
+
+def policy(parts: Parts, state: RecurrentPPOState) -> rollout.Policy:
+    """Return how the networks of a state choose actions while they are trained."""
+    return rollout.Policy(
+        partial(_choose, parts, state.params),
+        partial(on_policy.prepare, parts.heads, state.obs_moments),
+        parts.heads.head.noise,
+    )
+
+
+def _with_log_prob(parts: Parts, played: rollout.Played) -> rollout.Played:
+    transitions = on_policy.with_log_prob(parts.heads.head, played.transitions)
+    return played._replace(transitions=transitions)
+
+
+def hosted(parts: Parts, update: Array) -> Hosted:
+    """Return an update in pieces, for environments on the host.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        update: `[]` int32, number of updates done; nothing here depends on it.
+    """
+    del update
+
+    def then(
+        state: RecurrentPPOState, played: rollout.Played, keys: Array
+    ) -> tuple[RecurrentPPOState, Metrics]:
+        return learn(parts, state, _with_log_prob(parts, played), keys)
+
+    def restart(state: RecurrentPPOState, obs: Any) -> RecurrentPPOState:
+        memory = jax.tree.map(jnp.zeros_like, state.memory)
+        return on_policy.restart(state, obs)._replace(memory=memory)
+
+    return pieces.of_recurrent_rollout(
+        parts.heads.config,
+        partial(policy, parts),
+        then,
+        restart,
+        lambda state: state.memory,
+    )
 
 
 def make_sequences(

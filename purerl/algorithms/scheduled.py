@@ -10,7 +10,7 @@ from typing import Any
 
 from purerl import schedules
 from purerl.config import ConfigError, TrainConfig
-from purerl.types import Algorithm, Array, Recurrence
+from purerl.types import Algorithm, Array, Hosted, Recurrence
 
 
 def follow_schedules(
@@ -42,11 +42,18 @@ def follow_schedules(
             return found.act(state, *inputs, **named)
 
         recurrence = Recurrence(recurrence.init, remember)
+
+    def hosted(update: Array) -> Hosted:
+        found = make(schedules.at(moving, update / num_updates)).hosted
+        assert found is not None
+        return found(update)
+
     return Algorithm(
         init=first.init,
         step=lambda state: now(state).step(state),
         act=lambda state, *inputs, **named: now(state).act(state, *inputs, **named),
         recurrence=recurrence,
+        hosted=None if first.hosted is None else hosted,
     )
 
 

@@ -109,7 +109,12 @@ def make(
         axis_name: Mapped axis over which this agent's environments are spread, if any.
     """
     parts = build(config, env, axis_name)
-    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
+    return Algorithm(
+        partial(init, parts),
+        partial(step, parts),
+        partial(act, parts),
+        hosted=partial(actor_critic.hosted, make_hooks(parts)),
+    )
 
 
 def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> Parts:

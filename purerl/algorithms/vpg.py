@@ -30,6 +30,7 @@ import jax
 import optax
 
 from purerl.acting.environment import Environment
+from purerl.acting.rollout import Rollout
 from purerl.algorithms import on_policy
 from purerl.algorithms.on_policy import (
     Batch,
@@ -113,7 +114,10 @@ def make(
     """
     parts = build(config, env, axis_name)
     return Algorithm(
-        partial(init, parts), partial(step, parts), partial(on_policy.act, parts)
+        partial(init, parts),
+        partial(step, parts),
+        partial(on_policy.act, parts),
+        hosted=partial(on_policy.hosted, parts, learn),
     )
 
 
@@ -138,7 +142,25 @@ def step(
 ) -> tuple[OnPolicyState, Metrics]:
     """Make one update: collect, one step of the policy, many of the value function."""
     keys = update_keys(state, 3)
-    envs, transitions, episodes = on_policy.collect(parts, state, keys)
+    return learn(parts, state, on_policy.collect(parts, state, keys), keys)
+
+
+def learn(
+    parts: Parts[VPGConfig],
+    state: OnPolicyState,
+    collected: Rollout,
+    keys: Array,
+) -> tuple[OnPolicyState, Metrics]:
+    """Improve the policy by a rollout, then the values; return state and metrics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        state: State with which the rollout was collected.
+        collected: The rollout, from `on_policy.collect`.
+        keys: Keys of the update, the first three of which the rollout has used.
+    """
+    del keys  # Nothing more is random.
+    envs, transitions, episodes = collected
     batch, reward_scale = make_batch(parts, state, transitions)
     actor, actor_opt, losses = improve_policy(parts, state, batch)
     # One phase of averages over devices after another: see `collectives`.

@@ -43,6 +43,10 @@ def main(argv: Sequence[str]) -> int:
     console.print(f"action:      {about.action_space}", highlight=False)
     if about.note:
         console.print(f"note:        {about.note}", highlight=False)
+    if about.source == "gymnasium":
+        words = "options: --env-kwargs name=value, which gymnasium.make takes"
+        console.print(words, highlight=False)
+        return 0
     console.print(parameters(about.params))
     return 0
 

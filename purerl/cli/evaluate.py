@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from purerl import serialise
 from purerl.acting.environment import bind_params
 from purerl.acting.evaluate import evaluate_recurrent
 from purerl.acting.observe import as_arrays
+from purerl.acting.play import play_episodes
 from purerl.acting.policy import recurrence_of
 from purerl.cli import flags, settings
 from purerl.config import ConfigError, apply_overrides
@@ -53,7 +55,10 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f"episodes must be at least 1, got {options.episodes}.")
     settings.enable_compile_cache()
     saved = pick(load_run(options.run), options.seed)
-    if options.gymnasium:
+    if bind(saved.config, on_host=True).env.on_host:
+        _refuse_options(saved, options.gymnasium, options.env_params)
+        returns = play_on_host(saved, options.episodes, options.episode_seed)
+    elif options.gymnasium:
         _refuse_changes(saved, options.env_params)
         returns = play_gymnasium(saved, options.episodes, options.episode_seed)
     else:
@@ -86,6 +91,46 @@ def pick(saved: SavedRun, seed: int | None) -> SavedRun:
     index = [saved.seeds.index(seed)]
     state = jax.tree.map(lambda x: x[np.asarray(index)], saved.state)
     return saved._replace(seeds=(seed,), state=state)
+
+
+def _refuse_options(saved: SavedRun, gymnasium: bool, numbers: Sequence[str]) -> None:
+    """Refuse options that an environment of Gymnasium's does not have.
+
+    Raises:
+        ConfigError: naming the option.
+    """
+    for name, given in (("--gymnasium", gymnasium), ("--env-params", numbers)):
+        if given:
+            raise ConfigError(
+                f"{name} has no use for agents that were trained in "
+                f"{saved.config.env}: they play there, with its own numbers; leave it "
+                "out."
+            )
+
+
+def play_on_host(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
+    """Return `[S, E]` returns in the Gymnasium environment of the training.
+
+    Args:
+        saved: Run with the agents.
+        episodes: Number E of episodes of each agent.
+        seed: Seed of the episodes.
+    """
+    bound = bind(saved.config, on_host=True)
+    recurrence = recurrence_of(bound.algorithm(bound.config))
+    act, states = jax.jit(recurrence.act), to_device(saved.state)
+    with closing(bound.env.start(episodes)) as envs:
+        played = [
+            play_episodes(
+                envs,
+                partial(act, jax.tree.map(lambda x, i=member: x[i], states)),
+                recurrence.init((episodes,)),
+                seed,
+                bound.plan.eval_max_steps,
+            )["episode_return"]
+            for member in range(len(saved.seeds))
+        ]
+    return np.stack(played)
 
 
 def _refuse_changes(saved: SavedRun, numbers: Sequence[str]) -> None:

@@ -232,6 +232,9 @@ class Cohort:
         self._blocks = [block for block, _ in used]
         self._states = [state for _, state in used]
 
+    def close(self) -> None:
+        """Give back what the members hold beside arrays, which is nothing here."""
+
     def gather(self) -> PyTree:
         """Return the members' states on the host, leaves `[N, ...]`.
 

@@ -40,7 +40,7 @@ def _load_run(folder: Path) -> Any:
     from purerl.train import bind
 
     curves, saved = read_result(folder), load_run(folder)
-    finished = saved.update == bind(saved.config).plan.num_updates
+    finished = saved.update == bind(saved.config, on_host=True).plan.num_updates
     state = saved.state if finished else None
     return curves._replace(config=saved.config, state=state, finished=finished)
 

@@ -54,6 +54,9 @@ def run(
     one that was not. Ctrl-C finishes the segment, saves, and says how to go on; a
     second one stops at once.
 
+    Where environments are stepped on the host (`env="gymnasium/CartPole-v1"`), agents
+    take turns, and a resumed run begins new episodes, so that its bits are others.
+
     Args:
         config: The config of every agent.
         seeds: The number of seeds, which are then 0, 1, ..., or the seeds themselves.
@@ -98,7 +101,9 @@ def run(
     folder, source = as_folder("out", out), as_start(start)
     if extend and resume and folder is not None:
         config = manifest.with_values_of(manifest.load_run(folder), config)
-    bound = bind(config)
+    bound = bind(config, on_host=True)
+    if bound.env.on_host:
+        _check_on_host(bound, lanes, data_parallel)
     require_number(bound, num_seeds(seeds), make_workers())
     members = check_seeds(seeds)
     length = segment_updates or max(
@@ -106,7 +111,11 @@ def run(
     )
     options = Options(
         lanes=lanes
-        or (1 if data_parallel else _default_lanes(bound, len(members), length)),
+        or (
+            1
+            if data_parallel or bound.env.on_host
+            else _default_lanes(bound, len(members), length)
+        ),
         length=length,
         spread=data_parallel,
         checkpoint_seconds=checkpoint_seconds,
@@ -120,6 +129,25 @@ def run(
     if resume and folder is not None:
         begun = _begun_with(folder, source, bound, members)
     return Loop(bound, members, folder, options, chosen, progress, begun).run(resume)
+
+
+def _check_on_host(bound: Bound, lanes: int | None, data_parallel: bool) -> None:
+    """Refuse options of compiled programs that have their environments in them.
+
+    Raises:
+        ConfigError: naming the option and the remedy.
+    """
+    env = bound.env.name
+    if data_parallel:
+        raise ConfigError(
+            f"data_parallel must be False with env={env!r}: its environments are "
+            "stepped on the host, and are not spread over devices."
+        )
+    if lanes not in (None, 1):
+        raise ConfigError(
+            f"lanes must be left out with env={env!r}, got {lanes}: its environments "
+            "are stepped on the host, and agents take turns."
+        )
 
 
 def _begun_with(

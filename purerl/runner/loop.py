@@ -6,6 +6,7 @@ progress, saves checkpoints and listens for Ctrl-C.
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ from purerl import serialise
 from purerl.config import ConfigError
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.format import format_count, with_noun
+from purerl.execution.hosted import HostedCohort
+from purerl.execution.hosted_program import HostedProgram
 from purerl.execution.members import every
 from purerl.runner import manifest
 from purerl.runner.interrupt import Interrupt
@@ -34,6 +37,10 @@ from purerl.storage import checkpoint, folders
 from purerl.train import Bound, make_segment
 from purerl.types import PyTree
 
+NEW_EPISODES = (
+    "the environments are on the host and were not saved: all of them begin new "
+    "episodes, so that the run is not the uninterrupted one bit for bit"
+)
 # Number of finished updates, and the arrays of a checkpoint by name.
 Restored = tuple[int, dict[str, np.ndarray]]
 
@@ -116,6 +123,8 @@ class Loop:
         self.say = reporter.tell_plain  # whether progress is shown or not
         if restored:
             reporter.say(f"resuming {self.folder} after update {update:,}")
+            if self.bound.env.on_host:
+                reporter.say(NEW_EPISODES)
             note = folders.differences_of_versions(folders.load(self._folder))
             if note:
                 reporter.say(f"[yellow]{note}")
@@ -146,14 +155,15 @@ class Loop:
             cohort = self._cohort(resume)
             reporter.say(f"compiled in {cohort.compile_seconds:.1f} s")
             began = time.perf_counter()
-            if restored:
-                cohort.restore(self._states(restored[1], cohort), first)
-            else:
-                cohort.init()
-                if self.begun:
-                    cohort.restore(self.begun.put(cohort.gather()), first)
-            with reporter:
-                update = self._segments(cohort, first, interrupt, reporter)
+            with closing(cohort):
+                if restored:
+                    cohort.restore(self._states(restored[1], cohort), first)
+                else:
+                    cohort.init()
+                    if self.begun:
+                        cohort.restore(self.begun.put(cohort.gather()), first)
+                with reporter:
+                    update = self._segments(cohort, first, interrupt, reporter)
             finished = update >= self.bound.plan.num_updates
         if not finished:
             reporter.tell(self._how_to_resume(update))
@@ -171,7 +181,11 @@ class Loop:
         )
 
     def _segments(
-        self, cohort: Cohort, update: int, interrupt: Interrupt, reporter: Any
+        self,
+        cohort: Cohort | HostedCohort,
+        update: int,
+        interrupt: Interrupt,
+        reporter: Any,
     ) -> int:
         """Train segment by segment, and save now and then; the last update."""
         plan = self.bound.plan
@@ -203,10 +217,13 @@ class Loop:
             out=self.folder,
         )
 
-    def _cohort(self, resume: bool) -> Cohort:
+    def _cohort(self, resume: bool) -> Cohort | HostedCohort:
         """The agents and their program; where it cannot be, the folder is as before."""
         members, options = every({}, 1, self.seeds), self.options
         try:
+            if self.bound.env.on_host:
+                program = HostedProgram(self.bound)
+                return HostedCohort(program, members.keys, options.length)
             return make_cohort(
                 self.bound,
                 members,
@@ -239,6 +256,10 @@ class Loop:
     def _banner(self) -> str:
         config, plan = self.bound.config, self.bound.plan
         device = jax.local_devices()[0]
+        lanes = f"({with_noun(len(make_workers()), 'worker')}, "
+        lanes += f"{with_noun(self.options.lanes, 'lane')})"
+        if self.bound.env.on_host:
+            lanes = "(environments on the host, agents in turns)"
         steps = plan.num_updates * plan.steps_per_update
         ratio = getattr(config, "update_ratio", None)
         learning = ""
@@ -249,9 +270,7 @@ class Loop:
             f"{with_noun(len(self.seeds), 'agent')}, {self.bound.env.name}, "
             f"{format_count(steps)} steps each, "
             f"{with_noun(plan.num_updates, 'update')}, {learning}"
-            f"{evaluations(self.bound)}, on {device.device_kind} "
-            f"({with_noun(len(make_workers()), 'worker')}, "
-            f"{with_noun(self.options.lanes, 'lane')})"
+            f"{evaluations(self.bound)}, on {device.device_kind} {lanes}"
         )
 
     def _is_save_due(self, update: int) -> bool:
@@ -261,7 +280,7 @@ class Loop:
         waited = time.monotonic() - self.saved_time
         return waited >= self.options.checkpoint_seconds
 
-    def _save(self, cohort: Cohort, is_last: bool) -> None:
+    def _save(self, cohort: Cohort | HostedCohort, is_last: bool) -> None:
         """Write a checkpoint; where it cannot be, only the last one is an error."""
         if self.folder is None or cohort.update == self.saved_at:
             return
@@ -288,7 +307,9 @@ class Loop:
         self.records.rewind(update)
         return update, flat
 
-    def _states(self, flat: dict[str, np.ndarray], cohort: Cohort) -> PyTree:
+    def _states(
+        self, flat: dict[str, np.ndarray], cohort: Cohort | HostedCohort
+    ) -> PyTree:
         shapes = cohort.program.member_shapes()
         return checkpoint.unflatten(flat, shapes, self._folder / "checkpoints")
 

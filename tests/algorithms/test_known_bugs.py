@@ -86,7 +86,7 @@ def test_reused_keys():
     seen = []
     for update in range(3):
         keys = jax.random.split(jax.random.fold_in(jax.random.key(0), update))
-        bits, noise = off_policy._draw_learning(hooks, *keys)
+        bits, noise = off_policy.draw_learning(hooks, *keys)
         assert noise.shape[:2] == bits.shape[:2] == (20, 2)
         seen.append(np.asarray(noise).reshape(40, -1))
         seen.append(np.asarray(bits).reshape(40, -1).astype(np.float64))

@@ -579,13 +579,6 @@ def test_a_policy_plays_everywhere(policy):
         play_in_vector(stuck, policy)
 
 
-@pytest.mark.parametrize("env", ["gymnasium/CartPole-v1", "gym/Ant-v5"])
-def test_training_in_gymnasium_is_refused_by_name(env):
-    sentence = f"env '{env}' is a Python environment .*`purerl evaluate RUN --gymn"
-    with pytest.raises(purerl.ConfigError, match=sentence):
-        purerl.make_train(purerl.PPOConfig(env=env))
-
-
 @pytest.mark.parametrize(
     "make",
     [

@@ -1,0 +1,165 @@
+"""An off-policy update of a state: whole, or in pieces for environments on the host.
+
+Both are the functions of `off_policy`. Inside a program they are scanned; from the host
+they are called round by round, see `types.Hosted`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl.acting import rollout
+from purerl.algorithms import off_policy, pieces
+from purerl.algorithms.off_policy import Experience, OffPolicyHooks
+from purerl.algorithms.off_policy_config import OffPolicyConfig
+from purerl.keys import update_keys
+from purerl.types import Array, Hosted, Metrics, PyTree
+
+# Of actions, environments and restarts; of replay; of learning.
+_NUM_KEYS = 5
+
+
+class Split(NamedTuple):
+    """What an update of a state is made of.
+
+    Attributes:
+        hooks: What the algorithm brings to the loop.
+        learner: What `hooks.learn` changes.
+        experience: Buffer and environments, as between two updates.
+        join: `(learner, experience) -> state` after the update.
+    """
+
+    hooks: OffPolicyHooks
+    learner: Any
+    experience: Experience
+    join: Callable[[Any, Experience], Any]
+
+
+class Work(NamedTuple):
+    """What the pieces of an update hand on.
+
+    Attributes:
+        state: State before the update, without buffer, priorities and environments.
+        learner: What `hooks.learn` changes.
+        experience: Experience as it is inside an update.
+        noise: What is random in the gradient steps, `[R, G, ...]`.
+    """
+
+    state: Any
+    learner: Any
+    experience: Experience
+    noise: PyTree
+
+
+def step(whole: Split, state: Any) -> tuple[Any, Metrics]:
+    """Make one update: rounds of acting, remembering, learning.
+
+    Args:
+        whole: What the state is made of.
+        state: State of one agent.
+    """
+    learner, experience, metrics = off_policy.run(
+        whole.hooks,
+        whole.learner,
+        whole.experience,
+        update_keys(state, _NUM_KEYS),
+        state.update,
+    )
+    return whole.join(learner, experience), metrics
+
+
+def of_rounds(
+    config: OffPolicyConfig, split: Callable[[Any], Split], update: Array
+) -> Hosted:
+    """Put together the pieces of an update for environments on the host.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        split: `(state) -> Split`.
+        update: `[]` int32, number of updates done.
+    """
+    rounds, num_envs = config.rounds_per_update, config.num_envs
+    first = jnp.asarray(update).astype(jnp.uint32) * jnp.uint32(rounds)
+    steps_per_round = jnp.uint32(config.steps_per_round)
+
+    def begin(state: Any) -> tuple[Work, PyTree, PyTree]:
+        hooks, learner, experience, _ = split(state)
+        keys = update_keys(state, _NUM_KEYS)
+        shape = (rounds * config.num_steps, num_envs)
+        noise = off_policy.draw_actions(hooks, keys[0], shape)
+        numbers = first + jnp.arange(rounds, dtype=jnp.uint32)
+        count = partial(off_policy.numbers_of_steps, hooks, num_envs=num_envs)
+        env_steps = jax.vmap(count)(numbers * steps_per_round)
+        work = Work(
+            _without_experience(state),
+            learner,
+            off_policy.opened(hooks, experience),
+            off_policy.draw_learning(hooks, keys[3], keys[4]),
+        )
+        return work, (), (off_policy.by_round(hooks, noise), env_steps)
+
+    def act(work: Work, obs: Any, memory: PyTree, noise: PyTree) -> Any:
+        chooser = off_policy.policy(split(work.state).hooks, work.learner)
+        return chooser.act(chooser.prepare(obs), noise), memory
+
+    def learn(
+        work: Work, number: Array, played: rollout.Played
+    ) -> tuple[Work, tuple[rollout.Episodes, Metrics]]:
+        hooks = split(work.state).hooks
+        now = first + jnp.asarray(number).astype(jnp.uint32)
+        experience = off_policy.remember(
+            hooks,
+            work.experience,
+            now * steps_per_round,
+            played.envs,
+            played.transitions,
+        )
+        (learner, priorities), sums = off_policy.learn_if_due(
+            hooks,
+            work.learner,
+            experience,
+            now,
+            jax.tree.map(lambda x: x[number], work.noise),
+            work.state.key,
+        )
+        experience = experience._replace(priorities=priorities)
+        work = work._replace(learner=learner, experience=experience)
+        return work, (played.episodes, sums)
+
+    def finish(work: Work, reports: Any) -> tuple[Any, Metrics]:
+        hooks, _, _, join = split(work.state)
+        metrics = off_policy.report(hooks, first, *reports)
+        experience = off_policy.closed(hooks, work.experience, num_envs, metrics)
+        return join(work.learner, experience), metrics
+
+    steps_before = first * jnp.uint32(config.num_steps)
+    again = partial(restart, steps_before)
+    return Hosted(rounds, config.num_steps, begin, act, learn, finish, again)
+
+
+def restart(steps: Array, state: Any, obs: PyTree) -> Any:
+    """Return the state with all episodes begun anew.
+
+    The last step of every environment is marked as cut, so that no return of several
+    steps goes on in an episode that it does not belong to.
+
+    Args:
+        steps: `[]` uint32, steps that every environment has taken.
+        state: State of one agent, with a buffer.
+        obs: First observations `[B, ...]`.
+    """
+    buffer = state.buffer
+    rows = buffer.truncated.shape[0]
+    last = jnp.where(steps > 0, (steps + rows - 1) % rows, rows).astype(jnp.int32)
+    is_last = (jnp.arange(rows) == last)[:, None] & ~buffer.terminated
+    buffer = buffer._replace(truncated=buffer.truncated | is_last)
+    return state._replace(buffer=buffer, envs=pieces.first_step(obs))
+
+
+def _without_experience(state: Any) -> Any:
+    """A state without what is large, or changes from round to round."""
+    large = ("buffer", "priorities", "envs")
+    return state._replace(**{name: () for name in large if hasattr(state, name)})

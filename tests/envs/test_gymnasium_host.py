@@ -1,0 +1,140 @@
+"""Gymnasium's environments as training on the host sees them."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import envs
+from purerl.acting.play import play_episodes
+
+SPACES = spaces.Dict(
+    {
+        "picture": spaces.Box(0, 255, (2, 2, 3), np.uint8),
+        "number": spaces.Box(-np.inf, np.inf, (2,), np.float64),
+        "whole": spaces.Box(-(2**62), 2**62, (), np.int64),
+        "choice": spaces.Discrete(3, start=-1),
+        "pair": spaces.Tuple(
+            (spaces.MultiDiscrete([2, 3], start=[4, 5]), spaces.MultiBinary(2))
+        ),
+    }
+)
+
+
+class Everything(gymnasium.Env):
+    """Observations of all kinds, counted on by the actions; ends after two steps."""
+
+    observation_space = SPACES
+
+    def __init__(self, action_space=None):
+        self.action_space = action_space or spaces.MultiDiscrete([2, 3], start=[4, 5])
+        self.taken = []
+
+    def _obs(self):
+        return {
+            "picture": np.full((2, 2, 3), 10 * self.time, np.uint8),
+            "number": np.array([self.time, 0.5]),
+            "whole": np.array(7 * self.time, np.int64),
+            "choice": np.int64(self.time - 1),
+            "pair": (np.array([4, 5 + self.time]), np.array([1, 0], np.int8)),
+        }
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._obs(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self.taken.append(action)
+        self.time += 1
+        return self._obs(), float(np.sum(action)), False, self.time == 2, {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    if "purerl-test/Everything-v0" not in gymnasium.registry:
+        gymnasium.register("purerl-test/Everything-v0", entry_point=Everything)
+
+
+def test_spaces_observations_and_actions():
+    env = envs.make("gymnasium/purerl-test/Everything-v0")
+    space = env.observation_space()
+    assert repr(space.spaces["choice"]) == "Discrete(3)"
+    assert repr(space.spaces["pair"]) == "Tuple(MultiDiscrete([2, 3]), MultiBinary(2))"
+    kinds = {key: part.dtype for key, part in space.spaces.items() if key != "pair"}
+    assert {key: np.dtype(kind).name for key, kind in kinds.items()} == {
+        "picture": "uint8",
+        "number": "float32",
+        "whole": "int32",
+        "choice": "int32",
+    }
+    lanes = env.start(2)
+    first = lanes.reset(0)
+    step = lanes.step(np.array([[0, 0], [1, 2]], np.int32))
+    last = lanes.step(np.array([[0, 0], [1, 2]], np.int32))
+    np.testing.assert_array_equal(step.reward, [4 + 5, 5 + 7])
+    for time, obs in (
+        (0, first),
+        (1, step.obs),
+        (1, step.next_obs),
+        (2, last.next_obs),
+    ):
+        one = {key: obs[key][1] for key in ("picture", "number", "whole", "choice")}
+        np.testing.assert_array_equal(one["picture"], np.full((2, 2, 3), 10 * time))
+        np.testing.assert_array_equal(one["number"], [time, 0.5])
+        assert one["whole"] == 7 * time and one["choice"] == time
+        np.testing.assert_array_equal(obs["pair"][0][1], [0, time])
+        np.testing.assert_array_equal(obs["pair"][1][1], [1, 0])
+        for key, kind in kinds.items():
+            assert obs[key].dtype == kind
+    assert last.truncated.all() and not last.terminated.any()
+    np.testing.assert_array_equal(last.obs["whole"], 0)  # of the next episodes
+    lanes.close()
+
+
+def test_a_space_of_another_kind_is_refused():
+    class Words(Everything):
+        observation_space = spaces.Text(3)
+
+    gymnasium.register("purerl-test/Words-v0", entry_point=Words)
+    try:
+        with pytest.raises(ValueError, match=r"observations is Text.*none of envs\.sp"):
+            envs.make("gymnasium/purerl-test/Words-v0")
+    finally:
+        del gymnasium.registry["purerl-test/Words-v0"]
+
+
+def test_only_the_first_episode_of_each_counts():
+    """Both actions of CartPole in turn; as Gymnasium's own environment plays it."""
+    expected = []
+    for seed in (11, 12, 13):
+        env = gymnasium.make("CartPole-v1")
+        env.reset(seed=seed)
+        length, done = 0, False
+        while not done:
+            *_, terminated, truncated, _ = env.step(length % 2)
+            length, done = length + 1, terminated or truncated
+        expected.append(length)
+    assert len(set(expected)) > 1
+
+    def act(obs, memory):
+        return np.full(3, memory % 2), memory + 1
+
+    lanes = envs.make("gymnasium/CartPole-v1").start(3)
+    played = play_episodes(lanes, act, 0, 11, 500)
+    np.testing.assert_array_equal(played["episode_length"], expected)
+    np.testing.assert_array_equal(played["episode_return"], expected)  # 1 a step
+    short = play_episodes(lanes, act, 0, 11, 5)
+    np.testing.assert_array_equal(short["episode_length"], [5, 5, 5])
+    lanes.close()
+
+
+def test_names():
+    about = envs.describe("gymnasium/CartPole-v1")
+    assert about.source == "gymnasium"
+    assert about.params.max_steps_in_episode == 500
+    with pytest.raises(ValueError, match="did you mean gymnasium/CartPole-v1"):
+        envs.make("gym/CartPole-v1")
+    with pytest.raises(NotImplementedError, match="pure functions"):
+        envs.make("CartPole-v1").start(2)

@@ -1,0 +1,327 @@
+"""Training in Gymnasium's environments: the same learner, and the right transitions."""
+
+import jax
+import numpy as np
+import pytest
+
+import envs
+import purerl
+from purerl import schedules
+from purerl.cli import evaluate
+from purerl.execution.hosted import HostedCohort
+from purerl.execution.hosted_program import HostedProgram
+from purerl.train import bind
+from tests.helpers import CONTINUOUS_CARTPOLE, slow_but
+from tests.runner import hosted_tasks
+from tests.runner.hosted_tasks import LANES, SCRIPT
+
+SEED = 3
+SMALL = {"hidden_sizes": (8,), "num_envs": 2, "num_evaluations": 0}
+ROLLOUT = {**SMALL, "num_steps": 32, "num_minibatches": 2, "num_epochs": 2}
+REPLAY = {
+    **SMALL,
+    "num_steps": 2,
+    "rounds_per_update": 10,
+    "learning_starts": 50,
+    "buffer_size": 90,  # overwritten before the end
+    "batch_size": 8,
+}
+CONFIGS = {
+    "ppo": purerl.PPOConfig(
+        normalize_observations=True,
+        normalize_rewards=True,
+        learning_rate=schedules.Linear(1e-2, 1e-3),
+        **ROLLOUT,
+    ),
+    "recurrent_ppo": purerl.RecurrentPPOConfig(memory_size=8, **ROLLOUT),
+    "vpg": purerl.VPGConfig(**SMALL, num_steps=32, value_iterations=3),
+    "pqn": purerl.PQNConfig(**ROLLOUT, normalize_observations=True),
+    "dqn": purerl.DQNConfig(
+        **REPLAY, prioritised=True, n_step=2, epsilon_steps=100.0, learning_rate=1e-2
+    ),
+    "td3": purerl.TD3Config(**REPLAY, learning_rate=1e-2, n_step=2),
+    "sac": purerl.SACConfig(**REPLAY, learning_rate=1e-2),
+    "mpo": purerl.MPOConfig(
+        **{**REPLAY, "batch_size": 4}, action_samples=3, learning_rate=1e-2
+    ),
+}
+CONTINUOUS = ("td3", "sac", "mpo")
+UPDATES, LIMIT = 4, 12  # a time limit that cuts many episodes
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registered():
+    hosted_tasks.register()
+
+
+def pair(name):
+    """The config of a compiled run, and of that with its environment outside."""
+    config = CONFIGS[name]
+    task = CONTINUOUS_CARTPOLE if name in CONTINUOUS else "CartPole-v1"
+    config = config.replace(total_timesteps=UPDATES * config.steps_per_update)
+    steps = config.steps_per_update // config.num_envs
+    options = {"task": task, "limit": LIMIT, "seed": SEED, "steps": steps}
+    return (
+        config.replace(env=task, env_params={"max_steps_in_episode": LIMIT}),
+        config.replace(
+            env=f"gymnasium/{LANES}",
+            env_kwargs={"vectorization_mode": "vector_entry_point", **options},
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", slow_but(CONFIGS, "ppo", "dqn"))
+def test_the_learner_is_that_of_the_compiled_run(name):
+    """With the same keys and environments, all that is learned and kept is the same.
+
+    The environments are compiled by themselves here and in one program with the
+    networks there, so that numbers differ in the last bits.
+    """
+    inside, outside = pair(name)
+    expected = jax.jit(purerl.make_train(inside))(jax.random.key(SEED))
+    found = purerl.run(outside, seeds=[SEED], segment_updates=1, progress=False)
+    # Something was learned, and episodes ended in both ways.
+    assert expected.metrics["episodes"].sum() > 10
+    assert expected.metrics["episode_length"].min() < LIMIT
+    for metric, values in expected.metrics.items():
+        np.testing.assert_allclose(
+            found.metrics[metric][0], values, rtol=1e-3, atol=1e-4, err_msg=metric
+        )
+    fields = [f for f in expected.state._fields if f not in ("key", "envs")]
+    for field in fields:
+        one, two = (getattr(s, field) for s in (expected.state, found.state))
+        leaves = jax.tree_util.tree_leaves_with_path(one)
+        assert leaves or field == "priorities"
+        for (path, a), b in zip(leaves, jax.tree.leaves(two), strict=True):
+            np.testing.assert_allclose(
+                b[0], a, rtol=1e-3, atol=1e-4, err_msg=f"{field}{path}"
+            )
+    for field in ("obs", "episode_return", "episode_length"):
+        one, two = (getattr(s.envs, field) for s in (expected.state, found.state))
+        np.testing.assert_allclose(two[0], one, rtol=1e-4, atol=1e-5, err_msg=field)
+
+
+# What the script of `hosted_tasks.Script` leads to in ten steps: observations, and
+# those that the actions led to, as (episode, step).
+OBS = [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
+NEXT = [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3)]
+SCRIPTED = purerl.DQNConfig(
+    env=f"gymnasium/{SCRIPT}",
+    hidden_sizes=(2,),
+    num_envs=2,
+    num_steps=2,
+    rounds_per_update=5,
+    buffer_size=20,
+    total_timesteps=20,
+    learning_starts=18,
+    batch_size=2,
+    num_evaluations=0,
+)
+
+
+def test_transitions_are_exactly_those_of_the_script():
+    """Ends, cuts, and the observation before a reset; no step is lost or repeated."""
+    result = purerl.run(SCRIPTED, progress=False)
+    buffer = jax.tree.map(lambda x: x[0], result.state.buffer)  # of the only seed
+    for lane in range(2):
+        np.testing.assert_array_equal(buffer.obs[:, lane], OBS)
+        np.testing.assert_array_equal(buffer.next_obs[:, lane], NEXT)
+        rewards = [10 * episode + step for episode, step in NEXT]
+        np.testing.assert_array_equal(buffer.reward[:, lane], rewards)
+        np.testing.assert_array_equal(
+            np.flatnonzero(buffer.terminated[:, lane]), [1, 6]
+        )
+        # Where an environment says both, the episode terminated.
+        np.testing.assert_array_equal(np.flatnonzero(buffer.truncated[:, lane]), [4, 9])
+    assert buffer.obs.dtype == np.float32
+    assert set(np.unique(buffer.action)) == {0, 1}  # 5 and 6 to the environment
+    row = {name: values[0, -1] for name, values in result.metrics.items()}
+    assert row["episodes"] == 8 and row["episode_length"] == 2.5
+    assert row["episode_return"] == (3 + 36 + 43 + 96) / 4
+    np.testing.assert_array_equal(result.state.envs.obs[0], [(4, 0)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "cut"),
+    [(9, [4, 8]), pytest.param(7, [4], marks=pytest.mark.slow)],
+)
+def test_what_went_on_is_cut_where_episodes_begin_anew(num_steps, cut):
+    """After 9 steps an episode is running, after 7 one has just terminated."""
+    steps = 2 * num_steps
+    config = SCRIPTED.replace(
+        num_steps=1,
+        rounds_per_update=num_steps,
+        total_timesteps=2 * steps,
+        buffer_size=40,
+    )
+    cohort = HostedCohort(
+        HostedProgram(bind(config, on_host=True)),
+        jax.random.split(jax.random.key(0)),
+        1,
+    )
+    cohort.init()
+    assert [segment.end for segment in cohort.segments(1)] == [1]
+    states = cohort.gather()
+    cohort.restore(states, 1)
+    again = cohort.gather()
+    cohort.close()
+    for member in range(2):
+        before, after = states.buffer.truncated[member], again.buffer.truncated[member]
+        assert np.flatnonzero(before[:, 0]).tolist() == [4]
+        for lane in range(2):
+            assert np.flatnonzero(after[:, lane]).tolist() == cut
+        # A new episode of the script, after 0 to 3.
+        np.testing.assert_array_equal(again.envs.obs[member], [(4, 0)] * 2)
+        assert not again.envs.episode_return[member].any()
+        assert not again.envs.episode_length[member].any()
+
+
+def test_memory_and_running_returns_begin_anew():
+    config = CONFIGS["recurrent_ppo"].replace(env=f"gymnasium/{SCRIPT}")
+    algorithm = purerl.make_algorithm(config)
+    state = algorithm.init(jax.random.key(0))
+    state = state._replace(
+        memory=jax.tree.map(lambda x: x + 1, state.memory),
+        reward_scale=state.reward_scale._replace(running=np.ones(2, np.float32)),
+        envs=state.envs._replace(episode_return=state.envs.episode_return + 1),
+    )
+    obs = np.full((2, 2), 7.0, np.float32)
+    assert algorithm.hosted is not None
+    again = algorithm.hosted(state.update).restart(state, obs)
+    left = (again.memory, again.reward_scale.running, again.envs.episode_return)
+    assert all(not np.asarray(x).any() for x in jax.tree.leaves(left))
+    np.testing.assert_array_equal(again.envs.obs, obs)
+
+
+HERE = "gymnasium/CartPole-v1"
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "sentence"),
+    [
+        (
+            {"env_wrappers": ("FrameStack(4)",)},
+            {},
+            "env_wrappers must be left out with",
+        ),
+        ({"env_params": {"length": 1.0}}, {}, "env_params must be left out with"),
+        ({"reset_scheme": "pool"}, {}, "use reset_scheme='fresh'"),
+        ({}, {"data_parallel": True}, "data_parallel must be False with"),
+        ({}, {"lanes": 2}, "lanes must be left out with"),
+        ({"env": "gymnasium/Nothing-v0"}, {}, "Gymnasium has no 'Nothing-v0'"),
+        ({"env": "gymnasium/nobody:A-v0"}, {}, "needs a package that is missing"),
+        ({"env_kwargs": {"a": 1}}, {}, "cannot be made with these env_kwargs"),
+        (
+            {"env_kwargs": {"vectorization_mode": "vector_entry_point"}},
+            {},
+            "training needs AutoresetMode.SAME_STEP",
+        ),
+        ({"env_kwargs": {"vectorization_mode": "x"}}, {}, "must be one of sync, async"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(change, options, sentence, tmp_path):
+    config = purerl.PPOConfig(env=HERE, **SMALL).replace(**change)
+    out = tmp_path / "run"
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        purerl.run(config, out=out, progress=False, **options)
+    assert not out.exists()
+
+
+def test_an_agent_that_does_not_fit_the_memory_is_refused():
+    config = purerl.DQNConfig(
+        env=HERE, buffer_size=10**9, total_timesteps=10**9, num_evaluations=0
+    )
+    with pytest.raises(purerl.ConfigError, match="memory: one agent needs at least"):
+        purerl.run(config, progress=False)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        purerl.make_train,
+        lambda config: purerl.sweep(config, {"learning_rate": [1e-3, 1e-4]}),
+        lambda config: purerl.compare(config, {"a": {}, "b": {"gamma": 0.9}}, seeds=2),
+        lambda config: purerl.data_parallel(config),
+    ],
+)
+def test_what_needs_the_environment_inside_says_so(call):
+    with pytest.raises(purerl.ConfigError, match=r"stepped on the host.*purerl\.run"):
+        call(purerl.PPOConfig(env=HERE))
+
+
+def test_an_algorithm_step_refuses_to_step_inside_a_program():
+    algorithm = purerl.make_algorithm(purerl.PPOConfig(env=HERE, **ROLLOUT))
+    state = jax.eval_shape(algorithm.init, jax.random.key(0))
+    with pytest.raises(
+        ValueError, match=r"no compiled program can do that.*purerl\.run"
+    ):
+        jax.eval_shape(algorithm.step, state)
+
+
+def test_an_algorithm_without_pieces_says_what_it_lacks(monkeypatch):
+    bound = bind(purerl.PPOConfig(env=HERE, **ROLLOUT), on_host=True)
+    algorithm = bound.algorithm(bound.config)._replace(hosted=None)
+    monkeypatch.setattr(type(bound), "algorithm", lambda *args: algorithm)
+    with pytest.raises(purerl.ConfigError, match="has no field hosted"):
+        HostedProgram(bound)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
+    """Two updates, a checkpoint, two more, and what is read from the folder."""
+    task = "Pendulum-v1" if name in CONTINUOUS else "CartPole-v1"
+    config = CONFIGS[name].replace(
+        env=f"gymnasium/{task}",
+        num_evaluations=1,
+        eval_episodes=3,
+        eval_max_steps=15,
+    )
+    each = config.steps_per_update
+    config = config.replace(total_timesteps=4 * each)
+    first = purerl.run(config, seeds=2, out=tmp_path, segment_updates=2, progress=False)
+    assert first.finished and first.evaluation["episode_return"].shape == (2, 1, 3)
+    assert (first.metrics["env_steps"][:, -1] == 4 * each).all()
+    longer = config.replace(total_timesteps=6 * each)
+    again = purerl.run(longer, seeds=2, out=tmp_path, resume=True, extend=True)
+    said = capsys.readouterr()
+    assert "begin new episodes" in " ".join((said.out + said.err).split())
+    assert again.finished and int(again.state.update[0]) == 6
+    assert evaluate.main([str(tmp_path), "--episodes", "2"]) == 0
+    assert "gymnasium/" in capsys.readouterr().out
+    saved = purerl.load_run(tmp_path)
+    policy = purerl.make_policy(config, jax.tree.map(lambda x: x[0], first.state))
+    assert saved.update == 6 and callable(policy)
+    for leaf in jax.tree.leaves(again.state.params):
+        assert np.isfinite(leaf).all()
+
+
+@pytest.mark.slow
+def test_ppo_learns_cartpole_of_gymnasium():
+    config = purerl.PPOConfig(env=HERE, num_envs=8, total_timesteps=80_000)
+    result = purerl.run(config, progress=False)
+    assert np.nanmean(result.metrics["episode_return"][0, -5:]) > 150
+    assert result.evaluation["episode_return"][0, -1].mean() > 200
+
+
+@pytest.mark.slow
+def test_processes_give_what_one_process_gives():
+    config = purerl.PPOConfig(env=HERE, **ROLLOUT, total_timesteps=128)
+    one, several = (
+        purerl.run(
+            config.replace(env_kwargs={"vectorization_mode": mode}), progress=False
+        )
+        for mode in ("sync", "async")
+    )
+    for a, b in zip(*map(jax.tree.leaves, (one.state, several.state)), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.slow
+def test_an_agent_does_not_depend_on_its_neighbours():
+    config = purerl.PPOConfig(env=HERE, **ROLLOUT, total_timesteps=128)
+    both = purerl.run(config, seeds=[1, 2], progress=False)
+    alone = purerl.run(config, seeds=[2], progress=False)
+    for a, b in zip(*map(jax.tree.leaves, (both.state, alone.state)), strict=True):
+        np.testing.assert_array_equal(a[1], b[0])
+    assert envs.source_of(HERE) == "gymnasium"
