@@ -24,8 +24,8 @@ STUDY = Study(
     source="jax-rl (Prior): the README's plot of returns over 250,000 steps",
     question="The deterministic policy's return over environment steps, of ten agents "
     "of each algorithm, on a cart-pole swing-up with the physics and rewards of the DM "
-    "Control suite's (presets `td3-swingup`, `sac-swingup`, `mpo-swingup`). Rows of the "
-    "learning results are drawn, which say where and how long they were trained.",
+    "Control suite's (presets `td3-swingup`, `sac-swingup`, `mpo-swingup`). Rows of "
+    "the learning results are drawn, which say where and how long they were trained.",
 )
 # Read off the source's plot at 250,000 steps.
 CLAIMED = {"td3": 470, "sac": 770, "mpo": 740}
