@@ -61,7 +61,7 @@ def tuning_row(path=TUNED) -> list[Row]:
     best, default = found["holdout"]["best"], found["holdout"]["default"]
     return [
         Row(
-            "40 trials of DQN's settings, TPE and Hyperband",
+            f"{found['trials']} trials of DQN's settings, TPE and Hyperband",
             "the length of an episode matters most",
             f"{first} ({shares[first]:.0%}) and {second} ({shares[second]:.0%}) matter "
             f"most; the best has a return of {best['mean']:.2f} on fresh seeds, the "

@@ -12,7 +12,7 @@ from measure import interval_text
 from study import Budget, Findings, Row, Study, Table, main
 
 import purerl
-from purerl import presets
+from purerl import presets, serialise
 from purerl.report.plots import style
 
 STUDY = Study(
@@ -42,7 +42,7 @@ def grids(quick: bool) -> dict[str, tuple[Any, dict[str, list[Any]]]]:
     axes_vpg = {"hidden_sizes": VPG_SIZES, "num_steps": [n // 5 for n in EPOCHS]}
     axes_td3 = {"hidden_sizes": TD3_SIZES, "batch_size": BATCHES}
     if not quick:
-        one = {"num_evaluations": 1}
+        one: dict[str, Any] = {"num_evaluations": 1}
         return {
             "VPG": (vpg.replace(**one), axes_vpg),
             "TD3": (td3.replace(**one), axes_td3),
@@ -96,7 +96,9 @@ def measure(budget: Budget) -> Findings:
     }
     rows, tables, figures = [], [], []
     for name, words in claimed.items():
-        cells = budget.part(name, lambda n=name: train(budget, n))
+        config, axes = grids(budget.quick)[name]
+        settings = {"config": serialise.to_dict(config), "axes": axes}
+        cells = budget.part(name, lambda n=name: train(budget, n), **settings)
         means = [np.mean(cell["scores"]) for cell in cells]
         best = cells[int(np.argmax(means))]
         chosen = ", ".join(f"{k} {v}" for k, v in best["point"].items())

@@ -299,8 +299,8 @@ def measure(budget: Budget) -> Findings:
     )
     text = [
         "The study also writes two profile pages of Python's time into its folder in "
-        "runs, profile-purerl.html and profile-pytorch.html: nearly all of purerl's is "
-        "waiting for the compiled program, PyTorch's is spread over its operations. "
+        "runs, profile-purerl.html and profile-pytorch.html. Purerl's shows tracing, "
+        "compiling and then one wait, PyTorch's its operations one by one. "
         "The source profiled TD3 without waiting for results, and its profiler was "
         "switched off after about one step."
     ]

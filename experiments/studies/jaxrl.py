@@ -14,11 +14,11 @@ import numpy as np
 from measure import compiled, one_torch_thread, timed
 from study import Budget, Findings, Row, Study, Table, main
 
-from purerl import presets
+from purerl import presets, serialise
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import mpo, sac, td3
 from purerl.report.plots import style
-from purerl.train import make_train
+from purerl.train import bind, make_train
 
 STUDY = Study(
     name="jaxrl",
@@ -91,8 +91,16 @@ def our_loop(name: str, steps: int, repeats: int) -> float:
     config = config_of(name).replace(
         total_timesteps=WARM_UP + steps, learning_starts=WARM_UP, num_evaluations=0
     )
-    call, _ = compiled(make_train(config), jax.random.key(0))
-    return timed(call, jax.random.key(0), repeats=repeats) / steps * 1_000
+    key, seconds = jax.random.key(0), {}
+    # The warm-up is a run that learns in its last few steps alone.
+    tail = bind(config).config.steps_per_update
+    for total in (WARM_UP + tail, WARM_UP + tail + steps):
+        config = config.replace(total_timesteps=total)
+        call, _ = compiled(make_train(config), key)
+        timed(call, key)
+        seconds[total] = timed(call, key, repeats=repeats)
+    first, last = seconds.values()
+    return (last - first) / steps * 1_000
 
 
 def torch_agent(name: str) -> Any:
@@ -139,15 +147,17 @@ def torch_loop(name: str, steps: int, repeats: int) -> float:
 
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
-    steps, repeats = (20, 1) if budget.quick else (500, 5)
+    repeats = 1 if budget.quick else 3
     names = ["td3"] if budget.quick else list(CLAIMED)
     found: dict[str, dict[str, float]] = {}
     for name in names:
+        steps = 40 if budget.quick else 200 if name.startswith("mpo") else 800
         found[name] = {
             kind: budget.part(
                 f"{name}-{kind}",
-                lambda f=function, n=name: f(n, steps, repeats),
+                lambda f=function, n=name, s=steps: f(n, s, repeats),
                 steps=steps,
+                config=serialise.to_dict(config_of(name)),
             )
             for kind, function in (
                 ("ours-update", our_update),

@@ -11,7 +11,7 @@ from measure import compiled, interval_text, smooth, timed
 from study import Budget, Findings, Row, Study, main
 
 import purerl
-from purerl import presets
+from purerl import presets, serialise
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval
 
@@ -87,12 +87,17 @@ def replay(preset: str, steps: int, seeds: int) -> dict[str, Any]:
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
     steps, seeds = (2_000, 2) if budget.quick else (STEPS, SEEDS)
-    one = budget.part("one", lambda: time_of(steps, 1), steps=steps)
-    many = budget.part("thirty", lambda: time_of(steps, 30), steps=steps)
-    run = budget.part("course", lambda: course(steps), steps=steps)
+    config = serialise.to_dict(jym(steps))
+    one = budget.part("one", lambda: time_of(steps, 1), config=config)
+    many = budget.part("thirty", lambda: time_of(steps, 30), config=config)
+    run = budget.part("course", lambda: course(steps), config=config)
     kinds = {
         name: budget.part(
-            name, lambda n=name: replay(n, steps, seeds), steps=steps, seeds=seeds
+            name,
+            lambda n=name: replay(n, steps, seeds),
+            config=serialise.to_dict(presets.load(name)),
+            steps=steps,
+            seeds=seeds,
         )
         for name in ("dqn-jym", "dqn-cartpole-20k")
     }

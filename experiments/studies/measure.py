@@ -18,8 +18,7 @@ def compiled(function: Callable[..., Any], *args: Any) -> tuple[Callable, float]
     """Compile a function for its arguments.
 
     Returns:
-        What calls the compiled program, and the seconds of tracing and compiling; few
-        where the program was compiled on this machine before.
+        What calls the compiled program, and the seconds of tracing and compiling.
     """
     began = time.perf_counter()
     program = jax.jit(function).lower(*args).compile()
@@ -37,7 +36,7 @@ def timed(call: Callable[..., Any], *args: Any, repeats: int = 1) -> float:
 
 
 def one_torch_thread() -> None:
-    """Let PyTorch use one thread: small networks are slower with several."""
+    """Let PyTorch use one thread, as its layers are small."""
     import torch
 
     torch.set_num_threads(1)

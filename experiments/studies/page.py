@@ -11,6 +11,7 @@ import argparse
 import base64
 import html
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from study import IMAGES, ROOT, STORE
 from purerl.report import html as pages
 from purerl.serialise import write_atomic
 
+# A link of Markdown, with its words as a group.
+LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 DOCS = ROOT / "docs" / "studies.md"
 
 INTRODUCTION = """\
@@ -46,6 +49,8 @@ def load(folder: Path) -> list[dict[str, Any]]:
 
 def facts(kept: dict[str, Any]) -> str:
     """Return the command, the time and the hardware of a study, in a line."""
+    if kept.get("printed"):
+        return kept["printed"]
     minutes = kept["seconds"] / 60
     time = f"{minutes:.0f} minutes" if minutes >= 2 else f"{kept['seconds']} seconds"
     return (
@@ -79,6 +84,18 @@ def _table(headers: list[str], rows: list[list[Any]]) -> list[str]:
     return [written[0], "|" + "---|" * len(headers), *written[1:]]
 
 
+def inline(text: str) -> str:
+    """Return a paragraph of Markdown as HTML: bold, code, and links as their words."""
+    words = html.escape(re.sub(LINK, r"\1", text))
+    words = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", words)
+    return re.sub(r"`(.+?)`", r"<code>\1</code>", words)
+
+
+def plain(text: str) -> str:
+    """Return a line of Markdown without its marks."""
+    return re.sub(LINK, r"\1", text).replace("`", "").replace("**", "")
+
+
 def section(kept: dict[str, Any], images: Path) -> pages.Section:
     """Return a study as a section of the HTML page.
 
@@ -86,12 +103,12 @@ def section(kept: dict[str, Any], images: Path) -> pages.Section:
         kept: What the study's file holds.
         images: Folder of its figures.
     """
-    body = f"<p>{html.escape(kept['question'])}</p>"
+    body = f"<p>{inline(kept['question'])}</p>"
     body += pages.note_html(f"Source: {kept['source']}.")
     body += pages.note_html(facts(kept).replace("`", "") + ".")
-    rows = [list(row.values()) for row in kept["rows"]]
+    rows = [[plain(text) for text in row.values()] for row in kept["rows"]]
     body += pages.table_html(["what", "claimed", "measured here", "note"], rows)
-    body += "".join(f"<p>{html.escape(text)}</p>" for text in kept["text"])
+    body += "".join(f"<p>{inline(text)}</p>" for text in kept["text"])
     for figure in kept["figures"]:
         data = base64.b64encode((images / figure["file"]).read_bytes()).decode()
         words = html.escape(figure["caption"])

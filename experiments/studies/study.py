@@ -13,12 +13,14 @@ runs all of them.
 
 A study is split into parts (`Budget.part`), each of which returns what JSON holds. A
 part that is done is not done again by the same command, until `--fresh` is given or its
-settings change.
+settings change. Compiled programs are not kept between processes, so that the seconds
+of compilation that a study prints are those of a first time.
 """
 
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -29,7 +31,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from results import hardware
 
-from purerl.cli.settings import enable_compile_cache
 from purerl.report import plots
 from purerl.serialise import write_atomic
 
@@ -96,12 +97,14 @@ class Findings(NamedTuple):
         figures: Pictures, from `Budget.save`.
         tables: Further tables.
         text: Paragraphs in Markdown under the claims.
+        printed: What printed the numbers, where and how long, if it was not this run.
     """
 
     rows: list[Row]
     figures: list[Picture]
     tables: list[Table] = []  # noqa: RUF012
     text: list[str] = []  # noqa: RUF012
+    printed: str = ""
 
 
 class Budget:
@@ -111,17 +114,14 @@ class Budget:
         study: The study.
         quick: Whether everything is only to be tried, in a minute at most.
         folder: Where parts, runs and quick figures are kept.
-        fresh: Whether parts that are there already are done again.
 
     Attributes:
         quick: See above.
         folder: See above; a study may keep checkpoints in it.
     """
 
-    def __init__(
-        self, study: Study, quick: bool, folder: Path, fresh: bool = False
-    ) -> None:
-        self.study, self.quick, self.folder, self.fresh = study, quick, folder, fresh
+    def __init__(self, study: Study, quick: bool, folder: Path) -> None:
+        self.study, self.quick, self.folder = study, quick, folder
         self._images = folder if quick else IMAGES
 
     def part(self, name: str, make: Callable[[], Any], **settings: Any) -> Any:
@@ -133,8 +133,8 @@ class Budget:
             **settings: What the result depends on; other settings, another part.
         """
         path = self.folder / "parts" / f"{name}.json"
-        asked = json.loads(json.dumps(settings))
-        if path.exists() and not self.fresh:
+        asked = json.loads(json.dumps({"quick": self.quick, **settings}))
+        if path.exists():
             kept = json.loads(path.read_text())
             if kept["settings"] == asked:
                 return kept["result"]
@@ -183,9 +183,10 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
     asked = parser.parse_args()
     kind = "studies-quick" if asked.quick else "studies"
     folder = asked.out or ROOT / "runs" / kind / study.name
-    enable_compile_cache()
     load = os.getloadavg()[0]
-    budget = Budget(study, asked.quick, folder, asked.fresh)
+    if asked.fresh and folder.exists():
+        shutil.rmtree(folder)
+    budget = Budget(study, asked.quick, folder)
     findings = measure(budget)
     kept = {
         **study._asdict(),
@@ -198,6 +199,7 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
         "tables": [table._asdict() for table in findings.tables],
         "figures": [figure._asdict() for figure in findings.figures],
         "text": list(findings.text),
+        "printed": findings.printed,
         **hardware(),
     }
     target = folder if asked.quick else STORE

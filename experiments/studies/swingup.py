@@ -80,7 +80,12 @@ def measure(budget: Budget) -> Findings:
         "hardware. The presets `td3-jaxrl`, `sac-jaxrl` and `mpo-jaxrl` have the "
         "source's own sizes, with a gradient step after every environment step."
     ]
-    return Findings(rows, [figure], [], text)
+    printed = "; ".join(
+        f"`{x['command']}`: {x['hardware']}, jax {x['jax']}, {x['date']}"
+        for x in found.values()
+        if "command" in x
+    )
+    return Findings(rows, [figure], [], text, printed)
 
 
 def figure_of(found: dict[str, dict[str, Any]]) -> Any:

@@ -64,7 +64,7 @@ def test_a_part_is_done_once_until_its_settings_change(tmp_path):
     budget = study.Budget(TOY, True, tmp_path)
     assert [part(budget, 5), part(budget, 5), part(budget, 6)] == [1, 1, 2]
     assert part(study.Budget(TOY, True, tmp_path), 6) == 2
-    assert part(study.Budget(TOY, True, tmp_path, fresh=True), 6) == 3
+    assert part(study.Budget(TOY, False, tmp_path), 6) == 3  # nothing of a quick run
     assert budget.seconds() < 1
 
 
@@ -76,7 +76,7 @@ def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
             [study.Row("speed | rate", "10 s", "1 s", "Another machine.")],
             [budget.save(figure, "curve", "The curve.")],
             [study.Table("All of them", ["n", "s"], [["1", "2.0"]])],
-            ["A paragraph."],
+            ["**A** paragraph of `code`, see [Results](results.md)."],
         )
 
     monkeypatch.setattr(sys, "argv", ["toy.py", "--quick", "--out", str(tmp_path)])
@@ -88,9 +88,10 @@ def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
         "| speed \\| rate | 10 s | 1 s | Another machine. |",
         "![The curve.](images/studies/toy-curve.png)",
         "| 1 | 2.0 |",
-        "A paragraph.",
+        "**A** paragraph of `code`, see [Results](results.md).",
         "python experiments/studies/toy.py --quick",
     ):
         assert words in written
     html = page.section(kept, tmp_path).body
     assert "data:image/png;base64," in html and "The curve." in html
+    assert "<b>A</b> paragraph of <code>code</code>, see Results." in html

@@ -63,6 +63,7 @@ class SAC:
         descend(loss, self.adam_critics)  # type: ignore[arg-type]
         self.count += 1
         if self.count % 2 == 0:
+            noise = torch.randn_like(noise)
             action, log_prob = squash(self.actor(batch["obs"]), noise)
             value = torch.min(*self.critics(batch["obs"], action))
             descend((temperature * log_prob - value).mean(), self.adam_actor)
