@@ -36,6 +36,22 @@ the returns of the presets with ten seeds, and what was evolved.
 """
 
 
+# The frame, which are no studies.
+SHARED = ("study", "studies", "page")
+# A day of two cores, so it comes last.
+LONG = ("halfcheetah_grid",)
+
+
+def names() -> list[str]:
+    """Return the names of the studies, long ones last."""
+    found = [
+        path.stem
+        for path in Path(__file__).parent.glob("*.py")
+        if path.stem not in SHARED and "\nSTUDY = " in path.read_text()
+    ]
+    return sorted(found, key=lambda name: (name in LONG, name))
+
+
 def load(folder: Path) -> list[dict[str, Any]]:
     """Return what the studies in a folder found, by title.
 
@@ -75,6 +91,10 @@ def markdown(studies: list[dict[str, Any]]) -> str:
         for table in kept["tables"]:
             lines += [f"{table['title']}:", ""]
             lines += [*_table(table["headers"], table["rows"]), ""]
+    missing = sorted(set(names()) - {kept["name"] for kept in studies})
+    if missing:
+        lines += ["## Not yet run at full budget", ""]
+        lines += [f"* `python experiments/studies/{name}.py`" for name in missing]
     return "\n".join(lines).rstrip() + "\n"
 
 

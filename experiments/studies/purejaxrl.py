@@ -311,7 +311,7 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
     )
     text = [
         "Up to 16 agents train for all 500,000 steps, up to 128 for a tenth of them, "
-        "more for a fiftieth; the time is multiplied accordingly. MinAtar and Brax with "
+        "more for a fiftieth; the time is multiplied accordingly. MinAtar and Brax by "
         "PPO are rows of the [learning results](results.md), the evolved value loss "
         "stands there too."
     ]

@@ -14,22 +14,9 @@ import time
 from pathlib import Path
 
 import page
+from page import names
 
 HERE = Path(__file__).parent
-# Not studies: the frame, and what several studies share.
-SHARED = ("study", "studies", "page")
-# A day of two cores, so it comes last.
-LONG = ("halfcheetah_grid",)
-
-
-def names() -> list[str]:
-    """Return the names of the studies."""
-    found = [
-        path.stem
-        for path in HERE.glob("*.py")
-        if path.stem not in SHARED and "\nSTUDY = " in path.read_text()
-    ]
-    return sorted(found, key=lambda name: (name in LONG, name))
 
 
 def main() -> int:
