@@ -23,7 +23,7 @@ from purerl.types import Array, HostMetrics, PyTree, Transition
 
 # The bytes of the largest state that is kept while an update is made of it. A replay of
 # pictures is larger, and every update would copy it.
-_MOST_KEPT = 2**28
+_MOST_KEPT = 2**26
 
 
 class HostedProgram:
