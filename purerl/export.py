@@ -29,6 +29,7 @@ from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.config import ConfigError, TrainConfig
 from purerl.export_readme import readme
+from purerl.scale.host import to_device
 from purerl.train import Bound, bind
 from purerl.types import Array, PyTree
 from purerl.warm_start import networks_of
@@ -71,7 +72,7 @@ def export_policy(
 
     Args:
         config: Config with which the agent was trained.
-        state: `TrainResult.state` of one agent.
+        state: `TrainResult.state` of one agent, or one of `RunResult.state`.
         out: Folder to write; files of an earlier export are replaced.
         sampled: Whether to write the stochastic policy too, which takes a random key.
         batch: The number of observations that the policy takes at once; any number
@@ -97,7 +98,7 @@ def export_policy(
         )
     if batch is not None and (isinstance(batch, bool) or batch < 1):
         raise ConfigError(f"batch must be 1 or more observations, got {batch!r}.")
-    bound = bind(config, on_host=True)
+    bound, state = bind(config, on_host=True), to_device(state)
     found, count = _functions(bound, state), _batch(batch)
     files = {_POLICY: _serialised(found.act, found.rows, count)}
     if sampled:

@@ -244,9 +244,10 @@ def make_train(
         `train(key, overrides=None, start=None) -> TrainResult`, which `jax.jit`,
         `jax.vmap`, `jax.pmap` and `purerl.pmap` transform. `overrides` maps (dotted)
         names of dynamic fields to values. `start` is the state of an agent that goes
-        on with all it has, or networks by name (`purerl.networks_of`) with which a run
-        begins; the key is the agent's from then on. With the key that the state was
-        trained with, an agent goes on as if it had not stopped.
+        on with all it has (one of `RunResult.state` too), or networks by name
+        (`purerl.networks_of`) with which a run begins; the key is the agent's from
+        then on. With the key that the state was trained with, an agent goes on as if
+        it had not stopped.
 
     Raises:
         ConfigError: naming the field, the value, the constraint and the remedy.

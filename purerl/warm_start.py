@@ -15,6 +15,7 @@ from jax.core import Tracer
 
 from purerl.config import ConfigError
 from purerl.learning.parts import check_parts, is_in, name_leaves, unique
+from purerl.scale.host import to_device
 from purerl.types import AgentState, Array, PyTree
 
 Networks: TypeAlias = dict[str, Any]
@@ -188,7 +189,7 @@ def begin(
     Args:
         init: `(key) -> state` of the agent that begins.
         key: Key of the agent, from which it draws from now on.
-        start: A whole state, or networks by name.
+        start: A whole state, on devices or on the host, or networks by name.
         first_update: Updates that `start` has done, where that must be told.
         num_updates: Updates of the whole run.
 
@@ -204,6 +205,8 @@ def begin(
             )
         check_networks(start, shapes)
         return put_networks(init(key), {n: jnp.asarray(x) for n, x in start.items()}), 0
+    if hasattr(start, "update"):  # What is no state is refused as it is.
+        start = to_device(start)
     check_state(start, shapes)
     first = _updates_done(start.update, first_update)
     if first >= num_updates:

@@ -138,11 +138,7 @@ class NumpyDoors(gymnasium.Env):
             raise gymnasium.error.ResetNeeded(
                 "no episode of Doors-v0 is running: call `reset`."
             )
-        if not 0 <= action < len(MOVES):
-            raise gymnasium.error.InvalidAction(
-                f"action must be one of 0 to {len(MOVES) - 1}, got {action!r}."
-            )
-        down, right = MOVES[int(action)]
+        down, right = MOVES[self._move(action)]
         height, width = self.task.size
         row = min(max(self._agent[0] + down, 0), height - 1)
         column = min(max(self._agent[1] + right, 0), width - 1)
@@ -166,6 +162,21 @@ class NumpyDoors(gymnasium.Env):
             return None
         image = COLOURS[self._cells()]
         return image.repeat(SCALE, axis=0).repeat(SCALE, axis=1)
+
+    @staticmethod
+    def _move(action: Any) -> int:
+        """An action as an integer, which may be NumPy's.
+
+        Raises:
+            InvalidAction: it is none of the five.
+        """
+        value = np.asarray(action)
+        is_integer = value.shape == () and np.issubdtype(value.dtype, np.integer)
+        if not is_integer or not 0 <= value < len(MOVES):
+            raise gymnasium.error.InvalidAction(
+                f"action must be an integer in 0 .. {len(MOVES) - 1}, got {action!r}."
+            )
+        return int(value)
 
     def _cell(self, name: str, given: Any) -> tuple[int, int]:
         """A cell as two integers.

@@ -23,7 +23,12 @@ from gymnasium.vector import AutoresetMode
 
 from ..base import Environment, EnvParams
 from ..spaces import Space
-from .gymnasium_spaces import batch_action, from_gym_space, from_observation
+from .gymnasium_spaces import (
+    batch_action,
+    check_action_space,
+    from_gym_space,
+    from_observation,
+)
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -73,8 +78,8 @@ class HostEnvironment(Environment[Any, EnvParams]):
                 others are the environment's own.
 
         Raises:
-            ValueError: no such environment, options that it does not take, or spaces
-                that are none of `envs.spaces`.
+            ValueError: no such environment, options that it does not take, spaces
+                that are none of `envs.spaces`, or a box of integers as actions.
         """
         self.id = gymnasium_id
         self.options = {key: value for key, value in options.items()}
@@ -88,6 +93,7 @@ class HostEnvironment(Environment[Any, EnvParams]):
             self._limit = int(limit or _NO_LIMIT)
         finally:
             env.close()
+        check_action_space(env.action_space, self.name)
         self._observation_space = from_gym_space(env.observation_space, "observations")
         self._action_space = from_gym_space(env.action_space, "actions")
         if self._mode not in _MODES:

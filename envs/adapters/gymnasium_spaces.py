@@ -148,8 +148,31 @@ def from_observation(space: gym_spaces.Space, obs: Any) -> Any:
     return np.array(obs, _narrow(space.dtype))
 
 
+def check_action_space(space: gym_spaces.Space, name: str) -> None:
+    """Refuse a box of integers, into which a policy's numbers would be cut.
+
+    Args:
+        space: Space of one action.
+        name: Name of the environment, for the message.
+
+    Raises:
+        ValueError: naming the space and the remedy.
+    """
+    if isinstance(space, gym_spaces.Box) and space.dtype.kind != "f":
+        raise ValueError(
+            f"actions of {name} must be real numbers or choices, got {space}, a box of "
+            "integers; make it a MultiDiscrete in a wrapper."
+        )
+
+
 def batch_action(space: gym_spaces.Space, action: np.ndarray) -> np.ndarray:
-    """Return a batch of actions of this package as Gymnasium takes it."""
+    """Return a batch of actions of this package as Gymnasium takes it.
+
+    Numbers lie within the bounds of a `Box`: those of the policy, which has 32 bits and
+    a centre and a radius, may lie beyond by rounding.
+    """
     if isinstance(space, gym_spaces.Discrete | gym_spaces.MultiDiscrete):
         return action.astype(space.dtype) + space.start
+    if isinstance(space, gym_spaces.Box):
+        return np.clip(action.astype(space.dtype), space.low, space.high)
     return action.astype(space.dtype)

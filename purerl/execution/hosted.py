@@ -43,12 +43,16 @@ class HostedCohort:
         program: The compiled pieces.
         update: Updates that all agents have done.
         compile_seconds: Seconds spent compiling.
+        failed: The agent by its number, and the update, in which an exception was
+            raised; the states are then those of the last segment that all completed,
+            where the program keeps them (`HostedProgram.keeps_states`).
     """
 
     def __init__(self, program: HostedProgram, keys: Array, length: int) -> None:
         self.program, self._keys, self._length = program, keys, length
         self.compile_seconds = program.compile_seconds
         self.update = 0
+        self.failed: tuple[int, int] | None = None
         self._states: list[PyTree] = []
         env = program.bound.env
         num_envs = program.bound.config.num_envs
@@ -100,7 +104,12 @@ class HostedCohort:
         while self.update < until and not is_stopped():
             first = self.update
             ran = min(self._length, total - first)
-            found = [self._advance(i, first, ran) for i in range(len(self._keys))]
+            before = list(self._states)
+            try:
+                found = [self._advance(i, first, ran) for i in range(len(self._keys))]
+            except Exception:
+                self._states = before
+                raise
             metrics, evaluation = jax.tree.map(lambda *x: np.stack(x), *found)
             self.update = first + ran
             yield Segment(first, ran, metrics, evaluation)
@@ -117,11 +126,13 @@ class HostedCohort:
         rows: list[Metrics] = []
         evaluations: list[HostMetrics] = []
         for done in range(first + 1, first + count + 1):
+            self.failed = (member, done)  # unless it comes to an end
             rows.append(self._update(member))
             if done in self.program.bound.plan.evaluate_after:
                 evaluations.append(self._evaluate(member))
         finite = np.ones(count, bool)
         finite[-1] = bool(parameters_finite(self._states[member]))
+        self.failed = None
         metrics = _stack(jax.device_get(rows))
         evaluation = _stack(evaluations) if evaluations else {}
         return metrics | {PARAMETERS_FINITE: finite}, evaluation

@@ -14,12 +14,16 @@ from purerl.acting.play import HostEnvs, play_episodes
 from purerl.acting.policy import recurrence_of
 from purerl.acting.rollout import EnvCarry, Episodes, Played
 from purerl.config import ConfigError
-from purerl.execution.memory import require_agent
+from purerl.execution.memory import least_bytes, require_agent
 from purerl.keys import evaluation_key, init_keys
 from purerl.networks.recurrent import forget
 from purerl.scale.devices import make_workers
 from purerl.train import Bound
 from purerl.types import Array, HostMetrics, PyTree, Transition
+
+# The bytes of the largest state that is kept while an update is made of it. A replay of
+# pictures is larger, and every update would copy it.
+_MOST_KEPT = 2**26
 
 
 class HostedProgram:
@@ -32,6 +36,8 @@ class HostedProgram:
         bound: Config, environment and plan.
         num_rounds: R, how often an update acts and learns.
         num_steps: T, steps of every environment in a round.
+        keeps_states: Whether an update leaves the state as it was that it began with;
+            not where it is so large that there is no room or time for two.
         compile_seconds: Seconds spent tracing and compiling.
 
     Raises:
@@ -53,6 +59,7 @@ class HostedProgram:
         self.num_rounds, self.num_steps = sizes.num_rounds, sizes.num_steps
         self._recurrence = recurrence_of(algorithm)
         require_agent(self.member_shapes(), 1, make_workers()[0])
+        self.keeps_states = least_bytes(self.member_shapes()) <= _MOST_KEPT
         self._compile()
         self.compile_seconds = time.perf_counter() - began
 
@@ -65,7 +72,7 @@ class HostedProgram:
         obs, update = state.envs.obs, state.update
         self.restart = _compiled(_restart(hosted), state, obs)
         begin = _begin(hosted)
-        self.begin = _compiled(begin, state, donate=0)
+        self.begin = _compiled(begin, state, donate=None if self.keeps_states else 0)
         work, memory, noise = jax.eval_shape(begin, state)
         number, done = np.int32(0), jax.ShapeDtypeStruct((config.num_envs,), bool)
         acting = (update, work, noise, (number, number), obs, memory, done)

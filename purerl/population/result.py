@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
@@ -51,9 +50,7 @@ class BestMember(NamedTuple):
 
     def policy(self) -> Callable[..., Any]:
         """Return the member's policy (see `purerl.make_policy`)."""
-        one = jax.tree.map(lambda x: x[None], self.state)
-        state = jax.tree.map(lambda x: x[0], to_device(one))
-        return make_policy(self.config, state)
+        return make_policy(self.config, to_device(self.state))
 
 
 class Result(abc.ABC):

@@ -30,6 +30,9 @@ from purerl.train import Bound, bind
 # Segments of a run where their length is not given: fine enough for a progress bar,
 # coarse enough that the host costs nothing.
 DEFAULT_SEGMENTS = 100
+# The same where environments are stepped on the host: an update each, so that Ctrl-C
+# and a checkpoint wait for one only, but no more rows of metrics than can be kept.
+HOST_SEGMENTS = 10_000
 
 
 def run(
@@ -55,7 +58,9 @@ def run(
     second one stops at once.
 
     Where environments are stepped on the host (`env="gymnasium/CartPole-v1"`), agents
-    take turns, and a resumed run begins new episodes, so that its bits are others.
+    take turns, and a resumed run begins new episodes, so that its bits are others. What
+    an environment raises there is raised here, with notes that say in which agent and
+    update, and how to go on from the last update, which is saved.
 
     Args:
         config: The config of every agent.
@@ -71,7 +76,8 @@ def run(
             The folder of this run says what it began with.
         lanes: Agents per block (see `purerl.pmap`), part of what fixes the bits.
         segment_updates: Updates per compiled call, part of what fixes the bits. About a
-            hundredth of the run where not given.
+            hundredth of the run where not given; one, where environments are on the
+            host and the run has at most 10,000.
         checkpoint_seconds: The least time between checkpoints; 0 saves after every
             segment.
         keep_checkpoints: The number of last checkpoints that stay.
@@ -106,9 +112,8 @@ def run(
         _check_on_host(bound, lanes, data_parallel)
     require_number(bound, num_seeds(seeds), make_workers())
     members = check_seeds(seeds)
-    length = segment_updates or max(
-        1, math.ceil(bound.plan.num_updates / DEFAULT_SEGMENTS)
-    )
+    segments = HOST_SEGMENTS if bound.env.on_host else DEFAULT_SEGMENTS
+    length = segment_updates or max(1, math.ceil(bound.plan.num_updates / segments))
     options = Options(
         lanes=lanes
         or (

@@ -20,18 +20,16 @@ from purerl.execution.format import format_count, with_noun
 from purerl.execution.hosted import HostedCohort
 from purerl.execution.hosted_program import HostedProgram
 from purerl.execution.members import every
-from purerl.runner import manifest
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.records import Records
 from purerl.runner.result import RunResult
-from purerl.runner.seeds import seeds_text
 from purerl.runner.start import Begun
 from purerl.runner.trackers import Tracker, files
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.writer import Say
 from purerl.runner.tracking import stack_rows
-from purerl.runner.words import evaluations, notes
+from purerl.runner.words import evaluations, how_to_go_on, notes
 from purerl.scale.devices import make_workers
 from purerl.storage import checkpoint, folders
 from purerl.train import Bound, make_segment
@@ -194,10 +192,14 @@ class Loop:
             return interrupt.asked or self._is_save_due(cohort.update)
 
         while update < plan.num_updates and not interrupt.asked:
-            for segment in cohort.segments(plan.num_updates, is_stopped):
-                latest = self.records.add(plan, segment)
-                update = segment.end
-                reporter.update(update * self._steps_each, latest)
+            try:
+                for segment in cohort.segments(plan.num_updates, is_stopped):
+                    latest = self.records.add(plan, segment)
+                    update = segment.end
+                    reporter.update(update * self._steps_each, latest)
+            except Exception as error:
+                self._save_after(error, cohort)
+                raise
             self._save(cohort, is_last=interrupt.asked)
         return update
 
@@ -297,6 +299,27 @@ class Loop:
                 self.say(f"{error} Training goes on without it.")
             self.is_disk_full = True
 
+    def _save_after(self, error: Exception, cohort: Cohort | HostedCohort) -> None:
+        """Save what was done before an environment of the host failed, and say so."""
+        if not isinstance(cohort, HostedCohort) or cohort.failed is None:
+            return
+        seed, update = self.seeds[cohort.failed[0]], cohort.failed[1]
+        error.add_note(
+            f"purerl: this was raised while the agent of seed {seed} made update "
+            f"{update:,} in {self.bound.env.name}."
+        )
+        if self.folder is None:
+            error.add_note("purerl: nothing was saved (no out folder).")
+            return
+        if cohort.program.keeps_states and cohort.update > 0:
+            try:
+                self._save(cohort, is_last=True)
+            except checkpoint.NotSavedError as unsaved:
+                error.add_note(f"purerl: {unsaved}")
+        saved = checkpoint.steps(self.folder / "checkpoints")
+        told = f"update {saved[-1]:,} is saved. {self._go_on()}" if saved else ""
+        error.add_note(f"purerl: {told or 'no update was saved.'}")
+
     def _restore(self) -> Restored | None:
         """The last checkpoint, and the rows up to it; None if it saved none yet."""
         folder = self._folder / "checkpoints"
@@ -318,11 +341,8 @@ class Loop:
             return f"stopped after update {update:,}; nothing was saved (no out folder)"
         if update == 0:
             return "stopped before the first update; nothing to save yet"
-        saved = f"stopped after update {update:,} and saved it. Go on with"
-        if manifest.is_rebuildable(self.bound.config):
-            return f"{saved}: purerl train --resume {self.folder}"
-        # The command line knows nothing of what this program brought along.
-        return (
-            f"{saved} the same config, from Python: purerl.run(config, "
-            f"seeds={seeds_text(self.seeds)}, out={str(self.folder)!r}, resume=True)"
-        )
+        return f"stopped after update {update:,} and saved it. {self._go_on()}"
+
+    def _go_on(self) -> str:
+        """How to go on from the last checkpoint."""
+        return how_to_go_on(self.bound.config, self.seeds, self._folder)

@@ -1,9 +1,13 @@
-"""What a person should know of a training before it begins, in words."""
+"""What a person should know of a training, before it begins and when it stops."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from purerl import auto
+from purerl.config import TrainConfig
 from purerl.execution.format import with_noun
+from purerl.runner import manifest
+from purerl.runner.seeds import seeds_text
 from purerl.train import Bound
 from purerl.types import Overrides
 
@@ -44,3 +48,20 @@ def notes(bound: Bound, overrides: Sequence[Overrides] = ()) -> list[str]:
 
 def _plain(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def how_to_go_on(config: TrainConfig, seeds: tuple[int, ...], folder: Path) -> str:
+    """Say how to go on with a run that was saved.
+
+    Args:
+        config: Config of the run.
+        seeds: Seeds of its agents.
+        folder: Folder of the run.
+    """
+    if manifest.is_rebuildable(config):
+        return f"Go on with: purerl train --resume {folder}"
+    # The command line knows nothing of what this program brought along.
+    return (
+        "Go on with the same config, from Python: purerl.run(config, "
+        f"seeds={seeds_text(seeds)}, out={str(folder)!r}, resume=True)"
+    )

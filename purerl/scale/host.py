@@ -52,5 +52,16 @@ def from_host(leaves: Sequence[Any], size: int | None = None) -> jax.Array:
 
 
 def to_device(tree: PyTree) -> PyTree:
-    """Turn a host pytree into JAX arrays on the default device."""
-    return jax.tree.map(lambda x: from_host([x]), tree, is_leaf=is_host_key)
+    """Turn a host pytree into JAX arrays on the default device.
+
+    Arrays of one agent, which may have no axis, are taken as those of several. What is
+    a JAX array already, a traced one too, is returned as it is.
+    """
+    return jax.tree.map(_put, tree, is_leaf=is_host_key)
+
+
+def _put(x: Any) -> Any:
+    if is_host_key(x):
+        return jax.random.wrap_key_data(_put(x.data), impl=x.impl)
+    # A copy, for a program that consumes its arguments may write into its memory.
+    return x if isinstance(x, jax.Array) else jnp.asarray(np.array(x))

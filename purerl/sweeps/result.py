@@ -234,9 +234,7 @@ class SweepResult:
         """Return the trained policy of one member (see `purerl.make_policy`)."""
         from purerl.scale.host import to_device
 
-        state = jax.tree.map(lambda x: x[None], self.state(point, seed))
-        state = jax.tree.map(lambda x: x[0], to_device(state))
-        return make_policy(self.config_at(point), state)
+        return make_policy(self.config_at(point), to_device(self.state(point, seed)))
 
     def to_dataframe(self) -> "pd.DataFrame":
         """Return a row per member: axes, seed, final scores, and where it diverged."""

@@ -141,5 +141,15 @@ def test_bad_arguments_are_refused():
         NumpyDoors(render_mode="human")
     env = NumpyDoors()
     env.reset(seed=0)
-    with pytest.raises(gymnasium.error.InvalidAction, match="0 to 4, got 5"):
-        env.step(5)
+    for action in (5, -1, 2.7, 2.0, np.float32(2), True, "2", None, [2], np.array([2])):
+        with pytest.raises(gymnasium.error.InvalidAction, match=r"0 \.\. 4, got"):
+            env.step(action)
+    assert env._time == 0  # nothing of it was played
+
+
+@pytest.mark.parametrize("action", [4, np.int64(4), np.int8(4), np.array(4)])
+def test_integers_of_any_kind_are_actions(action):
+    env = NumpyDoors()
+    env.reset(options={"agent": (14, 3), "goal": (0, 9)})
+    env.step(action)
+    assert env._agent == (13, 3)

@@ -6,7 +6,10 @@ import pytest
 from gymnasium import spaces
 
 import envs
+import purerl
+from envs.adapters.gymnasium_spaces import batch_action, from_gym_space
 from purerl.acting.play import play_episodes
+from purerl.networks.distributions import make_head
 
 SPACES = spaces.Dict(
     {
@@ -103,6 +106,67 @@ def test_a_space_of_another_kind_is_refused():
             envs.make("gymnasium/purerl-test/Words-v0")
     finally:
         del gymnasium.registry["purerl-test/Words-v0"]
+
+
+def random_box(seed, dtype):
+    rng = np.random.default_rng(seed)
+    ends = np.sort(rng.normal(size=(2, 50)) * 10.0 ** rng.integers(-3, 4, 50), axis=0)
+    return spaces.Box(*ends.astype(dtype), dtype=dtype)
+
+
+BOXES = [
+    spaces.Box(-0.4, 0.7, (3,), np.float32),
+    spaces.Box(-0.1, 0.1, (3,), np.float64),
+    spaces.Box(np.array([-np.inf, -0.1]), np.array([0.1, np.inf]), dtype=np.float64),
+    *(random_box(seed, dtype) for seed in range(3) for dtype in (np.float32, float)),
+]
+
+
+@pytest.mark.parametrize("box", BOXES, ids=[f"box{i}" for i in range(len(BOXES))])
+@pytest.mark.parametrize("policy", ["gaussian", "tanh_gaussian"])
+def test_actions_at_the_bounds_are_members(box, policy):
+    """Centre plus radius, and bounds of 32 bits, lie beyond the bounds by rounding."""
+    if policy == "tanh_gaussian" and not box.is_bounded():
+        return
+    head = make_head(from_gym_space(box, "actions"), policy)
+    size = box.shape[0]
+    raw = np.stack([np.full(size, end, np.float32) for end in (-1e4, 0.0, 1e4)])
+    action = np.asarray(head.to_env(raw))
+    taken = batch_action(box, action)
+    assert taken.dtype == box.dtype
+    assert all(box.contains(one) for one in taken)
+    # Not moved by more than the rounding, the bounds included.
+    bounded = box.bounded_below & box.bounded_above
+    wide = np.where(bounded, np.maximum(np.abs(box.low), np.abs(box.high)), 1.0)
+    assert (np.abs(taken - action) <= 3e-7 * wide).all()
+    at_low, at_high = taken[0][bounded], taken[2][bounded]
+    np.testing.assert_allclose(at_low, box.low[bounded], rtol=0, atol=3e-7 * wide.max())
+    np.testing.assert_allclose(
+        at_high, box.high[bounded], rtol=0, atol=3e-7 * wide.max()
+    )
+
+
+def test_the_rounding_is_real():
+    """Without the bounds, the tests above would fail."""
+    beyond = 0
+    for box in BOXES:
+        head = make_head(from_gym_space(box, "actions"), "gaussian")
+        raw = np.full((1, box.shape[0]), 1e4, np.float32)
+        action = np.asarray(head.to_env(raw))[0].astype(box.dtype)
+        beyond += not box.contains(action)
+    assert beyond >= 4
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8])
+def test_a_box_of_integers_is_refused_as_actions(dtype):
+    box = spaces.Box(0, 3, (2,), dtype)
+    env = "gymnasium/purerl-test/Everything-v0"
+    sentence = r"actions of gymnasium/purerl-test/Everything-v0 .*Box\(0, 3.*MultiDisc"
+    with pytest.raises(ValueError, match=sentence):
+        envs.make(env, action_space=box)
+    config = purerl.PPOConfig(env=env, env_kwargs={"action_space": box})
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        purerl.run(config, progress=False)
 
 
 def test_only_the_first_episode_of_each_counts():

@@ -15,6 +15,7 @@ from purerl.acting.environment import bind_params
 from purerl.keys import init_keys, update_keys
 
 LANES, SCRIPT = "purerl-test/Lanes-v0", "purerl-test/Script-v0"
+BROKEN = "purerl-test/Broken-v0"
 
 
 class Moment(NamedTuple):
@@ -113,6 +114,22 @@ class Script(gymnasium.Env):
         return self.seen, 10.0 * episode + step, terminated, truncated, {}
 
 
+class Broken(Script):
+    """`Script`, which raises at a step of all steps of all such environments.
+
+    Attributes:
+        left: Steps until then.
+    """
+
+    left: float = np.inf
+
+    def step(self, action):
+        Broken.left -= 1
+        if Broken.left < 0:
+            raise RuntimeError("the simulator has crashed")
+        return super().step(action)
+
+
 def register():
     """Register both, again and again."""
     if LANES in gymnasium.registry:
@@ -123,3 +140,4 @@ def register():
         vector_entry_point=Lanes,
     )
     gymnasium.register(SCRIPT, entry_point=Script)
+    gymnasium.register(BROKEN, entry_point=Broken)

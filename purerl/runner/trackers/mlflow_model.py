@@ -8,7 +8,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.runner.trackers.base import missing
 from purerl.runner.trackers.mlflow import (
+    LIMITS,
+    STATUS,
     MLflowTracker,
     connect,
     find_experiment,
@@ -25,6 +27,7 @@ from purerl.runner.trackers.mlflow import (
 )
 
 CODE = Path(__file__).with_name("mlflow_policy.py")
+PROGRESS_BAR = "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"
 # What loading a model takes, MLflow apart.
 PACKAGES = ("jax", "flatbuffers", "numpy")
 
@@ -45,7 +48,8 @@ def log_policy(
 
     Args:
         exported: The folder that `purerl.export_policy` wrote.
-        run_id: The run of MLflow that the model belongs to; a new run where not given.
+        run_id: The run of MLflow that the model belongs to, which stays as it is; a new
+            run where not given, which ends as failed if the model cannot be kept.
         uri: The address of the store; not given: `MLFLOW_TRACKING_URI`, else
             `sqlite:///mlflow.db` in the working directory.
         experiment: The name of the experiment of a new run; not given:
@@ -63,18 +67,24 @@ def log_policy(
     about = _read(folder)
     if util.find_spec("mlflow") is None:
         raise missing("mlflow", "mlflow")
-    set_limits()
     tracker = MLflowTracker(uri, experiment)
-    client = connect(tracker.uri)
-    owner = run_id
-    if owner is None:
+    with _settings():
+        client = connect(tracker.uri)
+        if run_id is not None:
+            with _store(tracker.uri):
+                return _log(folder, about, run_id, name)
         place = find_experiment(client, tracker.uri, tracker.experiment)
         owner = client.create_run(place, run_name=folder.name).info.run_id
-    with _store(tracker.uri):
-        address = _log(folder, about, owner, name)
-    if run_id is None:
-        client.set_terminated(owner, "FINISHED")
-    return address
+        try:
+            with _store(tracker.uri):
+                address = _log(folder, about, owner, name)
+        except BaseException:
+            # A store that has gone may refuse this too: the first error counts.
+            with suppress(Exception):
+                client.set_terminated(owner, STATUS["failed"])
+            raise
+        client.set_terminated(owner, STATUS["finished"])
+        return address
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -144,11 +154,26 @@ def _log(folder: Path, about: dict[str, Any], run_id: str, name: str) -> str:
 
 
 @contextmanager
+def _settings() -> Iterator[None]:
+    """Set what MLflow's client reads of the environment, for a while.
+
+    What the user has set stays as it is, and what was not set is not set afterwards.
+    """
+    names = [n for n in (*LIMITS, PROGRESS_BAR) if n not in os.environ]
+    set_limits()
+    os.environ.setdefault(PROGRESS_BAR, "false")
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+
+
+@contextmanager
 def _store(uri: str) -> Iterator[None]:
     """MLflow's models are kept in its global store: set for a while."""
     import mlflow
 
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(uri)
     try:

@@ -1,0 +1,91 @@
+"""States that a run leaves on the host go wherever those on a device do."""
+
+import jax
+import numpy as np
+import pytest
+from jax import export
+
+import purerl
+from purerl.scale.host import HostKey, to_device, to_host
+from tests.helpers import assert_same_bits, tiny_config
+
+CONFIG = tiny_config(total_timesteps=2 * 32, num_evaluations=0)
+LONGER = CONFIG.replace(total_timesteps=3 * 32)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """The result of two agents, and what is read from their folder."""
+    out = tmp_path_factory.mktemp("host") / "run"
+    result = purerl.run(CONFIG, seeds=(3, 5), out=out, progress=False)
+    return result.state, purerl.load_run(out).state
+
+
+def one(state, index=1):
+    return jax.tree.map(lambda x: x[index], state)
+
+
+def test_one_agent_goes_to_the_device_as_several_do(run):
+    state = run[0]
+    assert isinstance(state.key, HostKey)
+    alone, among = to_device(one(state)), one(to_device(state))
+    assert jax.tree.structure(alone) == jax.tree.structure(among)
+    assert alone.key.dtype == among.key.dtype and alone.update.shape == ()
+    assert_same_bits(alone, among)
+    again = to_device(alone)  # it is there
+    assert all(
+        x is y for x, y in zip(*map(jax.tree.leaves, (again, alone)), strict=True)
+    )
+    assert_same_bits(jax.tree.leaves(to_host(alone)), jax.tree.leaves(one(state)))
+
+
+def test_the_memory_of_the_host_is_not_that_of_the_device():
+    """A program may consume what it gets, and write into its memory."""
+    mine = np.zeros(4096, np.float32)
+    theirs = to_device({"x": mine})["x"]
+    mine[:] = 1
+    np.testing.assert_array_equal(theirs, np.zeros(4096))
+
+
+def test_a_key_keeps_its_kind():
+    keys = jax.random.split(jax.random.key(3, impl="rbg"), 2)
+    assert_same_bits(to_device(one(to_host(keys))), keys[1])
+    assert str(jax.random.key_impl(to_device(one(to_host(keys))))) == "rbg"
+
+
+def test_the_policy_of_a_run_is_exported(run, tmp_path):
+    obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    key = jax.random.key(7)
+    for name, state in zip(("run", "folder"), run, strict=True):
+        folder = purerl.export_policy(CONFIG, one(state), tmp_path / name, sampled=True)
+        policy = purerl.make_policy(CONFIG, one(state))
+        for file, inputs, expected in (
+            ("policy", (), policy(obs)),
+            ("sampled_policy", (jax.random.key_data(key),), policy(obs, key)),
+        ):
+            data = (folder / f"{file}.stablehlo").read_bytes()
+            found = export.deserialize(bytearray(data)).call(obs, *inputs)
+            np.testing.assert_array_equal(found, expected)
+            assert len(set(np.asarray(found).tolist())) == 2
+
+
+def test_training_goes_on_from_an_agent_of_a_run(run):
+    """It goes on as from the same state on the device, alone and side by side."""
+    train, key = purerl.make_train(LONGER, first_update=2), jax.random.key(5)
+    state = one(run[0])
+    expected = jax.jit(train)(key, start=to_device(state))
+    assert expected.metrics["env_steps"].tolist() == [3 * 32]
+    assert_same_bits(jax.jit(train)(key, start=state), expected)
+    both = jax.vmap(train, in_axes=(None, None, 0))
+    keys, places = jax.eval_shape(both, key, None, run[0]).state.key, (2,)
+    assert keys.shape == places and jax.dtypes.issubdtype(
+        keys.dtype, jax.dtypes.prng_key
+    )
+
+
+def test_what_is_no_state_is_refused_in_a_sentence():
+    train = purerl.make_train(LONGER)
+    with pytest.raises(
+        purerl.ConfigError, match=r"start must be a training state .*got str"
+    ):
+        jax.eval_shape(lambda key: train(key, start="runs/x"), jax.random.key(0))
