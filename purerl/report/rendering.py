@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from envs.wrappers import innermost
 from purerl.acting.environment import bind_params
 from purerl.acting.evaluate import Recording, record
 from purerl.acting.policy import recurrence_of
@@ -19,7 +20,6 @@ from purerl.report.drawing.registry import (
     Drawing,
     check_fps,
     drawing_of,
-    innermost,
     moment_of,
 )
 from purerl.report.ranking import chosen_seeds, last_returns

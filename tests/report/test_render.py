@@ -10,16 +10,19 @@ import zlib
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
 import envs
 import purerl
+from purerl.acting.environment import bind_params, resolve_env, step_without_reset
 from purerl.acting.evaluate import evaluate, record
 from purerl.cli import main, plot
 from purerl.cli.evaluate import play_compiled
 from purerl.config import ConfigError
+from purerl.randomisation import Uniform
 from purerl.report import page, plots
 from purerl.report.drawing import Drawing, canvas, film
 from purerl.report.drawing.registry import Moment
@@ -338,3 +341,63 @@ def test_braxs_page_has_every_moment(tmp_path):
         assert len(places) == length + 1
         assert np.ptp(places, axis=0).max() > 0  # Something moves.
     assert f"return {film.return_text(made.episode_return[0, 0])}" in text
+
+
+def play_cart(env, params, steps):
+    """A cart that is always pushed to the right: all its positions and observations."""
+    return record(
+        env,
+        params,
+        lambda obs, memory: (jnp.ones(len(obs), jnp.int32), memory),
+        (),
+        jax.random.key(2),
+        num_episodes=3,
+        max_steps=steps,
+        keep=lambda state, obs: (getattr(state, "inner", state).x, obs[0]),
+    )
+
+
+def test_the_last_frame_of_a_randomised_environment_is_its_last_state():
+    """What is seen of the cart is where it is, and the same in both kinds of draws."""
+    numbers = {"max_steps_in_episode": 6, "length": Uniform(0.4, 0.6)}
+    played = {}
+    for per in ("episode", "environment"):
+        config = tiny_config(env_params=numbers, randomise_per=per)
+        env = resolve_env(config)
+        played[per] = play_cart(env, bind_params(env, config.env_params), 8)
+        np.testing.assert_array_equal(played[per].episode_length, 6)
+        place, seen = played[per].kept
+        np.testing.assert_array_equal(place[:7], seen[:7])
+    for one, other in zip(*map(jax.tree.leaves, played.values()), strict=True):
+        np.testing.assert_array_equal(one[:7], other[:7])
+
+
+def test_random_steps_of_a_randomised_environment_are_those_of_evaluations():
+    """The walk of the arms' values is drawn of the keys that `step` draws it of."""
+    env = envs.wrappers.RandomisedOnce(envs.make("KArmedBandit-v0"))
+    params = env.default_params.replace(
+        max_steps_in_episode=3, walk_std=Uniform(1.0, 2.0)
+    )
+    _, state = env.reset(jax.random.key(0), params)
+    key, arm = jax.random.key(1), jnp.int32(0)
+    _, there, reward, *_ = env.step(key, state, arm, params)
+    _, here, same, *_ = step_without_reset(env, params, key, state, arm)
+    np.testing.assert_array_equal(here.inner.values, there.inner.values)
+    assert float(same) == float(reward) and float(jnp.ptp(here.inner.values)) > 0
+
+
+class OnlyResets(envs.CartPole):
+    """A cart that nobody can step without a reset."""
+
+    steps_without_reset = False
+
+
+def test_the_last_known_moment_is_shown_where_a_step_resets():
+    env = OnlyResets()
+    params = env.default_params.replace(max_steps_in_episode=6)
+    plain = play_cart(envs.CartPole(), params, 8)
+    played = play_cart(env, params, 8)
+    places, expected = played.kept[0], plain.kept[0]
+    np.testing.assert_allclose(places[:6], expected[:6], rtol=1e-5)
+    np.testing.assert_array_equal(places[6], places[5])
+    np.testing.assert_allclose(played.kept[1][:7], plain.kept[1][:7], rtol=1e-5)

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import envs
-from envs.wrappers import Randomised, Wrapper
-from envs.wrappers.randomised import put_in
+from envs.wrappers import innermost, unwrap
 from purerl.config import ConfigError
 from purerl.report.drawing import classic, grids, minatar, observation, planes
 
@@ -164,13 +163,6 @@ def drawing_of(env: envs.Environment) -> Drawing:
     )
 
 
-def innermost(env: envs.Environment) -> envs.Environment:
-    """Return the environment inside all wrappers."""
-    while isinstance(env, Wrapper):
-        env = env.env
-    return env
-
-
 def moment_of(
     env: envs.Environment, drawing: Drawing, params: Any, state: Any, obs: Any
 ) -> Moment:
@@ -183,8 +175,5 @@ def moment_of(
         state: State of one environment.
         obs: The observation.
     """
-    while isinstance(env, Wrapper):
-        if isinstance(env, Randomised):
-            params = put_in(params, state.drawn)
-        state, env = env.inner_state(state), env.env
-    return Moment(drawing.keep(state, params, obs), params)
+    inside = unwrap(env, params, state)
+    return Moment(drawing.keep(inside.state, inside.params, obs), inside.params)
