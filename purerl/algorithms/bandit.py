@@ -36,7 +36,7 @@ import jax.numpy as jnp
 from envs.wrappers import innermost, unwrap
 from purerl.acting import exploration, rollout
 from purerl.acting.environment import Environment
-from purerl.algorithms.checks import check_no_networks
+from purerl.algorithms.checks import check_no_networks, check_trains_inside
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -175,8 +175,9 @@ def validate(config: BanditConfig, env: Environment) -> None:
 
     Raises:
         ConfigError: several environments, an environment with observations or without
-            discrete actions, or fields that contradict one another.
+            discrete actions or on the host, or fields that contradict one another.
     """
+    check_trains_inside(config, env, "KArmedBandit-v0")
     check_no_networks(config)
     if config.num_envs != 1:
         raise ConfigError(
