@@ -145,7 +145,7 @@ class GridWorld(Environment[GridState, GridParams]):
             state.position + jnp.asarray(MOVES, jnp.int32)[action], 0, edge
         )
         is_goal = jnp.all(target == jnp.asarray(self.goal, jnp.int32))
-        falls = self._is_cliff(target)
+        falls = self.is_cliff(target)
         reward = jnp.where(is_goal, params.goal_reward, params.step_reward)
         reward = jnp.where(falls, params.cliff_reward, reward).astype(jnp.float32)
         position, terminated = self._land(target, is_goal, falls)
@@ -213,7 +213,7 @@ class GridWorld(Environment[GridState, GridParams]):
         height, width = self.size
         cells = np.array(
             [
-                [2 * bool(self._is_cliff(np.array([r, c]))) for c in range(width)]
+                [2 * bool(self.is_cliff(np.array([r, c]))) for c in range(width)]
                 for r in range(height)
             ]
         )
@@ -221,8 +221,8 @@ class GridWorld(Environment[GridState, GridParams]):
         cells[tuple(np.asarray(state.position))] = 3
         return _COLOURS[cells].repeat(scale, axis=0).repeat(scale, axis=1)
 
-    def _is_cliff(self, position: jax.Array | np.ndarray) -> jax.Array:
-        """Whether a cell `[2]` belongs to the cliff; a grid world has none."""
+    def is_cliff(self, position: jax.Array | np.ndarray) -> jax.Array:
+        """Return whether a cell `[2]` belongs to the cliff; a grid world has none."""
         del position
         return jnp.bool_(False)
 
@@ -301,7 +301,8 @@ class CliffWalking(GridWorld):
         """-1 per step, -100 in the cliff, 0 at the goal; 1,000 steps."""
         return GridParams(step_reward=-1.0, goal_reward=0.0, cliff_reward=-100.0)
 
-    def _is_cliff(self, position: jax.Array | np.ndarray) -> jax.Array:
+    def is_cliff(self, position: jax.Array | np.ndarray) -> jax.Array:
+        """Return whether a cell `[2]` belongs to the cliff."""
         height, width = self.size
         row, column = position[0], position[1]
         return (row == height - 1) & (column > 0) & (column < width - 1)

@@ -2,6 +2,7 @@
 
 import base64
 import html
+import io
 import json
 import re
 import shutil
@@ -401,3 +402,55 @@ def test_the_last_known_moment_is_shown_where_a_step_resets():
     np.testing.assert_allclose(places[:6], expected[:6], rtol=1e-5)
     np.testing.assert_array_equal(places[6], places[5])
     np.testing.assert_allclose(played.kept[1][:7], plain.kept[1][:7], rtol=1e-5)
+
+
+@pytest.mark.parametrize("env", ["probe/chain", "gymnasium/CartPole-v1", "nobody/here"])
+def test_a_page_advises_only_what_works(run, tmp_path, env):
+    """Nothing is drawn of these; of CartPole the command is there."""
+    if env.startswith("gymnasium/"):
+        pytest.importorskip("gymnasium")
+    other = run._replace(config=run.config.replace(env=env), out=tmp_path)
+    text = page.run_page(other, tmp_path / "page.html").read_text()
+    assert "purerl render" not in text and "Videos" not in text
+    text = page.run_page(run._replace(out=tmp_path), tmp_path / "page.html").read_text()
+    assert "purerl render" in text and "Videos" in text
+
+
+def test_an_environment_on_the_host_is_refused_in_a_sentence(run, tmp_path):
+    pytest.importorskip("gymnasium")
+    other = run._replace(config=run.config.replace(env="gymnasium/CartPole-v1"))
+    with pytest.raises(ConfigError, match=r"no drawing of .* stepped on the host"):
+        purerl.render(other, out=tmp_path / "x.gif")
+
+
+def test_seeds_may_be_numbers_of_numpy(run, tmp_path):
+    made = purerl.render(run, seeds=np.int64(2), max_steps=2, out=tmp_path / "a.gif")
+    assert made.seeds == (2,)
+    seeds, scores = (3, 4, 5), np.array([1.0, 3.0, 2.0])
+    assert chosen_seeds(seeds, scores, np.array([5, 3])) == [
+        (5, "median"),
+        (3, "worst"),
+    ]
+    with pytest.raises(ConfigError, match=r"'2\.5' is neither one of best"):
+        chosen_seeds(seeds, scores, 2.5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="seeds must be best, median, worst or"):
+        chosen_seeds(seeds, scores, [])
+
+
+@pytest.mark.parametrize("fps", [3, 12, 25, 40, 50])
+def test_the_pauses_of_a_gif_add_up_to_the_pace(fps):
+    moments = Moment(np.arange(201), np.zeros(201))
+    take = film.Take(moments, np.zeros(201), 200, True)
+
+    def draw(state, params):
+        return np.full((240, 320, 3), int(state), np.uint8)  # No frame is like another.
+
+    data = film._gif(film.Film([film.Panel("a", "", [take])], Drawing(draw)), fps)
+    with Image.open(io.BytesIO(data)) as image:
+        pauses = []
+        for index in range(image.n_frames):
+            image.seek(index)
+            pauses.append(image.info["duration"])
+    assert len(pauses) == 201 and pauses[-1] == 1500
+    assert abs(sum(pauses[:-1]) - 200 * 1000 / fps) <= 5
+    assert max(pauses[:-1]) - min(pauses[:-1]) <= 10

@@ -1,6 +1,7 @@
 """Which environment is drawn by what."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,16 @@ def _bars(env: Any) -> Drawing:
     return Drawing(observation.bars, 4, lambda state, params, obs: obs)
 
 
+def _arms(env: Any) -> Drawing:
+    """A bandit that shows nothing: a bar for the value of every arm."""
+
+    def keep(state: Any, params: Any, obs: Any) -> Any:
+        del obs
+        return env.arm_values(state, params)
+
+    return Drawing(partial(observation.bars, title="values of the arms"), 4, keep)
+
+
 _BARS = (
     "BernoulliBandit-misc",
     "Chicken-v0",
@@ -80,6 +91,9 @@ _BUILT_IN: dict[str, Callable[[Any], Drawing]] = {
     "MountainCarContinuous-v0": _plain(classic.mountain_car, 30),
     "Pendulum-v1": _plain(classic.pendulum, 20),
     "Doors-v0": _made(grids.doors, 8),
+    "GridWorld-v0": _made(grids.numbered, 8),
+    "CliffWalking-v0": _made(grids.numbered, 8),
+    "KArmedBandit-v0": _arms,
     "FourRooms-misc": _made(grids.rooms, 8),
     "MetaMaze-misc": _made(grids.rooms, 8),
     "FrozenLake-misc": _made(grids.frozen_lake, 5),
