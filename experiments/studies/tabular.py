@@ -375,10 +375,15 @@ def ends_text(method: str, task: str, counts: dict[str, int]) -> str:
         "cliff": "fall from the cliff",
     }
     found = [f"{counts.get(end, 0)} {said}" for end, said in words.items()]
-    return (
+    said = (
         f"{method} on {task}, the greedy policies of {sum(counts.values())} agents: "
-        f"{', '.join(found)}. With gamma 0.9 staying for ever is worth -10, and the "
-        "way along the upper wall, which takes 16 steps, about -8."
+        f"{', '.join(found)}."
+    )
+    if task != "CliffWalking-v0":
+        return said
+    return (
+        f"{said} With gamma 0.9 staying for ever is worth -10, and the way along the "
+        "upper wall, which takes 16 steps, about -8."
     )
 
 
