@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from .base import Environment, EnvParams, EnvState, Info
+from .options import whole_number
 from .spaces import Discrete
 
 
@@ -69,13 +70,10 @@ class KArmedBandit(Environment[BanditState, BanditParams]):
         """Check the number of arms.
 
         Raises:
-            ValueError: there are fewer than two.
+            ValueError: it is no whole number of at least 2: with one arm there is
+                nothing to choose.
         """
-        if self.num_arms < 2:
-            raise ValueError(
-                f"num_arms must be at least 2, got {self.num_arms}: with one arm there "
-                "is nothing to choose."
-            )
+        self.num_arms = whole_number("num_arms", self.num_arms, least=2)
 
     @property
     def name(self) -> str:

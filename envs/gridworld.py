@@ -11,10 +11,12 @@ import numpy as np
 from flax import struct
 
 from .base import Environment, EnvParams, EnvState, Info
+from .options import two_whole_numbers
 from .planning import Model, action_values
 from .spaces import Discrete
 
 Cell = tuple[int, int]
+NOT_GIVEN: Cell = (-1, -1)
 
 # Row and column change of: up, right, down, left. Row 0 is at the top.
 MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))
@@ -66,12 +68,13 @@ class GridWorld(Environment[GridState, GridParams]):
 
     Attributes:
         size: Height and width of the grid.
-        start: Row and column in which every episode begins.
+        start: Row and column in which every episode begins; the last cell of the grid
+            where not given.
         goal: Row and column of the goal.
     """
 
     size: tuple[int, int] = (8, 12)
-    start: Cell = (7, 11)
+    start: Cell = NOT_GIVEN
     goal: Cell = (0, 0)
 
     stochastic_transitions: ClassVar[bool] = False
@@ -80,12 +83,14 @@ class GridWorld(Environment[GridState, GridParams]):
         """Check the options.
 
         Raises:
-            ValueError: start or goal is off the grid, or they are the same cell.
+            ValueError: an option is no pair of whole numbers, start or goal is off the
+                grid, or they are the same cell.
         """
         for name in ("size", "start", "goal"):
-            row, column = getattr(self, name)
-            setattr(self, name, (int(row), int(column)))
+            setattr(self, name, self._pair(name))
         height, width = self.size
+        if self.start == NOT_GIVEN:
+            self.start = (height - 1, width - 1)
         for name in ("start", "goal"):
             row, column = getattr(self, name)
             if not (0 <= row < height and 0 <= column < width):
@@ -98,6 +103,12 @@ class GridWorld(Environment[GridState, GridParams]):
                 f"start and goal must be two cells, got {self.start} for both: an "
                 "episode would be over before it begins."
             )
+
+    def _pair(self, name: str) -> tuple[int, int]:
+        """Read an option that is a size or a cell."""
+        height, width = type(self).size
+        example = [height, width] if name == "size" else [height - 1, 0]
+        return two_whole_numbers(name, getattr(self, name), str(example))
 
     @property
     def name(self) -> str:
@@ -134,7 +145,7 @@ class GridWorld(Environment[GridState, GridParams]):
             state.position + jnp.asarray(MOVES, jnp.int32)[action], 0, edge
         )
         is_goal = jnp.all(target == jnp.asarray(self.goal, jnp.int32))
-        falls = self._is_cliff(target)
+        falls = self.is_cliff(target)
         reward = jnp.where(is_goal, params.goal_reward, params.step_reward)
         reward = jnp.where(falls, params.cliff_reward, reward).astype(jnp.float32)
         position, terminated = self._land(target, is_goal, falls)
@@ -202,7 +213,7 @@ class GridWorld(Environment[GridState, GridParams]):
         height, width = self.size
         cells = np.array(
             [
-                [2 * bool(self._is_cliff(np.array([r, c]))) for c in range(width)]
+                [2 * bool(self.is_cliff(np.array([r, c]))) for c in range(width)]
                 for r in range(height)
             ]
         )
@@ -210,8 +221,8 @@ class GridWorld(Environment[GridState, GridParams]):
         cells[tuple(np.asarray(state.position))] = 3
         return _COLOURS[cells].repeat(scale, axis=0).repeat(scale, axis=1)
 
-    def _is_cliff(self, position: jax.Array | np.ndarray) -> jax.Array:
-        """Whether a cell `[2]` belongs to the cliff; a grid world has none."""
+    def is_cliff(self, position: jax.Array | np.ndarray) -> jax.Array:
+        """Return whether a cell `[2]` belongs to the cliff; a grid world has none."""
         del position
         return jnp.bool_(False)
 
@@ -251,18 +262,19 @@ class CliffWalking(GridWorld):
     """
 
     size: tuple[int, int] = (4, 11)
-    start: Cell = (-1, -1)
-    goal: Cell = (-1, -1)
+    start: Cell = NOT_GIVEN
+    goal: Cell = NOT_GIVEN
     cliff_ends: bool = True
 
     def __post_init__(self) -> None:
         """Check the options.
 
         Raises:
-            ValueError: the grid is too small for a way around a cliff, or start or goal
-                is not one of the two lower corners.
+            ValueError: an option is no pair of whole numbers, the grid is too small for
+                a way around a cliff, or start or goal is not one of the two lower
+                corners.
         """
-        height, width = (int(n) for n in self.size)
+        height, width = self._pair("size")
         if height < 2 or width < 3:
             raise ValueError(
                 f"size is {height} x {width}; a cliff and the way around it need at "
@@ -270,8 +282,8 @@ class CliffWalking(GridWorld):
             )
         corners = {"start": (height - 1, 0), "goal": (height - 1, width - 1)}
         for name, corner in corners.items():
-            given = tuple(int(n) for n in getattr(self, name))
-            if given not in ((-1, -1), corner):
+            given = self._pair(name)
+            if given not in (NOT_GIVEN, corner):
                 raise ValueError(
                     f"{name} must be the lower corner {corner}, got {given}: the cliff "
                     "lies between the two; leave it out."
@@ -289,7 +301,8 @@ class CliffWalking(GridWorld):
         """-1 per step, -100 in the cliff, 0 at the goal; 1,000 steps."""
         return GridParams(step_reward=-1.0, goal_reward=0.0, cliff_reward=-100.0)
 
-    def _is_cliff(self, position: jax.Array | np.ndarray) -> jax.Array:
+    def is_cliff(self, position: jax.Array | np.ndarray) -> jax.Array:
+        """Return whether a cell `[2]` belongs to the cliff."""
         height, width = self.size
         row, column = position[0], position[1]
         return (row == height - 1) & (column > 0) & (column < width - 1)

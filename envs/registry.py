@@ -14,6 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import jax
+
 from . import probe
 from .adapters.gymnasium_play import require_gymnasium
 from .bandit import KArmedBandit
@@ -133,7 +135,10 @@ def make(id: str, **options: Any) -> Environment:
             f"options of {id} were {sorted(options)}, which it does not take "
             f"({error}); it takes {_option_names(factory)}."
         ) from None
-    return factory(**options)
+    # What is imported here for the first time makes arrays of its own, which inside a
+    # trace would be part of that trace, and broken for the rest of the process.
+    with jax.ensure_compile_time_eval():
+        return factory(**options)
 
 
 def register(id: str, factory: Factory) -> None:

@@ -211,20 +211,30 @@ class TrainConfig:
             )
             if field.type in (int, "int") and is_whole:
                 object.__setattr__(self, field.name, int(value))
-            elif isinstance(value, list):
-                object.__setattr__(self, field.name, tuple(value))
-            elif isinstance(value, dict):
-                # Lists inside, as files have them, could not be hashed.
-                items = {
-                    k: tuple(v) if isinstance(v, list) else v for k, v in value.items()
-                }
-                object.__setattr__(self, field.name, FrozenDict(items))
+            elif isinstance(value, list | tuple | dict | FrozenDict):
+                # Lists, as files have them, could not be hashed.
+                object.__setattr__(self, field.name, as_tuples(value))
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with `changes`; an unknown name is refused with a guess."""
         for name in changes:
             check_known(name, field_names(self), f"{type(self).__name__}")
         return dataclasses.replace(self, **changes)
+
+
+def as_tuples(value: Any) -> Any:
+    """Return a value with tuples for its lists and frozen dicts for its dicts.
+
+    So it can be hashed, and is the same whether Python or a file wrote it.
+
+    Args:
+        value: Anything; what is neither a list, a plain tuple nor a mapping stays.
+    """
+    if type(value) in (list, tuple):  # A named tuple keeps its names.
+        return tuple(map(as_tuples, value))
+    if isinstance(value, dict | FrozenDict):
+        return FrozenDict({name: as_tuples(inner) for name, inner in value.items()})
+    return value
 
 
 def static_fields(config: Any) -> list[dataclasses.Field]:

@@ -29,6 +29,7 @@ from purerl.config import (
     Auto,
     ConfigError,
     TrainConfig,
+    as_tuples,
     check_known,
     field_names,
     is_auto,
@@ -488,16 +489,12 @@ def _part_field(cls: type, field: dataclasses.Field, value: Any) -> Any:
     is_structure = not field.metadata.get("pytree_node", True)
     leaf_each = (schedules.Schedule, randomisation.Distribution)
     if is_structure or (issubclass(cls, leaf_each) and _is_list(value)):
-        return _tuples(value)  # The numbers of these are a leaf each.
+        return as_tuples(value)  # The numbers of these are a leaf each.
     return _arrays(value)
 
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def _arrays(value: Any) -> Any:

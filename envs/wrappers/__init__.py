@@ -6,6 +6,8 @@ from .base import ObservationWrapper as ObservationWrapper
 from .base import Wrapper as Wrapper
 from .base import WrapperState as WrapperState
 from .frame_stack import FrameStack as FrameStack
+from .inside import innermost as innermost
+from .inside import unwrap as unwrap
 from .observations import FlattenObservation as FlattenObservation
 from .observations import OneHotObservation as OneHotObservation
 from .previous import PreviousActionReward as PreviousActionReward

@@ -276,8 +276,8 @@ def findings(
     book = {
         "epsilon 0 (greedy)": "a reward of about 1, the best arm found in about a "
         "third of the tasks (figure 2.2)",
-        "epsilon 0.01": "improves more slowly than 0.1, and is better in the end "
-        "(figure 2.2)",
+        "epsilon 0.01": "improves more slowly than 0.1, and would be better eventually "
+        "(text to figure 2.2; beyond 1,000 pulls)",
         "epsilon 0.1": "finds the best arm earlier, takes it in 91 % of pulls at most "
         "(figure 2.2)",
         "optimistic: first estimate 5, greedy": "worse at first, better in the end "

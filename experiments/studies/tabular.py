@@ -3,6 +3,7 @@
 python experiments/studies/tabular.py [--quick]
 """
 
+from collections import Counter
 from typing import Any
 
 import jax
@@ -38,6 +39,7 @@ AGENTS, STEPS = 30, 100_000
 WIDE, WIDE_STEPS = 1_000, 2_000
 RATES = tuple(round(0.1 * k, 1) for k in range(1, 11))
 RUNS, BOOK_STEPS, EPISODES = 50, 25_000, 500
+NEVER = 1_000  # In place of the length of a path that does not lead to the goal.
 BOOK = {
     "env": "CliffWalking-v0",
     "env_kwargs": {"size": (4, 12), "cliff_ends": False},
@@ -55,15 +57,24 @@ CLAIMS = {  # iterations per second of jym's notebooks: one agent, 30 agents
 }
 
 
-def train_grid(task: str, method: str, agents: int, steps: int) -> dict[str, Any]:
-    """Train agents on one of jym's tasks: what they learned, and the time."""
+def trained(task: str, method: str, agents: int, steps: int) -> tuple[Any, ...]:
+    """Train agents on one of jym's tasks.
+
+    Returns:
+        What they learned, the compiled call and its keys, and the seconds of compiling.
+    """
     config = purerl.TabularConfig(
         env=task, method=method, total_timesteps=steps, num_evaluations=0
     )
     train = jax.vmap(purerl.make_train(config))
     keys = jax.random.split(jax.random.key(0), agents)
     call, compile_seconds = compiled(train, keys)
-    result = call(keys)
+    return call(keys), call, keys, compile_seconds
+
+
+def train_grid(task: str, method: str, agents: int, steps: int) -> dict[str, Any]:
+    """Train agents on one of jym's tasks: what they learned, and the time."""
+    result, call, keys, compile_seconds = trained(task, method, agents, steps)
     seconds = timed(call, keys, repeats=3 if agents <= AGENTS else 1)
     tables = np.asarray(result.state.params["q"]).mean(1)  # double Q-learning's two
     model: Any = envs.make(task)
@@ -82,26 +93,55 @@ def train_grid(task: str, method: str, agents: int, steps: int) -> dict[str, Any
     }
 
 
-def greedy_length(env: Any, q: np.ndarray, most: int = 1_000) -> int:
-    """Count the steps of the greedy policy from the start to the goal; `most` if none.
+def greedy_walk(env: Any, q: np.ndarray) -> tuple[str, list[int]]:
+    """Walk from the start as the greedy policy does, until it is known how that ends.
 
     Args:
         env: Environment with a model.
         q: `[S, A]` action values.
-        most: Steps after which it is given up.
+
+    Returns:
+        `goal`; `cliff` after a fall; `still` for a cell that is never left, because the
+        agent pushes against a wall; or `circle`. And the cells that were walked from.
     """
     model, width = env.model(), env.size[1]
-    state = env.start[0] * width + env.start[1]
     goal = env.goal[0] * width + env.goal[1]
-    for step in range(1, most):
+    state, cells = env.start[0] * width + env.start[1], []
+    while state not in cells:
+        cells.append(state)
         action = int(np.argmax(q[state]))
         following = int(model.next_state[state, action])
         if following == goal:
-            return step
+            return "goal", cells
         if model.terminated[state, action]:
-            break
+            return "cliff", cells
+        if following == state:
+            return "still", cells
         state = following
-    return most
+    return "circle", cells
+
+
+def greedy_length(env: Any, q: np.ndarray) -> int:
+    """Count the steps of the greedy policy to the goal; `NEVER` if it is not reached.
+
+    Args:
+        env: Environment with a model.
+        q: `[S, A]` action values.
+    """
+    end, cells = greedy_walk(env, q)
+    return len(cells) if end == "goal" else NEVER
+
+
+def greedy_ends(task: str, method: str, agents: int, steps: int) -> dict[str, int]:
+    """Count how the greedy walks of trained agents end, and where they stand still."""
+    env: Any = envs.make(task)
+    tables = np.asarray(trained(task, method, agents, steps)[0].state.params["q"])
+    counts = Counter()
+    for q in tables.mean(1):
+        end, cells = greedy_walk(env, q)
+        on_start = end == "still" and len(cells) == 1
+        counts["still on the start" if on_start else end] += 1
+    return dict(counts)
 
 
 def time_grid(task: str, method: str, agents: int, steps: int) -> dict[str, float]:
@@ -160,15 +200,26 @@ def measure(budget: Budget) -> Findings:
         )
         for method in methods
     }
+    ends = {
+        (task, method): budget.part(
+            f"{task}-{method}-ends",
+            lambda t=task, m=method: greedy_ends(t, m, agents, steps),
+            agents=agents,
+            steps=steps,
+        )
+        for (task, method), found in grids.items()
+        if max(found["greedy_lengths"]) == NEVER
+    }
     speeds = measure_speeds(budget, grids, agents, steps)
     figures = [
         budget.save(
             grid_figure({METHODS[m]: grids[task, m] for m in methods}, envs.make(task)),
             name,
             f"{task}: above, the largest action value of every cell and the greedy "
-            f"action, of the mean table of {agents} agents after {steps:,} steps; "
-            "below, how often a cell was visited by an agent, on a logarithmic scale. "
-            "S is the start and G the goal.",
+            f"action, both of the mean table of {agents} agents after {steps:,} steps, "
+            "which need not be the action of any one of them; below, how often a "
+            "cell was visited by an agent, on a logarithmic scale. S is the start and "
+            "G the goal.",
         )
         for task, name in zip(TASKS, ("gridworld", "cliff"), strict=True)
     ]
@@ -188,17 +239,18 @@ def measure(budget: Budget) -> Findings:
             "episodes",
             f"The book's cliff (example 6.6) at step size 0.5: return of each episode "
             f"in training, mean over {runs} runs with its 95% interval, averaged over "
-            "ten episodes.",
+            f"ten episodes. A run has {book_steps:,} steps.",
         ),
         budget.save(
             rate_figure({METHODS[m]: book[m] for m in methods}, RATES),
             "step-sizes",
             "The book's cliff (figure 6.3): return in training against the step size, "
-            f"over the first 100 episodes and over the last 100, means of {runs} runs "
-            "with their 95% intervals.",
+            f"over the first 100 episodes and over the last 100 of {book_steps:,} "
+            f"steps, means of {runs} runs with their 95% intervals. The run with the "
+            f"fewest episodes has {min(one['fewest'] for one in book.values()):,}.",
         ),
     ]
-    return findings(grids, book, speeds, figures)
+    return findings(grids, book, speeds, ends, figures)
 
 
 def measure_speeds(
@@ -231,6 +283,7 @@ def findings(
     grids: dict[tuple[str, str], dict[str, Any]],
     book: dict[str, dict[str, Any]],
     speeds: dict[tuple[str, str], dict[int, float]],
+    ends: dict[tuple[str, str], dict[str, int]],
     figures: list[Picture],
 ) -> Findings:
     """Put claims beside what was measured."""
@@ -269,7 +322,8 @@ def findings(
         [
             "task",
             "method",
-            "greedy path in steps",
+            "agents that reach the goal",
+            "their steps, greedy",
             "shortest",
             "iterations/s, 30 agents",
         ],
@@ -277,7 +331,8 @@ def findings(
             [
                 task,
                 METHODS[method],
-                interval_text(found["greedy_lengths"]),
+                f"{len(reached(found))} of {len(found['greedy_lengths'])}",
+                interval_text(reached(found)) if reached(found) else "-",
                 {"GridWorld-v0": 18, "CliffWalking-v0": 12}[task],
                 f"{STEPS / found['seconds']:,.0f}",
             ]
@@ -295,12 +350,7 @@ def findings(
         "policy while it acts epsilon-greedily. Here an episode that terminated is not "
         "bootstrapped, and the expectation is of the policy that acts."
     ]
-    text.append(
-        "Some agents of double Q-learning end in a loop on CliffWalking-v0: with gamma "
-        "0.9 walking for ever is worth -10, little less than the path, and the tables "
-        "are hardly corrected where their sum avoids to go. A loop in plain NumPy with "
-        "the same rules does so in some of its runs, too."
-    )
+    text += [ends_text(METHODS[m], task, found) for (task, m), found in ends.items()]
     if wide:
         text.append(
             f"{WIDE:,} agents in one call take, in steps per second over all agents: "
@@ -308,6 +358,33 @@ def findings(
             f"iterations per second are of {AGENTS} agents in one call."
         )
     return Findings(rows, figures, [] if len(book) < len(METHODS) else [table], text)
+
+
+def reached(found: dict[str, Any]) -> list[int]:
+    """Return the lengths of the greedy paths that lead to the goal."""
+    return [length for length in found["greedy_lengths"] if length < NEVER]
+
+
+def ends_text(method: str, task: str, counts: dict[str, int]) -> str:
+    """Say how the greedy walks of a method's agents end."""
+    words = {
+        "goal": "reach the goal",
+        "still on the start": "stand still on the start and push against the wall",
+        "still": "stand still in another cell at the wall",
+        "circle": "walk in a circle",
+        "cliff": "fall from the cliff",
+    }
+    found = [f"{counts.get(end, 0)} {said}" for end, said in words.items()]
+    said = (
+        f"{method} on {task}, the greedy policies of {sum(counts.values())} agents: "
+        f"{', '.join(found)}."
+    )
+    if task != "CliffWalking-v0":
+        return said
+    return (
+        f"{said} With gamma 0.9 staying for ever is worth -10, and the way along the "
+        "upper wall, which takes 16 steps, about -8."
+    )
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def _ends(env: Any) -> np.ndarray:
     """Cells in which no agent ever acts: the goal and the cliff, bool `[S]`."""
     height, width = env.size
     cells = [np.array(divmod(s, width)) for s in range(height * width)]
-    return np.array([bool(env._is_cliff(c)) or tuple(c) == env.goal for c in cells])
+    return np.array([bool(env.is_cliff(c)) or tuple(c) == env.goal for c in cells])
 
 
 def _arrows(axes: Any, q: np.ndarray, done: np.ndarray) -> None:

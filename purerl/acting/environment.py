@@ -268,13 +268,22 @@ def steps_without_reset(env: Environment) -> bool:
     return env.steps_without_reset and type(env).step is Environment.step
 
 
+def keeps_last_state(env: Environment) -> bool:
+    """Return whether `step_without_reset` returns the state in which an episode ended.
+
+    Where it does not, nobody but the environment ever sees that state.
+    """
+    return isinstance(env, RandomisedOnce) or steps_without_reset(env)
+
+
 def step_without_reset(
     env: Environment, params: PyTree, key: jax.Array, state: PyTree, action: jax.Array
 ) -> tuple[Any, PyTree, jax.Array, jax.Array, jax.Array]:
     """Take one step of one environment, which leaves an ended episode as it ended.
 
     An environment that can only step with a reset returns the next episode's state
-    with the last one's observation: enough for those who look at nothing after the end.
+    with the last one's observation: enough for those who look at nothing after the end,
+    and for others see `keeps_last_state`.
 
     Args:
         env: Environment to step.
@@ -286,7 +295,13 @@ def step_without_reset(
     Returns:
         `obs, state, reward, terminated, truncated`, the flags never both true.
     """
-    if not steps_without_reset(env):
+    if isinstance(env, RandomisedOnce):
+        # Only its next episode is special. The key is spent as its own `step` does.
+        if env.stochastic_transitions:
+            key = jax.random.split(key)[0]
+        obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
+        truncated = env.is_truncated(state, params)
+    elif not steps_without_reset(env):
         _, state, reward, terminated, truncated, info = env.step(
             key, state, action, params
         )

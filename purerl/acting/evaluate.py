@@ -6,7 +6,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.acting.environment import Environment, step_without_reset
+from envs.base import select_tree
+from purerl.acting.environment import (
+    Environment,
+    keeps_last_state,
+    step_without_reset,
+)
 from purerl.learning.collectives import vary_like
 from purerl.types import Array, Evaluation, PyTree
 
@@ -134,6 +139,8 @@ def record(
     """Play the episodes of `evaluate_recurrent`, and keep something of every moment.
 
     The same key gives the same episodes. The number of steps is always `max_steps`.
+    Where an environment does not tell the state in which an episode ended, the state
+    before the last step is kept in its place, with the last observation.
 
     Args:
         env: The environment.
@@ -153,8 +160,13 @@ def record(
 
     def play(carry: _Episodes, _: None) -> tuple[_Episodes, tuple[PyTree, Array]]:
         key = jax.random.fold_in(keys[0], carry.step)
+        before = carry
         carry = _step(env, params, act, carry, jax.random.split(key, num_episodes))
-        return carry, moment(carry)
+        if keeps_last_state(env):
+            return carry, moment(carry)
+        # The state of an episode that just ended is the start of the next one.
+        last = jax.vmap(select_tree)(carry.running, carry.state, before.state)
+        return carry, moment(carry._replace(state=last))
 
     end, moments = jax.lax.scan(play, start, None, length=max_steps)
     kept, returns = jax.tree.map(

@@ -28,14 +28,15 @@ step size of 0.1 (figure 2.3), c = 2 (figure 2.4).
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 
+from envs.wrappers import innermost, unwrap
 from purerl.acting import exploration, rollout
 from purerl.acting.environment import Environment
-from purerl.algorithms.checks import check_no_networks
+from purerl.algorithms.checks import check_no_networks, check_trains_inside
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -174,8 +175,9 @@ def validate(config: BanditConfig, env: Environment) -> None:
 
     Raises:
         ConfigError: several environments, an environment with observations or without
-            discrete actions, or fields that contradict one another.
+            discrete actions or on the host, or fields that contradict one another.
     """
+    check_trains_inside(config, env, "KArmedBandit-v0")
     check_no_networks(config)
     if config.num_envs != 1:
         raise ConfigError(
@@ -382,13 +384,18 @@ def _pull(
 
 def _judge(parts: Parts, envs: rollout.EnvCarry, arm: Array) -> tuple[Array, Array]:
     """Whether an arm is a best one, and what it lacks of it; for the metrics alone."""
-    env: Any = parts.stepper.env
-    if not hasattr(env, "arm_values"):
+    if not _knows_arms(parts):
         return jnp.float32(0.0), jnp.float32(0.0)
     state = jax.tree.map(lambda x: x[0], envs.state)
-    values = env.arm_values(state, parts.stepper.params)
+    env, params, state = unwrap(parts.stepper.env, parts.stepper.params, state)
+    values = cast(Any, env).arm_values(state, params)
     best = values.max()
     return (values[arm] == best).astype(jnp.float32), best - values[arm]
+
+
+def _knows_arms(parts: Parts) -> bool:
+    """Whether the environment inside all wrappers tells the values of its arms."""
+    return hasattr(innermost(parts.stepper.env), "arm_values")
 
 
 def _report(parts: Parts, trace: Trace) -> Metrics:
@@ -396,7 +403,7 @@ def _report(parts: Parts, trace: Trace) -> Metrics:
     axis = parts.stepper.axis_name
     ends = rollout.Episodes(trace.done, trace.episode_return, trace.episode_length)
     means = {"reward": trace.reward.mean()}
-    if hasattr(parts.stepper.env, "arm_values"):
+    if _knows_arms(parts):
         means["optimal_action"] = trace.optimal.mean()
         means["regret"] = trace.regret.mean()
     return {**rollout.episode_metrics(ends, axis), **means}

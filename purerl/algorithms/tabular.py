@@ -32,7 +32,7 @@ import jax.numpy as jnp
 
 from purerl.acting import exploration, rollout
 from purerl.acting.environment import Environment
-from purerl.algorithms.checks import check_no_networks
+from purerl.algorithms.checks import check_no_networks, check_trains_inside
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -172,8 +172,10 @@ def validate(config: TabularConfig, env: Environment) -> None:
     """Check what fields have to do with one another and with the environment.
 
     Raises:
-        ConfigError: states or actions have no numbers, or networks are asked for.
+        ConfigError: states or actions have no numbers, networks are asked for, or the
+            environment is stepped on the host.
     """
+    check_trains_inside(config, env, "GridWorld-v0, CliffWalking-v0 or FrozenLake-misc")
     check_no_networks(config)
     states: Any = env.observation_space(env.default_params)
     actions: Any = env.action_space(env.default_params)

@@ -95,9 +95,11 @@ def _number(field: dataclasses.Field) -> Any:
 
 def _text(value: Any) -> Any:
     """A value of a mapping as `read_mapping` reads it: YAML has lists, not tuples."""
+    if isinstance(value, Mapping):
+        return {name: _text(one) for name, one in value.items()}
     if randomisation.is_distribution(value):
         return serialise.part_text(value)
-    return list(value) if isinstance(value, tuple) else value
+    return [_text(one) for one in value] if isinstance(value, tuple) else value
 
 
 def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from purerl import serialise
-from purerl.config import ConfigError
+from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import format_bytes
 from purerl.report import plots
 from purerl.report.html import (
@@ -20,6 +20,7 @@ from purerl.report.html import (
     video_html,
     write_page,
 )
+from purerl.report.rendering import can_render
 from purerl.report.saved import read_result
 from purerl.report.tables import last_known
 from purerl.runner import manifest
@@ -67,7 +68,9 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
         sections.append(Section("Seeds", figure_html(figure)))
     sections.append(Section("Agents", _agents(result)))
     if result.out is not None:
-        sections.append(Section("Videos", _videos(result.out)))
+        videos = _videos(result.out, result.config)
+        if videos:
+            sections.append(Section("Videos", videos))
     folder = str(result.out) if result.out else "FOLDER"
     load = f"import purerl\n\nrun = purerl.load_run({folder!r})\n"
     load += "print(run.config, run.seeds, run.update)"
@@ -75,8 +78,8 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
     return write_page(path, f"Run: {config.get('env')}", *sections)
 
 
-def _videos(folder: Path) -> str:
-    """The videos in a run's folder, or the command that writes one."""
+def _videos(folder: Path, config: TrainConfig) -> str:
+    """The videos in a run's folder, or the command that writes one, if one can."""
     paths = sorted([*folder.glob("*.gif"), *folder.glob("*.mp4")])
     pages = sorted(folder.glob("video*.html"))
     shown = []
@@ -87,7 +90,7 @@ def _videos(folder: Path) -> str:
         else:
             shown.append(note_html(f"{path.name} is large ({format_bytes(size)})."))
     shown += [note_html(f"Open {path.name} in a browser.") for path in pages]
-    if not shown:
+    if not shown and can_render(config):
         command = f"purerl render {shlex.quote(str(folder))}"
         shown = [note_html("There is no video of this run yet. To write one:")]
         shown.append(code_html(command))

@@ -77,9 +77,10 @@ def chosen_seeds(
 def _words(asked: str | int | Sequence[int] | None) -> list[str]:
     if asked is None:
         return list(RANKS)
-    if isinstance(asked, int):
-        return [str(asked)]
-    parts = asked.split(",") if isinstance(asked, str) else map(str, asked)
+    if isinstance(asked, str):
+        parts = asked.split(",")
+    else:  # One number, also one of numpy, or several.
+        parts = map(str, np.atleast_1d(np.asarray(asked)).tolist())
     words = [part.strip() for part in parts]
     if not words or not all(words):
         raise ConfigError(

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl.acting.environment import bind_params
+from envs.registry import is_of_gymnasium
+from envs.wrappers import innermost
+from purerl.acting.environment import bind_params, resolve_env
 from purerl.acting.evaluate import Recording, record
 from purerl.acting.policy import recurrence_of
-from purerl.config import ConfigError
+from purerl.config import ConfigError, TrainConfig
 from purerl.report.brax_page import brax_drawing, is_brax, write_brax_page
 from purerl.report.drawing import film
 from purerl.report.drawing.film import Panel, Take
@@ -19,7 +21,6 @@ from purerl.report.drawing.registry import (
     Drawing,
     check_fps,
     drawing_of,
-    innermost,
     moment_of,
 )
 from purerl.report.ranking import chosen_seeds, last_returns
@@ -92,12 +93,13 @@ def render(
         episode_seed: Seed of the episodes.
 
     Raises:
-        ConfigError: no such run, seed or format, an environment without a drawing, or
-            a package that is missing.
+        ConfigError: no such run, seed or format, an environment without a drawing or
+            on the host, or a package that is missing.
         OSError: the file cannot be written.
     """
     _check_numbers(episodes, max_steps, episode_seed)
     cast = _read(run, seeds)
+    _check_inside(cast.saved.config)
     bound = bind(cast.saved.config)
     inside = innermost(bound.env)
     is_page = is_brax(inside)
@@ -118,6 +120,30 @@ def render(
     returns = np.asarray(played.episode_return[:, -1])
     lengths = np.asarray(played.episode_length)
     return Rendering(path, cast.saved.seeds, returns, lengths, frames)
+
+
+def _check_inside(config: TrainConfig) -> None:
+    """Refuse a run in one of Gymnasium's environments."""
+    if is_of_gymnasium(config.env):
+        raise ConfigError(
+            f"purerl render has no drawing of {config.env}: it plays episodes inside a "
+            "compiled program, and this environment is stepped on the host. Use "
+            "gymnasium.wrappers.RecordVideo with an exported policy (purerl export)."
+        )
+
+
+def can_render(config: TrainConfig) -> bool:
+    """Return whether `render` has a drawing of a run's environment.
+
+    Args:
+        config: Config of the run.
+    """
+    try:
+        _check_inside(config)
+        inside = innermost(resolve_env(config))
+        return is_brax(inside) or bool(drawing_of(inside))
+    except (ConfigError, OSError):  # Also one that is not registered here.
+        return False
 
 
 def play(

@@ -15,6 +15,7 @@ from purerl.algorithms import bandit
 from purerl.algorithms.bandit import BanditConfig, Learner
 from purerl.config import ConfigError
 from purerl.keys import init_keys
+from purerl.randomisation import Uniform
 
 K3 = {"env_kwargs": {"num_arms": 3}}
 
@@ -212,3 +213,32 @@ def test_acting_takes_the_best_arm_or_explores():
     keys = jax.random.split(jax.random.key(0), 60)
     arms = jax.vmap(partial(bandit.act, parts, state, jnp.int32(0)))(keys)
     assert set(np.asarray(arms).tolist()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"env_wrappers": ("ScaleReward(2.0)",)},
+        {"env_wrappers": ("StickyActions(0.5)",)},
+        {"env_params": {"reward_std": Uniform(0.5, 1.5)}},
+        {
+            "env_params": {"reward_std": Uniform(0.5, 1.5)},
+            "env_wrappers": ("ScaleReward(2.0)",),
+            "randomise_per": "environment",
+        },
+    ],
+)
+def test_wrappers_and_drawn_numbers_do_not_hide_the_arms(fields):
+    """The metrics are those of the values inside, by hand."""
+    algorithm = purerl.make_algorithm(BanditConfig(total_timesteps=9, **fields))
+    state, step = algorithm.init(jax.random.key(0)), jax.jit(algorithm.step)
+    inner = state.envs.state
+    while hasattr(inner, "inner"):
+        inner = inner.inner
+    values = np.asarray(inner.values[0])
+    for _ in range(9):
+        before = np.asarray(state.counts)
+        state, metrics = step(state)
+        (arm,) = np.flatnonzero(np.asarray(state.counts) - before)
+        assert float(metrics["regret"]) == pytest.approx(values.max() - values[arm])
+        assert float(metrics["optimal_action"]) == (arm == values.argmax())

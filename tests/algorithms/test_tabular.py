@@ -29,9 +29,9 @@ PAIR = np.array([[[1.0, 2.0], [3.0, 5.0]], [[4.0, 0.5], [6.0, 1.0]]], np.float32
 class BiasMDP(envs.Environment):
     """Two decisions: left leads to noise of mean -0.1, right ends with nothing.
 
-    The shape of Sutton and Barto's example 6.5: in state 0 action 1 ends with 0, and
-    action 0 leads to state 1, in which each of ten actions ends with N(-0.1, 1). In
-    state 0 the other actions end with 0, too.
+    The shape of Sutton and Barto's example 6.7 (figure 6.5): in state 0 action 1 ends
+    with 0, and action 0 leads to state 1, in which each of ten actions ends with
+    N(-0.1, 1). In state 0 the other actions end with 0, too.
     """
 
     stochastic_transitions: ClassVar[bool] = True
@@ -317,6 +317,18 @@ def test_a_vmapped_agent_is_the_one_alone_and_numbers_can_be_vmapped():
         np.testing.assert_array_equal(mine.state.visits, alone.state.visits)
         chex.assert_trees_all_close(mine.state.params, alone.state.params, rtol=1e-5)
     assert not np.allclose(many.state.params["q"][0], many.state.params["q"][1])
+
+
+def test_an_environment_on_the_host_is_refused_with_what_trains_inside():
+    pytest.importorskip("gymnasium")
+    words = (
+        r"TabularConfig is trained inside .*env='gymnasium/FrozenLake-v1' is stepped "
+        r"on the host: use GridWorld-v0, CliffWalking-v0 or FrozenLake-misc"
+    )
+    with pytest.raises(ConfigError, match=words):
+        purerl.run(TabularConfig(env="gymnasium/FrozenLake-v1"), progress=False)
+    with pytest.raises(ConfigError, match=r"BanditConfig .* use KArmedBandit-v0, or"):
+        purerl.run(purerl.BanditConfig(env="gymnasium/FrozenLake-v1"), progress=False)
 
 
 @pytest.mark.parametrize(

@@ -163,3 +163,12 @@ def test_vmapped_numbers_of_a_wrapper_are_each_of_them():
     lengths = np.asarray(result.metrics["episode_length"])[:, 0]
     returns = np.asarray(result.metrics["episode_return"])[:, 0]
     np.testing.assert_allclose(returns, lengths * [1.0, 10.0], rtol=1e-6)
+
+
+def test_nested_lists_are_options_of_the_environment_too():
+    """What a preset or an environment variable holds comes back from its own flags."""
+    config = read(["--env-kwargs", "walls=[[1, 2], [3, [4]]]", "by={a: [[0, x]]}"])
+    assert config.env_kwargs["walls"] == ((1, 2), (3, (4,)))
+    assert config.env_kwargs["by"]["a"] == ((0, "x"),)
+    assert isinstance(hash(config.env_kwargs), int)
+    assert read([], config) == config

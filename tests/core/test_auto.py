@@ -101,8 +101,7 @@ def test_the_arithmetic_of_an_update_needs_the_task():
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_nothing_but_a_choice_stays_auto(name):
-    env = CONTINUOUS if name in ("td3", "sac", "mpo") else "CartPole-v1"
-    config = purerl.resolve(ALGORITHMS[name].config(env=env))
+    config = purerl.resolve(ALGORITHMS[name].config())
     left = [n for n, v in serialise.to_dict(config).items() if v == AUTO]
     assert set(left) <= {"policy", "torso", "actor", "critic"}
     assert purerl.resolve(config) == config

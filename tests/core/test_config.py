@@ -1,6 +1,7 @@
 """Configs: every refusal in one table, and the ways in and out."""
 
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
@@ -576,3 +577,16 @@ def test_lists_in_options_of_the_environment_can_be_hashed_and_written():
     plain = serialise.to_dict(config)
     assert plain["env_kwargs"] == {"size": [7, 9]}
     assert serialise.from_dict(plain) == config
+
+
+def test_nested_lists_in_options_are_tuples_at_every_depth():
+    walls = {
+        "walls": [[1, 2], [3, [4]]],
+        "more": {"cells": [[0, 1]], "by": [{"a": [1]}]},
+    }
+    config = purerl.PPOConfig(env_kwargs=walls)
+    assert config.env_kwargs["walls"] == ((1, 2), (3, (4,)))
+    assert isinstance(hash(config.env_kwargs), int)
+    plain = serialise.to_dict(config)
+    assert plain["env_kwargs"] == walls
+    assert serialise.from_dict(json.loads(json.dumps(plain))) == config

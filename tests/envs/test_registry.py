@@ -122,3 +122,25 @@ def test_describe():
     assert seen.observation_space.shape == (4,) and seen.action_space.n == 5
     assert seen.params.max_steps_in_episode == 60
     assert seen.summary.startswith("Walk from the bottom row")
+
+
+def test_the_first_import_of_gymnax_under_a_trace_breaks_nothing():
+    """A process of its own, in which nobody has imported gymnax before."""
+    code = """
+import jax, envs
+def first(key):
+    env = envs.make("FrozenLake-misc")
+    return env.reset(key, env.default_params)[0]
+assert jax.jit(first)(jax.random.key(0)) == 0
+env = envs.make("FrozenLake-misc")
+params = env.default_params
+_, state = env.reset(jax.random.key(0), params)
+step = jax.jit(env.step_env)
+obs, *_ = step(jax.random.key(0), state, 1, params)
+print(int(obs))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    assert done.stdout.strip().isdigit()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "studies"
@@ -17,7 +18,9 @@ sys.path.insert(0, str(FOLDER))
 import page  # noqa: E402
 import studies  # noqa: E402
 import study  # noqa: E402
+import tabular  # noqa: E402
 
+import envs  # noqa: E402
 from purerl.report.plots import style  # noqa: E402
 
 # What a study needs that is not installed with the tests.
@@ -95,3 +98,23 @@ def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
     html = page.section(kept, tmp_path).body
     assert "data:image/png;base64," in html and "The curve." in html
     assert "<b>A</b> paragraph of <code>code</code>, see Results." in html
+
+
+@pytest.mark.parametrize(
+    ("first", "up", "end", "cells", "length"),
+    [
+        (3, 0, "still", [33], 1_000),  # left, against the wall
+        (1, 0, "cliff", [33], 1_000),
+        (0, 2, "circle", [33, 22], 1_000),  # up and down again
+        (0, 3, "still", [33, 22], 1_000),
+        (0, 1, "goal", [33, *range(22, 33)], 12),
+    ],
+)
+def test_where_a_greedy_walk_along_the_cliff_ends(first, up, end, cells, length):
+    """The action on the start, and that of the row above, whose last one goes down."""
+    env, q = envs.make("CliffWalking-v0"), np.zeros((44, 4))
+    q[33, first] = 1
+    q[22:32, up] = 1
+    q[32, 2] = 1
+    assert tabular.greedy_walk(env, q) == (end, cells)
+    assert tabular.greedy_length(env, q) == length

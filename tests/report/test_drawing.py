@@ -238,12 +238,65 @@ def test_small_pictures_keep_their_cells_and_others_are_refused():
         film.fitted(np.zeros((4, 4, 3)))
 
 
+DRAWN = {
+    source: [
+        id
+        for id in envs.registered()
+        # MNISTBandit loads pictures from the web when it is made.
+        if envs.source_of(id) == source and not id.startswith(("probe/", "MNIST"))
+    ]
+    for source in ("purerl", "gymnax")
+}
+
+
+@pytest.mark.parametrize("name", DRAWN["purerl"])
+def test_every_environment_of_this_package_has_a_drawing_of_its_own(name):
+    env = envs.make(name)
+    inside = envs.wrappers.innermost(env)
+    assert inside.name in drawing.registered() and drawing.drawing_of(env).fps
+
+
+@pytest.mark.parametrize(
+    ("id", "place", "expected"),
+    [
+        ("GridWorld-v0", (3, 5), {(0, 0): "YELLOW", (7, 11): "GREEN", (3, 5): "SKY"}),
+        (
+            "CliffWalking-v0",
+            (1, 4),
+            {(3, 10): "YELLOW", (3, 0): "GREEN", (1, 4): "SKY"},
+        ),
+    ],
+)
+def test_grids_whose_cells_have_numbers(id, place, expected):
+    env = envs.make(id)
+    found = drawing.drawing_of(env)
+    shown = cells(
+        found.draw(SimpleNamespace(position=np.array(place)), None), *env.size
+    )
+    assert found.fps == 8
+    colours = {cell: getattr(canvas, name) for cell, name in expected.items()}
+    for row, column in np.ndindex(*env.size):
+        falls = id.startswith("Cliff") and row == 3 and 0 < column < 10
+        ground = "#9c4a2f" if falls else DUSK
+        assert shown[row][column] == colours.get((row, column), ground)
+
+
+def test_a_bandit_is_drawn_as_the_values_of_its_arms():
+    env = envs.make("KArmedBandit-v0", num_arms=2)
+    found, params = drawing.drawing_of(env), env.default_params
+    obs, state = env.reset(jax.random.key(0), params)
+    state = state.replace(values=jnp.array([2.0, -1.0]))
+    picture = found.draw(*registry.moment_of(env, found, params, state, obs))
+    blue = (picture == rgb(canvas.BLUE)).all(-1).any(1).sum()
+    orange = (picture == rgb(canvas.ORANGE)).all(-1).any(1).sum()
+    assert abs(blue - 88) <= 1 and abs(orange - 44) <= 1
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", drawing.registered())
+@pytest.mark.parametrize("name", DRAWN["purerl"] + DRAWN["gymnax"])
 def test_every_environment_is_drawn_from_its_own_states(name):
     """Moments of random episodes are pictures of the right size, and differ."""
-    known = "DiscountingChain-bsuite" if name.startswith("Discounting") else name
-    env = envs.make(known)
+    env = envs.make(name)
     params, found = env.default_params, drawing.drawing_of(env)
 
     def play(before, key):
@@ -262,5 +315,5 @@ def test_every_environment_is_drawn_from_its_own_states(name):
         for at in (0, 2, 20, 49)
     ]
     assert all(picture.size == (320, 240) for picture in pictures)
-    if name != "SimpleBandit-bsuite":  # Its observation never changes.
+    if name not in ("SimpleBandit-bsuite", "KArmedBandit-v0"):  # Nothing changes.
         assert len({picture.tobytes() for picture in pictures}) > 1

@@ -2,6 +2,7 @@
 
 import base64
 import html
+import io
 import json
 import re
 import shutil
@@ -10,16 +11,19 @@ import zlib
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
 import envs
 import purerl
+from purerl.acting.environment import bind_params, resolve_env, step_without_reset
 from purerl.acting.evaluate import evaluate, record
 from purerl.cli import main, plot
 from purerl.cli.evaluate import play_compiled
 from purerl.config import ConfigError
+from purerl.randomisation import Uniform
 from purerl.report import page, plots
 from purerl.report.drawing import Drawing, canvas, film
 from purerl.report.drawing.registry import Moment
@@ -338,3 +342,115 @@ def test_braxs_page_has_every_moment(tmp_path):
         assert len(places) == length + 1
         assert np.ptp(places, axis=0).max() > 0  # Something moves.
     assert f"return {film.return_text(made.episode_return[0, 0])}" in text
+
+
+def play_cart(env, params, steps):
+    """A cart that is always pushed to the right: all its positions and observations."""
+    return record(
+        env,
+        params,
+        lambda obs, memory: (jnp.ones(len(obs), jnp.int32), memory),
+        (),
+        jax.random.key(2),
+        num_episodes=3,
+        max_steps=steps,
+        keep=lambda state, obs: (getattr(state, "inner", state).x, obs[0]),
+    )
+
+
+def test_the_last_frame_of_a_randomised_environment_is_its_last_state():
+    """What is seen of the cart is where it is, and the same in both kinds of draws."""
+    numbers = {"max_steps_in_episode": 6, "length": Uniform(0.4, 0.6)}
+    played = {}
+    for per in ("episode", "environment"):
+        config = tiny_config(env_params=numbers, randomise_per=per)
+        env = resolve_env(config)
+        played[per] = play_cart(env, bind_params(env, config.env_params), 8)
+        np.testing.assert_array_equal(played[per].episode_length, 6)
+        place, seen = played[per].kept
+        np.testing.assert_array_equal(place[:7], seen[:7])
+    for one, other in zip(*map(jax.tree.leaves, played.values()), strict=True):
+        np.testing.assert_array_equal(one[:7], other[:7])
+
+
+def test_random_steps_of_a_randomised_environment_are_those_of_evaluations():
+    """The walk of the arms' values is drawn of the keys that `step` draws it of."""
+    env = envs.wrappers.RandomisedOnce(envs.make("KArmedBandit-v0"))
+    params = env.default_params.replace(
+        max_steps_in_episode=3, walk_std=Uniform(1.0, 2.0)
+    )
+    _, state = env.reset(jax.random.key(0), params)
+    key, arm = jax.random.key(1), jnp.int32(0)
+    _, there, reward, *_ = env.step(key, state, arm, params)
+    _, here, same, *_ = step_without_reset(env, params, key, state, arm)
+    np.testing.assert_array_equal(here.inner.values, there.inner.values)
+    assert float(same) == float(reward) and float(jnp.ptp(here.inner.values)) > 0
+
+
+class OnlyResets(envs.CartPole):
+    """A cart that nobody can step without a reset."""
+
+    steps_without_reset = False
+
+
+def test_the_last_known_moment_is_shown_where_a_step_resets():
+    env = OnlyResets()
+    params = env.default_params.replace(max_steps_in_episode=6)
+    plain = play_cart(envs.CartPole(), params, 8)
+    played = play_cart(env, params, 8)
+    places, expected = played.kept[0], plain.kept[0]
+    np.testing.assert_allclose(places[:6], expected[:6], rtol=1e-5)
+    np.testing.assert_array_equal(places[6], places[5])
+    np.testing.assert_allclose(played.kept[1][:7], plain.kept[1][:7], rtol=1e-5)
+
+
+@pytest.mark.parametrize("env", ["probe/chain", "gymnasium/CartPole-v1", "nobody/here"])
+def test_a_page_advises_only_what_works(run, tmp_path, env):
+    """Nothing is drawn of these; of CartPole the command is there."""
+    if env.startswith("gymnasium/"):
+        pytest.importorskip("gymnasium")
+    other = run._replace(config=run.config.replace(env=env), out=tmp_path)
+    text = page.run_page(other, tmp_path / "page.html").read_text()
+    assert "purerl render" not in text and "Videos" not in text
+    text = page.run_page(run._replace(out=tmp_path), tmp_path / "page.html").read_text()
+    assert "purerl render" in text and "Videos" in text
+
+
+def test_an_environment_on_the_host_is_refused_in_a_sentence(run, tmp_path):
+    pytest.importorskip("gymnasium")
+    other = run._replace(config=run.config.replace(env="gymnasium/CartPole-v1"))
+    with pytest.raises(ConfigError, match=r"no drawing of .* stepped on the host"):
+        purerl.render(other, out=tmp_path / "x.gif")
+
+
+def test_seeds_may_be_numbers_of_numpy(run, tmp_path):
+    made = purerl.render(run, seeds=np.int64(2), max_steps=2, out=tmp_path / "a.gif")
+    assert made.seeds == (2,)
+    seeds, scores = (3, 4, 5), np.array([1.0, 3.0, 2.0])
+    assert chosen_seeds(seeds, scores, np.array([5, 3])) == [
+        (5, "median"),
+        (3, "worst"),
+    ]
+    with pytest.raises(ConfigError, match=r"'2\.5' is neither one of best"):
+        chosen_seeds(seeds, scores, 2.5)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="seeds must be best, median, worst or"):
+        chosen_seeds(seeds, scores, [])
+
+
+@pytest.mark.parametrize("fps", [3, 12, 25, 40, 50])
+def test_the_pauses_of_a_gif_add_up_to_the_pace(fps):
+    moments = Moment(np.arange(201), np.zeros(201))
+    take = film.Take(moments, np.zeros(201), 200, True)
+
+    def draw(state, params):
+        return np.full((240, 320, 3), int(state), np.uint8)  # No frame is like another.
+
+    data = film._gif(film.Film([film.Panel("a", "", [take])], Drawing(draw)), fps)
+    with Image.open(io.BytesIO(data)) as image:
+        pauses = []
+        for index in range(image.n_frames):
+            image.seek(index)
+            pauses.append(image.info["duration"])
+    assert len(pauses) == 201 and pauses[-1] == 1500
+    assert abs(sum(pauses[:-1]) - 200 * 1000 / fps) <= 5
+    assert max(pauses[:-1]) - min(pauses[:-1]) <= 10

@@ -5,6 +5,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -231,8 +232,11 @@ def _gif(film: Film, fps: int) -> bytes:
             yield frame.quantize(palette=palette, dither=image.Dither.NONE)
 
     every = frames()
-    step = round(100 / fps) * 10  # A GIF counts hundredths of a second.
-    pauses = [_PAUSE_MS if film.is_last(i) else step for i in range(count)]
+    # A GIF counts hundredths of a second, so that pauses differ where they must, and
+    # add up to what is asked for.
+    ends = [round(100 * i / fps) * 10 for i in range(count + 1)]
+    steps = [after - before for before, after in pairwise(ends)]
+    pauses = [_PAUSE_MS if film.is_last(i) else steps[i] for i in range(count)]
     buffer = io.BytesIO()
     next(every).save(
         buffer,

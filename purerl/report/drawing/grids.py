@@ -149,6 +149,31 @@ def doors(env: Any) -> Draw:
     return _walk(grid, wall, lambda state: (state.agent, state.goal))
 
 
+def numbered(env: Any) -> Draw:
+    """Make the drawing of a GridWorld or a CliffWalking of any size."""
+    shape: tuple[int, int] = env.size
+    cliff = np.array([bool(env.is_cliff(cell)) for cell in np.ndindex(*shape)])
+    begin, fall = Kind("start", c.GREEN), Kind("cliff", "#9c4a2f")
+    kinds = (AGENT, GOAL, begin, *([fall] if cliff.any() else []))
+    grid = Grid(shape, kinds)
+    here = np.indices(shape)
+    start, goal = (np.all(here.T == place, -1).T for place in (env.start, env.goal))
+
+    @cache
+    def background() -> "Image":
+        fixed = [(fall, cliff.reshape(shape)), (begin, start), (GOAL, goal)]
+        return grid.start(fixed)
+
+    def draw(state: Any, params: Any) -> np.ndarray:
+        del params
+        canvas = over(background())
+        row, column = map(int, np.asarray(state.position))
+        grid.place(canvas, AGENT, row, column)
+        return canvas.pixels()
+
+    return draw
+
+
 def rooms(env: Any) -> Draw:
     """Make the drawing of gymnax's FourRooms or MetaMaze."""
     free = np.asarray(env.wrapped.env_map).astype(bool)

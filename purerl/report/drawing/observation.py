@@ -13,7 +13,7 @@ NAMED = 6  # Of more numbers than these none is written under its bar.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 24, 16, 34, 30
 
 
-def bars(state: Any, params: Any) -> np.ndarray:
+def bars(state: Any, params: Any, *, title: str = "observation") -> np.ndarray:
     """Draw an observation as bars: what the agent sees, number by number.
 
     A bar is full at the largest size of a number that is shown, or at 1 if that is
@@ -22,6 +22,7 @@ def bars(state: Any, params: Any) -> np.ndarray:
     Args:
         state: Observation: an array, or a pytree of arrays, in the order of its parts.
         params: Numbers of the environment, which the picture does not use.
+        title: What the numbers are, written above them.
     """
     import jax
 
@@ -31,7 +32,7 @@ def bars(state: Any, params: Any) -> np.ndarray:
     shown = np.nan_to_num(numbers[:MOST])
     canvas = Canvas((c.WIDTH / 2, -c.HEIGHT / 2), (c.WIDTH, c.HEIGHT))
     more = f", the first {MOST} of {len(numbers):,}" if len(numbers) > MOST else ""
-    canvas.text((_LEFT, -16), f"observation{more}", c.DARK, 12)
+    canvas.text((_LEFT, -16), f"{title}{more}", c.DARK, 12)
     largest = max(1.0, float(np.abs(shown).max(initial=0.0)))
     middle = (_TOP + c.HEIGHT - _BOTTOM) / 2
     reach = (c.HEIGHT - _BOTTOM - _TOP) / 2

@@ -1,13 +1,13 @@
 """Which environment is drawn by what."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import envs
-from envs.wrappers import Randomised, Wrapper
-from envs.wrappers.randomised import put_in
+from envs.wrappers import innermost, unwrap
 from purerl.config import ConfigError
 from purerl.report.drawing import classic, grids, minatar, observation, planes
 
@@ -59,6 +59,16 @@ def _bars(env: Any) -> Drawing:
     return Drawing(observation.bars, 4, lambda state, params, obs: obs)
 
 
+def _arms(env: Any) -> Drawing:
+    """A bandit that shows nothing: a bar for the value of every arm."""
+
+    def keep(state: Any, params: Any, obs: Any) -> Any:
+        del obs
+        return env.arm_values(state, params)
+
+    return Drawing(partial(observation.bars, title="values of the arms"), 4, keep)
+
+
 _BARS = (
     "BernoulliBandit-misc",
     "Chicken-v0",
@@ -81,6 +91,9 @@ _BUILT_IN: dict[str, Callable[[Any], Drawing]] = {
     "MountainCarContinuous-v0": _plain(classic.mountain_car, 30),
     "Pendulum-v1": _plain(classic.pendulum, 20),
     "Doors-v0": _made(grids.doors, 8),
+    "GridWorld-v0": _made(grids.numbered, 8),
+    "CliffWalking-v0": _made(grids.numbered, 8),
+    "KArmedBandit-v0": _arms,
     "FourRooms-misc": _made(grids.rooms, 8),
     "MetaMaze-misc": _made(grids.rooms, 8),
     "FrozenLake-misc": _made(grids.frozen_lake, 5),
@@ -164,13 +177,6 @@ def drawing_of(env: envs.Environment) -> Drawing:
     )
 
 
-def innermost(env: envs.Environment) -> envs.Environment:
-    """Return the environment inside all wrappers."""
-    while isinstance(env, Wrapper):
-        env = env.env
-    return env
-
-
 def moment_of(
     env: envs.Environment, drawing: Drawing, params: Any, state: Any, obs: Any
 ) -> Moment:
@@ -183,8 +189,5 @@ def moment_of(
         state: State of one environment.
         obs: The observation.
     """
-    while isinstance(env, Wrapper):
-        if isinstance(env, Randomised):
-            params = put_in(params, state.drawn)
-        state, env = env.inner_state(state), env.env
-    return Moment(drawing.keep(state, params, obs), params)
+    inside = unwrap(env, params, state)
+    return Moment(drawing.keep(inside.state, inside.params, obs), inside.params)

@@ -1,0 +1,61 @@
+"""Checks of environments' options: whole numbers, and pairs of them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+
+def whole_number(name: str, value: Any, *, least: int) -> int:
+    """Read an option that is a whole number; 3.0 is one, as files write it.
+
+    Args:
+        name: Name of the option, for the message.
+        value: What was given.
+        least: The smallest number that can be.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    number = _whole(value)
+    if number is None or number < least:
+        raise ValueError(
+            f"{name} must be a whole number of at least {least}, got {value!r}."
+        )
+    return number
+
+
+def two_whole_numbers(name: str, value: Any, example: str) -> tuple[int, int]:
+    """Read an option that is a pair of whole numbers, such as a size or a cell.
+
+    Args:
+        name: Name of the option, for the message.
+        value: What was given: a tuple, a list or an array.
+        example: What could be given, for the message, such as `[4, 12]`.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    given = () if isinstance(value, str | bytes) else value
+    try:
+        numbers = [_whole(one) for one in given]
+    except TypeError:
+        numbers = []
+    if len(numbers) == 2 and None not in numbers:
+        return numbers[0], numbers[1]  # type: ignore[return-value]
+    raise ValueError(
+        f"{name} must be two whole numbers, got {value!r}; for example "
+        f"{name}={example}."
+    )
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number as an `int`; None where it is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    try:
+        return operator.index(value)
+    except TypeError:
+        return None
