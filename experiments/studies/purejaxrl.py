@@ -158,9 +158,10 @@ def measure(budget: Budget) -> Findings:
         budget.save(
             width_figure(times, predicted, torch_seconds),
             "agents",
-            "Seconds of training against the number of agents in one call. Measured on "
-            "this CPU; the H200's line is predicted from the shapes of the program "
-            "(see Performance) and was not measured.",
+            "Seconds of training against the number of agents in one call, on this "
+            "CPU, from 32 agents on extrapolated from a part of the run; the H200's "
+            "line is predicted from the shapes of the program (see Performance) and "
+            "was not measured.",
         ),
         budget.save(
             entropy_figure(sweep, steps),
@@ -288,7 +289,7 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
         Row(
             f"{most:,} agents in one call",
             "about 98 s, half the time of one CleanRL agent (188 s), on an A100",
-            f"{times[most]['train']:,.0f} s on this CPU, "
+            f"{times[most]['train']:,.0f} s on this CPU (timed on a part of it), "
             f"{times[most]['train'] / torch_seconds:.1f} times the one PyTorch agent; "
             f"{most * torch_seconds / times[most]['train']:,.0f} agents of it per "
             f"PyTorch agent; {predicted[most]:.0f} s predicted on an H200",
