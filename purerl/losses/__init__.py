@@ -2,6 +2,8 @@
 
 from purerl.losses.learned import MLPDrift as MLPDrift
 from purerl.losses.learned import MLPValueLoss as MLPValueLoss
+from purerl.losses.learned import TemporalDrift as TemporalDrift
+from purerl.losses.policy import AsymmetricClipDrift as AsymmetricClipDrift
 from purerl.losses.policy import ClipDrift as ClipDrift
 from purerl.losses.policy import DPODrift as DPODrift
 from purerl.losses.policy import surrogate as surrogate
@@ -11,4 +13,5 @@ from purerl.losses.registry import VALUE_LOSSES as VALUE_LOSSES
 from purerl.losses.registry import register as register
 from purerl.losses.value import ClippedSquaredError as ClippedSquaredError
 from purerl.losses.value import HuberError as HuberError
+from purerl.losses.value import RobustError as RobustError
 from purerl.losses.value import SquaredError as SquaredError

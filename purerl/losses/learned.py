@@ -2,19 +2,20 @@
 
 import itertools
 import operator
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from purerl.config import ConfigError
+from purerl.config import FRACTION, ConfigError, dynamic
 from purerl.losses.policy import ClipDrift
+from purerl.schedules import Linear
 from purerl.types import Array, PyTree
 
 # Keeps the drift exactly flat around ratio 1 (Lu et al. 2022, section 4.1).
 DRIFT_SHIFT = 1e-4
-NUM_DRIFT_FEATURES = 8
 VALUE_INPUTS = ("error", "pair")
 
 
@@ -118,6 +119,8 @@ class MLPDrift:
             from no drift.
     """
 
+    NUM_FEATURES: ClassVar[int] = 8
+
     params: PyTree
     base_clip: float | None = struct.field(pytree_node=False, default=None)
 
@@ -140,15 +143,15 @@ class MLPDrift:
                 drift.
         """
         key_in, key_out = jax.random.split(key)
-        shape_in = (NUM_DRIFT_FEATURES, hidden_size)
-        kernel_in = jax.random.normal(key_in, shape_in) / NUM_DRIFT_FEATURES**0.5
+        shape_in = (cls.NUM_FEATURES, hidden_size)
+        kernel_in = jax.random.normal(key_in, shape_in) / cls.NUM_FEATURES**0.5
         kernel_out = jax.random.normal(key_out, (hidden_size, 1)) / hidden_size**0.5
         return cls(params=(kernel_in, scale * kernel_out), base_clip=base_clip)
 
     @classmethod
     def zeros(cls, hidden_size: int = 128, base_clip: float | None = None):
         """Return a loss of zeros: where the published evolution starts."""
-        kernels = (NUM_DRIFT_FEATURES, hidden_size), (hidden_size, 1)
+        kernels = (cls.NUM_FEATURES, hidden_size), (hidden_size, 1)
         params = tuple(np.zeros(shape, np.float32) for shape in kernels)
         return cls(params=params, base_clip=base_clip)
 
@@ -179,16 +182,46 @@ class MLPDrift:
 
     def __call__(self, log_ratio: Array, advantage: Array) -> Array:
         """Drift per sample, `[N]`."""
+        kernel_in, kernel_out = self.params
+        hidden = jnp.tanh(self.features(log_ratio, advantage) @ kernel_in)
+        out = (hidden @ kernel_out)[..., 0]
+        if self.base_clip is not None:
+            out = out + ClipDrift(self.base_clip)(log_ratio, advantage)
+        return jax.nn.relu(out - DRIFT_SHIFT)
+
+    def features(self, log_ratio: Array, advantage: Array) -> Array:
+        """Return what the network sees, `[N, F]`; all of it is 0 at ratio 1."""
         gap = -jnp.expm1(log_ratio)
         base = jnp.stack(
             [log_ratio, jnp.square(log_ratio), gap, jnp.square(gap)], axis=-1
         )
-        features = jnp.concatenate([base, base * advantage[..., None]], axis=-1)
-        kernel_in, kernel_out = self.params
-        out = (jnp.tanh(features @ kernel_in) @ kernel_out)[..., 0]
-        if self.base_clip is not None:
-            out = out + ClipDrift(self.base_clip)(log_ratio, advantage)
-        return jax.nn.relu(out - DRIFT_SHIFT)
+        return jnp.concatenate([base, base * advantage[..., None]], axis=-1)
+
+
+@struct.dataclass
+class TemporalDrift(MLPDrift):
+    """A learned drift that knows the share of the run that is over.
+
+    The network sees the eight features of `MLPDrift`, and each of them times the share,
+    so that what it learns may move from one drift to another in the course of a run
+    (Jackson et al. 2024, arXiv:2402.05828, section 4, who give LPO the share of the
+    run as an input). Every parameter vector is a valid drift at every share.
+
+    Attributes:
+        params: `(kernel [16, H], kernel [H, 1])`; evolve `policy_loss.params`.
+        base_clip: Half-width of PPO's clip that the network starts from; None starts
+            from no drift.
+        share: Share of the run that is over, a schedule from 0 to 1.
+    """
+
+    NUM_FEATURES: ClassVar[int] = 16
+
+    share: Any = dynamic(Linear(0.0, 1.0), "Share of the run that is over.", FRACTION)
+
+    def features(self, log_ratio: Array, advantage: Array) -> Array:
+        """Return what the network sees, `[N, F]`; all of it is 0 at ratio 1."""
+        plain = super().features(log_ratio, advantage)
+        return jnp.concatenate([plain, plain * self.share], axis=-1)
 
 
 def _layers(hidden_sizes: tuple[int, ...], inputs: str) -> list[tuple[int, int]]:

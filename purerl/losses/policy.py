@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from purerl.config import FRACTION, POSITIVE, dynamic
 from purerl.types import Array
 
 Drift = Callable[[Array, Array], Array]
@@ -34,6 +35,29 @@ class ClipDrift:
         """Drift per sample, `[N]`."""
         ratio = jnp.exp(log_ratio)
         clipped = jnp.clip(ratio, 1.0 - self.clip_eps, 1.0 + self.clip_eps)
+        return jax.nn.relu((ratio - clipped) * advantage)
+
+
+@struct.dataclass
+class AsymmetricClipDrift:
+    """PPO's clipping with an end of its own on each side of ratio 1.
+
+    `relu((r - clip(r, 1 - low, 1 + high)) * A)`. A larger `high` lets the probability
+    of a rare action grow further in one update: "Clip-Higher" of DAPO (Yu et al. 2025,
+    arXiv:2503.14476, equation 10). With both ends equal it is `ClipDrift`.
+
+    Attributes:
+        low: How far below 1 the ratio earns something, between 0 and 1.
+        high: How far above 1 the ratio earns something.
+    """
+
+    low: float = dynamic(0.2, "How far below 1 the ratio earns something.", FRACTION)
+    high: float = dynamic(0.2, "How far above 1 the ratio earns something.", POSITIVE)
+
+    def __call__(self, log_ratio: Array, advantage: Array) -> Array:
+        """Drift per sample, `[N]`."""
+        ratio = jnp.exp(log_ratio)
+        clipped = jnp.clip(ratio, 1.0 - self.low, 1.0 + self.high)
         return jax.nn.relu((ratio - clipped) * advantage)
 
 

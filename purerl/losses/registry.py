@@ -1,16 +1,28 @@
 """Losses by name, so that a config can be written as text and read back."""
 
-from purerl.losses.learned import MLPDrift, MLPValueLoss
-from purerl.losses.policy import ClipDrift, DPODrift
-from purerl.losses.value import ClippedSquaredError, HuberError, SquaredError
+from purerl.losses.learned import MLPDrift, MLPValueLoss, TemporalDrift
+from purerl.losses.policy import AsymmetricClipDrift, ClipDrift, DPODrift
+from purerl.losses.value import (
+    ClippedSquaredError,
+    HuberError,
+    RobustError,
+    SquaredError,
+)
 from purerl.registry import Registry
 
 POLICY_LOSSES: dict[str, type] = {
-    cls.__name__: cls for cls in (ClipDrift, DPODrift, MLPDrift)
+    cls.__name__: cls
+    for cls in (ClipDrift, AsymmetricClipDrift, DPODrift, MLPDrift, TemporalDrift)
 }
 VALUE_LOSSES: dict[str, type] = {
     cls.__name__: cls
-    for cls in (SquaredError, ClippedSquaredError, HuberError, MLPValueLoss)
+    for cls in (
+        SquaredError,
+        ClippedSquaredError,
+        HuberError,
+        RobustError,
+        MLPValueLoss,
+    )
 }
 LOSSES: dict[str, type] = POLICY_LOSSES | VALUE_LOSSES
 

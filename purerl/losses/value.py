@@ -8,7 +8,11 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
+from purerl.config import POSITIVE, dynamic
 from purerl.types import Array
+
+# Keeps the powers below away from their two removable singularities (Barron 2019, B).
+_SHIFT = 1e-5
 
 
 @struct.dataclass
@@ -57,3 +61,35 @@ class HuberError:
         """Loss per sample, `[N]`."""
         del old_value
         return optax.losses.huber_loss(value, target, delta=self.delta)  # type: ignore[arg-type]
+
+
+@struct.dataclass
+class RobustError:
+    """A family of losses with a number for the shape (Barron 2019, arXiv:1701.03077).
+
+    With `x = (value - target) / scale` and `a = alpha`, equation 1 of the paper times
+    `scale^2`:
+
+        scale^2 |a - 2| / a ((x^2 / |a - 2| + 1)^(a / 2) - 1)
+
+    so that for small errors it is the squared error whatever the numbers. `alpha` 2 is
+    the squared error everywhere, 1 the smooth Huber loss, 0 the Cauchy loss, and below
+    0 large errors count less and less.
+
+    Attributes:
+        alpha: Shape: the power with which large errors count.
+        scale: Error beyond which the shape matters, in units of return.
+    """
+
+    alpha: float = dynamic(1.0, "Power with which large errors count.")
+    scale: float = dynamic(1.0, "Error beyond which the shape matters.", POSITIVE)
+
+    def __call__(self, value: Array, target: Array, old_value: Array) -> Array:
+        """Loss per sample, `[N]`."""
+        del old_value
+        square = jnp.square((value - target) / self.scale)
+        width = jnp.abs(self.alpha - 2.0) + _SHIFT
+        power = self.alpha + jnp.where(self.alpha < 0.0, -_SHIFT, _SHIFT)
+        # expm1 and log1p keep the digits of small errors.
+        grown = jnp.expm1(0.5 * power * jnp.log1p(square / width))
+        return jnp.square(self.scale) * (width / power) * grown

@@ -17,12 +17,21 @@ RANDOM = {
     "DPODrift": lambda key: losses.DPODrift(
         *jax.random.uniform(key, (2,), minval=0.05, maxval=4.0)
     ),
+    "AsymmetricClipDrift": lambda key: losses.AsymmetricClipDrift(
+        *jax.random.uniform(key, (2,), maxval=0.9)
+    ),
     "MLPDrift": lambda key: losses.MLPDrift.create(key, hidden_size=16, scale=3.0),
+    "TemporalDrift": lambda key: losses.TemporalDrift.create(
+        key, hidden_size=16, scale=3.0
+    ).replace(share=jax.random.uniform(key)),
     "SquaredError": lambda key: losses.SquaredError(),
     "ClippedSquaredError": lambda key: losses.ClippedSquaredError(
         jax.random.uniform(key, ())
     ),
     "HuberError": lambda key: losses.HuberError(0.1 + jax.random.uniform(key, ())),
+    "RobustError": lambda key: losses.RobustError(
+        *jax.random.uniform(key, (2,), minval=0.1, maxval=2.0)
+    ),
     "MLPValueLoss": lambda key: losses.MLPValueLoss.create(key, (8, 4)),
 }
 POLICY, VALUE = tuple(losses.POLICY_LOSSES), tuple(losses.VALUE_LOSSES)

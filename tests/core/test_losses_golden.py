@@ -6,14 +6,18 @@ import numpy as np
 import optax
 import pytest
 
+from purerl import schedules
 from purerl.losses import (
+    AsymmetricClipDrift,
     ClipDrift,
     ClippedSquaredError,
     DPODrift,
     HuberError,
     MLPDrift,
     MLPValueLoss,
+    RobustError,
     SquaredError,
+    TemporalDrift,
     surrogate,
 )
 
@@ -154,3 +158,86 @@ def test_a_learned_drift_of_scale_zero_leaves_the_surrogate_unclipped():
     np.testing.assert_array_equal(
         surrogate(drift, log_ratio, advantage), -jnp.exp(log_ratio) * advantage
     )
+
+
+def test_a_clip_with_equal_ends_is_the_clip_of_ppo():
+    key_ratio, key_advantage = jax.random.split(jax.random.key(0))
+    log_ratio = jax.random.normal(key_ratio, (1_000,))
+    advantage = jax.random.normal(key_advantage, (1_000,))
+    np.testing.assert_array_equal(
+        AsymmetricClipDrift(0.3, 0.3)(log_ratio, advantage),
+        ClipDrift(0.3)(log_ratio, advantage),
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "expected"),
+    [
+        (1.5, 2.0, 0.2 * 2.0),  # above 1 + 0.3, and it would pay to go on
+        (1.25, 2.0, 0.0),  # inside
+        (0.85, -2.0, 0.05 * 2.0),  # below 1 - 0.1, likewise
+        (0.85, 2.0, 0.0),  # outside, but coming back pays
+    ],
+)
+def test_each_end_of_an_asymmetric_clip_holds_its_side(ratio, advantage, expected):
+    drift = AsymmetricClipDrift(low=0.1, high=0.3)
+    actual = drift(jnp.log(one(ratio)), one(advantage))
+    np.testing.assert_allclose(actual, [expected], rtol=1e-5, atol=1e-6)
+
+
+ERRORS = np.array([-30.0, -2.0, -0.01, 0.0, 0.5, 4.0])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "known"),
+    [
+        # The named members of the family, with x = error / scale and scale 2.
+        (2.0, lambda x: 4 * 0.5 * x**2),
+        (1.0, lambda x: 4 * (np.sqrt(x**2 + 1) - 1)),  # smooth Huber
+        (0.0, lambda x: 4 * np.log(0.5 * x**2 + 1)),  # Cauchy
+        (-2.0, lambda x: 4 * 2 * x**2 / (x**2 + 4)),  # Geman-McClure
+    ],
+)
+def test_the_robust_error_has_its_named_members(alpha, known):
+    errors = jnp.asarray(ERRORS, jnp.float32)
+    actual = RobustError(alpha, 2.0)(errors + 3.0, jnp.full(6, 3.0), jnp.zeros(6))
+    np.testing.assert_allclose(actual, known(ERRORS / 2.0), rtol=2e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("alpha", [-2.0, 0.0, 1.0, 2.0, 3.0])
+def test_the_robust_error_has_a_slope_everywhere_also_in_its_numbers(alpha):
+    def total(loss, value):
+        return loss(value, jnp.zeros(6), jnp.zeros(6)).sum()
+
+    errors = jnp.asarray(ERRORS, jnp.float32)
+    in_numbers, in_value = jax.grad(total, (0, 1))(RobustError(alpha, 2.0), errors)
+    assert all(jnp.isfinite(x) for x in jax.tree.leaves(in_numbers))
+    # Small errors have the slope of the squared error: the error itself.
+    np.testing.assert_allclose(in_value[2:4], ERRORS[2:4], rtol=1e-3, atol=1e-7)
+    np.testing.assert_array_equal(np.sign(in_value), np.sign(ERRORS))
+
+
+def test_a_temporal_drift_is_the_plain_one_at_the_start_and_moves_with_the_share():
+    plain = MLPDrift.create(jax.random.key(0), 4, base_clip=0.2)
+    first, last = plain.params
+    later = 0.5 * jax.random.normal(jax.random.key(1), first.shape)
+    drift = TemporalDrift((jnp.concatenate([first, later]), last), base_clip=0.2)
+    log_ratio = jnp.linspace(-1.0, 1.0, 9)
+    advantage = jnp.linspace(2.0, -1.0, 9)
+
+    def at(share):
+        return schedules.at(drift, share)(log_ratio, advantage)
+
+    np.testing.assert_allclose(at(0.0), plain(log_ratio, advantage), atol=1e-6)
+    # Features times the share are a kernel that moves: W1 + share W2.
+    moved = MLPDrift((first + 0.75 * later, last), base_clip=0.2)
+    np.testing.assert_allclose(at(0.75), moved(log_ratio, advantage), atol=1e-5)
+    assert float(jnp.abs(at(0.75) - at(0.0)).max()) > 1e-3
+
+
+def test_zeros_of_a_temporal_drift_are_ppo_at_every_share():
+    drift = schedules.at(TemporalDrift.zeros(3, base_clip=0.2), 0.5)
+    log_ratio, advantage = jnp.linspace(-1.0, 1.0, 9), jnp.linspace(2.0, -1.0, 9)
+    expected = ClipDrift(0.2)(log_ratio, advantage)
+    actual = drift(log_ratio, advantage)
+    np.testing.assert_allclose(actual, jax.nn.relu(expected - 1e-4), atol=1e-6)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import schedules
 from purerl.config import ConfigError
 from purerl.losses import POLICY_LOSSES, ClipDrift, DPODrift, SquaredError
 from purerl.report.plots import style
@@ -19,11 +20,12 @@ ADVANTAGES = (2.0, 1.0, -1.0, -2.0)
 
 
 def loss_figure(loss: Any) -> "Figure":
-    """Draw a loss of either kind.
+    """Draw a loss of either kind; one that moves as it is half-way through a run.
 
     Raises:
         ConfigError: it is neither a drift nor a value loss.
     """
+    loss = schedules.at(loss, 0.5)
     if type(loss) in POLICY_LOSSES.values():
         return drift_figure(loss)
     sample = jax.ShapeDtypeStruct((3,), jnp.float32)
