@@ -159,6 +159,13 @@ def check_split(config: Any, num_devices: int) -> None:
     """
     for name in ("num_envs", "batch_size"):
         size = getattr(config, name, num_devices)
+        if name == "num_envs" and size == 1 and num_devices > 1:
+            raise ConfigError(
+                f"num_envs=1 cannot be spread over {num_devices} devices: an agent "
+                "with one environment trains on one. Train many seeds at once with "
+                "purerl.pmap, or give the agent more environments where its algorithm "
+                "takes them."
+            )
         if size % num_devices:
             below = size // num_devices * num_devices
             near = f"{below} or {below + num_devices}" if below else f"{num_devices}"

@@ -85,7 +85,7 @@ def test_minibatches_take_samples_of_both_devices():
             {"num_envs": 3},
             "num_envs must be divisible by the 2 devices, got 3; nearest: 2 or 4.",
         ),
-        ({"num_envs": 1}, r"the 2 devices, got 1; nearest: 2\.$"),
+        ({"num_envs": 1}, r"num_envs=1 cannot be spread over 2 devices: .*purerl.pmap"),
         (
             {"num_envs": 2, "num_minibatches": 32},
             r"num_envs \* num_steps / devices \(16\) .* got 32; .* that fits is 16\.",
