@@ -26,12 +26,16 @@ class Layout(NamedTuple):
         is_matrix: 1 for a leaf of two axes or more (a kernel), 0 for a bias, `[L]`.
         is_critic: Whether each leaf belongs to a network of values beside a policy,
             `[L]`.
+        network: Number of the network that each leaf belongs to, `[L]`.
+        names: Path of each leaf.
     """
 
     sizes: np.ndarray
     depth: np.ndarray
     is_matrix: np.ndarray
     is_critic: np.ndarray
+    network: np.ndarray
+    names: tuple[tuple[str, ...], ...]
 
     def spread(self, values: np.ndarray) -> np.ndarray:
         """Return `[P]`, one number for each parameter, of one for each leaf `[L]`."""
@@ -51,16 +55,20 @@ def layout_of(params: PyTree) -> Layout:
     """
     leaves = jax.tree_util.tree_flatten_with_path(params)[0]
     names = [tuple(_name(key) for key in path) for path, _ in leaves]
-    depth = {}
+    depth: dict[tuple[str, ...], float] = {}
+    number: dict[tuple[str, ...], float] = {}
     for network, inside in _networks(params).items():
+        number[network] = len(number)
         layers = _layers(inside)
-        for number, layer in enumerate(layers):
-            depth[network + layer] = number / max(1, len(layers) - 1)
+        for place, layer in enumerate(layers):
+            depth[network + layer] = place / max(1, len(layers) - 1)
     return Layout(
         sizes=np.array([int(np.prod(leaf.shape)) for _, leaf in leaves]),
         depth=np.array([_nearest(depth, name) for name in names], np.float32),
         is_matrix=np.array([leaf.ndim > 1 for _, leaf in leaves], np.float32),
         is_critic=np.array(["critic" in "/".join(name) for name in names]),
+        network=np.array([_nearest(number, name) for name in names], np.int32),
+        names=tuple(names),
     )
 
 
@@ -112,11 +120,11 @@ def _is_layer(tree: Any) -> bool:
     return not any(isinstance(x, Mapping) for x in tree.values())
 
 
-def _nearest(depth: dict[tuple[str, ...], float], name: tuple[str, ...]) -> float:
-    """The depth of the innermost layer that a leaf is in."""
+def _nearest(known: dict[tuple[str, ...], float], name: tuple[str, ...]) -> float:
+    """What is known of the innermost place that a leaf is in."""
     for length in range(len(name), -1, -1):
-        if name[:length] in depth:
-            return depth[name[:length]]
+        if name[:length] in known:
+            return known[name[:length]]
     return 0.0
 
 
