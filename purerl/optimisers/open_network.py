@@ -1,4 +1,4 @@
-"""The network of OPEN (Goldie et al. 2024, arXiv:2407.07082, section 5): its arithmetic.
+"""The arithmetic of OPEN's network (Goldie et al. 2024, arXiv:2407.07082, section 5).
 
 Arrays have the features first, `[F, P]`: rows of P parameters, which a CPU reads in one
 piece.
@@ -99,7 +99,8 @@ def _mean_square(x: Array) -> Array:
 def remember(params: Mapping[str, Array], memory: Array, seen: Array) -> Array:
     """Return the memory `[M, P]` after a step of a gated recurrent unit.
 
-    It is that of Cho et al. 2014 (arXiv:1406.1078) in the form that flax's `GRUCell` has, whose reset gate multiplies the product.
+    It is that of Cho et al. 2014 (arXiv:1406.1078) in the form of flax's `GRUCell`,
+    whose reset gate multiplies the product.
 
     Args:
         params: Weights by name.
