@@ -182,10 +182,10 @@ class LearnedOptimiser:
         count = state.count + 1
         decays = jnp.stack([jnp.asarray(x, jnp.float32) for x in (self.b1, *DECAYS)])
         decays = decays[:, None]
-        momenta = (1.0 - decays) * gradient + decays * state.momenta
+        momenta = (1.0 - decays) * gradient[None] + decays * state.momenta
         second = (1.0 - self.b2) * jnp.square(gradient) + self.b2 * state.second
         root = jnp.sqrt(second / (1.0 - self.b2**count)) + self.eps
-        ratios = momenta / (1.0 - decays**count) / root
+        ratios = momenta / (1.0 - decays**count) / root[None]
         seen = jnp.stack([gradient / root, *ratios])
         features = self._features(seen, root, params, layout)
         normal = noise_at(state.seed, state.count, layout) if self.noise else None

@@ -178,7 +178,7 @@ class OpenOptimiser:
             gradient, restore = ravel_pytree(updates)
             gradient = self._clipped(gradient, layout)
             decays = jnp.array(DECAYS)[:, None]
-            momenta = decays * state.momenta + (1.0 - decays) * gradient
+            momenta = decays * state.momenta + (1.0 - decays) * gradient[None]
             share = schedules.at(self.share, 0.0)
             active = dormancy(layout, activity, updates)
             features = features_of(ravel_pytree(params)[0], gradient, momenta, layout)
@@ -204,7 +204,8 @@ class OpenOptimiser:
             return gradient
         number = layout.spread(layout.network)
         count = int(layout.network.max()) + 1
-        of_network = np.arange(count)[:, None] == number
-        norms = jnp.sqrt(jnp.sum(jnp.where(of_network, gradient**2, 0.0), 1))
+        of_network = np.arange(count)[:, None] == number[None]
+        squares = jnp.where(of_network, jnp.square(gradient)[None], 0.0)
+        norms = jnp.sqrt(squares.sum(1))
         scales = self.max_norm / jnp.maximum(norms, self.max_norm)
         return gradient * scales[number]

@@ -131,8 +131,9 @@ def read_out(params: Mapping[str, Array], memory: Array) -> Array:
         x = jnp.transpose(params[f"dense{number}.kernel"]) @ x
         x = x + jnp.asarray(params[f"dense{number}.bias"])[:, None]
         if number < 2:
-            x = x - x.mean(0)
-            x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), 0) + _NORM_EPS)
+            x = x - x.mean(0, keepdims=True)
+            square = jnp.mean(jnp.square(x), 0, keepdims=True)
+            x = x * jax.lax.rsqrt(square + _NORM_EPS)
             scale, bias = (params[f"norm{number}.{name}"] for name in ("scale", "bias"))
             x = jax.nn.relu(
                 x * jnp.asarray(scale)[:, None] + jnp.asarray(bias)[:, None]
