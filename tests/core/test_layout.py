@@ -57,7 +57,8 @@ def test_numbers_without_layers_are_one_layer():
 
 def test_ppos_networks_are_known_apart():
     config = tiny_config(env=CONTINUOUS_CARTPOLE, hidden_sizes=(8, 4))
-    params = purerl.make_algorithm(config).init(jax.random.key(0)).params
+    params = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
+    params = params.params
     layout = layout_of(params)
     found = depths(params)
     assert found["actor/params/torso/Dense_0/kernel"] == 0.0

