@@ -378,7 +378,8 @@ def _made(cls: Any, values: dict[str, Any]) -> Any:
     except ConfigError:
         raise
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"cannot make {cls.__name__}: {error}.") from None
+        kind = registry.kind_of(cls)
+        raise ConfigError(f"cannot make the {kind} {cls.__name__}: {error}.") from None
 
 
 def save_part(part: Any, path: str | Path, kind: str = "part") -> Path:
