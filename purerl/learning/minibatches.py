@@ -104,9 +104,9 @@ def minimise(
 
 
 def _take_passes(
-    take_pass: Callable[[tuple, Array], tuple[tuple, Metrics]],
+    take_pass: Callable[[tuple, Any], tuple[tuple, Metrics]],
     carry: tuple,
-    given: Array,
+    given: Any,
     passes: Passes,
 ) -> tuple[tuple, Metrics]:
     """All passes; those after the last one change nothing, and say so."""
@@ -114,7 +114,7 @@ def _take_passes(
     if is_last is None:
         return packing.scan(take_pass, carry, given)
 
-    def take(carry: tuple, given: Array) -> tuple[tuple, Metrics]:
+    def take(carry: tuple, given: Any) -> tuple[tuple, Metrics]:
         # Under `vmap` a branch that is not taken is computed too, so there is none.
         learned, is_over = carry
         proposed, metrics = take_pass(learned, given)

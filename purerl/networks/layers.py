@@ -39,7 +39,8 @@ def note_activity(module: nn.Module, layer: str, x: Array) -> None:
     """
     if module.is_mutable_collection(COLLECTION):
         mean = jnp.abs(x).reshape(-1, x.shape[-1]).mean(0)
-        module.sow(COLLECTION, ACTIVITY + layer, mean, lambda _, new: new, lambda: 0.0)
+        name = ACTIVITY + layer
+        module.sow(COLLECTION, name, mean, lambda _, new: new, lambda: mean)
 
 
 class Dense(nn.Module):
