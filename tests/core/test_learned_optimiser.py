@@ -13,6 +13,8 @@ from purerl.config import ConfigError
 from purerl.optimisers import Adam, LearnedOptimiser
 from purerl.optimisers.layout import layout_of
 from purerl.optimisers.learned import DECAYS, FEATURES, noise_at, seed_of
+from purerl.report import plots
+from purerl.report.plots import optimisers as drawing
 from purerl.schedules import Schedule
 from tests.helpers import assert_same_bits, tiny_config
 
@@ -290,3 +292,29 @@ def test_text_makes_networks_of_the_sizes_that_it_says():
     made = serialise.parse_part("LearnedOptimiser(4, noise=True)", "optimiser")
     shapes = jax.tree.map(np.shape, made.params, is_leaf=lambda x: hasattr(x, "shape"))
     assert shapes == (((9, 4), (4,)), ((4, 3), (3,))) and made.noise
+
+
+def test_the_picture_is_of_the_step_at_a_moment_and_a_layer():
+    adam = np.linspace(-1.5, 1.5, 7, dtype=np.float32)
+    fresh = drawing.step_of(LearnedOptimiser(), adam, 0.5, 1.0)
+    np.testing.assert_allclose(fresh, adam)
+    places = {"share of the run": 2.0, "depth of the layer": 0.5}
+    ours = with_weights(
+        LearnedOptimiser.make(4),
+        {(FEATURES.index(name), 0): weight for name, weight in places.items()},
+        {(0, 0): 1.5},
+    )
+    for share, depth in ((0.0, 0.0), (0.5, 0.0), (0.5, 1.0)):
+        factor = np.exp(1.5 * np.tanh(2.0 * share + 0.5 * depth))
+        found = drawing.step_of(ours, adam, share, depth)
+        np.testing.assert_allclose(found, factor * adam, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_picture_has_a_panel_for_each_moment():
+    figure = plots.optimiser_figure(LearnedOptimiser())
+    assert [len(axes.lines) for axes in figure.axes] == [5, 5, 5]
+    for line in figure.axes[0].lines[:3]:
+        np.testing.assert_allclose(line.get_ydata(), line.get_xdata(), atol=1e-6)
+    with pytest.raises(ConfigError, match="Adam is no LearnedOptimiser"):
+        plots.optimiser_figure(Adam())
