@@ -156,8 +156,22 @@ class Piecewise(Schedule):
         return number
 
 
+@struct.dataclass
+class Share(Schedule):
+    """The share of the run itself: 0 at the beginning, 1 at the end.
+
+    For a part that is to know how much of the run is over. It is
+    `Linear(0.0, 1.0)` without numbers, so that evolving all numbers of the part leaves
+    the clock alone.
+    """
+
+    def __call__(self, share: Array) -> Array:
+        """Return the share of the run, `[]`."""
+        return jnp.asarray(share, jnp.float32)
+
+
 SCHEDULES: dict[str, type] = {
-    cls.__name__: cls for cls in (Constant, Linear, Cosine, WarmUp, Piecewise)
+    cls.__name__: cls for cls in (Constant, Linear, Cosine, WarmUp, Piecewise, Share)
 }
 _registry = Registry(
     "schedule", "schedules", "purerl.schedules.register", SCHEDULES, Schedule

@@ -24,7 +24,7 @@ import jax
 import numpy as np
 import yaml
 
-from purerl import randomisation, registry, schedules
+from purerl import artifact, randomisation, registry, schedules
 from purerl.config import (
     Auto,
     ConfigError,
@@ -34,12 +34,13 @@ from purerl.config import (
     field_names,
     is_auto,
     is_number,
+    is_part,
     part_kind,
 )
-from purerl.losses import artifact
 from purerl.networks import modules
 
 LEFTOVER_SECONDS = 600.0
+_IN_FILES = ("loss", "optimiser")  # Kinds of parts that may hold a network.
 # `.<name>.<eight characters>`, as `write_atomic` names them.
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 
@@ -320,17 +321,17 @@ def parse_part(value: Any, kind: str = "") -> Any:
     """Read a part from its dict, from `"Name(field=number, ...)"`, or as it is.
 
     Args:
-        value: What stands in a file, on a command line or in an axis. Of a loss also
-            the name of a file that `save_loss` wrote.
+        value: What stands in a file, on a command line or in an axis. Of a loss and of
+            an optimiser also the name of a file that `save_part` wrote.
         kind: Noun of what it should be: `loss`, `optimiser`, `schedule` or
             `distribution`; any of them where none is given.
 
     Raises:
         ConfigError: an unknown part or field, or a file that cannot be read.
     """
-    if kind == "loss" and isinstance(value, str):
+    if kind in _IN_FILES and isinstance(value, str):
         if value.strip().endswith(artifact.SUFFIXES):
-            return load_loss(value.strip())
+            return load_part(value.strip(), kind)
     if isinstance(value, str):
         value = _part_dict(value, kind)
     if not isinstance(value, Mapping):
@@ -361,6 +362,14 @@ def parse_part(value: Any, kind: str = "") -> Any:
 
 def _made(cls: Any, values: dict[str, Any]) -> Any:
     """A network from its sizes."""
+    for name in [name for name in values if isinstance(name, int)]:
+        known = list(inspect.signature(cls.make).parameters)
+        if name >= len(known):
+            raise ConfigError(
+                f"{cls.__name__} was given more values than it takes: "
+                f"{', '.join(known)}."
+            )
+        values[known[name]] = values.pop(name)  # given by its place
     known = list(inspect.signature(cls.make).parameters)
     for name in values:
         check_known(name, known, cls.__name__)
@@ -369,33 +378,84 @@ def _made(cls: Any, values: dict[str, Any]) -> Any:
     except ConfigError:
         raise
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"cannot make the loss {cls.__name__}: {error}.") from None
+        kind = registry.kind_of(cls)
+        raise ConfigError(f"cannot make the {kind} {cls.__name__}: {error}.") from None
+
+
+def save_part(part: Any, path: str | Path, kind: str = "part") -> Path:
+    """Write a loss or an optimiser, atomically.
+
+    A `.yaml` is for people, a `.npz` small and exact. Both come back bit for bit;
+    nothing is pickled.
+
+    Args:
+        part: Part of a registered class; leaves are numbers or arrays.
+        path: Path that ends in `.yaml` or `.npz`.
+        kind: Noun for messages.
+
+    Raises:
+        ConfigError: another suffix, or no part.
+    """
+    path = Path(path)
+    if not is_part(part):
+        raise ConfigError(f"save_{kind} takes a {kind}, got {part!r}.")
+    if path.suffix not in artifact.SUFFIXES:
+        raise ConfigError(
+            f"a {kind} is written to {' or '.join(artifact.SUFFIXES)}, got "
+            f"{str(path)!r}."
+        )
+    if path.suffix == ".npz":
+        write_atomic(path, artifact.pack(part))
+    else:
+        write_atomic(path, yaml_text(plain(part, kind)))
+    return path
+
+
+def load_part(path: str | Path, kind: str = "part") -> Any:
+    """Read a loss or an optimiser that `save_part` or a person wrote.
+
+    Any training takes it: `config.replace(optimiser=purerl.load_part(path))`, or on the
+    command line `--optimiser path`.
+
+    Args:
+        path: Path of a file, `.yaml` or `.npz`.
+        kind: Noun of what it should be, `loss` or `optimiser`; either where it is
+            `part`.
+
+    Raises:
+        ConfigError: there is no such file, it is damaged, or it holds nothing of the
+            kind.
+    """
+    path, asked = Path(path), "" if kind == "part" else kind
+    try:
+        if path.suffix == ".npz":
+            part = artifact.unpack(path.read_bytes())
+        else:
+            part = yaml.safe_load(path.read_text())
+    except ConfigError:
+        raise
+    except (OSError, ValueError, KeyError, yaml.YAMLError, BadZipFile) as error:
+        raise ConfigError(f"cannot read the {kind} {str(path)!r}: {error}.") from None
+    if isinstance(part, Mapping):
+        if "type" not in part:
+            raise ConfigError(
+                f"{str(path)!r} holds no {kind}: there is no type in it; give the file "
+                f"that purerl.save_{kind} wrote."
+            )
+        return parse_part(part, asked)
+    if not is_part(part) or asked not in ("", registry.kind_of(type(part))):
+        what = type(part).__name__
+        raise ConfigError(f"{str(path)!r} holds no {kind}: there is {what} in it.")
+    return part
 
 
 def save_loss(loss: Any, path: str | Path) -> Path:
-    """Write a loss, atomically: `.yaml` for people, `.npz` small and exact.
-
-    Both come back bit for bit; nothing is pickled.
-
-    Args:
-        loss: Loss of a registered class; leaves are numbers or arrays.
-        path: Path that ends in `.yaml` or `.npz`.
+    """Write a loss: see `save_part`.
 
     Raises:
-        ConfigError: another suffix, or no loss.
+        ConfigError: another suffix than `.yaml` and `.npz`, or no loss.
     """
-    path = Path(path)
-    if not dataclasses.is_dataclass(loss) or isinstance(loss, type):
-        raise ConfigError(f"save_loss takes a loss, got {loss!r}.")
-    if path.suffix not in artifact.SUFFIXES:
-        raise ConfigError(
-            f"a loss is written to {' or '.join(artifact.SUFFIXES)}, got {str(path)!r}."
-        )
-    if path.suffix == ".npz":
-        write_atomic(path, artifact.pack(loss))
-    else:
-        write_atomic(path, yaml_text(plain(loss, "loss")))
-    return path
+    return save_part(loss, path, "loss")
 
 
 def load_loss(path: str | Path) -> Any:
@@ -407,21 +467,7 @@ def load_loss(path: str | Path) -> Any:
     Raises:
         ConfigError: there is no such file, it is damaged, or it holds no loss.
     """
-    path = Path(path)
-    try:
-        if path.suffix == ".npz":
-            return artifact.unpack(path.read_bytes())
-        values = yaml.safe_load(path.read_text())
-    except ConfigError:
-        raise
-    except (OSError, ValueError, KeyError, yaml.YAMLError, BadZipFile) as error:
-        raise ConfigError(f"cannot read the loss {str(path)!r}: {error}.") from None
-    if not isinstance(values, Mapping) or "type" not in values:
-        raise ConfigError(
-            f"{str(path)!r} holds no loss: there is no type in it; give the file that "
-            "purerl.save_loss wrote."
-        )
-    return parse_loss(values)
+    return load_part(path, "loss")
 
 
 def part_text(part: Any) -> str:

@@ -45,8 +45,8 @@ LAYERS = (
     ("purerl.auto",),
     # Everything above put together, an algorithm a file.
     ("purerl.algorithms",),
-    # Configs and losses as text and files.
-    ("purerl.serialise", "purerl.presets"),
+    # Configs and their parts as text and files.
+    ("purerl.serialise", "purerl.artifact", "purerl.presets"),
     # One training run as a pure function, and what checks an algorithm.
     (
         "purerl.train",

@@ -390,6 +390,34 @@ def inputs(parts: Parts, params: dict[str, PyTree], obs: Any) -> Any:
     return features
 
 
+def outputs(
+    parts: Parts, params: dict[str, PyTree], inputs: Any
+) -> tuple[Any, Array, PyTree]:
+    """Return what the head takes, the values `[N]`, and how active the units were.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of `actor` and `critic`.
+        inputs: What `inputs` returns, `[N, ...]`.
+
+    Returns:
+        Outputs, values, and the mean absolute output of every unit by the names of the
+        networks; None where the optimiser does not see it.
+    """
+    if not optimiser.sees_activity(parts.config.optimiser):
+        found = parts.on_inputs.apply(params["actor"], inputs)
+        return found, parts.critic.apply(params["critic"], inputs), None  # type: ignore[return-value]
+    found, actor = _noted(parts.on_inputs, params["actor"], inputs)
+    value, critic = _noted(parts.critic, params["critic"], inputs)
+    return found, value, {"actor": actor, "critic": critic}
+
+
+def _noted(network: nn.Module, params: PyTree, inputs: Any) -> tuple[Any, PyTree]:
+    """What a network makes of inputs, and what it notes of its units."""
+    found, noted = network.apply(params, inputs, mutable=networks.COLLECTION)
+    return found, noted.get(networks.COLLECTION, {})
+
+
 def _features(actor: Any, obs: Any) -> Any:
     network = actor.module if isinstance(actor, networks.Masked) else actor
     return composite.beside_mask(network.torso(obs), obs)

@@ -325,8 +325,7 @@ def loss(
     """
     config, head = parts.config, parts.head
     inputs = on_policy.inputs(parts, params, batch.obs)
-    outputs = parts.on_inputs.apply(params["actor"], inputs)
-    value = parts.critic.apply(params["critic"], inputs)
+    outputs, value, activity = on_policy.outputs(parts, params, inputs)
     log_ratio = head.log_prob(outputs, batch.action) - batch.log_prob
     advantage = batch.advantage
     if config.normalize_advantages and not config.normalize_whole_batch:
@@ -343,6 +342,8 @@ def loss(
             "clip_fraction": jnp.abs(jnp.expm1(log_ratio)) > clip_eps,
         }
     )
+    if activity is not None:
+        metrics["activity"] = activity
     total = metrics["policy_loss"] + config.value_coef * metrics["value_loss"]
     return total - config.entropy_coef * metrics["entropy"], metrics
 
@@ -370,6 +371,7 @@ def make_passes(parts: Parts[PPOConfig], params: PyTree, update: Array) -> Passe
         num_minibatches=config.num_minibatches,
         axis_name=parts.axis_name,
         is_last=None if target_kl is None else is_last,
+        tells=optimiser.sees_activity(config.optimiser),
     )
 
 

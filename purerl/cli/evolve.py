@@ -1,4 +1,4 @@
-"""`purerl evolve`: evolve a loss, hyperparameters or the environment's physics."""
+"""`purerl evolve`: evolve a loss, an optimiser, hyperparameters or physics."""
 
 import dataclasses
 import shlex
@@ -45,7 +45,7 @@ class Evolve:
         str,
         _arg(
             "Names of fields, comma between them: value_loss; policy_loss; "
-            "learning_rate,entropy_coef; env_params.length."
+            "optimiser.params; learning_rate,entropy_coef; env_params.length."
         ),
     ] = ""
     strategy: Annotated[

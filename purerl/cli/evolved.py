@@ -78,9 +78,10 @@ def show(result: EvolutionResult, command: str = "") -> None:
     text = json.dumps(result.summary, indent=2)
     serialise.write_atomic(folder / "summary.json", text)
     plots.save(result.plot(), folder / "evolution.png")
-    losses = result.losses(result.learned)
-    for name, loss in losses.items():
-        plots.save(plots.loss_figure(loss), folder / f"{name}.png")
+    for name, figure in result.pictures().items():
+        plots.save(figure, folder / f"{name}.png")
+    learned = result.learned
+    for name in (*result.losses(learned), *result.optimisers(learned)):
         console.print(
             f"train with it: purerl train --{name.replace('_', '-')} "
             f"{folder / name}.npz",

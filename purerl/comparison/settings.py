@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl import serialise
+from purerl import artifact, serialise
 from purerl.algorithms import name_of
 from purerl.comparison.environments import Place
 from purerl.comparison.losses import read_loss
 from purerl.config import ConfigError, TrainConfig, field_names, is_auto, part_kind
-from purerl.losses import artifact
 from purerl.meta.result import EvolutionResult, load_evolution
 from purerl.population.schedule import Schedule
 from purerl.space.points import with_algorithm
@@ -227,9 +226,10 @@ def _described(values: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(value)]
         count = sum(leaf.size for leaf in leaves)
-        if name.endswith("_loss"):
+        kind = part_kind(name)
+        if kind == "loss" or (kind == "optimiser" and count > MOST_NUMBERS):
             digest = hashlib.sha256(artifact.pack(value)).hexdigest()
-            found[name] = {"loss": serialise.part_text(value), "sha256": digest}
+            found[name] = {kind: serialise.part_text(value), "sha256": digest}
         elif count > MOST_NUMBERS:
             digest = hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves))
             found[name] = {"numbers": count, "sha256": digest.hexdigest()}

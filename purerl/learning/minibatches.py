@@ -26,6 +26,8 @@ class Passes(NamedTuple):
         axis_name: Mapped axis over which the samples are spread, if any.
         is_last: Function from the metrics of a pass's last gradient step to a bool
             `[]`: whether no pass follows. All passes are made where not given.
+        tells: Whether the optimiser is told the share of the passes that is over, as
+            `epoch`, and what the loss leaves under `activity` in its metrics.
     """
 
     optim: optax.GradientTransformation
@@ -33,6 +35,7 @@ class Passes(NamedTuple):
     num_minibatches: int
     axis_name: str | None = None
     is_last: Callable[[Metrics], Array] | None = None
+    tells: bool = False
 
 
 def minimise(
@@ -60,26 +63,30 @@ def minimise(
         `grad_norm`, `[E, M]` each. Where passes may end early, `happened` `[E, M]`
         says which gradient steps count; `pass_means` averages these.
     """
-    optim, num_epochs, num_minibatches, axis_name, _ = passes
+    optim, num_epochs, num_minibatches, axis_name, _, tells = passes
     flat_params, restore = optimiser.flatten(params)
 
     def flat_loss(flat: Array, minibatch: Any) -> tuple[Array, Metrics]:
         return loss(restore(flat), minibatch)
 
-    def gradient_step(carry: tuple, minibatch: Any) -> tuple[tuple, Metrics]:
+    def gradient_step(
+        epoch: Any, carry: tuple, minibatch: Any
+    ) -> tuple[tuple, Metrics]:
         flat, opt_state = carry
         grads, metrics = jax.grad(flat_loss, has_aux=True)(flat, minibatch)
         grads, metrics = pmean((grads, metrics), axis_name)
-        updates, opt_state = optim.update(grads, opt_state, flat)
+        seen = {"activity": metrics.pop("activity"), "epoch": epoch} if tells else {}
+        updates, opt_state = optim.update(grads, opt_state, flat, **seen)
         metrics["grad_norm"] = optimiser.grad_norm(opt_state)
         return (flat + updates, opt_state), metrics
 
-    def take_pass(carry: tuple, given: Array) -> tuple[tuple, Metrics]:
+    def take_pass(carry: tuple, given: Any) -> tuple[tuple, Metrics]:
+        given, epoch = given if tells else (given, None)
         order = given if drawn_before else draw_order(given)
         minibatches = jax.tree.map(
             lambda x: x[order].reshape(num_minibatches, -1, *x.shape[1:]), batch
         )
-        return packing.scan(gradient_step, carry, minibatches)
+        return packing.scan(partial(gradient_step, epoch), carry, minibatches)
 
     draw_order = partial(shuffled_indices, size=jax.tree.leaves(batch)[0].shape[0])
     keys = jax.random.split(key, num_epochs)
@@ -88,6 +95,8 @@ def minimise(
     # the gradient steps over two threads, which wait for each other.
     drawn_before = not packing.traced_for_cpu()
     given = jax.vmap(draw_order)(keys) if drawn_before else keys
+    if tells:
+        given = given, jnp.arange(num_epochs) / max(1, num_epochs - 1)
     (flat_params, opt_state), metrics = _take_passes(
         take_pass, (flat_params, opt_state), given, passes
     )
@@ -95,9 +104,9 @@ def minimise(
 
 
 def _take_passes(
-    take_pass: Callable[[tuple, Array], tuple[tuple, Metrics]],
+    take_pass: Callable[[tuple, Any], tuple[tuple, Metrics]],
     carry: tuple,
-    given: Array,
+    given: Any,
     passes: Passes,
 ) -> tuple[tuple, Metrics]:
     """All passes; those after the last one change nothing, and say so."""
@@ -105,7 +114,7 @@ def _take_passes(
     if is_last is None:
         return packing.scan(take_pass, carry, given)
 
-    def take(carry: tuple, given: Array) -> tuple[tuple, Metrics]:
+    def take(carry: tuple, given: Any) -> tuple[tuple, Metrics]:
         # Under `vmap` a branch that is not taken is computed too, so there is none.
         learned, is_over = carry
         proposed, metrics = take_pass(learned, given)

@@ -73,12 +73,13 @@ def transformation(
     def init(params: Any) -> Any:
         return inner.init(layers(params))
 
-    def update(updates: Any, state: Any, params: Any = None) -> Any:
+    def update(updates: Any, state: Any, params: Any = None, **seen: Any) -> Any:
         params = None if params is None else layers(params)
-        moves, state = inner.update(layers(updates), state, params)
+        moves, state = inner.update(layers(updates), state, params, **seen)
         return ravel_pytree(moves)[0], state
 
-    return keep_frozen(optax.GradientTransformation(init, update), layers, frozen)
+    optim = optax.GradientTransformationExtraArgs(init, update)
+    return keep_frozen(optim, layers, frozen)
 
 
 def keep_frozen(
@@ -106,18 +107,18 @@ def keep_frozen(
             still,
         )
 
-    def update(updates: Any, state: Any, params: Any = None) -> Any:
+    def update(updates: Any, state: Any, params: Any = None, **seen: Any) -> Any:
         if layers is None:
             still = frozen(updates)
         else:
             shapes = jax.eval_shape(layers, updates)
             sizes = [leaf.size for leaf in jax.tree.leaves(shapes)]
             still = np.repeat(jax.tree.leaves(frozen(shapes)), sizes)
-        moves, state = optim.update(masked(updates, still, 0.0), state, params)
+        moves, state = optim.update(masked(updates, still, 0.0), state, params, **seen)
         # The one number that leaves every other, 0 and -0 among them, as it is.
         return masked(moves, still, -0.0), state
 
-    return optax.GradientTransformation(optim.init, update)
+    return optax.GradientTransformationExtraArgs(optim.init, update)
 
 
 def scaled(
@@ -139,6 +140,14 @@ def scaled(
         return updates * ravel_pytree(factors)[0]
 
     return optax.stateless(scale)
+
+
+def sees_activity(optimiser: Any) -> bool:
+    """Return whether an optimiser sees how active units are, and the epoch.
+
+    It then has `needs_activity`, and its `update` takes `activity` and `epoch`.
+    """
+    return bool(getattr(optimiser, "needs_activity", False))
 
 
 def layers_of(params: PyTree) -> Callable[[Array], PyTree]:

@@ -9,12 +9,13 @@ import numpy as np
 
 from purerl import serialise
 from purerl.acting.environment import resolve_env
-from purerl.config import ConfigError, TrainConfig, apply_overrides
+from purerl.config import ConfigError, TrainConfig, apply_overrides, part_kind
 from purerl.meta import store
 from purerl.meta.genome import Genome
 from purerl.meta.optimiser import Optimiser
 from purerl.meta.store import State
 from purerl.meta.strategy import read_strategy
+from purerl.optimisers import LearnedOptimiser
 from purerl.report import plots
 from purerl.runner import manifest
 from purerl.runner.best import Best
@@ -139,6 +140,12 @@ class EvolutionResult:
         touched = {name.split(".")[0] for name in self.solution}
         return {name: getattr(config, name) for name in _LOSSES if name in touched}
 
+    def optimisers(self, config: TrainConfig) -> dict[str, Any]:
+        """Return the optimisers of a config that were evolved, by the field's name."""
+        touched = sorted({name.split(".")[0] for name in self.solution})
+        fields = [name for name in touched if part_kind(name) == "optimiser"]
+        return {name: getattr(config, name) for name in fields}
+
     def snapshots(self) -> dict[int, TrainConfig]:
         """Return the config after some numbers of generations, from the folder.
 
@@ -154,14 +161,26 @@ class EvolutionResult:
         }
 
     def save(self, folder: Path) -> None:
-        """Write what was learned: `learned.yaml`, and every loss as `.npz`."""
-        serialise.to_yaml(self.learned, folder / "learned.yaml")
-        for name, loss in self.losses(self.learned).items():
-            serialise.save_loss(loss, folder / f"{name}.npz")
+        """Write `learned.yaml`, and every evolved loss and optimiser as `.npz`."""
+        learned = self.learned
+        serialise.to_yaml(learned, folder / "learned.yaml")
+        parts = self.losses(learned) | self.optimisers(learned)
+        for name, part in parts.items():
+            serialise.save_part(part, folder / f"{name}.npz")
 
     def plot(self) -> "Figure":
         """Draw the evolution's curve."""
         return plots.evolution_curve(self.history, self.settings)
+
+    def pictures(self) -> "dict[str, Figure]":
+        """Draw every loss and every learned optimiser that was evolved, by field."""
+        learned = self.learned
+        losses, optimisers = self.losses(learned), self.optimisers(learned)
+        return {name: plots.loss_figure(loss) for name, loss in losses.items()} | {
+            name: plots.optimiser_figure(optimiser)
+            for name, optimiser in optimisers.items()
+            if isinstance(optimiser, LearnedOptimiser)
+        }
 
     def plot_loss(self) -> "Figure":
         """Draw the learned loss: beside the squared error, or as a drift beside PPO's.

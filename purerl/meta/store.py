@@ -4,7 +4,8 @@ config.yaml      the config that members start from, for people
 manifest.json    what is evolved and how, lanes, versions, device
 checkpoints/     the last two states: strategy, best member, history
 snapshots/       the solution every few generations
-learned.yaml     the config with the solution in it; and value_loss.npz, ...
+learned.yaml     the config with the solution in it; and value_loss.npz,
+                 optimiser.npz, ...
 
 Every file is written atomically and none is pickled.
 """

@@ -191,9 +191,7 @@ def _keep_files(group: Group, result: "EvolutionResult", folder: Path) -> None:
 def _draw(result: "EvolutionResult", folder: Path) -> list[Path]:
     from purerl.report import plots
 
-    figures = {"evolution": result.plot()}
-    for name, loss in result.losses(result.learned).items():
-        figures[name] = plots.loss_figure(loss)
+    figures = {"evolution": result.plot(), **result.pictures()}
     return [plots.save(one, folder / f"{name}.png") for name, one in figures.items()]
 
 

@@ -14,6 +14,7 @@ from purerl.networks.distributions import Gaussian as Gaussian
 from purerl.networks.images import Impala as Impala
 from purerl.networks.images import Nature as Nature
 from purerl.networks.layers import ACTIVATIONS as ACTIVATIONS
+from purerl.networks.layers import COLLECTION as COLLECTION
 from purerl.networks.layers import Dense as Dense
 from purerl.networks.layers import Features as Features
 from purerl.networks.layers import small_product as small_product

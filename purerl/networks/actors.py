@@ -4,7 +4,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from purerl.networks.distributions import Gaussian
-from purerl.networks.layers import Dense
+from purerl.networks.layers import Dense, note_activity
 from purerl.types import Array
 
 # Of a policy whose log standard deviation depends on the state.
@@ -21,7 +21,9 @@ class CategoricalActor(nn.Module):
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """Logits `[..., n]`."""
-        return Dense(self.num_outputs, self.gain)(self.torso(obs))
+        logits = Dense(self.num_outputs, self.gain)(self.torso(obs))
+        note_activity(self, "Dense_0", logits)
+        return logits
 
 
 class GaussianActor(nn.Module):
@@ -36,6 +38,7 @@ class GaussianActor(nn.Module):
     def __call__(self, obs: Array) -> Gaussian:
         """Mean and log standard deviation, `[..., A]` each."""
         mean = Dense(self.num_outputs, self.gain)(self.torso(obs))
+        note_activity(self, "Dense_0", mean)
         start = nn.initializers.constant(self.log_std_init)
         log_std = self.param("log_std", start, (self.num_outputs,))
         return Gaussian(mean, jnp.broadcast_to(log_std, mean.shape))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.networks.composite import MASK, mean_of_valid
-from purerl.networks.layers import Dense
+from purerl.networks.layers import Dense, note_activity
 from purerl.networks.torsos import MLP
 from purerl.types import Array
 
@@ -23,7 +23,9 @@ class Critic(nn.Module):
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """State values `[...]`."""
-        return Dense(1, self.gain)(self.torso(obs))[..., 0]
+        value = Dense(1, self.gain)(self.torso(obs))
+        note_activity(self, "Dense_0", value)
+        return value[..., 0]
 
 
 class DiscreteCritic(nn.Module):

@@ -21,6 +21,28 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
+# How a module calls what one of its layers put out: `activity_Dense_0`.
+ACTIVITY = "activity_"
+COLLECTION = "intermediates"  # flax's, which no initialisation makes.
+
+
+def note_activity(module: nn.Module, layer: str, x: Array) -> None:
+    """Keep the mean absolute output `[N]` of each of a layer's units, where asked for.
+
+    It is asked for by `module.apply(..., mutable="intermediates")`. Otherwise nothing
+    is computed, and programs are the same as without this call.
+
+    Args:
+        module: Module that the layer belongs to.
+        layer: Name of the layer in the module, such as `Dense_0`.
+        x: Outputs `[..., N]`, after the activation.
+    """
+    if module.is_mutable_collection(COLLECTION):
+        mean = jnp.abs(x).reshape(-1, x.shape[-1]).mean(0)
+        name = ACTIVITY + layer
+        module.sow(COLLECTION, name, mean, lambda _, new: new, lambda: mean)
+
+
 class Dense(nn.Module):
     """`x @ kernel + bias`: flax's layer of this name, which is traced in less time.
 

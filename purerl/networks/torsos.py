@@ -10,7 +10,7 @@ import numpy as np
 
 from purerl.networks import composite
 from purerl.networks.images import Impala, Nature
-from purerl.networks.layers import ACTIVATIONS, Dense
+from purerl.networks.layers import ACTIVATIONS, Dense, note_activity
 from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array, PyTree
 
@@ -36,11 +36,12 @@ class MLP(nn.Module):
         """Features `[..., H]` of observations `[..., *obs_shape]`, float32."""
         lead = obs.shape[: obs.ndim - self.obs_ndim]
         x = obs.reshape(*lead, -1)
-        for size in self.hidden_sizes:
+        for number, size in enumerate(self.hidden_sizes):
             x = Dense(size, self.gain, self.dot_general, self.dtype)(x)
             if self.layer_norm:
                 x = nn.LayerNorm(dtype=self.dtype)(x)
             x = ACTIVATIONS[self.activation](x)
+            note_activity(self, f"Dense_{number}", x)
         return x.astype(jnp.float32)
 
 

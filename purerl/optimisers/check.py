@@ -47,7 +47,7 @@ def check_optimiser(name: str, optimiser: Any) -> None:
     Raises:
         ConfigError: it is no callable dataclass, or makes no transformation.
     """
-    if isinstance(optimiser, _OWN):
+    if isinstance(optimiser, _OWN) and not hasattr(optimiser, "params"):
         return
     example = "purerl.optimisers.Adam(b1=0.9)"
     if isinstance(optimiser, type):
@@ -69,8 +69,16 @@ def check_optimiser(name: str, optimiser: Any) -> None:
         raise ConfigError(
             f"{name} must return a transformation of gradients for a step size, with "
             f"init(params) and update(gradient, state, params), as {example} does; "
-            f"{optimiser!r} failed on two layers: {error}."
+            f"{_described(optimiser)} failed on two layers: {error}."
         ) from error
+
+
+def _described(optimiser: Any) -> str:
+    """The optimiser in words; of a network only the shapes."""
+    if not hasattr(optimiser, "params"):
+        return repr(optimiser)
+    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(optimiser.params)]
+    return f"{type(optimiser).__name__} with params of the shapes {shapes}"
 
 
 def _moved(optimiser: Any, params: Any) -> Any:

@@ -1,11 +1,17 @@
 """Optimisers by name, so that a config can be written as text and read back."""
 
 from purerl.optimisers.first_order import SGD, Adam, AdamW, Lion, RAdam, RMSProp
+from purerl.optimisers.learned import LearnedOptimiser
 from purerl.optimisers.muon import Muon
+from purerl.optimisers.open import OpenOptimiser
 from purerl.registry import Registry
 
 OPTIMISERS: dict[str, type] = {
-    cls.__name__: cls for cls in (Adam, AdamW, SGD, RMSProp, RAdam, Lion, Muon)
+    cls.__name__: cls
+    for cls in (
+        *(Adam, AdamW, SGD, RMSProp, RAdam, Lion, Muon),
+        *(LearnedOptimiser, OpenOptimiser),
+    )
 }
 _registry = Registry(
     "optimiser", "optimisers", "purerl.optimisers.register", OPTIMISERS

@@ -29,6 +29,10 @@ _CAPTIONS = {
     "policy_loss": "Above: the drift beside PPO's and DPO's, on one scale. Below: the "
     "slope of the objective that the policy climbs, at four advantages.",
 }
+_STEPS = (
+    "The step of a parameter over Adam's, both in units of the step size, for a "
+    "gradient that has been the same for long."
+)
 
 
 def evolution_page(
@@ -58,8 +62,11 @@ def evolution_page(
         )
     path = Path(path) if path else Path(str(result.out)) / "report.html"
     sections = [Section("Curve", _curves(result))]
-    for name, loss in result.losses(result.learned).items():
-        body = figure_html(plots.loss_figure(loss), _CAPTIONS[name])
+    pictures, learned = result.pictures(), result.learned
+    for name in (*result.losses(learned), *result.optimisers(learned)):
+        body = ""
+        if name in pictures:
+            body = figure_html(pictures[name], _CAPTIONS.get(name, _STEPS))
         sections.append(Section(_title(name), body + _use(result, name)))
     numbers = _numbers(result)
     if numbers:
@@ -91,7 +98,7 @@ def _use(result: "EvolutionResult", name: str) -> str:
     flag = name.replace("_", "-")
     file = result.out / f"{name}.npz"
     return code_html(f"purerl train --{flag} {file}") + code_html(
-        f"import purerl\n\nconfig = purerl.PPOConfig({name}=purerl.load_loss("
+        f"import purerl\n\nconfig = purerl.PPOConfig({name}=purerl.load_part("
         f"{str(file)!r}))"
     )
 
@@ -164,4 +171,5 @@ def _environments(result: "EvolutionResult") -> str:
 
 
 def _title(name: str) -> str:
-    return {"value_loss": "The value loss", "policy_loss": "The drift"}[name]
+    titles = {"value_loss": "The value loss", "policy_loss": "The drift"}
+    return titles.get(name, f"The {name.replace('_', ' ')}")

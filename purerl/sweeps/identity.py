@@ -11,9 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
-from purerl import serialise
-from purerl.config import ConfigError
-from purerl.losses import artifact
+from purerl import artifact, serialise
+from purerl.config import ConfigError, part_kind
 from purerl.space.stored import read_value
 
 
@@ -71,7 +70,7 @@ def read_point(point: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_files(point: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Refuse a point whose losses' files are no longer those that were trained with.
+    """Refuse a point whose files of parts are no longer those that were trained with.
 
     Args:
         point: The point as a person gives it.
@@ -103,7 +102,7 @@ def _plain(value: Any, name: str) -> Any:
 
 
 def _is_file(value: Any, name: str) -> bool:
-    is_text = isinstance(value, str) and name.endswith("_loss")
+    is_text = isinstance(value, str) and part_kind(name) is not None
     return is_text and value.strip().endswith(artifact.SUFFIXES)
 
 

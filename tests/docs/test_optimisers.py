@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import purerl
+from tests.helpers import assert_same_bits
 
 from .pages import ROOT, run
 
@@ -12,8 +13,11 @@ NAMES = (*purerl.optimisers.OPTIMISERS, *purerl.schedules.SCHEDULES)
 
 
 @pytest.mark.slow
-def test_the_pages_code_runs():
+def test_the_pages_code_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     names = run(ROOT / "docs" / "optimisers.md")
+    assert names["policies"][0] == pytest.approx(names["policies"][1], rel=1e-4)
+    assert_same_bits(names["again"], names["learned"])
     divergence = names["result"].metrics["approx_kl"][:, -1]
     assert divergence[1] > divergence[0] > 0
     shares = np.array([0.0, 0.05, 0.5, 1.0], np.float32)

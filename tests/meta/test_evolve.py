@@ -13,6 +13,7 @@ from purerl.execution.fit import BlockCompiler
 from purerl.execution.members import crossed
 from purerl.meta import engine
 from purerl.meta import population as runs
+from purerl.optimisers import LearnedOptimiser
 from tests.helpers import assert_same_bits, tiny_config, trained
 
 from .conftest import LANES, SEGMENT, evolve, outcome
@@ -251,6 +252,42 @@ def test_a_learned_loss_is_an_artifact_that_trains(tmp_path, capsys):
     assert main(words) == 0
     assert_same_bits(purerl.load_run(run).config.value_loss, result.loss)
     capsys.readouterr()
+
+
+@pytest.mark.slow
+def test_a_learned_optimiser_is_an_artifact_that_trains(tmp_path, capsys):
+    """Evolve from the command line, read back bit for bit, and plug it in by name."""
+    from purerl.cli import main
+
+    size = ["--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"]
+    size += ["--hidden-sizes", "8", "--num-epochs", "2", "--num-minibatches", "2"]
+    size += ["--num-evaluations", "0", "--no-progress", "--learning-rate", "1e-2"]
+    folder, text = tmp_path / "evolution", "LearnedOptimiser(hidden_size=3)"
+    words = ["--evolve", "optimiser.params", "--optimiser", text, "--population", "4"]
+    words += ["--strategy", "open-es(sigma=0.5)", "--generations", "1"]
+    assert main(["evolve", *words, *size, "--out", str(folder)]) == 0
+    assert f"purerl train --optimiser {folder}/optimiser.npz" in capsys.readouterr().out
+    result = purerl.load_evolution(folder)
+    learned = result.learned.optimiser  # type: ignore[attr-defined]
+    start = LearnedOptimiser.make(3)
+    assert not np.array_equal(learned.params[1][0], start.params[1][0])
+    assert (learned.b1, learned.b2, learned.eps) == (start.b1, start.b2, start.eps)
+    assert list(result.pictures()) == ["optimiser"]
+    assert_same_bits(purerl.load_part(folder / "optimiser.npz"), learned)
+    assert_same_bits(serialise.from_yaml(folder / "learned.yaml").optimiser, learned)
+    page = (folder / "report.html").read_text()
+    assert "The optimiser" in page and "--optimiser" in page
+    run = tmp_path / "run"
+    words = ["--optimiser", str(folder / "optimiser.npz"), "--out", str(run)]
+    assert main(["train", *words, *size]) == 0
+    loaded = purerl.load_run(run)
+    assert_same_bits(loaded.config.optimiser, learned)  # type: ignore[attr-defined]
+    capsys.readouterr()
+    # A file is a value of a sweep's axis, and is told apart from others by its bits.
+    axis = {"optimiser": [str(folder / "optimiser.npz"), "LearnedOptimiser(3)"]}
+    swept = purerl.sweep(result.config, axis, seeds=2, progress=False)
+    entropy = swept.dataset["entropy"].values[..., -1]
+    assert entropy.shape[0] == 2 and (entropy[0] != entropy[1]).all()
 
 
 @pytest.mark.slow

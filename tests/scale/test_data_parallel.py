@@ -131,3 +131,24 @@ def test_an_array_is_split_along_its_environments():
     part = {"envs": np.zeros((5, 2, 3)), "params": np.zeros((4, 2))}
     specs = split_specs(whole, part, 2)
     assert specs == {"envs": PartitionSpec(None, AXIS), "params": PartitionSpec()}
+
+
+@pytest.mark.slow
+def test_devices_share_the_noise_of_a_learned_optimiser():
+    made = purerl.optimisers.LearnedOptimiser.make(4, noise=True)
+    (first, last) = made.params
+    weights = (first, tuple(x + 0.3 for x in last))  # also for the noise
+    config = tiny_config(
+        num_envs=4,
+        num_minibatches=1,
+        total_timesteps=4 * 16 * 20,
+        num_evaluations=0,
+        optimiser=made.replace(params=weights),
+    )
+    single, spread = compare(config)
+    for name in ("policy_loss", "value_loss", "entropy", "grad_norm"):
+        one, other = (np.asarray(r.metrics[name][:FIRST]) for r in (single, spread))
+        np.testing.assert_allclose(other, one, rtol=1e-3, atol=1e-3)
+    for leaf in jax.tree.leaves((spread.state.params, spread.state.opt_state)):
+        copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
+        np.testing.assert_array_equal(copies[0], copies[1])

@@ -14,6 +14,7 @@ from purerl.report.plots.evolution import evolution_returns as evolution_returns
 from purerl.report.plots.losses import drift_figure as drift_figure
 from purerl.report.plots.losses import loss_figure as loss_figure
 from purerl.report.plots.losses import value_loss_figure as value_loss_figure
+from purerl.report.plots.optimisers import optimiser_figure as optimiser_figure
 from purerl.report.plots.run import learning_curve as learning_curve
 from purerl.report.plots.run import metric_curves as metric_curves
 from purerl.report.plots.run import metric_series as metric_series

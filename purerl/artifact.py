@@ -1,4 +1,7 @@
-"""A loss as one `.npz` file: its arrays, and a header of JSON. Nothing is pickled."""
+"""A part of a config as one `.npz` file: its arrays, and a header of JSON.
+
+A part is a loss or an optimiser, with the weights of its network. Nothing is pickled.
+"""
 
 import dataclasses
 import io
@@ -16,10 +19,10 @@ _HEADER = "header"
 _ARRAY = "$array"
 
 
-def pack(loss: Any) -> bytes:
-    """Return the bytes of a loss's file."""
+def pack(part: Any) -> bytes:
+    """Return the bytes of a part's file."""
     arrays: list[np.ndarray] = []
-    header = json.dumps(_out(loss, arrays)).encode()
+    header = json.dumps(_out(part, arrays)).encode()
     buffer = io.BytesIO()
     named = {f"array{index}": array for index, array in enumerate(arrays)}
     np.savez(buffer, **named, **{_HEADER: np.frombuffer(header, np.uint8)})  # type: ignore[arg-type]  # numpy's stub lacks allow_pickle.
@@ -27,7 +30,7 @@ def pack(loss: Any) -> bytes:
 
 
 def unpack(content: bytes) -> Any:
-    """Return the loss of a file's bytes.
+    """Return the part of a file's bytes.
 
     Raises:
         ConfigError: its class is not registered.

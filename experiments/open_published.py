@@ -1,0 +1,94 @@
+"""PPO with the published weights of OPEN (Goldie et al. 2024), beside Adam.
+
+    python experiments/open_published.py --weights breakout_OPEN.npy
+
+The weights are a file of the authors' repository,
+https://github.com/AlexGoldie/rl-learned-optimization, rl_optimizer/pretrained. The
+settings are those of its rl_optimizer/configs.py for MinAtar, with the 10 million steps
+of the paper. What differs there: an episode that is cut counts as ended, and the share
+of the run is 1, not just below 1, in the last update. The authors give the return of
+their tuned Adam as `PPO_TEMP`, by which they divide; it is printed beside ours.
+
+Prints a table; the same command goes on with what was stopped.
+"""
+
+import argparse
+from pathlib import Path
+
+from results import hardware
+from rich.console import Console
+
+import purerl
+from purerl.cli.settings import enable_compile_cache
+from purerl.optimisers import Adam, OpenOptimiser
+
+# The authors' returns of Adam, in their configs.
+ADAM = {
+    "Asterix-MinAtar": 15.0353,
+    "Breakout-MinAtar": 50.0822,
+    "Freeway-MinAtar": 61.8369,
+    "SpaceInvaders-MinAtar": 167.0913,
+}
+
+
+def make_config(env: str, steps: int) -> purerl.PPOConfig:
+    """PPO as the authors train it on MinAtar.
+
+    Args:
+        env: Name of the environment.
+        steps: Environment steps of a run.
+    """
+    return purerl.PPOConfig(
+        env=env,
+        total_timesteps=steps,
+        num_envs=64,
+        num_steps=128,
+        num_epochs=4,
+        num_minibatches=8,
+        gamma=0.99,
+        gae_lambda=0.95,
+        entropy_coef=0.01,
+        value_coef=0.5,
+        torso="mlp",
+        hidden_sizes=(64, 64),
+        activation="relu",
+        num_evaluations=0,
+    )
+
+
+def main() -> None:
+    """Train with both, and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--env", default="Breakout-MinAtar", choices=list(ADAM))
+    parser.add_argument("--steps", type=int, default=10_000_000)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--only", choices=["OPEN", "Adam"], help="train only this")
+    parser.add_argument("--out", type=Path, default=Path("runs/open-published"))
+    asked = parser.parse_args()
+    enable_compile_cache()
+    settings = {
+        "OPEN": {
+            "optimiser": OpenOptimiser.load(asked.weights),
+            "learning_rate": 1e-3,
+            "anneal_learning_rate": False,
+            "max_grad_norm": 1e9,  # The optimiser clips each network by itself.
+        },
+        "Adam": {"optimiser": Adam(eps=1e-5), "learning_rate": 1e-3},
+    }
+    chosen = [asked.only] if asked.only else list(settings)
+    result = purerl.compare(
+        make_config(asked.env, asked.steps),
+        {name: settings[name] for name in chosen},
+        seeds=asked.seeds,
+        out=asked.out / f"{asked.env}-{asked.steps}",
+    )
+    Console(width=150, highlight=False).print(result.table())
+    print(f"the authors' Adam on {asked.env}: {ADAM[asked.env]}")
+    print(hardware())
+
+
+if __name__ == "__main__":
+    main()

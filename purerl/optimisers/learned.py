@@ -1,0 +1,267 @@
+"""An optimiser that is a small network, and begins as Adam.
+
+It is of the kind of OPEN (Goldie et al. 2024, arXiv:2407.07082): one network for all
+parameters, which sees the gradient and its momenta, the parameter, the share of the run
+that is over and the layer, and whose weights an evolution finds. Two things differ. Its
+output changes Adam's step instead of being the step, so that zero weights in the last
+layer are Adam. And it sees gradients in units of Adam's root, which do not depend on
+the scale of the loss. `OpenOptimiser` is the published one.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import struct
+from jax.flatten_util import ravel_pytree
+
+from purerl import schedules
+from purerl.config import (
+    DECAY,
+    FRACTION,
+    POSITIVE,
+    ConfigError,
+    dynamic,
+    static,
+)
+from purerl.optimisers.layout import Layout, layout_of
+from purerl.types import Array, PyTree
+
+# Decays of the momenta beside Adam's own: of two steps and of a hundred.
+DECAYS = (0.5, 0.99)
+FEATURES = (
+    "gradient",
+    "momentum, Adam's",
+    *(f"momentum, {decay:g}" for decay in DECAYS),
+    "size of the gradients",
+    "parameter",
+    "share of the run",
+    "depth of the layer",
+    "matrix or bias",
+)
+# What an output of one adds, in units of Adam's step. A shift moves every parameter
+# that has the same features the same way: where it is small, random weights still
+# learn, so that an evolution has something to choose from.
+SHIFT = 0.1
+HIDDEN_SIZE = 8
+
+
+class LearnedState(NamedTuple):
+    """What a `LearnedOptimiser` carries from step to step, for P parameters.
+
+    Attributes:
+        count: `[]` int32, number of steps done.
+        momenta: `[3, P]`, decaying means of the gradients: Adam's, then `DECAYS`.
+        second: `[P]`, decaying mean of the squared gradients.
+        seed: `[]` uint32, where the noise of the run begins; zero without noise.
+    """
+
+    count: Array
+    momenta: Array
+    second: Array
+    seed: Array
+
+
+def make_params(
+    hidden_size: int = HIDDEN_SIZE, noise: bool = False, seed: int = 0
+) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """Return the weights of a network that does nothing to Adam's step.
+
+    Args:
+        hidden_size: Units of the hidden layer, H.
+        noise: Whether there is an output for the size of a noise.
+        seed: Seed of the first layer's kernel.
+
+    Returns:
+        `((kernel [F, H], bias [H]), (kernel [H, O], bias [O]))`. The last layer is
+        zero. The first is random (LeCun normal): were both zero, no single weight would
+        change anything, and an evolution would have no direction to begin in.
+    """
+    inputs, outputs = len(FEATURES), 3 if noise else 2
+    draw = np.random.default_rng(seed).standard_normal((inputs, hidden_size))
+    first = (draw / inputs**0.5).astype(np.float32), _zeros(hidden_size)
+    return first, (_zeros(hidden_size, outputs), _zeros(outputs))
+
+
+@struct.dataclass
+class LearnedOptimiser:
+    """Adam's step, changed by a network of a few facts about each parameter.
+
+    With Adam's direction `a = m / (sqrt(v) + eps)` of one parameter, the step is
+    `-learning_rate (a exp(f) + 0.1 s + 0.1 w n)`, with the outputs `f`, `s` and, with
+    noise, `w` of the network for this parameter, and a standard normal number `n`. The
+    network has one hidden layer with tanh, and the inputs named in `FEATURES`.
+    `LearnedOptimiser()` is Adam.
+
+    Attributes:
+        params: `((kernel [9, H], bias [H]), (kernel [H, O], bias [O]))`, with two
+            outputs, three with noise.
+        b1: Adam's decay of the mean of gradients.
+        b2: Adam's decay of the mean of squared gradients.
+        eps: Number that is added to the root of the second mean.
+        share: Share of the run that is over, as the network sees it.
+        noise: Whether the parameters of a policy also move at random. A critic's do
+            not, as in OPEN (section 5.3).
+        needs_layers: It knows the layer that each parameter is in.
+    """
+
+    params: PyTree = struct.field(default_factory=make_params)
+    b1: float = dynamic(0.9, "Decay of the mean of gradients.", DECAY)
+    b2: float = dynamic(0.999, "Decay of the mean of squared gradients.", DECAY)
+    eps: float = dynamic(1e-8, "Number added to the root of the second.", POSITIVE)
+    share: float = dynamic(
+        schedules.Share(), "Share of the run that the network sees.", FRACTION
+    )
+    noise: bool = static(False, "Move the parameters of a policy at random too.")
+    needs_layers: ClassVar[bool] = True
+
+    @classmethod
+    def make(
+        cls,
+        hidden_size: int = HIDDEN_SIZE,
+        noise: bool = False,
+        b1: float = 0.9,
+        b2: float = 0.999,
+        eps: float = 1e-8,
+        seed: int = 0,
+    ) -> "LearnedOptimiser":
+        """Make an optimiser that is Adam, from plain values as a command line has them.
+
+        Args:
+            hidden_size: Units of the network's hidden layer.
+            noise: Whether the parameters of a policy also move at random.
+            b1: Adam's decay of the mean of gradients.
+            b2: Adam's decay of the mean of squared gradients.
+            eps: Number that is added to the root of the second mean.
+            seed: Seed of the kernel of the hidden layer, which matters once an
+                evolution has moved the last layer away from zero.
+
+        Raises:
+            ConfigError: the hidden layer has no units, or no whole number of them, or
+                the seed is no whole number.
+        """
+        for name, value, least in (("hidden_size", hidden_size, 1), ("seed", seed, 0)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ConfigError(
+                    f"{name} of LearnedOptimiser must be a whole number, {least} or "
+                    f"greater, got {value!r}."
+                )
+        params = make_params(hidden_size, bool(noise), seed)
+        return cls(params, b1, b2, eps, noise=bool(noise))
+
+    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
+        """Return the transformation with a step size, which may be traced."""
+
+        def init(params: Any) -> LearnedState:
+            flat = ravel_pytree(params)[0]
+            return LearnedState(
+                count=jnp.zeros((), jnp.int32),
+                momenta=jnp.zeros((1 + len(DECAYS), *flat.shape), flat.dtype),
+                second=jnp.zeros_like(flat),
+                seed=seed_of(flat) if self.noise else jnp.zeros((), jnp.uint32),
+            )
+
+        def update(updates: Any, state: Any, params: Any = None) -> Any:
+            if params is None:
+                raise ValueError("LearnedOptimiser needs the parameters beside them.")
+            layout = layout_of(updates)
+            gradient, restore = ravel_pytree(updates)
+            direction, state = self._step(
+                gradient, state, ravel_pytree(params)[0], layout
+            )
+            return restore(-learning_rate * direction), state
+
+        return optax.GradientTransformation(init, update)
+
+    def _step(
+        self, gradient: Array, state: LearnedState, params: Array, layout: Layout
+    ) -> tuple[Array, LearnedState]:
+        """The direction `[P]` to step against, and the state after the step."""
+        count = state.count + 1
+        decays = jnp.stack([jnp.asarray(x, jnp.float32) for x in (self.b1, *DECAYS)])
+        decays = decays[:, None]
+        momenta = (1.0 - decays) * gradient[None] + decays * state.momenta
+        second = (1.0 - self.b2) * jnp.square(gradient) + self.b2 * state.second
+        root = jnp.sqrt(second / (1.0 - self.b2**count)) + self.eps
+        ratios = momenta / (1.0 - decays**count) / root[None]
+        seen = jnp.stack([gradient / root, *ratios])
+        features = self._features(seen, root, params, layout)
+        normal = noise_at(state.seed, state.count, layout) if self.noise else None
+        direction = self.direction(ratios[0], features, normal)
+        return direction, LearnedState(count, momenta, second, state.seed)
+
+    def direction(
+        self, adam: Array, features: Array, normal: Array | None = None
+    ) -> Array:
+        """Return what the network makes of Adam's direction, `[P]`.
+
+        Args:
+            adam: Adam's direction, `[P]`.
+            features: What the network sees of each parameter, `[F, P]`, in the order of
+                `FEATURES`.
+            normal: Standard normal numbers `[P]`; without them there is no noise.
+        """
+        (kernel_in, bias_in), (kernel_out, bias_out) = self.params
+        hidden = jnp.tanh(jnp.transpose(kernel_in) @ features + bias_in[:, None])
+        outputs = jnp.transpose(kernel_out) @ hidden + bias_out[:, None]
+        changed = adam * jnp.exp(outputs[0]) + SHIFT * outputs[1]
+        return changed if normal is None else changed + SHIFT * outputs[2] * normal
+
+    def _features(
+        self, ratios: Array, root: Array, params: Array, layout: Layout
+    ) -> Array:
+        """What the network sees of each parameter, `[F, P]`; all near one in size."""
+        size = jnp.log(root)
+        typical = jnp.sqrt(jnp.mean(jnp.square(params))) + 1e-8
+        share = schedules.at(self.share, 0.0)  # a number, unless nobody trains with it
+        return jnp.concatenate(
+            [
+                compressed(ratios),
+                jnp.tanh(0.25 * (size - size.mean()))[None],
+                compressed(params / typical)[None],
+                jnp.full((1, *params.shape), share, params.dtype),
+                layout.spread(layout.depth)[None],
+                layout.spread(layout.is_matrix)[None],
+            ]
+        )
+
+
+def compressed(x: Array) -> Array:
+    """Return `sign(x) log(1 + |x|)`: the sign, and the magnitude of large numbers."""
+    return jnp.sign(x) * jnp.log1p(jnp.abs(x))
+
+
+def seed_of(flat: Array) -> Array:
+    """Return a number of the bits of parameters, `[]` uint32, as seed of a noise.
+
+    An optimiser is given no random key. The parameters that it starts from were drawn
+    with the key of the run, so that runs with other keys have another noise, and all
+    devices of one run, which have the same parameters, have the same.
+
+    Args:
+        flat: Parameters `[P]`, float32.
+    """
+    words = jax.lax.bitcast_convert_type(flat, jnp.uint32)
+    # Each word is shuffled by its place first, or exchanging two would change nothing.
+    place = jnp.arange(words.size, dtype=jnp.uint32) * jnp.uint32(2) + jnp.uint32(1)
+    mixed = (words ^ (words >> 15)) * (place * jnp.uint32(0x9E3779B1) | jnp.uint32(1))
+    return jnp.sum(mixed ^ (mixed >> 13), dtype=jnp.uint32)
+
+
+def noise_at(seed: Array, count: Array, layout: Layout) -> Array:
+    """Return standard normal numbers `[P]` of one step; a critic's parameters have 0.
+
+    Args:
+        seed: `[]` uint32, from `seed_of`.
+        count: `[]` int32, number of steps done.
+        layout: Where each parameter stands.
+    """
+    key = jax.random.fold_in(jax.random.key(seed), count)
+    has_noise = layout.spread(~layout.is_critic)
+    return jnp.where(has_noise, jax.random.normal(key, has_noise.shape), 0.0)
+
+
+def _zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)

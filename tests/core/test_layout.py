@@ -1,0 +1,74 @@
+"""Where the numbers of a flat vector stand: on trees written by hand, and on PPO's."""
+
+import jax
+import numpy as np
+
+import purerl
+from purerl.optimisers.layout import layout_of
+from tests.helpers import CONTINUOUS_CARTPOLE, tiny_config
+
+
+def zeros(*shape):
+    return np.zeros(shape, np.float32)
+
+
+def dense(inputs, outputs):
+    return {"kernel": zeros(inputs, outputs), "bias": zeros(outputs)}
+
+
+def depths(params):
+    """The depth of every leaf by its path."""
+    layout = layout_of(params)
+    names = ["/".join(name) for name in layout.names]
+    return dict(zip(names, layout.depth.tolist(), strict=True))
+
+
+def test_a_torso_is_before_its_head_and_what_is_alone_is_last():
+    inside = {
+        "Dense_0": dense(3, 2),
+        "log_std": zeros(2),
+        "torso": {f"Dense_{n}": dense(3, 3) for n in (0, 2, 10)},
+    }
+    found = depths({"actor": {"params": inside}})
+    layers = ("torso/Dense_0", "torso/Dense_2", "torso/Dense_10", "Dense_0")
+    for number, layer in enumerate(layers):
+        for leaf in ("kernel", "bias"):
+            assert found[f"actor/params/{layer}/{leaf}"] == number / 4
+    assert found["actor/params/log_std"] == 1.0
+
+
+def test_two_critics_of_one_kind_are_two_networks():
+    one = {"MLP_0": {"Dense_0": dense(3, 3)}, "Dense_0": dense(3, 1)}
+    layout = layout_of({"params": {"Critic_0": one, "Critic_1": one}})
+    np.testing.assert_array_equal(layout.depth, [1, 1, 0, 0] * 2)
+    np.testing.assert_array_equal(layout.network, [0] * 4 + [1] * 4)
+    np.testing.assert_array_equal(layout.is_matrix, [0, 1] * 4)
+    np.testing.assert_array_equal(layout.sizes, [1, 3, 3, 9] * 2)
+
+
+def test_numbers_without_layers_are_one_layer():
+    layout = layout_of(zeros())
+    assert (layout.depth.tolist(), layout.sizes.tolist()) == ([0.0], [1])
+    assert depths({"bias": zeros(3), "kernel": zeros(2, 3)}) == {
+        "bias": 0.0,
+        "kernel": 0.0,
+    }
+
+
+def test_ppos_networks_are_known_apart():
+    config = tiny_config(env=CONTINUOUS_CARTPOLE, hidden_sizes=(8, 4))
+    params = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
+    params = params.params
+    layout = layout_of(params)
+    found = depths(params)
+    assert found["actor/params/torso/Dense_0/kernel"] == 0.0
+    assert found["actor/params/torso/Dense_1/kernel"] == np.float32(1 / 3)
+    assert found["actor/params/Dense_0/kernel"] == np.float32(2 / 3)
+    assert found["actor/params/log_std"] == 1.0
+    assert found["critic/params/torso/Dense_1/bias"] == 0.5
+    assert found["critic/params/Dense_0/bias"] == 1.0
+    is_critic = [name[0] == "critic" for name in layout.names]
+    np.testing.assert_array_equal(layout.is_critic, is_critic)
+    np.testing.assert_array_equal(layout.network, np.array(is_critic).astype(int))
+    total = sum(leaf.size for leaf in jax.tree.leaves(params))
+    assert layout.spread(layout.depth).shape == (total,)

@@ -1,0 +1,320 @@
+"""A network that begins as Adam: its arithmetic, what it sees, its noise, its files."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import struct
+
+import purerl
+from purerl import serialise
+from purerl.config import ConfigError
+from purerl.optimisers import Adam, LearnedOptimiser
+from purerl.optimisers.layout import layout_of
+from purerl.optimisers.learned import DECAYS, FEATURES, noise_at, seed_of
+from purerl.report import plots
+from purerl.report.plots import optimisers as drawing
+from purerl.schedules import Schedule
+from tests.helpers import assert_same_bits, tiny_config
+
+RATE = 0.01
+PARAMS = {
+    "actor": {
+        "params": {"Dense_0": {"bias": jnp.zeros(3), "kernel": jnp.ones((2, 3))}}
+    },
+    "critic": {
+        "params": {"Dense_0": {"bias": jnp.ones(1), "kernel": jnp.ones((2, 1))}}
+    },
+}
+
+
+def course(transformation, steps=300, params=PARAMS, scale=1.0):
+    """Parameters after steps on random gradients whose sizes span eight decades."""
+
+    def step(carry, key):
+        params, state = carry
+        flat, restore = jax.flatten_util.ravel_pytree(params)
+        draw, size = jax.random.normal(key, (2, flat.size))
+        sizes = 10.0 ** (2.0 * size - 2.0)
+        grads = restore(scale * sizes * draw)
+        updates, state = transformation.update(grads, state, params)
+        return (jax.tree.map(jnp.add, params, updates), state), None
+
+    keys = jax.random.split(jax.random.key(0), steps)
+    carry = (params, transformation.init(params))
+    return jax.lax.scan(step, carry, keys)[0][0]
+
+
+def flat(tree):
+    return np.asarray(jax.flatten_util.ravel_pytree(tree)[0])
+
+
+def with_weights(optimiser, first=None, second=None, bias=None):
+    """An optimiser whose network has these weights, and zeros elsewhere."""
+    (kernel_in, bias_in), (kernel_out, bias_out) = jax.tree.map(
+        np.zeros_like, optimiser.params
+    )
+    for place, value in (first or {}).items():
+        kernel_in[place] = value
+    for place, value in (second or {}).items():
+        kernel_out[place] = value
+    bias_out[: len(bias or ())] = bias or ()
+    return optimiser.replace(params=((kernel_in, bias_in), (kernel_out, bias_out)))
+
+
+def random_weights(optimiser, key=1, scale=0.5):
+    leaves, structure = jax.tree.flatten(optimiser.params)
+    keys = jax.random.split(jax.random.key(key), len(leaves))
+    drawn = [
+        scale * jax.random.normal(k, x.shape) for k, x in zip(keys, leaves, strict=True)
+    ]
+    return optimiser.replace(params=jax.tree.unflatten(structure, drawn))
+
+
+def test_it_begins_as_adam_and_stays_it_for_hundreds_of_steps():
+    numbers = {"b1": 0.8, "b2": 0.97, "eps": 1e-4}
+    ours = LearnedOptimiser.make(6, noise=True, **numbers)
+    assert np.any(ours.params[0][0])  # the hidden layer is not empty
+    moved = flat(course(ours(RATE)))
+    adam = flat(course(optax.adam(RATE, **numbers)))
+    assert np.abs(adam - flat(PARAMS)).max() > 0.1
+    np.testing.assert_allclose(moved, adam, rtol=1e-6, atol=1e-6)
+
+
+def test_the_outputs_change_adams_step_as_written():
+    """`a exp(f) + 0.1 s` with outputs that are the same for all parameters."""
+    factor, shift = 0.7, -2.0
+    ours = with_weights(LearnedOptimiser(), bias=(factor, shift))
+    adam, state = optax.adam(RATE), LearnedOptimiser()(RATE).init(PARAMS)
+    grads = jax.tree.map(
+        lambda x: jnp.cos(x + jnp.arange(x.size).reshape(x.shape)), PARAMS
+    )
+    updates, _ = jax.jit(ours(RATE).update)(grads, state, PARAMS)
+    plain, _ = jax.jit(adam.update)(grads, adam.init(PARAMS), PARAMS)
+    expected = flat(plain) * np.exp(factor) - RATE * 0.1 * shift
+    np.testing.assert_allclose(flat(updates), expected, rtol=1e-5)
+
+
+def test_it_sees_what_its_features_are_called():
+    """Every feature by a network that passes only this one on, against numbers."""
+    params = {
+        "params": {
+            "torso": {"Dense_0": {"kernel": jnp.array([[3.0, -4.0]])}},
+            "Dense_0": {"bias": jnp.array([0.0])},
+        }
+    }
+    steps = [jnp.array([2.0, 1.0, -8.0]), jnp.array([-1.0, 3.0, 4.0])]
+    b1, b2 = 0.9, 0.999
+    momenta = {decay: 0.0 for decay in (b1, *DECAYS)}
+    second = 0.0
+    for g in np.asarray(steps):
+        momenta = {d: d * m + (1 - d) * g for d, m in momenta.items()}
+        second = b2 * second + (1 - b2) * g**2
+    root = np.sqrt(second / (1 - b2**2)) + 1e-8
+    small = [m / (1 - d**2) / root for d, m in momenta.items()]
+    size = np.log(root)
+    # Leaves in the order of their names: the head's bias, then the torso's kernel.
+    weights = np.array([0.0, 3.0, -4.0])
+    expected = {
+        "gradient": steps[1] / root,
+        "momentum, Adam's": small[0],
+        "momentum, 0.5": small[1],
+        "momentum, 0.99": small[2],
+        "size of the gradients": np.tanh(0.25 * (size - size.mean())),
+        "parameter": weights / np.sqrt(25 / 3),
+        "share of the run": np.full(3, 0.3),
+        "depth of the layer": np.array([1.0, 0.0, 0.0]),
+        "matrix or bias": np.array([0.0, 1.0, 1.0]),
+    }
+    assert tuple(expected) == FEATURES
+    for name in (*FEATURES[:4], "parameter"):
+        expected[name] = np.sign(expected[name]) * np.log1p(np.abs(expected[name]))
+    restore = jax.flatten_util.ravel_pytree(params)[1]
+
+    @jax.jit
+    def second_move(ours):
+        optim = ours(1.0)
+        state = optim.init(params)
+        _, state = optim.update(restore(steps[0]), state, params)
+        return optim.update(restore(steps[1]), state, params)[0]
+
+    adam = flat(second_move(LearnedOptimiser(share=0.3)))
+    for number, name in enumerate(FEATURES):
+        # A small weight, so that tanh passes the feature on as it is.
+        ours = with_weights(
+            LearnedOptimiser(share=0.3), {(number, 0): 1e-3}, {(0, 1): 1e4}
+        )
+        np.testing.assert_allclose(
+            adam - flat(second_move(ours)),
+            expected[name],
+            rtol=2e-3,
+            atol=2e-3,
+            err_msg=name,
+        )
+
+
+def test_the_scale_of_the_loss_does_not_matter():
+    ours = random_weights(LearnedOptimiser(eps=1e-30))(RATE)
+    one, other = (flat(course(ours, 50, scale=scale)) for scale in (1.0, 1024.0))
+    assert np.abs(one - flat(course(Adam()(RATE), 50))).max() > 0.01
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@struct.dataclass
+class Grown(Schedule):
+    """The step size that a network with one unit of the share makes."""
+
+    def __call__(self, share):
+        return 1e-3 * jnp.exp(1.5 * jnp.tanh(2.0 * share))
+
+
+def test_training_tells_it_the_share_of_the_run():
+    """A network of the share alone is Adam with a schedule of the step size."""
+    ours = with_weights(
+        LearnedOptimiser(),
+        {(FEATURES.index("share of the run"), 0): 2.0},
+        {(0, 0): 1.5},
+    )
+    config = tiny_config(anneal_learning_rate=False, num_evaluations=0)
+
+    def final(**changes):
+        train = jax.jit(purerl.make_train(config.replace(**changes)))
+        return flat(train(jax.random.key(0)).state.params)
+
+    learned = final(optimiser=ours, learning_rate=1e-3)
+    scheduled = final(optimiser=Adam(), learning_rate=Grown())
+    np.testing.assert_allclose(learned, scheduled, rtol=1e-3, atol=2e-4)
+
+
+@pytest.mark.slow
+def test_its_numbers_are_overridden_and_vmapped_by_name():
+    config = tiny_config(
+        optimiser=LearnedOptimiser(), num_evaluations=0, learning_rate=5e-3
+    )
+    train = jax.jit(jax.vmap(purerl.make_train(config), in_axes=(None, 0)))
+    weights = [LearnedOptimiser().params, random_weights(LearnedOptimiser()).params]
+    both = jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y) for y in x]), *weights)
+    result = train(jax.random.key(0), {"optimiser.params": both})
+    adam = jax.jit(purerl.make_train(config.replace(optimiser=Adam())))
+    own, other = np.asarray(result.metrics["entropy"])
+    np.testing.assert_allclose(
+        own, adam(jax.random.key(0)).metrics["entropy"], rtol=1e-3
+    )
+    assert np.abs(own - other).max() > 1e-3
+
+
+def noisy(weight=1.0):
+    """An optimiser whose step is Adam's and `0.1 weight` times noise."""
+    return with_weights(LearnedOptimiser.make(2, noise=True), bias=(0.0, 0.0, weight))
+
+
+def test_the_noise_is_normal_new_in_every_step_and_not_the_critics():
+    params = {
+        name: {"params": {"Dense_0": {"kernel": jnp.ones((100, 100))}}}
+        for name in ("actor", "critic")
+    }
+    zero = jax.tree.map(jnp.zeros_like, params)
+    optim = noisy(3.0)(RATE)
+    state, moves = optim.init(params), []
+    for _ in range(2):
+        move, state = optim.update(zero, state, params)
+        moves.append(move)
+    first, second = (flat(move["actor"]) for move in moves)
+    for move in (first, second):
+        assert abs(move.mean()) < 4 * 0.3 * RATE / 100
+        np.testing.assert_allclose(move.std(), 0.3 * RATE, rtol=0.03)
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.04
+    assert not flat(moves[0]["critic"]).any()
+
+
+def test_runs_with_other_keys_have_other_noise_and_the_same_key_the_same():
+    config = tiny_config(optimiser=noisy(), num_evaluations=0, total_timesteps=64)
+    algorithm = purerl.make_algorithm(config)
+    keys = jax.random.split(jax.random.key(0), 3)[jnp.array([0, 1, 2, 0])]
+    states = jax.jit(jax.vmap(algorithm.init))(keys)
+    (learned,) = [x for x in states.opt_state if hasattr(x, "seed")]
+    seeds = np.asarray(learned.seed)
+    assert len(set(seeds.tolist())) == 3 and seeds[0] == seeds[3]
+    alone = jax.jit(algorithm.init)(keys[1])
+    (learned,) = [x for x in alone.opt_state if hasattr(x, "seed")]
+    assert int(learned.seed) == seeds[1]
+
+
+def test_the_seed_of_a_noise_follows_every_bit_and_its_place():
+    flat = jax.random.normal(jax.random.key(0), (50,))
+    changes = [flat, -flat, flat[::-1], flat.at[3].set(jnp.nextafter(flat[3], 2.0))]
+    changes += [flat.at[jnp.array([1, 2])].set(flat[jnp.array([2, 1])])]
+    seeds = {int(seed_of(x)) for x in changes}
+    assert len(seeds) == len(changes)
+    layout = layout_of({"kernel": flat})
+    numbers = [noise_at(jnp.uint32(7), jnp.int32(n), layout) for n in (0, 0, 1)]
+    np.testing.assert_array_equal(numbers[0], numbers[1])
+    assert not np.isclose(numbers[0], numbers[2]).any()
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".yaml"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        random_weights(LearnedOptimiser.make(3, noise=True, b1=0.7)),
+        purerl.optimisers.OpenOptimiser.make(4, 3, max_norm=None),
+        Adam(b1=0.7),
+    ],
+    ids=["learned", "open", "adam"],
+)
+def test_an_optimiser_comes_back_from_its_file_bit_for_bit(made, suffix, tmp_path):
+    path = purerl.save_part(made, tmp_path / f"optimiser{suffix}")
+    for again in (purerl.load_part(path), serialise.parse_part(str(path), "optimiser")):
+        assert_same_bits(again, made)
+        assert jax.tree.structure(again) == jax.tree.structure(made)
+    with pytest.raises(ConfigError, match="no loss"):
+        purerl.load_loss(path)
+
+
+def test_bad_files_and_bad_networks_get_a_sentence(tmp_path):
+    loss = purerl.save_loss(purerl.losses.HuberError(), tmp_path / "loss.npz")
+    with pytest.raises(ConfigError, match="holds no optimiser: there is HuberError"):
+        purerl.load_part(loss, "optimiser")
+    with pytest.raises(ConfigError, match=r"save_part takes a part, got 0\.5"):
+        purerl.save_part(0.5, tmp_path / "x.npz")
+    with pytest.raises(ConfigError, match="hidden_size of LearnedOptimiser must be a"):
+        serialise.parse_part("LearnedOptimiser(hidden_size=0)", "optimiser")
+    with pytest.raises(ConfigError, match="LearnedOptimiser has no field 'hiden_size'"):
+        serialise.parse_part("LearnedOptimiser(hiden_size=4)", "optimiser")
+    (kernel, bias), last = LearnedOptimiser().params
+    crooked = LearnedOptimiser(params=((kernel[:5], bias), last))
+    with pytest.raises(ConfigError, match=r"params of the shapes \[\(5, 8\)"):
+        purerl.make_train(tiny_config(optimiser=crooked))
+
+
+def test_text_makes_networks_of_the_sizes_that_it_says():
+    made = serialise.parse_part("LearnedOptimiser(4, noise=True)", "optimiser")
+    shapes = jax.tree.map(np.shape, made.params, is_leaf=lambda x: hasattr(x, "shape"))
+    assert shapes == (((9, 4), (4,)), ((4, 3), (3,))) and made.noise
+
+
+def test_the_picture_is_of_the_step_at_a_moment_and_a_layer():
+    adam = np.linspace(-1.5, 1.5, 7, dtype=np.float32)
+    fresh = drawing.step_of(LearnedOptimiser(), adam, 0.5, 1.0)
+    np.testing.assert_allclose(fresh, adam)
+    places = {"share of the run": 2.0, "depth of the layer": 0.5}
+    ours = with_weights(
+        LearnedOptimiser.make(4),
+        {(FEATURES.index(name), 0): weight for name, weight in places.items()},
+        {(0, 0): 1.5},
+    )
+    for share, depth in ((0.0, 0.0), (0.5, 0.0), (0.5, 1.0)):
+        factor = np.exp(1.5 * np.tanh(2.0 * share + 0.5 * depth))
+        found = drawing.step_of(ours, adam, share, depth)
+        np.testing.assert_allclose(found, factor * adam, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_picture_has_a_panel_for_each_moment():
+    figure = plots.optimiser_figure(LearnedOptimiser())
+    assert [len(axes.lines) for axes in figure.axes] == [5, 5, 5]
+    for line in figure.axes[0].lines[:3]:
+        np.testing.assert_allclose(line.get_ydata(), line.get_xdata(), atol=1e-6)
+    with pytest.raises(ConfigError, match="Adam is no LearnedOptimiser"):
+        plots.optimiser_figure(Adam())
