@@ -24,6 +24,7 @@ import jax
 import numpy as np
 import yaml
 
+import purerl.rules  # noqa: F401  # So that rules in files have names.
 from purerl import randomisation, registry, schedules
 from purerl.config import (
     Auto,
@@ -40,6 +41,8 @@ from purerl.losses import artifact
 from purerl.networks import modules
 
 LEFTOVER_SECONDS = 600.0
+# Kinds of parts that a file of their own may hold.
+_IN_FILES = ("loss", "rule")
 # `.<name>.<eight characters>`, as `write_atomic` names them.
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 
@@ -320,17 +323,17 @@ def parse_part(value: Any, kind: str = "") -> Any:
     """Read a part from its dict, from `"Name(field=number, ...)"`, or as it is.
 
     Args:
-        value: What stands in a file, on a command line or in an axis. Of a loss also
-            the name of a file that `save_loss` wrote.
-        kind: Noun of what it should be: `loss`, `optimiser`, `schedule` or
+        value: What stands in a file, on a command line or in an axis. Of a loss or a
+            rule also the name of a file that `save_loss` wrote.
+        kind: Noun of what it should be: `loss`, `rule`, `optimiser`, `schedule` or
             `distribution`; any of them where none is given.
 
     Raises:
         ConfigError: an unknown part or field, or a file that cannot be read.
     """
-    if kind == "loss" and isinstance(value, str):
+    if kind in _IN_FILES and isinstance(value, str):
         if value.strip().endswith(artifact.SUFFIXES):
-            return load_loss(value.strip())
+            return load_loss(value.strip(), kind)
     if isinstance(value, str):
         value = _part_dict(value, kind)
     if not isinstance(value, Mapping):
@@ -339,7 +342,7 @@ def parse_part(value: Any, kind: str = "") -> Any:
     cls = registry.class_of(values.pop("type", None), kind)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     if hasattr(cls, "make") and "params" not in values:
-        return _made(cls, values)
+        return _made(cls, values, kind)
     for number in [name for name in values if isinstance(name, int)]:
         if number >= len(fields):
             raise ConfigError(
@@ -359,26 +362,33 @@ def parse_part(value: Any, kind: str = "") -> Any:
         ) from None
 
 
-def _made(cls: Any, values: dict[str, Any]) -> Any:
-    """A network from its sizes."""
+def _made(cls: Any, values: dict[str, Any], kind: str) -> Any:
+    """A network from its sizes; a part may be inside, such as the base of a rule."""
     known = list(inspect.signature(cls.make).parameters)
     for name in values:
         check_known(name, known, cls.__name__)
     try:
-        return cls.make(**values)
+        return cls.make(**{name: _inside(value) for name, value in values.items()})
     except ConfigError:
         raise
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"cannot make the loss {cls.__name__}: {error}.") from None
+        raise ConfigError(
+            f"cannot make the {kind or 'part'} {cls.__name__}: {error}."
+        ) from None
+
+
+def _inside(value: Any) -> Any:
+    is_part = isinstance(value, Mapping) and "type" in value
+    return parse_part(value) if is_part else value
 
 
 def save_loss(loss: Any, path: str | Path) -> Path:
-    """Write a loss, atomically: `.yaml` for people, `.npz` small and exact.
+    """Write a loss or a rule, atomically: `.yaml` for people, `.npz` small and exact.
 
     Both come back bit for bit; nothing is pickled.
 
     Args:
-        loss: Loss of a registered class; leaves are numbers or arrays.
+        loss: Loss or rule of a registered class; leaves are numbers or arrays.
         path: Path that ends in `.yaml` or `.npz`.
 
     Raises:
@@ -398,14 +408,18 @@ def save_loss(loss: Any, path: str | Path) -> Path:
     return path
 
 
-def load_loss(path: str | Path) -> Any:
-    """Read a loss that `save_loss` or a person wrote.
+def load_loss(path: str | Path, kind: str = "loss") -> Any:
+    """Read a loss, or a part of another kind, that `save_loss` or a person wrote.
 
     Any training takes it: `config.replace(value_loss=purerl.load_loss(path))`, or on
     the command line `--value-loss path`.
 
+    Args:
+        path: Path of the file.
+        kind: Noun of what it should be: `loss` or `rule`.
+
     Raises:
-        ConfigError: there is no such file, it is damaged, or it holds no loss.
+        ConfigError: there is no such file, it is damaged, or it holds no such part.
     """
     path = Path(path)
     try:
@@ -415,13 +429,13 @@ def load_loss(path: str | Path) -> Any:
     except ConfigError:
         raise
     except (OSError, ValueError, KeyError, yaml.YAMLError, BadZipFile) as error:
-        raise ConfigError(f"cannot read the loss {str(path)!r}: {error}.") from None
+        raise ConfigError(f"cannot read the {kind} {str(path)!r}: {error}.") from None
     if not isinstance(values, Mapping) or "type" not in values:
         raise ConfigError(
-            f"{str(path)!r} holds no loss: there is no type in it; give the file that "
-            "purerl.save_loss wrote."
+            f"{str(path)!r} holds no {kind}: there is no type in it; give the file "
+            "that purerl.save_loss wrote."
         )
-    return parse_loss(values)
+    return parse_part(values, kind)
 
 
 def part_text(part: Any) -> str:
@@ -455,6 +469,7 @@ def _part_dict(text: str, kind: str) -> dict[Any, Any]:
     """The dict of a part's text; what is given by its place has a number for a name."""
     examples = {
         "loss": "ClipDrift(clip_eps=0.2)",
+        "rule": "LPGRule(hidden_size=32, init='random')",
         "optimiser": "Adam(b1=0.95)",
         "schedule": "Linear(3e-4, 0.0)",
         "distribution": "Uniform(0.4, 0.6)",

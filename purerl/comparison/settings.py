@@ -227,9 +227,10 @@ def _described(values: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in values.items():
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(value)]
         count = sum(leaf.size for leaf in leaves)
-        if name.endswith("_loss"):
+        kind = part_kind(name)
+        if kind in ("loss", "rule"):
             digest = hashlib.sha256(artifact.pack(value)).hexdigest()
-            found[name] = {"loss": serialise.part_text(value), "sha256": digest}
+            found[name] = {kind: serialise.part_text(value), "sha256": digest}
         elif count > MOST_NUMBERS:
             digest = hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves))
             found[name] = {"numbers": count, "sha256": digest.hexdigest()}

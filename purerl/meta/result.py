@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LOSSES = ("policy_loss", "value_loss")
+# What is learned has a file of its own.
+_IN_FILES = (*_LOSSES, "rule")
 
 
 class EvolutionResult:
@@ -120,6 +122,21 @@ class EvolutionResult:
         return _applied(self.config, self.solution)
 
     @property
+    def rule(self) -> Any:
+        """The learned rule of `purerl.LPGConfig`.
+
+        Raises:
+            ConfigError: no rule was evolved.
+        """
+        found = self._evolved(self.learned, ("rule",))
+        if not found:
+            raise ConfigError(
+                f"no rule was evolved ({', '.join(self.solution)} was); what was "
+                "learned is in result.solution and result.learned."
+            )
+        return found["rule"]
+
+    @property
     def loss(self) -> Any:
         """The learned loss.
 
@@ -136,8 +153,11 @@ class EvolutionResult:
 
     def losses(self, config: TrainConfig) -> dict[str, Any]:
         """Return the losses of a config that were evolved, by the field's name."""
+        return self._evolved(config, _LOSSES)
+
+    def _evolved(self, config: TrainConfig, names: tuple[str, ...]) -> dict[str, Any]:
         touched = {name.split(".")[0] for name in self.solution}
-        return {name: getattr(config, name) for name in _LOSSES if name in touched}
+        return {name: getattr(config, name) for name in names if name in touched}
 
     def snapshots(self) -> dict[int, TrainConfig]:
         """Return the config after some numbers of generations, from the folder.
@@ -154,10 +174,11 @@ class EvolutionResult:
         }
 
     def save(self, folder: Path) -> None:
-        """Write what was learned: `learned.yaml`, and every loss as `.npz`."""
-        serialise.to_yaml(self.learned, folder / "learned.yaml")
-        for name, loss in self.losses(self.learned).items():
-            serialise.save_loss(loss, folder / f"{name}.npz")
+        """Write what was learned: `learned.yaml`, and every loss or rule as `.npz`."""
+        learned = self.learned
+        serialise.to_yaml(learned, folder / "learned.yaml")
+        for name, part in self._evolved(learned, _IN_FILES).items():
+            serialise.save_loss(part, folder / f"{name}.npz")
 
     def plot(self) -> "Figure":
         """Draw the evolution's curve."""
