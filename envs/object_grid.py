@@ -47,7 +47,8 @@ class ObjectGridParams(EnvParams):
         start: Cell in which every episode begins.
         cells: `[K]` int32, cell of each object.
         rewards: `[K]` float32, reward for collecting it.
-        termination_probabilities: `[K]` float32, probability that the episode ends with it.
+        termination_probabilities: `[K]` float32, probability that the episode
+            ends with it.
         respawn_probabilities: `[K]` float32, probability that it respawns, in each step
             after the one that collected it.
     """
