@@ -1,4 +1,4 @@
-"""The learned policy gradient: its update in closed forms, its rules, its meta-gradient."""
+"""The learned policy gradient: its update in closed forms, rules and meta-gradient."""
 
 import jax
 import jax.numpy as jnp
