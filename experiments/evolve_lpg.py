@@ -68,7 +68,7 @@ class Tasks(NamedTuple):
 
 def draw_tasks(number: int, stream: int) -> Tasks:
     """Draw grids on which something can be learned; every stream has others."""
-    env = envs.make(GRID["env"], **GRID["env_kwargs"])
+    env = envs.ObjectGrid(**GRID["env_kwargs"])
     key, draw = (
         jax.random.fold_in(jax.random.key(2020), stream),
         jax.jit(env.draw_params),

@@ -145,7 +145,8 @@ def validate(config: LPGConfig, env: Environment) -> None:
             "LPGConfig needs discrete actions, whose probabilities the rule sees, got "
             f"{space} of {env.name}; use PPOConfig or VPGConfig."
         )
-    on_policy.check_shared(config)
+    fields: Any = config  # Those of `OnPolicyConfig` that are read there, it has too.
+    on_policy.check_shared(fields)
     network_config.check_torsos(config, env, ("actor", "critic"))
     shape = obs_shape(env.observation_space(env.default_params))
     num, size = make_head(space, "auto").num_outputs, config.prediction_size
@@ -189,7 +190,8 @@ def build(config: LPGConfig, env: Environment, axis_name: str | None = None) -> 
     obs_space = env.observation_space(stepper.params)
     head = make_head(env.action_space(stepper.params), "auto")
     shape = obs_shape(obs_space)
-    actor = on_inputs = on_policy.make_actor(config, head, shape)
+    fields: Any = config  # Those of `OnPolicyConfig` that are read there, it has too.
+    actor = on_inputs = on_policy.make_actor(fields, head, shape)
     prediction = network_config.whole(config, "critic", shape)
     if prediction is None:
         torso = network_config.torso_of(config, shape, "critic")

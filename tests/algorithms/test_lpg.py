@@ -55,7 +55,12 @@ def keys_of(state):
 
 def learned(parts, state, collected):
     """Parameters after the update of a rollout, and its metrics."""
-    new, metrics = lpg.learn(parts, state, collected, keys_of(state))
+
+    @jax.jit
+    def learn(state, collected):
+        return lpg.learn(parts, state, collected, keys_of(state))
+
+    new, metrics = learn(state, collected)
     return new.params, metrics
 
 
@@ -81,14 +86,19 @@ def test_with_returns_as_targets_a_step_is_that_of_vpg(played):
         total_timesteps=UPDATES * 2 * 32,
     )
     theirs = bound(config, on_policy.build)
-    start = vpg.init(theirs, jax.random.key(0))
+    shapes = jax.eval_shape(lambda: vpg.init(theirs, jax.random.key(0)))
     # REINFORCE knows nothing of what lies beyond a cut; VPG's critic says 0 there.
-    critic = jax.tree.map(jnp.zeros_like, start.params["critic"])
-    start = start._replace(params={"actor": state.params["actor"], "critic": critic})
-    batch, _ = vpg.make_batch(theirs, start, collected[1])
-    expected, _ = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(
-        theirs, state.params["actor"], batch
-    )
+    critic = jax.tree.map(lambda x: np.zeros(x.shape), shapes.params["critic"])
+    params = {"actor": state.params["actor"], "critic": critic}
+
+    @jax.jit
+    def gradient(transitions):
+        start = state._replace(params=params)
+        batch, _ = vpg.make_batch(theirs, start, transitions)
+        slope = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)
+        return slope(theirs, params["actor"], batch)[0]
+
+    expected = gradient(collected[1])
 
     reinforce = with_config(parts, rule=ReturnRule())
     step = moved(state, learned(reinforce, state, collected)[0])
@@ -200,6 +210,7 @@ def test_what_bells_settle_on_is_the_bell_of_their_mean():
     np.testing.assert_allclose(jnp.exp(settled) @ support, 1.5, atol=1e-2)
 
 
+@pytest.mark.slow
 def test_the_prediction_learns_the_values_of_the_chain():
     """gamma^(steps to go), whatever the time limit; merged flags would say 0.29."""
     config = purerl.LPGConfig(
@@ -223,21 +234,22 @@ def test_the_prediction_learns_the_values_of_the_chain():
 # The learned rule.
 
 
-def random_inputs(ends, size=SIZE, seed=0):
-    keys = jax.random.split(jax.random.key(seed), 3)
-    steps = len(ends)
-    logs = jax.nn.log_softmax(jax.random.normal(keys[0], (2, steps, size)))
-    return inputs_of(jax.random.normal(keys[1], (steps,)), *logs, ends)
+def random_inputs(ends):
+    draw = np.random.default_rng(0).normal
+    weights = np.exp(draw(size=(2, len(ends), SIZE)))
+    logs = np.log(weights / weights.sum(-1, keepdims=True))
+    return inputs_of(draw(size=len(ends)), *logs, ends)
 
 
 def test_a_step_hears_of_itself_and_of_what_follows_in_its_episode():
     ends = "..t..T.."
     inputs = random_inputs(ends)
 
+    @jax.jit
     def policy(reward):
         return RULE(inputs._replace(reward=reward[:, None])).policy[:, 0]
 
-    slopes = np.asarray(jax.jacobian(policy)(inputs.reward[:, 0]))
+    slopes = np.asarray(jax.jit(jax.jacobian(policy))(inputs.reward[:, 0]))
     episode = np.cumsum([0, *(end != "." for end in ends)])[:-1]
     later = np.arange(8)[None] >= np.arange(8)[:, None]
     heard = later & (episode[None] == episode[:, None])
@@ -247,11 +259,13 @@ def test_a_step_hears_of_itself_and_of_what_follows_in_its_episode():
 def test_a_prediction_beyond_a_time_limit_counts_and_beyond_an_end_does_not():
     inputs = random_inputs(".t.T..")
 
-    def targets(beyond):
+    @jax.jit
+    @jax.grad
+    def slopes_of(beyond):
         found = RULE(inputs._replace(next_log_prediction=beyond))
         return found.policy.sum() + (found.log_prediction**2).sum()
 
-    slopes = jax.grad(targets)(inputs.next_log_prediction)
+    slopes = slopes_of(inputs.next_log_prediction)
     counts = (np.asarray(slopes)[:, 0] != 0).any(-1)
     np.testing.assert_array_equal(counts, [True, True, True, False, True, True])
 
@@ -260,7 +274,8 @@ def test_a_time_limit_looks_like_the_end_of_the_rollout():
     inputs = random_inputs("....")
     cut = inputs._replace(truncated=inputs.truncated.at[1].set(True))
     first_two = jax.tree.map(lambda x: x[:2] if jnp.ndim(x) > 1 else x, inputs)
-    for whole, short in zip(RULE(cut), RULE(first_two), strict=True):
+    targets = jax.jit(RULE.__call__)
+    for whole, short in zip(targets(cut), targets(first_two), strict=True):
         np.testing.assert_allclose(whole[:2], short, rtol=1e-5, atol=1e-6)
 
 
