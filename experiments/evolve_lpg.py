@@ -313,7 +313,7 @@ def main() -> None:
         **hardware(),
     }
     write_atomic(STORE, json.dumps(numbers, indent=1) + "\n")
-    purerl.save_loss(result.rule, asked.out / "rule.npz")
+    purerl.save_part(result.rule, asked.out / "rule.npz")
     plots.save(result.plot(), IMAGES / "evolution-lpg-curve.png")
     plots.save(course(found), IMAGES / "evolution-lpg-course.png")
 

@@ -63,7 +63,9 @@ from purerl.search.protocol import Request as Request
 from purerl.search.protocol import Search as Search
 from purerl.search.protocol import Step as Step
 from purerl.serialise import load_loss as load_loss
+from purerl.serialise import load_part as load_part
 from purerl.serialise import save_loss as save_loss
+from purerl.serialise import save_part as save_part
 from purerl.space.axes import choice as choice
 from purerl.space.axes import loguniform as loguniform
 from purerl.space.axes import uniform as uniform

@@ -120,6 +120,12 @@ def name_of(cls: type) -> str:
     return f"<{qualified(cls)}>"
 
 
+def kind_of(cls: type) -> str:
+    """Return the noun of a registered class's kind, such as `loss`; else nothing."""
+    kinds = (r.kind for r in _REGISTRIES if cls in r.classes.values())
+    return next(kinds, "")
+
+
 def class_of(name: Any, kind: str = "") -> type:
     """Return the class that `name_of` named.
 

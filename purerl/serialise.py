@@ -35,14 +35,14 @@ from purerl.config import (
     field_names,
     is_auto,
     is_number,
+    is_part,
     part_kind,
 )
 from purerl.losses import artifact
 from purerl.networks import modules
 
 LEFTOVER_SECONDS = 600.0
-# Kinds of parts that a file of their own may hold.
-_IN_FILES = ("loss", "rule")
+_IN_FILES = ("loss", "optimiser", "rule")  # Kinds of parts that may hold a network.
 # `.<name>.<eight characters>`, as `write_atomic` names them.
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 
@@ -323,9 +323,9 @@ def parse_part(value: Any, kind: str = "") -> Any:
     """Read a part from its dict, from `"Name(field=number, ...)"`, or as it is.
 
     Args:
-        value: What stands in a file, on a command line or in an axis. Of a loss or a
-            rule also the name of a file that `save_loss` wrote.
-        kind: Noun of what it should be: `loss`, `rule`, `optimiser`, `schedule` or
+        value: What stands in a file, on a command line or in an axis. Of a loss, an
+            optimiser or a rule also the name of a file that `save_part` wrote.
+        kind: Noun of what it should be: `loss`, `optimiser`, `rule`, `schedule` or
             `distribution`; any of them where none is given.
 
     Raises:
@@ -333,7 +333,7 @@ def parse_part(value: Any, kind: str = "") -> Any:
     """
     if kind in _IN_FILES and isinstance(value, str):
         if value.strip().endswith(artifact.SUFFIXES):
-            return load_loss(value.strip(), kind)
+            return load_part(value.strip(), kind)
     if isinstance(value, str):
         value = _part_dict(value, kind)
     if not isinstance(value, Mapping):
@@ -342,7 +342,7 @@ def parse_part(value: Any, kind: str = "") -> Any:
     cls = registry.class_of(values.pop("type", None), kind)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     if hasattr(cls, "make") and "params" not in values:
-        return _made(cls, values, kind)
+        return _made(cls, values)
     for number in [name for name in values if isinstance(name, int)]:
         if number >= len(fields):
             raise ConfigError(
@@ -362,8 +362,16 @@ def parse_part(value: Any, kind: str = "") -> Any:
         ) from None
 
 
-def _made(cls: Any, values: dict[str, Any], kind: str) -> Any:
+def _made(cls: Any, values: dict[str, Any]) -> Any:
     """A network from its sizes; a part may be inside, such as the base of a rule."""
+    for name in [name for name in values if isinstance(name, int)]:
+        known = list(inspect.signature(cls.make).parameters)
+        if name >= len(known):
+            raise ConfigError(
+                f"{cls.__name__} was given more values than it takes: "
+                f"{', '.join(known)}."
+            )
+        values[known[name]] = values.pop(name)  # given by its place
     known = list(inspect.signature(cls.make).parameters)
     for name in values:
         check_known(name, known, cls.__name__)
@@ -372,70 +380,101 @@ def _made(cls: Any, values: dict[str, Any], kind: str) -> Any:
     except ConfigError:
         raise
     except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"cannot make the {kind or 'part'} {cls.__name__}: {error}."
-        ) from None
+        kind = registry.kind_of(cls)
+        raise ConfigError(f"cannot make the {kind} {cls.__name__}: {error}.") from None
 
 
 def _inside(value: Any) -> Any:
-    is_part = isinstance(value, Mapping) and "type" in value
-    return parse_part(value) if is_part else value
+    is_inside = isinstance(value, Mapping) and "type" in value
+    return parse_part(value) if is_inside else value
 
 
-def save_loss(loss: Any, path: str | Path) -> Path:
-    """Write a loss or a rule, atomically: `.yaml` for people, `.npz` small and exact.
+def save_part(part: Any, path: str | Path, kind: str = "part") -> Path:
+    """Write a loss, an optimiser or a rule, atomically.
 
-    Both come back bit for bit; nothing is pickled.
+    A `.yaml` is for people, a `.npz` small and exact. Both come back bit for bit;
+    nothing is pickled.
 
     Args:
-        loss: Loss or rule of a registered class; leaves are numbers or arrays.
+        part: Part of a registered class; leaves are numbers or arrays.
         path: Path that ends in `.yaml` or `.npz`.
+        kind: Noun for messages.
 
     Raises:
-        ConfigError: another suffix, or no loss.
+        ConfigError: another suffix, or no part.
     """
     path = Path(path)
-    if not dataclasses.is_dataclass(loss) or isinstance(loss, type):
-        raise ConfigError(f"save_loss takes a loss, got {loss!r}.")
+    if not is_part(part):
+        raise ConfigError(f"save_{kind} takes a {kind}, got {part!r}.")
     if path.suffix not in artifact.SUFFIXES:
         raise ConfigError(
-            f"a loss is written to {' or '.join(artifact.SUFFIXES)}, got {str(path)!r}."
+            f"a {kind} is written to {' or '.join(artifact.SUFFIXES)}, got "
+            f"{str(path)!r}."
         )
     if path.suffix == ".npz":
-        write_atomic(path, artifact.pack(loss))
+        write_atomic(path, artifact.pack(part))
     else:
-        write_atomic(path, yaml_text(plain(loss, "loss")))
+        write_atomic(path, yaml_text(plain(part, kind)))
     return path
 
 
-def load_loss(path: str | Path, kind: str = "loss") -> Any:
-    """Read a loss, or a part of another kind, that `save_loss` or a person wrote.
+def load_part(path: str | Path, kind: str = "part") -> Any:
+    """Read a loss, an optimiser or a rule that `save_part` or a person wrote.
 
-    Any training takes it: `config.replace(value_loss=purerl.load_loss(path))`, or on
-    the command line `--value-loss path`.
+    Any training takes it: `config.replace(optimiser=purerl.load_part(path))`, or on the
+    command line `--optimiser path`.
 
     Args:
-        path: Path of the file.
-        kind: Noun of what it should be: `loss` or `rule`.
+        path: Path of a file, `.yaml` or `.npz`.
+        kind: Noun of what it should be, `loss`, `optimiser` or `rule`; any of them
+            where it is `part`.
 
     Raises:
-        ConfigError: there is no such file, it is damaged, or it holds no such part.
+        ConfigError: there is no such file, it is damaged, or it holds nothing of the
+            kind.
     """
-    path = Path(path)
+    path, asked = Path(path), "" if kind == "part" else kind
     try:
         if path.suffix == ".npz":
-            return artifact.unpack(path.read_bytes())
-        values = yaml.safe_load(path.read_text())
+            part = artifact.unpack(path.read_bytes())
+        else:
+            part = yaml.safe_load(path.read_text())
     except ConfigError:
         raise
     except (OSError, ValueError, KeyError, yaml.YAMLError, BadZipFile) as error:
         raise ConfigError(f"cannot read the {kind} {str(path)!r}: {error}.") from None
-    if not isinstance(values, Mapping) or "type" not in values:
-        raise ConfigError(
-            f"{str(path)!r} holds no {kind}: there is no type in it; give the file "
-            "that purerl.save_loss wrote."
-        )
-    return parse_part(values, kind)
+    if isinstance(part, Mapping):
+        if "type" not in part:
+            raise ConfigError(
+                f"{str(path)!r} holds no {kind}: there is no type in it; give the file "
+                f"that purerl.save_{kind} wrote."
+            )
+        return parse_part(part, asked)
+    if not is_part(part) or asked not in ("", registry.kind_of(type(part))):
+        what = type(part).__name__
+        raise ConfigError(f"{str(path)!r} holds no {kind}: there is {what} in it.")
+    return part
+
+
+def save_loss(loss: Any, path: str | Path) -> Path:
+    """Write a loss: see `save_part`.
+
+    Raises:
+        ConfigError: another suffix than `.yaml` and `.npz`, or no loss.
+    """
+    return save_part(loss, path, "loss")
+
+
+def load_loss(path: str | Path) -> Any:
+    """Read a loss that `save_loss` or a person wrote.
+
+    Any training takes it: `config.replace(value_loss=purerl.load_loss(path))`, or on
+    the command line `--value-loss path`.
+
+    Raises:
+        ConfigError: there is no such file, it is damaged, or it holds no loss.
+    """
+    return load_part(path, "loss")
 
 
 def part_text(part: Any) -> str:

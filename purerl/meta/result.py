@@ -178,7 +178,7 @@ class EvolutionResult:
         learned = self.learned
         serialise.to_yaml(learned, folder / "learned.yaml")
         for name, part in self._evolved(learned, _IN_FILES).items():
-            serialise.save_loss(part, folder / f"{name}.npz")
+            serialise.save_part(part, folder / f"{name}.npz")
 
     def plot(self) -> "Figure":
         """Draw the evolution's curve."""

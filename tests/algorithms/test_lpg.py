@@ -368,7 +368,7 @@ def test_every_number_of_a_rule_has_a_finite_meta_gradient(played):
 @pytest.mark.parametrize("suffix", [".npz", ".yaml"])
 def test_a_saved_rule_comes_back_bit_for_bit(tmp_path, suffix):
     rule = LPGRule.make(4, SIZE, 5, base=ActorCriticRule(low=-1.0), temporal=True)
-    path = purerl.save_loss(rule, tmp_path / f"rule{suffix}")
+    path = purerl.save_part(rule, tmp_path / f"rule{suffix}")
     back = serialise.parse_part(str(path), "rule")  # as `--rule PATH` reads it
     assert jax.tree.structure(back) == jax.tree.structure(rule)
     assert_same_bits(jax.tree.map(np.float32, back), jax.tree.map(np.float32, rule))
