@@ -7,17 +7,19 @@ the agents that learn with it, on a few grids with objects (ObjectGrid-v0). Its 
 are zero at first, so that policies stay as they are: Adam makes steps of one length of
 targets of any size, so that around zero a member and its antithetic twin learn opposite
 things. Then agents learn with it on grids that it never saw and on Catch, beside a
-random rule, A2C with a tuned step size, and A2C written as a rule.
+random rule, and beside A2C, PPO and A2C written as a rule with tuned step sizes.
 
 A return is normalised by what can be computed of a grid: 0 is the return of a policy
 that takes every action equally often, 1 that of the best policy.
 
 Prints the table; writes experiments/results/evolve-lpg.json and
 docs/images/evolution-lpg-*.png. The same command goes on with what was stopped, and
-with more generations after them.
+with more generations after them; what was judged is not trained again.
 """
 
 import argparse
+import hashlib
+import io
 import json
 import os
 import time
@@ -49,7 +51,7 @@ IMAGES = ROOT / "docs" / "images"
 GRID = {"env": "ObjectGrid-v0", "env_kwargs": {"observation": "vector"}}
 # Grids on which the best policy is hardly better than a uniform one teach nothing.
 LEAST_GAP = 0.5
-RATES = np.geomspace(1e-3, 1e-1, 7)
+RATES = np.geomspace(3e-4, 1e-1, 8)
 TRAINING, HELD_OUT, TUNING = 0, 1, 2  # Streams of keys.
 LANES = 32
 
@@ -109,29 +111,68 @@ def make_rule(asked: argparse.Namespace, init: str) -> LPGRule:
     )
 
 
-def a2c_config(config: purerl.LPGConfig) -> TrainConfig:
-    """The preset `a2c-cartpole` with the networks and environments of the others."""
+def baselines(config: purerl.LPGConfig) -> dict[str, TrainConfig]:
+    """What is written by hand, with the networks and environments of the others.
+
+    A2C is the preset `a2c-cartpole`, PPO has its defaults but for the rollouts.
+    """
     names = ("env", "env_kwargs", "total_timesteps", "num_envs", "hidden_sizes")
     same = {name: getattr(config, name) for name in (*names, "num_evaluations")}
-    return purerl.presets.load("a2c-cartpole").replace(**same)
+    return {
+        "A2C, tuned": purerl.presets.load("a2c-cartpole").replace(**same),
+        "PPO, tuned": purerl.PPOConfig(num_steps=config.num_steps).replace(**same),
+        "A2C as a rule, tuned": config.replace(
+            rule=ActorCriticRule(low=-5.0, high=10.0)
+        ),
+    }
 
 
-def curves(
+class Agents(NamedTuple):
+    """Agents of one program.
+
+    Attributes:
+        config: What all of them have in common.
+        settings: Overrides of each setting, of the same names.
+        tasks: Grids, whose returns are normalised; None for the config's environment.
+        seeds: Agents of each setting in each grid.
+        stream: The stream of the agents' keys; all settings have the same ones.
+    """
+
+    config: TrainConfig
+    settings: Sequence[Mapping[str, Any]]
+    tasks: Tasks | None
+    seeds: int
+    stream: int
+
+    @property
+    def digest(self) -> str:
+        """What tells them from others."""
+        found = hashlib.sha256(json.dumps(to_dict(self.config)).encode())
+        rest = (list(map(dict, self.settings)), self.tasks, self.seeds, self.stream)
+        for leaf in jax.tree.leaves(rest):
+            found.update(np.asarray(leaf).tobytes())
+        return found.hexdigest()[:20]
+
+
+def curves(agents: Agents, out: Path) -> np.ndarray:
+    """Training curves `[settings, tasks, seeds, updates]`, kept in a folder."""
+    file = out / "curves" / f"{agents.digest}.npy"
+    if not file.exists():
+        buffer = io.BytesIO()
+        np.save(buffer, trained(*agents))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, buffer.getvalue())
+    return np.load(file)
+
+
+def trained(
     config: TrainConfig,
     settings: Sequence[Mapping[str, Any]],
     tasks: Tasks | None,
     seeds: int,
     stream: int,
 ) -> np.ndarray:
-    """Training curves `[settings, tasks, seeds, updates]` of one program's agents.
-
-    Args:
-        config: What all agents have in common.
-        settings: Overrides of each setting, of the same names.
-        tasks: Grids, whose returns are normalised; None for the config's environment.
-        seeds: Agents of each setting in each grid.
-        stream: The stream of the agents' keys; all settings have the same ones.
-    """
+    """Train, see `Agents`; return the curves `[settings, tasks, seeds, updates]`."""
     number = 1 if tasks is None else len(tasks.anchors)
     shape = (len(settings), number, seeds)
     setting, task, _ = (x.ravel() for x in np.indices(shape))
@@ -157,11 +198,12 @@ def curves(
 
 
 def tuned(
-    config: TrainConfig, tasks: Tasks, seeds: int
+    config: TrainConfig, tasks: Tasks, out: Path
 ) -> tuple[dict[str, Any], list[float]]:
     """The step size with the largest area on the training grids, and all areas."""
     settings = [{"learning_rate": np.float32(rate)} for rate in RATES]
-    areas = curves(config, settings, tasks, seeds, TUNING).mean((1, 2, 3))
+    agents = Agents(config, settings, tasks, 8, TUNING)
+    areas = curves(agents, out).mean((1, 2, 3))
     return settings[int(np.argmax(areas))], areas.tolist()
 
 
@@ -178,6 +220,7 @@ def judge(
     tasks: Tasks | None,
     seeds: int,
     changes: Mapping[str, Any],
+    out: Path,
 ) -> dict[str, np.ndarray]:
     """Curves `[tasks, seeds, updates]` by name; entries of one config together."""
     found: dict[str, np.ndarray] = {}
@@ -187,7 +230,7 @@ def judge(
     for group in groups.values():
         config = group[0].config.replace(**changes)
         values = [entry.values for entry in group]
-        each = curves(config, values, tasks, seeds, HELD_OUT)
+        each = curves(Agents(config, values, tasks, seeds, HELD_OUT), out)
         found |= {entry.name: x for entry, x in zip(group, each, strict=True)}
     return {entry.name: found[entry.name] for entry in entries}
 
@@ -235,7 +278,8 @@ def course(found: Mapping[str, Mapping[str, Any]]) -> Any:
             sorted(steps), *rows[:, 1:].T, color=colour, alpha=style.FAINT, linewidth=0
         )
         axes.plot(sorted(steps), rows[:, 0], color=colour, marker="o", label=place)
-    for number, name in enumerate(("A2C, tuned", "A2C as a rule, tuned")):
+    by_hand = [name for name in found if name.endswith(", tuned")]
+    for number, name in enumerate(by_hand):
         value = found[name]["held-out grids"]["area"][0]
         axes.axhline(
             value,
@@ -325,12 +369,8 @@ def judged(
     asked: argparse.Namespace,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Summaries by setting and place, and what was tuned."""
-    a2c = a2c_config(config)
-    by_hand = config.replace(rule=ActorCriticRule(low=-5.0, high=10.0))
-    rates = {
-        "A2C, tuned": tuned(a2c, training, 8),
-        "A2C as a rule, tuned": tuned(by_hand, training, 8),
-    }
+    by_hand = baselines(config)
+    rates = {name: tuned(of, training, asked.out) for name, of in by_hand.items()}
     snapshots: dict[int, Any] = {0: config, **result.snapshots()}
     snapshots[result.done] = result.learned
     entries = [
@@ -343,15 +383,14 @@ def judged(
     ]
     random = {"rule": make_rule(asked, "random"), "learning_rate": np.float32(1e-2)}
     entries.append(Entry("random rule", config, random))
-    for name, of in (("A2C, tuned", a2c), ("A2C as a rule, tuned", by_hand)):
-        entries.append(Entry(name, of, rates[name][0]))
+    entries += [Entry(name, of, rates[name][0]) for name, of in by_hand.items()]
     held_out = draw_tasks(asked.held_out, HELD_OUT)
+    catch = {"env": "Catch-bsuite", "env_kwargs": {}}
+    many = 8 * asked.seeds
     places: dict[str, dict[str, np.ndarray]] = {
-        "training grids": judge(entries, training, 8 * asked.seeds, {}),
-        "held-out grids": judge(entries, held_out, asked.seeds, {}),
-        "Catch": judge(
-            entries, None, 8 * asked.seeds, {"env": "Catch-bsuite", "env_kwargs": {}}
-        ),
+        "training grids": judge(entries, training, many, {}, asked.out),
+        "held-out grids": judge(entries, held_out, asked.seeds, {}, asked.out),
+        "Catch": judge(entries, None, many, catch, asked.out),
     }
     found = {
         entry.name: {place: summary(by[entry.name]) for place, by in places.items()}

@@ -36,7 +36,8 @@ def section() -> list[str]:
         "a policy that takes every action equally often and 1 that of the best policy, "
         "which dynamic programming gives; in Catch returns are as they are. *Area* is "
         "the mean of the training curve, *final* that of its last tenth. Intervals are "
-        "95% ones over grids, in Catch over seeds.",
+        "95% ones over the held-out grids and, in Catch, over seeds; of the training "
+        "grids it is the range of the grids.",
         f"Step sizes of the baselines were tuned on the training grids: {rates}; the "
         f"evolved one is {numbers['learned_learning_rate']:.2g}.",
         f"The population's mean fitness went from {means[0]:.2f} in the first to "
