@@ -24,6 +24,7 @@ from .checker_play import EnvCheckError as EnvCheckError
 from .doors import Doors as Doors
 from .gridworld import CliffWalking as CliffWalking
 from .gridworld import GridWorld as GridWorld
+from .object_grid import ObjectGrid as ObjectGrid
 from .registry import EnvDescription as EnvDescription
 from .registry import describe as describe
 from .registry import make as make
@@ -53,6 +54,7 @@ __all__ = (
     "FiveValueEnvironment",
     "GridWorld",
     "KArmedBandit",
+    "ObjectGrid",
     "Wrapper",
     "adapt",
     "check",

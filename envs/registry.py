@@ -26,6 +26,7 @@ from .cheap_talk import CheapTalk
 from .doors import Doors
 from .gridworld import CliffWalking, GridWorld
 from .matrix_games import ChickenGame, IteratedPrisonersDilemma, MatchingPennies
+from .object_grid import ObjectGrid
 from .spaces import Space
 from .swingup import (
     CartpoleBalance,
@@ -293,6 +294,7 @@ _OWN: dict[str, Factory] = {
     "Doors-v0": Doors,
     "GridWorld-v0": GridWorld,
     "CliffWalking-v0": CliffWalking,
+    "ObjectGrid-v0": ObjectGrid,
     "KArmedBandit-v0": KArmedBandit,
     "cheap-talk/CartPole-v1": partial(_make_cheap_talk, "CartPole-v1"),
     "IteratedPrisonersDilemma-v0": IteratedPrisonersDilemma,

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import results_losses
+import results_rule
 from results_rows import ROWS, Row
 
 import purerl
@@ -149,6 +150,7 @@ def render() -> str:
         sections += [_missing(name, row) for name, row in missing.items()]
     lines += ["", "## Row by row", *sections]
     lines += results_losses.section()
+    lines += results_rule.section()
     return "\n".join(lines) + "\n"
 
 

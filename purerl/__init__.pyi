@@ -5,10 +5,12 @@ from purerl import losses as losses
 from purerl import optimisers as optimisers
 from purerl import presets as presets
 from purerl import randomisation as randomisation
+from purerl import rules as rules
 from purerl import schedules as schedules
 from purerl import serialise as serialise
 from purerl.algorithms.bandit import BanditConfig as BanditConfig
 from purerl.algorithms.dqn import DQNConfig as DQNConfig
+from purerl.algorithms.lpg import LPGConfig as LPGConfig
 from purerl.algorithms.mpo import MPOConfig as MPOConfig
 from purerl.algorithms.ppo import PPOConfig as PPOConfig
 from purerl.algorithms.pqn import PQNConfig as PQNConfig

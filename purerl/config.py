@@ -344,13 +344,16 @@ def may_be_none(field: dataclasses.Field) -> bool:
 
 
 def part_kind(name: str) -> str | None:
-    """Return what kind of part a field holds by its name: `loss`, `optimiser` or None.
+    """Return what kind of part a field holds by its name, None for a plain field.
+
+    The kinds are `loss`, `optimiser` and `rule`.
 
     Args:
         name: Name of a config's field, such as `policy_loss` or `actor_optimiser`.
     """
     last = name.split("_")[-1]
-    return last if name.endswith("_loss") or last == "optimiser" else None
+    is_kind = name.endswith("_loss") or last in ("optimiser", "rule")
+    return last if is_kind else None
 
 
 def is_part(value: Any) -> bool:

@@ -24,6 +24,7 @@ import jax
 import numpy as np
 import yaml
 
+import purerl.rules  # noqa: F401  # So that rules in files have names.
 from purerl import artifact, randomisation, registry, schedules
 from purerl.config import (
     Auto,
@@ -40,7 +41,7 @@ from purerl.config import (
 from purerl.networks import modules
 
 LEFTOVER_SECONDS = 600.0
-_IN_FILES = ("loss", "optimiser")  # Kinds of parts that may hold a network.
+_IN_FILES = ("loss", "optimiser", "rule")  # Kinds of parts that may hold a network.
 # `.<name>.<eight characters>`, as `write_atomic` names them.
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 
@@ -321,9 +322,9 @@ def parse_part(value: Any, kind: str = "") -> Any:
     """Read a part from its dict, from `"Name(field=number, ...)"`, or as it is.
 
     Args:
-        value: What stands in a file, on a command line or in an axis. Of a loss and of
-            an optimiser also the name of a file that `save_part` wrote.
-        kind: Noun of what it should be: `loss`, `optimiser`, `schedule` or
+        value: What stands in a file, on a command line or in an axis. Of a loss, an
+            optimiser or a rule also the name of a file that `save_part` wrote.
+        kind: Noun of what it should be: `loss`, `optimiser`, `rule`, `schedule` or
             `distribution`; any of them where none is given.
 
     Raises:
@@ -361,7 +362,7 @@ def parse_part(value: Any, kind: str = "") -> Any:
 
 
 def _made(cls: Any, values: dict[str, Any]) -> Any:
-    """A network from its sizes."""
+    """A network from its sizes; a part may be inside, such as the base of a rule."""
     for name in [name for name in values if isinstance(name, int)]:
         known = list(inspect.signature(cls.make).parameters)
         if name >= len(known):
@@ -374,7 +375,7 @@ def _made(cls: Any, values: dict[str, Any]) -> Any:
     for name in values:
         check_known(name, known, cls.__name__)
     try:
-        return cls.make(**values)
+        return cls.make(**{name: _inside(value) for name, value in values.items()})
     except ConfigError:
         raise
     except (TypeError, ValueError) as error:
@@ -382,8 +383,13 @@ def _made(cls: Any, values: dict[str, Any]) -> Any:
         raise ConfigError(f"cannot make the {kind} {cls.__name__}: {error}.") from None
 
 
+def _inside(value: Any) -> Any:
+    is_inside = isinstance(value, Mapping) and "type" in value
+    return parse_part(value) if is_inside else value
+
+
 def save_part(part: Any, path: str | Path, kind: str = "part") -> Path:
-    """Write a loss or an optimiser, atomically.
+    """Write a loss, an optimiser or a rule, atomically.
 
     A `.yaml` is for people, a `.npz` small and exact. Both come back bit for bit;
     nothing is pickled.
@@ -412,15 +418,15 @@ def save_part(part: Any, path: str | Path, kind: str = "part") -> Path:
 
 
 def load_part(path: str | Path, kind: str = "part") -> Any:
-    """Read a loss or an optimiser that `save_part` or a person wrote.
+    """Read a loss, an optimiser or a rule that `save_part` or a person wrote.
 
     Any training takes it: `config.replace(optimiser=purerl.load_part(path))`, or on the
     command line `--optimiser path`.
 
     Args:
         path: Path of a file, `.yaml` or `.npz`.
-        kind: Noun of what it should be, `loss` or `optimiser`; either where it is
-            `part`.
+        kind: Noun of what it should be, `loss`, `optimiser` or `rule`; any of them
+            where it is `part`.
 
     Raises:
         ConfigError: there is no such file, it is damaged, or it holds nothing of the
@@ -501,6 +507,7 @@ def _part_dict(text: str, kind: str) -> dict[Any, Any]:
     """The dict of a part's text; what is given by its place has a number for a name."""
     examples = {
         "loss": "ClipDrift(clip_eps=0.2)",
+        "rule": "LPGRule(hidden_size=32, init='random')",
         "optimiser": "Adam(b1=0.95)",
         "schedule": "Linear(3e-4, 0.0)",
         "distribution": "Uniform(0.4, 0.6)",

@@ -35,8 +35,8 @@ LAYERS = (
         "purerl.schedules",
         "purerl.randomisation",
     ),
-    # What is minimised.
-    ("purerl.losses",),
+    # What is minimised, and what rules make of a rollout.
+    ("purerl.losses", "purerl.rules"),
     # Policies in environments: exploring, rollouts, evaluation.
     ("purerl.acting",),
     # Buffers of steps, and batches of them.

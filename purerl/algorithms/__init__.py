@@ -8,6 +8,7 @@ from purerl.acting.environment import Environment
 from purerl.algorithms import (
     bandit,
     dqn,
+    lpg,
     mpo,
     ppo,
     pqn,
@@ -41,6 +42,7 @@ ALGORITHMS: dict[str, Entry] = {
     "sac": Entry(sac.SACConfig, sac.validate, sac.make),
     "mpo": Entry(mpo.MPOConfig, mpo.validate, mpo.make),
     "tabular": Entry(tabular.TabularConfig, tabular.validate, tabular.make),
+    "lpg": Entry(lpg.LPGConfig, lpg.validate, lpg.make),
     "bandit": Entry(bandit.BanditConfig, bandit.validate, bandit.make),
 }
 

@@ -299,7 +299,7 @@ def build(
     on_inputs = actor
     critic = make_critic(config, shape)
     if config.shared_torso:
-        on_inputs, critic = _on_features(actor, shape), _on_features(critic, shape)
+        on_inputs, critic = on_features(actor, shape), on_features(critic, shape)
     return Parts(
         config=config,
         stepper=stepper,
@@ -313,10 +313,10 @@ def build(
     )
 
 
-def _on_features(network: nn.Module, shape: Any) -> nn.Module:
-    """A network with the same head, which takes what `inputs` returns."""
+def on_features(network: nn.Module, shape: Any) -> nn.Module:
+    """Return a network with the same head, which takes what `inputs` returns."""
     if isinstance(network, networks.Masked):
-        return network.clone(module=_on_features(network.module, shape))
+        return network.clone(module=on_features(network.module, shape))
     heads = composite.head_shape(1, shape)
     return network.clone(torso=composite.viewed(networks.Features(), heads))
 

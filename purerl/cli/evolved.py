@@ -88,6 +88,12 @@ def show(result: EvolutionResult, command: str = "") -> None:
             highlight=False,
             soft_wrap=True,
         )
+    if (folder / "rule.npz").exists():
+        console.print(
+            f"learn with it: purerl train --algorithm lpg --rule {folder / 'rule.npz'}",
+            highlight=False,
+            soft_wrap=True,
+        )
     transfer = find_comparison(folder)
     page.evolution_page(result, transfer=transfer, command=command)
     console.print(

@@ -15,7 +15,7 @@ from purerl.comparison.held_out import Scores
 from purerl.comparison.rows import make_rows
 from purerl.comparison.settings import Setting, described
 from purerl.comparison.training import Options
-from purerl.config import ConfigError
+from purerl.config import ConfigError, part_kind
 from purerl.report import plots
 from purerl.report.comparison import Row, make_table
 from purerl.storage import kinds
@@ -100,10 +100,10 @@ class Comparison:
         curves = {e: _padded([found[e, n].curve for n in names]) for e in environments}
         steps = {e: _padded([found[e, n].steps for n in names]) for e in environments}
         changed = {x for s in settings for p in s.pieces for x in p.values}
-        losses = {name for name in changed if name.endswith("_loss")}
+        losses = {name for name in changed if part_kind(name) in ("loss", "rule")}
         about = {
             "settings": {setting.name: described(setting) for setting in settings},
-            # Without the losses in question, which may be networks.
+            # Without the losses and rules in question, which may be networks.
             "environments": {
                 place.name: {
                     name: value

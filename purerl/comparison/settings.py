@@ -227,7 +227,7 @@ def _described(values: Mapping[str, Any]) -> dict[str, Any]:
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(value)]
         count = sum(leaf.size for leaf in leaves)
         kind = part_kind(name)
-        if kind == "loss" or (kind == "optimiser" and count > MOST_NUMBERS):
+        if kind in ("loss", "rule") or (kind == "optimiser" and count > MOST_NUMBERS):
             digest = hashlib.sha256(artifact.pack(value)).hexdigest()
             found[name] = {kind: serialise.part_text(value), "sha256": digest}
         elif count > MOST_NUMBERS:

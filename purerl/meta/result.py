@@ -24,7 +24,8 @@ from purerl.types import HostMetrics, Overrides
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LOSSES = ("policy_loss", "value_loss")
+# What is learned has a file of its own.
+_IN_FILES = ("loss", "optimiser", "rule")
 
 
 class EvolutionResult:
@@ -121,6 +122,21 @@ class EvolutionResult:
         return _applied(self.config, self.solution)
 
     @property
+    def rule(self) -> Any:
+        """The learned rule of `purerl.LPGConfig`.
+
+        Raises:
+            ConfigError: no rule was evolved.
+        """
+        found = self._parts(self.learned, "rule")
+        if not found:
+            raise ConfigError(
+                f"no rule was evolved ({', '.join(self.solution)} was); what was "
+                "learned is in result.solution and result.learned."
+            )
+        return found["rule"]
+
+    @property
     def loss(self) -> Any:
         """The learned loss.
 
@@ -137,13 +153,16 @@ class EvolutionResult:
 
     def losses(self, config: TrainConfig) -> dict[str, Any]:
         """Return the losses of a config that were evolved, by the field's name."""
-        touched = {name.split(".")[0] for name in self.solution}
-        return {name: getattr(config, name) for name in _LOSSES if name in touched}
+        return self._parts(config, "loss")
 
     def optimisers(self, config: TrainConfig) -> dict[str, Any]:
         """Return the optimisers of a config that were evolved, by the field's name."""
+        return self._parts(config, "optimiser")
+
+    def _parts(self, config: TrainConfig, *kinds: str) -> dict[str, Any]:
+        """The parts of a config that were evolved, of some kinds, by field."""
         touched = sorted({name.split(".")[0] for name in self.solution})
-        fields = [name for name in touched if part_kind(name) == "optimiser"]
+        fields = [name for name in touched if part_kind(name) in kinds]
         return {name: getattr(config, name) for name in fields}
 
     def snapshots(self) -> dict[int, TrainConfig]:
@@ -161,11 +180,10 @@ class EvolutionResult:
         }
 
     def save(self, folder: Path) -> None:
-        """Write `learned.yaml`, and every evolved loss and optimiser as `.npz`."""
+        """Write `learned.yaml`, and every evolved loss, optimiser and rule as `.npz`."""
         learned = self.learned
         serialise.to_yaml(learned, folder / "learned.yaml")
-        parts = self.losses(learned) | self.optimisers(learned)
-        for name, part in parts.items():
+        for name, part in self._parts(learned, *_IN_FILES).items():
             serialise.save_part(part, folder / f"{name}.npz")
 
     def plot(self) -> "Figure":

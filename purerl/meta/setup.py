@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from purerl import serialise
 from purerl.acting.environment import resolve_env
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, part_kind
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
 from purerl.meta.genome import Genome
@@ -162,11 +162,11 @@ def _plain(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def baseline_of(bound: Bound, genome: Genome) -> Bound:
-    """Return the same training, with the algorithm's own losses for evolved ones."""
+    """Return the same training, with the algorithm's own parts for evolved ones."""
     fields = {field.name: field for field in dataclasses.fields(bound.asked)}
     changes = {}
     for name in {name.split(".")[0] for name in genome.values}:
-        if name.endswith("_loss"):
+        if part_kind(name) in ("loss", "rule"):
             field = fields[name]
             has_factory = field.default is dataclasses.MISSING
             changes[name] = field.default_factory() if has_factory else field.default  # type: ignore[misc]

@@ -28,6 +28,10 @@ ALGORITHMS = {
     "ppo": purerl.PPOConfig(total_timesteps=4_096),
     "ppo-shared": purerl.PPOConfig(total_timesteps=4_096, shared_torso=True),
     "vpg": purerl.VPGConfig(total_timesteps=4_096, num_steps=64, value_iterations=2),
+    "lpg": purerl.LPGConfig(total_timesteps=5_120, num_envs=8),
+    "lpg-shared": purerl.LPGConfig(
+        total_timesteps=5_120, num_envs=8, shared_torso=True
+    ),
     "recurrent_ppo": purerl.RecurrentPPOConfig(
         total_timesteps=4_096, memory_size=8, head_sizes=(8,)
     ),

@@ -89,6 +89,12 @@ SMALL = {
         "epsilon_end": 0.5,
         "total_timesteps": UPDATES * 2 * 16,
     },
+    "lpg": {
+        "num_envs": 2,
+        "num_steps": 16,
+        "hidden_sizes": (4,),
+        "total_timesteps": UPDATES * 2 * 16,
+    },
     "tabular": {
         "env": NUMBERED_CARTPOLE,
         "num_envs": 2,

@@ -21,6 +21,7 @@ OPTIONS = [
     ("CliffWalking-v0", {"size": (4, 12), "cliff_ends": False}),
     ("GridWorld-v0", {"size": (3, 5), "start": (1, 1), "goal": (2, 4)}),
     ("KArmedBandit-v0", {"num_arms": 3}),
+    ("ObjectGrid-v0", {"size": (3, 4), "num_objects": 2, "observation": "vector"}),
 ]
 
 # Every wrapper, and all kinds of space; the first is in `make test`.

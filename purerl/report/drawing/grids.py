@@ -174,6 +174,27 @@ def numbered(env: Any) -> Draw:
     return draw
 
 
+def objects(env: Any) -> Draw:
+    """Make the drawing of an ObjectGrid of any size."""
+    pays, costs = Kind("pays", c.GREEN), Kind("costs", c.ORANGE)
+    grid = Grid(tuple(env.size), (AGENT, pays, costs))
+
+    @cache
+    def background() -> "Image":
+        return grid.start()
+
+    def draw(state: Any, params: Any) -> np.ndarray:
+        canvas = over(background())
+        rewards, cells = np.asarray(params.rewards), np.asarray(params.cells)
+        for k in np.flatnonzero(np.asarray(state.present)):
+            kind = pays if rewards[k] > 0 else costs
+            grid.place(canvas, kind, *divmod(int(cells[k]), env.size[1]))
+        grid.place(canvas, AGENT, *divmod(int(state.cell), env.size[1]))
+        return canvas.pixels()
+
+    return draw
+
+
 def rooms(env: Any) -> Draw:
     """Make the drawing of gymnax's FourRooms or MetaMaze."""
     free = np.asarray(env.wrapped.env_map).astype(bool)

@@ -13,6 +13,7 @@ from purerl import presets
 from purerl.algorithms import ALGORITHMS
 from purerl.config import TrainConfig
 from purerl.optimisers import SGD
+from purerl.rules import ActorCriticRule, LPGRule
 from purerl.schedules import Cosine, Linear
 from purerl.train import bind
 from tests import boxes, nets
@@ -52,6 +53,11 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "recurrent-ppo-dict": ("recurrent_ppo", {"env": boxes.PACKED}),
     "dqn-masked": ("dqn", {"env": boxes.MASKED}),
     "sac-discrete-masked": ("sac", {"env": boxes.MASKED}),
+    # A rule that is a network, which also sees how far the run is.
+    "lpg-learned": (
+        "lpg",
+        {"rule": LPGRule.make(4, 3, 4, base=ActorCriticRule(), temporal=True)},
+    ),
     # Tables that several environments move, and preferences of arms.
     "tabular-double-two-envs": ("tabular", {"method": "double_q", "num_envs": 2}),
     "tabular-sarsa": ("tabular", {"method": "sarsa"}),

@@ -1,0 +1,67 @@
+"""The part of docs/results.md on a rule of learning that was evolved.
+
+Rendered by `python experiments/results.py` from experiments/results/evolve-lpg.json.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+STORE = Path(__file__).parent / "results" / "evolve-lpg.json"
+PICTURES = {
+    "evolution-lpg-curve.png": "the evolution's curve",
+    "evolution-lpg-course.png": "the rule along the evolution, judged",
+}
+
+
+def section() -> list[str]:
+    """Lines of markdown; none where there are no numbers."""
+    if not STORE.exists():
+        return []
+    numbers = json.loads(STORE.read_text())
+    settings, means = numbers["settings"], numbers["history"]["mean"]
+    rates = ", ".join(
+        f"{name.removesuffix(', tuned')} {found['learning_rate']:.2g}"
+        for name, found in numbers["tuned"].items()
+    )
+    seconds = ", ".join(f"{k} {v:,} s" for k, v in numbers["seconds"].items())
+    return [
+        "",
+        '## <a id="evolve-lpg"></a>A rule of learning, evolved on grids',
+        "",
+        "The rule of [LPG](algorithms/lpg.md), an LSTM, evolved together with the step "
+        f"size of the agents, by Open-ES with {settings['population']} members, on "
+        f"{len(numbers['settings']['baselines'])} grids (ObjectGrid-v0) with agents of "
+        f"{numbers['config']['total_timesteps']:,} steps. In grids 0 is the return of "
+        "a policy that takes every action equally often and 1 that of the best policy, "
+        "which dynamic programming gives; in Catch returns are as they are. *Area* is "
+        "the mean of the training curve, *final* that of its last tenth. Intervals are "
+        "95% ones over the held-out grids and, in Catch, over seeds; of the training "
+        "grids it is the range of the grids.",
+        f"Step sizes of the baselines were tuned on the training grids: {rates}; the "
+        f"evolved one is {numbers['learned_learning_rate']:.2g}.",
+        f"The population's mean fitness went from {means[0]:.2f} in the first to "
+        f"{means[-1]:.2f} in the last of {len(means)} generations.",
+        "",
+        *_table(numbers["judged"]),
+        "",
+        *(f"![{text}](images/{file})" for file, text in PICTURES.items()),
+        "",
+        f"`{numbers['command']}`: {seconds}; {numbers['hardware']}, jax "
+        f"{numbers['jax']}, Python {numbers['python']}, {numbers['date']}, load "
+        f"{numbers['load_before']} before.",
+    ]
+
+
+def _table(judged: dict[str, Any]) -> list[str]:
+    places = list(next(iter(judged.values())))
+    columns = [f"{place}: {part}" for place in places for part in ("area", "final")]
+    lines = [f"| rule | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for name, rows in judged.items():
+        cells = [
+            "{:.2f} ({:.2f} to {:.2f})".format(*rows[place][part])
+            for place in places
+            for part in ("area", "final")
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return lines

@@ -1,0 +1,78 @@
+"""What a rule in a config must be, checked on shapes before anything is traced."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from purerl.config import ConfigError, is_part
+from purerl.rules.inputs import RuleInputs, Targets
+
+_SHAPE = (3, 2)  # Steps and environments of the rollout that is tried.
+
+
+def check_rule(rule: Any, prediction_size: int) -> None:
+    """Refuse what is no rule: called once on shapes, nothing computed.
+
+    Args:
+        rule: Value of the config's field.
+        prediction_size: Numbers of the prediction vector, M.
+
+    Raises:
+        ConfigError: it is no dataclass, cannot be called so, or does not return
+            targets of the right shapes.
+    """
+    example = "purerl.rules.ActorCriticRule()"
+    if isinstance(rule, type):
+        raise ConfigError(
+            f"rule must be a rule, got the class {rule.__name__}; call it to make one, "
+            f"such as {example}."
+        )
+    # A rule without numbers has no leaves, so that its structure looks like one.
+    if not is_part(rule) or jax.tree_util.all_leaves([rule]):
+        raise ConfigError(
+            "rule must be an instance of a flax.struct.dataclass with "
+            f"__call__(inputs), such as {example}, got {rule!r}."
+        )
+    size = getattr(rule, "prediction_size", prediction_size)
+    if size != prediction_size:
+        raise ConfigError(
+            f"prediction_size must be that of the rule, {size}, got {prediction_size}; "
+            "leave it at auto."
+        )
+    try:
+        targets = jax.eval_shape(rule, _inputs(prediction_size))
+    except Exception as error:
+        raise ConfigError(
+            f"rule must return targets of a purerl.rules.RuleInputs, as {example} "
+            f"does; {type(rule).__name__} failed on one with prediction_size="
+            f"{prediction_size}: {error}."
+        ) from error
+    expected = (_SHAPE, (*_SHAPE, prediction_size))
+    is_pair = isinstance(targets, tuple) and len(targets) == len(Targets._fields)
+    found = tuple(getattr(x, "shape", None) for x in targets) if is_pair else targets
+    if found != expected:
+        raise ConfigError(
+            f"rule must return purerl.rules.Targets of the shapes {expected} for "
+            f"T = 3, B = 2 and M = {prediction_size}; {type(rule).__name__} returned "
+            f"{found}."
+        )
+
+
+def _inputs(size: int) -> RuleInputs:
+    def of(shape: tuple[int, ...], dtype: Any = jnp.float32) -> Any:
+        return jax.ShapeDtypeStruct(shape, dtype)
+
+    number, flag = of(_SHAPE), of(_SHAPE, jnp.bool_)
+    many = of((*_SHAPE, size))
+    return RuleInputs(
+        reward=number,
+        terminated=flag,
+        truncated=flag,
+        gamma=of(()),
+        log_prob=number,
+        log_prediction=many,
+        next_log_prediction=many,
+        share=of(()),
+        num_updates=of(()),
+    )

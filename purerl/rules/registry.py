@@ -1,0 +1,27 @@
+"""Rules by name, so that a config can be written as text and read back."""
+
+from purerl.registry import Registry
+from purerl.rules.known import ActorCriticRule, ReturnRule
+from purerl.rules.learned import LPGRule
+
+RULES: dict[str, type] = {
+    cls.__name__: cls for cls in (ActorCriticRule, ReturnRule, LPGRule)
+}
+
+_registry = Registry("rule", "rules", "purerl.rules.register", RULES)
+
+
+def register(name: str, cls: type) -> None:
+    """Let configs with a rule of class `cls` be written to files and read back.
+
+    The same class under the same name may be registered again, as when a notebook's
+    cell runs twice: the new one takes the old one's place.
+
+    Args:
+        name: Name in files and on command lines, such as `"MyRule"`.
+        cls: A `flax.struct.dataclass` with `__call__(inputs) -> Targets`.
+
+    Raises:
+        ConfigError: no such class, no name, or either is taken.
+    """
+    _registry.register(name, cls)
