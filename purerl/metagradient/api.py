@@ -21,6 +21,7 @@ from purerl.acting.rollout import ROLLOUT
 from purerl.algorithms import ALGORITHMS, entry_of, name_of
 from purerl.algorithms.outer import Outer, OuterLoss
 from purerl.config import ConfigError, TrainConfig
+from purerl.losses import ClipDrift, ClippedSquaredError
 from purerl.meta.names import Names
 from purerl.metagradient.coordinates import Coordinates, Values
 from purerl.optimisers.check import optimiser_fields
@@ -211,7 +212,7 @@ def meta_gradient(
         raise ConfigError(_no_outer(config))
     coordinates = Coordinates(bound, wrt)
     for field in coordinates.fields:
-        _check_acts(field, outer)
+        _check_acts(config, field, outer)
     parts = outer.build(bound.at(reference), bound.env)
     judge = _Judge(outer, parts, _loss_of(objective, outer))
     return MetaGradientFunction(bound, coordinates, judge, unroll, checkpoint)
@@ -226,10 +227,13 @@ def _no_outer(config: TrainConfig) -> str:
     )
 
 
-def _check_acts(field: str, outer: Outer) -> None:
+def _check_acts(config: TrainConfig, field: str, outer: Outer) -> None:
     """Refuse a field whose derivative is zero whatever the data."""
     first = field.split(".")[0]
     why = outer.constant.get(first)
+    if isinstance(getattr(config, first), ClipDrift | ClippedSquaredError):
+        # A sample has its whole gradient or none, and moving the ends changes neither.
+        why = "the interval of a clip only decides which samples count"
     if first == "env_params":
         why = "they only change what is collected, and data are constants"
     if why is not None:

@@ -1,7 +1,7 @@
 """Small runs of every algorithm that is differentiated."""
 
 import purerl
-from purerl.losses import ClipDrift
+from purerl.losses import DPODrift
 from tests.helpers import tiny_config
 
 PPO = tiny_config(
@@ -10,7 +10,7 @@ PPO = tiny_config(
     gae_lambda=0.9,
     entropy_coef=0.02,
     learning_rate=1e-2,
-    policy_loss=ClipDrift(0.1),
+    policy_loss=DPODrift(2.0, 0.6),
     num_evaluations=0,
 )
 VPG = purerl.VPGConfig(
@@ -36,7 +36,7 @@ RECURRENT_PPO = purerl.RecurrentPPOConfig(
     gae_lambda=0.9,
     entropy_coef=0.02,
     learning_rate=1e-2,
-    policy_loss=ClipDrift(0.1),
+    policy_loss=DPODrift(2.0, 0.6),
     hidden_sizes=(8,),
     memory_size=4,
     head_sizes=(4,),
@@ -57,8 +57,8 @@ PQN = purerl.PQNConfig(
 )
 ACTOR_CRITIC = ("gamma", "gae_lambda", "learning_rate", "entropy_coef")
 EACH = {
-    "ppo": (PPO, (*ACTOR_CRITIC, "policy_loss.clip_eps", "value_coef")),
+    "ppo": (PPO, (*ACTOR_CRITIC, "policy_loss", "value_coef")),
     "vpg": (VPG, (*ACTOR_CRITIC, "value_learning_rate")),
-    "recurrent_ppo": (RECURRENT_PPO, (*ACTOR_CRITIC, "policy_loss.clip_eps")),
+    "recurrent_ppo": (RECURRENT_PPO, (*ACTOR_CRITIC, "policy_loss")),
     "pqn": (PQN, ("gamma", "trace_decay", "learning_rate", "max_grad_norm")),
 }

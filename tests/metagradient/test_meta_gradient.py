@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl import losses
 from purerl.algorithms import ALGORITHMS, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
@@ -213,6 +214,22 @@ def test_an_objective_of_ones_own(agents):
     assert float(found.gradient["entropy_coef"]) < 0  # more weight, more entropy
 
 
+def test_the_width_of_a_clip_has_no_derivative_through_a_gradient_step(key):
+    """Which is why it is refused; the two numbers of DPO's drift have one."""
+    log_ratio, advantage = jax.random.normal(key, (2, 64))
+
+    def slope(drift, shift):
+        gradient = jax.grad(lambda x: losses.surrogate(drift, x, advantage).mean())
+        return jnp.vdot(gradient(log_ratio), shift)
+
+    shift = jnp.linspace(-1.0, 1.0, 64)
+    clip = jax.grad(slope)(losses.ClipDrift(0.2), shift)
+    assert float(clip.clip_eps) == 0.0
+    discovered = jax.grad(slope)(losses.DPODrift(2.0, 0.6), shift)
+    assert float(discovered.alpha) != 0.0 and float(discovered.beta) != 0.0
+
+
+CLIPPED = PPO.replace(policy_loss=losses.ClipDrift(0.2))
 DIFFERENTIATED = {"ppo", "recurrent_ppo", "recurrent_ppo/lstm", "vpg", "pqn"}
 
 
@@ -246,6 +263,8 @@ def test_the_registry_says_which():
         (PPO, {"wrt": ""}, "wrt must name at least one field"),
         (PPO, {"wrt": "env_params.length"}, "env_params.length is zero, for they only"),
         (PPO.replace(target_kl=0.01), {"wrt": "target_kl"}, "target_kl is zero"),
+        (CLIPPED, {"wrt": "policy_loss.clip_eps"}, "policy_loss.clip_eps is zero"),
+        (CLIPPED, {"wrt": "value_loss"}, "only decides which samples count"),
         (EACH["pqn"][0], {"wrt": "epsilon_end"}, "epsilon_end is zero"),
         (PPO, {"wrt": "gamma", "unroll": 0}, "unroll must be a positive whole number"),
         (
