@@ -17,7 +17,7 @@ from purerl.optimisers import SGD, Adam, AdamW, RAdam
 from purerl.optimisers.differentiable import differentiable
 from purerl.train import bind
 from tests.contracts.test_algorithms import SMALL, small
-from tests.helpers import assert_same_bits
+from tests.helpers import assert_same_bits, slow_but
 from tests.metagradient.configs import EACH, PPO, VPG
 
 # Plain descent, so that an update is theta - rate * gradient.
@@ -47,6 +47,11 @@ def moved(before, after):
     return difference
 
 
+def moved_by(before, after):
+    """The length of what an update did to the actor."""
+    return float(jnp.sqrt(inner(*[moved(before, after)] * 2)))
+
+
 def outer_gradient(config, state):
     """The gradient of the outer loss: minus the policy gradient of the next rollout.
 
@@ -67,6 +72,7 @@ def test_a_step_size_is_worth_the_inner_product_of_two_gradients(key):
     np.testing.assert_allclose(found.gradient["learning_rate"], expected, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_two_updates_are_the_last_one_and_what_the_first_did_to_it(key):
     """dm/drate = -<L', g_2> - <L', (1 - rate H_2) g_1>, H_2 on the second rollout."""
     config = PLAIN.replace(advantage="rewards_to_go", baseline=False, gae_lambda=0.9)
@@ -76,7 +82,7 @@ def test_two_updates_are_the_last_one_and_what_the_first_did_to_it(key):
     one = jax.jit(purerl.meta_gradient(config, "learning_rate"))
     middle = one(state).state
     last = one(middle)
-    assert_same_bits(two.state, last.state)
+    assert_close(two.state.params, last.state.params)
 
     parts = vpg.build(config, bind(config).env)
     rollout = vpg.on_policy.collect(parts, middle, update_keys(middle, 3))
@@ -117,18 +123,23 @@ def agent(states, index):
 
 def assert_close(left, right):
     for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_updates_are_those_of_the_run(twice, agents):
-    """Bit for bit, although they are differentiated."""
+    """But for rounding, as a compiler fuses what is differentiated in other ways."""
     state = agent(agents, 0)
     algorithm = purerl.make_algorithm(PPO)
     run = jax.jit(lambda s: jax.lax.scan(lambda s, _: algorithm.step(s), s, length=2))
-    found = jax.jit(twice)(state)
-    assert_same_bits((found.state, found.metrics), run(state))
+    found, expected = jax.jit(twice)(state), run(state)
+    assert_close((found.state.params, found.metrics), (expected[0].params, expected[1]))
+    assert_same_bits(found.state.key, expected[0].key)
+    assert int(found.state.update) == 2
+    assert moved_by(state, found.state) > 1e3 * moved_by(found.state, expected[0])
 
 
+@pytest.mark.slow
 def test_many_agents_are_each_alone(twice, agents):
     many = jax.jit(jax.vmap(twice))(agents)
     one = jax.jit(twice)
@@ -138,14 +149,15 @@ def test_many_agents_are_each_alone(twice, agents):
     assert len({float(x) for x in many.gradient["gamma"]}) == 3
 
 
+@pytest.mark.slow
 def test_what_is_computed_again_changes_nothing(twice, agents):
     state = agent(agents, 0)
     kept = purerl.meta_gradient(PPO, EACH["ppo"][1], unroll=2, checkpoint=False)
     one, other = jax.jit(twice)(state), jax.jit(kept)(state)
     assert_close(one.gradient, other.gradient)
-    assert_same_bits(one.state, other.state)
 
 
+@pytest.mark.slow
 def test_programs_for_accelerators_have_the_same_derivative(twice, agents):
     """There the outputs of loops are packed as words, which have no derivative."""
     state = agent(agents, 0)
@@ -156,7 +168,8 @@ def test_programs_for_accelerators_have_the_same_derivative(twice, agents):
 
 def test_values_and_names(twice):
     start = twice.start()
-    assert set(start) == set(EACH["ppo"][1])
+    names = {*EACH["ppo"][1], "policy_loss.alpha", "policy_loss.beta"}
+    assert set(start) == names - {"policy_loss"}
     assert all(float(x) == 0.0 for x in start.values())  # logits and logs from there
     found = twice.overrides({**start, "gamma": jnp.float32(1.0)})
     odds = 0.95 / 0.05 * np.e
@@ -164,6 +177,7 @@ def test_values_and_names(twice):
     np.testing.assert_allclose(found["learning_rate"], PPO.learning_rate, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_frozen_part_makes_no_nan(agents):
     config = PPO.replace(frozen=("critic",))
     meta = purerl.meta_gradient(config, "learning_rate,gamma", unroll=2)
@@ -175,7 +189,7 @@ def test_a_frozen_part_makes_no_nan(agents):
 def test_adam_with_a_derivative_at_zero_takes_the_same_steps(optimiser, key):
     """Bit for bit, from gradients of 1e-12 to 1e3; at zero its derivative is finite."""
     scales = jnp.logspace(-12, 3, 64)
-    grads = jax.random.normal(key, (5, 64)) * scales
+    grads = jax.random.normal(key, (12, 64)) * scales[None]
     start = jnp.ones(64)
 
     def steps(optimiser, grads):
@@ -193,13 +207,14 @@ def test_adam_with_a_derivative_at_zero_takes_the_same_steps(optimiser, key):
     assert_same_bits(*(jax.jit(partial(steps, o))(grads) for o in (optimiser, chosen)))
 
     def last(factor, optimiser):
-        return steps(optimiser, factor * jnp.zeros((5, 64)))[0].sum()
+        return steps(optimiser, factor * grads.at[:, 0].set(0.0))[0].sum()
 
-    assert np.isfinite(jax.grad(last)(1.0, chosen))
-    if type(optimiser) is not RAdam:  # it takes five steps before it has a root
-        assert np.isnan(jax.grad(last)(1.0, optimiser))
+    slope = jax.jit(jax.grad(last), static_argnums=1)
+    assert np.isfinite(slope(1.0, chosen))
+    assert np.isnan(slope(1.0, optimiser))  # which is why it is not taken
 
 
+@pytest.mark.slow
 def test_an_objective_of_ones_own(agents):
     """The outer loss is any function of parts, state and rollout."""
 
@@ -233,10 +248,7 @@ CLIPPED = PPO.replace(policy_loss=losses.ClipDrift(0.2))
 DIFFERENTIATED = {"ppo", "recurrent_ppo", "recurrent_ppo/lstm", "vpg", "pqn"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [n if n == "pqn" else pytest.param(n, marks=pytest.mark.slow) for n in SMALL],
-)
+@pytest.mark.parametrize("name", slow_but(SMALL, *(SMALL.keys() - DIFFERENTIATED)))
 def test_every_algorithm_is_differentiated_or_refused(name, key):
     config = small(name)
     if name not in DIFFERENTIATED:
