@@ -56,9 +56,10 @@ COURSE = 100  # points of a curve in the file
 
 def make_config(task: str, steps: int) -> purerl.PPOConfig:
     """PPO with a step size that is too small for so few steps."""
-    return purerl.PPOConfig(
-        env=task, total_timesteps=steps, num_envs=8, num_evaluations=1, **START
+    config = purerl.PPOConfig(
+        env=task, total_timesteps=steps, num_envs=8, num_evaluations=1
     )
+    return config.replace(**START)
 
 
 def keys_of(purpose: str) -> jax.Array:
