@@ -1,13 +1,12 @@
 """PPO that tunes its own numbers online, against fixed numbers, from a poor start.
 
-    python experiments/self_tuning.py [--steps 200000] [--fresh]
+    python experiments/self_tuning.py [--steps 100000] [--fresh]
 
 On two tasks step size, discount, trace decay and entropy bonus begin at numbers that
 learn slowly. One agent keeps them, one moves them by meta-gradients in its single life
 (Xu et al. 2018, Zahavy et al. 2020), and one has the best fixed numbers of a grid by
 `purerl.sweep`. What a user would have to choose, the point of the grid as well as the
-step size and length of the meta-gradients, is chosen by four seeds, and judged by ten
-others.
+step size of the meta-gradients, is chosen by five seeds, and judged by ten others.
 
 Prints a table; writes experiments/results/self-tuning.json and
 docs/images/self-tuning.png. The same command goes on where it was stopped.
@@ -40,17 +39,9 @@ IMAGE = ROOT / "docs" / "images" / "self-tuning.png"
 TASKS = ("CartPole-v1", "Acrobot-v1")
 NAMES = ("learning_rate", "gamma", "gae_lambda", "entropy_coef")
 START = {"learning_rate": 1e-4, "gamma": 0.99, "gae_lambda": 0.95, "entropy_coef": 0.01}
-GRID = {
-    "learning_rate": [1e-4, 3e-4, 1e-3, 3e-3],
-    "gamma": [0.95, 0.99],
-    "entropy_coef": [0.001, 0.01],
-}
-TUNERS = [
-    {"unroll": unroll, "meta_learning_rate": rate}
-    for unroll in (1, 4)
-    for rate in (0.01, 0.03, 0.1)
-]
-CHOOSING, JUDGING = 4, 10
+GRID = {"learning_rate": [1e-4, 3e-4, 1e-3, 3e-3], "gamma": [0.95, 0.99]}
+META_RATES = (0.01, 0.05)
+CHOOSING, JUDGING, LANES = 5, 10, 5
 COURSE = 100  # points of a curve in the file
 
 
@@ -90,22 +81,25 @@ def smooth(returns: np.ndarray, width: int = 10) -> np.ndarray:
         return np.stack([np.nanmean(window, axis=1) for window in windows], axis=1)
 
 
-def train(make: Callable[..., Any], purpose: str) -> tuple[Any, float]:
+def train(make: Callable[..., Any], purpose: str, *more: Any) -> tuple[Any, float]:
     """Train all seeds in one call; the seconds hold the compilation."""
     begin = time.perf_counter()
-    result = purerl.pmap(make)(keys_of(purpose))
+    axes = (0, *(None for _ in more))
+    result = purerl.pmap(make, lanes=LANES, in_axes=axes)(keys_of(purpose), *more)
     jax.block_until_ready(result.metrics)
     return result, time.perf_counter() - begin
 
 
-def fixed(config: purerl.PPOConfig, purpose: str) -> dict[str, Any]:
-    """Train with numbers that stay."""
-    return summary(*train(purerl.make_train(config), purpose))
+def fixed(config: purerl.PPOConfig, point: dict[str, float]) -> dict[str, Any]:
+    """Train with the numbers of a point of the grid, which stay."""
+    numbers = {name: np.float32(value) for name, value in point.items()}
+    return summary(*train(purerl.make_train(config), "judge", numbers))
 
 
-def tuned(config: purerl.PPOConfig, purpose: str, tuner: Any) -> dict[str, Any]:
+def tuned(config: purerl.PPOConfig, purpose: str, rate: float) -> dict[str, Any]:
     """Train agents that tune themselves."""
-    result, seconds = train(purerl.self_tune(config, NAMES, **tuner), purpose)
+    make = purerl.self_tune(config, NAMES, meta_learning_rate=rate)
+    result, seconds = train(make, purpose)
     found = summary(result, seconds)
     rows = np.linspace(0, result.course["update"].shape[1] - 1, COURSE).astype(int)
     found["course"] = {
@@ -118,7 +112,7 @@ def tuned(config: purerl.PPOConfig, purpose: str, tuner: Any) -> dict[str, Any]:
 def best_of_grid(config: purerl.PPOConfig) -> dict[str, Any]:
     """The point of the grid with the best evaluation, by the seeds that choose."""
     result = purerl.sweep(config, GRID, seeds=CHOOSING, progress=False)
-    best = result.best("evaluation")
+    best = result.best("evaluation_return")
     return {"point": dict(best.point), "score": float(best.score)}
 
 
@@ -145,93 +139,79 @@ def study(task: str, steps: int, part: Parts) -> dict[str, Any]:
     """Choose by some seeds and judge by others; all numbers of a task."""
     config = make_config(task, steps)
     grid = part(f"{task}-grid", lambda: best_of_grid(config))
-    scores = [
-        np.mean(
-            part(
-                f"{task}-choose-{t['unroll']}-{t['meta_learning_rate']}",
-                lambda t=t: tuned(config, "choose", t),
-            )["scores"]
+    scores = {
+        rate: np.mean(
+            part(f"{task}-{rate}", lambda r=rate: tuned(config, "choose", r))["scores"]
         )
-        for t in TUNERS
-    ]
-    tuner = TUNERS[int(np.argmax(scores))]
-    best = config.replace(**grid["point"])
+        for rate in META_RATES
+    }
+    rate = max(scores, key=lambda rate: scores[rate])
+    begin = {name: START[name] for name in GRID}
     return {
         "config": to_dict(config),
         "grid": grid,
-        "tuners": [
-            {**t, "score": float(s)} for t, s in zip(TUNERS, scores, strict=True)
-        ],
-        "tuner": tuner,
+        "meta_rates": {str(rate): float(score) for rate, score in scores.items()},
+        "meta_learning_rate": rate,
         "judged": {
-            "start": part(f"{task}-start", lambda: fixed(config, "judge")),
-            "self-tuned": part(f"{task}-tuned", lambda: tuned(config, "judge", tuner)),
-            "best of the grid": part(f"{task}-best", lambda: fixed(best, "judge")),
+            "start": part(f"{task}-start", lambda: fixed(config, begin)),
+            "self-tuned": part(f"{task}-tuned", lambda: tuned(config, "judge", rate)),
+            "best of the grid": part(
+                f"{task}-best", lambda: fixed(config, grid["point"])
+            ),
         },
     }
 
 
 def figure(tasks: dict[str, Any]) -> Any:
     """Curves of the three agents, and the course of the numbers, a row per task."""
-    import matplotlib.pyplot as plt
-
-    picture, rows = plt.subplots(
-        len(tasks),
-        1 + len(NAMES),
-        figsize=(15.0, 3.1 * len(tasks)),
-        layout="constrained",
-    )
-    for axes, (task, found) in zip(np.atleast_2d(rows), tasks.items(), strict=True):
+    picture = style.new_figure(width=14.0, height=3.2 * len(tasks))
+    rows = picture.subplots(len(tasks), 1 + len(NAMES), squeeze=False)
+    for axes, (task, found) in zip(rows, tasks.items(), strict=True):
         for number, (name, judged) in enumerate(found["judged"].items()):
-            curves = np.asarray(judged["returns"])
-            colour = style.COLOURS[number]
-            ends = np.nanpercentile(curves, [25, 75], axis=0)
-            axes[0].fill_between(
-                judged["steps"], *ends, color=colour, alpha=0.16, linewidth=0
-            )
-            axes[0].plot(
-                judged["steps"], np.nanmean(curves, axis=0), color=colour, label=name
-            )
+            _curve(axes[0], judged, name, style.COLOURS[number])
         axes[0].legend(frameon=False, fontsize=8)
         style.finish(axes[0], task, "environment steps", "return in training")
         style.step_axis(axes[0])
         course = found["judged"]["self-tuned"]["course"]
         for panel, name in zip(axes[1:], NAMES, strict=True):
-            updates = np.asarray(course["update"])[0]
-            values = np.asarray(course[name])
-            panel.plot(updates, values.T, color=style.COLOURS[1], alpha=0.35, lw=0.8)
-            panel.axhline(START[name], color="0.5", lw=0.8, ls=":")
-            if name in found["grid"]["point"]:
-                panel.axhline(
-                    found["grid"]["point"][name],
-                    color=style.COLOURS[2],
-                    lw=1.0,
-                    ls="--",
-                )
-            if name in ("learning_rate", "entropy_coef"):
-                panel.set_yscale("log")
-            style.finish(panel, name, "update", "")
+            _course(panel, course, name, found["grid"]["point"].get(name))
     return picture
+
+
+def _curve(axes: Any, judged: dict[str, Any], name: str, colour: str) -> None:
+    curves = np.asarray(judged["returns"])
+    low, high = np.nanmin(curves, axis=0), np.nanmax(curves, axis=0)
+    axes.fill_between(judged["steps"], low, high, color=colour, alpha=0.14, lw=0)
+    axes.plot(judged["steps"], np.nanmean(curves, axis=0), color=colour, label=name)
+
+
+def _course(axes: Any, course: dict[str, Any], name: str, best: float | None) -> None:
+    updates, values = np.asarray(course["update"])[0], np.asarray(course[name])
+    axes.plot(updates, values.T, color=style.COLOURS[1], alpha=0.4, lw=0.8)
+    axes.axhline(START[name], color=style.COLOURS[0], lw=1.0, ls=":")
+    if best is not None:
+        axes.axhline(best, color=style.COLOURS[2], lw=1.0, ls="--")
+    if name in ("learning_rate", "entropy_coef"):
+        axes.set_yscale("log")
+    style.finish(axes, name, "update")
 
 
 def main() -> None:
     """Choose, judge, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=200_000, help="steps of an agent")
+    parser.add_argument("--steps", type=int, default=100_000, help="steps of an agent")
     parser.add_argument("--fresh", action="store_true", help="do all parts again")
     asked = parser.parse_args()
     enable_compile_cache()
-    settings = {"steps": asked.steps, "start": START, "grid": GRID, "tuners": TUNERS}
+    settings = {"steps": asked.steps, "start": START, "grid": GRID, "seeds": CHOOSING}
     part = Parts(settings, asked.fresh)
     tasks = {task: study(task, asked.steps, part) for task in TASKS}
 
-    table = Table("task", *next(iter(tasks.values()))["judged"], "tuner", "point")
+    table = Table("task", *next(iter(tasks.values()))["judged"], "meta", "point")
     for task, found in tasks.items():
         cells = [_cell(judged["scores"]) for judged in found["judged"].values()]
-        words = [
-            ", ".join(f"{k}={v:g}" for k, v in d.items())
-            for d in (found["tuner"], found["grid"]["point"])
-        ]
+        point = ", ".join(f"{k}={v:g}" for k, v in found["grid"]["point"].items())
+        words = (f"{found['meta_learning_rate']:g}", point)
         table.add_row(task, *cells, *words)
     Console(width=150, highlight=False).print(table)
     for task, found in tasks.items():
