@@ -62,20 +62,20 @@ def test_numbers_and_a_learned_drift_of_ppo(key):
         np.testing.assert_allclose(actual, expected, rtol=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(optimised=False)
 @pytest.mark.parametrize("name", list(EACH))
 def test_the_numbers_of(name, key):
     found, replay = both(*EACH[name], key)
     assert_each_number_agrees(found, replay)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(optimised=False)
 def test_the_outer_loss_with_values(key):
     found, replay = both(PPO, EACH["ppo"][1], key, objective="actor_critic")
     assert_each_number_agrees(found, replay)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(optimised=False)
 def test_continuous_actions_and_normalised_rewards(key):
     """The scale of the rewards follows the discount, and the derivative knows it."""
     config = PPO.replace(
@@ -88,7 +88,7 @@ def test_continuous_actions_and_normalised_rewards(key):
     assert_each_number_agrees(found, replay)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(optimised=False)
 def test_data_that_are_no_constants_are_caught(key, monkeypatch):
     """Without the stop, the old log-probabilities move with the numbers."""
     names = ("gamma", "learning_rate")
@@ -103,7 +103,7 @@ def test_data_that_are_no_constants_are_caught(key, monkeypatch):
     assert abs(along(mutant, direction) / expected - 1) > 1e-2
 
 
-@pytest.mark.slow
+@pytest.mark.slow(optimised=False)
 def test_an_outer_loss_with_the_tuned_discount_is_caught(key):
     meta = purerl.meta_gradient(PPO, "gamma", unroll=UNROLL)
     moved = {"gamma": meta.start()["gamma"].astype("float64") - 2.0}  # 0.95 -> 0.72

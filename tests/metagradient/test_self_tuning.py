@@ -60,7 +60,7 @@ def purerl_step(config, names, state, values):
     return purerl.meta_gradient(config, names).algorithm(values).step(state)[0]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(optimised=False)
 def test_seeds_are_each_alone(train):
     keys = jax.random.split(jax.random.key(3), 2)
     many = jax.jit(jax.vmap(purerl.self_tune(CONFIG, NAMES, every=2)))(keys)
@@ -80,7 +80,7 @@ def test_a_meta_gradient_that_is_not_finite_moves_nothing(key):
     np.testing.assert_allclose(result.course["gamma"], CONFIG.gamma, rtol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(optimised=False)
 def test_a_step_size_that_is_much_too_small_grows(key):
     config = purerl.PPOConfig(
         env="probe/action-observation",
