@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import schedules
 from purerl.acting.rollout import ROLLOUT
 from purerl.algorithms import ALGORITHMS, entry_of, name_of
 from purerl.algorithms.outer import Outer, OuterLoss
@@ -52,20 +53,31 @@ class _Judge(NamedTuple):
 
     Attributes:
         outer: How updates of the algorithm are judged.
-        parts: Networks, environments and the reference config.
+        bound: The run, whose length schedules follow.
+        reference: The config whose numbers the outer loss has.
         loss: The outer loss.
     """
 
     outer: Outer
-    parts: Any
+    bound: Bound
+    reference: TrainConfig
     loss: OuterLoss
 
-    def collect(self, state: PyTree) -> Any:
+    def build(self, state: PyTree) -> Any:
+        """Return networks, environments and config, with the numbers of the moment."""
+        config = self.reference
+        if schedules.is_moving(config):
+            share = state.update / self.bound.plan.num_updates
+            config = schedules.at(schedules.without_flags(config), share)
+        return self.outer.build(config, self.bound.env)
+
+    def collect(self, parts: Any, state: PyTree) -> Any:
         """Return the rollout that the agent would collect next, a constant."""
-        return jax.lax.stop_gradient(self.outer.collect(self.parts, state))
+        return jax.lax.stop_gradient(self.outer.collect(parts, state))
 
     def __call__(self, state: PyTree) -> Array:
-        return self.loss(self.parts, state, self.collect(state))
+        parts = self.build(state)
+        return self.loss(parts, state, self.collect(parts, state))
 
 
 class MetaGradientFunction:
@@ -82,13 +94,13 @@ class MetaGradientFunction:
         self,
         bound: Bound,
         coordinates: Coordinates,
-        outer: _Judge,
+        judge: _Judge,
         unroll: int,
         checkpoint: bool,
     ) -> None:
         self._bound = bound
         self._coordinates = coordinates
-        self._outer = outer
+        self._judge = judge
         self._checkpoint = checkpoint
         self.unroll = unroll
 
@@ -124,7 +136,8 @@ class MetaGradientFunction:
         Args:
             state: The state of one agent, or its shapes.
         """
-        rollout = jax.eval_shape(self._outer.collect, state)
+        judge = self._judge
+        rollout = jax.eval_shape(lambda s: judge.collect(judge.build(s), s), state)
         return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((state, rollout)))
 
     def __call__(
@@ -161,7 +174,7 @@ class MetaGradientFunction:
         state, metrics = jax.lax.scan(
             lambda state, _: step(state), state, length=self.unroll
         )
-        return self._outer(state), (state, metrics)
+        return self._judge(state), (state, metrics)
 
 
 def meta_gradient(
@@ -213,8 +226,7 @@ def meta_gradient(
     coordinates = Coordinates(bound, wrt)
     for field in coordinates.fields:
         _check_acts(config, field, outer)
-    parts = outer.build(bound.at(reference), bound.env)
-    judge = _Judge(outer, parts, _loss_of(objective, outer))
+    judge = _Judge(outer, bound, bound.at(reference), _loss_of(objective, outer))
     return MetaGradientFunction(bound, coordinates, judge, unroll, checkpoint)
 
 

@@ -99,7 +99,7 @@ def test_own_search(example, tmp_path, capsys):
     assert again.numbers == {"trained_requests": 0}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(optimised=False)
 @of("self_tuning")
 def test_self_tuning(example, capsys):
     found = example.main(steps=8_192, seeds=2)

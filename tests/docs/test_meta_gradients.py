@@ -7,7 +7,7 @@ import pytest
 from .pages import ROOT, run
 
 
-@pytest.mark.slow
+@pytest.mark.slow(optimised=False)
 def test_the_pages_code_runs(capsys):
     names = run(ROOT / "docs" / "meta-gradients.md")
     assert "life 1: return" in capsys.readouterr().out

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import losses
+from purerl import losses, schedules
 from purerl.algorithms import ALGORITHMS, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
@@ -175,6 +175,22 @@ def test_values_and_names(twice):
     odds = 0.95 / 0.05 * np.e
     np.testing.assert_allclose(found["gamma"], odds / (1 + odds), rtol=1e-6)
     np.testing.assert_allclose(found["learning_rate"], PPO.learning_rate, rtol=1e-6)
+
+
+@pytest.mark.slow(optimised=False)
+def test_schedules_are_where_they_are_in_the_run(agents):
+    """A constant schedule is that number, and its number has the same derivative."""
+    state = agent(agents, 0)
+    config = PPO.replace(anneal_learning_rate=False)
+    plain = purerl.meta_gradient(config, ("gamma", "learning_rate"), unroll=2)
+    constant = schedules.Constant
+    moving = config.replace(gamma=constant(0.95), learning_rate=constant(1e-2))
+    meta = purerl.meta_gradient(moving, ("gamma", "learning_rate"), unroll=2)
+    one, other = jax.jit(plain)(state), jax.jit(meta)(state)
+    np.testing.assert_allclose(one.value, other.value, atol=1e-6)
+    for name, gradient in other.gradient.items():
+        (short,) = (n for n in one.gradient if name.startswith(n))
+        np.testing.assert_allclose(gradient, one.gradient[short], rtol=1e-3)
 
 
 @pytest.mark.slow(optimised=False)
