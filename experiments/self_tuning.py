@@ -112,8 +112,11 @@ def tuned(config: purerl.PPOConfig, purpose: str, rate: float) -> dict[str, Any]
 def best_of_grid(config: purerl.PPOConfig) -> dict[str, Any]:
     """The point of the grid with the best evaluation, by the seeds that choose."""
     result = purerl.sweep(config, GRID, seeds=CHOOSING, progress=False)
-    best = result.best("evaluation_return")
-    return {"point": dict(best.point), "score": float(best.score)}
+    last = result.dataset["evaluation_return"].isel(evaluation=-1)
+    scores = last.mean(["seed", "episode"])
+    best = scores.isel(scores.argmax(...))
+    point = {name: float(best[name]) for name in GRID}
+    return {"point": point, "score": float(best)}
 
 
 class Parts:
