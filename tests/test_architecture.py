@@ -82,6 +82,8 @@ LAYERS = (
     ("purerl.sweeps",),
     # Searches: what is trained next depends on what came before.
     ("purerl.population", "purerl.tuning", "purerl.meta"),
+    # Derivatives of what an agent becomes, of the leaves that can be evolved.
+    ("purerl.metagradient",),
     # Settings and what searches found, judged on keys that none of them has seen.
     ("purerl.comparison",),
     # Pages and tables of results, and trackers told afterwards.

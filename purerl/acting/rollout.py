@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from purerl.acting.environment import (
     Environment,
@@ -25,6 +26,8 @@ from purerl.types import Array, Metrics, PyTree, Transition
 Number = TypeVar("Number", int, Array)
 # From a key and a shape to noise with that leading shape.
 Draw = Callable[[Array, tuple[int, ...]], PyTree]
+# What a derivative through updates keeps of them, and does not compute again.
+ROLLOUT = "rollout"
 # Fresh starts of a rollout are drawn before it if they take no more than this.
 PRECOMPUTED_BYTES = 2**20
 
@@ -395,6 +398,8 @@ def unroll_recurrent(
 ) -> Played:
     """Unroll, as `unroll` does, a policy that remembers the episode so far.
 
+    What the steps leave is data: a constant to every derivative.
+
     Args:
         stepper: Environment, numbers, reset scheme.
         carry: Environments before the rollout.
@@ -416,7 +421,10 @@ def unroll_recurrent(
         carry, memory = before
         noise_t, inputs_t = xs
         keys_t, starts = restart(inputs_t)
-        (raw, outputs, action), memory = act(prepare(carry.obs), memory, noise_t)
+        # Here derivatives end, so that no environment is differentiated.
+        (raw, outputs, action), memory = jax.lax.stop_gradient(
+            act(prepare(carry.obs), memory, noise_t)
+        )
         after, out = step_envs(stepper, carry, action, keys_t, starts)
         transition = Transition(
             obs=carry.obs,
@@ -435,8 +443,9 @@ def unroll_recurrent(
             out.episode_length,
         )
 
-    (carry, memory), outputs = packing.scan(step, (carry, memory), inputs)
-    batch, memories, returns, lengths = outputs
+    start = jax.lax.stop_gradient((carry, memory))
+    (carry, memory), outputs = packing.scan(step, start, inputs)
+    batch, memories, returns, lengths = checkpoint_name(outputs, ROLLOUT)
     done = batch.terminated | batch.truncated
     return Played(carry, memory, batch, memories, Episodes(done, returns, lengths))
 

@@ -10,6 +10,7 @@ from purerl.algorithms import (
     dqn,
     lpg,
     mpo,
+    outer,
     ppo,
     pqn,
     recurrent_ppo,
@@ -18,26 +19,39 @@ from purerl.algorithms import (
     td3,
     vpg,
 )
+from purerl.algorithms.outer import Outer
 from purerl.config import ConfigError, TrainConfig
 from purerl.types import Algorithm
 
 
 class Entry(NamedTuple):
-    """What makes an algorithm: its config, its checks, and how it is bound."""
+    """What makes an algorithm: its config, its checks, and how it is bound.
+
+    Attributes:
+        config: The config class.
+        validate: `(config, env)`, which refuses what cannot be trained.
+        make: `(config, env, axis_name) -> Algorithm`.
+        outer: What its updates are judged by when they are differentiated, see
+            `purerl.meta_gradient`; None where they are not.
+    """
 
     config: type[TrainConfig]
     validate: Callable[[Any, Environment], None]
     make: Callable[..., Algorithm]
+    outer: Outer | None = None
 
 
 ALGORITHMS: dict[str, Entry] = {
-    "ppo": Entry(ppo.PPOConfig, ppo.validate, ppo.make),
+    "ppo": Entry(ppo.PPOConfig, ppo.validate, ppo.make, outer.PPO),
     "recurrent_ppo": Entry(
-        recurrent_ppo.RecurrentPPOConfig, recurrent_ppo.validate, recurrent_ppo.make
+        recurrent_ppo.RecurrentPPOConfig,
+        recurrent_ppo.validate,
+        recurrent_ppo.make,
+        outer.RECURRENT_PPO,
     ),
-    "vpg": Entry(vpg.VPGConfig, vpg.validate, vpg.make),
+    "vpg": Entry(vpg.VPGConfig, vpg.validate, vpg.make, outer.VPG),
     "dqn": Entry(dqn.DQNConfig, dqn.validate, dqn.make),
-    "pqn": Entry(pqn.PQNConfig, pqn.validate, pqn.make),
+    "pqn": Entry(pqn.PQNConfig, pqn.validate, pqn.make, outer.PQN),
     "td3": Entry(td3.TD3Config, td3.validate, td3.make),
     "sac": Entry(sac.SACConfig, sac.validate, sac.make),
     "mpo": Entry(mpo.MPOConfig, mpo.validate, mpo.make),

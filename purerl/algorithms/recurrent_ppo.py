@@ -504,13 +504,23 @@ def loss(parts: Parts, params: PyTree, sequences: Sequences) -> tuple[Array, Met
         params: Parameters of `core`, `actor` and `critic`.
         sequences: Rollouts of the environments of a minibatch.
     """
+    return ppo.loss(parts.heads, params, samples(parts, params, sequences))
+
+
+def samples(parts: Parts, params: PyTree, sequences: Sequences) -> Batch:
+    """Return the samples `[N, ...]` of rollouts, with memories as observations.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of `core`, `actor` and `critic`.
+        sequences: Rollouts of some environments.
+    """
     obs, first = jax.tree.map(_swap, (sequences.batch.obs, sequences.first))
     memories: Any = parts.core.apply(
         params["core"], obs, sequences.memory, first, method="unroll"
     )
     seen = jax.tree.map(_swap, _seen(parts, memories, obs))
-    samples = on_policy.flatten(sequences.batch._replace(obs=seen))
-    return ppo.loss(parts.heads, params, samples)
+    return on_policy.flatten(sequences.batch._replace(obs=seen))
 
 
 def remember(parts: Parts, params: PyTree, prepared: Any, memory: PyTree) -> PyTree:

@@ -63,6 +63,7 @@ class Genome:
         config: The config whose leaves are evolved.
         env: The environment, whose parameters may be evolved.
         evolve: The name of a field, several, or names with their scales.
+        word: What messages call the argument that names the fields.
 
     Attributes:
         scales: Scales as asked for, by name of the field.
@@ -71,15 +72,24 @@ class Genome:
         size: The length of the vector, D.
     """
 
-    def __init__(self, config: TrainConfig, env: Environment, evolve: Names) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        env: Environment,
+        evolve: Names,
+        word: str = "evolve",
+    ) -> None:
         config = auto.resolve(config, env)
-        self.scales = read_names(config, env, evolve)
+        self.scales = read_names(config, env, evolve, word)
         self.values: dict[str, PyTree] = {
-            name: value_at(config, env, name) for name in self.scales
+            name: value_at(config, env, name, word) for name in self.scales
         }
         self.leaves: list[Leaf] = []
-        for name, value in self.values.items():
-            self.leaves += _leaves(config, name, value, self.scales[name])
+        try:
+            for name, value in self.values.items():
+                self.leaves += _leaves(config, name, value, self.scales[name])
+        except ConfigError as error:
+            raise ConfigError(f"{word}: {error}") from None
         self.size = sum(leaf.start.size for leaf in self.leaves)
         apply_overrides(config, self.values)  # A static field is refused here.
 
@@ -159,12 +169,12 @@ def _leaves(config: TrainConfig, name: str, value: PyTree, scale: str) -> list[L
 def _no_leaves(name: str, value: Any) -> str:
     if not name.endswith("_loss"):
         return (
-            f"evolve: {name} is {value!r}, which has no float leaves; only fields that "
-            "are numbers with a fraction can be evolved."
+            f"{name} is {value!r}, which has no float leaves; only fields that "
+            "are numbers with a fraction can be moved."
         )
     learned = "MLPDrift" if name == "policy_loss" else "MLPValueLoss"
     return (
-        f"evolve: {name} is {type(value).__name__}, which has no numbers to evolve; "
+        f"{name} is {type(value).__name__}, which has no numbers to move; "
         f"start from a learned one: {name}=purerl.losses.{learned}.zeros(), or "
         f"--{name.replace('_', '-')} '{learned}()'."
     )
@@ -173,7 +183,7 @@ def _no_leaves(name: str, value: Any) -> str:
 def _scale(where: str, start: np.ndarray, scale: str, check: Any) -> str:
     """The scale of a leaf, checked against where it starts."""
     if not np.isfinite(start).all():
-        raise ConfigError(f"evolve: {where} must be finite at the start, got {start}.")
+        raise ConfigError(f"{where} must be finite at the start, got {start}.")
     if scale == "auto":
         if start.ndim > 0:
             scale = "linear"
@@ -186,17 +196,17 @@ def _scale(where: str, start: np.ndarray, scale: str, check: Any) -> str:
     if scale == "linear" and check in (*_SIGNED, *_SHARES):
         better = "logit" if check in _SHARES else "log"
         raise ConfigError(
-            f"evolve: {where} has bounds, which a linear scale would leave; use "
+            f"{where} has bounds, which a linear scale would leave; use "
             f"{better} or auto."
         )
     if scale == "log" and not (start > 0).all():
         raise ConfigError(
-            f"evolve: {where} starts at {start} and is evolved on a log scale, which "
+            f"{where} starts at {start} and moves on a log scale, which "
             "needs a positive start; set it in the config."
         )
     if scale == "logit" and not ((start > 0) & (start < 1)).all():
         raise ConfigError(
-            f"evolve: {where} starts at {start} and is evolved on a logit scale, which "
+            f"{where} starts at {start} and moves on a logit scale, which "
             "needs a start between 0 and 1, ends excluded; set it in the config."
         )
     return scale

@@ -24,20 +24,23 @@ SCALES = ("auto", "linear", "log", "logit")
 Names = str | Sequence[str] | Mapping[str, str]
 
 
-def read_names(config: TrainConfig, env: Environment, evolve: Names) -> dict[str, str]:
+def read_names(
+    config: TrainConfig, env: Environment, evolve: Names, word: str = "evolve"
+) -> dict[str, str]:
     """Read names of fields with their scales; `env_params` alone means all its numbers.
 
     Args:
         config: The config, whose fields may be evolved.
         env: The environment, whose parameters may be evolved.
         evolve: A name, several, or names with their scales.
+        word: What messages call the argument that names the fields.
 
     Raises:
         ConfigError: none, one given twice or inside another, or an unknown scale.
     """
     if not isinstance(evolve, str | Sequence | Mapping):
         raise ConfigError(
-            f"evolve must be names of fields of the config, got {evolve!r}."
+            f"{word} must be names of fields of the config, got {evolve!r}."
         )
     if isinstance(evolve, str):
         evolve = [part.strip() for part in evolve.split(",") if part.strip()]
@@ -46,34 +49,34 @@ def read_names(config: TrainConfig, env: Environment, evolve: Names) -> dict[str
     )
     if not scales:
         raise ConfigError(
-            "evolve must name at least one field of the config with float leaves, such "
-            "as 'value_loss' or 'learning_rate'."
+            f"{word} must name at least one field of the config with float leaves, "
+            "such as 'value_loss' or 'learning_rate'."
         )
     for name, scale in scales.items():
         if scale not in SCALES:
             raise ConfigError(
-                f"evolve: the scale of {name} must be one of {', '.join(SCALES)}, got "
+                f"{word}: the scale of {name} must be one of {', '.join(SCALES)}, got "
                 f"{scale!r}."
             )
     if not isinstance(evolve, Mapping) and len(scales) != len(evolve):
-        raise ConfigError(f"evolve names a field twice: {', '.join(evolve)}.")
+        raise ConfigError(f"{word} names a field twice: {', '.join(evolve)}.")
     found: dict[str, str] = {}
     for name, scale in scales.items():
         if name == "env_params":
-            found.update(dict.fromkeys(_numbers_of(env), scale))
+            found.update(dict.fromkeys(_numbers_of(env, word), scale))
         else:
             found[name] = scale
     for name in found:
         inside = [other for other in found if other.startswith(f"{name}.")]
         if inside:
             raise ConfigError(
-                f"evolve names {name} and {inside[0]}, which is inside it; leave one "
+                f"{word} names {name} and {inside[0]}, which is inside it; leave one "
                 "of them out."
             )
     return found
 
 
-def _numbers_of(env: Environment) -> list[str]:
+def _numbers_of(env: Environment, word: str) -> list[str]:
     params = env.default_params
     names = [
         f"env_params.{field.name}"
@@ -81,26 +84,29 @@ def _numbers_of(env: Environment) -> list[str]:
         if is_float(getattr(params, field.name))
     ]
     if not names:
-        raise ConfigError(f"evolve: {env.name} has no parameters that are floats.")
+        raise ConfigError(f"{word}: {env.name} has no parameters that are floats.")
     return names
 
 
-def value_at(config: TrainConfig, env: Environment, name: str) -> PyTree:
+def value_at(
+    config: TrainConfig, env: Environment, name: str, word: str = "evolve"
+) -> PyTree:
     """Return what the config, or its environment's parameters, have under a name.
 
     Args:
         config: The config.
         env: The environment.
         name: Name of a field, dotted where it lies inside one.
+        word: What messages call the argument that named it.
     """
     first, *rest = name.split(".")
-    check_known(first, field_names(config), f"evolve: {type(config).__name__}")
+    check_known(first, field_names(config), f"{word}: {type(config).__name__}")
     value: Any = getattr(config, first)
     if first == "env_params":
         value = bind_params(env, config.env_params)
     for part in rest:
         known = _names_in(value)
-        check_known(part, known, f"evolve: {name}: {type(value).__name__}")
+        check_known(part, known, f"{word}: {name}: {type(value).__name__}")
         value = value[part] if isinstance(value, Mapping) else getattr(value, part)
     return value
 

@@ -10,7 +10,10 @@ import pytest
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "examples"
-NAMES = ("train", "sweep", "own_environment", "own_loss", "own_search", "evolve")
+NAMES = (
+    *("train", "sweep", "own_environment", "own_loss", "own_search", "evolve"),
+    "self_tuning",
+)
 
 
 def load(name):
@@ -94,3 +97,14 @@ def test_own_search(example, tmp_path, capsys):
     assert capsys.readouterr().out.count("learning_rate=") == 1
     again = example.main(steps=2_048, out=tmp_path / "search", progress=False)
     assert again.numbers == {"trained_requests": 0}
+
+
+@pytest.mark.slow(optimised=False)
+@of("self_tuning")
+def test_self_tuning(example, capsys):
+    found = example.main(steps=8_192, seeds=2)
+    assert set(found) == set(example.NAMES)
+    assert found["learning_rate"] > 1.1e-4  # it began too small
+    out = capsys.readouterr().out
+    assert out.count("updates: learning_rate") == 5
+    assert "tuned by itself: return" in out and "fixed: return" in out

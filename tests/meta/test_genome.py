@@ -92,7 +92,7 @@ def test_all_numbers_of_the_environment():
         (
             "value_loss",
             {"value_loss": losses.SquaredError()},
-            ["SquaredError, which has no numbers to evolve", "MLPValueLoss"],
+            ["SquaredError, which has no numbers to move", "MLPValueLoss"],
         ),
         ("gamma,gamma", {}, ["twice"]),
         ("policy_loss,policy_loss.clip_eps", {}, ["which is inside it"]),

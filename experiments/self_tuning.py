@@ -1,0 +1,234 @@
+"""PPO that tunes its own numbers online, against fixed numbers, from a poor start.
+
+    python experiments/self_tuning.py [--steps 100000] [--fresh]
+
+On two tasks step size, discount, trace decay and entropy bonus begin at numbers that
+learn slowly. One agent keeps them, one moves them by meta-gradients in its single life
+(Xu et al. 2018, Zahavy et al. 2020), and one has the best fixed numbers of a grid by
+`purerl.sweep`. What a user would have to choose, the point of the grid as well as the
+step size of the meta-gradients, is chosen by five seeds, and judged by ten others.
+
+Prints a table; writes experiments/results/self-tuning.json and
+docs/images/self-tuning.png. The same command goes on where it was stopped.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from results import command, hardware
+from rich.console import Console
+from rich.table import Table
+
+import purerl
+from purerl.cli.settings import enable_compile_cache
+from purerl.report import plots
+from purerl.report.plots import style
+from purerl.report.statistics import mean_interval
+from purerl.serialise import to_dict, write_atomic
+
+ROOT = Path(__file__).parents[1]
+STORE = ROOT / "experiments" / "results" / "self-tuning.json"
+PARTS = ROOT / "runs" / "self-tuning"
+IMAGE = ROOT / "docs" / "images" / "self-tuning.png"
+TASKS = ("CartPole-v1", "Acrobot-v1")
+NAMES = ("learning_rate", "gamma", "gae_lambda", "entropy_coef")
+START = {"learning_rate": 1e-4, "gamma": 0.99, "gae_lambda": 0.95, "entropy_coef": 0.01}
+GRID = {"learning_rate": [1e-4, 3e-4, 1e-3, 3e-3], "gamma": [0.95, 0.99]}
+META_RATES = (0.01, 0.05)
+CHOOSING, JUDGING, LANES = 5, 10, 5
+COURSE = 100  # points of a curve in the file
+
+
+def make_config(task: str, steps: int) -> purerl.PPOConfig:
+    """PPO with a step size that is too small for so few steps."""
+    config = purerl.PPOConfig(
+        env=task, total_timesteps=steps, num_envs=8, num_evaluations=1
+    )
+    return config.replace(**START)
+
+
+def keys_of(purpose: str) -> jax.Array:
+    """The seeds that choose, or the others that judge."""
+    count = {"choose": CHOOSING, "judge": JUDGING}[purpose]
+    return jax.random.split(jax.random.key(1 if purpose == "judge" else 0), count)
+
+
+def summary(result: Any, seconds: float) -> dict[str, Any]:
+    """Scores of the seeds, and their mean curve."""
+    returns = np.asarray(result.metrics["episode_return"])
+    rows = np.linspace(0, returns.shape[1] - 1, COURSE).astype(int)
+    return {
+        "scores": np.asarray(result.evaluation["episode_return"][:, -1])
+        .mean(-1)
+        .tolist(),
+        "steps": np.asarray(result.metrics["env_steps"])[0, rows].tolist(),
+        "returns": smooth(returns)[:, rows].tolist(),
+        "seconds": round(seconds, 1),
+    }
+
+
+def smooth(returns: np.ndarray, width: int = 10) -> np.ndarray:
+    """Means over the last updates in which episodes ended, `[seeds, updates]`."""
+    rows = range(returns.shape[1])
+    with np.errstate(invalid="ignore"):
+        windows = [returns[:, max(0, u - width + 1) : u + 1] for u in rows]
+        return np.stack([np.nanmean(window, axis=1) for window in windows], axis=1)
+
+
+def train(make: Callable[..., Any], purpose: str, *more: Any) -> tuple[Any, float]:
+    """Train all seeds in one call; the seconds hold the compilation."""
+    begin = time.perf_counter()
+    axes = (0, *(None for _ in more))
+    result = purerl.pmap(make, lanes=LANES, in_axes=axes)(keys_of(purpose), *more)
+    jax.block_until_ready(result.metrics)
+    return result, time.perf_counter() - begin
+
+
+def fixed(config: purerl.PPOConfig, point: dict[str, float]) -> dict[str, Any]:
+    """Train with the numbers of a point of the grid, which stay."""
+    numbers = {name: np.float32(value) for name, value in point.items()}
+    return summary(*train(purerl.make_train(config), "judge", numbers))
+
+
+def tuned(config: purerl.PPOConfig, purpose: str, rate: float) -> dict[str, Any]:
+    """Train agents that tune themselves."""
+    make = purerl.self_tune(config, NAMES, meta_learning_rate=rate)
+    result, seconds = train(make, purpose)
+    found = summary(result, seconds)
+    rows = np.linspace(0, result.course["update"].shape[1] - 1, COURSE).astype(int)
+    found["course"] = {
+        name: np.asarray(result.course[name])[:, rows].tolist()
+        for name in ("update", *NAMES)
+    }
+    return found
+
+
+def best_of_grid(config: purerl.PPOConfig) -> dict[str, Any]:
+    """The point of the grid with the best evaluation, by the seeds that choose."""
+    result = purerl.sweep(config, GRID, seeds=CHOOSING, progress=False)
+    last = result.dataset["evaluation_return"].isel(evaluation=-1)
+    scores = last.mean(["seed", "episode"])
+    best = scores.isel(scores.argmax(...))
+    point = {name: float(best[name]) for name in GRID}
+    return {"point": point, "score": float(best)}
+
+
+class Parts:
+    """What is done already, one file for each part, so that it is not done again."""
+
+    def __init__(self, settings: Any, fresh: bool) -> None:
+        self.settings, self.fresh = settings, fresh
+
+    def __call__(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return the part of a name, made now if it is not there."""
+        file = PARTS / f"{name}.json"
+        if file.exists() and not self.fresh:
+            found = json.loads(file.read_text())
+            if found["settings"] == self.settings:
+                return found["value"]
+        value = make()
+        PARTS.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, json.dumps({"settings": self.settings, "value": value}))
+        return value
+
+
+def study(task: str, steps: int, part: Parts) -> dict[str, Any]:
+    """Choose by some seeds and judge by others; all numbers of a task."""
+    config = make_config(task, steps)
+    grid = part(f"{task}-grid", lambda: best_of_grid(config))
+    scores = {
+        rate: np.mean(
+            part(f"{task}-{rate}", lambda r=rate: tuned(config, "choose", r))["scores"]
+        )
+        for rate in META_RATES
+    }
+    rate = max(scores, key=lambda rate: scores[rate])
+    begin = {name: START[name] for name in GRID}
+    return {
+        "config": to_dict(config),
+        "grid": grid,
+        "meta_rates": {str(rate): float(score) for rate, score in scores.items()},
+        "meta_learning_rate": rate,
+        "judged": {
+            "start": part(f"{task}-start", lambda: fixed(config, begin)),
+            "self-tuned": part(f"{task}-tuned", lambda: tuned(config, "judge", rate)),
+            "best of the grid": part(
+                f"{task}-best", lambda: fixed(config, grid["point"])
+            ),
+        },
+    }
+
+
+def figure(tasks: dict[str, Any]) -> Any:
+    """Curves of the three agents, and the course of the numbers, a row per task."""
+    picture = style.new_figure(width=14.0, height=3.2 * len(tasks))
+    rows = picture.subplots(len(tasks), 1 + len(NAMES), squeeze=False)
+    for axes, (task, found) in zip(rows, tasks.items(), strict=True):
+        for number, (name, judged) in enumerate(found["judged"].items()):
+            _curve(axes[0], judged, name, style.COLOURS[number])
+        axes[0].legend(frameon=False, fontsize=8)
+        style.finish(axes[0], task, "environment steps", "return in training")
+        style.step_axis(axes[0])
+        course = found["judged"]["self-tuned"]["course"]
+        for panel, name in zip(axes[1:], NAMES, strict=True):
+            _course(panel, course, name, found["grid"]["point"].get(name))
+    return picture
+
+
+def _curve(axes: Any, judged: dict[str, Any], name: str, colour: str) -> None:
+    curves = np.asarray(judged["returns"])
+    low, high = np.nanmin(curves, axis=0), np.nanmax(curves, axis=0)
+    axes.fill_between(judged["steps"], low, high, color=colour, alpha=0.14, lw=0)
+    axes.plot(judged["steps"], np.nanmean(curves, axis=0), color=colour, label=name)
+
+
+def _course(axes: Any, course: dict[str, Any], name: str, best: float | None) -> None:
+    updates, values = np.asarray(course["update"])[0], np.asarray(course[name])
+    axes.plot(updates, values.T, color=style.COLOURS[1], alpha=0.4, lw=0.8)
+    axes.axhline(START[name], color=style.COLOURS[0], lw=1.0, ls=":")
+    if best is not None:
+        axes.axhline(best, color=style.COLOURS[2], lw=1.0, ls="--")
+    if name in ("learning_rate", "entropy_coef"):
+        axes.set_yscale("log")
+    style.finish(axes, name, "update")
+
+
+def main() -> None:
+    """Choose, judge, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=100_000, help="steps of an agent")
+    parser.add_argument("--fresh", action="store_true", help="do all parts again")
+    asked = parser.parse_args()
+    enable_compile_cache()
+    settings = {"steps": asked.steps, "start": START, "grid": GRID, "seeds": CHOOSING}
+    part = Parts(settings, asked.fresh)
+    tasks = {task: study(task, asked.steps, part) for task in TASKS}
+
+    table = Table("task", *next(iter(tasks.values()))["judged"], "meta", "point")
+    for task, found in tasks.items():
+        cells = [_cell(judged["scores"]) for judged in found["judged"].values()]
+        point = ", ".join(f"{k}={v:g}" for k, v in found["grid"]["point"].items())
+        words = (f"{found['meta_learning_rate']:g}", point)
+        table.add_row(task, *cells, *words)
+    Console(width=150, highlight=False).print(table)
+    for task, found in tasks.items():
+        seconds = {name: judged["seconds"] for name, judged in found["judged"].items()}
+        print(f"{task}: seconds of {JUDGING} seeds with compilation: {seconds}")
+    plots.save(figure(tasks), IMAGE)
+    numbers = {"command": command(parser, asked), "tasks": tasks, **hardware()}
+    write_atomic(STORE, json.dumps(numbers, indent=1) + "\n")
+
+
+def _cell(scores: list[float]) -> str:
+    ends = mean_interval(np.asarray(scores))
+    return f"{np.mean(scores):.0f} ({ends.low:.0f} to {ends.high:.0f})"
+
+
+if __name__ == "__main__":
+    main()

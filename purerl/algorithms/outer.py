@@ -1,0 +1,198 @@
+"""What an algorithm's updates are judged by when they are differentiated.
+
+A meta-gradient is the derivative of an *outer loss* after some updates. The outer loss
+looks at the parameters that the updates led to, and at the rollout that they collect
+next. It takes everything else, discount and trace decay among it, from a reference that
+is not what the gradient is of (Xu, van Hasselt and Silver 2018, arXiv:1805.09801,
+section 1.2), for a loss that moved with its own discount could be made small without
+learning anything.
+
+Axes: `T` steps, `B` environments, `N = T * B` samples.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl.acting.rollout import Rollout
+from purerl.algorithms import on_policy, ppo, pqn, recurrent_ppo, vpg
+from purerl.algorithms.on_policy import Batch
+from purerl.keys import update_keys
+from purerl.learning import normalise
+from purerl.types import Array, PyTree, Transition
+
+OuterLoss = Callable[[Any, Any, Any], Array]
+"""`(parts, state, rollout) -> []`, a number that is to become small."""
+
+
+class Outer(NamedTuple):
+    """How an algorithm's updates are judged.
+
+    Attributes:
+        build: `(config, env) -> parts`, what the functions below work with.
+        collect: `(parts, state) -> rollout`, the one that the next update will collect.
+        losses: Outer losses by name; the first is the default.
+        constant: Why the gradient of some fields is zero, by name of the field.
+    """
+
+    build: Callable[..., Any]
+    collect: Callable[[Any, Any], Any]
+    losses: Mapping[str, OuterLoss]
+    constant: Mapping[str, str]
+
+
+class Seen(NamedTuple):
+    """What actor and critic make of a rollout after the updates.
+
+    Attributes:
+        log_prob: `[N]` log-probabilities of the actions.
+        value: `[N]` values.
+        batch: `[N, ...]` samples, which are constants; `batch.log_prob` equals
+            `log_prob`.
+    """
+
+    log_prob: Array
+    value: Array
+    batch: Batch
+
+
+def see_ppo(parts: on_policy.Parts, state: Any, rollout: Rollout) -> Seen:
+    """Look at a rollout with the networks of PPO; see `Seen`.
+
+    Args:
+        parts: Networks, environments and the reference config.
+        state: State after the updates.
+        rollout: The rollout that was collected with it.
+    """
+    return _see(parts, state, ppo.make_batch, rollout[1])
+
+
+def see_vpg(parts: on_policy.Parts, state: Any, rollout: Rollout) -> Seen:
+    """Look at a rollout with the networks of VPG; see `see_ppo`."""
+    return _see(parts, state, vpg.make_batch, rollout[1])
+
+
+def _see(
+    parts: on_policy.Parts,
+    state: Any,
+    make_batch: Callable[..., tuple[Batch, Any]],
+    transitions: Transition,
+) -> Seen:
+    batch, _ = make_batch(parts, _constant(state), transitions)
+    seen = on_policy.inputs(parts, state.params, batch.obs)
+    return _by_heads(parts, state.params, seen, batch)
+
+
+def see_recurrent(parts: recurrent_ppo.Parts, state: Any, rollout: Any) -> Seen:
+    """Look at a rollout with the networks of recurrent PPO; see `see_ppo`.
+
+    The memory at the beginning of the rollout is a constant, as in its updates.
+    """
+    sequences, _ = jax.lax.stop_gradient(
+        recurrent_ppo.make_sequences(
+            parts, state, rollout.transitions, rollout.memories
+        )
+    )
+    batch = recurrent_ppo.samples(parts, state.params, sequences)
+    return _by_heads(parts.heads, state.params, batch.obs, batch)
+
+
+def _constant(state: Any) -> Any:
+    """The state as what makes advantages and targets, which are no variables."""
+    return jax.lax.stop_gradient(state)
+
+
+def _by_heads(
+    parts: on_policy.Parts, params: dict[str, PyTree], seen: Any, batch: Batch
+) -> Seen:
+    outputs = parts.on_inputs.apply(params["actor"], seen)
+    value: Any = parts.critic.apply(params["critic"], seen)
+    return Seen(parts.head.log_prob(outputs, batch.action), value, batch)
+
+
+def _actor_critic(
+    see: Callable[..., Seen], config_of: Callable[[Any], Any]
+) -> dict[str, OuterLoss]:
+    """The outer losses of an algorithm with actor and critic."""
+
+    def policy_gradient(parts: Any, state: Any, rollout: Any) -> Array:
+        return policy_loss(config_of(parts), see(parts, state, rollout))
+
+    def actor_critic(parts: Any, state: Any, rollout: Any) -> Array:
+        config, seen = config_of(parts), see(parts, state, rollout)
+        errors = config.value_loss(seen.value, seen.batch.target, seen.batch.value)
+        coefficient = getattr(config, "value_coef", 0.5)
+        return policy_loss(config, seen) + coefficient * errors.mean()
+
+    return {"policy_gradient": policy_gradient, "actor_critic": actor_critic}
+
+
+def policy_loss(config: on_policy.OnPolicyConfig, seen: Seen) -> Array:
+    """Return `-E[ratio * A]`, whose derivative is the policy gradient, negated.
+
+    The ratio is 1, for the rollout is the policy's own. The advantages are the
+    algorithm's, of the reference's discount and trace decay, and standardised where it
+    standardises them. Nothing is clipped, and entropy earns nothing.
+
+    Args:
+        config: The reference.
+        seen: What actor and critic make of the rollout.
+    """
+    advantage = seen.batch.advantage
+    if config.normalize_advantages:
+        advantage = normalise.standardise(advantage)
+    # The log-probabilities of the rollout, constants, to the last bit.
+    ratio = jnp.exp(seen.log_prob - jax.lax.stop_gradient(seen.log_prob))
+    return -(ratio * advantage).mean()
+
+
+def td_error(parts: pqn.Parts, state: pqn.PQNState, rollout: Rollout) -> Array:
+    """Return the loss of the action values against the reference's lambda-returns.
+
+    Args:
+        parts: Network, environments and the reference config.
+        state: State after the updates.
+        rollout: The rollout that was collected with it.
+    """
+    batch = pqn.make_batch(parts, _constant(state), rollout[1])
+    return pqn.loss(parts, state.params, batch)[0]
+
+
+def _next_rollout(collect: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    def collect_next(parts: Any, state: Any) -> Any:
+        return collect(parts, state, update_keys(state, 3))
+
+    return collect_next
+
+
+_EPSILON = "it only chooses actions, and data are constants to a meta-gradient"
+_TARGET_KL = {"target_kl": "it only decides how many passes an update makes"}
+
+PPO = Outer(
+    ppo.build,
+    _next_rollout(on_policy.collect),
+    _actor_critic(see_ppo, lambda parts: parts.config),
+    _TARGET_KL,
+)
+VPG = Outer(
+    vpg.build,
+    _next_rollout(on_policy.collect),
+    _actor_critic(see_vpg, lambda parts: parts.config),
+    {},
+)
+RECURRENT_PPO = Outer(
+    recurrent_ppo.build,
+    _next_rollout(recurrent_ppo.collect),
+    _actor_critic(see_recurrent, lambda parts: parts.heads.config),
+    _TARGET_KL,
+)
+PQN = Outer(
+    pqn.build,
+    _next_rollout(pqn.collect),
+    {"td_error": td_error},
+    dict.fromkeys(
+        ("epsilon_start", "epsilon_end", "epsilon_fraction", "epsilon_steps"), _EPSILON
+    ),
+)

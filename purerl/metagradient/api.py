@@ -1,0 +1,276 @@
+"""purerl.meta_gradient: the derivative of an outer loss through updates of a run.
+
+    theta_k = U(theta_{k-1}, D_k, eta)     update k with the numbers eta, k = 1 ... K
+    m(eta)  = L(theta_K, D_{K+1})          the outer loss, with the reference's numbers
+    dm/deta = sum_k dL/dtheta_K (dU_K/dtheta_{K-1}) ... (dU_k/deta)
+
+`D_k` is the rollout of update k. It is a constant: how other numbers would have led to
+other data is left out, as in Xu, van Hasselt and Silver (2018, arXiv:1805.09801) and
+Zahavy et al. (2020, arXiv:2002.12928).
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import schedules
+from purerl.acting.rollout import ROLLOUT
+from purerl.algorithms import ALGORITHMS, entry_of, name_of
+from purerl.algorithms.outer import Outer, OuterLoss
+from purerl.config import ConfigError, TrainConfig
+from purerl.losses import ClipDrift, ClippedSquaredError
+from purerl.meta.names import Names
+from purerl.metagradient.coordinates import Coordinates, Values
+from purerl.optimisers.check import optimiser_fields
+from purerl.optimisers.differentiable import differentiable
+from purerl.scale.devices import check_count
+from purerl.train import Bound, bind
+from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree
+
+
+class MetaGradient(NamedTuple):
+    """A meta-gradient, and the agent after the updates that it goes through.
+
+    Attributes:
+        value: The outer loss, `[]`.
+        gradient: Its derivative, by name of the leaf.
+        state: The state of the agent after the updates.
+        metrics: Metrics of the updates, `[K]` each.
+    """
+
+    value: Array
+    gradient: Values
+    state: PyTree
+    metrics: Metrics
+
+
+class _Judge(NamedTuple):
+    """The outer loss of a state, with the reference's numbers.
+
+    Attributes:
+        outer: How updates of the algorithm are judged.
+        bound: The run, whose length schedules follow.
+        reference: The config whose numbers the outer loss has.
+        loss: The outer loss.
+    """
+
+    outer: Outer
+    bound: Bound
+    reference: TrainConfig
+    loss: OuterLoss
+
+    def build(self, state: PyTree) -> Any:
+        """Return networks, environments and config, with the numbers of the moment."""
+        config = self.reference
+        if schedules.is_moving(config):
+            share = state.update / self.bound.plan.num_updates
+            config = schedules.at(schedules.without_flags(config), share)
+        return self.outer.build(config, self.bound.env)
+
+    def collect(self, parts: Any, state: PyTree) -> Any:
+        """Return the rollout that the agent would collect next, a constant."""
+        return jax.lax.stop_gradient(self.outer.collect(parts, state))
+
+    def __call__(self, state: PyTree) -> Array:
+        parts = self.build(state)
+        return self.loss(parts, state, self.collect(parts, state))
+
+
+class MetaGradientFunction:
+    """A pure function `(state, values=None) -> MetaGradient`.
+
+    Made by `purerl.meta_gradient`. It can be transformed by `jax.jit` and `jax.vmap`,
+    and called in the body of a `jax.lax.scan`.
+
+    Attributes:
+        unroll: The number of updates that it goes through, K.
+    """
+
+    def __init__(
+        self,
+        bound: Bound,
+        coordinates: Coordinates,
+        judge: _Judge,
+        unroll: int,
+        checkpoint: bool,
+    ) -> None:
+        self._bound = bound
+        self._coordinates = coordinates
+        self._judge = judge
+        self._checkpoint = checkpoint
+        self.unroll = unroll
+
+    def start(self) -> Values:
+        """Return the coordinates of the config's own values, by name of the leaf."""
+        return self._coordinates.start()
+
+    def overrides(self, values: Mapping[str, Any]) -> Overrides:
+        """Return the numbers that coordinates mean, by name of the field.
+
+        `make_train(config)(key, overrides)` trains with them.
+
+        Args:
+            values: Coordinates by name of the leaf, without bounds.
+        """
+        return self._coordinates.decode(values)
+
+    def algorithm(self, values: Mapping[str, Any]) -> Algorithm:
+        """Return the algorithm with the numbers that coordinates mean.
+
+        Args:
+            values: Coordinates by name of the leaf, without bounds.
+        """
+        config = self._bound.at(self.overrides(values))
+        return self._bound.algorithm(_differentiable(config))
+
+    def kept_bytes(self, state: PyTree) -> int:
+        """Return how many bytes of each update are kept for the derivative.
+
+        They are its state and its rollout. The insides of an update are computed again,
+        those of one update at a time, so that they do not grow with the updates.
+
+        Args:
+            state: The state of one agent, or its shapes.
+        """
+        judge = self._judge
+        rollout = jax.eval_shape(lambda s: judge.collect(judge.build(s), s), state)
+        return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((state, rollout)))
+
+    def __call__(
+        self, state: PyTree, values: Mapping[str, Any] | None = None
+    ) -> MetaGradient:
+        """Make the updates, and return the outer loss after them with its derivative.
+
+        Args:
+            state: The state of one agent.
+            values: Coordinates by name of the leaf; those of the config's own values
+                where not given.
+
+        Raises:
+            ConfigError: the state holds several agents, or there are other values.
+        """
+        if jnp.ndim(state.update) > 0:
+            raise ConfigError(
+                f"state holds {np.shape(state.update)} agents; use jax.vmap over them."
+            )
+        values = self.start() if values is None else dict(values)
+        found, gradient = jax.value_and_grad(self._loss, has_aux=True)(values, state)
+        value, (state, metrics) = found
+        return MetaGradient(value, gradient, state, metrics)
+
+    def _loss(
+        self, values: Values, state: PyTree
+    ) -> tuple[Array, tuple[PyTree, Metrics]]:
+        step = self.algorithm(values).step
+        if self._checkpoint:
+            # Of an update its state and its rollout are kept, and the rest is computed
+            # again. A rollout that was played again might be rounded into another one.
+            policy = jax.checkpoint_policies.save_only_these_names(ROLLOUT)
+            step = jax.checkpoint(step, policy=policy, prevent_cse=False)
+        state, metrics = jax.lax.scan(
+            lambda state, _: step(state), state, length=self.unroll
+        )
+        return self._judge(state), (state, metrics)
+
+
+def meta_gradient(
+    config: TrainConfig,
+    wrt: Names,
+    *,
+    unroll: int = 1,
+    objective: str | OuterLoss | None = None,
+    reference: Overrides | None = None,
+    checkpoint: bool = True,
+) -> MetaGradientFunction:
+    """Make the derivative of an outer loss through updates of a run.
+
+    What is returned makes K updates of an agent with the numbers that are asked about,
+    and then computes the outer loss on the rollout that the agent would collect next.
+    The updates are those of `make_train`. All data are constants. The outer loss has
+    discount, trace decay and all other numbers from the reference, never from what is
+    differentiated.
+
+    Args:
+        config: The config of the agent, of an on-policy algorithm.
+        wrt: The name of a field with float leaves (`"gamma"`, `"policy_loss"`),
+            several, or names with scales, as `purerl.evolve` takes them.
+        unroll: The number of updates, K.
+        objective: The outer loss, which is to become small: `"policy_gradient"`, the
+            negated surrogate of the policy gradient without clipping or entropy bonus,
+            which is the default; `"actor_critic"`, which adds the value loss with the
+            reference's `value_coef`; of PQN `"td_error"`; or a function `(parts,
+            state, rollout) -> scalar`, see `purerl.algorithms.outer`.
+        reference: Values of dynamic fields by name that the outer loss has in place
+            of the config's own.
+        checkpoint: Whether the insides of an update are computed again for the
+            derivative; without it the insides of all K updates are kept.
+
+    Returns:
+        A function `(state, values=None) -> MetaGradient`, with `start()`, the
+        coordinates of the config's own values, and `overrides(values)`, the numbers
+        that coordinates mean.
+
+    Raises:
+        ConfigError: the algorithm learns from data of older updates, or the derivative
+            would be zero whatever the data, or a name is unknown; before any tracing.
+    """
+    check_count("unroll", unroll)
+    bound = bind(config)
+    outer = entry_of(config).outer
+    if outer is None:
+        raise ConfigError(_no_outer(config))
+    coordinates = Coordinates(bound, wrt)
+    for field in coordinates.fields:
+        _check_acts(config, field, outer)
+    judge = _Judge(outer, bound, bound.at(reference), _loss_of(objective, outer))
+    return MetaGradientFunction(bound, coordinates, judge, unroll, checkpoint)
+
+
+def _no_outer(config: TrainConfig) -> str:
+    known = [name for name, entry in ALGORITHMS.items() if entry.outer is not None]
+    return (
+        f"meta_gradient needs an algorithm whose updates learn from their own rollout "
+        f"alone ({', '.join(known)}), got {name_of(config)}: what it learns from was "
+        "collected by many updates. purerl.evolve takes its numbers."
+    )
+
+
+def _check_acts(config: TrainConfig, field: str, outer: Outer) -> None:
+    """Refuse a field whose derivative is zero whatever the data."""
+    first = field.split(".")[0]
+    why = outer.constant.get(first)
+    if isinstance(getattr(config, first), ClipDrift | ClippedSquaredError):
+        # A sample has its whole gradient or none, and moving the ends changes neither.
+        why = "the interval of a clip only decides which samples count"
+    if first == "env_params":
+        why = "they only change what is collected, and data are constants"
+    if why is not None:
+        raise ConfigError(
+            f"wrt: the meta-gradient of {field} is zero, for {why}. Leave it out, or "
+            "use purerl.evolve."
+        )
+
+
+def _loss_of(objective: str | OuterLoss | None, outer: Outer) -> OuterLoss:
+    if objective is None:
+        return next(iter(outer.losses.values()))
+    if callable(objective):
+        return objective
+    if objective not in outer.losses:
+        raise ConfigError(
+            f"objective must be one of {', '.join(outer.losses)}, or a function "
+            f"(parts, state, rollout) -> scalar, got {objective!r}."
+        )
+    return outer.losses[objective]
+
+
+def _differentiable(config: TrainConfig) -> TrainConfig:
+    """The config with optimisers through whose steps a derivative can be taken."""
+    changes = {
+        name: differentiable(getattr(config, name)) for name in optimiser_fields(config)
+    }
+    return dataclasses.replace(config, **changes)

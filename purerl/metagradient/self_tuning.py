@@ -1,0 +1,186 @@
+"""purerl.self_tune: an agent that tunes its own numbers while it learns.
+
+One life: every few updates the meta-gradient of what the last of them have led to moves
+the numbers by a step of Adam, and the agent goes on from where it is with the new ones
+(Xu, van Hasselt and Silver 2018, arXiv:1805.09801; Zahavy et al. 2020,
+arXiv:2002.12928). The rollout that judges is the one that the next update learns from.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl.acting.environment import bind_params
+from purerl.acting.policy import recurrence_of
+from purerl.algorithms.outer import OuterLoss
+from purerl.config import ConfigError, TrainConfig
+from purerl.meta.names import Names
+from purerl.metagradient.api import MetaGradientFunction, meta_gradient
+from purerl.metagradient.coordinates import Values
+from purerl.scale.devices import check_count
+from purerl.train import Bound, bind, check_key, evaluate_agent
+from purerl.types import Array, Metrics, Overrides, PyTree
+
+
+class SelfTuned(NamedTuple):
+    """What a run that tuned itself leaves behind.
+
+    Attributes:
+        state: The final state of the agent, as `TrainResult` has it.
+        metrics: Metrics of the updates, `[U]` each.
+        evaluation: Episodes of the deterministic policy at the end, `[1, E]`; empty
+            where the config wants none.
+        overrides: The numbers at the end, by name of the field, for `make_train`.
+        course: `[R]` each, a row for every meta-gradient: `update`, the number of
+            updates before the ones that it went through; `objective`, the outer loss
+            after them; `gradient_norm`; and under the name of each field the numbers
+            that they were made with.
+    """
+
+    state: PyTree
+    metrics: Metrics
+    evaluation: Metrics
+    overrides: Overrides
+    course: dict[str, Any]
+
+
+class _Tuning(NamedTuple):
+    """What is bound once: the run, the meta-gradient, how often and how it moves."""
+
+    bound: Bound
+    meta: MetaGradientFunction
+    every: int
+    optim: optax.GradientTransformation
+
+
+def self_tune(
+    config: TrainConfig,
+    tune: Names,
+    *,
+    unroll: int = 1,
+    every: int | None = None,
+    meta_learning_rate: float = 1e-2,
+    objective: str | OuterLoss | None = None,
+    reference: Overrides | None = None,
+) -> Callable[[Array], SelfTuned]:
+    """Make a training run in which the agent tunes its own numbers, a pure function.
+
+    A meta-gradient that is not finite moves nothing.
+
+    Args:
+        config: The config of the agent; its values are where the numbers begin.
+        tune: The name of a field, several, or names with scales; see `meta_gradient`.
+        unroll: The number of updates that a meta-gradient goes through, K.
+        every: The number of updates from one meta-gradient to the next, of which it
+            goes through the last K; K where not given.
+        meta_learning_rate: The step size of Adam on the coordinates without bounds:
+            0.01 is about one per cent of a learning rate for each meta-gradient.
+        objective: The outer loss; see `meta_gradient`.
+        reference: Values of dynamic fields that the outer loss has in place of the
+            config's own.
+
+    Returns:
+        `train(key) -> SelfTuned`, which `jax.jit`, `jax.vmap` and `purerl.pmap`
+        transform.
+
+    Raises:
+        ConfigError: see `meta_gradient`; or `every` is less than `unroll` or more than
+            the updates of the run.
+    """
+    meta = meta_gradient(
+        config, tune, unroll=unroll, objective=objective, reference=reference
+    )
+    check_count("every", every)
+    bound, every = bind(config), every or unroll
+    if not unroll <= every <= bound.plan.num_updates:
+        raise ConfigError(
+            f"every must be at least unroll ({unroll}) and at most the updates of the "
+            f"run ({bound.plan.num_updates}), got {every}."
+        )
+    if not meta_learning_rate > 0:
+        raise ConfigError(
+            f"meta_learning_rate must be greater than 0, got {meta_learning_rate!r}."
+        )
+    tuning = _Tuning(bound, meta, every, optax.adam(meta_learning_rate))
+
+    def train(key: Array) -> SelfTuned:
+        check_key(key)
+        return _train(tuning, key)
+
+    return train
+
+
+def _train(tuning: _Tuning, key: Array) -> SelfTuned:
+    bound, meta, every, optim = tuning
+    num_updates = bound.plan.num_updates
+    rounds, left = divmod(num_updates, every)
+    values = meta.start()
+    state = meta.algorithm(values).init(key)
+    carry = (state, values, optim.init(values))
+
+    def take_round(carry: tuple, _: None) -> tuple[tuple, tuple[Metrics, PyTree]]:
+        return _take_round(tuning, carry)
+
+    (state, values, _), (metrics, course) = jax.lax.scan(
+        take_round, carry, length=rounds
+    )
+    metrics = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), metrics)
+    state, rest = _update(meta, values, state, left)
+    metrics = _joined(metrics, rest)
+    overrides = meta.overrides(values)
+    evaluation = _evaluate(bound, overrides, state) if bound.plan.evaluate_after else {}
+    return SelfTuned(state, metrics, evaluation, overrides, course)
+
+
+def _take_round(
+    tuning: _Tuning, carry: tuple[PyTree, Values, PyTree]
+) -> tuple[tuple, tuple[Metrics, dict[str, Any]]]:
+    """The updates from one step of the numbers to the next."""
+    _, meta, every, optim = tuning
+    state, values, opt_state = carry
+    state, before = _update(meta, values, state, every - meta.unroll)
+    found = meta(state, values)
+    norm = optax.tree.norm(found.gradient)
+    steps, moved = optim.update(found.gradient, opt_state, values)
+    is_finite = jnp.isfinite(norm)
+    values, opt_state = jax.tree.map(
+        lambda new, old: jnp.where(is_finite, new, old),
+        (optax.apply_updates(values, steps), moved),
+        (values, opt_state),
+    )
+    metrics = _joined(before, found.metrics)
+    row = {
+        "update": state.update,
+        "objective": found.value,
+        "gradient_norm": norm,
+        **meta.overrides(carry[1]),
+    }
+    return (found.state, values, opt_state), (metrics, row)
+
+
+def _update(
+    meta: MetaGradientFunction, values: Values, state: PyTree, length: int
+) -> tuple[PyTree, Metrics]:
+    """Some updates that no derivative goes through; of none there are no metrics."""
+    if length == 0:
+        return state, {}
+    step = meta.algorithm(values).step
+    return jax.lax.scan(lambda state, _: step(state), state, length=length)
+
+
+def _joined(first: Metrics, second: Metrics) -> Metrics:
+    """Metrics of updates one after the other, either of which may be none."""
+    if not first or not second:
+        return first or second
+    return jax.tree.map(lambda x, y: jnp.concatenate([x, y]), first, second)
+
+
+def _evaluate(bound: Bound, overrides: Overrides, state: PyTree) -> Metrics:
+    config = bound.at(overrides)
+    recurrence = recurrence_of(bound.algorithm(config))
+    env_params = bind_params(bound.env, config.env_params)
+    played = evaluate_agent(bound, config, env_params, recurrence, state)
+    return jax.tree.map(lambda x: x[None], played)

@@ -1,0 +1,119 @@
+"""The meta-gradient is the finite difference of the same updates on the same data."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl.algorithms import outer
+from purerl.losses import MLPDrift
+from purerl.networks import distributions
+from tests.helpers import CONTINUOUS_CARTPOLE
+from tests.metagradient.configs import EACH, PPO
+from tests.metagradient.replay import along, axis, difference, record
+
+UNROLL = 2
+
+
+@pytest.fixture(autouse=True)
+def _in_float64(monkeypatch):
+    """Everything in 64 bits, also what asks for 32 by name."""
+    distributions._distrax()  # It looks for that name when it is first imported.
+    monkeypatch.setattr(jnp, "float32", jnp.float64)
+    with jax.enable_x64(True):
+        yield
+
+
+def both(config, names, key, **options):
+    """The meta-gradient, and the replay of what it is the derivative of."""
+    meta = purerl.meta_gradient(config, names, unroll=UNROLL, **options)
+    replay = record(config, meta, key, options.get("objective", "policy_gradient"))
+    found = jax.jit(meta)(replay.state, replay.values)
+    return found, replay
+
+
+def assert_each_number_agrees(found, replay):
+    for name in (n for n, x in replay.values.items() if x.ndim == 0):
+        direction = axis(replay.values, name)
+        expected = difference(replay.outer_loss, replay.values, direction)
+        assert abs(expected) > 1e-7, f"{name} does not move the outer loss"
+        np.testing.assert_allclose(
+            along(found.gradient, direction), expected, rtol=1e-5, err_msg=name
+        )
+
+
+def test_numbers_and_a_learned_drift_of_ppo(key):
+    drift = MLPDrift.create(key, hidden_size=4, scale=0.3, base_clip=0.05)
+    config = PPO.replace(policy_loss=drift)
+    found, replay = both(config, EACH["ppo"][1], key)
+    assert_each_number_agrees(found, replay)
+    for seed in range(3):
+        draw = partial(np.random.default_rng(seed).normal)
+        direction = {
+            name: draw(size=x.shape) * name.startswith("policy_loss")
+            for name, x in replay.values.items()
+        }
+        expected = difference(replay.outer_loss, replay.values, direction, 1e-6)
+        assert abs(expected) > 1e-7
+        actual = along(found.gradient, direction)
+        np.testing.assert_allclose(actual, expected, rtol=1e-4)
+
+
+@pytest.mark.slow(optimised=False)
+@pytest.mark.parametrize("name", list(EACH))
+def test_the_numbers_of(name, key):
+    found, replay = both(*EACH[name], key)
+    assert_each_number_agrees(found, replay)
+
+
+@pytest.mark.slow(optimised=False)
+def test_the_outer_loss_with_values(key):
+    found, replay = both(PPO, EACH["ppo"][1], key, objective="actor_critic")
+    assert_each_number_agrees(found, replay)
+
+
+@pytest.mark.slow(optimised=False)
+def test_continuous_actions_and_normalised_rewards(key):
+    """The scale of the rewards follows the discount, and the derivative knows it."""
+    config = PPO.replace(
+        env=CONTINUOUS_CARTPOLE,
+        normalize_rewards=True,
+        normalize_observations=True,
+        entropy_coef=0.02,
+    )
+    found, replay = both(config, EACH["ppo"][1], key)
+    assert_each_number_agrees(found, replay)
+
+
+@pytest.mark.slow(optimised=False)
+def test_data_that_are_no_constants_are_caught(key, monkeypatch):
+    """Without the stop, the old log-probabilities move with the numbers."""
+    names = ("gamma", "learning_rate")
+    meta = purerl.meta_gradient(PPO, names, unroll=UNROLL)
+    replay = record(PPO, meta, key)
+    with monkeypatch.context() as patch:
+        patch.setattr("purerl.acting.rollout.jax.lax.stop_gradient", lambda x: x)
+        patch.setattr(outer, "_constant", jax.lax.stop_gradient)
+        mutant = jax.jit(meta)(replay.state, replay.values).gradient
+    direction = axis(replay.values, "learning_rate")
+    expected = difference(replay.outer_loss, replay.values, direction)
+    assert abs(along(mutant, direction) / expected - 1) > 1e-2
+
+
+@pytest.mark.slow(optimised=False)
+def test_an_outer_loss_with_the_tuned_discount_is_caught(key):
+    meta = purerl.meta_gradient(PPO, "gamma", unroll=UNROLL)
+    moved = {"gamma": meta.start()["gamma"].astype("float64") - 2.0}  # 0.95 -> 0.72
+    replay = record(PPO, meta, key, values=moved)
+    expected = difference(replay.outer_loss, moved, {"gamma": 1.0})
+    found = jax.jit(meta)(replay.state, moved).gradient["gamma"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+    discount = float(meta.overrides(moved)["gamma"])
+    reference = {"gamma": discount}
+    mutant = purerl.meta_gradient(PPO, "gamma", unroll=UNROLL, reference=reference)
+    tuned = jax.jit(mutant)(replay.state, moved).gradient["gamma"]
+    assert abs(tuned / expected - 1) > 1e-2

@@ -1,0 +1,336 @@
+"""Closed forms of meta-gradients, and what transforms them changes nothing."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import losses, schedules
+from purerl.algorithms import ALGORITHMS, vpg
+from purerl.config import ConfigError
+from purerl.keys import update_keys
+from purerl.learning import packing
+from purerl.optimisers import SGD, Adam, AdamW, RAdam
+from purerl.optimisers.differentiable import differentiable
+from purerl.train import bind
+from tests.contracts.test_algorithms import SMALL, small
+from tests.helpers import assert_same_bits
+from tests.metagradient.configs import EACH, PPO, VPG
+
+# Plain descent, so that an update is theta - rate * gradient.
+PLAIN = VPG.replace(
+    optimiser=SGD(),
+    entropy_coef=0.0,
+    learning_rate=0.5,
+    value_learning_rate=1e-2,
+    hidden_sizes=(4,),
+)
+
+
+def begun(config, key):
+    return jax.jit(purerl.make_algorithm(config).init)(key)
+
+
+def inner(left, right):
+    products = jax.tree.map(lambda x, y: jnp.vdot(x, y), left, right)
+    return sum(jax.tree.leaves(products))
+
+
+def moved(before, after):
+    """What an update did to the actor."""
+    difference = jax.tree.map(
+        jnp.subtract, after.params["actor"], before.params["actor"]
+    )
+    return difference
+
+
+def moved_by(before, after):
+    """The length of what an update did to the actor."""
+    return float(jnp.sqrt(inner(*[moved(before, after)] * 2)))
+
+
+def outer_gradient(config, state):
+    """The gradient of the outer loss: minus the policy gradient of the next rollout.
+
+    It is what VPG itself would step along, for its own loss is the same one.
+    """
+    after = jax.jit(purerl.make_algorithm(config).step)(state)[0]
+    return jax.tree.map(lambda x: -x / config.learning_rate, moved(state, after))
+
+
+def test_a_step_size_is_worth_the_inner_product_of_two_gradients(key):
+    """m = L(theta - rate g), so that dm/dlog(rate) = -rate <grad L, g>."""
+    state = begun(PLAIN, key)
+    found = jax.jit(purerl.meta_gradient(PLAIN, "learning_rate"))(state)
+    first = outer_gradient(PLAIN, state)
+    second = outer_gradient(PLAIN, found.state)
+    expected = -PLAIN.learning_rate * inner(first, second)
+    assert abs(expected) > 1e-4
+    np.testing.assert_allclose(found.gradient["learning_rate"], expected, rtol=1e-3)
+
+
+@pytest.mark.slow(optimised=False)
+def test_two_updates_are_the_last_one_and_what_the_first_did_to_it(key):
+    """dm/drate = -<L', g_2> - <L', (1 - rate H_2) g_1>, H_2 on the second rollout."""
+    config = PLAIN.replace(advantage="rewards_to_go", baseline=False, gae_lambda=0.9)
+    rate = config.learning_rate
+    state = begun(config, key)
+    two = jax.jit(purerl.meta_gradient(config, "learning_rate", unroll=2))(state)
+    one = jax.jit(purerl.meta_gradient(config, "learning_rate"))
+    middle = one(state).state
+    last = one(middle)
+    assert_close(two.state.params, last.state.params)
+
+    parts = vpg.build(config, bind(config).env)
+    rollout = vpg.on_policy.collect(parts, middle, update_keys(middle, 3))
+    batch = vpg.make_batch(parts, middle, rollout[1])[0]
+
+    def descent(actor):
+        grads = jax.grad(lambda a: vpg.policy_loss(parts, a, batch)[0])(actor)
+        return jax.tree.map(lambda x, g: x - rate * g, actor, grads)
+
+    slope = outer_gradient(config, last.state)
+    _, back = jax.vjp(descent, middle.params["actor"])
+    first = outer_gradient(config, state)
+    carried = -rate * inner(back(slope)[0], first)
+    assert abs(carried) > 1e-4
+    np.testing.assert_allclose(
+        two.gradient["learning_rate"] - last.gradient["learning_rate"],
+        carried,
+        rtol=1e-2,
+        atol=1e-6,
+    )
+
+
+@pytest.fixture(scope="module")
+def twice():
+    """Two updates of PPO and their meta-gradient, of the numbers and the drift."""
+    return purerl.meta_gradient(PPO, EACH["ppo"][1], unroll=2)
+
+
+@pytest.fixture(scope="module")
+def agents():
+    keys = jax.random.split(jax.random.key(1), 3)
+    return jax.jit(jax.vmap(purerl.make_algorithm(PPO).init))(keys)
+
+
+def agent(states, index):
+    return jax.tree.map(lambda x: x[index], states)
+
+
+def assert_close(left, right):
+    for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
+
+
+@pytest.mark.slow(optimised=False)
+def test_the_updates_are_those_of_the_run(twice, agents):
+    """But for rounding, as a compiler fuses what is differentiated in other ways."""
+    state = agent(agents, 0)
+    algorithm = purerl.make_algorithm(PPO)
+    run = jax.jit(lambda s: jax.lax.scan(lambda s, _: algorithm.step(s), s, length=2))
+    found, expected = jax.jit(twice)(state), run(state)
+    assert_close((found.state.params, found.metrics), (expected[0].params, expected[1]))
+    assert_same_bits(found.state.key, expected[0].key)
+    assert int(found.state.update) == 2
+    assert moved_by(state, found.state) > 1e3 * moved_by(found.state, expected[0])
+
+
+@pytest.mark.slow(optimised=False)
+def test_many_agents_are_each_alone(twice, agents):
+    many = jax.jit(jax.vmap(twice))(agents)
+    one = jax.jit(twice)
+    for index in range(3):
+        alone = one(agent(agents, index))
+        assert_close(agent(many.gradient, index), alone.gradient)
+    assert len({float(x) for x in many.gradient["gamma"]}) == 3
+
+
+@pytest.mark.slow(optimised=False)
+def test_what_is_computed_again_changes_nothing(twice, agents):
+    state = agent(agents, 0)
+    kept = purerl.meta_gradient(PPO, EACH["ppo"][1], unroll=2, checkpoint=False)
+    one, other = jax.jit(twice)(state), jax.jit(kept)(state)
+    assert_close(one.gradient, other.gradient)
+
+
+@pytest.mark.slow(optimised=False)
+def test_programs_for_accelerators_have_the_same_derivative(twice, agents):
+    """There the outputs of loops are packed as words, which have no derivative."""
+    state = agent(agents, 0)
+    with packing.traced_for("cuda"):
+        packed = jax.jit(lambda s: twice(s))(state)
+    assert_close(packed.gradient, jax.jit(twice)(state).gradient)
+
+
+def test_values_and_names(twice):
+    start = twice.start()
+    names = {*EACH["ppo"][1], "policy_loss.alpha", "policy_loss.beta"}
+    assert set(start) == names - {"policy_loss"}
+    assert all(float(x) == 0.0 for x in start.values())  # logits and logs from there
+    found = twice.overrides({**start, "gamma": jnp.float32(1.0)})
+    odds = 0.95 / 0.05 * np.e
+    np.testing.assert_allclose(found["gamma"], odds / (1 + odds), rtol=1e-6)
+    np.testing.assert_allclose(found["learning_rate"], PPO.learning_rate, rtol=1e-6)
+
+
+@pytest.mark.slow(optimised=False)
+def test_schedules_are_where_they_are_in_the_run(agents):
+    """A constant schedule is that number, and its number has the same derivative."""
+    state = agent(agents, 0)
+    config = PPO.replace(anneal_learning_rate=False)
+    plain = purerl.meta_gradient(config, ("gamma", "learning_rate"), unroll=2)
+    constant = schedules.Constant
+    moving = config.replace(gamma=constant(0.95), learning_rate=constant(1e-2))
+    meta = purerl.meta_gradient(moving, ("gamma", "learning_rate"), unroll=2)
+    one, other = jax.jit(plain)(state), jax.jit(meta)(state)
+    np.testing.assert_allclose(one.value, other.value, atol=1e-6)
+    for name, gradient in other.gradient.items():
+        (short,) = (n for n in one.gradient if name.startswith(n))
+        np.testing.assert_allclose(gradient, one.gradient[short], rtol=1e-3)
+
+
+@pytest.mark.slow(optimised=False)
+def test_a_frozen_part_makes_no_nan(agents):
+    config = PPO.replace(frozen=("critic",))
+    meta = purerl.meta_gradient(config, "learning_rate,gamma", unroll=2)
+    found = jax.jit(meta)(agent(agents, 0))
+    assert all(np.isfinite(x) for x in found.gradient.values())
+
+
+@pytest.mark.parametrize("optimiser", [Adam(1e-5), AdamW(), RAdam()])
+def test_adam_with_a_derivative_at_zero_takes_the_same_steps(optimiser, key):
+    """Bit for bit, from gradients of 1e-12 to 1e3; at zero its derivative is finite."""
+    scales = jnp.logspace(-12, 3, 64)
+    grads = jax.random.normal(key, (12, 64)) * scales[None]
+    start = jnp.ones(64)
+
+    def steps(optimiser, grads):
+        optim = optimiser(1e-2)
+
+        def take(carry, grad):
+            params, state = carry
+            updates, state = optim.update(grad, state, params)
+            return (params + updates, state), None
+
+        return jax.lax.scan(take, (start, optim.init(start)), grads)[0]
+
+    chosen = differentiable(optimiser)
+    assert type(chosen) is not type(optimiser)
+    assert_same_bits(*(jax.jit(partial(steps, o))(grads) for o in (optimiser, chosen)))
+
+    def last(factor, optimiser):
+        return steps(optimiser, factor * grads.at[:, 0].set(0.0))[0].sum()
+
+    slope = jax.jit(jax.grad(last), static_argnums=1)
+    assert np.isfinite(slope(1.0, chosen))
+    assert np.isnan(slope(1.0, optimiser))  # which is why it is not taken
+
+
+@pytest.mark.slow(optimised=False)
+def test_an_objective_of_ones_own(agents):
+    """The outer loss is any function of parts, state and rollout."""
+
+    def entropy(parts, state, rollout):
+        obs = rollout[1].obs
+        outputs = parts.actor.apply(state.params["actor"], obs)
+        return -parts.head.entropy(outputs).mean()
+
+    meta = purerl.meta_gradient(PPO, "entropy_coef", unroll=2, objective=entropy)
+    found = jax.jit(meta)(agent(agents, 0))
+    assert -np.log(2) <= float(found.value) < 0
+    assert float(found.gradient["entropy_coef"]) < 0  # more weight, more entropy
+
+
+def test_the_width_of_a_clip_has_no_derivative_through_a_gradient_step(key):
+    """Which is why it is refused; the two numbers of DPO's drift have one."""
+    log_ratio, advantage = jax.random.normal(key, (2, 64))
+
+    def slope(drift, shift):
+        gradient = jax.grad(lambda x: losses.surrogate(drift, x, advantage).mean())
+        return jnp.vdot(gradient(log_ratio), shift)
+
+    shift = jnp.linspace(-1.0, 1.0, 64)
+    clip = jax.grad(slope)(losses.ClipDrift(0.2), shift)
+    assert float(clip.clip_eps) == 0.0
+    discovered = jax.grad(slope)(losses.DPODrift(2.0, 0.6), shift)
+    assert float(discovered.alpha) != 0.0 and float(discovered.beta) != 0.0
+
+
+CLIPPED = PPO.replace(policy_loss=losses.ClipDrift(0.2))
+DIFFERENTIATED = {"ppo", "recurrent_ppo", "recurrent_ppo/lstm", "vpg", "pqn"}
+
+
+@pytest.mark.parametrize("name", sorted(SMALL.keys() - DIFFERENTIATED))
+def test_an_algorithm_that_is_not_differentiated_is_refused(name):
+    with pytest.raises(ConfigError, match="updates learn from their own rollout"):
+        purerl.meta_gradient(small(name), "gamma")
+
+
+@pytest.mark.slow(optimised=False)
+@pytest.mark.parametrize("name", sorted(DIFFERENTIATED))
+def test_the_others_are_differentiated(name, key):
+    config = small(name)
+    names = ("learning_rate", "gamma")
+    found = jax.jit(purerl.meta_gradient(config, names, unroll=2))(begun(config, key))
+    assert set(found.gradient) == set(names)
+    for gradient in found.gradient.values():
+        assert np.isfinite(gradient) and gradient != 0.0
+
+
+def test_the_bytes_that_are_kept_of_an_update(twice):
+    """The state, and of each of 16 steps in 4 environments what CartPole has."""
+    state = jax.eval_shape(purerl.make_algorithm(PPO).init, jax.random.key(0))
+
+    def size(tree):
+        return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+    # Two observations of four numbers; action, log-probability, reward; two flags.
+    transition = 4 * (2 * 4 + 3) + 2
+    episode = 1 + 4 + 4  # whether it ended, its return and its length
+    kept = size(state) + size(state.envs) + 16 * 4 * (transition + episode)
+    assert twice.kept_bytes(state) == kept
+
+
+def test_the_registry_says_which():
+    known = {name for name, entry in ALGORITHMS.items() if entry.outer is not None}
+    assert known == {name for name in DIFFERENTIATED if "/" not in name}
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "words"),
+    [
+        (PPO, {"wrt": "gama"}, "wrt: PPOConfig has no field 'gama'"),
+        (PPO, {"wrt": "num_envs"}, "no float leaves"),
+        (PPO, {"wrt": ""}, "wrt must name at least one field"),
+        (PPO, {"wrt": "env_params.length"}, "env_params.length is zero, for they only"),
+        (PPO.replace(target_kl=0.01), {"wrt": "target_kl"}, "target_kl is zero"),
+        (CLIPPED, {"wrt": "policy_loss.clip_eps"}, "policy_loss.clip_eps is zero"),
+        (CLIPPED, {"wrt": "value_loss"}, "only decides which samples count"),
+        (EACH["pqn"][0], {"wrt": "epsilon_end"}, "epsilon_end is zero"),
+        (PPO, {"wrt": "gamma", "unroll": 0}, "unroll must be a positive whole number"),
+        (
+            PPO,
+            {"wrt": "gamma", "objective": "return"},
+            "objective must be one of policy_gradient, actor_critic, or a function",
+        ),
+        (PPO, {"wrt": "gamma", "reference": {"gama": 1.0}}, "no field 'gama'"),
+        (PPO.replace(env="gymnasium/CartPole-v1"), {"wrt": "gamma"}, "on the host"),
+    ],
+)
+def test_what_cannot_be_differentiated_is_refused(config, options, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.meta_gradient(config, **options)
+
+
+def test_other_states_and_values_are_refused(twice, agents):
+    with pytest.raises(ConfigError, match=r"holds \(3,\) agents; use jax.vmap"):
+        twice(agents)
+    with pytest.raises(ConfigError, match="values must be arrays under the names"):
+        twice(agent(agents, 0), {"gamma": 0.0})
+    wide = {name: jnp.zeros(2) for name in twice.start()}
+    with pytest.raises(ConfigError, match=r"must have the shape \(\), got \(2,\)"):
+        twice(agent(agents, 0), wide)

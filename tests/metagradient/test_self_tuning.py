@@ -1,0 +1,115 @@
+"""Runs that tune themselves: what they do is what their parts do, one after another."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import purerl
+from purerl.config import ConfigError
+from tests.helpers import assert_same_bits
+from tests.metagradient.configs import PPO
+
+CONFIG = PPO.replace(
+    total_timesteps=64 * 7, num_evaluations=1, eval_episodes=2, eval_max_steps=20
+)
+NAMES = ("gamma", "entropy_coef")
+
+
+@pytest.fixture(scope="module")
+def train():
+    """Seven updates: three rounds of two, and one that is left."""
+    return jax.jit(purerl.self_tune(CONFIG, NAMES, every=2, meta_learning_rate=0.1))
+
+
+def test_it_is_a_loop_of_updates_and_steps_of_adam(train, key):
+    result = train(key)
+    meta = jax.jit(purerl.meta_gradient(CONFIG, NAMES))
+    plain = jax.jit(lambda s, v: purerl_step(CONFIG, NAMES, s, v))
+    state = jax.jit(purerl.make_algorithm(CONFIG).init)(key)
+    optim = optax.adam(0.1)
+    values = purerl.meta_gradient(CONFIG, NAMES).start()
+    opt_state, rows = optim.init(values), []
+    for _ in range(3):
+        state = plain(state, values)
+        rows.append((int(state.update), values["gamma"]))
+        found = meta(state, values)
+        state = found.state
+        steps, opt_state = optim.update(found.gradient, opt_state)
+        values = optax.apply_updates(values, steps)
+    state = plain(state, values)
+
+    assert (
+        result.course["update"].tolist() == [update for update, _ in rows] == [1, 3, 5]
+    )
+    tuned = purerl.meta_gradient(CONFIG, NAMES).overrides(values)
+    for name in NAMES:
+        np.testing.assert_allclose(result.overrides[name], tuned[name], rtol=1e-4)
+        assert abs(result.overrides[name] / getattr(CONFIG, name) - 1) > 1e-3
+    np.testing.assert_allclose(result.course["gamma"][0], CONFIG.gamma, rtol=1e-6)
+    assert result.metrics["env_steps"].tolist() == [64 * (u + 1) for u in range(7)]
+    for one, other in zip(
+        jax.tree.leaves(result.state.params), jax.tree.leaves(state.params), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5)
+    assert result.evaluation["episode_return"].shape == (1, 2)
+
+
+def purerl_step(config, names, state, values):
+    return purerl.meta_gradient(config, names).algorithm(values).step(state)[0]
+
+
+@pytest.mark.slow(optimised=False)
+def test_seeds_are_each_alone(train):
+    keys = jax.random.split(jax.random.key(3), 2)
+    many = jax.jit(jax.vmap(purerl.self_tune(CONFIG, NAMES, every=2)))(keys)
+    assert many.course["gamma"].shape == (2, 3)
+    assert float(many.overrides["gamma"][0]) != float(many.overrides["gamma"][1])
+    blocks = purerl.pmap(purerl.self_tune(CONFIG, NAMES, every=2), lanes=2)(keys)
+    assert_same_bits(blocks.overrides, many.overrides)
+
+
+def test_a_meta_gradient_that_is_not_finite_moves_nothing(key):
+    def nothing(parts, state, rollout):
+        return jnp.sqrt(0.0 * sum(x.sum() for x in jax.tree.leaves(state.params)))
+
+    train = purerl.self_tune(CONFIG, "gamma", objective=nothing)
+    result = jax.jit(train)(key)
+    assert not np.isfinite(result.course["gradient_norm"]).any()
+    np.testing.assert_allclose(result.course["gamma"], CONFIG.gamma, rtol=1e-6)
+
+
+@pytest.mark.slow(optimised=False)
+def test_a_step_size_that_is_much_too_small_grows(key):
+    config = purerl.PPOConfig(
+        env="probe/action-observation",
+        total_timesteps=100 * 128,
+        num_envs=8,
+        num_steps=16,
+        hidden_sizes=(8,),
+        learning_rate=1e-5,
+        anneal_learning_rate=False,
+        entropy_coef=0.0,
+        num_evaluations=0,
+    )
+    train = purerl.self_tune(config, "learning_rate", meta_learning_rate=0.1)
+    result = jax.jit(train)(key)
+    assert float(result.overrides["learning_rate"]) > 1e-3
+    fixed = jax.jit(purerl.make_train(config))(key)
+    own, other = (r.metrics["episode_return"][-10:].mean() for r in (result, fixed))
+    assert float(own) > float(other) + 0.2
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"unroll": 3, "every": 2}, r"every must be at least unroll \(3\)"),
+        ({"every": 8}, r"at most the updates of the run \(7\), got 8"),
+        ({"every": 0}, "every must be a positive whole number"),
+        ({"meta_learning_rate": 0.0}, "meta_learning_rate must be greater than 0"),
+    ],
+)
+def test_what_cannot_be_tuned_is_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.self_tune(CONFIG, NAMES, **options)
