@@ -80,29 +80,58 @@ def test_episodes_are_whole_and_cut_at_the_limit(rows):
     assert cut > 3 and fell > 3
 
 
-def test_no_step_is_lost_or_doubled(rows):
+def of_pixels(obs):
+    """Any of Breakout's four actions, drawn by the picture."""
+    return (obs.reshape(len(obs), -1).sum(1) % 4).astype(np.int32)
+
+
+@pytest.mark.parametrize(
+    ("task", "policy", "options"),
+    [
+        ("CartPole-v1", lean, {"max_episode_steps": LIMIT}),
+        # A lost life ends an episode, and the next one goes on with the game.
+        pytest.param(
+            "Breakout-v5",
+            of_pixels,
+            {"episodic_life": True, "max_episode_steps": 90},
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_no_step_is_lost_or_doubled(task, policy, options):
     """Bit for bit what EnvPool plays by itself, without the steps that only reset."""
-    options = {"num_envs": LANES, "seed": 11, "max_episode_steps": LIMIT}
-    pool = envpool.make_gymnasium("CartPole-v1", **options)
+    lanes = envs.make(f"envpool/{task}", **options).start(LANES)
+    rows = played(lanes, 11, 150, policy)
+    lanes.close()
+    pool = envpool.make_gymnasium(task, num_envs=LANES, seed=11, **options)
     obs, _ = pool.reset()
     alone, done = [[] for _ in range(LANES)], np.zeros(LANES, bool)
-    for _ in range(len(rows) + 20):
-        action = lean(obs)
-        found, reward, terminated, truncated, info = pool.step(action)
-        for i in range(LANES):
-            if done[i]:
-                assert info["elapsed_step"][i] == 0 and reward[i] == 0
-            else:
-                over = terminated[i] or truncated[i]
-                alone[i].append((*obs[i], action[i], *found[i], over))
+    for _ in range(len(rows) + 25):
+        action = policy(obs)
+        found, reward, terminated, truncated, _ = pool.step(action)
+        for i in np.flatnonzero(~done):
+            over = terminated[i] or truncated[i]
+            alone[i].append((obs[i], action[i], found[i], reward[i], over))
+        assert (reward[done] == 0).all()
         obs, done = found, terminated | truncated
+    ends = 0
     for i in range(LANES):
         mine = [
-            (*obs[i], action[i], *s.next_obs[i], s.terminated[i] or s.truncated[i])
+            (
+                obs[i],
+                action[i],
+                s.next_obs[i],
+                s.reward[i],
+                s.terminated[i] or s.truncated[i],
+            )
             for obs, action, s in rows
         ]
         assert len(mine) == len(rows) <= len(alone[i])
-        np.testing.assert_array_equal(mine, alone[i][: len(mine)])
+        for one, other in zip(mine, alone[i], strict=False):
+            for a, b in zip(one, other, strict=True):
+                np.testing.assert_array_equal(a, b)
+        ends += sum(row[-1] for row in mine)
+    assert ends > 2 * LANES
 
 
 def test_a_fall_in_the_step_of_the_limit_is_a_fall():
@@ -251,6 +280,7 @@ def test_names():
     np.testing.assert_allclose(*[np.where(x < -1e9, -np.inf, x) for x in low])
 
 
+@pytest.mark.slow
 def test_without_envpool_the_door_says_what_to_install():
     code = (
         "import sys; sys.modules['envpool'] = None\n"

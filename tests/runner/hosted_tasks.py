@@ -34,12 +34,14 @@ class Lanes(VectorEnv):
         limit: its time limit.
         seed: seed of the agent, whose keys are drawn from.
         steps: steps of a lane in an update.
+        begun_with: which of the agent's first keys its environments begin with.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
-    def __init__(self, num_envs, task, limit, seed, steps, **more):
+    def __init__(self, num_envs, task, limit, seed, steps, begun_with=2, **more):
         env = envs.make(task)
+        self.begun_with = begun_with
         params = bind_params(env, {"max_steps_in_episode": limit})
         self.stepper = rollout.Stepper(env, params, "fresh", 64, None)
         self.num_envs, self.steps, self.count = num_envs, steps, 0
@@ -52,7 +54,7 @@ class Lanes(VectorEnv):
 
     def reset(self, *, seed=None, options=None):
         begin = jax.jit(lambda key: rollout.init_envs(self.stepper, key, self.num_envs))
-        self.carry = begin(init_keys(self.agent, 3)[2])
+        self.carry = begin(init_keys(self.agent, 3)[self.begun_with])
         return np.asarray(self.carry.obs), {}
 
     def _drawn(self, update):

@@ -67,15 +67,16 @@ def registered():
 
 def pair(name):
     """The config of a compiled run, and of that with its environment outside."""
-    config = CONFIGS[name]
+    config, begun_with = CONFIGS[name], 2
     task = CONTINUOUS_CARTPOLE if name in CONTINUOUS else "CartPole-v1"
     if isinstance(config, purerl.TabularConfig):
-        task = "CliffWalking-v0"
+        task, begun_with = "CliffWalking-v0", 0
     elif isinstance(config, purerl.BanditConfig):
-        task = "KArmedBandit-v0"
+        task, begun_with = "KArmedBandit-v0", 0
     config = config.replace(total_timesteps=UPDATES * config.steps_per_update)
     steps = config.steps_per_update // config.num_envs
     options = {"task": task, "limit": LIMIT, "seed": SEED, "steps": steps}
+    options["begun_with"] = begun_with
     return (
         config.replace(env=task, env_params={"max_steps_in_episode": LIMIT}),
         config.replace(
