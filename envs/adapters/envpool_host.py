@@ -1,6 +1,6 @@
 """EnvPool's environments for training: C++, stepped by threads on the host.
 
-EnvPool (Weng et al. 2022, arXiv:2206.10558) differs from Gymnasium's vectors in three
+EnvPool (Weng et al. 2022, arXiv:2206.10558) differs from Gymnasium's vectors in four
 ways, each of which is met here so that training sees the same transitions.
 
 * An environment whose episode ended is reset by the next step of it, which takes no
@@ -12,6 +12,7 @@ ways, each of which is met here so that training sees the same transitions.
   ended by itself. Here EnvPool gets a limit that is a step longer, and whoever is still
   running at the limit is cut and reset here.
 * Seeds are fixed where a pool is made, so that to reset with a seed is to make a pool.
+* The channels of a picture come first, as in `[4, 84, 84]`. Here they come last.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ class EnvPoolEnvironment(HostEnvironment):
         limit = min(limit, NO_LIMIT)
         with _quiet():
             spaces = (spec.observation_space, spec.action_space)
-        super().__init__(name, *spaces, limit)
-        self.limit = limit
+        super().__init__(name, _turned_space(spaces[0]), spaces[1], limit)
+        self.limit, self.pool_space = limit, spaces[0]
 
     def start(self, num_envs: int) -> EnvPoolEnvs:
         """Make `num_envs` environments that are stepped together.
@@ -131,6 +132,7 @@ class EnvPoolEnvs(HostEnvs):
     def __init__(self, env: EnvPoolEnvironment, num_envs: int) -> None:
         super().__init__(env, num_envs)
         self._made_by, self._limit = env.make_pool, env.limit
+        self._pool_space = env.pool_space
         self._pool: Any = None
 
     def reset(self, seed: int) -> Any:
@@ -169,8 +171,8 @@ class EnvPoolEnvs(HostEnvs):
 
     def _seen(self, obs: Any) -> Any:
         """Observations of EnvPool's as arrays of this package."""
-        space = self.env.gym_observation_space
-        return from_observation(space, _shaped(space, obs))
+        shaped = _shaped(self._pool_space, obs)
+        return from_observation(self.env.gym_observation_space, shaped)
 
 
 @contextlib.contextmanager
@@ -182,10 +184,29 @@ def _quiet() -> Iterator[None]:
 
 
 def _shaped(space: gym_spaces.Space, obs: Any) -> Any:
-    """A batch of observations without axes of length 1 that the space has not."""
+    """A batch without axes of length 1 that the space has not, and channels last."""
     if isinstance(space, gym_spaces.Dict):
         return {key: _shaped(part, obs[key]) for key, part in space.items()}
-    return np.reshape(obs, (len(obs), *(space.shape or ())))
+    obs = np.reshape(obs, (len(obs), *(space.shape or ())))
+    return np.moveaxis(obs, 1, -1) if _has_channels_first(space) else obs
+
+
+def _turned_space(space: gym_spaces.Space) -> gym_spaces.Space:
+    """The space of what `_shaped` makes."""
+    if isinstance(space, gym_spaces.Dict):
+        parts = {key: _turned_space(part) for key, part in space.items()}
+        return gym_spaces.Dict(parts)
+    if isinstance(space, gym_spaces.Box) and _has_channels_first(space):
+        low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
+        return gym_spaces.Box(low, high, dtype=np.uint8)
+    return space
+
+
+def _has_channels_first(space: gym_spaces.Space) -> bool:
+    """Whether it is of pictures `[channels, height, width]`, fewer than pixels."""
+    shape: tuple[int, ...] = space.shape or ()
+    is_picture = space.dtype == np.uint8 and len(shape) == 3
+    return is_picture and shape[0] < min(shape[1:])
 
 
 def _made(envpool_id: str, make: Callable[[], Any]) -> Any:

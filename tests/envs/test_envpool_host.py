@@ -109,9 +109,10 @@ def test_no_step_is_lost_or_doubled(task, policy, options):
     for _ in range(len(rows) + 25):
         action = policy(obs)
         found, reward, terminated, truncated, _ = pool.step(action)
+        before, after = (np.moveaxis(x, 1, -1) for x in (obs, found))  # channels last
         for i in np.flatnonzero(~done):
             over = terminated[i] or truncated[i]
-            alone[i].append((obs[i], action[i], found[i], reward[i], over))
+            alone[i].append((before[i], action[i], after[i], reward[i], over))
         assert (reward[done] == 0).all()
         obs, done = found, terminated | truncated
     ends = 0
@@ -237,6 +238,18 @@ def test_actions_of_a_box_are_taken():
             np.testing.assert_allclose(step.next_obs[i], expected, atol=2e-5)
             np.testing.assert_allclose(step.reward[i], reward, atol=2e-4)
         obs = step.obs
+    lanes.close()
+
+
+def test_the_channels_of_pictures_come_last():
+    env = envs.make("envpool/Breakout-v5")
+    assert repr(env.observation_space()) == "Box(0, 255, (84, 84, 4), uint8)"
+    lanes = env.start(1)
+    obs = lanes.reset(0)
+    assert obs.shape == (1, 84, 84, 4) and obs.dtype == np.uint8
+    # The last channel is the newest frame, and the one before it the frame before.
+    after = lanes.step(np.array([1])).next_obs
+    np.testing.assert_array_equal(after[..., :3], obs[..., 1:])
     lanes.close()
 
 
