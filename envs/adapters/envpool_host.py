@@ -204,9 +204,10 @@ def _turned_space(space: gym_spaces.Space) -> gym_spaces.Space:
 
 def _has_channels_first(space: gym_spaces.Space) -> bool:
     """Whether it is of pictures `[channels, height, width]`, fewer than pixels."""
-    shape: tuple[int, ...] = space.shape or ()
-    is_picture = space.dtype == np.uint8 and len(shape) == 3
-    return is_picture and shape[0] < min(shape[1:])
+    shape = space.shape
+    if shape is None or len(shape) != 3 or space.dtype != np.uint8:
+        return False
+    return shape[0] < min(shape[1:])
 
 
 def _made(envpool_id: str, make: Callable[[], Any]) -> Any:
