@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from . import probe
-from .adapters.require import require_package
+from .adapters.require import require_package, with_opengl_as_asked
 from .bandit import KArmedBandit
 from .base import Environment, EnvParams
 from .cartpole import CartPole
@@ -267,7 +267,8 @@ def _make_gymnax(gymnax_id: str, /, **options: Any) -> Environment:
 
 
 def _make_brax(brax_name: str, /, **options: Any) -> Environment:
-    from .adapters.brax import BraxEnvironment
+    with with_opengl_as_asked():
+        from .adapters.brax import BraxEnvironment
 
     return BraxEnvironment(brax_name, **options)
 

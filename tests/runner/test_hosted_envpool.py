@@ -92,14 +92,14 @@ def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
         env=f"envpool/{task}", num_evaluations=1, eval_episodes=3, eval_max_steps=15
     )
     each = config.steps_per_update
-    config = config.replace(total_timesteps=2 * each)
+    config = config.replace(total_timesteps=3 * each)  # more than a replay holds
     first = purerl.run(config, seeds=2, out=tmp_path, progress=False)
     assert first.finished and first.evaluation["episode_return"].shape == (2, 1, 3)
-    longer = config.replace(total_timesteps=3 * each)
+    longer = config.replace(total_timesteps=4 * each)
     again = purerl.run(longer, seeds=2, out=tmp_path, resume=True, extend=True)
     said = capsys.readouterr()
     assert "begin new episodes" in " ".join((said.out + said.err).split())
-    assert again.finished and int(again.state.update[0]) == 3
+    assert again.finished and int(again.state.update[0]) == 4
     assert cli.main(["evaluate", str(tmp_path), "--episodes", "2"]) == 0
     assert f"envpool/{task}" in capsys.readouterr().out
     assert cli.main(["render", str(tmp_path)]) != 0
