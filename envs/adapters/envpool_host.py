@@ -57,7 +57,7 @@ class EnvPoolEnvironment(HostEnvironment):
         Raises:
             ValueError: no such environment, options that it does not take or that
                 training decides, several players, spaces that are none of
-                `envs.spaces`, or a box of integers as actions.
+                `envs.spaces`, or a box of integers with several axes as actions.
         """
         self.id, self.options = envpool_id, dict(options)
         name = f"envpool/{envpool_id}"
@@ -92,7 +92,7 @@ class EnvPoolEnvironment(HostEnvironment):
         limit = min(limit, NO_LIMIT)
         with _quiet():
             spaces = (spec.observation_space, spec.action_space)
-        super().__init__(name, _turned_space(spaces[0]), spaces[1], limit)
+        super().__init__(name, _turned_space(spaces[0]), _choices(spaces[1]), limit)
         self.limit, self.pool_space = limit, spaces[0]
 
     def start(self, num_envs: int) -> EnvPoolEnvs:
@@ -200,6 +200,20 @@ def _turned_space(space: gym_spaces.Space) -> gym_spaces.Space:
         low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
         return gym_spaces.Box(low, high, dtype=np.uint8)
     return space
+
+
+def _choices(space: gym_spaces.Space) -> gym_spaces.Space:
+    """The space of actions; a row of integers is of choices, as EnvPool has no other.
+
+    Args:
+        space: EnvPool's space of one action.
+    """
+    if not isinstance(space, gym_spaces.Box) or space.dtype.kind not in "iu":
+        return space
+    if len(space.shape) != 1:
+        return space
+    low, high = space.low.astype(np.int64), space.high.astype(np.int64)
+    return gym_spaces.MultiDiscrete(high - low + 1, start=low)
 
 
 def _has_channels_first(space: gym_spaces.Space) -> bool:
