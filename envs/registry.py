@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from . import probe
-from .adapters.gymnasium_play import require_gymnasium
+from .adapters.require import require_package, with_opengl_as_asked
 from .bandit import KArmedBandit
 from .base import Environment, EnvParams
 from .cartpole import CartPole
@@ -36,7 +36,6 @@ from .swingup import (
 )
 
 Factory = Callable[..., Environment]
-_GYMNASIUM = "gymnasium/"
 
 GYMNAX_IDS: tuple[str, ...] = (
     "Acrobot-v1",
@@ -90,7 +89,7 @@ class EnvDescription:
 
     Attributes:
         id: The name for `make`.
-        source: `purerl`, `gymnax`, `brax`, `gymnasium` or `registered`.
+        source: `purerl`, `gymnax`, `brax`, `gymnasium`, `envpool` or `registered`.
         observation_space: Observation space with the default parameters.
         action_space: Action space with the default parameters.
         params: The default parameters.
@@ -118,14 +117,16 @@ def make(id: str, **options: Any) -> Environment:
 
     Args:
         id: One of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`, or
-            `gymnasium/` and a name that Gymnasium registers, for training on the host.
+            `gymnasium/` or `envpool/` and a name of that package's, for training on the
+            host.
         **options: Structural options of the environment, such as `backend="spring"`.
 
     Raises:
         ValueError: no such id (the message names near ones), or no such option.
     """
-    if is_of_gymnasium(id):
-        return _make_gymnasium(id.removeprefix(_GYMNASIUM), **options)
+    if is_on_host(id):
+        package, _, name = id.partition("/")
+        return _HOST_MAKERS[package](name, **options)
     if id not in _ENTRIES:
         raise ValueError(_unknown_id(id))
     factory = _ENTRIES[id].factory
@@ -167,21 +168,21 @@ def registered() -> tuple[str, ...]:
 def source_of(id: str) -> str:
     """Return where an id comes from.
 
-    That is `purerl`, `gymnax`, `brax`, `gymnasium` or `registered`.
+    That is `purerl`, `gymnax`, `brax`, `gymnasium`, `envpool` or `registered`.
 
     Raises:
         ValueError: no such id.
     """
-    if is_of_gymnasium(id):
-        return "gymnasium"
+    if is_on_host(id):
+        return id.partition("/")[0]
     if id not in _ENTRIES:
         raise ValueError(_unknown_id(id))
     return _ENTRIES[id].source
 
 
-def is_of_gymnasium(id: str) -> bool:
-    """Return whether an id is one of Gymnasium's, which are stepped on the host."""
-    return isinstance(id, str) and id.startswith(_GYMNASIUM)
+def is_on_host(id: str) -> bool:
+    """Return whether an id is one of Gymnasium's or EnvPool's, stepped on the host."""
+    return isinstance(id, str) and "/" in id and id.split("/")[0] in _HOST_MAKERS
 
 
 def describe(id: str, **options: Any) -> EnvDescription:
@@ -234,8 +235,9 @@ def _is_rerun(factory: Factory, entry: _Entry) -> bool:
 
 def _unknown_id(id: str) -> str:
     first, _, rest = str(id).partition("/")
-    if first.casefold() in ("gym", "gymnasium"):
-        return f"env {id!r} is not registered: did you mean {_GYMNASIUM}{rest}?"
+    package = {"gym": "gymnasium"}.get(first.casefold(), first.casefold())
+    if package in _HOST_MAKERS and rest:
+        return f"env {id!r} is not registered: did you mean {package}/{rest}?"
     folded = {known.casefold(): known for known in _ENTRIES}
     near = difflib.get_close_matches(str(id).casefold(), list(folded), n=3, cutoff=0.5)
     # `halfcheetah` alone is a likely slip for `brax/halfcheetah`.
@@ -266,16 +268,24 @@ def _make_gymnax(gymnax_id: str, /, **options: Any) -> Environment:
 
 
 def _make_brax(brax_name: str, /, **options: Any) -> Environment:
-    from .adapters.brax import BraxEnvironment
+    with with_opengl_as_asked():
+        from .adapters.brax import BraxEnvironment
 
     return BraxEnvironment(brax_name, **options)
 
 
 def _make_gymnasium(gymnasium_id: str, /, **options: Any) -> Environment:
-    require_gymnasium()
-    from .adapters.gymnasium_host import HostEnvironment
+    require_package("gymnasium")
+    from .adapters.gymnasium_host import GymnasiumEnvironment
 
-    return HostEnvironment(gymnasium_id, **options)
+    return GymnasiumEnvironment(gymnasium_id, **options)
+
+
+def _make_envpool(envpool_id: str, /, **options: Any) -> Environment:
+    require_package("envpool")
+    from .adapters.envpool_host import EnvPoolEnvironment
+
+    return EnvPoolEnvironment(envpool_id, **options)
 
 
 def _make_cheap_talk(
@@ -284,6 +294,11 @@ def _make_cheap_talk(
     return CheapTalk(make(inner_id), size, hidden_size)
 
 
+# The packages whose environments are stepped on the host.
+_HOST_MAKERS: dict[str, Factory] = {
+    "gymnasium": _make_gymnasium,
+    "envpool": _make_envpool,
+}
 _ENTRIES: dict[str, _Entry] = {}
 _OWN: dict[str, Factory] = {
     "CartPole-v1": CartPole,

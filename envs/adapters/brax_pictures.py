@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,15 @@ from typing import Any
 import numpy as np
 
 from .brax import BraxEnvironment, _quiet
+
+# Where brax's viewer puts its canvas, and what that canvas then covers.
+_VIEWER = '<div id="brax-viewer">'
+_WITHOUT_SCRIPTS = (
+    '<p style="position: absolute; z-index: -1; margin: 16px; font: 15px sans-serif">'
+    "The view is being loaded. If this sentence stays, its scripts could not be "
+    "fetched from unpkg.com and cdn.jsdelivr.net: open the page with a network, or "
+    "draw a GIF (purerl render RUN --format gif).</p>"
+)
 
 
 def pose_of(state: Any) -> dict[str, Any]:
@@ -32,7 +42,9 @@ def page(env: BraxEnvironment, poses: Sequence[dict[str, Any]], height: int) -> 
     """Return brax's interactive page of some moments, an HTML text.
 
     The page holds the bodies and the moments; the scripts of its viewer come from
-    where brax publishes them, so that a browser needs a network to show it.
+    where they are published, so that a browser needs a network to show it. brax has
+    four of them in its package, and not the libraries that they need (three.js,
+    lil-gui, pako). Where they do not come, a sentence is left in place of the view.
 
     Args:
         env: The environment.
@@ -53,7 +65,8 @@ def page(env: BraxEnvironment, poses: Sequence[dict[str, Any]], height: int) -> 
 
         system = env.wrapped.sys
         system = system.tree_replace({"opt.timestep": env.wrapped.dt})
-        return html.render(system, states, height=height, colab=True)
+        text = html.render(system, states, height=height, colab=True)
+    return text.replace(_VIEWER, _VIEWER + _WITHOUT_SCRIPTS)
 
 
 def drawer(
@@ -97,6 +110,8 @@ def drawer(
         renderer.update_scene(data, camera=-1 if model.ncam == 0 else 0)
         return renderer.render()
 
+    # MuJoCo closes it too late: where Python ends, what that takes is gone already.
+    weakref.finalize(draw, renderer.close)
     return draw
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .gymnasium_play import play_in_gymnasium as play_in_gymnasium
 from .gymnasium_play import play_in_vector as play_in_vector
-from .gymnasium_play import require_gymnasium
+from .require import require_package
 
 if TYPE_CHECKING:
     from ..base import Environment
@@ -43,7 +43,7 @@ def to_gymnasium(
         ValueError: Gymnasium is not installed; unknown id, option, number or mode.
         TypeError: the object does not keep the contract.
     """
-    require_gymnasium()
+    require_package("gymnasium")
     from .gymnasium_env import GymnasiumEnv
 
     return GymnasiumEnv(
@@ -74,7 +74,7 @@ def to_gymnasium_vector(
         ValueError: as `to_gymnasium`, or `num_envs` is not positive.
         TypeError: the object does not keep the contract.
     """
-    require_gymnasium()
+    require_package("gymnasium")
     from .gymnasium_vector import GymnasiumVectorEnv
 
     return GymnasiumVectorEnv(
@@ -100,7 +100,7 @@ def register_in_gymnasium() -> Mapping[str, str]:
     Raises:
         ValueError: Gymnasium is not installed.
     """
-    require_gymnasium()
+    require_package("gymnasium")
     from .gymnasium_registration import register_all
 
     return register_all()

@@ -1,9 +1,4 @@
-"""Gymnasium's environments for training: stepped on the host, several at a time.
-
-`HostEnvironment` says what an environment is (spaces, time limit), as every
-`Environment` does, and `HostEnvironment.start` makes a batch of it that is stepped from
-Python. It has no pure functions: what would need them says so.
-"""
+"""Gymnasium's environments for training: stepped on the host, several at a time."""
 
 from __future__ import annotations
 
@@ -11,24 +6,17 @@ import contextlib
 import copy
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from ..base import Environment, EnvParams
-from ..spaces import Space
-from .gymnasium_spaces import (
-    batch_action,
-    check_action_space,
-    from_gym_space,
-    from_observation,
-)
+from .gymnasium_spaces import from_observation
+from .host import NO_LIMIT, HostEnvironment, HostEnvs, with_rows
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -37,35 +25,15 @@ if TYPE_CHECKING:
 _VECTOR = ("vectorization_mode", "vector_kwargs")
 _OWN_VECTOR = "vector_entry_point"  # the vector that an environment brings itself
 _MODES = ("sync", "async", _OWN_VECTOR)
-_NO_LIMIT = 10_000_000  # Such an episode counts as one without a limit.
 
 
-class HostStep(NamedTuple):
-    """What one step of `B` environments gives, arrays of the host, `[B, ...]` each.
+class GymnasiumEnvironment(HostEnvironment):
+    """An environment that Gymnasium registers, as training on the host sees it."""
 
-    Attributes:
-        obs: What the policy sees next: where an episode ended, the first observation of
-            the next one.
-        next_obs: Observation that the action led to, before any reset.
-        reward: float32.
-        terminated: The episode ended by itself.
-        truncated: The episode was cut; never true with `terminated`.
-    """
-
-    obs: Any
-    next_obs: Any
-    reward: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-
-
-class HostEnvironment(Environment[Any, EnvParams]):
-    """An environment that Gymnasium registers, as training on the host sees it.
-
-    Integers of spaces with a `start` count from 0 here, and 64-bit numbers have 32.
-    """
-
-    on_host: ClassVar[bool] = True
+    taken_by: ClassVar[str] = "gymnasium.make"
+    wrapped_by: ClassVar[str] = (
+        "register an environment with Gymnasium's own wrappers around it"
+    )
 
     def __init__(self, gymnasium_id: str, **options: Any) -> None:
         """Look an environment up, and read its spaces and its time limit.
@@ -87,15 +55,11 @@ class HostEnvironment(Environment[Any, EnvParams]):
         own = {k: v for k, v in options.items() if k not in _VECTOR}
         env = _made(gymnasium_id, partial(gymnasium.make, gymnasium_id, **own))
         try:
-            self.gym_observation_space = env.observation_space
-            self.gym_action_space = env.action_space
+            spaces = (env.observation_space, env.action_space)
             limit = env.spec.max_episode_steps if env.spec is not None else None
-            self._limit = int(limit or _NO_LIMIT)
         finally:
             env.close()
-        check_action_space(env.action_space, self.name)
-        self._observation_space = from_gym_space(env.observation_space, "observations")
-        self._action_space = from_gym_space(env.action_space, "actions")
+        super().__init__(f"gymnasium/{gymnasium_id}", *spaces, int(limit or NO_LIMIT))
         if self._mode not in _MODES:
             raise ValueError(
                 f"vectorization_mode in env_kwargs must be one of {', '.join(_MODES)}, "
@@ -104,50 +68,7 @@ class HostEnvironment(Environment[Any, EnvParams]):
         if self._mode == _OWN_VECTOR:
             self.start(1).close()  # An environment that does not fit says so here.
 
-    @property
-    def name(self) -> str:
-        """The id of `envs.make`."""
-        return f"gymnasium/{self.id}"
-
-    @property
-    def default_params(self) -> EnvParams:
-        """The time limit; other numbers of a Gymnasium environment are its options."""
-        return EnvParams(max_steps_in_episode=self._limit)
-
-    def observation_space(self, params: EnvParams | None = None) -> Space:
-        """Return the space of what `HostEnvs` hands out."""
-        del params
-        return self._observation_space
-
-    def action_space(self, params: EnvParams | None = None) -> Space:
-        """Return the space of what `HostEnvs` takes."""
-        del params
-        return self._action_space
-
-    def reset_env(self, key: jax.Array, params: EnvParams) -> tuple[Any, Any]:
-        """Return zeros in the place of a first observation, and no state.
-
-        A state of training has this shape before `HostEnvs.reset` fills it in.
-        """
-        del key, params
-        space = self._observation_space
-        return _zeros(space), ()
-
-    def step_env(
-        self, key: jax.Array, state: Any, action: jax.Array, params: EnvParams
-    ) -> Any:
-        """Refuse to step inside a program.
-
-        Raises:
-            ValueError: always.
-        """
-        del key, state, action, params
-        raise ValueError(
-            f"{self.name} is stepped on the host, and no compiled program can do that: "
-            "train with purerl.run(config) or `purerl train`."
-        )
-
-    def start(self, num_envs: int) -> HostEnvs:
+    def start(self, num_envs: int) -> GymnasiumEnvs:
         """Make `num_envs` environments that are stepped together.
 
         Args:
@@ -156,7 +77,7 @@ class HostEnvironment(Environment[Any, EnvParams]):
         Raises:
             ValueError: they do not hand out the observation before a reset.
         """
-        return HostEnvs(self, num_envs)
+        return GymnasiumEnvs(self, num_envs)
 
     def make_vector(self, num_envs: int) -> VectorEnv:
         """Make Gymnasium's vector environment, which resets in the step of an end."""
@@ -176,22 +97,19 @@ class HostEnvironment(Environment[Any, EnvParams]):
             return _made(self.id, make)
 
 
-class HostEnvs:
-    """`B` environments between two steps; Gymnasium's, with this package's arrays.
+class GymnasiumEnvs(HostEnvs):
+    """`B` environments of Gymnasium between two steps.
 
     Args:
         env: What they are.
-        num_envs: Number B of environments.
-
-    Attributes:
         num_envs: Number B of environments.
 
     Raises:
         ValueError: they do not reset in the step in which an episode ends.
     """
 
-    def __init__(self, env: HostEnvironment, num_envs: int) -> None:
-        self._env, self.num_envs = env, num_envs
+    def __init__(self, env: GymnasiumEnvironment, num_envs: int) -> None:
+        super().__init__(env, num_envs)
         self._vector = env.make_vector(num_envs)
         mode = self._vector.metadata.get("autoreset_mode")
         if mode is not AutoresetMode.SAME_STEP:
@@ -203,56 +121,35 @@ class HostEnvs:
             )
 
     def reset(self, seed: int) -> Any:
-        """Start an episode in every environment.
-
-        Args:
-            seed: Seed of the first environment; the others follow.
-
-        Returns:
-            First observations `[B, ...]`.
-        """
+        """Start an episode in every environment; see `HostEnvs.reset`."""
         obs, _ = self._vector.reset(seed=seed)
-        return from_observation(self._env.gym_observation_space, obs)
+        return self._seen(obs)
 
-    def step(self, action: np.ndarray) -> HostStep:
-        """Step every environment, and restart those whose episode ended.
-
-        Args:
-            action: `[B, ...]` members of `HostEnvironment.action_space`.
-
-        Raises:
-            ValueError: an episode ended without its last observation.
-        """
-        space = self._env.gym_observation_space
-        taken = batch_action(self._env.gym_action_space, np.asarray(action))
-        found, reward, terminated, truncated, infos = self._vector.step(taken)
-        obs = from_observation(space, found)
-        terminated = np.array(terminated, bool)
-        truncated = np.array(truncated, bool) & ~terminated
-        next_obs = obs
-        ended = np.flatnonzero(terminated | truncated)
+    def advance(self, action: np.ndarray) -> tuple[Any, Any, Any, Any, Any]:
+        """Step every environment; see `HostEnvs.advance`."""
+        found, reward, terminated, truncated, infos = self._vector.step(action)
+        obs = next_obs = self._seen(found)
+        ended = np.flatnonzero(np.logical_or(terminated, truncated))
         if len(ended):
-            next_obs = jax.tree.map(np.copy, obs)
             last = infos.get("final_obs")
             if last is None:
                 raise ValueError(
-                    f"{self._env.name} ended an episode and handed out no 'final_obs', "
+                    f"{self.env.name} ended an episode and handed out no 'final_obs', "
                     "the observation before the reset: training cannot bootstrap at "
                     "its time limit."
                 )
-            for i in ended:
-                jax.tree.map(
-                    lambda all, one, i=i: all.__setitem__(i, one),
-                    next_obs,
-                    from_observation(space, last[i]),
-                )
-        return HostStep(
-            obs, next_obs, np.array(reward, np.float32), terminated, truncated
-        )
+            members = [self._seen(last[i]) for i in ended]
+            stacked = jax.tree.map(lambda *x: np.stack(x), *members)
+            next_obs = with_rows(obs, ended, stacked)
+        return obs, next_obs, reward, terminated, truncated
 
     def close(self) -> None:
         """End the environments, and the processes that they may run in."""
         self._vector.close()
+
+    def _seen(self, obs: Any) -> Any:
+        """An observation of Gymnasium's, or a batch, as arrays of this package."""
+        return from_observation(self.env.gym_observation_space, obs)
 
 
 @contextlib.contextmanager
@@ -293,13 +190,3 @@ def _made(gymnasium_id: str, make: Any) -> Any:
         raise ValueError(
             f"gymnasium/{gymnasium_id} cannot be made with these env_kwargs: {error}"
         ) from None
-
-
-def _zeros(space: Any) -> Any:
-    """Zeros of the shape of one observation."""
-    parts = getattr(space, "spaces", None)
-    if isinstance(parts, Mapping):
-        return {key: _zeros(part) for key, part in parts.items()}
-    if parts is not None:
-        return tuple(_zeros(part) for part in parts)
-    return jnp.zeros(space.shape, space.dtype)

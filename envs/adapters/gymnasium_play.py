@@ -8,25 +8,13 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from .require import require_package
+
 if TYPE_CHECKING:
     import gymnasium
 
 # Observations are arrays, or dictionaries and tuples of arrays.
 Policy = Callable[[Any], np.ndarray]
-
-
-def require_gymnasium() -> None:
-    """Say what to install where Gymnasium is missing.
-
-    Raises:
-        ValueError: it is.
-    """
-    try:
-        import gymnasium as gymnasium
-    except ImportError:
-        raise ValueError(
-            "this needs the package gymnasium; install purerl[gymnasium]."
-        ) from None
 
 
 def play_in_gymnasium(
@@ -48,7 +36,7 @@ def play_in_gymnasium(
     Raises:
         ValueError: Gymnasium is not installed, or has no such environment.
     """
-    require_gymnasium()
+    require_package("gymnasium")
     import gymnasium
 
     try:

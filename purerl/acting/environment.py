@@ -47,7 +47,7 @@ def resolve_env(config: TrainConfig) -> Environment:
         except (ValueError, TypeError) as error:
             raise ConfigError(f"env: {error}") from None
     if env.on_host:
-        _check_on_host(config)
+        _check_on_host(config, env)
         return env
     try:
         env = envs.wrap(env, wrappers_of(config))
@@ -70,20 +70,21 @@ def resolve_env(config: TrainConfig) -> Environment:
     return env
 
 
-def _check_on_host(config: TrainConfig) -> None:
+def _check_on_host(config: TrainConfig, env: Any) -> None:
     """Refuse what only environments inside a compiled program have.
+
+    Args:
+        config: Config of the agent.
+        env: The environment that it names.
 
     Raises:
         ConfigError: naming the field and the remedy.
     """
     asked = {
-        "env_wrappers": (
-            wrappers_of(config),
-            "register an environment with Gymnasium's own wrappers around it",
-        ),
+        "env_wrappers": (wrappers_of(config), env.wrapped_by),
         "env_params": (
             config.env_params,
-            "give numbers as env_kwargs, which gymnasium.make takes",
+            f"give numbers as env_kwargs, which {env.taken_by} takes",
         ),
         "reset_scheme": (
             config.reset_scheme if config.reset_scheme != "fresh" else None,

@@ -9,7 +9,7 @@ from purerl.types import HostMetrics, PyTree
 
 
 class HostEnvs(Protocol):
-    """`B` environments that are stepped from Python; see `envs`' adapter to Gymnasium.
+    """`B` environments that are stepped from Python; see `envs.adapters.host`.
 
     Attributes:
         num_envs: B.

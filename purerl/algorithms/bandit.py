@@ -36,7 +36,8 @@ import jax.numpy as jnp
 from envs.wrappers import innermost, unwrap
 from purerl.acting import exploration, rollout
 from purerl.acting.environment import Environment
-from purerl.algorithms.checks import check_no_networks, check_trains_inside
+from purerl.algorithms import pieces
+from purerl.algorithms.checks import check_no_networks
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -50,7 +51,7 @@ from purerl.config import (
 )
 from purerl.keys import init_keys, update_keys
 from purerl.learning import packing
-from purerl.types import Algorithm, Array, Metrics
+from purerl.types import Algorithm, Array, Hosted, Metrics
 
 METHODS = ("epsilon_greedy", "ucb", "gradient")
 
@@ -175,9 +176,8 @@ def validate(config: BanditConfig, env: Environment) -> None:
 
     Raises:
         ConfigError: several environments, an environment with observations or without
-            discrete actions or on the host, or fields that contradict one another.
+            discrete actions, or fields that contradict one another.
     """
-    check_trains_inside(config, env, "KArmedBandit-v0")
     check_no_networks(config)
     if config.num_envs != 1:
         raise ConfigError(
@@ -217,7 +217,12 @@ def make(
     stepper = rollout.make_stepper(config, env, axis_name)
     actions: Any = env.action_space(stepper.params)
     parts = Parts(config, stepper, int(actions.n))
-    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
+    return Algorithm(
+        partial(init, parts),
+        partial(step, parts),
+        partial(act, parts),
+        hosted=partial(hosted, parts),
+    )
 
 
 def init(parts: Parts, key: Array) -> BanditState:
@@ -252,7 +257,7 @@ def act(
         obs: `[...]` observations, which say nothing.
         key: Random key, consumed; without one the first of the best arms is taken.
     """
-    learner = Learner(state.params["values"], state.counts, state.mean_reward)
+    learner = _learner(state)
     shape = jnp.shape(obs)
     if key is None:
         best = jnp.argmax(learner.values).astype(jnp.int32)
@@ -265,7 +270,7 @@ def step(parts: Parts, state: BanditState) -> tuple[BanditState, Metrics]:
     config = parts.config
     randomness = rollout.draw_randomness(
         parts.stepper,
-        update_keys(state, 3),
+        update_keys(state, pieces.NUM_KEYS_OF_STEPS),
         config.num_steps,
         1,
         partial(draw_noise, parts),
@@ -277,8 +282,68 @@ def step(parts: Parts, state: BanditState) -> tuple[BanditState, Metrics]:
         noise, inputs_t = inputs
         return _pull(parts, carry, noise, randomness.restart(inputs_t))
 
-    start = Learner(state.params["values"], state.counts, state.mean_reward)
+    start = _learner(state)
     (learner, envs), trace = packing.scan(body, (start, state.envs), randomness.inputs)
+    return finish(parts, state, learner, envs, trace)
+
+
+def hosted(parts: Parts, update: Array) -> Hosted:
+    """Return an update in pieces, for an environment on the host.
+
+    Args:
+        parts: Environment and config.
+        update: `[]` int32, number of updates done; nothing here depends on it.
+    """
+    del update
+
+    def pull(learner: Learner, envs: rollout.EnvCarry, noise: Noise) -> Array:
+        return choose(parts, _known(parts, learner, envs), noise)
+
+    def learn_from(
+        learner: Learner,
+        envs: rollout.EnvCarry,
+        arm: Array,
+        out: rollout.StepOutput,
+        noise: Noise,
+    ) -> tuple[Learner, Trace]:
+        del noise
+        learner = _known(parts, learner, envs)
+        judged = _judge(parts, envs, arm[0])
+        learner = learn(parts.config, learner, arm[0], out.reward[0])
+        return learner, _trace(out, *judged)
+
+    def restart(state: BanditState, obs: Any) -> BanditState:
+        return state._replace(envs=pieces.first_step(obs))
+
+    return pieces.of_steps(
+        parts.config,
+        pieces.Steps(
+            draw=partial(draw_noise, parts),
+            begin=_learner,
+            act=pull,
+            learn=learn_from,
+            finish=partial(finish, parts),
+            restart=restart,
+        ),
+    )
+
+
+def finish(
+    parts: Parts,
+    state: BanditState,
+    learner: Learner,
+    envs: rollout.EnvCarry,
+    trace: Trace,
+) -> tuple[BanditState, Metrics]:
+    """Return the state and the metrics after the pulls of an update.
+
+    Args:
+        parts: Environment and config.
+        state: State before the update.
+        learner: What is known after the last pull.
+        envs: The environment after the last pull.
+        trace: What the pulls were.
+    """
     update = state.update + 1
     new = BanditState(
         params={"values": learner.values},
@@ -288,8 +353,21 @@ def step(parts: Parts, state: BanditState) -> tuple[BanditState, Metrics]:
         key=state.key,
         update=update,
     )
-    env_steps = update.astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
+    env_steps = update.astype(jnp.uint32) * jnp.uint32(parts.config.steps_per_update)
     return new, {"env_steps": env_steps, **_report(parts, trace)}
+
+
+def _learner(state: BanditState) -> Learner:
+    """What a state knows of the problem."""
+    return Learner(state.params["values"], state.counts, state.mean_reward)
+
+
+def _known(parts: Parts, learner: Learner, envs: rollout.EnvCarry) -> Learner:
+    """What is known before a pull: nothing, where it is the first of its problem."""
+    is_new = envs.episode_length[0] == 0
+    return jax.tree.map(
+        lambda first, known: jnp.where(is_new, first, known), fresh(parts), learner
+    )
 
 
 def draw_noise(parts: Parts, key: Array, shape: tuple[int, ...]) -> Noise:
@@ -367,19 +445,20 @@ def _pull(
 ) -> tuple[tuple[Learner, rollout.EnvCarry], Trace]:
     """Pull an arm and learn from it; forget another problem's estimates before."""
     learner, envs = carry
-    is_new = envs.episode_length[0] == 0
-    learner = jax.tree.map(
-        lambda first, known: jnp.where(is_new, first, known), fresh(parts), learner
-    )
+    learner = _known(parts, learner, envs)
     arm = choose(parts, learner, noise)
     optimal, regret = _judge(parts, envs, arm[0])
     envs, out = rollout.step_envs(parts.stepper, envs, arm, *restart)
     learner = learn(parts.config, learner, arm[0], out.reward[0])
-    trace = Trace(
+    return (learner, envs), _trace(out, optimal, regret)
+
+
+def _trace(out: rollout.StepOutput, optimal: Array, regret: Array) -> Trace:
+    """What the metrics need to know of a pull."""
+    return Trace(
         *(out.reward[0], optimal, regret),
         *(out.terminated | out.truncated, out.episode_return, out.episode_length),
     )
-    return (learner, envs), trace
 
 
 def _judge(parts: Parts, envs: rollout.EnvCarry, arm: Array) -> tuple[Array, Array]:

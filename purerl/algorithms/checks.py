@@ -105,25 +105,6 @@ def check_action_value_network(config: Any, env: Environment, num_actions: int) 
     network_config.check_whole(config, "critic", [shape], (num_actions,), words)
 
 
-def check_trains_inside(config: Any, env: Environment, inside: str) -> None:
-    """Refuse an environment on the host where an algorithm is one compiled program.
-
-    Args:
-        config: Config of the algorithm.
-        env: Environment, from `resolve_env`.
-        inside: Environments that it can be trained in, for the message.
-
-    Raises:
-        ConfigError: naming the environment and others.
-    """
-    if env.on_host:
-        raise ConfigError(
-            f"{type(config).__name__} is trained inside the compiled program, and "
-            f"env={config.env!r} is stepped on the host: use {inside}, or an algorithm "
-            "with networks, such as DQNConfig."
-        )
-
-
 def check_no_networks(config: Any) -> None:
     """Refuse to freeze parts of networks where an algorithm has none.
 

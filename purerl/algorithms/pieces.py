@@ -2,12 +2,13 @@
 
 Inside a program an update is one function, because its environments are. Here the same
 functions are put together around the steps: what draws the noise, what chooses actions,
-what learns. There are two kinds of updates, those that learn from one rollout and those
-of many rounds with a replay buffer, and so there are two ways of putting them together.
+what learns. There are three kinds of updates, those that learn from one rollout, those
+that learn in every step, and those of many rounds with a replay buffer
+(`off_policy_pieces`), and so there are three ways of putting them together.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,8 @@ from purerl.types import Array, Hosted, Metrics, PyTree
 
 # Of actions, environments, restarts and learning: what an update has at least.
 NUM_KEYS = 4
+# The same of an update that learns in every step, for which it draws with the actions.
+NUM_KEYS_OF_STEPS = 3
 
 
 def of_rollout(
@@ -83,6 +86,85 @@ def of_recurrent_rollout(
         return state, {name: values[0] for name, values in reports.items()}
 
     return Hosted(1, config.num_steps, begin, act, learn_from, finish, restart)
+
+
+class Steps(NamedTuple):
+    """An update that learns in every step, as the functions that it is made of.
+
+    Attributes:
+        draw: `(key, (T, B)) -> noise` of the actions and of what is learned.
+        begin: `(state) -> learner`, what the steps change.
+        act: `(learner, envs, noise) -> action` `[B]`, before a step of `envs`.
+        learn: `(learner, envs, action, out, noise) -> (learner, trace)` after it, with
+            the same `envs` and what came `out`.
+        finish: `(state, learner, envs, traces) -> (state, metrics)`, traces with leaves
+            `[T, B]` and the environments after the last step.
+        restart: `(state, obs) -> state` whose episodes begin anew.
+    """
+
+    draw: rollout.Draw
+    begin: Callable[[Any], PyTree]
+    act: Callable[[PyTree, rollout.EnvCarry, PyTree], Array]
+    learn: Callable[..., tuple[PyTree, PyTree]]
+    finish: Callable[..., tuple[Any, Metrics]]
+    restart: Callable[[Any, PyTree], Any]
+
+
+class StepWork(NamedTuple):
+    """What the pieces of an update that learns in every step hand on.
+
+    Attributes:
+        state: State before the update.
+        learner: What the steps change.
+        envs: The environments between two steps.
+        noise: What is random in the update, leaves `[T, B, ...]`.
+    """
+
+    state: Any
+    learner: PyTree
+    envs: rollout.EnvCarry
+    noise: PyTree
+
+
+def of_steps(config: Any, steps: Steps) -> Hosted:
+    """Put together an update that learns in every step: each of them is a round.
+
+    Args:
+        config: Config with `num_steps` and `num_envs`.
+        steps: What the update is made of.
+    """
+
+    def begin(state: Any) -> tuple[StepWork, PyTree, PyTree]:
+        key = update_keys(state, NUM_KEYS_OF_STEPS)[0]
+        noise = steps.draw(key, (config.num_steps, config.num_envs))
+        work = StepWork(state, steps.begin(state), state.envs, noise)
+        return work, (), jax.tree.map(lambda x: x[:, None], noise)
+
+    def act(work: StepWork, obs: Any, memory: PyTree, noise: PyTree) -> Any:
+        action = steps.act(work.learner, work.envs._replace(obs=obs), noise)
+        return (action, (), action), memory
+
+    def learn(
+        work: StepWork, number: Array, played: rollout.Played
+    ) -> tuple[StepWork, PyTree]:
+        noise = jax.tree.map(lambda x: x[number], work.noise)
+        one, ends = jax.tree.map(lambda x: x[0], (played.transitions, played.episodes))
+        out = rollout.StepOutput(
+            one.reward,
+            one.next_obs,
+            one.terminated,
+            one.truncated,
+            ends.returns,
+            ends.lengths,
+        )
+        envs = work.envs._replace(obs=one.obs)
+        learner, trace = steps.learn(work.learner, envs, one.action, out, noise)
+        return work._replace(learner=learner, envs=played.envs), trace
+
+    def finish(work: StepWork, traces: PyTree) -> tuple[Any, Metrics]:
+        return steps.finish(work.state, work.learner, work.envs, traces)
+
+    return Hosted(config.num_steps, 1, begin, act, learn, finish, steps.restart)
 
 
 def first_step(obs: PyTree) -> rollout.EnvCarry:

@@ -32,7 +32,8 @@ import jax.numpy as jnp
 
 from purerl.acting import exploration, rollout
 from purerl.acting.environment import Environment
-from purerl.algorithms.checks import check_no_networks, check_trains_inside
+from purerl.algorithms import pieces
+from purerl.algorithms.checks import check_no_networks
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -46,7 +47,7 @@ from purerl.config import (
 from purerl.keys import init_keys, update_keys
 from purerl.learning import packing
 from purerl.learning.collectives import after, pmean, psum
-from purerl.types import Algorithm, Array, Metrics
+from purerl.types import Algorithm, Array, Hosted, Metrics
 
 METHODS = ("q_learning", "sarsa", "expected_sarsa", "double_q")
 NONE = -1  # in the place of a next action that is not chosen yet
@@ -155,6 +156,18 @@ class Moment(NamedTuple):
     terminated: Array
 
 
+class Learner(NamedTuple):
+    """What a step changes.
+
+    Attributes:
+        q: `[K, S, A]` tables.
+        next_action: `[B]` int32, as in `TabularState`.
+    """
+
+    q: Array
+    next_action: Array
+
+
 class Trace(NamedTuple):
     """What the metrics of an update are made of, `[T, B]` each."""
 
@@ -172,10 +185,8 @@ def validate(config: TabularConfig, env: Environment) -> None:
     """Check what fields have to do with one another and with the environment.
 
     Raises:
-        ConfigError: states or actions have no numbers, networks are asked for, or the
-            environment is stepped on the host.
+        ConfigError: states or actions have no numbers, or networks are asked for.
     """
-    check_trains_inside(config, env, "GridWorld-v0, CliffWalking-v0 or FrozenLake-misc")
     check_no_networks(config)
     states: Any = env.observation_space(env.default_params)
     actions: Any = env.action_space(env.default_params)
@@ -203,7 +214,12 @@ def make(
         axis_name: Mapped axis over which this agent's environments are spread, if any.
     """
     parts = build(config, env, axis_name)
-    return Algorithm(partial(init, parts), partial(step, parts), partial(act, parts))
+    return Algorithm(
+        partial(init, parts),
+        partial(step, parts),
+        partial(act, parts),
+        hosted=partial(hosted, parts),
+    )
 
 
 def build(
@@ -259,27 +275,82 @@ def act(
 
 def step(parts: Parts, state: TabularState) -> tuple[TabularState, Metrics]:
     """Make one update: `num_steps` steps, after each of which the table moves."""
-    config, axis = parts.config, parts.axis_name
-    num_envs = state.next_action.shape[0]
-    keys = update_keys(state, 3)
+    num_steps, num_envs = parts.config.num_steps, state.next_action.shape[0]
+    keys = update_keys(state, pieces.NUM_KEYS_OF_STEPS)
     randomness = rollout.draw_randomness(
-        parts.stepper, keys, config.num_steps, num_envs, partial(draw_noise, parts)
+        parts.stepper, keys, num_steps, num_envs, partial(draw_noise, parts)
     )
 
     def body(
         carry: tuple[Array, rollout.EnvCarry, Array], inputs: Any
     ) -> tuple[tuple[Array, rollout.EnvCarry, Array], Trace]:
         noise, inputs_t = inputs
-        return _step_once(parts, carry, noise, randomness.restart(inputs_t))
+        restart = randomness.restart(inputs_t)
+        learner, before = Learner(carry[0], carry[2]), carry[1]
+        action = choose(parts, learner, before, noise)
+        envs, out = rollout.step_envs(parts.stepper, before, action, *restart)
+        learner, trace = learn(parts, learner, before, action, out, noise)
+        return (learner.q, envs, learner.next_action), trace
 
     start = (state.params["q"], state.envs, state.next_action)
     (q, envs, next_action), trace = packing.scan(body, start, randomness.inputs)
-    counted = _count(parts, trace, after(jnp.float32(1.0), q.sum(), axis))
+    return finish(parts, state, Learner(q, next_action), envs, trace)
+
+
+def hosted(parts: Parts, update: Array) -> Hosted:
+    """Return an update in pieces, for environments on the host.
+
+    Args:
+        parts: Environment and config; see `build`.
+        update: `[]` int32, number of updates done; nothing here depends on it.
+    """
+    del update
+
+    def restart(state: TabularState, obs: Any) -> TabularState:
+        chosen = jnp.full_like(state.next_action, NONE)
+        return state._replace(next_action=chosen, envs=pieces.first_step(obs))
+
+    return pieces.of_steps(
+        parts.config,
+        pieces.Steps(
+            draw=partial(draw_noise, parts),
+            begin=lambda state: Learner(state.params["q"], state.next_action),
+            act=partial(choose, parts),
+            learn=partial(learn, parts),
+            finish=partial(finish, parts),
+            restart=restart,
+        ),
+    )
+
+
+def finish(
+    parts: Parts,
+    state: TabularState,
+    learner: Learner,
+    envs: rollout.EnvCarry,
+    trace: Trace,
+) -> tuple[TabularState, Metrics]:
+    """Return the state and the metrics after the steps of an update.
+
+    Args:
+        parts: Environment and config; see `build`.
+        state: State before the update.
+        learner: What the steps made of tables and next actions.
+        envs: The environments after the last step.
+        trace: `[T, B]`, what the steps were.
+    """
+    axis = parts.axis_name
+    counted = _count(parts, trace, after(jnp.float32(1.0), learner.q.sum(), axis))
     update = state.update + 1
     new = TabularState(
-        {"q": q}, state.visits + counted, next_action, envs, state.key, update
+        {"q": learner.q},
+        state.visits + counted,
+        learner.next_action,
+        envs,
+        state.key,
+        update,
     )
-    env_steps = update.astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
+    env_steps = update.astype(jnp.uint32) * jnp.uint32(parts.config.steps_per_update)
     trace = after(trace, counted.sum().astype(jnp.float32), axis)
     return new, {"env_steps": env_steps, **_report(parts, trace)}
 
@@ -304,19 +375,44 @@ def draw_noise(parts: Parts, key: Array, shape: tuple[int, ...]) -> Noise:
     )
 
 
-def _step_once(
-    parts: Parts,
-    carry: tuple[Array, rollout.EnvCarry, Array],
-    noise: Noise,
-    restart: tuple[Array, Any],
-) -> tuple[tuple[Array, rollout.EnvCarry, Array], Trace]:
-    """Act in every environment, step it, and move the tables."""
-    q, envs, next_action = carry
-    obs = envs.obs
-    action = _explore(parts, _values(q, obs), noise.coin, noise.tie)
+def choose(
+    parts: Parts, learner: Learner, envs: rollout.EnvCarry, noise: Noise
+) -> Array:
+    """Return the actions `[B]` that are taken: epsilon-greedy ones, or SARSA's.
+
+    Args:
+        parts: Environment and config; see `build`.
+        learner: Tables, and the actions that SARSA has chosen.
+        envs: The environments before the step.
+        noise: `[B]` randomness of the step.
+    """
+    values = _values(learner.q, envs.obs)
+    action = _explore(parts, values, noise.coin, noise.tie)
     if parts.config.method == "sarsa":
-        action = jnp.where(next_action == NONE, action, next_action)
-    envs, out = rollout.step_envs(parts.stepper, envs, action, *restart)
+        chosen = learner.next_action
+        action = jnp.where(chosen == NONE, action, chosen)
+    return action
+
+
+def learn(
+    parts: Parts,
+    learner: Learner,
+    envs: rollout.EnvCarry,
+    action: Array,
+    out: rollout.StepOutput,
+    noise: Noise,
+) -> tuple[Learner, Trace]:
+    """Move the tables after a step of all environments.
+
+    Args:
+        parts: Environment and config; see `build`.
+        learner: What the step changes.
+        envs: The environments before the step.
+        action: `[B]` actions that were taken.
+        out: What came of them.
+        noise: `[B]` randomness of the step.
+    """
+    (q, next_action), obs = learner, envs.obs
     moment = Moment(obs, action, out.reward, out.next_obs, out.terminated)
     chosen = bootstrap_action(parts, q, out.next_obs, noise)
     error, value = td_error(parts.config, q, moment, chosen, noise.table)
@@ -328,7 +424,7 @@ def _step_once(
         *(obs, action, out.reward, value, error, done),
         *(out.episode_return, out.episode_length),
     )
-    return (q, envs, next_action), trace
+    return Learner(q, next_action), trace
 
 
 def bootstrap_action(parts: Parts, q: Array, next_obs: Array, noise: Noise) -> Array:

@@ -17,7 +17,10 @@ from purerl.cli import flags, settings
 from purerl.scale.devices import default_lanes, make_workers, num_cores
 from purerl.storage.folders import versions
 
-OPTIONAL = ("gymnax", "brax", "distrax", "evosax", "orbax-checkpoint", "gymnasium")
+OPTIONAL = (
+    *("gymnax", "brax", "distrax", "evosax", "orbax-checkpoint"),
+    *("gymnasium", "envpool"),
+)
 
 
 @dataclasses.dataclass(kw_only=True)

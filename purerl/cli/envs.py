@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 import envs
+from envs.registry import is_on_host
 from purerl.cli import flags
 from purerl.config import ConfigError
 
@@ -43,8 +44,8 @@ def main(argv: Sequence[str]) -> int:
     console.print(f"action:      {about.action_space}", highlight=False)
     if about.note:
         console.print(f"note:        {about.note}", highlight=False)
-    if about.source == "gymnasium":
-        words = "options: --env-kwargs name=value, which gymnasium.make takes"
+    if is_on_host(about.id):
+        words = f"options: --env-kwargs name=value, which {about.source}.make takes"
         console.print(words, highlight=False)
         return 0
     console.print(parameters(about.params))

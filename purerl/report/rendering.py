@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from envs.registry import is_of_gymnasium
+from envs.registry import is_on_host, source_of
 from envs.wrappers import innermost
 from purerl.acting.environment import bind_params, resolve_env
 from purerl.acting.evaluate import Recording, record
@@ -123,12 +123,16 @@ def render(
 
 
 def _check_inside(config: TrainConfig) -> None:
-    """Refuse a run in one of Gymnasium's environments."""
-    if is_of_gymnasium(config.env):
+    """Refuse a run in one of Gymnasium's or EnvPool's environments."""
+    if is_on_host(config.env):
+        remedy = {
+            "gymnasium": "gymnasium.wrappers.RecordVideo",
+            "envpool": "envpool.make_gymnasium(..., render_mode='rgb_array').render()",
+        }[source_of(config.env)]
         raise ConfigError(
             f"purerl render has no drawing of {config.env}: it plays episodes inside a "
             "compiled program, and this environment is stepped on the host. Use "
-            "gymnasium.wrappers.RecordVideo with an exported policy (purerl export)."
+            f"{remedy} with an exported policy (purerl export)."
         )
 
 

@@ -336,6 +336,8 @@ def test_braxs_page_has_every_moment(tmp_path):
     text = html.unescape(made.path.read_text())
     found = re.findall(r'var system = "([^"]*)"', text)
     assert len(found) == 2
+    # What is seen where the scripts of the views do not come.
+    assert text.count("could not be fetched from unpkg.com") == 2
     for packed, length in zip(found, made.episode_length[:, 0], strict=True):
         system = json.loads(zlib.decompress(base64.b64decode(packed)))
         places = np.array([x["pos"] for x in system["states"]["x"]])

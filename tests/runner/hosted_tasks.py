@@ -15,7 +15,7 @@ from purerl.acting.environment import bind_params
 from purerl.keys import init_keys, update_keys
 
 LANES, SCRIPT = "purerl-test/Lanes-v0", "purerl-test/Script-v0"
-BROKEN = "purerl-test/Broken-v0"
+BROKEN, ARMS = "purerl-test/Broken-v0", "purerl-test/Arms-v0"
 
 
 class Moment(NamedTuple):
@@ -34,12 +34,14 @@ class Lanes(VectorEnv):
         limit: its time limit.
         seed: seed of the agent, whose keys are drawn from.
         steps: steps of a lane in an update.
+        begun_with: which of the agent's first keys its environments begin with.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012
 
-    def __init__(self, num_envs, task, limit, seed, steps, **more):
+    def __init__(self, num_envs, task, limit, seed, steps, begun_with=2, **more):
         env = envs.make(task)
+        self.begun_with = begun_with
         params = bind_params(env, {"max_steps_in_episode": limit})
         self.stepper = rollout.Stepper(env, params, "fresh", 64, None)
         self.num_envs, self.steps, self.count = num_envs, steps, 0
@@ -52,7 +54,7 @@ class Lanes(VectorEnv):
 
     def reset(self, *, seed=None, options=None):
         begin = jax.jit(lambda key: rollout.init_envs(self.stepper, key, self.num_envs))
-        self.carry = begin(init_keys(self.agent, 3)[2])
+        self.carry = begin(init_keys(self.agent, 3)[self.begun_with])
         return np.asarray(self.carry.obs), {}
 
     def _drawn(self, update):
@@ -114,6 +116,23 @@ class Script(gymnasium.Env):
         return self.seen, 10.0 * episode + step, terminated, truncated, {}
 
 
+class Arms(gymnasium.Env):
+    """A bandit whose arms 0, 1 and 2 pay 0, 10 and 20, cut after five pulls."""
+
+    def __init__(self) -> None:
+        self.observation_space = gymnasium.spaces.Discrete(1)
+        self.action_space = gymnasium.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.pulls = 0
+        return 0, {}
+
+    def step(self, action):
+        self.pulls += 1
+        return 0, 10.0 * action, False, self.pulls == 5, {}
+
+
 class Broken(Script):
     """`Script`, which raises at a step of all steps of all such environments.
 
@@ -131,7 +150,7 @@ class Broken(Script):
 
 
 def register():
-    """Register both, again and again."""
+    """Register all of them, again and again."""
     if LANES in gymnasium.registry:
         return
     gymnasium.register(
@@ -141,3 +160,4 @@ def register():
     )
     gymnasium.register(SCRIPT, entry_point=Script)
     gymnasium.register(BROKEN, entry_point=Broken)
+    gymnasium.register(ARMS, entry_point=Arms)

@@ -26,6 +26,8 @@ REPLAY = {
     "buffer_size": 90,  # overwritten before the end
     "batch_size": 8,
 }
+STEPS = {"num_steps": 40, "num_evaluations": 0}
+TABLE = {**STEPS, "num_envs": 2, "learning_rate": 0.5, "epsilon": 0.3}
 CONFIGS = {
     "ppo": purerl.PPOConfig(
         normalize_observations=True,
@@ -44,8 +46,17 @@ CONFIGS = {
     "mpo": purerl.MPOConfig(
         **{**REPLAY, "batch_size": 4}, action_samples=3, learning_rate=1e-2
     ),
+    "q_learning": purerl.TabularConfig(
+        **STEPS, learning_rate=schedules.Linear(1.0, 0.1)
+    ),
+    "sarsa": purerl.TabularConfig(method="sarsa", **TABLE),
+    "expected_sarsa": purerl.TabularConfig(method="expected_sarsa", **TABLE),
+    "double_q": purerl.TabularConfig(method="double_q", **TABLE),
+    "bandit": purerl.BanditConfig(method="gradient", **STEPS),
 }
 CONTINUOUS = ("td3", "sac", "mpo")
+# Metrics of an environment that tells the values of its arms, which no other one does.
+INSIDE_ONLY = {"optimal_action", "regret"}
 UPDATES, LIMIT = 4, 12  # a time limit that cuts many episodes
 
 
@@ -56,11 +67,16 @@ def registered():
 
 def pair(name):
     """The config of a compiled run, and of that with its environment outside."""
-    config = CONFIGS[name]
+    config, begun_with = CONFIGS[name], 2
     task = CONTINUOUS_CARTPOLE if name in CONTINUOUS else "CartPole-v1"
+    if isinstance(config, purerl.TabularConfig):
+        task, begun_with = "CliffWalking-v0", 0
+    elif isinstance(config, purerl.BanditConfig):
+        task, begun_with = "KArmedBandit-v0", 0
     config = config.replace(total_timesteps=UPDATES * config.steps_per_update)
     steps = config.steps_per_update // config.num_envs
     options = {"task": task, "limit": LIMIT, "seed": SEED, "steps": steps}
+    options["begun_with"] = begun_with
     return (
         config.replace(env=task, env_params={"max_steps_in_episode": LIMIT}),
         config.replace(
@@ -70,7 +86,7 @@ def pair(name):
     )
 
 
-@pytest.mark.parametrize("name", slow_but(CONFIGS, "ppo", "dqn"))
+@pytest.mark.parametrize("name", slow_but(CONFIGS, "ppo", "dqn", "sarsa", "bandit"))
 def test_the_learner_is_that_of_the_compiled_run(name):
     """With the same keys and environments, all that is learned and kept is the same.
 
@@ -82,8 +98,11 @@ def test_the_learner_is_that_of_the_compiled_run(name):
     found = purerl.run(outside, seeds=[SEED], segment_updates=1, progress=False)
     # Something was learned, and episodes ended in both ways.
     assert expected.metrics["episodes"].sum() > 10
-    assert expected.metrics["episode_length"].min() < LIMIT
+    assert name == "bandit" or expected.metrics["episode_length"].min() < LIMIT
+    assert set(expected.metrics) - set(found.metrics) <= INSIDE_ONLY
     for metric, values in expected.metrics.items():
+        if metric in INSIDE_ONLY and name == "bandit":
+            continue
         np.testing.assert_allclose(
             found.metrics[metric][0], values, rtol=1e-3, atol=1e-4, err_msg=metric
         )
@@ -271,6 +290,10 @@ def test_an_algorithm_without_pieces_says_what_it_lacks(monkeypatch):
 def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
     """Two updates, a checkpoint, two more, and what is read from the folder."""
     task = "Pendulum-v1" if name in CONTINUOUS else "CartPole-v1"
+    if isinstance(CONFIGS[name], purerl.TabularConfig):
+        task = "FrozenLake-v1"
+    elif isinstance(CONFIGS[name], purerl.BanditConfig):
+        task = hosted_tasks.ARMS
     config = CONFIGS[name].replace(
         env=f"gymnasium/{task}",
         num_evaluations=1,
@@ -294,6 +317,46 @@ def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
     assert saved.update == 6 and callable(policy)
     for leaf in jax.tree.leaves(again.state.params):
         assert np.isfinite(leaf).all()
+
+
+def test_q_learning_finds_the_values_of_the_frozen_lake():
+    """Where nothing slips, the goal is six steps away and pays 1 in the last."""
+    config = purerl.TabularConfig(
+        env="gymnasium/FrozenLake-v1",
+        env_kwargs={"is_slippery": False},
+        total_timesteps=3_000,
+        learning_rate=1.0,
+        epsilon=0.2,
+        initial_value=1.0,
+        num_evaluations=1,
+        eval_episodes=2,
+    )
+    result = purerl.run(config, progress=False)
+    values = result.state.params["q"][0, 0].max(-1)
+    # The cells of one of the ways: down, down, right, down, right, right.
+    for steps_left, cell in zip(range(6, 0, -1), (0, 4, 8, 9, 13, 14), strict=True):
+        np.testing.assert_allclose(values[cell], 0.9 ** (steps_left - 1), rtol=1e-4)
+    assert result.state.visits.sum() == 3_000
+    np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)
+    np.testing.assert_array_equal(result.evaluation["episode_length"], 6)
+
+
+def test_a_bandit_on_the_host_knows_nothing_of_the_problem_before():
+    """Averages of what the pulls since the last end of an episode have paid."""
+    config = purerl.BanditConfig(
+        env=f"gymnasium/{hosted_tasks.ARMS}",
+        total_timesteps=12,  # two problems of five pulls, and two pulls of a third
+        step_size="sample_average",
+        epsilon=1.0,
+        num_steps=4,
+    )
+    result = purerl.run(config, progress=False)
+    counts = result.state.counts[0]
+    assert counts.sum() == 2
+    expected = np.where(counts > 0, 10.0 * np.arange(3), 0.0)  # what an arm pays
+    np.testing.assert_allclose(result.state.params["values"][0], expected)
+    assert int(result.metrics["episodes"].sum()) == 2
+    assert "regret" not in result.metrics
 
 
 @pytest.mark.slow

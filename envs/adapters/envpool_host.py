@@ -1,0 +1,238 @@
+"""EnvPool's environments for training: C++, stepped by threads on the host.
+
+EnvPool (Weng et al. 2022, arXiv:2206.10558) differs from Gymnasium's vectors in four
+ways, each of which is met here so that training sees the same transitions.
+
+* An environment whose episode ended is reset by the next step of it, which takes no
+  action. Here it is stepped once more at once, alone, so that the last observation of
+  an episode and the first one of the next belong to the same step. (A forced reset
+  would do the same in most environments, but it begins a new game of Atari where
+  `episodic_life` goes on with the next life.)
+* It calls every end in the step of the time limit a truncation, also where the task
+  ended by itself. Here EnvPool gets a limit that is a step longer, and whoever is still
+  running at the limit is cut and reset here.
+* Seeds are fixed where a pool is made, so that to reset with a seed is to make a pool.
+* The channels of a picture come first, as in `[4, 84, 84]`. Here they come last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, ClassVar
+
+import envpool
+import numpy as np
+from gymnasium import spaces as gym_spaces
+
+from .gymnasium_spaces import from_observation
+from .host import NO_LIMIT, HostEnvironment, HostEnvs, with_rows
+
+# What training decides: how many environments there are, that all of them step
+# together, and which seeds they have.
+_DECIDED = ("num_envs", "batch_size", "seed", "env_seed", "gym_reset_return_info")
+_SEEDS = 2**31  # EnvPool's seeds have 31 bits.
+
+
+class EnvPoolEnvironment(HostEnvironment):
+    """An environment of EnvPool, as training on the host sees it."""
+
+    taken_by: ClassVar[str] = "envpool.make"
+    wrapped_by: ClassVar[str] = (
+        "EnvPool's environments have options in their place, such as those of Atari, "
+        "which are env_kwargs"
+    )
+
+    def __init__(self, envpool_id: str, **options: Any) -> None:
+        """Look an environment up, and read its spaces and its time limit.
+
+        Args:
+            envpool_id: Name for `envpool.make`, such as `"CartPole-v1"`.
+            **options: Options of `envpool.make`, such as `num_threads` and
+                `max_episode_steps`, but not those that training decides.
+
+        Raises:
+            ValueError: no such environment, options that it does not take or that
+                training decides, several players, spaces that are none of
+                `envs.spaces`, or a box of integers with several axes as actions.
+        """
+        self.id, self.options = envpool_id, dict(options)
+        name = f"envpool/{envpool_id}"
+        known = envpool.list_all_envs()
+        if envpool_id not in known:
+            near = difflib.get_close_matches(envpool_id, known, n=3)
+            hint = f"did you mean {' or '.join(near)}?" if near else "see below."
+            raise ValueError(
+                f"EnvPool has no {envpool_id!r}: {hint} `envpool.list_all_envs()` "
+                "lists every id."
+            )
+        for option in _DECIDED:
+            if option in options:
+                raise ValueError(
+                    f"{option} in env_kwargs of {name} is decided by training, got "
+                    f"{options[option]!r}; leave it out, and use num_envs and seeds of "
+                    "the run."
+                )
+        spec = _made(envpool_id, partial(envpool.make_spec, envpool_id, **options))
+        players = int(spec.config.max_num_players)
+        if players != 1:
+            raise ValueError(
+                f"{name} has up to {players} players, and training needs an "
+                "environment with one."
+            )
+        limit = int(spec.config.max_episode_steps)
+        if limit < 1:
+            raise ValueError(
+                f"max_episode_steps in env_kwargs of {name} must be at least 1, got "
+                f"{limit}; leave it out for the environment's own limit."
+            )
+        limit = min(limit, NO_LIMIT)
+        with _quiet():
+            spaces = (spec.observation_space, spec.action_space)
+        super().__init__(name, _turned_space(spaces[0]), _choices(spaces[1]), limit)
+        self.limit, self.pool_space = limit, spaces[0]
+
+    def start(self, num_envs: int) -> EnvPoolEnvs:
+        """Make `num_envs` environments that are stepped together.
+
+        Args:
+            num_envs: Number B of environments.
+        """
+        return EnvPoolEnvs(self, num_envs)
+
+    def make_pool(self, num_envs: int, seed: int) -> Any:
+        """Make EnvPool's pool, whose own limit no episode reaches.
+
+        Args:
+            num_envs: Number B of environments.
+            seed: Seed of the first environment; the others follow.
+        """
+        options = dict(self.options)
+        if self.limit < NO_LIMIT:
+            options["max_episode_steps"] = self.limit + 1
+        seed = seed % (_SEEDS - num_envs)  # The seed of the last one fits, too.
+        make = partial(envpool.make_gymnasium, num_envs=num_envs, seed=seed)
+        pool = _made(self.id, partial(make, self.id, **options))
+        with _quiet():
+            assert pool.observation_space is not None  # It is made when first asked.
+        return pool
+
+
+class EnvPoolEnvs(HostEnvs):
+    """`B` environments of EnvPool between two steps.
+
+    Args:
+        env: What they are.
+        num_envs: Number B of environments.
+    """
+
+    def __init__(self, env: EnvPoolEnvironment, num_envs: int) -> None:
+        super().__init__(env, num_envs)
+        self._made_by, self._limit = env.make_pool, env.limit
+        self._pool_space = env.pool_space
+        self._pool: Any = None
+
+    def reset(self, seed: int) -> Any:
+        """Start an episode in every environment; see `HostEnvs.reset`."""
+        self.close()
+        self._pool = self._made_by(self.num_envs, seed)
+        # The last one is the action; its first axis, if any, is that of the players.
+        shape = list(self._pool.spec.action_array_spec.values())[-1].shape
+        self._action_shape = tuple(size for size in shape if size != -1)
+        obs, _ = self._pool.reset()
+        return self._seen(obs)
+
+    def advance(self, action: np.ndarray) -> tuple[Any, Any, Any, Any, Any]:
+        """Step every environment; see `HostEnvs.advance`."""
+        pool = self._pool
+        action = action.reshape(len(action), *self._action_shape)
+        found, reward, terminated, truncated, info = pool.step(action)
+        obs = next_obs = self._seen(found)
+        ended = terminated | truncated
+        cut = ~ended & (np.asarray(info["elapsed_step"]) >= self._limit)
+        ways: tuple[tuple[np.ndarray, Callable], ...] = (
+            (ended, lambda ids: pool.step(action[ids], ids)),  # EnvPool's own reset
+            (cut, pool.reset),
+        )
+        for which, begin in ways:
+            ids = np.flatnonzero(which).astype(np.int32)
+            if len(ids):
+                obs = with_rows(obs, ids, self._seen(begin(ids)[0]))
+        return obs, next_obs, reward, terminated, truncated | cut
+
+    def close(self) -> None:
+        """End the environments, and the threads that they run in."""
+        if self._pool is not None:
+            self._pool.close()
+        self._pool = None
+
+    def _seen(self, obs: Any) -> Any:
+        """Observations of EnvPool's as arrays of this package."""
+        shaped = _shaped(self._pool_space, obs)
+        return from_observation(self.env.gym_observation_space, shaped)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Gymnasium's words on bounds of 64 bits of boxes of 32."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*precision lowered by casting")
+        yield
+
+
+def _shaped(space: gym_spaces.Space, obs: Any) -> Any:
+    """A batch without axes of length 1 that the space has not, and channels last."""
+    if isinstance(space, gym_spaces.Dict):
+        return {key: _shaped(part, obs[key]) for key, part in space.items()}
+    obs = np.reshape(obs, (len(obs), *(space.shape or ())))
+    return np.moveaxis(obs, 1, -1) if _has_channels_first(space) else obs
+
+
+def _turned_space(space: gym_spaces.Space) -> gym_spaces.Space:
+    """The space of what `_shaped` makes."""
+    if isinstance(space, gym_spaces.Dict):
+        parts = {key: _turned_space(part) for key, part in space.items()}
+        return gym_spaces.Dict(parts)
+    if isinstance(space, gym_spaces.Box) and _has_channels_first(space):
+        low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
+        return gym_spaces.Box(low, high, dtype=np.uint8)
+    return space
+
+
+def _choices(space: gym_spaces.Space) -> gym_spaces.Space:
+    """The space of actions; a row of integers is of choices, as EnvPool has no other.
+
+    Args:
+        space: EnvPool's space of one action.
+    """
+    if not isinstance(space, gym_spaces.Box) or space.dtype.kind not in "iu":
+        return space
+    if len(space.shape) != 1:
+        return space
+    low, high = space.low.astype(np.int64), space.high.astype(np.int64)
+    return gym_spaces.MultiDiscrete(high - low + 1, start=low)
+
+
+def _has_channels_first(space: gym_spaces.Space) -> bool:
+    """Whether it is of pictures `[channels, height, width]`, fewer than pixels."""
+    shape = space.shape
+    if shape is None or len(shape) != 3 or space.dtype != np.uint8:
+        return False
+    return shape[0] < min(shape[1:])
+
+
+def _made(envpool_id: str, make: Callable[[], Any]) -> Any:
+    """What `make` makes; where it cannot, one sentence."""
+    try:
+        return make()
+    except ImportError as error:
+        raise ValueError(
+            f"envpool/{envpool_id} needs a library that is missing: {error}"
+        ) from None
+    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+        raise ValueError(
+            f"envpool/{envpool_id} cannot be made with these env_kwargs: {error}"
+        ) from None

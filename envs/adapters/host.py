@@ -1,0 +1,218 @@
+"""Environments that are stepped on the host, several at a time, of any package.
+
+`HostEnvironment` says what an environment is (spaces, time limit), as every
+`Environment` does, and `HostEnvironment.start` makes a batch of it that is stepped from
+Python. It has no pure functions: what would need them says so.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..base import Environment, EnvParams
+from ..spaces import Space
+from .gymnasium_spaces import batch_action, check_action_space, from_gym_space
+
+NO_LIMIT = 10_000_000
+"""Episodes that may be this long count as episodes without a time limit."""
+
+
+class HostStep(NamedTuple):
+    """What one step of `B` environments gives, arrays of the host, `[B, ...]` each.
+
+    Attributes:
+        obs: What the policy sees next: where an episode ended, the first observation of
+            the next one.
+        next_obs: Observation that the action led to, before any reset.
+        reward: float32.
+        terminated: The episode ended by itself.
+        truncated: The episode was cut; never true with `terminated`.
+    """
+
+    obs: Any
+    next_obs: Any
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+
+
+class HostEnvironment(Environment[Any, EnvParams]):
+    """An environment that is stepped from Python, as training on the host sees it.
+
+    Integers of spaces with a `start` count from 0 here, and 64-bit numbers have 32.
+
+    Attributes:
+        taken_by: What takes the options of the environment, for messages.
+        wrapped_by: What to do instead of putting purerl's wrappers around it.
+        gym_observation_space: Gymnasium's space of one observation.
+        gym_action_space: Gymnasium's space of one action.
+    """
+
+    on_host: ClassVar[bool] = True
+    taken_by: ClassVar[str]
+    wrapped_by: ClassVar[str]
+
+    def __init__(
+        self, name: str, observation_space: Any, action_space: Any, limit: int
+    ) -> None:
+        """Keep what is known of an environment.
+
+        Args:
+            name: The id of `envs.make`.
+            observation_space: Gymnasium's space of one observation.
+            action_space: Gymnasium's space of one action.
+            limit: Steps after which an episode is cut.
+
+        Raises:
+            ValueError: spaces that are none of `envs.spaces`, or a box of integers as
+                actions.
+        """
+        check_action_space(action_space, name)
+        self._name, self._limit = name, limit
+        self.gym_observation_space = observation_space
+        self.gym_action_space = action_space
+        self._observation_space = from_gym_space(observation_space, "observations")
+        self._action_space = from_gym_space(action_space, "actions")
+
+    @property
+    def name(self) -> str:
+        """The id of `envs.make`."""
+        return self._name
+
+    @property
+    def default_params(self) -> EnvParams:
+        """The time limit; other numbers of such an environment are its options."""
+        return EnvParams(max_steps_in_episode=self._limit)
+
+    def observation_space(self, params: EnvParams | None = None) -> Space:
+        """Return the space of what `HostEnvs` hands out."""
+        del params
+        return self._observation_space
+
+    def action_space(self, params: EnvParams | None = None) -> Space:
+        """Return the space of what `HostEnvs` takes."""
+        del params
+        return self._action_space
+
+    def reset_env(self, key: jax.Array, params: EnvParams) -> tuple[Any, Any]:
+        """Return zeros in the place of a first observation, and no state.
+
+        A state of training has this shape before `HostEnvs.reset` fills it in.
+        """
+        del key, params
+        return _zeros(self._observation_space), ()
+
+    def step_env(
+        self, key: jax.Array, state: Any, action: jax.Array, params: EnvParams
+    ) -> Any:
+        """Refuse to step inside a program.
+
+        Raises:
+            ValueError: always.
+        """
+        del key, state, action, params
+        raise ValueError(
+            f"{self.name} is stepped on the host, and no compiled program can do that: "
+            "train with purerl.run(config) or `purerl train`."
+        )
+
+    def start(self, num_envs: int) -> HostEnvs:
+        """Make `num_envs` environments that are stepped together.
+
+        Args:
+            num_envs: Number B of environments.
+
+        Raises:
+            ValueError: they cannot be made.
+        """
+        raise NotImplementedError
+
+
+class HostEnvs(abc.ABC):
+    """`B` environments between two steps, with this package's arrays.
+
+    Args:
+        env: What they are.
+        num_envs: Number B of environments.
+
+    Attributes:
+        env: What they are.
+        num_envs: Number B of environments.
+    """
+
+    def __init__(self, env: HostEnvironment, num_envs: int) -> None:
+        self.env, self.num_envs = env, num_envs
+
+    @abc.abstractmethod
+    def reset(self, seed: int) -> Any:
+        """Start an episode in every environment.
+
+        Args:
+            seed: Seed of the first environment; the others follow.
+
+        Returns:
+            First observations `[B, ...]`.
+        """
+
+    def step(self, action: np.ndarray) -> HostStep:
+        """Step every environment, and restart those whose episode ended.
+
+        Args:
+            action: `[B, ...]` members of `HostEnvironment.action_space`.
+
+        Raises:
+            ValueError: an episode ended without its last observation.
+        """
+        taken = batch_action(self.env.gym_action_space, np.asarray(action))
+        obs, next_obs, reward, terminated, truncated = self.advance(taken)
+        terminated = np.array(terminated, bool)
+        # Where an environment says both, the episode terminated.
+        truncated = np.array(truncated, bool) & ~terminated
+        return HostStep(
+            obs, next_obs, np.array(reward, np.float32), terminated, truncated
+        )
+
+    @abc.abstractmethod
+    def advance(self, action: np.ndarray) -> tuple[Any, Any, Any, Any, Any]:
+        """Step as `step` does, with the package's own actions.
+
+        Args:
+            action: `[B, ...]` members of Gymnasium's space of actions.
+
+        Returns:
+            What `HostStep` lists, observations as this package has them; both of an
+            episode's ends may be true.
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """End the environments, and what they run in."""
+
+
+def with_rows(batch: Any, rows: np.ndarray, members: Any) -> Any:
+    """Return a copy of a batch of observations, some of which are others.
+
+    Args:
+        batch: Observations `[B, ...]`.
+        rows: Whole numbers `[K]`, the rows that are replaced.
+        members: Observations `[K, ...]`.
+    """
+    new = jax.tree.map(np.copy, batch)
+    jax.tree.map(lambda all, some: all.__setitem__(rows, some), new, members)
+    return new
+
+
+def _zeros(space: Any) -> Any:
+    """Zeros of the shape of one observation."""
+    parts = getattr(space, "spaces", None)
+    if isinstance(parts, Mapping):
+        return {key: _zeros(part) for key, part in parts.items()}
+    if parts is not None:
+        return tuple(_zeros(part) for part in parts)
+    return jnp.zeros(space.shape, space.dtype)

@@ -1,0 +1,49 @@
+"""What to say where a package that an adapter is named after cannot be imported."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Iterator
+
+
+def require_package(package: str) -> None:
+    """Say what to install where a package is missing.
+
+    Args:
+        package: Name of the package, which is the name of purerl's extra, too.
+
+    Raises:
+        ValueError: it cannot be imported.
+    """
+    try:
+        importlib.import_module(package)
+    except (ImportError, OSError) as error:  # OSError: its files are not all there.
+        why = "" if getattr(error, "name", None) == package else f" ({error})"
+        raise ValueError(
+            f"this needs the package {package}{why}; install purerl[{package}]."
+        ) from None
+
+
+@contextlib.contextmanager
+def with_opengl_as_asked() -> Iterator[None]:
+    """Say what is wrong where `MUJOCO_GL` keeps MuJoCo from being imported.
+
+    MuJoCo looks for the OpenGL that the variable names as soon as it is imported, and
+    brax imports it whether anything is drawn or not.
+
+    Raises:
+        ValueError: the variable is set, and what is imported inside fails.
+    """
+    try:
+        yield
+    except (AttributeError, ImportError, RuntimeError) as error:
+        asked = os.environ.get("MUJOCO_GL")
+        if not asked:
+            raise
+        raise ValueError(
+            f"MuJoCo, which brax needs, cannot be imported with MUJOCO_GL={asked!r} "
+            f"({type(error).__name__}: {error}): this machine lacks that OpenGL; unset "
+            "the variable, or install it, such as libosmesa6 for osmesa."
+        ) from None

@@ -1,0 +1,114 @@
+"""Training in EnvPool's environments: what is stored, learned and repeated."""
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl import cli
+from tests.runner.test_hosted import CONFIGS, CONTINUOUS
+
+pytest.importorskip("envpool")
+CARTPOLE = "envpool/CartPole-v1"
+LIMIT = 12
+DQN = purerl.DQNConfig(
+    env=CARTPOLE,
+    env_kwargs={"max_episode_steps": LIMIT},
+    hidden_sizes=(2,),
+    num_envs=2,
+    num_steps=5,
+    rounds_per_update=20,
+    buffer_size=200,
+    total_timesteps=200,
+    learning_starts=190,
+    batch_size=2,
+    num_evaluations=1,
+    eval_episodes=3,
+)
+
+
+def test_what_is_stored_is_what_was_played():
+    """A hundred steps in a row of each environment, which terminate or are cut."""
+    result = purerl.run(DQN, progress=False)
+    buffer = jax.tree.map(lambda x: x[0], result.state.buffer)
+    assert buffer.terminated.any() and buffer.truncated.any()
+    for lane in range(2):
+        obs, next_obs, terminated, truncated = (
+            x[:, lane]
+            for x in (buffer.obs, buffer.next_obs, buffer.terminated, buffer.truncated)
+        )
+        done = terminated | truncated
+        np.testing.assert_array_equal(obs[1:][~done[:-1]], next_obs[:-1][~done[:-1]])
+        assert (np.abs(obs[1:][done[:-1]]) <= 0.05).all()
+        length = 0
+        for t in range(len(obs)):
+            length += 1
+            assert truncated[t] == (length == LIMIT and not terminated[t])
+            # The formula of Gymnasium's position: x + 0.02 of the velocity.
+            np.testing.assert_allclose(
+                next_obs[t, 0], obs[t, 0] + 0.02 * obs[t, 1], atol=1e-6
+            )
+            fallen = np.abs(next_obs[t, 2]) > 12 * np.pi / 180
+            assert terminated[t] == fallen
+            length = 0 if done[t] else length
+        np.testing.assert_array_equal(
+            result.state.envs.obs[0, lane] == next_obs[-1], ~done[-1]
+        )
+        assert result.state.envs.episode_length[0, lane] == length
+    again = purerl.run(DQN, progress=False)
+    for a, b in zip(
+        *(jax.tree.leaves((r.state, r.evaluation)) for r in (result, again)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"env_params": {"length": 1.0}}, r"as env_kwargs, which envpool\.make takes"),
+        ({"env_wrappers": ("FrameStack(4)",)}, "EnvPool's environments have options"),
+    ],
+)
+def test_what_needs_a_compiled_environment_is_refused(change, sentence):
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        purerl.run(purerl.PPOConfig(env=CARTPOLE).replace(**change), progress=False)
+
+
+def test_the_command_line_says_what_there_is(capsys):
+    assert cli.main(["envs", CARTPOLE]) == 0
+    said = capsys.readouterr().out
+    assert f"{CARTPOLE} (envpool)" in said and "Discrete(2)" in said
+    assert "which envpool.make takes" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CONFIGS if name != "bandit"])
+def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
+    task = "Pendulum-v1" if name in CONTINUOUS else "CartPole-v1"
+    if isinstance(CONFIGS[name], purerl.TabularConfig):
+        task = "FrozenLake-v1"
+    config = CONFIGS[name].replace(
+        env=f"envpool/{task}", num_evaluations=1, eval_episodes=3, eval_max_steps=15
+    )
+    each = config.steps_per_update
+    config = config.replace(total_timesteps=3 * each)  # more than a replay holds
+    first = purerl.run(config, seeds=2, out=tmp_path, progress=False)
+    assert first.finished and first.evaluation["episode_return"].shape == (2, 1, 3)
+    longer = config.replace(total_timesteps=4 * each)
+    again = purerl.run(longer, seeds=2, out=tmp_path, resume=True, extend=True)
+    said = capsys.readouterr()
+    assert "begin new episodes" in " ".join((said.out + said.err).split())
+    assert again.finished and int(again.state.update[0]) == 4
+    assert cli.main(["evaluate", str(tmp_path), "--episodes", "2"]) == 0
+    assert f"envpool/{task}" in capsys.readouterr().out
+    assert cli.main(["render", str(tmp_path)]) != 0
+    assert "envpool.make_gymnasium" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.slow
+def test_ppo_learns_cartpole_of_envpool():
+    config = purerl.PPOConfig(env=CARTPOLE, num_envs=8, total_timesteps=80_000)
+    result = purerl.run(config, progress=False)
+    assert np.nanmean(result.metrics["episode_return"][0, -5:]) > 150
+    assert result.evaluation["episode_return"][0, -1].mean() > 200
