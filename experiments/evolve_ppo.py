@@ -186,7 +186,7 @@ SETTINGS = {
         lambda tuned: {"value_loss": RobustError(1.0, 1.0)}, ROBUST, (VALUE_CLIP,)
     ),
     "temporal": Setting(
-        temporal, {**ROBUST, "policy_loss.params": "linear"}, (CLIP, VALUE_CLIP)
+        temporal, {**ROBUST, "policy_loss": "linear"}, (CLIP, VALUE_CLIP)
     ),
     "schedules": Setting(moving, MOVING, ("learning_rate", "entropy_coef")),
     "adam": Setting(lambda tuned: {}, ADAM),

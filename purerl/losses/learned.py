@@ -11,7 +11,7 @@ from flax import struct
 
 from purerl.config import FRACTION, ConfigError, dynamic
 from purerl.losses.policy import ClipDrift
-from purerl.schedules import Linear
+from purerl.schedules import Share
 from purerl.types import Array, PyTree
 
 # Keeps the drift exactly flat around ratio 1 (Lu et al. 2022, section 4.1).
@@ -208,15 +208,15 @@ class TemporalDrift(MLPDrift):
     run as an input). Every parameter vector is a valid drift at every share.
 
     Attributes:
-        params: `(kernel [16, H], kernel [H, 1])`; evolve `policy_loss.params`.
+        params: `(kernel [16, H], kernel [H, 1])`.
         base_clip: Half-width of PPO's clip that the network starts from; None starts
             from no drift.
-        share: Share of the run that is over, a schedule from 0 to 1.
+        share: Share of the run that is over.
     """
 
     NUM_FEATURES: ClassVar[int] = 16
 
-    share: Any = dynamic(Linear(0.0, 1.0), "Share of the run that is over.", FRACTION)
+    share: Any = dynamic(Share(), "Share of the run that is over.", FRACTION)
 
     def features(self, log_ratio: Array, advantage: Array) -> Array:
         """Return what the network sees, `[N, F]`; all of it is 0 at ratio 1."""

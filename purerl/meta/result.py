@@ -180,7 +180,7 @@ class EvolutionResult:
         }
 
     def save(self, folder: Path) -> None:
-        """Write `learned.yaml`, and every evolved loss, optimiser and rule as `.npz`."""
+        """Write `learned.yaml`, and each evolved loss, optimiser and rule as `.npz`."""
         learned = self.learned
         serialise.to_yaml(learned, folder / "learned.yaml")
         for name, part in self._parts(learned, *_IN_FILES).items():
