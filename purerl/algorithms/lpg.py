@@ -5,7 +5,7 @@ of which nobody has said what they mean. Every update collects `T` steps in `B`
 environments and asks a *rule* what both shall become. The rule sees rewards, ends of
 episodes, the probabilities of the actions and the predictions, and returns a target of
 the policy `pi_hat`, a number for each step, and a target of the prediction `y_hat`. The
-agent takes one step along (equation 2 of the paper)
+agent takes one step along
 
     E[pi_hat grad log pi(a|s)  -  alpha_y grad KL(y(s) || y_hat)]
 

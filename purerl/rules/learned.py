@@ -1,8 +1,8 @@
 """The learned policy gradient: a rule that is a recurrent network.
 
-Oh et al. (2020), "Discovering Reinforcement Learning Algorithms" (arXiv:2007.08794),
-section 3.1; with `temporal=True` that of Jackson et al. (2024), "Discovering
-Temporally-Aware Reinforcement Learning Algorithms" (arXiv:2402.05828).
+Oh et al. (2020), "Discovering Reinforcement Learning Algorithms" (arXiv:2007.08794);
+with `temporal=True` Jackson et al. (2024), "Discovering Temporally-Aware Reinforcement
+Learning Algorithms" (arXiv:2402.05828).
 """
 
 import operator
@@ -72,7 +72,8 @@ class LPGRule:
             key: Random key of the kernels.
             hidden_size: Units of the LSTM; 256 in the paper.
             prediction_size: Numbers of the prediction vector, M; 30 in the paper.
-            embedding_size: Units of the hidden layer of `phi`; 16 in the paper.
+            embedding_size: Units of the hidden layer of `phi`; 16 in the code of
+                Jackson et al. (2023, github.com/EmptyJackson/groove).
             scale: Factor of the kernels of the output layers; 0 is the base alone.
             base: Rule to which the outputs are added; None for none.
             temporal: Whether the network sees how far the run is and how long.

@@ -281,6 +281,19 @@ def test_grids_whose_cells_have_numbers(id, place, expected):
         assert shown[row][column] == colours.get((row, column), ground)
 
 
+def test_objects_of_a_grid_are_drawn_by_what_they_pay_while_they_are_there():
+    env = envs.make("ObjectGrid-v0", size=(3, 4))
+    params = env.default_params.replace(
+        cells=np.array([1, 6, 11]), rewards=np.array([0.5, -0.5, -1.0])
+    )
+    state = SimpleNamespace(cell=np.array(4), present=np.array([True, True, False]))
+    found = drawing.drawing_of(env)
+    shown = cells(found.draw(state, params), *env.size)
+    colours = {(0, 1): canvas.GREEN, (1, 2): canvas.ORANGE, (1, 0): canvas.SKY}
+    for row, column in np.ndindex(*env.size):
+        assert shown[row][column] == colours.get((row, column), DUSK)
+
+
 def test_a_bandit_is_drawn_as_the_values_of_its_arms():
     env = envs.make("KArmedBandit-v0", num_arms=2)
     found, params = drawing.drawing_of(env), env.default_params

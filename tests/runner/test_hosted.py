@@ -37,6 +37,12 @@ CONFIGS = {
     ),
     "recurrent_ppo": purerl.RecurrentPPOConfig(memory_size=8, **ROLLOUT),
     "vpg": purerl.VPGConfig(**SMALL, num_steps=32, value_iterations=3),
+    "lpg": purerl.LPGConfig(
+        **SMALL,
+        num_steps=32,
+        normalize_observations=True,
+        rule=purerl.rules.LPGRule.make(4, 3, 4, temporal=True),
+    ),
     "pqn": purerl.PQNConfig(**ROLLOUT, normalize_observations=True),
     "dqn": purerl.DQNConfig(
         **REPLAY, prioritised=True, n_step=2, epsilon_steps=100.0, learning_rate=1e-2
