@@ -212,17 +212,24 @@ def main() -> None:
 
     table = Table("task", *next(iter(tasks.values()))["judged"], "meta", "point")
     for task, found in tasks.items():
-        cells = [_cell(judged["scores"]) for judged in found["judged"].values()]
+        judged = list(found["judged"].values())
         point = ", ".join(f"{k}={v:g}" for k, v in found["grid"]["point"].items())
         words = (f"{found['meta_learning_rate']:g}", point)
-        table.add_row(task, *cells, *words)
-    Console(width=150, highlight=False).print(table)
+        evaluated = [_cell(one["scores"]) for one in judged]
+        trained = [_cell([row[-1] for row in one["returns"]]) for one in judged]
+        table.add_row(f"{task}: evaluation", *evaluated, *words)
+        table.add_row("training, last 10 updates", *trained)
+    Console(width=170, highlight=False).print(table)
     for task, found in tasks.items():
         seconds = {name: judged["seconds"] for name, judged in found["judged"].items()}
         print(f"{task}: seconds of {JUDGING} seeds with compilation: {seconds}")
     plots.save(figure(tasks), IMAGE)
     numbers = {"command": command(parser, asked), "tasks": tasks, **hardware()}
-    write_atomic(STORE, json.dumps(numbers, indent=1) + "\n")
+    # Five digits of each number, and lists in a line.
+    short = json.loads(
+        json.dumps(numbers), parse_float=lambda x: float(f"{float(x):.5g}")
+    )
+    write_atomic(STORE, json.dumps(short) + "\n")
 
 
 def _cell(scores: list[float]) -> str:
