@@ -14,6 +14,7 @@ from purerl.config import (
     TrainConfig,
     check_known,
     field_names,
+    part_kind,
 )
 from purerl.types import PyTree
 
@@ -92,6 +93,9 @@ def value_at(config: TrainConfig, env: Environment, name: str) -> PyTree:
         config: The config.
         env: The environment.
         name: Name of a field, dotted where it lies inside one.
+
+    Raises:
+        ConfigError: there is nothing of that name.
     """
     first, *rest = name.split(".")
     check_known(first, field_names(config), f"evolve: {type(config).__name__}")
@@ -100,6 +104,12 @@ def value_at(config: TrainConfig, env: Environment, name: str) -> PyTree:
         value = bind_params(env, config.env_params)
     for part in rest:
         known = _names_in(value)
+        if part == "params" and part not in known and part_kind(first) == "optimiser":
+            raise ConfigError(
+                f"evolve: {name}: {type(value).__name__} has no weights; start from a "
+                f"network: {first}=purerl.optimisers.LearnedOptimiser(), or "
+                f"--{first.replace('_', '-')} 'LearnedOptimiser()'."
+            )
         check_known(part, known, f"evolve: {name}: {type(value).__name__}")
         value = value[part] if isinstance(value, Mapping) else getattr(value, part)
     return value
