@@ -14,6 +14,7 @@ from purerl.config import (
     TrainConfig,
     check_known,
     field_names,
+    part_kind,
 )
 from purerl.types import PyTree
 
@@ -98,6 +99,9 @@ def value_at(
         env: The environment.
         name: Name of a field, dotted where it lies inside one.
         word: What messages call the argument that named it.
+
+    Raises:
+        ConfigError: there is nothing of that name.
     """
     first, *rest = name.split(".")
     check_known(first, field_names(config), f"{word}: {type(config).__name__}")
@@ -107,6 +111,13 @@ def value_at(
     for part in rest:
         known = _names_in(value)
         check_known(part, known, f"{word}: {name}: {type(value).__name__}")
+        if part == "params" and part not in known and part_kind(first) == "optimiser":
+            raise ConfigError(
+                f"evolve: {name}: {type(value).__name__} has no weights; start from a "
+                f"network: {first}=purerl.optimisers.LearnedOptimiser(), or "
+                f"--{first.replace('_', '-')} 'LearnedOptimiser()'."
+            )
+        check_known(part, known, f"evolve: {name}: {type(value).__name__}")
         value = value[part] if isinstance(value, Mapping) else getattr(value, part)
     return value
 

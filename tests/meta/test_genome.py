@@ -42,6 +42,17 @@ def test_a_network_is_linear_and_starts_where_it_is():
     assert_same_bits(found.solution(found.start())["value_loss"], loss)
 
 
+def test_an_optimiser_is_its_weights_and_adams_numbers_but_not_the_clock():
+    made = purerl.optimisers.LearnedOptimiser.make(3)
+    found = genome("optimiser", optimiser=made)
+    scales = [leaf.scale for leaf in found.leaves]
+    assert scales == ["linear"] * 4 + ["logit", "logit", "log"]
+    assert found.size == 9 * 3 + 3 + 3 * 2 + 2 + 3
+    moved = found.solution(found.start() + 0.5)["optimiser"]
+    assert moved.share == purerl.schedules.Share() and 0.9 < moved.b1 < 1
+    np.testing.assert_allclose(moved.params[1][1], 0.5)
+
+
 def test_a_scale_may_be_asked_for():
     found = genome({"policy_loss.clip_eps": "linear", "learning_rate": "auto"})
     assert leaf_scales(found) == {
@@ -87,6 +98,7 @@ def test_all_numbers_of_the_environment():
         ("value_los", {}, ["no field 'value_los'", "Did you mean 'value_loss'"]),
         ("num_envs", {}, ["num_envs is 2, which has no float leaves"]),
         ("log_std_init", {}, ["'log_std_init' is static", "config.replace"]),
+        ("optimiser.params", {}, ["Adam has no weights", "'LearnedOptimiser()'"]),
         ("env_params.lenght", {}, ["'lenght'", "Did you mean 'length'"]),
         ("env_params.max_steps_in_episode", {}, ["no float leaves"]),
         (

@@ -63,6 +63,21 @@ def test_continuous_interrupted_and_resumed_equals_uninterrupted(
 
 
 @pytest.mark.slow
+def test_the_noise_of_a_learned_optimiser_goes_on_after_a_resume(tiny, tmp_path):
+    made = purerl.optimisers.LearnedOptimiser.make(3, noise=True)
+    first, (kernel, bias) = made.params
+    noisy = made.replace(params=(first, (kernel, bias + np.float32(1.0))))  # type: ignore[attr-defined]
+    config = tiny.replace(optimiser=noisy)
+    whole = run_tiny(config, seeds=SEEDS)
+    out = tmp_path / "run"
+    run_tiny(config, seeds=SEEDS, out=out, trackers=[StopAfter(SEGMENT)])
+    resumed = run_tiny(config, seeds=SEEDS, out=out, resume=True)
+    assert_same_bits(outcome(resumed), outcome(whole))
+    seeds = next(x.seed for x in whole.state.opt_state if hasattr(x, "seed"))
+    assert len(set(np.asarray(seeds).tolist())) == SEEDS
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "update",
     [SEGMENT, pytest.param(2 * SEGMENT, marks=pytest.mark.slow), 5 * SEGMENT],
