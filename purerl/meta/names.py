@@ -110,14 +110,13 @@ def value_at(
         value = bind_params(env, config.env_params)
     for part in rest:
         known = _names_in(value)
-        check_known(part, known, f"{word}: {name}: {type(value).__name__}")
         if part == "params" and part not in known and part_kind(first) == "optimiser":
             raise ConfigError(
-                f"evolve: {name}: {type(value).__name__} has no weights; start from a "
+                f"{word}: {name}: {type(value).__name__} has no weights; start from a "
                 f"network: {first}=purerl.optimisers.LearnedOptimiser(), or "
                 f"--{first.replace('_', '-')} 'LearnedOptimiser()'."
             )
-        check_known(part, known, f"evolve: {name}: {type(value).__name__}")
+        check_known(part, known, f"{word}: {name}: {type(value).__name__}")
         value = value[part] if isinstance(value, Mapping) else getattr(value, part)
     return value
 
