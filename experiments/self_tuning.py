@@ -15,6 +15,7 @@ docs/images/self-tuning.png. The same command goes on where it was stopped.
 import argparse
 import json
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,8 @@ def summary(result: Any, seconds: float) -> dict[str, Any]:
 def smooth(returns: np.ndarray, width: int = 10) -> np.ndarray:
     """Means over the last updates in which episodes ended, `[seeds, updates]`."""
     rows = range(returns.shape[1])
-    with np.errstate(invalid="ignore"):
+    with warnings.catch_warnings():  # In the first updates no episode may have ended.
+        warnings.simplefilter("ignore", RuntimeWarning)
         windows = [returns[:, max(0, u - width + 1) : u + 1] for u in rows]
         return np.stack([np.nanmean(window, axis=1) for window in windows], axis=1)
 
@@ -183,9 +185,11 @@ def figure(tasks: dict[str, Any]) -> Any:
 
 def _curve(axes: Any, judged: dict[str, Any], name: str, colour: str) -> None:
     curves = np.asarray(judged["returns"])
+    known = np.isfinite(curves).any(0)  # from the first episode's end on
+    curves, steps = curves[:, known], np.asarray(judged["steps"])[known]
     low, high = np.nanmin(curves, axis=0), np.nanmax(curves, axis=0)
-    axes.fill_between(judged["steps"], low, high, color=colour, alpha=0.14, lw=0)
-    axes.plot(judged["steps"], np.nanmean(curves, axis=0), color=colour, label=name)
+    axes.fill_between(steps, low, high, color=colour, alpha=0.14, lw=0)
+    axes.plot(steps, np.nanmean(curves, axis=0), color=colour, label=name)
 
 
 def _course(axes: Any, course: dict[str, Any], name: str, best: float | None) -> None:
@@ -195,8 +199,18 @@ def _course(axes: Any, course: dict[str, Any], name: str, best: float | None) ->
     if best is not None:
         axes.axhline(best, color=style.COLOURS[2], lw=1.0, ls="--")
     if name in ("learning_rate", "entropy_coef"):
-        axes.set_yscale("log")
+        _log_axis(axes)
     style.finish(axes, name, "update")
+
+
+def _log_axis(axes: Any) -> None:
+    """A logarithmic axis whose labels are plain numbers, also within a decade."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.3, 1.6, 2.0, 3.0, 5.0, 7.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def main() -> None:
@@ -225,11 +239,13 @@ def main() -> None:
         print(f"{task}: seconds of {JUDGING} seeds with compilation: {seconds}")
     plots.save(figure(tasks), IMAGE)
     numbers = {"command": command(parser, asked), "tasks": tasks, **hardware()}
-    # Five digits of each number, and lists in a line.
-    short = json.loads(
-        json.dumps(numbers), parse_float=lambda x: float(f"{float(x):.5g}")
-    )
+    text = json.dumps(numbers)
+    short = json.loads(text, parse_float=_four_digits, parse_constant=lambda _: None)
     write_atomic(STORE, json.dumps(short) + "\n")
+
+
+def _four_digits(number: str) -> float:
+    return float(f"{float(number):.4g}")
 
 
 def _cell(scores: list[float]) -> str:
