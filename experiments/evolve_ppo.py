@@ -255,11 +255,24 @@ def evolve(name: str, out: Path) -> None:
     )
 
 
-def learned(name: str, out: Path) -> dict[str, Any] | None:
-    """What a setting changes of PPO's default, as evolved; None before it is there."""
+def finished(name: str, out: Path) -> purerl.EvolutionResult | None:
+    """The evolution of a setting; None where there is none that has ended.
+
+    Args:
+        name: Name of the setting.
+        out: Folder of all evolutions.
+    """
     if not (out / name / "manifest.json").exists():
         return None
     found = purerl.load_evolution(out / name)
+    return found if found.finished else None
+
+
+def learned(name: str, out: Path) -> dict[str, Any] | None:
+    """What a setting changes of PPO's default, as evolved; None before it ended."""
+    found = finished(name, out)
+    if found is None:
+        return None
     config = found.learned
     fields = {n.split(".")[0] for n in found.solution} | set(FORMS)
     return {field: getattr(config, field) for field in sorted(fields)}
@@ -368,9 +381,9 @@ def keep(tasks: str, found: dict[str, Any], out: Path, seeds: int) -> None:
     kept = json.loads(STORE.read_text()) if STORE.exists() else {}
     evolved = {}
     for name in SETTINGS:
-        if not (out / name / "manifest.json").exists():
+        result = finished(name, out)
+        if result is None:
             continue
-        result = purerl.load_evolution(out / name)
         evolved[name] = {
             "generations": result.done,
             "seconds": round(float(result.history["seconds"].sum())),
