@@ -56,7 +56,7 @@ ALGORITHMS: dict[str, Entry] = {
     "sac": Entry(sac.SACConfig, sac.validate, sac.make),
     "mpo": Entry(mpo.MPOConfig, mpo.validate, mpo.make),
     "tabular": Entry(tabular.TabularConfig, tabular.validate, tabular.make),
-    "lpg": Entry(lpg.LPGConfig, lpg.validate, lpg.make),
+    "lpg": Entry(lpg.LPGConfig, lpg.validate, lpg.make, outer.LPG),
     "bandit": Entry(bandit.BanditConfig, bandit.validate, bandit.make),
 }
 

@@ -17,10 +17,11 @@ import jax
 import jax.numpy as jnp
 
 from purerl.acting.rollout import Rollout
-from purerl.algorithms import on_policy, ppo, pqn, recurrent_ppo, vpg
+from purerl.algorithms import lpg, on_policy, ppo, pqn, recurrent_ppo, vpg
 from purerl.algorithms.on_policy import Batch
 from purerl.keys import update_keys
 from purerl.learning import normalise
+from purerl.learning.returns import rewards_to_go
 from purerl.types import Array, PyTree, Transition
 
 OuterLoss = Callable[[Any, Any, Any], Array]
@@ -160,6 +161,27 @@ def td_error(parts: pqn.Parts, state: pqn.PQNState, rollout: Rollout) -> Array:
     return pqn.loss(parts, state.params, batch)[0]
 
 
+def returns_of_lpg(parts: lpg.Parts, state: Any, rollout: Rollout) -> Array:
+    """Return `-E[R log pi(a|s)]` with standardised rewards-to-go of the rollout.
+
+    No value is learned beside a rule, so that nothing says what lies beyond a cut.
+
+    Args:
+        parts: Networks, environments and the reference config.
+        state: State after the updates.
+        rollout: The rollout that was collected with it.
+    """
+    seen = rollout[1]
+    ends = seen.terminated, seen.truncated
+    nothing = jnp.zeros_like(seen.reward)
+    to_go = rewards_to_go(seen.reward, nothing, *ends, gamma=parts.config.gamma)
+    obs = on_policy.prepare(parts, _constant(state.obs_moments), seen.obs)
+    inputs = on_policy.inputs(parts, state.params, obs)
+    outputs = parts.on_inputs.apply(state.params["actor"], inputs)
+    weight = normalise.standardise(to_go)
+    return -(weight * parts.head.log_prob(outputs, seen.action)).mean()
+
+
 def _next_rollout(collect: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     def collect_next(parts: Any, state: Any) -> Any:
         return collect(parts, state, update_keys(state, 3))
@@ -187,6 +209,12 @@ RECURRENT_PPO = Outer(
     _next_rollout(recurrent_ppo.collect),
     _actor_critic(see_recurrent, lambda parts: parts.heads.config),
     _TARGET_KL,
+)
+LPG = Outer(
+    lpg.build,
+    _next_rollout(on_policy.collect),
+    {"policy_gradient": returns_of_lpg},
+    {},
 )
 PQN = Outer(
     pqn.build,

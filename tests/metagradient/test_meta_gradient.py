@@ -15,6 +15,7 @@ from purerl.keys import update_keys
 from purerl.learning import packing
 from purerl.optimisers import SGD, Adam, AdamW, RAdam
 from purerl.optimisers.differentiable import differentiable
+from purerl.rules import LPGRule
 from purerl.train import bind
 from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import assert_same_bits
@@ -261,7 +262,14 @@ def test_the_width_of_a_clip_has_no_derivative_through_a_gradient_step(key):
 
 
 CLIPPED = PPO.replace(policy_loss=losses.ClipDrift(0.2))
-DIFFERENTIATED = {"ppo", "recurrent_ppo", "recurrent_ppo/lstm", "vpg", "pqn"}
+DIFFERENTIATED = {
+    "ppo",
+    "recurrent_ppo",
+    "recurrent_ppo/lstm",
+    "vpg",
+    "pqn",
+    "lpg",
+}
 
 
 @pytest.mark.parametrize("name", sorted(SMALL.keys() - DIFFERENTIATED))
@@ -279,6 +287,18 @@ def test_the_others_are_differentiated(name, key):
     assert set(found.gradient) == set(names)
     for gradient in found.gradient.values():
         assert np.isfinite(gradient) and gradient != 0.0
+
+
+@pytest.mark.slow(optimised=False)
+@pytest.mark.parametrize("optimiser", [SGD(), Adam()])
+def test_every_number_of_a_rule_of_learning_has_a_meta_gradient(optimiser, key):
+    """Through three updates of LPG, with Adam's root at zero gradients too."""
+    rule = LPGRule.make(4, 8, 4, seed=1)
+    config = small("lpg").replace(rule=rule, prediction_size=8, optimiser=optimiser)
+    found = jax.jit(purerl.meta_gradient(config, "rule", unroll=3))(begun(config, key))
+    assert len(found.gradient) == len(jax.tree.leaves(rule))
+    for name, gradient in found.gradient.items():
+        assert np.isfinite(gradient).all() and np.any(gradient != 0.0), name
 
 
 def test_the_bytes_that_are_kept_of_an_update(twice):
