@@ -35,6 +35,7 @@ from purerl.meta.result import load_evolution as load_evolution
 from purerl.meta.strategy import OpenES as OpenES
 from purerl.meta.strategy import Strategy as Strategy
 from purerl.metagradient.api import MetaGradient as MetaGradient
+from purerl.metagradient.api import MetaGradientFunction as MetaGradientFunction
 from purerl.metagradient.api import meta_gradient as meta_gradient
 from purerl.metagradient.self_tuning import SelfTuned as SelfTuned
 from purerl.metagradient.self_tuning import self_tune as self_tune

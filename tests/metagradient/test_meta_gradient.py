@@ -9,6 +9,7 @@ import pytest
 
 import purerl
 from purerl import losses, schedules
+from purerl.acting import rollout
 from purerl.algorithms import ALGORITHMS, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
@@ -86,8 +87,8 @@ def test_two_updates_are_the_last_one_and_what_the_first_did_to_it(key):
     assert_close(two.state.params, last.state.params)
 
     parts = vpg.build(config, bind(config).env)
-    rollout = vpg.on_policy.collect(parts, middle, update_keys(middle, 3))
-    batch = vpg.make_batch(parts, middle, rollout[1])[0]
+    played = vpg.on_policy.collect(parts, middle, update_keys(middle, 3))
+    batch = vpg.make_batch(parts, middle, played[1])[0]
 
     def descent(actor):
         grads = jax.grad(lambda a: vpg.policy_loss(parts, a, batch)[0])(actor)
@@ -313,6 +314,24 @@ def test_the_bytes_that_are_kept_of_an_update(twice):
     episode = 1 + 4 + 4  # whether it ended, its return and its length
     kept = size(state) + size(state.envs) + 16 * 4 * (transition + episode)
     assert twice.kept_bytes(state) == kept
+
+
+@pytest.mark.parametrize("config", [PPO, EACH["pqn"][0]])
+def test_the_programs_of_training_are_as_without_the_marks(config, key, monkeypatch):
+    """A stop of derivatives and a name leave nothing in what is compiled."""
+
+    def program():
+        return jax.jit(purerl.make_train(config)).lower(key).as_text()
+
+    marked = program()
+    stopped = []
+    with monkeypatch.context() as patch:
+        patch.setattr(rollout, "checkpoint_name", lambda x, name: x)
+        patch.setattr(
+            rollout.jax.lax, "stop_gradient", lambda x: stopped.append(1) or x
+        )
+        plain = program()
+    assert stopped and marked == plain
 
 
 def test_the_registry_says_which():
