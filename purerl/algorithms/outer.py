@@ -3,7 +3,7 @@
 A meta-gradient is the derivative of an *outer loss* after some updates. The outer loss
 looks at the parameters that the updates led to, and at the rollout that they collect
 next. It takes everything else, discount and trace decay among it, from a reference that
-is not what the gradient is of (Xu, van Hasselt and Silver 2018, arXiv:1805.09801), for a
+is not what the gradient is of (Xu, van Hasselt and Silver 2018, arXiv:1805.09801): a
 loss that moved with its own discount could be made small without learning anything.
 
 Axes: `T` steps, `B` environments, `N = T * B` samples.
