@@ -3,7 +3,7 @@
     python experiments/evolve_ppo.py evolve                # every setting, one by one
     python experiments/evolve_ppo.py evolve tuned robust   # some of them
     python experiments/evolve_ppo.py judge --tasks chosen-on
-    python experiments/evolve_ppo.py judge --tasks held-out
+    python experiments/evolve_ppo.py judge --tasks held-out   # then minatar
 
 A setting is a form of PPO (its own losses, others, learned ones) and the numbers of it
 that are evolved, all over the same tasks, with the same strategy and budget. `tuned` is
@@ -91,6 +91,8 @@ TASKS: dict[str, list[dict[str, Any]]] = {
         {"env": "CliffWalking-v0"},
         {"env": "CartpoleBalance-v0"},
         {"env": "Reacher-misc"},
+    ],
+    "minatar": [
         {"env": "Breakout-MinAtar"},
         {"env": "Asterix-MinAtar"},
         {"env": "SpaceInvaders-MinAtar"},

@@ -1,0 +1,90 @@
+"""The evolution of PPO's numbers over several tasks, and what it left behind."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import purerl
+from purerl import presets, serialise
+from purerl.acting.environment import resolve_env
+from purerl.meta.genome import Genome
+from purerl.rules import LPGRule
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+sys.path.insert(0, str(FOLDER))
+
+import evolve_ppo  # noqa: E402
+
+ARTIFACTS = FOLDER / "artifacts"
+
+
+def compared(scores):
+    """A comparison with scores `[S]` by task and setting."""
+    tasks, settings = list(scores), list(next(iter(scores.values())))
+    table = [[scores[task][name] for name in settings] for task in tasks]
+    dims = ("environment", "setting", "seed")
+    data = {"training_curve": (dims, np.array(table, float))}
+    coords = {"environment": tasks, "setting": settings}
+    return SimpleNamespace(dataset=xr.Dataset(data, coords))
+
+
+def test_scores_are_in_units_of_tuned_above_no_learning():
+    around = np.tile([-1.0, 1.0], 4)  # so that there is something to resample
+    one = {"tuned": 10 + around, "no learning": np.zeros(8), "x": np.full(8, 5.0)}
+    two = {"tuned": -100 + around, "no learning": np.full(8, -200.0)}
+    two["x"] = np.full(8, -150.0)
+    none = {"tuned": around, "no learning": around, "x": np.full(8, 9.0)}
+    found = evolve_ppo.normalised(compared({"a": one, "b": two, "untold": none}))
+    assert list(found["x"]["tasks"]) == ["a", "b"]  # nobody learns the third
+    assert found["x"]["iqm"] == pytest.approx(0.5)
+    assert found["x"]["raw"] == {"a": 5.0, "b": -150.0}
+    # The interval knows that the unit itself is uncertain.
+    assert found["x"]["low"] < 0.5 < found["x"]["high"]
+    assert found["tuned"]["iqm"] == pytest.approx(1.0, abs=0.02)
+    assert found["no learning"]["iqm"] == pytest.approx(0.0)
+
+
+def test_a_failed_run_counts_as_the_worst_of_its_task():
+    scores = {"tuned": np.linspace(9, 11, 8), "no learning": np.zeros(8)}
+    scores["x"] = np.array([np.nan] * 8)
+    found = evolve_ppo.normalised(compared({"a": scores}))
+    assert found["x"]["iqm"] == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("name", evolve_ppo.SETTINGS)
+def test_every_setting_starts_from_tuned_ppo_and_can_be_evolved(name):
+    tuned = presets.load("ppo-tuned")
+    setting = evolve_ppo.SETTINGS[name]
+    config = tuned.replace(**setting.changes(tuned))
+    plain = {n: s for n, s in evolve_ppo.PLAIN.items() if n not in setting.without}
+    genome = Genome(config, resolve_env(config), {**plain, **setting.evolve})
+    start = genome.solution(genome.start())
+    assert np.isfinite(genome.start()).all()
+    purerl.make_train(
+        config.replace(**{k: v for k, v in start.items() if k == "gamma"})
+    )
+    assert float(start["gamma"]) == pytest.approx(tuned.gamma, rel=1e-5)
+
+
+def test_what_was_evolved_can_be_read_and_trained_with():
+    rule = purerl.load_part(ARTIFACTS / "lpg-rule.npz")
+    assert isinstance(rule, LPGRule)
+    purerl.make_train(purerl.LPGConfig(env="Catch-bsuite", rule=rule))
+    config = serialise.from_yaml(ARTIFACTS / "ppo-everything.yaml")
+    purerl.make_train(config)
+
+
+def test_the_preset_has_the_numbers_that_were_evolved():
+    kept = json.loads((FOLDER / "results" / "evolve-ppo.json").read_text())
+    learned = serialise.from_dict(kept["evolved"]["tuned"]["learned"])
+    tuned = presets.load("ppo-tuned")
+    for name in evolve_ppo.PLAIN:
+        mine, theirs = tuned, learned
+        for part in name.split("."):
+            mine, theirs = getattr(mine, part), getattr(theirs, part)
+        assert float(mine) == pytest.approx(float(theirs), rel=1e-3), name
