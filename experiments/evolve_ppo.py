@@ -6,9 +6,9 @@
     python experiments/evolve_ppo.py judge --tasks held-out   # then minatar
 
 A setting is a form of PPO (its own losses, others, learned ones) and the numbers of it
-that are evolved, all over the same tasks, with the same strategy and budget. `tuned` is
-PPO as it is, with its eight plain numbers evolved: the opponent of all others. These
-start from its first half, and while they are evolved it has its second.
+that are evolved, all over the same tasks, for as many runs. `tuned` is PPO as it is,
+with its eight plain numbers evolved: the opponent of all others. These start from its
+first half with a fresh strategy, while it goes on with its own for a second half.
 
 Every setting is judged twice, on seeds that no evolution has seen: on tasks on which
 one setting is chosen, and once on tasks that no choice was made on. A score is the area
@@ -24,6 +24,7 @@ and writes experiments/results/evolve-ppo.json.
 import argparse
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -228,6 +229,8 @@ def evolve(name: str, out: Path) -> None:
     load = os.getloadavg()[0]
     config, setting, generations = default(), SETTINGS[name], GENERATIONS
     if name != "tuned":
+        if finished("tuned", out) is None:
+            sys.exit(f"{name} starts from tuned: `evolve tuned` first")
         half = purerl.load_evolution(out / "tuned").snapshots()[GENERATIONS]
         assert isinstance(half, purerl.PPOConfig)
         config = half.replace(**setting.changes(half))
@@ -293,7 +296,7 @@ def judge(tasks: str, out: Path, seeds: int) -> Comparison:
         default(),
         {
             **{name: found for name, found in changes.items() if found is not None},
-            "default": {"learning_rate": 2.5e-4},
+            "default": {"entropy_coef": 0.01},
             "no learning": {"learning_rate": 1e-12, "entropy_coef": 1e-12},
         },
         environments=TASKS[tasks],

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
+from jax.lax import stop_gradient
 
 from purerl.acting.environment import (
     Environment,
@@ -422,7 +423,7 @@ def unroll_recurrent(
         noise_t, inputs_t = xs
         keys_t, starts = restart(inputs_t)
         # Here derivatives end, so that no environment is differentiated.
-        (raw, outputs, action), memory = jax.lax.stop_gradient(
+        (raw, outputs, action), memory = stop_gradient(
             act(prepare(carry.obs), memory, noise_t)
         )
         after, out = step_envs(stepper, carry, action, keys_t, starts)
@@ -443,7 +444,7 @@ def unroll_recurrent(
             out.episode_length,
         )
 
-    start = jax.lax.stop_gradient((carry, memory))
+    start = stop_gradient((carry, memory))
     (carry, memory), outputs = packing.scan(step, start, inputs)
     batch, memories, returns, lengths = checkpoint_name(outputs, ROLLOUT)
     done = batch.terminated | batch.truncated

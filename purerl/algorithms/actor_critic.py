@@ -288,8 +288,9 @@ def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
     prefix = _PREFIXES[name]
     chosen = getattr(config, f"{prefix}_optimiser", None)
     rate = getattr(config, f"{prefix}_learning_rate", None)
+    chosen = config.optimiser if chosen is None else chosen
     return optimiser.make(
-        config.optimiser if chosen is None else chosen,
+        chosen if name == "actor" else optimiser.without_noise(chosen),
         config.learning_rate if rate is None else rate,
         getattr(config, "max_grad_norm", None),
         frozen=frozen_in(config.frozen, name),

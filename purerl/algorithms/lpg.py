@@ -282,20 +282,23 @@ def rule_inputs(
         transitions: `[T, B, ...]` transitions of the rollout.
     """
 
-    def predict(obs: Any) -> Array:
+    def see(obs: Any) -> Any:
         prepared = on_policy.prepare(parts, state.obs_moments, obs)
-        seen = on_policy.inputs(parts, state.params, prepared)
-        return log_prediction(parts, state.params, seen)
+        return on_policy.inputs(parts, state.params, prepared)
 
+    inputs, next_inputs = see(transitions.obs), see(transitions.next_obs)
+    outputs = parts.on_inputs.apply(state.params["actor"], inputs)
     return RuleInputs(
         reward=transitions.reward,
         terminated=transitions.terminated,
         truncated=transitions.truncated,
         gamma=parts.config.gamma,
-        log_prob=transitions.log_prob,
-        log_prediction=predict(transitions.obs),
+        # The rollout's own, which are data, are constants to a meta-gradient; what a
+        # rule sees of an agent that it has made is not.
+        log_prob=parts.head.log_prob(outputs, transitions.action),
+        log_prediction=log_prediction(parts, state.params, inputs),
         # Of the observation before any reset.
-        next_log_prediction=predict(transitions.next_obs),
+        next_log_prediction=log_prediction(parts, state.params, next_inputs),
         share=state.update.astype(jnp.float32) / parts.num_updates,
         num_updates=jnp.float32(parts.num_updates),
     )

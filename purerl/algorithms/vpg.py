@@ -320,8 +320,9 @@ def _optimiser(
 ) -> optax.GradientTransformation:
     """The optimiser of `actor` or `critic`, on a flat vector of their parameters."""
     chosen = config.optimiser
-    if name == "critic" and config.value_optimiser is not None:
-        chosen = config.value_optimiser
+    if name == "critic":
+        own = config.value_optimiser
+        chosen = optimiser.without_noise(chosen if own is None else own)
     layers = optimiser.layers_of(params)
     return optimiser.transformation(
         chosen, rate, layers, frozen_in(config.frozen, name)

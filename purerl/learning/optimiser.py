@@ -150,6 +150,16 @@ def sees_activity(optimiser: Any) -> bool:
     return bool(getattr(optimiser, "needs_activity", False))
 
 
+def without_noise(optimiser: Any) -> Any:
+    """Return an optimiser that moves nothing at random, for what is no policy.
+
+    Args:
+        optimiser: Optimiser of a config; one that has no noise is returned as it is.
+    """
+    has_noise = bool(getattr(optimiser, "noise", False))
+    return optimiser.replace(noise=False) if has_noise else optimiser
+
+
 def layers_of(params: PyTree) -> Callable[[Array], PyTree]:
     """Return the way from a flat vector to layers, which costs nothing until used.
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from purerl import schedules
 from purerl.config import FRACTION, ConfigError, dynamic
 from purerl.losses.policy import ClipDrift
 from purerl.schedules import Share
@@ -221,7 +222,8 @@ class TemporalDrift(MLPDrift):
     def features(self, log_ratio: Array, advantage: Array) -> Array:
         """Return what the network sees, `[N, F]`; all of it is 0 at ratio 1."""
         plain = super().features(log_ratio, advantage)
-        return jnp.concatenate([plain, plain * self.share], axis=-1)
+        share = schedules.at(self.share, 0.0)  # a number, unless nobody trains with it
+        return jnp.concatenate([plain, plain * share], axis=-1)
 
 
 def _layers(hidden_sizes: tuple[int, ...], inputs: str) -> list[tuple[int, int]]:

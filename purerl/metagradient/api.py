@@ -22,7 +22,7 @@ from purerl.acting.rollout import ROLLOUT
 from purerl.algorithms import ALGORITHMS, entry_of, name_of
 from purerl.algorithms.outer import Outer, OuterLoss
 from purerl.config import ConfigError, TrainConfig
-from purerl.losses import ClipDrift, ClippedSquaredError
+from purerl.losses import AsymmetricClipDrift, ClipDrift, ClippedSquaredError
 from purerl.meta.names import Names
 from purerl.metagradient.coordinates import Coordinates, Values
 from purerl.optimisers.check import optimiser_fields
@@ -30,6 +30,8 @@ from purerl.optimisers.differentiable import differentiable
 from purerl.scale.devices import check_count
 from purerl.train import Bound, bind
 from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree
+
+_CLIPS = (ClipDrift, AsymmetricClipDrift, ClippedSquaredError)
 
 
 class MetaGradient(NamedTuple):
@@ -201,7 +203,8 @@ def meta_gradient(
         unroll: The number of updates, K.
         objective: The outer loss, which is to become small: `"policy_gradient"`, the
             negated surrogate of the policy gradient without clipping or entropy bonus,
-            which is the default; `"actor_critic"`, which adds the value loss with the
+            which is the default (of LPG with standardised rewards-to-go in the place
+            of advantages); `"actor_critic"`, which adds the value loss with the
             reference's `value_coef`; of PQN `"td_error"`; or a function `(parts,
             state, rollout) -> scalar`, see `purerl.algorithms.outer`.
         reference: Values of dynamic fields by name that the outer loss has in place
@@ -243,7 +246,7 @@ def _check_acts(config: TrainConfig, field: str, outer: Outer) -> None:
     """Refuse a field whose derivative is zero whatever the data."""
     first = field.split(".")[0]
     why = outer.constant.get(first)
-    if isinstance(getattr(config, first), ClipDrift | ClippedSquaredError):
+    if isinstance(getattr(config, first), _CLIPS):
         # A sample has its whole gradient or none, and moving the ends changes neither.
         why = "the interval of a clip only decides which samples count"
     if first == "env_params":

@@ -1,6 +1,7 @@
 """A network that begins as Adam: its arithmetic, what it sees, its noise, its files."""
 
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -9,6 +10,7 @@ from flax import struct
 
 import purerl
 from purerl import serialise
+from purerl.algorithms import actor_critic, vpg
 from purerl.config import ConfigError
 from purerl.optimisers import Adam, LearnedOptimiser
 from purerl.optimisers.layout import layout_of
@@ -318,3 +320,35 @@ def test_the_picture_has_a_panel_for_each_moment():
         np.testing.assert_allclose(line.get_ydata(), line.get_xdata(), atol=1e-6)
     with pytest.raises(ConfigError, match="Adam is no LearnedOptimiser"):
         plots.optimiser_figure(Adam())
+
+
+@pytest.mark.parametrize("policy", [True, False])
+def test_only_a_policy_moves_at_random(policy):
+    """Also where the critic has an optimiser, and a pytree, of its own."""
+    weights, (kernel, _) = LearnedOptimiser.make(4, noise=True).params
+    noisy = LearnedOptimiser((weights, (kernel, np.float32([0, 0, 1]))), noise=True)
+    params = {"params": {"Dense_0": {"kernel": jnp.ones((3, 2))}}}
+    flat = jnp.ones(6)
+    sac = purerl.SACConfig(env="Pendulum-v1", optimiser=noisy)
+    pair = ("actor", "critics")
+    moves = [
+        _moved(actor_critic.optimiser_of(sac, pair[not policy]), params),
+        _moved(
+            vpg._optimiser(
+                purerl.VPGConfig(optimiser=noisy),
+                "actor" if policy else "critic",
+                0.1,
+                params,
+            ),
+            flat,
+        ),
+    ]
+    for move in moves:
+        assert (np.abs(move) > 0).all() if policy else (move == 0).all()
+
+
+def _moved(optim, params):
+    """How far a step without a gradient moves parameters, `[P]`."""
+    zero = jax.tree.map(jnp.zeros_like, params)
+    moves, _ = optim.update(zero, optim.init(params), params)
+    return np.asarray(jax.flatten_util.ravel_pytree(moves)[0])

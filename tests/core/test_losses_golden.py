@@ -235,6 +235,14 @@ def test_a_temporal_drift_is_the_plain_one_at_the_start_and_moves_with_the_share
     assert float(jnp.abs(at(0.75) - at(0.0)).max()) > 1e-3
 
 
+def test_a_temporal_drift_that_nobody_trains_with_is_that_of_the_start():
+    drift = TemporalDrift.create(jax.random.key(0), 4, base_clip=0.2)
+    log_ratio, advantage = jnp.linspace(-1.0, 1.0, 9), jnp.linspace(2.0, -1.0, 9)
+    np.testing.assert_array_equal(
+        drift(log_ratio, advantage), schedules.at(drift, 0.0)(log_ratio, advantage)
+    )
+
+
 def test_zeros_of_a_temporal_drift_are_ppo_at_every_share():
     drift = schedules.at(TemporalDrift.zeros(3, base_clip=0.2), 0.5)
     log_ratio, advantage = jnp.linspace(-1.0, 1.0, 9), jnp.linspace(2.0, -1.0, 9)

@@ -263,6 +263,7 @@ def test_the_width_of_a_clip_has_no_derivative_through_a_gradient_step(key):
 
 
 CLIPPED = PPO.replace(policy_loss=losses.ClipDrift(0.2))
+TWO_ENDS = PPO.replace(policy_loss=losses.AsymmetricClipDrift(0.2, 0.3))
 DIFFERENTIATED = {
     "ppo",
     "recurrent_ppo",
@@ -327,9 +328,7 @@ def test_the_programs_of_training_are_as_without_the_marks(config, key, monkeypa
     stopped = []
     with monkeypatch.context() as patch:
         patch.setattr(rollout, "checkpoint_name", lambda x, name: x)
-        patch.setattr(
-            rollout.jax.lax, "stop_gradient", lambda x: stopped.append(1) or x
-        )
+        patch.setattr(rollout, "stop_gradient", lambda x: stopped.append(1) or x)
         plain = program()
     assert stopped and marked == plain
 
@@ -349,6 +348,7 @@ def test_the_registry_says_which():
         (PPO.replace(target_kl=0.01), {"wrt": "target_kl"}, "target_kl is zero"),
         (CLIPPED, {"wrt": "policy_loss.clip_eps"}, "policy_loss.clip_eps is zero"),
         (CLIPPED, {"wrt": "value_loss"}, "only decides which samples count"),
+        (TWO_ENDS, {"wrt": "policy_loss"}, "only decides which samples count"),
         (EACH["pqn"][0], {"wrt": "epsilon_end"}, "epsilon_end is zero"),
         (PPO, {"wrt": "gamma", "unroll": 0}, "unroll must be a positive whole number"),
         (
