@@ -296,7 +296,7 @@ def judge(tasks: str, out: Path, seeds: int) -> Comparison:
         default(),
         {
             **{name: found for name, found in changes.items() if found is not None},
-            "default": {"entropy_coef": 0.01},
+            "default": {"learning_rate": 2.5e-4},
             "no learning": {"learning_rate": 1e-12, "entropy_coef": 1e-12},
         },
         environments=TASKS[tasks],
@@ -312,7 +312,8 @@ def normalised(compared: Comparison) -> dict[str, dict[str, Any]]:
     """Scores of each setting, 0 for no learning and 1 for `tuned`, with intervals.
 
     Returns:
-        By setting, `iqm`, `low`, `high` over all tasks, and `tasks`: the mean by task.
+        By setting, `iqm`, `low`, `high` over the tasks with a unit, `tasks`, the mean
+        by such a task, and `raw`, the mean area by task, of all tasks.
     """
     scores = compared.dataset["training_curve"]
     table = np.nan_to_num(scores.values, nan=-np.inf)  # [task, setting, seed]
@@ -321,6 +322,10 @@ def normalised(compared: Comparison) -> dict[str, dict[str, Any]]:
     names = [str(name) for name in scores.setting.values]
     tasks = np.array([str(task) for task in scores.environment.values])
     one, zero = names.index("tuned"), names.index("no learning")
+    raw = {
+        name: dict(zip(tasks.tolist(), table[:, i].mean(-1).tolist(), strict=True))
+        for i, name in enumerate(names)
+    }
     learns = np.array([_is_above(x[one], x[zero]) for x in table])
     table, tasks = table[learns], tasks[learns]
     random = np.random.default_rng(0)
@@ -349,7 +354,7 @@ def normalised(compared: Comparison) -> dict[str, dict[str, Any]]:
             "low": float(low[i]),
             "high": float(high[i]),
             "tasks": dict(zip(tasks, means[:, i].tolist(), strict=True)),
-            "raw": dict(zip(tasks, table[:, i].mean(-1).tolist(), strict=True)),
+            "raw": raw[name],
         }
         for i, name in enumerate(names)
     }
@@ -422,6 +427,7 @@ def main() -> None:
             evolve(name, asked.out)
         return
     compared = judge(asked.tasks, asked.out, asked.seeds)
+    Console(width=200, highlight=False).print(compared.table())
     found = normalised(compared)
     show(f"{asked.tasks}: 0 no learning, 1 tuned PPO, {asked.seeds} seeds", found)
     if not asked.dry:

@@ -31,10 +31,9 @@ import jax.numpy as jnp
 import optax
 
 from purerl import auto, networks
-from purerl.acting import observe as observing
 from purerl.acting import rollout
 from purerl.acting.environment import Environment
-from purerl.acting.observe import obs_shape, to_features
+from purerl.acting.observe import obs_shape
 from purerl.algorithms import network_config, on_policy
 from purerl.algorithms.checks import check_hidden_sizes
 from purerl.algorithms.network_config import NetworkConfig
@@ -254,17 +253,12 @@ def learn(
     metrics = rollout.episode_metrics(episodes, axis) | losses
     env_steps = (state.update + 1).astype(jnp.uint32)
     metrics["env_steps"] = env_steps * jnp.uint32(config.steps_per_update)
-    obs_moments = state.obs_moments
-    if config.normalize_observations:
-        features = to_features(parts.obs_space, transitions.obs)
-        features = after(features, metrics["episode_return"], axis)
-        obs_moments = observing.merge_moments(
-            parts.obs_space, obs_moments, features, axis
-        )
     new = state._replace(
         params=params,
         opt_state=opt_state,
-        obs_moments=obs_moments,
+        obs_moments=on_policy.observe(
+            parts, state.obs_moments, transitions.obs, metrics["episode_return"]
+        ),
         envs=envs,
         update=state.update + 1,
     )

@@ -671,17 +671,17 @@ def report(
     return metrics
 
 
-def observe(parts: Parts, moments: PyTree, obs: Any, metrics: Metrics) -> PyTree:
+def observe(parts: Parts, moments: PyTree, obs: Any, before: Array) -> PyTree:
     """Add a rollout to the statistics of observations, if the config normalises.
 
     Args:
         parts: Networks, environments and config; see `build`.
         moments: Statistics before the rollout.
         obs: `[T, B, ...]` observations as the environment gave them.
-        metrics: Metrics from `report`, whose averages come first.
+        before: An average over devices that comes first, the last one of `report`.
     """
     if not parts.config.normalize_observations:
         return moments
     features = to_features(parts.obs_space, obs)
-    features = after(features, metrics["explained_variance"], parts.axis_name)
+    features = after(features, before, parts.axis_name)
     return observing.merge_moments(parts.obs_space, moments, features, parts.axis_name)

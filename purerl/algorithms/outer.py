@@ -35,12 +35,14 @@ class Outer(NamedTuple):
         collect: `(parts, state) -> rollout`, the one that the next update will collect.
         losses: Outer losses by name; the first is the default.
         constant: Why the gradient of some fields is zero, by name of the field.
+        late: Fields that act on the policy from the second update on only.
     """
 
     build: Callable[..., Any]
     collect: Callable[[Any, Any], Any]
     losses: Mapping[str, OuterLoss]
     constant: Mapping[str, str]
+    late: tuple[str, ...] = ()
 
 
 class Seen(NamedTuple):
@@ -202,6 +204,8 @@ VPG = Outer(
     _next_rollout(on_policy.collect),
     _actor_critic(see_vpg, lambda parts: parts.config),
     {},
+    # The critic is fitted after the policy's step.
+    late=("value_learning_rate", "value_optimiser", "value_loss"),
 )
 RECURRENT_PPO = Outer(
     recurrent_ppo.build,

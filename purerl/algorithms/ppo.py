@@ -236,7 +236,7 @@ def learn(
         params=params,
         opt_state=opt_state,
         obs_moments=on_policy.observe(
-            parts, state.obs_moments, transitions.obs, metrics
+            parts, state.obs_moments, transitions.obs, metrics["explained_variance"]
         ),
         reward_scale=reward_scale,
         envs=envs,

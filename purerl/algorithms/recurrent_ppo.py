@@ -305,7 +305,7 @@ def learn(
         params=params,
         opt_state=opt_state,
         obs_moments=on_policy.observe(
-            heads, state.obs_moments, transitions.obs, metrics
+            heads, state.obs_moments, transitions.obs, metrics["explained_variance"]
         ),
         reward_scale=reward_scale,
         envs=envs,

@@ -173,7 +173,7 @@ def learn(
         params={"actor": actor, "critic": critic},
         opt_state={"actor": actor_opt, "critic": critic_opt},
         obs_moments=on_policy.observe(
-            parts, state.obs_moments, transitions.obs, metrics
+            parts, state.obs_moments, transitions.obs, metrics["explained_variance"]
         ),
         reward_scale=reward_scale,
         envs=envs,

@@ -155,6 +155,12 @@ class MetaGradientFunction:
         Raises:
             ConfigError: the state holds several agents, or there are other values.
         """
+        update = getattr(state, "update", None)
+        if update is None or callable(update):  # A dictionary has such a method.
+            raise ConfigError(
+                "state must be the state of an agent, such as TrainResult.state or "
+                f"what algorithm(values).init(key) returns, got {type(state).__name__}."
+            )
         if jnp.ndim(state.update) > 0:
             raise ConfigError(
                 f"state holds {np.shape(state.update)} agents; use jax.vmap over them."
@@ -229,6 +235,7 @@ def meta_gradient(
     coordinates = Coordinates(bound, wrt)
     for field in coordinates.fields:
         _check_acts(config, field, outer)
+        _check_in_time(field, outer, unroll, objective)
     judge = _Judge(outer, bound, bound.at(reference), _loss_of(objective, outer))
     return MetaGradientFunction(bound, coordinates, judge, unroll, checkpoint)
 
@@ -255,6 +262,19 @@ def _check_acts(config: TrainConfig, field: str, outer: Outer) -> None:
         raise ConfigError(
             f"wrt: the meta-gradient of {field} is zero, for {why}. Leave it out, or "
             "use purerl.evolve."
+        )
+
+
+def _check_in_time(
+    field: str, outer: Outer, unroll: int, objective: str | OuterLoss | None
+) -> None:
+    """Refuse a field that acts too late for the updates that are made."""
+    judges_policy = objective in (None, "policy_gradient")
+    if judges_policy and unroll == 1 and field.split(".")[0] in outer.late:
+        raise ConfigError(
+            f"wrt: the meta-gradient of {field} is zero after one update, whose policy "
+            "does not see the new critic yet. Set unroll=2 or more, or "
+            "objective='actor_critic'."
         )
 
 

@@ -79,8 +79,9 @@ def differentiable(optimiser: Any) -> Any:
     """Return an optimiser with the same steps, whose derivative exists at zero.
 
     Args:
-        optimiser: The optimiser of a config. What is not of Adam's family has no root
-            at zero (SGD, RMSProp, Lion) or is the user's own, and is returned as it is.
+        optimiser: The optimiser of a config. Others than Adam's family are returned as
+            they are: SGD, RMSProp and Lion have no root at zero, and of Muon, a learned
+            optimiser or the user's own it is not known here.
     """
     is_adam = type(optimiser) in (Adam, AdamW, RAdam)
     return Differentiable(optimiser) if is_adam else optimiser

@@ -42,7 +42,7 @@ def test_scores_are_in_units_of_tuned_above_no_learning():
     found = evolve_ppo.normalised(compared({"a": one, "b": two, "untold": none}))
     assert list(found["x"]["tasks"]) == ["a", "b"]  # nobody learns the third
     assert found["x"]["iqm"] == pytest.approx(0.5)
-    assert found["x"]["raw"] == {"a": 5.0, "b": -150.0}
+    assert found["x"]["raw"] == {"a": 5.0, "b": -150.0, "untold": 9.0}
     # The interval knows that the unit itself is uncertain.
     assert found["x"]["low"] < 0.5 < found["x"]["high"]
     assert found["tuned"]["iqm"] == pytest.approx(1.0, abs=0.02)

@@ -350,6 +350,7 @@ def test_the_registry_says_which():
         (CLIPPED, {"wrt": "value_loss"}, "only decides which samples count"),
         (TWO_ENDS, {"wrt": "policy_loss"}, "only decides which samples count"),
         (EACH["pqn"][0], {"wrt": "epsilon_end"}, "epsilon_end is zero"),
+        (VPG, {"wrt": "value_learning_rate"}, "zero after one update"),
         (PPO, {"wrt": "gamma", "unroll": 0}, "unroll must be a positive whole number"),
         (
             PPO,
@@ -366,6 +367,8 @@ def test_what_cannot_be_differentiated_is_refused(config, options, words):
 
 
 def test_other_states_and_values_are_refused(twice, agents):
+    with pytest.raises(ConfigError, match="state of an agent, such as"):
+        twice({"params": 1})
     with pytest.raises(ConfigError, match=r"holds \(3,\) agents; use jax.vmap"):
         twice(agents)
     with pytest.raises(ConfigError, match="values must be arrays under the names"):
