@@ -56,12 +56,12 @@ class NoisyDense(nn.Module):
         bias_sigma = self.param("bias_sigma", spread, shape[1:])
         product = self.dot_general or jax.lax.dot_general
         dims = (((x.ndim - 1,), (0,)), ((), ()))
-        mean = product(x, kernel, dims) + bias
+        mean = product(x, kernel, dims) + like(x, bias)
         if not self.has_rng(NOISE):
             return mean
         noise = scaled_noise(self.make_rng(NOISE), inputs + self.features)
-        noise_in, noise_out = noise[:inputs], noise[inputs:]
-        spread = product(x * noise_in, kernel_sigma, dims) + bias_sigma
+        noise_in, noise_out = like(x, noise[:inputs]), like(x, noise[inputs:])
+        spread = product(x * noise_in, kernel_sigma, dims) + like(x, bias_sigma)
         return mean + spread * noise_out
 
 
@@ -88,6 +88,11 @@ class NoisyMLP(nn.Module):
             x = nn.LayerNorm()(x) if self.layer_norm else x
             x = ACTIVATIONS[self.activation](x)
         return x
+
+
+def like(x: Array, row: Array) -> Array:
+    """Return a row `[I]` with as many axes as `x` `[..., I]`."""
+    return row.reshape((1,) * (x.ndim - 1) + (-1,))
 
 
 def scaled_noise(key: Array, size: int) -> Array:

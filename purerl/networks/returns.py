@@ -31,7 +31,9 @@ class CosineEmbedding(nn.Module):
     @nn.compact
     def __call__(self, levels: Array) -> Array:
         """Features `[..., F]` of levels `[...]` between 0 and 1."""
-        waves = jnp.cos(np.pi * jnp.arange(self.num_cosines) * levels[..., None])
+        number = jnp.arange(self.num_cosines, dtype=jnp.float32)
+        number = number.reshape((1,) * levels.ndim + (-1,))
+        waves = jnp.cos(np.pi * number * levels[..., None])
         return nn.relu(Dense(self.features, float(np.sqrt(2)))(waves))
 
 
@@ -70,6 +72,8 @@ class ReturnCritic(nn.Module):
         """Outputs `[..., n, K]` or `[..., n]`; for levels `[..., M]` K is M."""
         features = self.torso(obs)
         if levels is not None:
+            lead = (1,) * (features.ndim - levels.ndim)
+            levels = levels.reshape(lead + levels.shape)
             embedding = CosineEmbedding(features.shape[-1], self.num_cosines)
             features = features[..., None, :] * embedding(levels)
         outputs = self._head(features, self.num_actions, levels is not None)

@@ -33,7 +33,9 @@ class Categorical(ActionValues):
 
     def values(self, outputs: Array) -> Array:
         """Return the means, `[..., n]` of logits `[..., n, K]`."""
-        return (jax.nn.softmax(outputs) * self.atoms).sum(-1)
+        # A sum, as a product on an accelerator has fewer digits.
+        atoms = self.atoms.reshape((1,) * (outputs.ndim - 1) + (-1,))
+        return (jax.nn.softmax(outputs) * atoms).sum(-1)
 
     def distribution(self, outputs: Array) -> Array:
         """Return the probabilities of the atoms."""
@@ -41,7 +43,7 @@ class Categorical(ActionValues):
 
     def target(self, reward: Array, discount: Array, following: Array) -> Array:
         """Return the projected probabilities, `[N, K]`."""
-        points = reward[:, None] + discount[:, None] * self.atoms
+        points = reward[:, None] + discount[:, None] * self.atoms[None]
         return project(points, following, self.atoms)
 
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
