@@ -235,7 +235,7 @@ for _game, _anchor in (
             },
         )
 
-# The kinds of DQN: with the numbers of CleanRL's c51.py, or those of "Revisiting Rainbow".
+# The kinds of DQN, with the atoms of CleanRL's c51.py or as in "Revisiting Rainbow".
 _MODEL_CARD = Anchor(
     "500.00 ± 0.00, one agent at 500,000 steps, evaluated",
     "model card cleanrl/CartPole-v1-c51-seed1",
