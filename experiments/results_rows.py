@@ -259,7 +259,9 @@ ROWS |= {
             f"{title}, Breakout-MinAtar, 300,000 steps",
             f"{name}-minatar",
             anchor=_BREAKOUT,
-            note="the published runs have 5,000,000 steps or more",
+            note="a layer of 128 units in place of the convolution before it; the "
+            "published runs have 5,000,000 steps or more",
+            changes={"torso": "mlp", "hidden_sizes": (128, 128)},
         )
         for name, title in (
             ("dqn", "DQN"),
