@@ -17,7 +17,7 @@ distribution of returns, whose mean then chooses actions (C51, QR-DQN, IQN; a fi
 in `action_values`). `noisy` explores by noise in the network's weights, drawn anew for
 every environment and step and for every network of a gradient step (Fortunato et al.
 2018). `munchausen` makes targets soft and adds the policy's log-probability to rewards
-(Vieillard et al. 2020). All of them but the last with `double`, `dueling`, `n_step` and
+(Vieillard et al. 2020). C51 and noise with `double`, `dueling`, `n_step` and
 `prioritised` are Rainbow (Hessel et al. 2018).
 
 Defaults are those of CleanRL's `dqn.py` for CartPole-v1 (Huang et al. 2022): a buffer
@@ -314,7 +314,6 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
         return exploration.epsilon_greedy(q, noise, epsilon, features)
 
     draw_coin = partial(exploration.draw_coin, num_actions=choices)
-    is_random = config.noisy or config.values == "implicit"
     return off_policy.OffPolicyHooks(
         config=config,
         stepper=parts.stepper,
@@ -324,7 +323,9 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
         explore=explore,
         random_action=partial(exploration.draw_action, num_actions=choices),
         to_env=lambda action: action,
-        draw_learning=jax.random.split if is_random else lambda key, shape: (),
+        draw_learning=(
+            jax.random.split if _is_random(config) else lambda key, shape: ()
+        ),
         learn=partial(learn, parts, restore),
     )
 
@@ -380,11 +381,16 @@ def draw(parts: Parts, key: Any, num: int) -> Draws:
         key: Random key, consumed; not used where nothing is random.
         num: Number of samples.
     """
-    if not (parts.config.noisy or parts.config.values == "implicit"):
-        return Draws()
+    if not _is_random(parts.config):
+        return NOTHING
     keys = jax.random.split(key, 4)
     levels = parts.kind.draw_levels(keys[0], num)
     return Draws(levels, *keys[1:]) if parts.config.noisy else Draws(levels)
+
+
+def _is_random(config: DQNConfig) -> bool:
+    """Whether a gradient step draws noise or levels."""
+    return config.noisy or config.values == "implicit"
 
 
 def td_target(
