@@ -89,7 +89,8 @@ class EnvDescription:
 
     Attributes:
         id: The name for `make`.
-        source: `purerl`, `gymnax`, `brax`, `gymnasium`, `envpool` or `registered`.
+        source: `purerl`, `gymnax`, `brax`, `craftax`, `playground`, `gymnasium`,
+            `envpool` or `registered`.
         observation_space: Observation space with the default parameters.
         action_space: Action space with the default parameters.
         params: The default parameters.
@@ -117,16 +118,19 @@ def make(id: str, **options: Any) -> Environment:
 
     Args:
         id: One of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`, or
-            `gymnasium/` or `envpool/` and a name of that package's, for training on the
-            host.
+            `craftax/` or `playground/` and a name of that package's, or `gymnasium/` or
+            `envpool/` and a name, for training on the host.
         **options: Structural options of the environment, such as `backend="spring"`.
 
     Raises:
         ValueError: no such id (the message names near ones), or no such option.
     """
+    package, _, name = id.partition("/") if isinstance(id, str) else ("", "", "")
     if is_on_host(id):
-        package, _, name = id.partition("/")
         return _HOST_MAKERS[package](name, **options)
+    if package in _SUITE_MAKERS and name:
+        with jax.ensure_compile_time_eval():
+            return _SUITE_MAKERS[package](name, **options)
     if id not in _ENTRIES:
         raise ValueError(_unknown_id(id))
     factory = _ENTRIES[id].factory
@@ -168,13 +172,15 @@ def registered() -> tuple[str, ...]:
 def source_of(id: str) -> str:
     """Return where an id comes from.
 
-    That is `purerl`, `gymnax`, `brax`, `gymnasium`, `envpool` or `registered`.
+    That is `purerl`, `gymnax`, `brax`, `craftax`, `playground`, `gymnasium`, `envpool`
+    or `registered`.
 
     Raises:
         ValueError: no such id.
     """
-    if is_on_host(id):
-        return id.partition("/")[0]
+    package, _, name = id.partition("/") if isinstance(id, str) else ("", "", "")
+    if is_on_host(id) or (package in _SUITE_MAKERS and name):
+        return package
     if id not in _ENTRIES:
         raise ValueError(_unknown_id(id))
     return _ENTRIES[id].source
@@ -236,7 +242,7 @@ def _is_rerun(factory: Factory, entry: _Entry) -> bool:
 def _unknown_id(id: str) -> str:
     first, _, rest = str(id).partition("/")
     package = {"gym": "gymnasium"}.get(first.casefold(), first.casefold())
-    if package in _HOST_MAKERS and rest:
+    if package in (*_HOST_MAKERS, *_SUITE_MAKERS) and rest:
         return f"env {id!r} is not registered: did you mean {package}/{rest}?"
     folded = {known.casefold(): known for known in _ENTRIES}
     near = difflib.get_close_matches(str(id).casefold(), list(folded), n=3, cutoff=0.5)
@@ -288,6 +294,21 @@ def _make_envpool(envpool_id: str, /, **options: Any) -> Environment:
     return EnvPoolEnvironment(envpool_id, **options)
 
 
+def _make_craftax(craftax_name: str, /, **options: Any) -> Environment:
+    require_package("craftax")
+    from .adapters.craftax import CraftaxEnvironment
+
+    return CraftaxEnvironment(craftax_name, **options)
+
+
+def _make_playground(playground_name: str, /, **options: Any) -> Environment:
+    require_package("mujoco_playground", extra="playground")
+    with with_opengl_as_asked():
+        from .adapters.playground import PlaygroundEnvironment
+
+    return PlaygroundEnvironment(playground_name, **options)
+
+
 def _make_cheap_talk(
     inner_id: str, /, size: int = 2, hidden_size: int = 16
 ) -> CheapTalk:
@@ -298,6 +319,11 @@ def _make_cheap_talk(
 _HOST_MAKERS: dict[str, Factory] = {
     "gymnasium": _make_gymnasium,
     "envpool": _make_envpool,
+}
+# The packages of an extra whose environments are pure functions, as ours are.
+_SUITE_MAKERS: dict[str, Factory] = {
+    "craftax": _make_craftax,
+    "playground": _make_playground,
 }
 _ENTRIES: dict[str, _Entry] = {}
 _OWN: dict[str, Factory] = {

@@ -3,15 +3,15 @@
     python experiments/evolve_ppo.py evolve                # every setting, one by one
     python experiments/evolve_ppo.py evolve tuned robust   # some of them
     python experiments/evolve_ppo.py judge --tasks chosen-on
-    python experiments/evolve_ppo.py judge --tasks held-out   # then minatar
+    python experiments/evolve_ppo.py judge --tasks unseen     # also held-out, minatar
 
 A setting is a form of PPO (its own losses, others, learned ones) and the numbers of it
 that are evolved, all over the same tasks, for as many runs. `tuned` is PPO as it is,
 with its eight plain numbers evolved: the opponent of all others. These start from its
 first half with a fresh strategy, while it goes on with its own for a second half.
 
-Every setting is judged twice, on seeds that no evolution has seen: on tasks on which
-one setting is chosen, and once on tasks that no choice was made on. A score is the area
+Every setting is judged on seeds that no evolution has seen: on tasks on which one
+setting is chosen, and once on tasks that no choice was made on. A score is the area
 under the training curve, 0 for a policy that does not learn and 1 for `tuned`.
 Intervals are of the interquartile mean over tasks and seeds; they resample the seeds of
 all settings together, so that the uncertainty of both units is in them. Tasks on which
@@ -92,6 +92,32 @@ TASKS: dict[str, list[dict[str, Any]]] = {
         {"env": "CliffWalking-v0"},
         {"env": "CartpoleBalance-v0"},
         {"env": "Reacher-misc"},
+    ],
+    # None of these was looked at with another setting than `tuned`, the default and no
+    # learning before all were evolved: those three say which have a unit.
+    "unseen": [
+        {"env": "UmbrellaChain-bsuite"},
+        {
+            "env": "DeepSea-bsuite",
+            "env_kwargs": {"size": 5},
+            "env_params": {"max_steps_in_episode": 5},
+        },
+        {"env": "ObjectGrid-v0"},
+        {"env": "Catch-bsuite", "env_kwargs": {"rows": 8, "columns": 8}},
+        {
+            "env": "GridWorld-v0",
+            "env_kwargs": {"size": (8, 8)},
+            "env_params": {"max_steps_in_episode": 60},
+        },
+        {
+            "env": "Acrobot-v1",
+            "env_params": {"link_length_1": 1.5, "link_mass_2": 1.5},
+        },
+        {
+            "env": "CartPole-v1",
+            "env_params": {"gravity": 20.0, "masscart": 2.0, "length": 1.0},
+        },
+        {"env": "Doors-v0", "env_params": {"max_steps_in_episode": 30}},
     ],
     "minatar": [
         {"env": "Breakout-MinAtar"},

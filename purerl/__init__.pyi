@@ -29,6 +29,7 @@ from purerl.config import ConfigError as ConfigError
 from purerl.execution.cache import share_programs as share_programs
 from purerl.execution.members import Members as Members
 from purerl.export import export_policy as export_policy
+from purerl.meta.distil import distil as distil
 from purerl.meta.evolve import evolve as evolve
 from purerl.meta.result import EvolutionResult as EvolutionResult
 from purerl.meta.result import load_evolution as load_evolution

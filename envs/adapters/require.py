@@ -8,11 +8,12 @@ import os
 from collections.abc import Iterator
 
 
-def require_package(package: str) -> None:
+def require_package(package: str, extra: str = "") -> None:
     """Say what to install where a package is missing.
 
     Args:
-        package: Name of the package, which is the name of purerl's extra, too.
+        package: Name of the package.
+        extra: Name of purerl's extra that installs it; the package's where not given.
 
     Raises:
         ValueError: it cannot be imported.
@@ -22,7 +23,8 @@ def require_package(package: str) -> None:
     except (ImportError, OSError) as error:  # OSError: its files are not all there.
         why = "" if getattr(error, "name", None) == package else f" ({error})"
         raise ValueError(
-            f"this needs the package {package}{why}; install purerl[{package}]."
+            f"this needs the package {package}{why}; install "
+            f"purerl[{extra or package}]."
         ) from None
 
 

@@ -81,18 +81,44 @@ def of_rounds(
         split: `(state) -> Split`.
         update: `[]` int32, number of updates done.
     """
-    rounds, num_envs = config.rounds_per_update, config.num_envs
+    rounds = config.rounds_per_update
     first = jnp.asarray(update).astype(jnp.uint32) * jnp.uint32(rounds)
-    steps_per_round = jnp.uint32(config.steps_per_round)
+    pieces = _Rounds(config, split, first)
+    again = partial(restart, first * jnp.uint32(config.num_steps))
+    return Hosted(
+        rounds,
+        config.num_steps,
+        pieces.begin,
+        pieces.act,
+        pieces.learn,
+        pieces.finish,
+        again,
+    )
 
-    def begin(state: Any) -> tuple[Work, PyTree, PyTree]:
-        hooks, learner, experience, _ = split(state)
+
+class _Rounds(NamedTuple):
+    """The pieces of an update, round by round; see `types.Hosted`.
+
+    Attributes:
+        config: Config of the agent; its leaves may be traced.
+        split: `(state) -> Split`.
+        first: `[]` uint32, number of rounds before this update.
+    """
+
+    config: OffPolicyConfig
+    split: Callable[[Any], Split]
+    first: Array
+
+    def begin(self, state: Any) -> tuple[Work, PyTree, PyTree]:
+        """Draw the randomness of all rounds, and open the replay buffer."""
+        hooks, learner, experience, _ = self.split(state)
+        rounds, num_envs = self.config.rounds_per_update, self.config.num_envs
         keys = update_keys(state, _NUM_KEYS)
-        shape = (rounds * config.num_steps, num_envs)
+        shape = (rounds * self.config.num_steps, num_envs)
         noise = off_policy.draw_actions(hooks, keys[0], shape)
-        numbers = first + jnp.arange(rounds, dtype=jnp.uint32)
+        numbers = self.first + jnp.arange(rounds, dtype=jnp.uint32)
         count = partial(off_policy.numbers_of_steps, hooks, num_envs=num_envs)
-        env_steps = jax.vmap(count)(numbers * steps_per_round)
+        env_steps = jax.vmap(count)(numbers * jnp.uint32(self.config.steps_per_round))
         work = Work(
             _without_experience(state),
             learner,
@@ -101,19 +127,21 @@ def of_rounds(
         )
         return work, (), (off_policy.by_round(hooks, noise), env_steps)
 
-    def act(work: Work, obs: Any, memory: PyTree, noise: PyTree) -> Any:
-        chooser = off_policy.policy(split(work.state).hooks, work.learner)
+    def act(self, work: Work, obs: Any, memory: PyTree, noise: PyTree) -> Any:
+        """Choose actions with the policy as it is in this round."""
+        chooser = off_policy.policy(self.split(work.state).hooks, work.learner)
         return chooser.act(chooser.prepare(obs), noise), memory
 
     def learn(
-        work: Work, number: Array, played: rollout.Played
+        self, work: Work, number: Array, played: rollout.Played
     ) -> tuple[Work, tuple[rollout.Episodes, Metrics]]:
-        hooks = split(work.state).hooks
-        now = first + jnp.asarray(number).astype(jnp.uint32)
+        """Remember the steps of a round, and learn where that is due."""
+        hooks = self.split(work.state).hooks
+        now = self.first + jnp.asarray(number).astype(jnp.uint32)
         experience = off_policy.remember(
             hooks,
             work.experience,
-            now * steps_per_round,
+            now * jnp.uint32(self.config.steps_per_round),
             played.envs,
             played.transitions,
         )
@@ -129,15 +157,13 @@ def of_rounds(
         work = work._replace(learner=learner, experience=experience)
         return work, (played.episodes, sums)
 
-    def finish(work: Work, reports: Any) -> tuple[Any, Metrics]:
-        hooks, _, _, join = split(work.state)
-        metrics = off_policy.report(hooks, first, *reports)
+    def finish(self, work: Work, reports: Any) -> tuple[Any, Metrics]:
+        """Close the replay buffer, and return the state and the update's metrics."""
+        hooks, _, _, join = self.split(work.state)
+        metrics = off_policy.report(hooks, self.first, *reports)
+        num_envs = self.config.num_envs
         experience = off_policy.closed(hooks, work.experience, num_envs, metrics)
         return join(work.learner, experience), metrics
-
-    steps_before = first * jnp.uint32(config.num_steps)
-    again = partial(restart, steps_before)
-    return Hosted(rounds, config.num_steps, begin, act, learn, finish, again)
 
 
 def restart(steps: Array, state: Any, obs: PyTree) -> Any:

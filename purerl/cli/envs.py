@@ -31,7 +31,8 @@ def main(argv: Sequence[str]) -> int:
     console = Console()
     if options.id is None:
         console.print(listing())
-        console.print("purerl envs ID describes one.", highlight=False)
+        words = "purerl envs ID describes one; also craftax/, playground/, gymnasium/ "
+        console.print(f"{words}and envpool/ with a name of theirs.", highlight=False)
         names = ", ".join(envs.wrappers.WRAPPERS)
         console.print(f"Wrappers, for --env-wrappers: {names}.", highlight=False)
         return 0

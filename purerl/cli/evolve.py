@@ -68,6 +68,10 @@ class Evolve:
         tuple[float, ...], _arg("Return that counts 1, for each; else measured.")
     ] = ()
     seed: Annotated[int, _arg("Of everything random.")] = 0
+    truncation: Annotated[
+        int | None,
+        _arg("Updates of a run per generation, for persistent-es and noise-reuse-es."),
+    ] = None
     algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
     preset: Annotated[
         str | None,
@@ -222,6 +226,7 @@ def _asked(parsed: Any) -> dict[str, Any]:
         "environments": parsed.environments,
         "baselines": parsed.baselines or None,
         "seed": parsed.seed,
+        "truncation": parsed.truncation,
     }
 
 

@@ -80,27 +80,36 @@ def minimise(
         metrics["grad_norm"] = optimiser.grad_norm(opt_state)
         return (flat + updates, opt_state), metrics
 
+    given, order_of = _orders(key, num_epochs, jax.tree.leaves(batch)[0].shape[0])
+
     def take_pass(carry: tuple, given: Any) -> tuple[tuple, Metrics]:
         given, epoch = given if tells else (given, None)
-        order = given if drawn_before else draw_order(given)
+        order = order_of(given)
         minibatches = jax.tree.map(
             lambda x: x[order].reshape(num_minibatches, -1, *x.shape[1:]), batch
         )
         return packing.scan(partial(gradient_step, epoch), carry, minibatches)
 
-    draw_order = partial(shuffled_indices, size=jax.tree.leaves(batch)[0].shape[0])
-    keys = jax.random.split(key, num_epochs)
-    # An accelerator has fewer kernels with one draw and one sort for all epochs. On a
-    # CPU one agent is slower so: XLA's CPU runtime then spreads the small kernels of
-    # the gradient steps over two threads, which wait for each other.
-    drawn_before = not packing.traced_for_cpu()
-    given = jax.vmap(draw_order)(keys) if drawn_before else keys
     if tells:
         given = given, jnp.arange(num_epochs) / max(1, num_epochs - 1)
     (flat_params, opt_state), metrics = _take_passes(
         take_pass, (flat_params, opt_state), given, passes
     )
     return restore(flat_params), opt_state, metrics
+
+
+def _orders(key: Array, num: int, size: int) -> tuple[Array, Callable[[Array], Array]]:
+    """Return what each pass is given, `[E, ...]`, and a function to its order `[N]`.
+
+    An accelerator has fewer kernels with one draw and one sort for all epochs. On a CPU
+    one agent is slower so: XLA's CPU runtime then spreads the small kernels of the
+    gradient steps over two threads, which wait for each other.
+    """
+    draw_order = partial(shuffled_indices, size=size)
+    keys = jax.random.split(key, num)
+    if packing.traced_for_cpu():
+        return keys, draw_order
+    return jax.vmap(draw_order)(keys), lambda order: order
 
 
 def _take_passes(

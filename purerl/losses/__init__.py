@@ -1,5 +1,6 @@
 """Losses: callable pytrees, so that a loss can be vmapped, evolved and configured."""
 
+from purerl.losses.formula import FormulaDrift as FormulaDrift
 from purerl.losses.learned import MLPDrift as MLPDrift
 from purerl.losses.learned import MLPValueLoss as MLPValueLoss
 from purerl.losses.learned import TemporalDrift as TemporalDrift

@@ -1,5 +1,6 @@
 """Losses by name, so that a config can be written as text and read back."""
 
+from purerl.losses.formula import FormulaDrift
 from purerl.losses.learned import MLPDrift, MLPValueLoss, TemporalDrift
 from purerl.losses.policy import AsymmetricClipDrift, ClipDrift, DPODrift
 from purerl.losses.value import (
@@ -12,7 +13,14 @@ from purerl.registry import Registry
 
 POLICY_LOSSES: dict[str, type] = {
     cls.__name__: cls
-    for cls in (ClipDrift, AsymmetricClipDrift, DPODrift, MLPDrift, TemporalDrift)
+    for cls in (
+        ClipDrift,
+        AsymmetricClipDrift,
+        DPODrift,
+        FormulaDrift,
+        MLPDrift,
+        TemporalDrift,
+    )
 }
 VALUE_LOSSES: dict[str, type] = {
     cls.__name__: cls

@@ -4,8 +4,6 @@ from typing import Any
 
 # Algorithms of evosax that cannot be used here, with the reason.
 EXCLUDED = {
-    "NoiseReuseES": "it needs unrolls that stop in the middle of training",
-    "PersistentES": "it needs unrolls that stop in the middle of training",
     "RandomSearch": "it needs a sampling function",
     "SV_CMA_ES": "its populations are several",
     "SV_Open_ES": "its populations are several",
@@ -15,6 +13,9 @@ EXCLUDED = {
     "EvoTF_ES": "its weights are pickled files",
     "CMAAnchoredLES": "its weights are pickled files",
 }
+
+# Algorithms that are told what a part of a training run was worth.
+TRUNCATED = ("PersistentES", "NoiseReuseES")
 
 
 def algorithms() -> dict[str, Any]:

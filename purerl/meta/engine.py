@@ -100,8 +100,12 @@ class Evolution:
 
             try:
                 state = self._with_anchors(state, is_stopped)
+                running = state
                 while int(state.done) < generations:
-                    state = self.generation(state, reporter, is_stopped)
+                    running = self.generation(running, reporter, is_stopped)
+                    if int(running.done) % self.setup.per_run:
+                        continue  # Its training runs have not ended.
+                    state = running
                     self._save(state, force=int(state.done) == generations)
             except Stopped:
                 self._save(state, force=int(state.done) > 0)
@@ -207,7 +211,8 @@ class Evolution:
         if folder is None or hosts.index() > 0:
             return
         every = self.options.snapshot_every
-        if every and done % every == 0 and done != self.saved_at:
+        passed = every and done // every > (done - self.setup.per_run) // every
+        if passed and done != self.saved_at:
             mean = self.optimiser.mean(state.strategy)
             store.save_snapshot(folder, done, state.best if mean is None else mean)
         waited = time.monotonic() - self.saved_time >= self.options.checkpoint_seconds

@@ -81,7 +81,8 @@ def estimate(
         one = planner.rate(program, block, workers, 0.5) / len(workers)
         # Whole rounds of blocks: the last round takes as long as the others.
         rounds = -(-per_environment // width) / busy
-        steps = program.steps_each * width * np.ceil(rounds)
+        steps = setup.updates(bound) * bound.plan.steps_per_update
+        steps = steps * width * np.ceil(rounds)
         seconds += generations * steps / one
     total = setup.steps * generations
     return Estimate(

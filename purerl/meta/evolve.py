@@ -17,6 +17,7 @@ from purerl.meta.result import EvolutionResult
 from purerl.meta.setup import Environments, Settings, make_setup
 from purerl.meta.strategy import Strategy
 from purerl.meta.training import Options
+from purerl.meta.unrolls import check_whole_runs
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
@@ -36,6 +37,7 @@ def evolve(
     environments: Environments = (),
     baselines: Any = None,
     seed: int = 0,
+    truncation: int | None = None,
     out: str | Path | None = None,
     lanes: int | None = None,
     segment_updates: int | None = None,
@@ -79,6 +81,9 @@ def evolve(
             given: the algorithm's own loss, with as many rollouts but at least eight;
             refused if their mean is not clear of zero.
         seed: The seed of everything random.
+        truncation: Updates of a run that a generation trains, K, for the strategies
+            `persistent-es` and `noise-reuse-es`: the next generation goes on with the
+            same runs, until they end. Whole runs where not given.
         out: The folder to write; nothing is written without one.
         lanes: The width of a block, part of what fixes the bits.
         segment_updates: Updates of a compiled call, part of what fixes the bits; the
@@ -110,6 +115,7 @@ def evolve(
         environments,
         baselines,
         seed,
+        truncation,
     )
     setup = make_setup(config, asked)
     for name, count in (
@@ -119,6 +125,7 @@ def evolve(
         ("chunk_blocks", chunk_blocks),
     ):
         check_count(name, count)
+    check_whole_runs(setup, generations, segment_updates)
     require_listing(population * rollouts, config.total_timesteps)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     if not isinstance(snapshot_every, int | float) or not snapshot_every >= 0:

@@ -10,6 +10,7 @@ from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig, part_kind
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
+from purerl.meta.catalogue import TRUNCATED
 from purerl.meta.genome import Genome
 from purerl.meta.names import Names
 from purerl.meta.optimiser import Optimiser
@@ -36,6 +37,7 @@ class Settings(NamedTuple):
         environments: Names of environments, or changes of the config by name.
         baselines: The returns that count 1, or pairs of returns, by environment.
         seed: The seed of everything random.
+        truncation: Updates of a run that a generation trains, K; None for whole runs.
     """
 
     evolve: Names
@@ -46,6 +48,7 @@ class Settings(NamedTuple):
     environments: Environments = ()
     baselines: Any = None
     seed: int = 0
+    truncation: int | None = None
 
 
 class Setup(NamedTuple):
@@ -62,6 +65,7 @@ class Setup(NamedTuple):
         anchors: The returns of each environment that count 0 and 1, `[E, 2]`, or None
             where they must be measured.
         settings: Settings that fix the result, as plain values.
+        truncation: Updates of a run that a generation trains; None for whole runs.
     """
 
     config: TrainConfig
@@ -73,6 +77,7 @@ class Setup(NamedTuple):
     fitness: str
     anchors: Any
     settings: dict[str, Any]
+    truncation: int | None = None
 
     @property
     def runs(self) -> int:
@@ -82,8 +87,17 @@ class Setup(NamedTuple):
     @property
     def steps(self) -> int:
         """Environment steps of a generation."""
-        each = [b.plan.num_updates * b.plan.steps_per_update for b in self.bounds]
+        each = [self.updates(b) * b.plan.steps_per_update for b in self.bounds]
         return sum(each) * self.population * self.rollouts
+
+    @property
+    def per_run(self) -> int:
+        """Generations that a training run takes part in: 1 unless it is truncated."""
+        return self.bounds[0].plan.num_updates // self.updates(self.bounds[0])
+
+    def updates(self, bound: Bound) -> int:
+        """Updates of a training run in a generation."""
+        return self.truncation or bound.plan.num_updates
 
 
 def make_setup(config: TrainConfig, asked: Settings) -> Setup:
@@ -103,6 +117,7 @@ def make_setup(config: TrainConfig, asked: Settings) -> Setup:
     strategy = read_strategy(asked.strategy)
     if len(changes) == 1:
         config = config.replace(**changes[0])  # What is learned is for this one.
+    told = _truncated(strategy, asked, bounds)
     genome = Genome(config, resolve_env(config), asked.evolve)
     if len(changes) > 1:
         for bound in bounds:
@@ -112,18 +127,64 @@ def make_setup(config: TrainConfig, asked: Settings) -> Setup:
         strategy=strategy.to_dict(),
         environments=[_plain(change) for change in changes if asked.environments],
         baselines=None if anchors is None else anchors.tolist(),
-    )
+    )._asdict()
+    if asked.truncation is None:
+        del plain["truncation"]  # Folders of earlier evolutions do not have it.
     return Setup(
         config=config,
-        optimiser=Optimiser(strategy, genome, asked.population),
+        optimiser=Optimiser(told, genome, asked.population),
         bounds=bounds,
         names=names,
         population=asked.population,
         rollouts=asked.rollouts,
         fitness=asked.fitness,
         anchors=anchors,
-        settings=plain._asdict(),
+        settings=plain,
+        truncation=asked.truncation,
     )
+
+
+def _truncated(
+    strategy: Strategy, asked: Settings, bounds: Sequence[Bound]
+) -> Strategy:
+    """The strategy, told how long runs are and how much of them a generation trains.
+
+    Raises:
+        ConfigError: runs cannot be cut so, or the strategy needs that they are.
+    """
+    updates = sorted({bound.plan.num_updates for bound in bounds})
+    needs_it, cut = strategy.name in TRUNCATED, asked.truncation
+    if cut is None:
+        if needs_it:
+            raise ConfigError(
+                f"strategy: {strategy.name} needs truncation, the number of updates "
+                f"that a generation trains: a divisor of the run's {updates[0]:,}."
+            )
+        return strategy
+    check_count("truncation", cut)
+    if len(updates) > 1 or updates[0] % cut:
+        whole = ", ".join(f"{number:,}" for number in updates)
+        raise ConfigError(
+            f"truncation must divide the updates of a run ({whole}), which must be the "
+            f"same in all environments, got {cut:,}; change total_timesteps, num_envs "
+            "or num_steps."
+        )
+    if asked.fitness.removeprefix("negative_") != "training_curve":
+        raise ConfigError(
+            "fitness must be training_curve or negative_training_curve with "
+            f"truncation, got {asked.fitness}: a generation is worth what is earned in "
+            "it."
+        )
+    given = [name for name in ("T", "K") if name in strategy.options]
+    if given:
+        raise ConfigError(
+            f"strategy: {given[0]} follows from total_timesteps and truncation; leave "
+            "it out."
+        )
+    if not needs_it:
+        return strategy
+    options = {**strategy.options, "T": updates[0], "K": cut}
+    return dataclasses.replace(strategy, options=options)
 
 
 def _check(asked: Settings) -> None:

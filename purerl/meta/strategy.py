@@ -92,6 +92,9 @@ PRESETS = {
         learning_rate=0.03,
         learning_rate_decay=0.99,
     ),
+    # For parts of runs (`truncation`). Adam makes the scale of the fitness immaterial.
+    "persistent-es": Strategy(name="PersistentES", sigma=0.03, learning_rate=0.01),
+    "noise-reuse-es": Strategy(name="NoiseReuseES", sigma=0.03, learning_rate=0.01),
 }
 
 

@@ -19,6 +19,7 @@ from purerl.execution.programs import Program
 from purerl.meta.fitness import Accumulator, measured_anchors
 from purerl.meta.population import Population, Stopped, baseline_keys, rollout_keys
 from purerl.meta.setup import Setup, baseline_of
+from purerl.meta.unrolls import Unrolls
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, default_lanes, run_blocks
 from purerl.train import Bound
@@ -99,7 +100,9 @@ class Training:
         self, setup: Setup, key: Array, workers: list[Worker], options: Options
     ) -> None:
         self.setup, self.key, self.workers = setup, key, workers
-        self.segment_updates = options.segment_updates
+        self.segment_updates = options.segment_updates or setup.truncation
+        cut = setup.truncation is not None
+        self.unrolls = Unrolls(setup, key, workers) if cut else None
         self.chunk_blocks = options.chunk_blocks
         self.compiler = BlockCompiler(
             workers, options.memory_limit / options.chunk_blocks
@@ -146,8 +149,15 @@ class Training:
         Raises:
             Stopped: `is_stopped` said so, in any process.
         """
-        keys = rollout_keys(self.key, number, self.setup.rollouts)
-        population = Population(keys, overrides, self.setup.population)
+        setup = self.setup
+        if self.unrolls is not None:
+            found, reasons = self.unrolls.generation(
+                self.programs, number, overrides, on_runs, is_stopped
+            )
+            split = (len(setup.bounds), setup.population, setup.rollouts)
+            return Trained(found.reshape(split), reasons)
+        keys = rollout_keys(self.key, number, setup.rollouts)
+        population = Population(keys, overrides, setup.population)
         return self._train(self.programs, population, on_runs, is_stopped)
 
     def measured_anchors(self, is_stopped: Callable[[], bool]) -> np.ndarray:

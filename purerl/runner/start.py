@@ -122,7 +122,10 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
     }
     if start.parts == EVERYTHING:
         _check_pace(folder, stored, bound)
-        state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))
+        source = folder / "checkpoints" / str(update)
+        theirs = stored["config"].get("buffer_size")
+        is_longer = theirs == getattr(bound.config, "buffer_size", None)
+        state = checkpoint.unflatten(flat, shapes, source, may_grow=is_longer)
         _check_length(update, bound.plan.num_updates)
         is_other = np.array(sources) != np.array(seeds)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))

@@ -108,13 +108,20 @@ def drive(
     )
     if folder is None:
         return _Drive(search, options, Restored([], None)).run()
+    asked = {"lanes_asked": lanes, "segment_updates_asked": segment_updates}
+    return _in_folder(folder, search, options, asked, extend)
+
+
+def _in_folder(
+    folder: Path,
+    search: Search,
+    options: _Options,
+    asked: dict[str, int | None],
+    extend: bool,
+) -> Finished:
+    """Carry out a search with a folder, which is undone where nothing came of it."""
     is_new = not (folder / folders.MANIFEST).exists()
-    widths = {
-        "lanes": options.lanes,
-        "lanes_asked": lanes,
-        "segment_updates": options.length,
-        "segment_updates_asked": segment_updates,
-    }
+    widths = {"lanes": options.lanes, "segment_updates": options.length, **asked}
     call = _opened(folder, search, options, widths, extend)
     try:
         return call.run()

@@ -17,6 +17,8 @@ from purerl.types import PyTree
 _DIGEST = "__sha256__"
 # Bytes for the files beside the arrays.
 _MARGIN = 2**16
+# Fields of a state whose leaves have a slot for every item of a replay buffer.
+_REPLAY = (".buffer", ".priorities.p")
 
 
 class NotSavedError(ConfigError):
@@ -40,13 +42,22 @@ def flatten(tree: PyTree) -> dict[str, np.ndarray]:
     }
 
 
-def unflatten(flat: dict[str, np.ndarray], like: PyTree, source: Path) -> PyTree:
+def unflatten(
+    flat: dict[str, np.ndarray], like: PyTree, source: Path, may_grow: bool = True
+) -> PyTree:
     """Invert `flatten`, into the structure and shapes of `like`.
+
+    A replay buffer holds no more items than its run has steps, so that of a run that
+    goes on for longer has more slots. They are empty, as if the run had been so long
+    from its beginning: the buffer of the shorter run was full at its end at the
+    earliest, and nothing in it had been replaced.
 
     Args:
         flat: Arrays by path, from a checkpoint.
         like: Shapes of one member's state; `flat` has a leading axis of members.
         source: Path of the checkpoint, for error messages.
+        may_grow: Whether a replay buffer with more slots is that of a longer run, of
+            the same `buffer_size`.
 
     Raises:
         ConfigError: other names or shapes: a checkpoint of another config.
@@ -65,6 +76,8 @@ def unflatten(flat: dict[str, np.ndarray], like: PyTree, source: Path) -> PyTree
         if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             built.append(HostKey(value, str(leaf.dtype._impl.name)))
             continue
+        if may_grow and name.startswith(_REPLAY):
+            value = _with_slots(value, leaf.shape)
         if value.shape[1:] != leaf.shape or value.dtype != leaf.dtype:
             raise ConfigError(
                 f"the checkpoint {source} is of another config: {name} has shape "
@@ -73,6 +86,14 @@ def unflatten(flat: dict[str, np.ndarray], like: PyTree, source: Path) -> PyTree
             )
         built.append(value)
     return jax.tree.unflatten(structure, built)
+
+
+def _with_slots(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return `[S, C, ...]` with empty slots at its end, where `shape` has more."""
+    if value.ndim != len(shape) + 1 or value.shape[2:] != shape[1:]:
+        return value
+    missing = max(0, shape[0] - value.shape[1])
+    return np.pad(value, [(0, 0), (0, missing), *[(0, 0)] * (value.ndim - 2)])
 
 
 def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:

@@ -181,8 +181,7 @@ def plan(
         lanes: The width of a block: a number, `"auto"` to measure it, or a default.
         segment_updates: Updates per compiled call; a default where not given.
         chunk_blocks: The number of blocks of a chunk; what fits where not given.
-        memory_limit: Bytes for training, such as `"2GB"`; most of what is free where
-            not given.
+        memory_limit: Bytes for training, such as `"2GB"`; by default most that is free.
         keep_states: Whether the sweep would keep the final states.
         out: The folder that the sweep would write, if any.
 
@@ -197,19 +196,12 @@ def plan(
     limit = worker_limit(memory_limit, workers)
     sized = []
     for group in outline.groups:
-        group = choose_lanes(group, lanes, workers, limit)
-        memory = planner.probe(
-            group.group.bound, group.members, group.length, workers[0]
+        wide = choose_lanes(group, lanes, workers, limit)
+        memory = planner.probe(wide.group.bound, wide.members, wide.length, workers[0])
+        fitted = fit(
+            wide, memory, limit, len(workers), isinstance(lanes, int), chunk_blocks
         )
-        group = fit(
-            group,
-            memory,
-            limit,
-            len(workers),
-            is_fixed=isinstance(lanes, int),
-            chunk_blocks=chunk_blocks,
-        )
-        sized.append(timed(group, workers))
+        sized.append(timed(fitted, workers))
     return outline._replace(groups=tuple(sized), memory_limit=limit)
 
 
@@ -334,7 +326,6 @@ def fit(
     memory: MemoryModel,
     limit: float,
     num_workers: int,
-    *,
     is_fixed: bool,
     chunk_blocks: int | None = None,
 ) -> GroupPlan:

@@ -11,6 +11,14 @@ from purerl.config import ConfigError
 
 NUM_SAMPLES = 256
 
+
+def _numbers(key, size):
+    """Coefficients of any sign and positive scales of as many terms."""
+    coefficients = jax.random.normal(key, (size,))
+    scales = 0.1 + jax.random.uniform(jax.random.fold_in(key, 7), (size,))
+    return tuple(coefficients), tuple(scales)
+
+
 # One member of each kind from a key: random parameters, as evolution would propose.
 RANDOM = {
     "ClipDrift": lambda key: losses.ClipDrift(jax.random.uniform(key, (), maxval=0.9)),
@@ -19,6 +27,12 @@ RANDOM = {
     ),
     "AsymmetricClipDrift": lambda key: losses.AsymmetricClipDrift(
         *jax.random.uniform(key, (2,), maxval=0.9)
+    ),
+    "FormulaDrift": lambda key: losses.FormulaDrift(
+        *_numbers(key, 2),
+        *_numbers(jax.random.fold_in(key, 1), 3),
+        ("above(r-1)", "logcosh((r-1)A)"),
+        ("below(log(r))", "square(log(r)A)", "excess(r-1)"),
     ),
     "MLPDrift": lambda key: losses.MLPDrift.create(key, hidden_size=16, scale=3.0),
     "TemporalDrift": lambda key: losses.TemporalDrift.create(

@@ -213,7 +213,6 @@ def test_sigma_is_the_first_populations_spread():
     [
         ("open-se", ["there is no strategy 'open-se'", "Did you mean 'open-es'"]),
         ("LES", ["cannot be used here", "pickled"]),
-        ("PersistentES", ["cannot be used here", "unrolls"]),
         ("open-es(sigma=-1)", ["sigma must be greater than 0, got -1"]),
         ("open-es(sigma=0.1", ["cannot read the strategy"]),
         ("open-es(0.1)", ["cannot read the strategy"]),

@@ -311,6 +311,34 @@ def test_a_finished_run_that_is_extended_is_the_longer_run(tiny, tmp_path):
     assert again.finished and again.train_steps == 0
 
 
+@pytest.mark.parametrize("prioritised", [False, True])
+def test_the_replay_of_a_run_that_is_extended_is_that_of_the_longer_run(
+    prioritised, tmp_path
+):
+    """A buffer holds no more items than its run has steps, also when that grows."""
+    config = purerl.DQNConfig(
+        total_timesteps=400,
+        num_envs=2,
+        learning_starts=32,
+        buffer_size=480,
+        batch_size=8,
+        hidden_sizes=(8,),
+        epsilon_steps=100.0,
+        prioritised=prioritised,
+        importance_exponent=1.0,  # so that nothing follows the share of the run
+        num_evaluations=0,
+    )
+    longer = config.replace(total_timesteps=640)
+    run_tiny(config, out=tmp_path)
+    state = purerl.load_run(tmp_path).state
+    extended = run_tiny(longer, out=tmp_path, resume=True, extend=True)
+    slots = [jax.tree.leaves(x.buffer)[0].shape[1] for x in (state, extended.state)]
+    assert slots == [200, 240]
+    assert_same_bits(extended.state, run_tiny(longer).state)
+    loaded = purerl.load_run(tmp_path)
+    assert_same_bits(loaded.state, extended.state)
+
+
 @pytest.mark.slow
 def test_what_followed_the_length_of_a_run_stays_when_it_is_extended(tmp_path):
     config = purerl.DQNConfig(

@@ -1,0 +1,161 @@
+"""Environments of MuJoCo Playground (Zakka et al. 2025); the only module with them.
+
+They are the DM Control suite, and robots that walk and grasp, whose files Playground
+downloads with git when one of them is made for the first time.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import warnings
+from functools import cached_property
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from ..base import Environment, EnvParams, EnvState, Info, Obs
+from ..spaces import Box, Dict, Space
+from .arrays import as_arrays, cast_like
+
+with warnings.catch_warnings():
+    # What its dependencies announce is nothing that a user of Playground can act on.
+    warnings.simplefilter("ignore")
+    from mujoco_playground import State, registry
+
+
+@struct.dataclass
+class PlaygroundState(EnvState):
+    """What an episode carries.
+
+    Attributes:
+        inner: Playground's state: physics, metrics and what the task remembers.
+    """
+
+    inner: Any
+
+
+class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
+    """An environment of MuJoCo Playground 0.2 under this package's contract.
+
+    * action: float32 `[A]` in [-1, 1], as all of Playground's learners give them.
+    * observation: an array, or a dictionary of them, such as `state` and
+      `privileged_state`.
+    * terminated: Playground's `done`. truncated: at `max_steps_in_episode`, which is
+      Playground's `episode_length` unless it is given. Every reset is fresh.
+      Playground's wrapper for training returns to one cached state.
+
+    Attributes:
+        wrapped: Environment object of Playground.
+    """
+
+    stochastic_transitions: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        playground_name: str,
+        max_steps_in_episode: int | None = None,
+        impl: str = "jax",
+        **options: Any,
+    ) -> None:
+        """Load the environment.
+
+        Args:
+            playground_name: Name of the environment, such as `CartpoleSwingup`.
+            max_steps_in_episode: Time limit; Playground's own where not given.
+            impl: What computes the physics: `jax` anywhere, or `warp` on a GPU of
+                NVIDIA.
+            **options: Other entries of Playground's config, such as `ctrl_dt`.
+
+        Raises:
+            ValueError: there is no such environment or option, or its files cannot be
+                downloaded.
+        """
+        if playground_name not in registry.ALL_ENVS:
+            raise ValueError(
+                f"playground_name {playground_name!r} is none of Playground's: "
+                f"{', '.join(sorted(registry.ALL_ENVS))}."
+            )
+        settings: Any = registry.get_default_config(playground_name)
+        # Robots that are made of files of their own say nothing of `impl`.
+        asked = {**({"impl": impl} if "impl" in settings else {}), **options}
+        try:
+            self.wrapped = registry.load(playground_name, config_overrides=asked)
+        except subprocess.CalledProcessError as error:
+            raise ValueError(
+                f"playground/{playground_name} needs the files of MuJoCo Menagerie, "
+                f"which git could not download ({error})."
+            ) from None
+        except (KeyError, TypeError) as error:
+            raise ValueError(
+                f"options of playground/{playground_name} were {sorted(asked)}, which "
+                f"it does not take ({error}); it takes {', '.join(sorted(settings))}."
+            ) from None
+        self.playground_name = playground_name
+        self.limit = int(max_steps_in_episode or settings.episode_length)
+
+    @property
+    def name(self) -> str:
+        """`playground/` and Playground's name."""
+        return f"playground/{self.playground_name}"
+
+    @property
+    def default_params(self) -> EnvParams:
+        """The time limit; the physics is not among the numbers."""
+        return EnvParams(self.limit)
+
+    def reset_env(
+        self, key: jax.Array, params: EnvParams
+    ) -> tuple[Obs, PlaygroundState]:
+        """Start an episode from a fresh random state; the key is consumed."""
+        del params
+        with jax.numpy_rank_promotion("allow"):
+            first = self.wrapped.reset(key)
+        return _observed(first), PlaygroundState(jnp.int32(0), as_arrays(first))
+
+    def step_env(
+        self, key: jax.Array, state: PlaygroundState, action: jax.Array, params: Any
+    ) -> tuple[Obs, PlaygroundState, jax.Array, jax.Array, Info]:
+        """Take one step; what is random in it is drawn from the state.
+
+        Args:
+            key: Random key, which is not used.
+            state: State of the running episode.
+            action: Action of the agent.
+            params: Numbers of the environment.
+        """
+        del key, params
+        before = state.inner
+        # Playground writes into the dictionaries that it is given: hand it new ones.
+        before = before.replace(metrics=dict(before.metrics), info=dict(before.info))
+        with jax.numpy_rank_promotion("allow"):
+            after = self.wrapped.step(before, action)
+        carried = PlaygroundState(state.time + 1, cast_like(after, state.inner))
+        reward = jnp.asarray(after.reward, jnp.float32).reshape(())
+        return _observed(after), carried, reward, after.done > 0.5, {}
+
+    def action_space(self, params: Any = None) -> Box:
+        """Return numbers from -1 to 1."""
+        del params
+        return Box(-1.0, 1.0, (self.wrapped.action_size,))
+
+    def observation_space(self, params: Any = None) -> Space:
+        """Return a space of unbounded numbers, or several by name."""
+        del params
+        return self._space
+
+    @cached_property
+    def _space(self) -> Space:
+        with jax.numpy_rank_promotion("allow"):
+            obs = jax.eval_shape(self.wrapped.reset, jax.random.key(0)).obs
+        if hasattr(obs, "shape"):
+            return Box(-np.inf, np.inf, obs.shape)
+        return Dict({name: Box(-np.inf, np.inf, x.shape) for name, x in obs.items()})
+
+
+def _observed(state: State) -> Obs:
+    obs: Any = state.obs
+    obs = obs if hasattr(obs, "shape") else dict(obs)
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), obs)
