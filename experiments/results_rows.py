@@ -242,3 +242,39 @@ for _game, _anchor in (
                 **_changes,
             },
         )
+
+# The kinds of DQN, with the atoms of CleanRL's c51.py or as in "Revisiting Rainbow".
+_MODEL_CARD = Anchor(
+    "500.00 ± 0.00, one agent at 500,000 steps, evaluated",
+    "model card cleanrl/CartPole-v1-c51-seed1",
+    500.0,
+)
+ROWS |= {
+    "c51-cartpole": Row(
+        "C51, CartPole-v1",
+        "dqn-cartpole",
+        475,
+        _MODEL_CARD,
+        "atoms as there, 101 from -100 to 100; the other numbers are those of the "
+        "preset dqn-cartpole",
+        {"values": "categorical"},
+    ),
+    "rainbow-cartpole": Row(
+        "Rainbow, CartPole-v1, 50,000 steps", "rainbow-cartpole", 400
+    ),
+    **{
+        f"{name}-minatar-breakout": Row(
+            f"{title}, Breakout-MinAtar, 300,000 steps",
+            f"{name}-minatar",
+            anchor=_BREAKOUT,
+            note="a layer of 128 units in place of the convolution before it; the "
+            "published runs have 5,000,000 steps or more",
+            changes={"torso": "mlp", "hidden_sizes": (128, 128)},
+        )
+        for name, title in (
+            ("dqn", "DQN"),
+            ("qr-dqn", "QR-DQN"),
+            ("rainbow", "Rainbow"),
+        )
+    },
+}

@@ -88,21 +88,28 @@ def instead_of_values(space: Any) -> str:
     return "SACConfig or TD3Config"
 
 
-def check_action_value_network(config: Any, env: Environment, num_actions: int) -> None:
-    """Refuse a network that does not map observations to a value for each action.
+def check_action_value_network(
+    config: Any, env: Environment, num_actions: int, outputs: int | None = None
+) -> None:
+    """Refuse a network that does not map observations to what each action is to have.
 
     Args:
         config: Config with the fields of `NetworkConfig`.
         env: Environment, from `resolve_env`.
         num_actions: Number of actions.
+        outputs: Numbers that an action is to have; None for a value.
 
     Raises:
         ConfigError: naming the network, the shapes and the remedy.
     """
     network_config.check_torsos(config, env, ("critic",))
     shape = obs_shape(env.observation_space(env.default_params))
-    words = f"values of {num_actions} actions"
-    network_config.check_whole(config, "critic", [shape], (num_actions,), words)
+    if outputs is None:
+        words, sizes = f"values of {num_actions} actions", (num_actions,)
+    else:
+        words = f"{outputs} numbers of the return of each of {num_actions} actions"
+        sizes = (num_actions, outputs)
+    network_config.check_whole(config, "critic", [shape], sizes, words)
 
 
 def check_no_networks(config: Any) -> None:

@@ -12,6 +12,14 @@ before bootstrapping; `prioritised` samples in proportion to the last TD error a
 weighs the loss by `w` (Schaul et al. 2016). `r` and `s'` end with their episode, and a
 time limit bootstraps: see `off_policy.Batch`.
 
+What is learned of an action, and its loss, is `values`: the mean above, or the
+distribution of returns, whose mean then chooses actions (C51, QR-DQN, IQN; a file each
+in `action_values`). `noisy` explores by noise in the network's weights, drawn anew for
+every environment and step and for every network of a gradient step (Fortunato et al.
+2018). `munchausen` makes targets soft and adds the policy's log-probability to rewards
+(Vieillard et al. 2020). C51 and noise with `double`, `dueling`, `n_step` and
+`prioritised` are Rainbow (Hessel et al. 2018).
+
 Defaults are those of CleanRL's `dqn.py` for CartPole-v1 (Huang et al. 2022): a buffer
 of 10,000, batches of 128, a gradient step every 10 environment steps and a new target
 every 50 gradient steps, layers of 120 and 84 units, epsilon from 1 to 0.05 over half of
@@ -34,107 +42,19 @@ from purerl import auto, networks
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import network_config, off_policy, off_policy_pieces
-from purerl.algorithms.checks import (
-    check_action_value_network,
-    instead_of_values,
-    needed_for_values,
-)
-from purerl.algorithms.off_policy import Batch, Experience, OffPolicyConfig
+from purerl.algorithms import action_values, off_policy, off_policy_pieces
+from purerl.algorithms.action_values import munchausen
+from purerl.algorithms.action_values.network import make_network
+from purerl.algorithms.dqn_config import DQNConfig as DQNConfig
+from purerl.algorithms.dqn_config import validate as validate
+from purerl.algorithms.off_policy import Batch, Experience
 from purerl.algorithms.off_policy_pieces import Split
-from purerl.config import (
-    AUTO,
-    FRACTION,
-    NON_NEGATIVE,
-    POSITIVE,
-    POSITIVE_OR_NONE,
-    ConfigError,
-    config_dataclass,
-    dynamic,
-    one_of,
-    static,
-)
 from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
 from purerl.learning.parts import frozen_in
-from purerl.losses import SquaredError
-from purerl.losses.check import check_loss
-from purerl.networks import composite
-from purerl.optimisers import Adam
-from purerl.optimisers.check import check_optimisers
-from purerl.optimisers.older import take_epsilon
+from purerl.networks import composite, noisy
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
-
-
-@config_dataclass
-class DQNConfig(OffPolicyConfig):
-    """Deep Q-learning."""
-
-    num_envs: int = static(
-        10, "Environments that one agent steps in parallel.", POSITIVE
-    )
-    buffer_size: int = static(
-        10_000,
-        "Transitions that are kept, in whole steps of all environments.",
-        POSITIVE,
-    )
-    batch_size: int = static(128, "Transitions of one gradient step.", POSITIVE)
-    epsilon_schedule: str = static(
-        "linear", "How exploration decays.", one_of(*exploration.SCHEDULES)
-    )
-    epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
-    epsilon_end: float = dynamic(0.05, "Share that it decays to.", FRACTION)
-    epsilon_fraction: float = dynamic(
-        0.5,
-        "Share of the run over which exploration decays.",
-        exploration.SHARE,
-        moves=False,
-    )
-    epsilon_steps: float = dynamic(
-        AUTO,
-        "Environment steps of the linear decay, or that halve the inverse-time one; "
-        "auto takes epsilon_fraction of total_timesteps.",
-        POSITIVE,
-        moves=False,
-    )
-    target_update_interval: int = static(
-        50, "Gradient steps between updates of the target network.", POSITIVE
-    )
-    tau: float = dynamic(
-        1.0, "Share of the online network in an update of the target one.", FRACTION
-    )
-    value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
-    max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
-    optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
-    adam_eps: float | None = dynamic(
-        None, "Older name of optimiser.eps, where it is put.", POSITIVE_OR_NONE
-    )
-    anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
-    double: bool = static(True, "The online network chooses the target's action.")
-    dueling: bool = static(
-        False,
-        "Split the network into value and advantages, each with one more hidden layer, "
-        "as wide as the torso's last.",
-    )
-    prioritised: bool = static(False, "Sample in proportion to the TD error.")
-    priority_exponent: float = dynamic(0.6, "Power of the TD error.", NON_NEGATIVE)
-    importance_exponent: float = dynamic(
-        0.4, "Power of the importance weights at first; it grows to 1.", FRACTION
-    )
-    hidden_sizes: tuple[int, ...] = static((120, 84), "Units of each hidden layer.")
-    activation: str = static(
-        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
-    )
-
-    def __post_init__(self) -> None:
-        take_epsilon(self, "adam_eps")
-        super().__post_init__()
-
-    def automatic(self, env: Environment) -> dict[str, Any]:
-        """Return the decay's length in environment steps."""
-        del env
-        return exploration.automatic(self)
 
 
 class Parts(NamedTuple):
@@ -145,6 +65,26 @@ class Parts(NamedTuple):
     obs_space: Any
     num_actions: int
     network: nn.Module
+    kind: action_values.ActionValues
+
+
+class Draws(NamedTuple):
+    """What is random in a gradient step.
+
+    Attributes:
+        levels: Levels of the distributions, where the network takes them.
+        online: Random key of the online network's noise; None without noise.
+        target: Random key of the target network's.
+        chooser: Random key of the online network's where it chooses actions.
+    """
+
+    levels: action_values.Levels = action_values.Levels()
+    online: Array | None = None
+    target: Array | None = None
+    chooser: Array | None = None
+
+
+NOTHING = Draws()
 
 
 class DQNState(NamedTuple):
@@ -181,31 +121,6 @@ class Learner(NamedTuple):
     opt_state: PyTree
 
 
-def validate(config: DQNConfig, env: Environment) -> None:
-    """Check what fields have to do with one another and with the environment.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
-    off_policy.validate(config)
-    exploration.check_share(config)
-    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
-    check_optimisers(config)
-    space: Any = env.action_space(env.default_params)
-    if not hasattr(space, "n"):
-        raise ConfigError(
-            f"DQNConfig needs {needed_for_values(space)}, got {space} of "
-            f"{env.name}; use {instead_of_values(space)}."
-        )
-    check_action_value_network(config, env, int(space.n))
-    if config.dueling and network_config.own(config, "critic") is not None:
-        raise ConfigError(
-            "dueling must be False where critic is a whole network of your own, got "
-            f"True and {network_config.described(config, 'critic')}; split the values "
-            "in the module, or give the layers before the split as torso."
-        )
-
-
 def make(
     config: DQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
@@ -239,48 +154,16 @@ def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> 
     action_space: Any = env.action_space(stepper.params)
     num_actions = int(action_space.n)
     network = make_network(config, obs_shape(obs_space), num_actions)
-    return Parts(config, stepper, obs_space, num_actions, network)
-
-
-def make_network(config: DQNConfig, shape: Any, num_actions: int) -> nn.Module:
-    """Make the network from observations to action values.
-
-    Args:
-        config: Config of the agent.
-        shape: Shape of the features of one observation.
-        num_actions: Number of actions.
-    """
-    network = network_config.whole(config, "critic", shape)
-    if network is None:
-        network = _discrete_critic(config, shape, num_actions)
-    return networks.Masked(network) if composite.has_mask(shape) else network
-
-
-def _discrete_critic(config: DQNConfig, shape: Any, num_actions: int) -> nn.Module:
-    """The config's torso and a value per action, with the dueling split or without."""
-
-    def make_stream() -> nn.Module:
-        sizes = (network_config.stream_size(config),)
-        product = networks.small_product
-        return network_config.dense_layers(config, sizes, dot_general=product)
-
-    return networks.DiscreteCritic(
-        network_config.torso_of(
-            config, shape, "critic", dot_general=networks.small_product
-        ),
-        num_actions,
-        make_stream if config.dueling else None,
-        networks.small_product,
-        config.critic_gain,
-        composite.has_mask(shape),
-    )
+    kind = action_values.make(config)
+    return Parts(config, stepper, obs_space, num_actions, network, kind)
 
 
 def init(parts: Parts, key: Array) -> DQNState:
     """Make a fresh network, its copy as the target, an empty buffer."""
     keys = init_keys(key, 3)
     example = observe.example(parts.obs_space)
-    params = networks.init_params(keys[:2], {"q": (parts.network, [example])})["q"]
+    inputs = [example, *_levels(parts.kind.acting_levels)]
+    params = networks.init_params(keys[:2], {"q": (parts.network, inputs)})["q"]
     flat, restore = optimiser.flatten(params)
     experience = off_policy.init(make_hooks(parts, restore), keys[2])
     return DQNState(
@@ -333,7 +216,10 @@ def hosted(parts: Parts, update: Array) -> Hosted:
 
 
 def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> Array:
-    """Return the greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
+    """Return the greedy action, or with a key an exploring one.
+
+    It is the epsilon-greedy action at `epsilon_end`, or, with `noisy`, the greedy one
+    of a noisy network, whose noise is the same for all observations of a call.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -342,12 +228,63 @@ def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> 
         key: Random key, consumed; without one the action is the deterministic one.
     """
     features = to_features(parts.obs_space, obs)
-    q: Any = parts.network.apply(state.params, features)
-    if key is None:
+    q = values_of(parts, state.params, features, key if parts.config.noisy else None)
+    if key is None or parts.config.noisy:
         return jnp.argmax(q, -1).astype(jnp.int32)
     choices = exploration.choices_of(obs_shape(parts.obs_space), parts.num_actions)
     coin = exploration.draw_coin(key, q.shape[:-1], num_actions=choices)
     return exploration.epsilon_greedy(q, coin, parts.config.epsilon_end, features)
+
+
+def evaluate(
+    parts: Parts,
+    params: PyTree,
+    obs: Any,
+    levels: Array | None = None,
+    noise: Array | None = None,
+) -> Array:
+    """Return the network's outputs, see `action_values`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of the network.
+        obs: `[..., *obs_shape]` features of observations.
+        levels: `[..., M]` or `[M]` levels of distributions, where it takes them.
+        noise: Random key of the noise, consumed; without one, weights are the means.
+    """
+    rngs = None if noise is None else {noisy.NOISE: noise}
+    outputs: Any = parts.network.apply(params, obs, *_levels(levels), rngs=rngs)
+    return outputs
+
+
+def values_of(
+    parts: Parts, params: PyTree, obs: Any, noise: Array | None = None
+) -> Array:
+    """Return the values `[..., n]` by which actions are chosen; see `evaluate`.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of the network.
+        obs: `[..., *obs_shape]` features of observations.
+        noise: Random key of the noise, consumed; without one, weights are the means.
+    """
+    return _valid(
+        parts, evaluate(parts, params, obs, parts.kind.acting_levels, noise), obs
+    )
+
+
+def _valid(parts: Parts, outputs: Array, obs: Any) -> Array:
+    """The values of outputs, far below the others for invalid actions."""
+    mask = composite.mask_of(obs)
+    q = parts.kind.values(outputs)
+    # A network of means has the mask around it.
+    if mask is None or parts.config.values == "expected":
+        return q
+    return composite.exclude(q, mask)
+
+
+def _levels(levels: Array | None) -> tuple[Array, ...]:
+    return () if levels is None else (levels,)
 
 
 def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
@@ -362,6 +299,10 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
     choices = exploration.choices_of(shape, parts.num_actions)
 
     def explore(learner: Learner, features: Any, noise: Any, step: Array) -> Array:
+        if config.noisy:  # `noise` is a key for each environment.
+            each = jax.vmap(partial(values_of, parts, restore(learner.params)))
+            q = each(features, noise)
+            return jnp.argmax(q, -1).astype(jnp.int32)
         epsilon = exploration.epsilon_at(
             config.epsilon_schedule,
             step,
@@ -369,19 +310,22 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
             end=config.epsilon_end,
             steps=config.epsilon_steps,
         )
-        q: Any = parts.network.apply(restore(learner.params), features)
+        q = values_of(parts, restore(learner.params), features)
         return exploration.epsilon_greedy(q, noise, epsilon, features)
 
+    draw_coin = partial(exploration.draw_coin, num_actions=choices)
     return off_policy.OffPolicyHooks(
         config=config,
         stepper=parts.stepper,
         obs_space=parts.obs_space,
         replay=make_replay(config, parts.stepper.axis_name),
-        draw_action=partial(exploration.draw_coin, num_actions=choices),
+        draw_action=jax.random.split if config.noisy else draw_coin,
         explore=explore,
         random_action=partial(exploration.draw_action, num_actions=choices),
         to_env=lambda action: action,
-        draw_learning=lambda key, shape: (),  # Nothing random is needed.
+        draw_learning=(
+            jax.random.split if _is_random(config) else lambda key, shape: ()
+        ),
         learn=partial(learn, parts, restore),
     )
 
@@ -408,14 +352,14 @@ def learn(
         restore: Function from a flat vector to the network's parameters.
         learner: Learner before the step.
         batch: Batch from the replay buffer.
-        noise: Nothing random is needed; it is not used.
+        noise: Random key where levels or noise are drawn, consumed; else not used.
         count: `[]` uint32, number of gradient steps before this one.
     """
-    del noise
     config, axis = parts.config, parts.stepper.axis_name
-    target = td_target(parts, restore, learner, batch)
+    draws = draw(parts, noise, batch.reward.shape[0])
+    target = td_target(parts, restore, learner, batch, draws)
     minimise = jax.grad(partial(loss, parts, restore), has_aux=True)
-    grads, (td_error, metrics) = minimise(learner.params, batch, target)
+    grads, (priority, metrics) = minimise(learner.params, batch, target, draws)
     grads, metrics = pmean((grads, metrics), axis)
     updates, opt_state = _optimiser(parts, restore, count).update(
         grads, learner.opt_state, learner.params
@@ -426,47 +370,94 @@ def learn(
     target_params = optimiser.polyak(
         learner.target_params, params, jnp.where(due, config.tau, 0.0)
     )
-    return Learner(params, target_params, opt_state), td_error, metrics
+    return Learner(params, target_params, opt_state), priority, metrics
 
 
-def td_target(parts: Parts, restore: Any, learner: Learner, batch: Batch) -> Array:
-    """Return `y = r + discount * Q'(s', a*)`, `[N]`.
+def draw(parts: Parts, key: Any, num: int) -> Draws:
+    """Draw what is random in a gradient step.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        key: Random key, consumed; not used where nothing is random.
+        num: Number of samples.
+    """
+    if not _is_random(parts.config):
+        return NOTHING
+    keys = jax.random.split(key, 4)
+    levels = parts.kind.draw_levels(keys[0], num)
+    return Draws(levels, *keys[1:]) if parts.config.noisy else Draws(levels)
+
+
+def _is_random(config: DQNConfig) -> bool:
+    """Whether a gradient step draws noise or levels."""
+    return config.noisy or config.values == "implicit"
+
+
+def td_target(
+    parts: Parts,
+    restore: Any,
+    learner: Learner,
+    batch: Batch,
+    draws: Draws = NOTHING,
+) -> Array:
+    """Return what the outputs are to become, for means `y = r + discount * Q'(s', a*)`.
 
     Args:
         parts: Networks, environments and config; see `build`.
         restore: Function from a flat vector to the network's parameters.
         learner: Online and target network, as flat vectors.
         batch: Batch from the replay buffer.
+        draws: What is random in the gradient step.
     """
-    network = parts.network
-    q_next: Any = network.apply(restore(learner.target_params), batch.next_obs)
-    if parts.config.double:
-        chooser: Any = network.apply(restore(learner.params), batch.next_obs)
-        best = jnp.argmax(chooser, -1)
-        value = jnp.take_along_axis(q_next, best[:, None], -1)[:, 0]
+    config, kind, slow = parts.config, parts.kind, restore(learner.target_params)
+    outputs = evaluate(parts, slow, batch.next_obs, draws.levels.target, draws.target)
+    if config.double:
+        chooser = restore(learner.params)
+        q = values_of(parts, chooser, batch.next_obs, draws.chooser)
+    elif kind.acting_levels is not None:  # Others than those of the target.
+        q = values_of(parts, slow, batch.next_obs, draws.target)
     else:
-        value = q_next.max(-1)
-    return batch.reward + batch.discount * value
+        q = _valid(parts, outputs, batch.next_obs)
+    if not config.munchausen:
+        following = kind.of_best(outputs, q)
+        return kind.target(batch.reward, batch.discount, following)
+    now = values_of(parts, slow, batch.obs, draws.target)
+    soft = munchausen.soft_policy(q, config.munchausen_tau)
+    reward = munchausen.reward(
+        munchausen.soft_policy(now, config.munchausen_tau),
+        soft,
+        batch,
+        alpha=config.munchausen_alpha,
+        clip=config.munchausen_clip,
+    )
+    return kind.target(reward, batch.discount, kind.of_policy(outputs, soft.policy))
 
 
 def loss(
-    parts: Parts, restore: Any, params: Array, batch: Batch, target: Array
+    parts: Parts,
+    restore: Any,
+    params: Array,
+    batch: Batch,
+    target: Array,
+    draws: Draws = NOTHING,
 ) -> tuple[Array, tuple[Array, Metrics]]:
-    """Return the scalar loss of a batch, its TD errors `[N]` and metrics.
+    """Return the scalar loss of a batch, its priorities `[N]` and metrics.
 
     Args:
         parts: Networks, environments and config; see `build`.
         restore: Function from a flat vector to the network's parameters.
         params: Parameters of the online network, as a flat vector.
         batch: Batch from the replay buffer.
-        target: `[N]` targets.
+        target: `[N, ...]` targets.
+        draws: What is random in the gradient step.
     """
-    q: Any = parts.network.apply(restore(params), batch.obs)
-    value = jnp.take_along_axis(q, batch.action[:, None], -1)[:, 0]
-    error = parts.config.value_loss(value, target, value)
+    levels, kind = draws.levels.online, parts.kind
+    outputs = evaluate(parts, restore(params), batch.obs, levels, draws.online)
+    outputs = kind.pick(outputs, batch.action)
+    error = kind.loss(outputs, target, levels)
     total = (batch.weight * error).mean()
-    metrics = {"value_loss": total, "q_value": value.mean()}
-    return total, (target - value, metrics)
+    metrics = {"value_loss": total, "q_value": kind.values(outputs).mean()}
+    return total, (kind.priority(outputs, target, error), metrics)
 
 
 def _optimiser(

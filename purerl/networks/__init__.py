@@ -19,8 +19,11 @@ from purerl.networks.layers import Dense as Dense
 from purerl.networks.layers import Features as Features
 from purerl.networks.layers import small_product as small_product
 from purerl.networks.modules import Batched as Batched
+from purerl.networks.noisy import NoisyDense as NoisyDense
+from purerl.networks.noisy import NoisyMLP as NoisyMLP
 from purerl.networks.orthogonal import init_params as init_params
 from purerl.networks.orthogonal import orthogonal as orthogonal
+from purerl.networks.returns import ReturnCritic as ReturnCritic
 from purerl.networks.torsos import CNN as CNN
 from purerl.networks.torsos import MLP as MLP
 from purerl.networks.torsos import TORSOS as TORSOS

@@ -219,7 +219,7 @@ def learned(env, *observations, **changes):
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     parts = dqn.build(config, resolve_env(config))
     obs = jnp.asarray(observations, jnp.float32)[:, None]
-    return result, np.asarray(parts.network.apply(result.state.params, obs))
+    return result, np.asarray(dqn.values_of(parts, result.state.params, obs))
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,11 @@ def test_action_values_of_the_probes(env, observations, expected):
         {"n_step": 3},
         {"prioritised": True},
         {"n_step": 2, "prioritised": True, "dueling": True, "buffer_size": 999},
+        {"values": "categorical", "value_min": -2.0, "value_max": 2.0, "n_step": 2},
+        {"values": "quantile", "prioritised": True},
+        {"values": "implicit", "dueling": True, "double": False},
     ],
-    ids=["n_step", "prioritised", "all"],
+    ids=["n_step", "prioritised", "all", "categorical", "quantile", "implicit"],
 )
 def test_the_options_leave_the_values_what_they_are(options):
     # Windows end with their episode: one step late pays 0.7, not 0.7 and the next 1.

@@ -39,6 +39,10 @@ ALGORITHMS = {
     "dqn-rainbow": purerl.DQNConfig(
         prioritised=True, dueling=True, n_step=3, **OFF_POLICY
     ),
+    "dqn-noisy-quantiles": purerl.DQNConfig(
+        values="quantile", noisy=True, dueling=True, **OFF_POLICY
+    ),
+    "dqn-munchausen": purerl.DQNConfig(munchausen=True, double=False, **OFF_POLICY),
     "pqn": purerl.PQNConfig(total_timesteps=8_192, normalize_observations=True),
     "sac": purerl.SACConfig(**OFF_POLICY),
 }

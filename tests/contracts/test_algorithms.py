@@ -71,6 +71,21 @@ SMALL = {
         **OFF_POLICY,
         "epsilon_end": 0.5,
     },
+    "dqn/rainbow": {
+        **OFF_POLICY,
+        "values": "categorical",
+        "noisy": True,
+        "dueling": True,
+        "prioritised": True,
+        "n_step": 3,
+    },
+    "dqn/implicit": {
+        **OFF_POLICY,
+        "values": "implicit",
+        "munchausen": True,
+        "double": False,
+        "epsilon_end": 0.5,
+    },
     "td3": {**OFF_POLICY, "env": CONTINUOUS_CARTPOLE},
     "sac": {**OFF_POLICY, "env": CONTINUOUS_CARTPOLE},
     "sac/discrete": {**OFF_POLICY, "env": "CartPole-v1"},
@@ -146,7 +161,8 @@ def test_every_registered_algorithm_is_tested_here():
     assert {algorithm_of(name) for name in SMALL} == set(ALGORITHMS)
 
 
-LONG = ("recurrent_ppo/lstm",)  # of which a row above has the same program otherwise
+# Of which a row above has the same program otherwise.
+LONG = ("recurrent_ppo/lstm", "dqn/rainbow", "dqn/implicit")
 
 
 @pytest.fixture(

@@ -47,6 +47,9 @@ CONFIGS = {
     "dqn": purerl.DQNConfig(
         **REPLAY, prioritised=True, n_step=2, epsilon_steps=100.0, learning_rate=1e-2
     ),
+    "dqn_noisy": purerl.DQNConfig(
+        **REPLAY, values="implicit", noisy=True, learning_rate=1e-3
+    ),
     "td3": purerl.TD3Config(**REPLAY, learning_rate=1e-2, n_step=2),
     "sac": purerl.SACConfig(**REPLAY, learning_rate=1e-2),
     "mpo": purerl.MPOConfig(

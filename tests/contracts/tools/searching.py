@@ -119,7 +119,12 @@ def evolve_loss(subject: Subject) -> str | None:
         with pytest.raises(ConfigError, match="no field 'value_loss'") as refused:
             _evolve(subject, subject.config, ["value_loss"])
         return str(refused.value)
-    _evolve(subject, subject.config.replace(**subject.other_losses), names)
+    others = subject.config.replace(**subject.other_losses)
+    if subject.has_own_loss:
+        with pytest.raises(ConfigError, match="has a loss of its own") as refused:
+            _evolve(subject, others, names)
+        return str(refused.value)
+    _evolve(subject, others, names)
     named = {"own": {}, "evolved from": subject.other_losses}
     found = purerl.compare_losses(
         subject.config,

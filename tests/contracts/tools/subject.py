@@ -71,6 +71,11 @@ class Subject:
         known = {"value_loss": losses.HuberError(), "policy_loss": losses.DPODrift()}
         return {n: loss for n, loss in known.items() if hasattr(self.config, n)}
 
+    @property
+    def has_own_loss(self) -> bool:
+        """Whether what is learned has a loss that no other can replace."""
+        return getattr(self.config, "values", "expected") != "expected"
+
 
 def assert_close(one: Any, other: Any) -> None:
     """Equal up to rounding, leaf by leaf."""

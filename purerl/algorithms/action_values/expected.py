@@ -1,0 +1,55 @@
+"""The expected return of an action, one number, and a loss of its TD error.
+
+y = r + gamma^n (1 - terminated) Q'(s', a*)     (Mnih et al. 2015)
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from purerl.algorithms.action_values.base import ActionValues
+from purerl.types import Array
+
+
+class Expected(ActionValues):
+    """Action values as numbers; see `ActionValues` for the functions."""
+
+    def __init__(self, value_loss: Any) -> None:
+        """Keep the loss of the TD error.
+
+        Args:
+            value_loss: Function `(value, target, old_value) -> [N]`.
+        """
+        self.value_loss = value_loss
+
+    def values(self, outputs: Array) -> Array:
+        """Return the outputs, which are the values."""
+        return outputs
+
+    def pick(self, outputs: Array, action: Array) -> Array:
+        """Return the values `[N]` of one action each, of `[N, n]`."""
+        return jnp.take_along_axis(outputs, action[:, None], -1)[:, 0]
+
+    def of_best(self, outputs: Array, values: Array) -> Array:
+        """Return the values of the actions with the largest of `values`, `[N]`."""
+        if values is outputs:
+            return outputs.max(-1)
+        return super().of_best(outputs, values)
+
+    def of_policy(self, outputs: Array, policy: Array) -> Array:
+        """Return the value of a policy, `[N]`, from both `[N, n]`."""
+        return (policy * outputs).sum(-1)
+
+    def target(self, reward: Array, discount: Array, following: Array) -> Array:
+        """Return the targets, `[N]`."""
+        return reward + discount * following
+
+    def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
+        """Return the loss of the TD errors, `[N]`."""
+        del levels
+        return self.value_loss(outputs, target, outputs)
+
+    def priority(self, outputs: Array, target: Array, loss: Array) -> Array:
+        """Return the TD errors, `[N]`."""
+        del loss
+        return target - outputs

@@ -1,0 +1,346 @@
+"""Distributions of returns and Munchausen targets, against known values."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+import purerl
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import dqn
+from purerl.algorithms.action_values.categorical import Categorical, project
+from purerl.algorithms.action_values.quantile import Quantile, quantile_huber
+from purerl.algorithms.off_policy import Batch
+from purerl.config import ConfigError
+from purerl.learning import optimiser
+from tests import boxes, nets
+from tests.algorithms.test_dqn import make_batch
+
+N, ATOMS = 7, 5
+CONFIG = purerl.DQNConfig(
+    hidden_sizes=(5,), batch_size=N, num_atoms=ATOMS, num_quantiles=ATOMS
+)
+DISTRIBUTIONS = ("categorical", "quantile", "implicit")
+
+
+def make(**changes):
+    """A parts, the way back from flat parameters, and a learner with two networks."""
+    config = CONFIG.replace(**changes)
+    parts = dqn.build(config, resolve_env(config))
+    online, target = (dqn.init(parts, jax.random.key(i)).params for i in range(2))
+    flat, restore = optimiser.flatten(online)
+    # Values of both signs, so that choices differ from sample to sample.
+    slow = 2.0 * optimiser.flatten(target)[0]
+    state = dqn._optimiser(parts, restore).init(flat)
+    return parts, restore, dqn.Learner(2.0 * flat, slow, state)
+
+
+# The projection of C51.
+
+
+def projected(points, probabilities, atoms):
+    """Algorithm 1 of Bellemare et al. 2017 for one sample, atom by atom, in float64."""
+    found, distance = np.zeros(len(atoms)), atoms[1] - atoms[0]
+    for point, probability in zip(points, probabilities, strict=True):
+        place = (np.clip(point, atoms[0], atoms[-1]) - atoms[0]) / distance
+        low = int(np.floor(place + 1e-9))
+        found[low] += probability * (1 - (place - low))
+        if low + 1 < len(atoms):
+            found[low + 1] += probability * (place - low)
+    return found
+
+
+def test_the_projection_is_the_papers():
+    rng = np.random.default_rng(0)
+    atoms = np.linspace(-2.0, 2.0, 9)
+    probabilities = rng.dirichlet(np.ones(9), size=5)
+    reward = np.array([0.3, 0.5, 9.0, -9.0, 1.25])
+    # Within, exactly on atoms, beyond either end, and the end of an episode.
+    discount = np.array([0.9, 1.0, 0.9, 0.9, 0.0])
+    points = reward[:, None] + discount[:, None] * atoms
+    rows = zip(points, probabilities, strict=True)
+    expected = [projected(*row, atoms) for row in rows]
+    kind = Categorical(9, -2.0, 2.0)
+    got = kind.target(*map(jnp.float32, (reward, discount, probabilities)))
+    np.testing.assert_allclose(got, expected, atol=2e-6)
+    np.testing.assert_allclose(np.asarray(got).sum(1), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(got[1, 1:8], probabilities[1, :7], atol=1e-6)
+    np.testing.assert_allclose(got[2], np.eye(9)[8], atol=1e-6)
+    np.testing.assert_allclose(got[3], np.eye(9)[0], atol=1e-6)
+    # 1.25 lies in the middle of 1.0 and 1.5, whatever the next state is.
+    np.testing.assert_allclose(got[4], 0.5 * (np.eye(9)[6] + np.eye(9)[7]), atol=1e-6)
+
+
+def test_the_projection_keeps_the_mean_of_what_lies_inside():
+    atoms = jnp.linspace(-1.0, 3.0, 7)
+    points = jax.random.uniform(jax.random.key(0), (4, 7), minval=-1.0, maxval=3.0)
+    weights = jax.nn.softmax(jax.random.normal(jax.random.key(1), (4, 7)))
+    means = project(points, weights, atoms) @ atoms
+    np.testing.assert_allclose(means, (points * weights).sum(-1), rtol=1e-5)
+
+
+def test_the_loss_of_atoms_is_the_divergence():
+    kind = Categorical(3, 0.0, 2.0)
+    logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.2, 0.3, 0.5]]))
+    target = jnp.array([[1.0, 0.0, 0.0], [0.2, 0.3, 0.5]])
+    loss = kind.loss(logits, target)
+    np.testing.assert_allclose(loss, [np.log(2.0), 0.0], atol=1e-6)
+    np.testing.assert_allclose(kind.values(logits), [0.75, 1.3], rtol=1e-6)
+    np.testing.assert_array_equal(kind.priority(logits, target, loss), loss)
+
+
+# The loss of quantiles.
+
+
+@pytest.mark.parametrize("kappa", [0.5, 2.0])
+def test_the_quantile_huber_loss_is_the_papers(kappa):
+    keys = jax.random.split(jax.random.key(0), 3)
+    quantiles, target = (jax.random.normal(keys[i], (2, 3 + i)) for i in range(2))
+    levels = jax.random.uniform(keys[2], (2, 3))
+    expected = np.zeros(2)
+    for n in range(2):
+        for i in range(3):
+            for j in range(4):
+                u = float(target[n, j] - quantiles[n, i])
+                huber = 0.5 * u * u if abs(u) <= kappa else kappa * (abs(u) - kappa / 2)
+                weight = abs(float(levels[n, i]) - (u < 0))
+                expected[n] += weight * huber / kappa / 4
+    got = quantile_huber(quantiles, target, levels, kappa)
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_by_hand_in_numbers():
+    # Levels 1/4 and 3/4 of two quantiles; the target is 2 for sure.
+    kind = Quantile(2, 1.0)
+    target = kind.target(jnp.array([1.0]), jnp.array([0.5]), jnp.array([[2.0, 2.0]]))
+    np.testing.assert_array_equal(target, [[2.0, 2.0]])
+    # u = 2 and -0.5: 1/4 (2 - 1/2) + 1/4 (0.5 * 0.25) = 0.375 + 0.03125
+    loss = kind.loss(jnp.array([[0.0, 2.5]]), target)
+    np.testing.assert_allclose(loss, [0.40625], rtol=1e-6)
+
+
+# What gradient steps converge to: the distribution of returns itself.
+
+
+def trained(rewards, steps=2000, **changes):
+    """The outputs in the states of a chain, A and B, after gradient steps.
+
+    B pays a random reward and ends; A pays 0.5, and B follows at a discount of 0.5.
+    """
+    parts, restore, learner = make(
+        hidden_sizes=(32,),
+        learning_rate=1e-2,
+        anneal_learning_rate=True,
+        total_timesteps=10 * steps,
+        target_update_interval=20,
+        learning_starts=0,
+        **changes,
+    )
+    state, half = jnp.eye(4)[:2], 32
+
+    def one_step(learner, xs):
+        key, count = xs
+        keys = jax.random.split(key)
+        is_last = jnp.arange(2 * half) >= half
+        batch = Batch(
+            obs=state[is_last.astype(int)],
+            action=jnp.zeros(2 * half, jnp.int32),
+            reward=jnp.where(is_last, rewards(keys[0], (2 * half,)), 0.5),
+            next_obs=jnp.tile(state[1], (2 * half, 1)),
+            discount=jnp.where(is_last, 0.0, 0.5),
+            weight=jnp.ones(2 * half),
+        )
+        learner, *_ = dqn.learn(parts, restore, learner, batch, keys[1], count)
+        return learner, None
+
+    keys = jax.random.split(jax.random.key(2), steps)
+    counts = jnp.arange(steps, dtype=jnp.uint32)
+    learner = jax.jit(lambda x: jax.lax.scan(one_step, x, (keys, counts))[0])(learner)
+    params = restore(learner.params)
+    levels = parts.kind.acting_levels
+    outputs = dqn.evaluate(parts, params, state, levels)[:, 0]
+    return outputs, dqn.values_of(parts, params, state)[:, 0]
+
+
+def test_atoms_learn_the_distribution_of_returns():
+    # Rewards 1 (three of four) and -1: returns 1 and -1 in B, 1 and 0 in A.
+    def rewards(key, shape):
+        return jnp.where(jax.random.bernoulli(key, 0.75, shape), 1.0, -1.0)
+
+    atoms = {"value_min": -1.0, "value_max": 1.0, "double": False}
+    outputs, values = trained(rewards, values="categorical", **atoms)
+    expected = [[0, 0, 0.25, 0, 0.75], [0.25, 0, 0, 0, 0.75]]
+    np.testing.assert_allclose(jax.nn.softmax(outputs), expected, atol=0.04)
+    np.testing.assert_allclose(values, [0.75, 0.5], atol=0.05)
+
+
+@pytest.mark.parametrize("values", ["quantile", "implicit"])
+def test_quantiles_learn_the_distribution_of_returns(values):
+    # Rewards uniform on [0, 1]: the quantile at t is t in B, 0.5 + 0.5 t in A.
+    few = {"num_tau_samples": 8, "num_tau_prime_samples": 8, "num_cosines": 16}
+    outputs, means = trained(
+        jax.random.uniform, values=values, kappa=0.01, num_quantile_samples=5, **few
+    )
+    levels = (np.arange(5) + 0.5) / 5
+    np.testing.assert_allclose(outputs[0], 0.5 + 0.5 * levels, atol=0.05)
+    np.testing.assert_allclose(outputs[1], levels, atol=0.06)
+    np.testing.assert_allclose(means, [0.75, 0.5], atol=0.03)
+
+
+# Targets: double by means, and Munchausen's.
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize("values", DISTRIBUTIONS)
+def test_the_next_action_has_the_largest_mean(values, double):
+    parts, restore, learner = make(values=values, double=double)
+    batch, draws = make_batch(), dqn.draw(*make_draw(values=values))
+    target = dqn.td_target(parts, restore, learner, batch, draws)
+    online, slow = (restore(p) for p in (learner.params, learner.target_params))
+    means = [
+        np.asarray(dqn.values_of(parts, params, batch.next_obs))
+        for params in (online, slow)
+    ]
+    best = means[0 if double else 1].argmax(1)
+    assert (means[0].argmax(1) != means[1].argmax(1)).any()
+    outputs = dqn.evaluate(parts, slow, batch.next_obs, draws.levels.target)
+    chosen = parts.kind.distribution(outputs)[np.arange(N), best]
+    expected = parts.kind.target(batch.reward, batch.discount, chosen)
+    np.testing.assert_allclose(target, expected, rtol=1e-5, atol=1e-6)
+
+
+def make_draw(**changes):
+    """What `draw` takes."""
+    return make(**changes)[0], jax.random.key(3), N
+
+
+def munchausen_by_hand(now, following, batch, alpha, tau, clip):
+    """Equation 4 of Vieillard et al. 2020, sample by sample, in float64."""
+    found = []
+    for i in range(N):
+        log_now = now[i] / tau - logsumexp(now[i] / tau)
+        log_next = following[i] / tau - logsumexp(following[i] / tau)
+        bonus = alpha * np.clip(tau * log_now[int(batch.action[i])], clip, 0.0)
+        soft = (np.exp(log_next) * (following[i] - tau * log_next)).sum()
+        found.append(batch.reward[i] + bonus + batch.discount[i] * soft)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("values", ["expected", *DISTRIBUTIONS])
+def test_munchausen_targets_are_the_papers(values):
+    numbers = {"munchausen_alpha": 0.8, "munchausen_tau": 0.5, "munchausen_clip": -0.4}
+    parts, restore, learner = make(
+        values=values, munchausen=True, double=False, num_quantile_samples=8, **numbers
+    )
+    batch = make_batch()
+    levels = parts.kind.acting_levels
+    if levels is not None:  # Those that choose, so that means are of the same numbers.
+        levels = jnp.tile(levels, (N, 1))
+    draws = dqn.Draws(dqn.action_values.Levels(target=levels))
+    target = dqn.td_target(parts, restore, learner, batch, draws)
+    slow = restore(learner.target_params)
+    now, following = (
+        np.asarray(dqn.values_of(parts, slow, obs), np.float64)
+        for obs in (batch.obs, batch.next_obs)
+    )
+    expected = munchausen_by_hand(now, following, batch, 0.8, 0.5, -0.4)
+    means = {
+        "expected": lambda x: x,
+        "categorical": lambda x: x @ jnp.linspace(-100.0, 100.0, ATOMS),
+    }.get(values, lambda x: x.mean(-1))(target)
+    # A sum over atoms of up to 100 has fewer digits.
+    np.testing.assert_allclose(means, expected, rtol=1e-4, atol=1e-4)
+    assert (np.asarray(batch.discount) == 0).any()
+
+
+def test_munchausen_in_numbers():
+    # Values 0 and log 3 at a temperature of 1: probabilities 1/4 and 3/4.
+    q = jnp.array([[0.0, np.log(3.0)]])
+    soft = dqn.munchausen.soft_policy(q, 1.0)
+    np.testing.assert_allclose(soft.policy, [[0.25, 0.75]], rtol=1e-6)
+    entropy = -0.25 * np.log(0.25) - 0.75 * np.log(0.75)
+    one = jnp.ones(1)
+    batch = Batch(q, jnp.zeros(1, jnp.int32), 2.0 * one, q, 0.5 * one, one)
+    got = dqn.munchausen.reward(soft, soft, batch, alpha=0.9, clip=-1.0)
+    # log 1/4 is below -1: 2 - 0.9 + 0.5 * entropy.
+    np.testing.assert_allclose(got, 1.1 + 0.5 * entropy, rtol=1e-6)
+    got = dqn.munchausen.reward(soft, soft, batch, alpha=0.9, clip=-2.0)
+    np.testing.assert_allclose(got, 2 + 0.9 * np.log(0.25) + 0.5 * entropy, rtol=1e-6)
+
+
+# Networks: the split, masks, modules of the user's own.
+
+
+def test_a_single_output_is_the_critic_of_means():
+    parts, restore, learner = make(dueling=True)
+    single = purerl.networks.ReturnCritic(
+        parts.network.torso,
+        2,
+        None,
+        purerl.networks.Dense,
+        parts.network.make_stream,
+        dueling=True,
+    )
+    obs = jax.random.normal(jax.random.key(5), (3, 4))
+    params = restore(learner.params)
+    np.testing.assert_allclose(
+        single.apply(params, obs), parts.network.apply(params, obs), rtol=1e-5
+    )
+
+
+@pytest.mark.parametrize("values", DISTRIBUTIONS)
+def test_advantages_are_centred_output_by_output(values):
+    parts, restore, learner = make(values=values, dueling=True)
+    obs = jax.random.normal(jax.random.key(5), (3, 4))
+    params, levels = restore(learner.params), parts.kind.acting_levels
+    outputs = dqn.evaluate(parts, params, obs, levels)
+    assert outputs.shape == (3, 2, ATOMS if levels is None else 32)
+    # The advantages' layer moves no mean over the actions.
+    moved = jax.tree.map(lambda x: x, params)
+    head = moved["params"]["Dense_0"]
+    moved["params"]["Dense_0"] = jax.tree.map(lambda x: 3.0 * x + 1.0, head)
+    other = dqn.evaluate(parts, moved, obs, levels)
+    assert np.abs(other - outputs).max() > 0.1
+    np.testing.assert_allclose(other.mean(1), outputs.mean(1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("changes", [{"values": "quantile"}, {"values": "implicit"}])
+def test_invalid_actions_are_never_the_best(changes):
+    parts = dqn.build(*bound(env=boxes.MASKED, dueling=True, **changes))
+    state = dqn.init(parts, jax.random.key(0))
+    obs = dqn.observe.example(parts.obs_space)
+    lead = jax.tree.map(lambda x: jnp.tile(x, (3, *(1,) * (x.ndim - 1))), obs)
+    mask = jnp.eye(parts.num_actions, dtype=bool)[:3]
+    values = dqn.values_of(parts, state.params, {**lead, dqn.composite.MASK: mask})
+    np.testing.assert_array_equal(values.argmax(1), [0, 1, 2])
+
+
+def bound(**changes):
+    """A config and its environment."""
+    config = CONFIG.replace(**changes)
+    return config, resolve_env(config)
+
+
+def refused(match, **changes):
+    with pytest.raises(ConfigError, match=match):
+        purerl.make_train(CONFIG.replace(**changes))
+
+
+def test_what_contradicts_is_refused_in_a_sentence():
+    refused(
+        "value_min must be less", values="categorical", value_min=5.0, value_max=5.0
+    )
+    refused("double must be False", munchausen=True)
+    refused("n_step must be 1", munchausen=True, double=False, n_step=3)
+    huber = purerl.losses.HuberError(1.0)
+    refused("set kappa", values="quantile", value_loss=huber)
+    refused("values must be one of", values="mean")
+    refused("num_atoms must be at least 2", num_atoms=1)
+
+
+def test_a_network_of_the_users_own_has_the_shape_of_its_distribution():
+    own = nets.Policy(2)
+    refused(r"\(3, 2, 5\).*5 numbers of the return", critic=own, values="quantile")
+    refused("takes no levels", critic=own, values="implicit")
+    refused("noisy must be False", critic=own, noisy=True)
