@@ -33,7 +33,7 @@ from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.acting.policy import reject_stateless_act
-from purerl.algorithms import network_config, on_policy, pieces, ppo
+from purerl.algorithms import memory_config, network_config, on_policy, pieces, ppo
 from purerl.algorithms.on_policy import Batch
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
@@ -42,7 +42,7 @@ from purerl.learning import normalise, optimiser
 from purerl.learning.minibatches import minimise, pass_means
 from purerl.learning.returns import gae
 from purerl.networks import composite
-from purerl.networks.recurrent import MEMORIES, Kind
+from purerl.networks.memories import Kind
 from purerl.types import (
     Algorithm,
     Array,
@@ -66,10 +66,8 @@ class RecurrentPPOConfig(PPOConfig):
     hidden_sizes: tuple[int, ...] = static(
         (128,), "Units of each hidden layer before the memory."
     )
-    memory: str = static(
-        "gru", "Kind of the memory after the torso.", one_of(*MEMORIES)
-    )
-    memory_size: int = static(128, "Units of the memory.", POSITIVE)
+    memory: Any = memory_config.memory_field("gru")
+    memory_size: int = memory_config.size_field()
     head_sizes: tuple[int, ...] = static(
         (128,), "Units of each hidden layer between the memory and actor or critic."
     )
@@ -166,12 +164,17 @@ def validate(config: RecurrentPPOConfig, env: Environment) -> None:
             f"head_sizes must be positive whole numbers, got {sizes!r}; "
             "for example (128,), or () for none."
         )
-    check_heads(config)
-    ppo.validate(config, env, (config.memory_size,))
+    size = memory_config.checked_size(config, env)
+    check_heads(config, size)
+    ppo.validate(config, env, (size,))
 
 
-def check_heads(config: RecurrentPPOConfig) -> None:
+def check_heads(config: RecurrentPPOConfig, size: int) -> None:
     """Refuse networks that would not see the memory.
+
+    Args:
+        config: Config of the agent.
+        size: Number of what heads see of the memory.
 
     Raises:
         ConfigError: naming the field and the remedy.
@@ -193,7 +196,7 @@ def check_heads(config: RecurrentPPOConfig) -> None:
         if is_named and not network_config.is_auto(config, field):
             raise ConfigError(
                 f"{field} must be auto or a flax module of memories [N, "
-                f"{config.memory_size}], got {getattr(config, field)!r}, a torso of "
+                f"{size}], got {getattr(config, field)!r}, a torso of "
                 "observations; give it as torso."
             )
 
@@ -231,14 +234,14 @@ def build(
     whole = on_policy.build(config, env, axis_name)
     seen = obs_shape(whole.obs_space)
     torso = network_config.torso_of(config, seen)
-    shape = composite.head_shape(config.memory_size, seen)
+    kind = memory_config.kind_of(config)
+    shape = composite.head_shape(kind.size, seen)
     layers = network_config.dense_layers(config, config.head_sizes)
     layers = composite.viewed(layers, shape)
     actor = on_policy.make_actor(config, whole.head, shape, layers)
     critic = on_policy.make_critic(config, shape, layers)
     heads = whole._replace(actor=actor, critic=critic, on_inputs=actor)
-    kind = MEMORIES[config.memory]
-    return Parts(kind.core(torso, config.memory_size), kind, heads)
+    return Parts(kind.core(torso), kind, heads)
 
 
 def init(parts: Parts, key: Array) -> RecurrentPPOState:
@@ -274,8 +277,8 @@ def init(parts: Parts, key: Array) -> RecurrentPPOState:
 
 
 def init_memory(parts: Parts, shape: tuple[int, ...]) -> PyTree:
-    """Return the memory of episodes about to begin: zeros, leaves `[*shape, H]`."""
-    return parts.kind.blank(shape, parts.heads.config.memory_size)
+    """Return the memory of episodes about to begin: zeros, leaves `[*shape, ...]`."""
+    return parts.kind.blank(shape)
 
 
 def step(parts: Parts, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Metrics]:
