@@ -1,19 +1,21 @@
 """Proximal policy optimisation with a memory, for environments that hide their state.
 
 A GRU (`recurrent.GRU`) carries `h_t = GRU(h_{t-1}, o_t)` along the episode, and actor
-and critic are heads on it: `pi(a | h_t)` and `V(h_t)`. `memory="lstm"` takes an LSTM in
-its place, of which the heads see the hidden state. The objective is PPO's (see
+and critic are heads on it: `pi(a | h_t)` and `V(h_t)`. Other memories take its place by
+name or as modules, see `networks.memories`. The objective is PPO's (see
 `ppo`); what a memory adds is where it begins, and three rules follow from that:
 
 * `h_{-1} = 0` before an episode's first observation. It is cleared by the flag of the
   step that *precedes* the observation, in acting and in learning alike. (Learning with
   the flag that follows trains another network than the one that acted.)
 * A gradient step runs the GRU over whole rollouts again, from the memory with which
-  each began, so a minibatch is some environments with all their steps.
+  each began, so a minibatch is some environments with all their steps. Shorter
+  sequences (`sequence_length`) begin with the memory that was stored before them,
+  which `burn_in` steps bring up to date.
 * A time limit bootstraps on `V(GRU(h_t, o'_{t+1}))`: the observation before the reset,
   seen by the memory of the episode that it belongs to.
 
-Gradients flow through the `T` steps of a rollout and stop at its start.
+Gradients flow through the steps of a sequence and stop at its start.
 
 Defaults are the sizes and numbers of PureJaxRL's `ppo_rnn.py` (Lu et al. 2022) for
 CartPole-v1: an embedding, a GRU and two heads of 128 units with relu. Its heads' hidden
@@ -38,9 +40,10 @@ from purerl.algorithms.on_policy import Batch
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
 from purerl.keys import init_keys, update_keys
-from purerl.learning import normalise, optimiser
+from purerl.learning import normalise, optimiser, sequences
 from purerl.learning.minibatches import minimise, pass_means
 from purerl.learning.returns import gae
+from purerl.learning.sequences import Sequences
 from purerl.networks import composite
 from purerl.networks.memories import Kind
 from purerl.types import (
@@ -68,6 +71,8 @@ class RecurrentPPOConfig(PPOConfig):
     )
     memory: Any = memory_config.memory_field("gru")
     memory_size: int = memory_config.size_field()
+    sequence_length: int = memory_config.length_field()
+    burn_in: int = memory_config.burn_in_field()
     head_sizes: tuple[int, ...] = static(
         (128,), "Units of each hidden layer between the memory and actor or critic."
     )
@@ -77,13 +82,17 @@ class RecurrentPPOConfig(PPOConfig):
 
     @property
     def samples_per_update(self) -> int:
-        """What minibatches are drawn from: sequences, one per environment."""
-        return self.num_envs
+        """What minibatches are drawn from: sequences."""
+        return memory_config.num_sequences(self)
 
     @property
     def sequential_steps(self) -> int:
         """Dependent operations of one update: a gradient step runs through time too."""
         return self.num_steps * (1 + self.num_epochs * self.num_minibatches)
+
+    def automatic(self, env: Environment) -> dict[str, Any]:
+        """Return PPO's numbers; a sequence is a whole rollout."""
+        return {**super().automatic(env), "sequence_length": self.num_steps}
 
 
 class Parts(NamedTuple):
@@ -126,37 +135,13 @@ class RecurrentPPOState(NamedTuple):
     update: Array
 
 
-class Sequences(NamedTuple):
-    """A rollout to learn from, one row per environment.
-
-    Attributes:
-        memory: Memory before the first observation, leaves `[B, H]`.
-        first: `[B, T]` bool, the observation is the first of an episode that began
-            within the rollout.
-        batch: `[B, T, ...]`.
-    """
-
-    memory: PyTree
-    first: Array
-    batch: Batch
-
-
 def validate(config: RecurrentPPOConfig, env: Environment) -> None:
     """Check what fields have to do with one another and with the environment.
 
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    num_envs, minibatches = config.num_envs, config.num_minibatches
-    if num_envs % minibatches:
-        fits = [p for p in range(1, num_envs + 1) if num_envs % p == 0]
-        below = max(p for p in fits if p < minibatches)
-        above = min((p for p in fits if p > minibatches), default=below)
-        nearest = " or ".join(str(p) for p in dict.fromkeys((below, above)))
-        raise ConfigError(
-            f"num_envs ({num_envs}) must be divisible by num_minibatches, got "
-            f"{minibatches}: a minibatch takes whole environments; nearest: {nearest}."
-        )
+    memory_config.check_sequences(config)
     sizes = config.head_sizes
     is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
     if not is_sizes or min(sizes, default=1) < 1:
@@ -300,10 +285,10 @@ def learn(
     """
     heads = parts.heads
     envs, memory, transitions, memories, episodes = played
-    sequences, reward_scale = make_sequences(parts, state, transitions, memories)
-    params, opt_state, losses = fit(parts, state, sequences, keys[3])
-    samples = on_policy.flatten(sequences.batch)
-    metrics = on_policy.report(heads, state.update, episodes, samples, losses)
+    rollouts, reward_scale = make_sequences(parts, state, transitions, memories)
+    params, opt_state, losses = fit(parts, state, rollouts, keys[3])
+    seen = on_policy.flatten(rollouts.batch)
+    metrics = on_policy.report(heads, state.update, episodes, seen, losses)
     new = RecurrentPPOState(
         params=params,
         opt_state=opt_state,
@@ -473,57 +458,63 @@ def make_sequences(
     # The flag precedes the observation; that of the last rollout's last step has
     # cleared `state.memory` already.
     first = jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
-    rows = jax.tree.map(_swap, (first, batch))
-    return Sequences(state.memory, *rows), scale
+    if config.sequence_length == config.num_steps:
+        return sequences.whole(state.memory, first, batch), scale
+    lengths = config.sequence_length, config.burn_in
+    return sequences.cut(state.memory, memories, first, batch, *lengths), scale
 
 
 def fit(
-    parts: Parts, state: RecurrentPPOState, sequences: Sequences, key: Array
+    parts: Parts, state: RecurrentPPOState, rollouts: Sequences, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Take epochs of minibatch gradient steps; return mean losses and diagnostics.
 
     Args:
         parts: Networks, environments and config; see `build`.
         state: State before the update.
-        sequences: Rollouts of all environments, from the memories at their beginnings.
+        rollouts: Rollouts of all environments, from the memories at their beginnings.
         key: Random key, consumed.
     """
     params, opt_state, metrics = minimise(
         partial(loss, parts),
         state.params,
         state.opt_state,
-        sequences,
+        rollouts,
         key,
         ppo.make_passes(parts.heads, state.params, state.update),
     )
     return params, opt_state, pass_means(metrics)
 
 
-def loss(parts: Parts, params: PyTree, sequences: Sequences) -> tuple[Array, Metrics]:
+def loss(parts: Parts, params: PyTree, rollouts: Sequences) -> tuple[Array, Metrics]:
     """Return PPO's loss, with the memories in place of the observations.
 
     Args:
         parts: Networks, environments and config; see `build`.
         params: Parameters of `core`, `actor` and `critic`.
-        sequences: Rollouts of the environments of a minibatch.
+        rollouts: Rollouts of the environments of a minibatch.
     """
-    return ppo.loss(parts.heads, params, samples(parts, params, sequences))
+    return ppo.loss(parts.heads, params, samples(parts, params, rollouts))
 
 
-def samples(parts: Parts, params: PyTree, sequences: Sequences) -> Batch:
+def samples(parts: Parts, params: PyTree, rollouts: Sequences) -> Batch:
     """Return the samples `[N, ...]` of rollouts, with memories as observations.
 
     Args:
         parts: Networks, environments and config; see `build`.
         params: Parameters of `core`, `actor` and `critic`.
-        sequences: Rollouts of some environments.
+        rollouts: Rollouts of some environments.
     """
-    obs, first = jax.tree.map(_swap, (sequences.batch.obs, sequences.first))
-    memories: Any = parts.core.apply(
-        params["core"], obs, sequences.memory, first, method="unroll"
-    )
-    seen = jax.tree.map(_swap, _seen(parts, memories, obs))
-    return on_policy.flatten(sequences.batch._replace(obs=seen))
+
+    def unroll(obs: PyTree, memory: PyTree, first: Array) -> Any:
+        return parts.core.apply(params["core"], obs, memory, first, method="unroll")
+
+    memory = sequences.start(rollouts, lambda *steps: parts.kind.last(unroll(*steps)))
+    swapped = (rollouts.batch.obs, rollouts.first)
+    obs, first = jax.tree.map(sequences.swap, swapped)
+    memories = unroll(obs, memory, first)
+    seen = jax.tree.map(sequences.swap, _seen(parts, memories, obs))
+    return on_policy.flatten(rollouts.batch._replace(obs=seen))
 
 
 def remember(parts: Parts, params: PyTree, prepared: Any, memory: PyTree) -> PyTree:
@@ -552,8 +543,3 @@ def _choose(
 def _seen(parts: Parts, memory: PyTree, obs: Any) -> Any:
     """What heads see: a memory `[..., H]`, beside the mask of `obs` if it has one."""
     return composite.beside_mask(parts.kind.read(memory), obs)
-
-
-def _swap(x: Array) -> Array:
-    """`[T, B, ...]` as `[B, T, ...]`, and back."""
-    return jnp.swapaxes(x, 0, 1)

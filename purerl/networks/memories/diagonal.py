@@ -48,7 +48,7 @@ def unroll(
     """
 
     def factor(part: Array) -> Array:
-        return jnp.where(resets[..., None], 0.0, part)
+        return jnp.where(resets[..., None], 0.0, along_last(part, 3))
 
     def compose(
         earlier: tuple[Complex, Complex], later: tuple[Complex, Complex]
@@ -128,4 +128,9 @@ def apply(
     states = unroll(eigenvalues, entering, state, resets)
     outputs = states.real @ mixture.leave.real - states.imag @ mixture.leave.imag
     last = jax.tree.map(lambda x: x[-1], states)
-    return last, outputs + mixture.skip * inputs
+    return last, outputs + along_last(mixture.skip, 3) * inputs
+
+
+def along_last(vector: Array, ndim: int) -> Array:
+    """Return a vector as an array of `ndim` axes, of which all but the last have 1."""
+    return vector.reshape((1,) * (ndim - 1) + (-1,))

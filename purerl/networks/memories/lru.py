@@ -109,7 +109,7 @@ class LinearUnit(nn.Module):
         width = inputs.shape[-1]
         enter = jax.nn.initializers.normal(1 / math.sqrt(2 * width))
         leave = jax.nn.initializers.normal(1 / math.sqrt(self.size))
-        scale = jnp.exp(gamma)
+        scale = diagonal.along_last(jnp.exp(gamma), 2)
         mixture = Mixture(
             Complex(
                 scale * self.param("enter_real", enter, (width, self.size)),

@@ -101,13 +101,16 @@ class StateSpace(nn.Module):
     ) -> tuple[Complex, Array]:
         """The state after the last step, and outputs; see `diagonal.apply`."""
         eigenvalues, vectors = hippo(self.size)
-        real = self.param("real", lambda _: jnp.asarray(eigenvalues.real, jnp.float32))
-        imag = self.param("imag", lambda _: jnp.asarray(eigenvalues.imag, jnp.float32))
+        real = self.param("real", lambda _: _parts(eigenvalues)[0])
+        imag = self.param("imag", lambda _: _parts(eigenvalues)[1])
         continuous = Complex(jnp.minimum(real, _LARGEST_REAL), imag)
         time = jnp.exp(self.param("log_dt", self._init_log_dt, (self.size,)))
         factor = _exponential(Complex(continuous.real * time, continuous.imag * time))
         # (exp(Lambda dt) - 1) / Lambda
-        scale = _divide(Complex(factor.real - 1.0, factor.imag), continuous)
+        scale = jax.tree.map(
+            lambda x: diagonal.along_last(x, 2),
+            _divide(Complex(factor.real - 1.0, factor.imag), continuous),
+        )
         width = inputs.shape[-1]
         enter, leave = self._matrices(vectors, width)
         skip = self.param("skip", jax.nn.initializers.normal(1.0), (width,))
@@ -166,7 +169,7 @@ def hippo(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _parts(x: np.ndarray) -> tuple[Array, Array]:
     """The real and the imaginary part."""
-    return jnp.asarray(x.real, jnp.float32), jnp.asarray(x.imag, jnp.float32)
+    return jnp.asarray(np.real(x), jnp.float32), jnp.asarray(np.imag(x), jnp.float32)
 
 
 def _exponential(x: Complex) -> Complex:

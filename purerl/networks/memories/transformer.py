@@ -11,6 +11,7 @@ import numpy as np
 
 from purerl.networks.layers import Dense
 from purerl.networks.memories.checks import check_sizes
+from purerl.networks.memories.diagonal import along_last
 from purerl.types import Array
 
 
@@ -130,7 +131,7 @@ class Gate(nn.Module):
         reset_x, update_x = jnp.split(around, 2, -1)
         bias = self.param("bias", nn.initializers.constant(self.bias), (width,))
         reset = nn.sigmoid(reset_y + reset_x)
-        update = nn.sigmoid(update_y + update_x - bias)
+        update = nn.sigmoid(update_y + update_x - along_last(bias, x.ndim))
         kept = nn.Dense(width, use_bias=False, name="kept")(reset * x)
         return (1.0 - update) * x + update * nn.tanh(new_y + kept)
 
@@ -170,8 +171,8 @@ class Attention(nn.Module):
             sines(self.window, width)
         ).reshape(-1, *heads)
         zeros = nn.initializers.zeros
-        content = query + self.param("content_bias", zeros, heads)
-        place = query + self.param("position_bias", zeros, heads)
+        content = query + self.param("content_bias", zeros, heads)[None, None]
+        place = query + self.param("position_bias", zeros, heads)[None, None]
         scores = jnp.einsum("bthd,bjhd->bhtj", content, keys)
         scores += skewed(jnp.einsum("bthd,whd->bhtw", place, positions))
         sees, is_same = self._sees(cache.filled, resets)
@@ -191,13 +192,13 @@ class Attention(nn.Module):
         place = np.arange(self.window + length)
         distance = self.window + np.arange(length)[:, None] - place
         is_near = (distance >= 0) & (distance <= self.window)
-        is_there = place >= self.window - filled[:, None]
+        is_there = place[None] >= self.window - filled[:, None]
         # The number of the episode, the cache's being 0.
         episode = jnp.cumsum(resets.astype(jnp.int32), 1)
         before = jnp.zeros((resets.shape[0], self.window), jnp.int32)
         episodes = jnp.concatenate([before, episode], 1)
         is_same = (episodes[:, None] == episode[:, :, None]) & is_there[:, None]
-        return is_near & is_same, is_same[:, -1]
+        return jnp.asarray(is_near)[None] & is_same, is_same[:, -1]
 
     def _after(self, keys: Array, values: Array, is_same: Array) -> Cache:
         """The cache of the last W of `[B, W + T]` places; others' places are zero."""
