@@ -36,6 +36,11 @@ CONFIGS = {
         **ROLLOUT,
     ),
     "recurrent_ppo": purerl.RecurrentPPOConfig(memory_size=8, **ROLLOUT),
+    "recurrent_ppo_transformer": purerl.RecurrentPPOConfig(
+        memory="transformer",
+        memory_size=8,
+        **{**ROLLOUT, "num_minibatches": 1},
+    ),
     "vpg": purerl.VPGConfig(**SMALL, num_steps=32, value_iterations=3),
     "lpg": purerl.LPGConfig(
         **SMALL,
