@@ -142,13 +142,7 @@ def validate(config: RecurrentPPOConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     memory_config.check_sequences(config)
-    sizes = config.head_sizes
-    is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
-    if not is_sizes or min(sizes, default=1) < 1:
-        raise ConfigError(
-            f"head_sizes must be positive whole numbers, got {sizes!r}; "
-            "for example (128,), or () for none."
-        )
+    memory_config.check_head_sizes(config)
     size = memory_config.checked_size(config, env)
     check_heads(config, size)
     ppo.validate(config, env, (size,))
@@ -505,14 +499,7 @@ def samples(parts: Parts, params: PyTree, rollouts: Sequences) -> Batch:
         params: Parameters of `core`, `actor` and `critic`.
         rollouts: Rollouts of some environments.
     """
-
-    def unroll(obs: PyTree, memory: PyTree, first: Array) -> Any:
-        return parts.core.apply(params["core"], obs, memory, first, method="unroll")
-
-    memory = sequences.start(rollouts, lambda *steps: parts.kind.last(unroll(*steps)))
-    swapped = (rollouts.batch.obs, rollouts.first)
-    obs, first = jax.tree.map(sequences.swap, swapped)
-    memories = unroll(obs, memory, first)
+    obs, memories = sequences.remember(parts.core, parts.kind, params["core"], rollouts)
     seen = jax.tree.map(sequences.swap, _seen(parts, memories, obs))
     return on_policy.flatten(rollouts.batch._replace(obs=seen))
 

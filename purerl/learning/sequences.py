@@ -135,3 +135,24 @@ def start(
         return jnp.where(exists, burned, kept)
 
     return jax.tree.map(pick, after, stored)
+
+
+def remember(core: Any, kind: Any, params: PyTree, rows: Sequences) -> tuple[Any, Any]:
+    """Run a memory over sequences, each from where it begins.
+
+    Args:
+        core: Module with `unroll`, see `networks.memories.core`.
+        kind: Kind of the memory, see `networks.memories.kinds`.
+        params: Parameters of `core`.
+        rows: The sequences.
+
+    Returns:
+        Observations `[L, R, ...]`, and the memories with each of them.
+    """
+
+    def unroll(obs: PyTree, memory: PyTree, first: Array) -> Any:
+        return core.apply(params, obs, memory, first, method="unroll")
+
+    memory = start(rows, lambda *steps: kind.last(unroll(*steps)))
+    obs, first = jax.tree.map(swap, (rows.batch.obs, rows.first))
+    return obs, unroll(obs, memory, first)
