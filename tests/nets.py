@@ -161,3 +161,17 @@ class Leaky(nn.Module):
         if self.fault == "carry":
             carry = carry[:, None]
         return carry, outputs[..., :1] if self.fault == "outputs" else outputs
+
+
+class Nothing(nn.Module):
+    """A memory that remembers nothing: what it sees is what it returns."""
+
+    features: int = 8
+
+    def initial(self, shape):
+        del shape
+        return ()
+
+    def __call__(self, carry, inputs, resets):
+        del resets
+        return carry, inputs

@@ -105,6 +105,16 @@ SMALL = {
         "epsilon_end": 0.5,
         "total_timesteps": UPDATES * 2 * 16,
     },
+    "recurrent_pqn": {
+        "num_envs": 2,
+        "num_steps": 16,
+        "num_epochs": 1,
+        "num_minibatches": 2,
+        "hidden_sizes": (4,),
+        "memory_size": 4,
+        "epsilon_end": 0.5,
+        "total_timesteps": UPDATES * 2 * 16,
+    },
     "lpg": {
         "num_envs": 2,
         "num_steps": 16,

@@ -49,6 +49,7 @@ CONFIGS = {
         rule=purerl.rules.LPGRule.make(4, 3, 4, temporal=True),
     ),
     "pqn": purerl.PQNConfig(**ROLLOUT, normalize_observations=True),
+    "recurrent_pqn": purerl.RecurrentPQNConfig(memory_size=8, **ROLLOUT),
     "dqn": purerl.DQNConfig(
         **REPLAY, prioritised=True, n_step=2, epsilon_steps=100.0, learning_rate=1e-2
     ),
