@@ -37,6 +37,7 @@ TASK = {
     "num_evaluations": 10,
     "eval_share": 1.0,
     "eval_episodes": EPISODES,
+    "eval_max_steps": LENGTH + 2,
 }
 MEMORY = {"memory_size": 32, "head_sizes": ()}
 VALUES = {"epsilon_end": 0.05, "learning_rate": 1e-3}

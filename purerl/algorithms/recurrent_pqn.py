@@ -9,10 +9,11 @@ rollouts, lambda-returns with the network that collected them, and regression on
 without a replay buffer and without a target network (Gallici et al. 2024,
 arXiv:2407.04811, whose PQN-RNN this is).
 
-The authors' script begins each update's sequence with the last steps of the rollout
-before (`MEMORY_WINDOW`) and its stored memory. Here a rollout begins with the stored
-memory itself, and `burn_in` gives the sequences after the first such steps. Defaults
-are those of `pqn`, with a GRU in the place of the second hidden layer.
+The authors' script learns from the last steps of the rollout before too
+(`MEMORY_WINDOW`), and computes the returns anew in every gradient step. Here a rollout
+begins with the memory that was stored before it, and `burn_in` gives the sequences
+after the first such steps. Defaults are those of `pqn`, with a GRU in the place of the
+second hidden layer.
 """
 
 from functools import partial
