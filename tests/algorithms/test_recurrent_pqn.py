@@ -39,6 +39,7 @@ def rolled(config):
     return parts, state, collect(state, jax.random.key(1))
 
 
+@pytest.mark.slow
 def test_without_anything_remembered_it_is_pqn():
     config = CONFIG.replace(memory=nets.Nothing(8))
     parts, state, played = rolled(config)
@@ -104,6 +105,7 @@ def test_values_targets_and_loss_are_those_of_a_plain_loop():
     np.testing.assert_allclose(found, np.mean(squared) / 2, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_it_learns_what_only_a_memory_can():
     config = purerl.RecurrentPQNConfig(
         env="probe/memory",

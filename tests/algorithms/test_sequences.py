@@ -164,6 +164,7 @@ def test_no_gradient_goes_through_the_steps_before_a_sequence(rolled):
     assert far > 1e-3
 
 
+@pytest.mark.slow
 def test_known_bug_a_gradient_through_the_burn_in_would_show(rolled, monkeypatch):
     right = rolled.gradient(rolled.moved, sequence_length=4, burn_in=3)
     monkeypatch.setattr(jax.lax, "stop_gradient", lambda x: x)
@@ -188,6 +189,7 @@ def test_burnt_in_steps_are_learned_from_once_and_only_there(rolled):
     np.testing.assert_array_equal(exists, np.tile([False, True, True], (ENVS, 1)))
 
 
+@pytest.mark.slow
 def test_it_trains_with_sequences_and_burn_in():
     config = CONFIG.replace(
         sequence_length=4, burn_in=2, num_minibatches=6, num_evaluations=0, memory="gru"

@@ -16,6 +16,7 @@ from purerl.networks.memories.transformer import Attention, Cache, Gate
 from purerl.networks.recurrent import forget
 from purerl.networks.torsos import MLP
 from tests import nets
+from tests.helpers import slow_but
 
 STEPS, ENVS, OBS, SIZE = 9, 3, 2, 4
 MEMORIES = {
@@ -55,7 +56,7 @@ class Sequence:
         self.start = self.kind.last(before)
 
 
-@pytest.fixture(scope="module", params=MEMORIES)
+@pytest.fixture(scope="module", params=slow_but(MEMORIES, "lru", "transformer"))
 def sequence(request):
     return Sequence(MEMORIES[request.param])
 
@@ -93,6 +94,7 @@ def test_a_sequence_is_its_steps(sequence):
     close(sequence.step(sequence.params, obs, grid).output[1, 2], whole.output[0, 2])
 
 
+@pytest.mark.slow
 def test_a_sequence_in_two_pieces_is_the_whole(sequence):
     whole = sequence.unroll(sequence.params, sequence.obs, sequence.start, FIRST)
     memory, outputs = sequence.start, []
@@ -148,6 +150,7 @@ def test_what_follows_a_reset_knows_nothing_of_what_preceded_it(sequence):
         close(x[0], y[0])
 
 
+@pytest.mark.slow
 def test_no_gradient_crosses_a_reset(sequence):
     @jax.jit
     @jax.grad
@@ -268,7 +271,9 @@ def test_s5_is_its_differential_equation_under_a_constant_input():
 # The transformer
 
 
-@pytest.mark.parametrize(("blocks", "window"), [(1, 3), (2, 2)])
+@pytest.mark.parametrize(
+    ("blocks", "window"), [pytest.param(1, 3, marks=pytest.mark.slow), (2, 2)]
+)
 def test_an_output_depends_on_the_window_of_every_block_and_on_nothing_before(
     blocks, window
 ):

@@ -1,10 +1,12 @@
 """The page on memories: its code runs as it stands."""
 
 import numpy as np
+import pytest
 
 from tests.docs.pages import ROOT, run
 
 
+@pytest.mark.slow
 def test_the_pages_code_runs(capsys):
     names = run(ROOT / "docs" / "memories.md")
     core = names["result"].state.params["core"]["params"]

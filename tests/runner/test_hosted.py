@@ -66,6 +66,8 @@ CONFIGS = {
     "double_q": purerl.TabularConfig(method="double_q", **TABLE),
     "bandit": purerl.BanditConfig(method="gradient", **STEPS),
 }
+# Another one with a memory is quick.
+QUICK = [name for name in CONFIGS if name != "recurrent_ppo_transformer"]
 CONTINUOUS = ("td3", "sac", "mpo")
 # Metrics of an environment that tells the values of its arms, which no other one does.
 INSIDE_ONLY = {"optimal_action", "regret"}
@@ -298,7 +300,7 @@ def test_an_algorithm_without_pieces_says_what_it_lacks(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", slow_but(CONFIGS, *QUICK))
 def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
     """Two updates, a checkpoint, two more, and what is read from the folder."""
     task = "Pendulum-v1" if name in CONTINUOUS else "CartPole-v1"
