@@ -19,7 +19,7 @@ class LRU(nn.Module):
     """Linear recurrent units in residual blocks, over all steps of a sequence at once.
 
     A dense layer brings the inputs to `features` numbers. Each of the blocks after it
-    is `diagonal.Block` around the recurrence (equations 1 and 8 of the paper)
+    is `diagonal.Block` around the recurrence (section 3 of the paper)
 
         x_t = lambda * x_{t-1} + gamma * (B u_t)
         y_t = Re(C x_t) + D * u_t

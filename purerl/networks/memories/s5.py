@@ -22,7 +22,7 @@ class S5(nn.Module):
     """State space layers in residual blocks, over all steps of a sequence at once.
 
     A dense layer brings the inputs to `features` numbers. Each of the blocks after it
-    is `diagonal.Block` around the recurrence (equations 2 and 6 of the paper)
+    is `diagonal.Block` around the recurrence (section 3 of the paper)
 
         x_t = exp(Lambda dt) * x_{t-1} + (exp(Lambda dt) - 1) / Lambda * (B u_t)
         y_t = 2 Re(C x_t) + D * u_t

@@ -108,8 +108,8 @@ class Transformer(nn.Module):
 class Gate(nn.Module):
     """A gated recurrent unit in the place of a residual connection.
 
-    Of what goes around a layer, `x`, and what comes out of it, `y` (section 3.2, "GRU-
-    type gating"):
+    Of what goes around a layer, `x`, and what comes out of it, `y` (section 3.2 of the
+    paper):
 
         r = sigmoid(W_r y + U_r x)
         z = sigmoid(W_z y + U_z x - bias)
