@@ -67,7 +67,8 @@ class Block(nn.Module):
     """A recurrence between a norm and a gated layer, added to its input.
 
     `u + GLU(gelu(recurrence(LayerNorm(u))))`, where `GLU(z) = (W z + b) *
-    sigmoid(V z + c)`, as around S5 (Smith et al. 2023) and the LRU (Orvieto et al. 2023).
+    sigmoid(V z + c)`, as around S5 (Smith et al. 2023) and the LRU (Orvieto et al.
+    2023).
 
     Attributes:
         recurrence: Module `(state, inputs, resets) -> (state, outputs)`.
