@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -134,3 +135,43 @@ def local():
         pass
 
     return Local()
+
+
+class Leaky(nn.Module):
+    """A memory: half of what it was, and what is new."""
+
+    features: int = 4
+    fault: str = ""
+
+    def initial(self, shape):
+        if self.fault == "ones":
+            return jnp.ones((*shape, self.features))
+        return jnp.zeros((*shape, self.features))
+
+    @nn.compact
+    def __call__(self, carry, inputs, resets):
+        entering = nn.Dense(self.features, use_bias=False)(inputs)
+
+        def step(total, xs):
+            new, reset = xs
+            total = jnp.where(reset[:, None], 0.0, 0.5 * total) + new
+            return total, total
+
+        carry, outputs = jax.lax.scan(step, carry, (entering, resets))
+        if self.fault == "carry":
+            carry = carry[:, None]
+        return carry, outputs[..., :1] if self.fault == "outputs" else outputs
+
+
+class Nothing(nn.Module):
+    """A memory that remembers nothing: what it sees is what it returns."""
+
+    features: int = 8
+
+    def initial(self, shape):
+        del shape
+        return ()
+
+    def __call__(self, carry, inputs, resets):
+        del resets
+        return carry, inputs

@@ -55,6 +55,19 @@ def check_action_values(config: Any, env: Environment) -> None:
     Raises:
         ConfigError: actions are not discrete, or the torso does not fit.
     """
+    check_action_value_network(config, env, check_discrete(config, env))
+
+
+def check_discrete(config: Any, env: Environment) -> int:
+    """Refuse environments without a value for every action; return their number.
+
+    Args:
+        config: Config with the fields of `NetworkConfig`.
+        env: Environment, from `resolve_env`.
+
+    Raises:
+        ConfigError: actions are not discrete, or hidden sizes are none.
+    """
     check_hidden_sizes(config.hidden_sizes)
     space: Any = env.action_space(env.default_params)
     if not hasattr(space, "n"):
@@ -62,7 +75,7 @@ def check_action_values(config: Any, env: Environment) -> None:
             f"{type(config).__name__} needs {needed_for_values(space)}, got {space} of "
             f"{env.name}; use an algorithm with a policy, such as PPOConfig."
         )
-    check_action_value_network(config, env, int(space.n))
+    return int(space.n)
 
 
 def needed_for_values(space: Any) -> str:

@@ -246,7 +246,7 @@ def init(parts: Parts, key: Array) -> PQNState:
     num_envs = rollout.per_device(config.num_envs, parts.axis_name)
     example = observe.example(parts.obs_space)
     params = networks.init_params(keys[:2], {"q": (parts.network, [example])})["q"]
-    optim = _optimiser(config, config.learning_rate, params)
+    optim = optimiser_of(config, config.learning_rate, params)
     return PQNState(
         params=params,
         opt_state=optim.init(optimiser.flatten(params)[0]),
@@ -274,11 +274,31 @@ def learn(
         collected: The rollout, from `collect`.
         keys: Keys of the update, the first three of which the rollout has used.
     """
-    config, axis = parts.config, parts.axis_name
     envs, transitions, episodes = collected
     batch = make_batch(parts, state, transitions)
     params, opt_state, losses = fit(parts, state, batch, keys[3])
+    obs_moments, metrics = report(parts, state, transitions, episodes, losses)
+    update = state.update + 1
+    return PQNState(params, opt_state, obs_moments, envs, state.key, update), metrics
 
+
+def report(
+    parts: Parts,
+    state: Any,
+    transitions: Transition,
+    episodes: rollout.Episodes,
+    losses: Metrics,
+) -> tuple[PyTree, Metrics]:
+    """Return the statistics of observations with a rollout in, and an update's metrics.
+
+    Args:
+        parts: Network, environments and config; see `build`.
+        state: State before the update.
+        transitions: `[T, B, ...]` transitions of the rollout.
+        episodes: Where its episodes ended.
+        losses: Means over the gradient steps.
+    """
+    config, axis = parts.config, parts.axis_name
     # One phase of averages over devices after another: see `collectives`.
     episodes = after(episodes, losses["value_loss"], axis)
     metrics = rollout.episode_metrics(episodes, axis) | losses
@@ -292,7 +312,7 @@ def learn(
     update = state.update + 1
     env_steps = update.astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
     metrics |= {"epsilon": epsilon_of(config, state.update), "env_steps": env_steps}
-    return PQNState(params, opt_state, obs_moments, envs, state.key, update), metrics
+    return obs_moments, metrics
 
 
 def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> Array:
@@ -304,11 +324,11 @@ def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> 
         obs: `[..., *obs_shape]` observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
     """
-    prepared = _prepare(parts, state.obs_moments, obs)
+    prepared = prepare(parts, state.obs_moments, obs)
     q: Any = parts.network.apply(state.params, prepared)
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32)
-    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=_choices(parts))
+    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=choices(parts))
     epsilon = jnp.asarray(parts.config.epsilon_end)
     return exploration.epsilon_greedy(q, coin, epsilon, prepared)
 
@@ -327,9 +347,9 @@ def collect(
         Environments after the rollout, transitions `[T, B, ...]` with observations as
         the environment gave them, and where episodes ended.
     """
-    explore, prepare, draw = policy(parts, state)
+    explore, see, draw = policy(parts, state)
     return rollout.collect(
-        parts.stepper, state.envs, explore, prepare, key, parts.config.num_steps, draw
+        parts.stepper, state.envs, explore, see, key, parts.config.num_steps, draw
     )
 
 
@@ -344,9 +364,9 @@ def policy(parts: Parts, state: PQNState) -> rollout.Policy:
 
     return rollout.Policy(
         explore,
-        partial(_prepare, parts, state.obs_moments),
+        partial(prepare, parts, state.obs_moments),
         # A coin per step and environment.
-        partial(exploration.draw_coin, num_actions=_choices(parts)),
+        partial(exploration.draw_coin, num_actions=choices(parts)),
     )
 
 
@@ -367,8 +387,8 @@ def hosted(parts: Parts, update: Array) -> Hosted:
     )
 
 
-def _choices(parts: Parts) -> int:
-    """Of how many a coin's uniform number is."""
+def choices(parts: Parts) -> int:
+    """Return of how many a coin's uniform number is."""
     return exploration.choices_of(obs_shape(parts.obs_space), parts.num_actions)
 
 
@@ -392,9 +412,9 @@ def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
         transitions: `[T, B, ...]` transitions of the rollout.
     """
     config = parts.config
-    prepare = partial(_prepare, parts, state.obs_moments)
+    seen = partial(prepare, parts, state.obs_moments)
     # Of the observation before any reset: what a time limit bootstraps on.
-    q_next: Any = parts.network.apply(state.params, prepare(transitions.next_obs))
+    q_next: Any = parts.network.apply(state.params, seen(transitions.next_obs))
     target = q_lambda(
         transitions.reward,
         q_next.max(-1),
@@ -403,12 +423,12 @@ def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
         gamma=config.gamma,
         trace_decay=config.trace_decay,
     )
-    batch = Batch(prepare(transitions.obs), transitions.action, target)
+    batch = Batch(seen(transitions.obs), transitions.action, target)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
 
 def fit(
-    parts: Parts, state: PQNState, batch: Batch, key: Array
+    parts: Parts, state: Any, batch: Any, key: Array, loss_of: Any = None
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Regress on the targets; return means over the update's gradient steps.
 
@@ -417,19 +437,20 @@ def fit(
         state: State before the update.
         batch: `[N, ...]` samples of the rollout.
         key: Random key, consumed.
+        loss_of: `(params, minibatch) -> (loss, metrics)`; `loss` where not given.
     """
     config = parts.config
     rate = config.learning_rate
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, state.update, parts.num_updates)
     params, opt_state, metrics = minimise(
-        partial(loss, parts),
+        partial(loss, parts) if loss_of is None else loss_of,
         state.params,
         state.opt_state,
         batch,
         key,
         Passes(
-            optim=_optimiser(config, rate, state.params),
+            optim=optimiser_of(config, rate, state.params),
             num_epochs=config.num_epochs,
             num_minibatches=config.num_minibatches,
             axis_name=parts.axis_name,
@@ -453,10 +474,16 @@ def loss(parts: Parts, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
     return metrics["value_loss"], metrics
 
 
-def _optimiser(
+def optimiser_of(
     config: PQNConfig, learning_rate: Array | float, params: PyTree
 ) -> optax.GradientTransformation:
-    """The optimiser of a flat vector of parameters, which clips their gradient."""
+    """Return the optimiser of a flat vector of parameters, which clips their gradient.
+
+    Args:
+        config: Config of the agent.
+        learning_rate: Step size of the update.
+        params: Parameters of the network.
+    """
     layers = optimiser.layers_of(params)
     return optimiser.make(
         config.optimiser,
@@ -467,8 +494,14 @@ def _optimiser(
     )
 
 
-def _prepare(parts: Parts, moments: PyTree, obs: Any) -> Any:
-    """What the network sees: floats, normalised if the config says so."""
+def prepare(parts: Parts, moments: PyTree, obs: Any) -> Any:
+    """Return what the network sees: floats, normalised if the config says so.
+
+    Args:
+        parts: Network, environments and config; see `build`.
+        moments: Statistics of observations.
+        obs: `[..., *obs_shape]` observations as the environment gives them.
+    """
     features = to_features(parts.obs_space, obs)
     if parts.config.normalize_observations:
         clip = parts.config.clip_observations

@@ -1,19 +1,21 @@
 """Proximal policy optimisation with a memory, for environments that hide their state.
 
 A GRU (`recurrent.GRU`) carries `h_t = GRU(h_{t-1}, o_t)` along the episode, and actor
-and critic are heads on it: `pi(a | h_t)` and `V(h_t)`. `memory="lstm"` takes an LSTM in
-its place, of which the heads see the hidden state. The objective is PPO's (see
+and critic are heads on it: `pi(a | h_t)` and `V(h_t)`. Other memories take its place by
+name or as modules, see `networks.memories`. The objective is PPO's (see
 `ppo`); what a memory adds is where it begins, and three rules follow from that:
 
 * `h_{-1} = 0` before an episode's first observation. It is cleared by the flag of the
   step that *precedes* the observation, in acting and in learning alike. (Learning with
   the flag that follows trains another network than the one that acted.)
 * A gradient step runs the GRU over whole rollouts again, from the memory with which
-  each began, so a minibatch is some environments with all their steps.
+  each began, so a minibatch is some environments with all their steps. Shorter
+  sequences (`sequence_length`) begin with the memory that was stored before them,
+  which `burn_in` steps bring up to date.
 * A time limit bootstraps on `V(GRU(h_t, o'_{t+1}))`: the observation before the reset,
   seen by the memory of the episode that it belongs to.
 
-Gradients flow through the `T` steps of a rollout and stop at its start.
+Gradients flow through the steps of a sequence and stop at its start.
 
 Defaults are the sizes and numbers of PureJaxRL's `ppo_rnn.py` (Lu et al. 2022) for
 CartPole-v1: an embedding, a GRU and two heads of 128 units with relu. Its heads' hidden
@@ -33,16 +35,17 @@ from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.acting.policy import reject_stateless_act
-from purerl.algorithms import network_config, on_policy, pieces, ppo
+from purerl.algorithms import memory_config, network_config, on_policy, pieces, ppo
 from purerl.algorithms.on_policy import Batch
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
 from purerl.keys import init_keys, update_keys
-from purerl.learning import normalise, optimiser
+from purerl.learning import normalise, optimiser, sequences
 from purerl.learning.minibatches import minimise, pass_means
 from purerl.learning.returns import gae
+from purerl.learning.sequences import Sequences
 from purerl.networks import composite
-from purerl.networks.recurrent import MEMORIES, Kind
+from purerl.networks.memories import Kind
 from purerl.types import (
     Algorithm,
     Array,
@@ -66,10 +69,10 @@ class RecurrentPPOConfig(PPOConfig):
     hidden_sizes: tuple[int, ...] = static(
         (128,), "Units of each hidden layer before the memory."
     )
-    memory: str = static(
-        "gru", "Kind of the memory after the torso.", one_of(*MEMORIES)
-    )
-    memory_size: int = static(128, "Units of the memory.", POSITIVE)
+    memory: Any = memory_config.memory_field("gru")
+    memory_size: int = memory_config.size_field()
+    sequence_length: int = memory_config.length_field()
+    burn_in: int = memory_config.burn_in_field()
     head_sizes: tuple[int, ...] = static(
         (128,), "Units of each hidden layer between the memory and actor or critic."
     )
@@ -79,13 +82,17 @@ class RecurrentPPOConfig(PPOConfig):
 
     @property
     def samples_per_update(self) -> int:
-        """What minibatches are drawn from: sequences, one per environment."""
-        return self.num_envs
+        """What minibatches are drawn from: sequences."""
+        return memory_config.num_sequences(self)
 
     @property
     def sequential_steps(self) -> int:
         """Dependent operations of one update: a gradient step runs through time too."""
         return self.num_steps * (1 + self.num_epochs * self.num_minibatches)
+
+    def automatic(self, env: Environment) -> dict[str, Any]:
+        """Return PPO's numbers; a sequence is a whole rollout."""
+        return {**super().automatic(env), "sequence_length": self.num_steps}
 
 
 class Parts(NamedTuple):
@@ -128,50 +135,25 @@ class RecurrentPPOState(NamedTuple):
     update: Array
 
 
-class Sequences(NamedTuple):
-    """A rollout to learn from, one row per environment.
-
-    Attributes:
-        memory: Memory before the first observation, leaves `[B, H]`.
-        first: `[B, T]` bool, the observation is the first of an episode that began
-            within the rollout.
-        batch: `[B, T, ...]`.
-    """
-
-    memory: PyTree
-    first: Array
-    batch: Batch
-
-
 def validate(config: RecurrentPPOConfig, env: Environment) -> None:
     """Check what fields have to do with one another and with the environment.
 
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    num_envs, minibatches = config.num_envs, config.num_minibatches
-    if num_envs % minibatches:
-        fits = [p for p in range(1, num_envs + 1) if num_envs % p == 0]
-        below = max(p for p in fits if p < minibatches)
-        above = min((p for p in fits if p > minibatches), default=below)
-        nearest = " or ".join(str(p) for p in dict.fromkeys((below, above)))
-        raise ConfigError(
-            f"num_envs ({num_envs}) must be divisible by num_minibatches, got "
-            f"{minibatches}: a minibatch takes whole environments; nearest: {nearest}."
-        )
-    sizes = config.head_sizes
-    is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
-    if not is_sizes or min(sizes, default=1) < 1:
-        raise ConfigError(
-            f"head_sizes must be positive whole numbers, got {sizes!r}; "
-            "for example (128,), or () for none."
-        )
-    check_heads(config)
-    ppo.validate(config, env, (config.memory_size,))
+    memory_config.check_sequences(config)
+    memory_config.check_head_sizes(config)
+    size = memory_config.checked_size(config, env)
+    check_heads(config, size)
+    ppo.validate(config, env, (size,))
 
 
-def check_heads(config: RecurrentPPOConfig) -> None:
+def check_heads(config: RecurrentPPOConfig, size: int) -> None:
     """Refuse networks that would not see the memory.
+
+    Args:
+        config: Config of the agent.
+        size: Number of what heads see of the memory.
 
     Raises:
         ConfigError: naming the field and the remedy.
@@ -193,7 +175,7 @@ def check_heads(config: RecurrentPPOConfig) -> None:
         if is_named and not network_config.is_auto(config, field):
             raise ConfigError(
                 f"{field} must be auto or a flax module of memories [N, "
-                f"{config.memory_size}], got {getattr(config, field)!r}, a torso of "
+                f"{size}], got {getattr(config, field)!r}, a torso of "
                 "observations; give it as torso."
             )
 
@@ -231,14 +213,14 @@ def build(
     whole = on_policy.build(config, env, axis_name)
     seen = obs_shape(whole.obs_space)
     torso = network_config.torso_of(config, seen)
-    shape = composite.head_shape(config.memory_size, seen)
+    kind = memory_config.kind_of(config)
+    shape = composite.head_shape(kind.size, seen)
     layers = network_config.dense_layers(config, config.head_sizes)
     layers = composite.viewed(layers, shape)
     actor = on_policy.make_actor(config, whole.head, shape, layers)
     critic = on_policy.make_critic(config, shape, layers)
     heads = whole._replace(actor=actor, critic=critic, on_inputs=actor)
-    kind = MEMORIES[config.memory]
-    return Parts(kind.core(torso, config.memory_size), kind, heads)
+    return Parts(kind.core(torso), kind, heads)
 
 
 def init(parts: Parts, key: Array) -> RecurrentPPOState:
@@ -274,8 +256,8 @@ def init(parts: Parts, key: Array) -> RecurrentPPOState:
 
 
 def init_memory(parts: Parts, shape: tuple[int, ...]) -> PyTree:
-    """Return the memory of episodes about to begin: zeros, leaves `[*shape, H]`."""
-    return parts.kind.blank(shape, parts.heads.config.memory_size)
+    """Return the memory of episodes about to begin: zeros, leaves `[*shape, ...]`."""
+    return parts.kind.blank(shape)
 
 
 def step(parts: Parts, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Metrics]:
@@ -297,10 +279,10 @@ def learn(
     """
     heads = parts.heads
     envs, memory, transitions, memories, episodes = played
-    sequences, reward_scale = make_sequences(parts, state, transitions, memories)
-    params, opt_state, losses = fit(parts, state, sequences, keys[3])
-    samples = on_policy.flatten(sequences.batch)
-    metrics = on_policy.report(heads, state.update, episodes, samples, losses)
+    rollouts, reward_scale = make_sequences(parts, state, transitions, memories)
+    params, opt_state, losses = fit(parts, state, rollouts, keys[3])
+    seen = on_policy.flatten(rollouts.batch)
+    metrics = on_policy.report(heads, state.update, episodes, seen, losses)
     new = RecurrentPPOState(
         params=params,
         opt_state=opt_state,
@@ -470,57 +452,56 @@ def make_sequences(
     # The flag precedes the observation; that of the last rollout's last step has
     # cleared `state.memory` already.
     first = jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
-    rows = jax.tree.map(_swap, (first, batch))
-    return Sequences(state.memory, *rows), scale
+    if config.sequence_length == config.num_steps:
+        return sequences.whole(state.memory, first, batch), scale
+    lengths = config.sequence_length, config.burn_in
+    return sequences.cut(state.memory, memories, first, batch, *lengths), scale
 
 
 def fit(
-    parts: Parts, state: RecurrentPPOState, sequences: Sequences, key: Array
+    parts: Parts, state: RecurrentPPOState, rollouts: Sequences, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Take epochs of minibatch gradient steps; return mean losses and diagnostics.
 
     Args:
         parts: Networks, environments and config; see `build`.
         state: State before the update.
-        sequences: Rollouts of all environments, from the memories at their beginnings.
+        rollouts: Rollouts of all environments, from the memories at their beginnings.
         key: Random key, consumed.
     """
     params, opt_state, metrics = minimise(
         partial(loss, parts),
         state.params,
         state.opt_state,
-        sequences,
+        rollouts,
         key,
         ppo.make_passes(parts.heads, state.params, state.update),
     )
     return params, opt_state, pass_means(metrics)
 
 
-def loss(parts: Parts, params: PyTree, sequences: Sequences) -> tuple[Array, Metrics]:
+def loss(parts: Parts, params: PyTree, rollouts: Sequences) -> tuple[Array, Metrics]:
     """Return PPO's loss, with the memories in place of the observations.
 
     Args:
         parts: Networks, environments and config; see `build`.
         params: Parameters of `core`, `actor` and `critic`.
-        sequences: Rollouts of the environments of a minibatch.
+        rollouts: Rollouts of the environments of a minibatch.
     """
-    return ppo.loss(parts.heads, params, samples(parts, params, sequences))
+    return ppo.loss(parts.heads, params, samples(parts, params, rollouts))
 
 
-def samples(parts: Parts, params: PyTree, sequences: Sequences) -> Batch:
+def samples(parts: Parts, params: PyTree, rollouts: Sequences) -> Batch:
     """Return the samples `[N, ...]` of rollouts, with memories as observations.
 
     Args:
         parts: Networks, environments and config; see `build`.
         params: Parameters of `core`, `actor` and `critic`.
-        sequences: Rollouts of some environments.
+        rollouts: Rollouts of some environments.
     """
-    obs, first = jax.tree.map(_swap, (sequences.batch.obs, sequences.first))
-    memories: Any = parts.core.apply(
-        params["core"], obs, sequences.memory, first, method="unroll"
-    )
-    seen = jax.tree.map(_swap, _seen(parts, memories, obs))
-    return on_policy.flatten(sequences.batch._replace(obs=seen))
+    obs, memories = sequences.remember(parts.core, parts.kind, params["core"], rollouts)
+    seen = jax.tree.map(sequences.swap, _seen(parts, memories, obs))
+    return on_policy.flatten(rollouts.batch._replace(obs=seen))
 
 
 def remember(parts: Parts, params: PyTree, prepared: Any, memory: PyTree) -> PyTree:
@@ -549,8 +530,3 @@ def _choose(
 def _seen(parts: Parts, memory: PyTree, obs: Any) -> Any:
     """What heads see: a memory `[..., H]`, beside the mask of `obs` if it has one."""
     return composite.beside_mask(parts.kind.read(memory), obs)
-
-
-def _swap(x: Array) -> Array:
-    """`[T, B, ...]` as `[B, T, ...]`, and back."""
-    return jnp.swapaxes(x, 0, 1)

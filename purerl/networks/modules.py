@@ -21,7 +21,7 @@ from purerl.networks import composite
 from purerl.types import Array, PyTree
 
 # The fields of configs that hold a network.
-FIELDS = ("torso", "actor", "critic")
+FIELDS = ("torso", "actor", "critic", "memory")
 # Where what has moved within these packages can be imported from for good.
 _PUBLIC = (nn, jax.nn, jnp)
 _IMPORT = "import"  # The key of a function or a class among a module's fields.
@@ -202,7 +202,7 @@ def check(
             f"{name} must map float32 inputs {shapes} to {words}, but it failed on "
             f"them: {type(error).__name__}: {first}"
         ) from error
-    _check_variables(name, variables)
+    check_variables(name, variables)
     pair = isinstance(outputs, list)
     expected = [(size, *shape) for shape in (outputs if pair else [outputs])]
     given = list(found) if pair and isinstance(found, tuple | list) else [found]
@@ -217,7 +217,16 @@ def check(
         )
 
 
-def _check_variables(name: str, variables: Mapping[str, Any]) -> None:
+def check_variables(name: str, variables: Mapping[str, Any]) -> None:
+    """Refuse variables that are no float32 parameters.
+
+    Args:
+        name: What the message calls the module.
+        variables: Variables of the module, or their shapes.
+
+    Raises:
+        ConfigError: naming what there is besides parameters, or the other type.
+    """
     more = sorted(set(variables) - {"params"})
     if more:
         raise ConfigError(

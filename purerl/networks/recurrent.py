@@ -1,9 +1,9 @@
 """What a policy remembers of an episode: memories, and forgetting where episodes end.
 
 A memory is a pytree of arrays with the environments' leading axes. It is zero before
-an episode's first observation, and holds nothing of the episode before. A kind of
-memory is a row of `MEMORIES`: a module with `__call__` for one step and `unroll` for a
-sequence, the memory of an episode that is about to begin, and what heads see of it.
+an episode's first observation, and holds nothing of the episode before. Here are the
+gated units, each a module with `__call__` for one step and `unroll` for a sequence;
+`networks.memories` has the others, and the kinds of memory by name.
 """
 
 from collections.abc import Callable
@@ -202,31 +202,3 @@ def gru(recurrent: Array, bias: Array, inputs: Array, memory: Array) -> Array:
     update = nn.sigmoid(input_z + memory_z)
     new = nn.tanh(input_n + reset * (memory_n + jnp.broadcast_to(bias, memory.shape)))
     return (1.0 - update) * new + update * memory
-
-
-class Kind(NamedTuple):
-    """A kind of memory.
-
-    Attributes:
-        core: Module `(torso, size)` with `(obs, memory) -> memory` and `unroll`.
-        blank: `(shape, size) -> memory` of `[*shape]` episodes about to begin: zeros.
-        read: `memory -> [..., H]`, what heads see of it.
-    """
-
-    core: Callable[[nn.Module, int], nn.Module]
-    blank: Callable[[tuple[int, ...], int], PyTree]
-    read: Callable[[PyTree], Array]
-
-
-def _zeros(shape: tuple[int, ...], size: int) -> Array:
-    return jnp.zeros((*shape, size))
-
-
-MEMORIES: dict[str, Kind] = {
-    "gru": Kind(GRU, _zeros, lambda memory: memory),
-    "lstm": Kind(
-        LSTM,
-        lambda shape, size: LSTMMemory(_zeros(shape, size), _zeros(shape, size)),
-        lambda memory: memory.hidden,
-    ),
-}

@@ -60,6 +60,22 @@ SMALL = {
         "head_sizes": (4,),
         "total_timesteps": UPDATES * 2 * 16,
     },
+    **{
+        f"recurrent_ppo/{memory}": {
+            "num_envs": 2,
+            "num_steps": 16,
+            "num_epochs": 1,
+            "num_minibatches": 2,
+            "hidden_sizes": (4,),
+            "memory": memory,
+            "memory_size": 4,
+            "head_sizes": (4,),
+            "sequence_length": 8,
+            "burn_in": 3,
+            "total_timesteps": UPDATES * 2 * 16,
+        }
+        for memory in ("lru", "s5", "transformer")
+    },
     "vpg": {
         "num_envs": 2,
         "num_steps": 16,
@@ -101,6 +117,16 @@ SMALL = {
         "num_epochs": 1,
         "num_minibatches": 2,
         "hidden_sizes": (4,),
+        "epsilon_end": 0.5,
+        "total_timesteps": UPDATES * 2 * 16,
+    },
+    "recurrent_pqn": {
+        "num_envs": 2,
+        "num_steps": 16,
+        "num_epochs": 1,
+        "num_minibatches": 2,
+        "hidden_sizes": (4,),
+        "memory_size": 4,
         "epsilon_end": 0.5,
         "total_timesteps": UPDATES * 2 * 16,
     },
@@ -162,7 +188,11 @@ def test_every_registered_algorithm_is_tested_here():
 
 
 # Of which a row above has the same program otherwise.
-LONG = ("recurrent_ppo/lstm", "dqn/rainbow", "dqn/implicit")
+LONG = (
+    *(f"recurrent_ppo/{name}" for name in ("lstm", "lru", "s5", "transformer")),
+    "dqn/rainbow",
+    "dqn/implicit",
+)
 
 
 @pytest.fixture(

@@ -81,7 +81,7 @@ def test_the_actions_are_the_same_without_purerl(name, tmp_path):
     obs = np.asarray(obs * 2).astype(space["dtype"])
     policy, key = purerl.make_policy(config, state), jax.random.key(9)
     if about["memory"]:
-        memory = jax.tree.map(lambda x: x + 0.5, policy.init((BATCH,)))
+        memory = jax.tree.map(lambda x: x + jnp.ones_like(x), policy.init((BATCH,)))
         expected = [policy(obs, memory), policy(obs, memory, key)]
     else:
         memory = ()

@@ -11,7 +11,17 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 # That come with purerl: a test of a page may have registered another one.
 ALGORITHMS = (
-    *("ppo", "recurrent_ppo", "vpg", "dqn", "pqn", "td3", "sac", "mpo"),
+    *(
+        "ppo",
+        "recurrent_ppo",
+        "vpg",
+        "dqn",
+        "pqn",
+        "recurrent_pqn",
+        "td3",
+        "sac",
+        "mpo",
+    ),
     *("tabular", "bandit", "lpg"),
 )
 # Indented where the block stands in a tab or a note.

@@ -36,6 +36,11 @@ CONFIGS = {
         **ROLLOUT,
     ),
     "recurrent_ppo": purerl.RecurrentPPOConfig(memory_size=8, **ROLLOUT),
+    "recurrent_ppo_transformer": purerl.RecurrentPPOConfig(
+        memory="transformer",
+        memory_size=8,
+        **{**ROLLOUT, "num_minibatches": 1},
+    ),
     "vpg": purerl.VPGConfig(**SMALL, num_steps=32, value_iterations=3),
     "lpg": purerl.LPGConfig(
         **SMALL,
@@ -44,6 +49,7 @@ CONFIGS = {
         rule=purerl.rules.LPGRule.make(4, 3, 4, temporal=True),
     ),
     "pqn": purerl.PQNConfig(**ROLLOUT, normalize_observations=True),
+    "recurrent_pqn": purerl.RecurrentPQNConfig(memory_size=8, **ROLLOUT),
     "dqn": purerl.DQNConfig(
         **REPLAY, prioritised=True, n_step=2, epsilon_steps=100.0, learning_rate=1e-2
     ),
@@ -63,6 +69,8 @@ CONFIGS = {
     "double_q": purerl.TabularConfig(method="double_q", **TABLE),
     "bandit": purerl.BanditConfig(method="gradient", **STEPS),
 }
+# Another one with a memory is quick.
+QUICK = [name for name in CONFIGS if name != "recurrent_ppo_transformer"]
 CONTINUOUS = ("td3", "sac", "mpo")
 # Metrics of an environment that tells the values of its arms, which no other one does.
 INSIDE_ONLY = {"optimal_action", "regret"}
@@ -295,7 +303,7 @@ def test_an_algorithm_without_pieces_says_what_it_lacks(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", slow_but(CONFIGS, *QUICK))
 def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
     """Two updates, a checkpoint, two more, and what is read from the folder."""
     task = "Pendulum-v1" if name in CONTINUOUS else "CartPole-v1"

@@ -35,6 +35,12 @@ STAND_INS = {"brax/": "Pendulum-v1"}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ppo-continuous": ("ppo", {"env": "Pendulum-v1"}),
     "recurrent-ppo-continuous": ("recurrent_ppo", {"env": "Pendulum-v1"}),
+    # Memories that are modules of sequences, one with a count; sequences and burn-in.
+    "recurrent-ppo-lru": ("recurrent_ppo", {"memory": "lru"}),
+    "recurrent-ppo-transformer": (
+        "recurrent_ppo",
+        {"memory": "transformer", "sequence_length": 32, "burn_in": 8},
+    ),
     "vpg-continuous": ("vpg", {"env": "Pendulum-v1"}),
     "vpg-without-baseline": (
         "vpg",

@@ -1,0 +1,171 @@
+"""Fields that say which memory an algorithm has, and the memory they stand for."""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+
+from purerl.acting import observe
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape
+from purerl.algorithms import network_config
+from purerl.config import (
+    AUTO,
+    NON_NEGATIVE,
+    POSITIVE,
+    Check,
+    ConfigError,
+    is_auto,
+    static,
+)
+from purerl.networks import memories
+from purerl.networks.memories.checks import check_module
+
+MEMORY = Check(
+    lambda x: isinstance(x, nn.Module) or (isinstance(x, str) and x in memories.NAMES),
+    f"must be one of {', '.join(memories.NAMES)}, a memory module such as "
+    "purerl.networks.memories.LRU(64), or its import path such as "
+    "purerl.networks.memories:LRU(features=64)",
+)
+
+
+def memory_field(default: str) -> Any:
+    """Declare the field `memory` of an algorithm with a memory."""
+    return static(
+        default,
+        f"Memory after the torso: {', '.join(memories.NAMES)}; or a module of "
+        "sequences, or its import path.",
+        MEMORY,
+    )
+
+
+def size_field(default: int = 128) -> Any:
+    """Declare the field `memory_size` of an algorithm with a memory."""
+    return static(default, "Units of a memory by name.", POSITIVE)
+
+
+def length_field() -> Any:
+    """Declare the field `sequence_length` of an algorithm with a memory."""
+    return static(
+        AUTO,
+        "Steps of a sequence that gradients go through, a divisor of num_steps; auto "
+        "takes num_steps.",
+        POSITIVE,
+    )
+
+
+def burn_in_field() -> Any:
+    """Declare the field `burn_in` of an algorithm with a memory."""
+    return static(
+        0,
+        "Steps before a sequence that only bring its stored memory up to date.",
+        NON_NEGATIVE,
+    )
+
+
+def num_sequences(config: Any) -> int:
+    """Return the number of sequences of an update.
+
+    Args:
+        config: Config with `num_envs`, `num_steps` and `sequence_length`.
+    """
+    if is_auto(config.sequence_length):
+        return config.num_envs
+    return config.num_envs * (config.num_steps // config.sequence_length)
+
+
+def check_sequences(config: Any) -> None:
+    """Refuse sequences that do not fit rollouts and minibatches.
+
+    Args:
+        config: Config with the fields of this module, whose `auto` is resolved.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    length, burn_in, steps = config.sequence_length, config.burn_in, config.num_steps
+    if steps % length:
+        below, above = _nearest(steps, length)
+        raise ConfigError(
+            f"num_steps ({steps}) must be divisible by sequence_length, got {length}; "
+            f"nearest: {' or '.join(dict.fromkeys((below, above)))}."
+        )
+    if burn_in and (length == steps or burn_in > length):
+        raise ConfigError(
+            f"burn_in must be 0 where a sequence is a whole rollout, and at most "
+            f"sequence_length ({length}, of num_steps {steps}) elsewhere, got "
+            f"{burn_in}; make sequence_length shorter than num_steps, or leave burn_in "
+            "at 0."
+        )
+    total, minibatches = num_sequences(config), config.num_minibatches
+    if total % minibatches:
+        below, above = _nearest(total, minibatches)
+        name = f"num_envs ({total})"
+        unit = "environments"
+        if length < steps:
+            name = f"num_envs * num_steps / sequence_length ({total})"
+            unit = "sequences"
+        raise ConfigError(
+            f"{name} must be divisible by num_minibatches, got {minibatches}: a "
+            f"minibatch takes whole {unit}; nearest: "
+            f"{' or '.join(dict.fromkeys((below, above)))}."
+        )
+
+
+def check_head_sizes(config: Any) -> None:
+    """Refuse what are no sizes of layers between a memory and what is made of it.
+
+    Raises:
+        ConfigError: with an example.
+    """
+    sizes = config.head_sizes
+    is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
+    if not is_sizes or min(sizes, default=1) < 1:
+        raise ConfigError(
+            f"head_sizes must be positive whole numbers, got {sizes!r}; "
+            "for example (128,), or () for none."
+        )
+
+
+def _nearest(total: int, parts: int) -> tuple[str, str]:
+    """The divisors of a number below and above another number."""
+    fits = [p for p in range(1, total + 1) if total % p == 0]
+    below = max((p for p in fits if p < parts), default=1)
+    return str(below), str(min((p for p in fits if p > parts), default=below))
+
+
+def kind_of(config: Any) -> memories.Kind:
+    """Return the kind of memory of a config.
+
+    Args:
+        config: Config with the fields `memory` and `memory_size`.
+    """
+    return memories.kind_of(config.memory, config.memory_size)
+
+
+def checked_size(config: Any, env: Environment) -> int:
+    """Refuse a memory that does not fit, and return the number of what heads see of it.
+
+    Args:
+        config: Config with the fields `memory` and `memory_size`.
+        env: Environment, from `resolve_env`.
+
+    Raises:
+        ConfigError: naming the memory and the remedy.
+    """
+    try:
+        kind = kind_of(config)
+    except ValueError as error:
+        raise ConfigError(
+            f"memory_size must fit the memory {config.memory}, got "
+            f"{config.memory_size}: {error}."
+        ) from None
+    if isinstance(config.memory, nn.Module):
+        network_config.check_torsos(config, env, ("torso",))
+        space = env.observation_space(env.default_params)
+        torso = network_config.torso_of(config, obs_shape(space))
+        features, _ = jax.eval_shape(
+            torso.init_with_output, jax.random.key(0), observe.example(space)
+        )
+        check_module(config.memory, features.shape[-1])
+    return kind.size

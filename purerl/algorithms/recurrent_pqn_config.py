@@ -1,0 +1,65 @@
+"""The config of recurrent PQN, and its checks."""
+
+from typing import Any
+
+from purerl.acting import exploration
+from purerl.acting.environment import Environment
+from purerl.algorithms import checks, memory_config, network_config
+from purerl.algorithms.pqn import PQNConfig
+from purerl.config import ConfigError, config_dataclass, static
+from purerl.losses.check import check_loss
+from purerl.optimisers.check import check_optimisers
+
+
+@config_dataclass
+class RecurrentPQNConfig(PQNConfig):
+    """Parallel Q-learning with a memory."""
+
+    hidden_sizes: tuple[int, ...] = static(
+        (128,), "Units of each hidden layer before the memory."
+    )
+    memory: Any = memory_config.memory_field("gru")
+    memory_size: int = memory_config.size_field()
+    head_sizes: tuple[int, ...] = static(
+        (), "Units of each hidden layer between the memory and the values."
+    )
+    sequence_length: int = memory_config.length_field()
+    burn_in: int = memory_config.burn_in_field()
+
+    @property
+    def samples_per_update(self) -> int:
+        """What minibatches are drawn from: sequences."""
+        return memory_config.num_sequences(self)
+
+    @property
+    def sequential_steps(self) -> int:
+        """Dependent operations of one update: a gradient step runs through time too."""
+        return self.num_steps * (1 + self.num_epochs * self.num_minibatches)
+
+    def automatic(self, env: Environment) -> dict[str, Any]:
+        """Return PQN's numbers; a sequence is a whole rollout."""
+        return {**super().automatic(env), "sequence_length": self.num_steps}
+
+
+def validate(config: RecurrentPQNConfig, env: Environment) -> None:
+    """Check what fields have to do with one another and with the environment.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    memory_config.check_sequences(config)
+    memory_config.check_head_sizes(config)
+    exploration.check_share(config)
+    num_actions = checks.check_discrete(config, env)
+    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    check_optimisers(config)
+    size = memory_config.checked_size(config, env)
+    is_named = network_config.own(config, "critic") is None
+    if is_named and not network_config.is_auto(config, "critic"):
+        raise ConfigError(
+            f"critic must be auto or a flax module of memories [N, {size}], got "
+            f"{config.critic!r}, a torso of observations; give it as torso."
+        )
+    network_config.check_torsos(config, env, ("torso",))
+    words = f"values of {num_actions} actions"
+    network_config.check_whole(config, "critic", [(size,)], (num_actions,), words)

@@ -1,0 +1,158 @@
+"""Rollouts cut into sequences that a memory is trained on, each from a stored memory.
+
+Axes: `T` steps of a rollout, `B` environments, `L` steps of a sequence, `R = B * T / L`
+sequences.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from purerl.types import Array, PyTree
+
+
+class BurnIn(NamedTuple):
+    """The steps before a sequence, which only bring its memory up to date.
+
+    Attributes:
+        obs: `[R, N, ...]` prepared observations of N steps.
+        first: `[R, N]` bool, the observation begins an episode.
+        exists: `[R]` bool; false where the sequence begins with its rollout.
+    """
+
+    obs: PyTree
+    first: Array
+    exists: Array
+
+
+class Sequences(NamedTuple):
+    """Sequences to learn from, one row each.
+
+    Attributes:
+        memory: Memory before the first observation, of the burn-in where there is one,
+            leaves `[R, ...]`.
+        first: `[R, L]` bool, the observation is the first of an episode that began
+            within the rollout.
+        batch: `[R, L, ...]`.
+        burn_in: The steps before; None without burn-in.
+    """
+
+    memory: PyTree
+    first: Array
+    batch: Any
+    burn_in: BurnIn | None = None
+
+
+def swap(x: Array) -> Array:
+    """Return `[T, B, ...]` as `[B, T, ...]`, and back."""
+    return jnp.swapaxes(x, 0, 1)
+
+
+def whole(memory: PyTree, first: Array, batch: PyTree) -> Sequences:
+    """Return whole rollouts as sequences, one for each environment.
+
+    Args:
+        memory: Memory `[B, ...]` before the rollout.
+        first: `[T, B]` bool, the observation begins an episode.
+        batch: Samples `[T, B, ...]`.
+    """
+    return Sequences(memory, *jax.tree.map(swap, (first, batch)))
+
+
+def cut(
+    memory: PyTree,
+    memories: PyTree,
+    first: Array,
+    batch: Any,
+    length: int,
+    burn_in: int,
+) -> Sequences:
+    """Cut rollouts into sequences, each from the memory that was stored before it.
+
+    Sequence `k` of an environment has the steps from `k L` on. Its stored memory is
+    that of `burn_in` steps earlier (Kapturowski et al. 2019, section 3), but for the
+    first sequence of a rollout, before which there is nothing.
+
+    Args:
+        memory: Memory `[B, ...]` before the rollout.
+        memories: Memories `[T, B, ...]` after each of its observations.
+        first: `[T, B]` bool, the observation begins an episode.
+        batch: Samples `[T, B, ...]`, with the field `obs`.
+        length: L, which divides T.
+        burn_in: N, at most L; 0 for none.
+    """
+    numbers = range(first.shape[0] // length)
+    begins = [max(0, k * length - burn_in) for k in numbers]
+
+    def rows(x: Array) -> Array:
+        """`[T, B, ...]` as `[R, L, ...]`."""
+        pieces = swap(x).reshape(x.shape[1], -1, length, *x.shape[2:])
+        return pieces.reshape(-1, *pieces.shape[2:])
+
+    def starts(before: Array, after: Array) -> Array:
+        """The memories before some steps, `[R, ...]`."""
+        found = [before if t == 0 else after[t - 1] for t in begins]
+        return jnp.stack(found, 1).reshape(-1, *before.shape[1:])
+
+    def earlier(x: Array) -> Array:
+        """The steps of the burn-ins, `[R, N, ...]`."""
+        found = [swap(x[t : t + burn_in]) for t in begins]
+        return jnp.stack(found, 1).reshape(-1, burn_in, *x.shape[2:])
+
+    sequences = Sequences(
+        jax.tree.map(starts, memory, memories), *jax.tree.map(rows, (first, batch))
+    )
+    if not burn_in:
+        return sequences
+    exists = jnp.tile(jnp.arange(len(numbers)) > 0, first.shape[1])
+    obs, resets = jax.tree.map(earlier, (batch.obs, first))
+    return sequences._replace(burn_in=BurnIn(obs, resets, exists))
+
+
+def start(
+    sequences: Sequences, remember: Callable[[PyTree, PyTree, Array], PyTree]
+) -> PyTree:
+    """Return the memories `[R, ...]` with which the sequences begin.
+
+    After a burn-in these are those of the present parameters, and constants: no
+    gradient goes through the steps before a sequence.
+
+    Args:
+        sequences: The sequences.
+        remember: `(obs [N, R, ...], memory [R, ...], first [N, R]) -> memory` after the
+            last of these steps.
+    """
+    stored, burn_in = sequences.memory, sequences.burn_in
+    if burn_in is None:
+        return stored
+    obs, first = jax.tree.map(swap, (burn_in.obs, burn_in.first))
+    after = jax.lax.stop_gradient(remember(obs, stored, first))
+
+    def pick(burned: Array, kept: Array) -> Array:
+        exists = burn_in.exists.reshape(-1, *[1] * (kept.ndim - 1))
+        return jnp.where(exists, burned, kept)
+
+    return jax.tree.map(pick, after, stored)
+
+
+def remember(core: Any, kind: Any, params: PyTree, rows: Sequences) -> tuple[Any, Any]:
+    """Run a memory over sequences, each from where it begins.
+
+    Args:
+        core: Module with `unroll`, see `networks.memories.core`.
+        kind: Kind of the memory, see `networks.memories.kinds`.
+        params: Parameters of `core`.
+        rows: The sequences.
+
+    Returns:
+        Observations `[L, R, ...]`, and the memories with each of them.
+    """
+
+    def unroll(obs: PyTree, memory: PyTree, first: Array) -> Any:
+        return core.apply(params, obs, memory, first, method="unroll")
+
+    memory = start(rows, lambda *steps: kind.last(unroll(*steps)))
+    obs, first = jax.tree.map(swap, (rows.batch.obs, rows.first))
+    return obs, unroll(obs, memory, first)

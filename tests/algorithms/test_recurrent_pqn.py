@@ -1,0 +1,151 @@
+"""Recurrent PQN: PQN where nothing is remembered, and a plain loop where it is."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import ConfigError
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import pqn, recurrent_pqn
+from tests import nets
+
+FIELDS = {
+    "env": "probe/chain",  # terminations and truncations
+    "env_kwargs": {"length": 5},
+    "num_envs": 4,
+    "num_steps": 8,
+    "num_minibatches": 2,
+    "total_timesteps": 4 * 8 * 10,
+    "hidden_sizes": (8,),
+    "gamma": 0.9,
+    "trace_decay": 0.7,
+    "epsilon_steps": 50.0,
+}
+CONFIG = purerl.RecurrentPQNConfig(
+    memory=nets.Leaky(6), sequence_length=8, num_evaluations=0, **FIELDS
+)
+
+
+def rolled(config):
+    """Parts, a state that has learned, and the rollout that comes next."""
+    parts = recurrent_pqn.build(config, resolve_env(config))
+    state = jax.jit(partial(recurrent_pqn.init, parts))(jax.random.key(0))
+    state, _ = jax.jit(partial(recurrent_pqn.step, parts))(state)
+    collect = jax.jit(partial(recurrent_pqn.collect, parts))
+    return parts, state, collect(state, jax.random.key(1))
+
+
+@pytest.mark.slow
+def test_without_anything_remembered_it_is_pqn():
+    config = CONFIG.replace(memory=nets.Nothing(8))
+    parts, state, played = rolled(config)
+    transitions = played.transitions
+    rows = recurrent_pqn.make_sequences(parts, state, transitions, played.memories)
+    found, _ = recurrent_pqn.loss(parts, state.params, rows)
+
+    plain = purerl.PQNConfig(**FIELDS)
+    other = pqn.build(plain, resolve_env(plain))
+    layers = {
+        "torso": state.params["core"]["params"]["torso"],
+        "Dense_0": state.params["q"]["params"]["Dense_0"],
+    }
+    params = {"params": layers}
+    expected_params = other.network.init(jax.random.key(0), transitions.obs[0])
+    assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, expected_params)
+    batch = pqn.make_batch(other, state._replace(params=params), transitions)
+    target = rows.batch.target.T.reshape(-1)
+    np.testing.assert_allclose(target, batch.target, rtol=1e-5)
+    expected, metrics = pqn.loss(other, params, batch)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert float(expected) > 1e-4 and abs(float(metrics["q_value"])) > 1e-3
+
+
+def test_values_targets_and_loss_are_those_of_a_plain_loop():
+    parts, state, (_, _, transitions, memories, _) = rolled(CONFIG)
+    rows = recurrent_pqn.make_sequences(parts, state, transitions, memories)
+    apply = parts.core.apply
+    features = partial(apply, state.params["core"], method=lambda m, obs: m.torso(obs))
+    kernel = np.asarray(state.params["core"]["params"]["memory"]["Dense_0"]["kernel"])
+    head = jax.tree.map(np.asarray, state.params["q"]["params"]["Dense_0"])
+
+    def values(memory):
+        return memory @ head["kernel"] + head["bias"]
+
+    entering = np.asarray(features(transitions.obs)) @ kernel
+    following = np.asarray(features(transitions.next_obs)) @ kernel
+    ends = np.asarray(transitions.terminated), np.asarray(transitions.truncated)
+    steps, num_envs = ends[0].shape
+    squared, cut = [], 0
+    for b in range(num_envs):
+        memory = np.asarray(state.memory.carry[b])
+        q, bootstrap = np.zeros(steps), np.zeros(steps)
+        for t in range(steps):
+            memory = 0.5 * memory + entering[t, b]
+            np.testing.assert_allclose(memories.output[t, b], memory, atol=1e-5)
+            q[t] = values(memory)[transitions.action[t, b]]
+            # The memory of this episode sees the observation before any reset.
+            bootstrap[t] = values(0.5 * memory + following[t, b]).max()
+            if ends[0][t, b] or ends[1][t, b]:
+                memory = np.zeros_like(memory)
+        target = 0.0
+        for t in reversed(range(steps)):
+            last = ends[1][t, b] or t == steps - 1
+            decay = 0.0 if last else 0.7
+            later = (1 - decay) * bootstrap[t] + decay * target
+            target = transitions.reward[t, b] + 0.9 * later * (not ends[0][t, b])
+            np.testing.assert_allclose(rows.batch.target[b, t], target, atol=1e-5)
+            squared.append(np.square(q[t] - target))
+            cut += bool(ends[1][t, b])
+    assert cut > 2
+    found, _ = recurrent_pqn.loss(parts, state.params, rows)
+    np.testing.assert_allclose(found, np.mean(squared) / 2, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_it_learns_what_only_a_memory_can():
+    config = purerl.RecurrentPQNConfig(
+        env="probe/memory",
+        num_envs=16,
+        num_steps=16,
+        total_timesteps=16 * 16 * 60,
+        hidden_sizes=(8,),
+        memory="lru",
+        memory_size=8,
+        learning_rate=1e-2,
+        num_minibatches=2,
+        gamma=0.9,
+        num_evaluations=1,
+        eval_episodes=32,
+        eval_max_steps=10,
+    )
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    # Whatever is done without a memory earns 0 on average: see test_recurrent_ppo.
+    np.testing.assert_array_equal(result.evaluation["episode_return"], np.ones((1, 32)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"num_minibatches": 3}, r"num_envs \(4\) must be .* nearest: 2 or 4"),
+        ({"head_sizes": 8}, "head_sizes must be positive whole numbers"),
+        ({"critic": "mlp"}, r"critic must be auto or a flax module of memories \[N, 6"),
+        ({"critic": nets.Policy(3)}, "values of 2 actions"),
+        ({"env": "Pendulum-v1", "env_kwargs": {}}, "RecurrentPQNConfig needs discrete"),
+        ({"memory": "rnn"}, "memory must be one of gru, lstm, lru, s5, transformer"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
+    with pytest.raises(ConfigError, match=fragment):
+        purerl.make_train(CONFIG.replace(**changes))
+
+
+def test_a_critic_of_ones_own_is_on_the_memory():
+    config = CONFIG.replace(critic=nets.Policy(2))
+    algorithm = purerl.make_algorithm(config)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0))
+    kernel = jax.tree.leaves(state.params["q"])[-1]
+    assert kernel.shape[0] == 6

@@ -1,0 +1,244 @@
+"""Sequences of a rollout: what they begin with, and what burn-in does and leaves."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import ConfigError
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import recurrent_ppo
+from purerl.learning import sequences
+from tests import nets
+
+STEPS, ENVS = 12, 4
+CONFIG = purerl.RecurrentPPOConfig(
+    env="probe/chain",  # terminations and truncations
+    env_kwargs={"length": 5},
+    num_envs=ENVS,
+    num_steps=STEPS,
+    sequence_length=STEPS,
+    num_minibatches=1,
+    total_timesteps=ENVS * STEPS * 4,
+    hidden_sizes=(4,),
+    memory=nets.Leaky(4),
+    head_sizes=(),
+    normalize_advantages=False,
+    entropy_coef=0.0,
+)
+
+
+class Rolled:
+    """A rollout of a state in the midst of training, and its losses by parameters."""
+
+    def __init__(self):
+        self.env = resolve_env(CONFIG)
+        parts = recurrent_ppo.build(CONFIG, self.env)
+        state = jax.jit(partial(recurrent_ppo.init, parts))(jax.random.key(4))
+        step = jax.jit(partial(recurrent_ppo.step, parts))
+        for _ in range(2):
+            state, _ = step(state)
+        self.state = state
+        self.played = jax.jit(partial(recurrent_ppo.collect, parts))(
+            state, jax.random.key(5)
+        )
+        rng = np.random.default_rng(0)
+        self.moved = jax.tree.map(
+            lambda x: x + jnp.asarray(rng.normal(0, 0.3, x.shape), jnp.float32),
+            state.params,
+        )
+
+    def rows(self, **changes):
+        parts = recurrent_ppo.build(CONFIG.replace(**changes), self.env)
+        found = recurrent_ppo.make_sequences(
+            parts, self.state, self.played.transitions, self.played.memories
+        )
+        return parts, found[0]
+
+    def seen(self, params, **changes):
+        """What heads see, `[B, T, H]`, in the order of the steps."""
+        parts, rows = self.rows(**changes)
+        samples = recurrent_ppo.samples(parts, params, rows)
+        return samples.obs.reshape(ENVS, STEPS, -1)
+
+    def gradient(self, params, **changes):
+        parts, rows = self.rows(**changes)
+        loss = partial(recurrent_ppo.loss, parts)
+        return jax.grad(lambda params: loss(params, rows)[0])(params)
+
+
+@pytest.fixture(scope="module")
+def rolled():
+    found = Rolled()
+    done = found.played.transitions.terminated | found.played.transitions.truncated
+    assert done[3].any() and not done[3].all()  # just before the second sequence of 4
+    return found
+
+
+CUTS = ({}, {"sequence_length": 4}, {"sequence_length": 4, "burn_in": 3})
+
+
+def test_with_the_parameters_that_acted_all_cuts_are_the_whole_rollout(rolled):
+    whole = rolled.seen(rolled.state.params)
+    np.testing.assert_allclose(
+        whole, rolled.played.memories.output.swapaxes(0, 1), rtol=1e-5, atol=1e-6
+    )
+    for changes in (*CUTS[1:], {"sequence_length": 6, "burn_in": 6}):
+        found = rolled.seen(rolled.state.params, **changes)
+        np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_with_other_parameters_a_sequence_begins_where_its_cut_says(rolled):
+    # The reference: the steps again, one environment at a time, from the memory that
+    # was stored before the sequence or before its burn-in.
+    parts, _ = rolled.rows()
+    moved = rolled.moved
+    first = np.zeros((STEPS, ENVS), bool)
+    ended = rolled.played.transitions.terminated | rolled.played.transitions.truncated
+    first[1:] = ended[:-1]
+    stored = rolled.played.memories.carry
+    features = parts.core.apply(
+        moved["core"],
+        rolled.played.transitions.obs.astype(jnp.float32),
+        method=lambda module, obs: module.torso(obs),
+    )
+    kernel = moved["core"]["params"]["memory"]["Dense_0"]["kernel"]
+    entering = np.asarray(features) @ np.asarray(kernel)
+    for changes in CUTS:
+        length, burn_in = (
+            changes.get("sequence_length", STEPS),
+            changes.get("burn_in", 0),
+        )
+        found = rolled.seen(moved, **changes)
+        for k in range(STEPS // length):
+            begin = max(0, k * length - burn_in)
+            total = rolled.state.memory.carry if begin == 0 else stored[begin - 1]
+            total = np.asarray(total)
+            for t in range(begin, (k + 1) * length):
+                total = np.where(first[t][:, None], 0.0, 0.5 * total) + entering[t]
+                if t >= k * length:
+                    np.testing.assert_allclose(found[:, t], total, rtol=1e-4, atol=1e-5)
+    # So the cuts differ, and burn-in lies between stored memories and the whole.
+    whole, cut, burned = (np.asarray(rolled.seen(moved, **c)) for c in CUTS)
+    far, near = np.abs(cut - whole)[:, 4:], np.abs(burned - whole)[:, 4:]
+    assert far.max() > 0.01 and near.mean() < 0.5 * far.mean()
+
+
+def test_a_whole_rollout_as_one_sequence_has_the_gradient_of_none(rolled):
+    _, rows = rolled.rows()
+    done = rolled.played.transitions.terminated | rolled.played.transitions.truncated
+    first = jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
+    batch = jax.tree.map(sequences.swap, rows.batch)
+    one = sequences.cut(
+        rolled.state.memory, rolled.played.memories, first, batch, STEPS, 0
+    )
+    for x, y in zip(*map(jax.tree.leaves, (rows, one)), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_no_gradient_goes_through_the_steps_before_a_sequence(rolled):
+    # With the memory after the burn-in put in by hand, as a constant, the gradient is
+    # the same; and of a cut without burn-in it is another.
+    parts, rows = rolled.rows(sequence_length=4, burn_in=3)
+    seen = recurrent_ppo.samples(parts, rolled.moved, rows).obs.reshape(ENVS, 3, 4, -1)
+    assert seen.shape[-1] == 4
+
+    def remember(obs, memory, first):
+        unrolled = parts.core.apply(
+            rolled.moved["core"], obs, memory, first, method="unroll"
+        )
+        return parts.kind.last(unrolled)
+
+    constant = rows._replace(memory=sequences.start(rows, remember), burn_in=None)
+    loss = partial(recurrent_ppo.loss, parts)
+    expected = jax.grad(lambda p: loss(p, constant)[0])(rolled.moved)
+    found = rolled.gradient(rolled.moved, sequence_length=4, burn_in=3)
+    other = rolled.gradient(rolled.moved, sequence_length=4)
+    far = 0.0
+    for x, y, z in zip(*map(jax.tree.leaves, (found, expected, other)), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
+        far = max(far, float(jnp.abs(x - z).max()))
+    assert far > 1e-3
+
+
+@pytest.mark.slow
+def test_known_bug_a_gradient_through_the_burn_in_would_show(rolled, monkeypatch):
+    right = rolled.gradient(rolled.moved, sequence_length=4, burn_in=3)
+    monkeypatch.setattr(jax.lax, "stop_gradient", lambda x: x)
+    wrong = rolled.gradient(rolled.moved, sequence_length=4, burn_in=3)
+    core = jax.tree.map(lambda x, y: jnp.abs(x - y).max(), right["core"], wrong["core"])
+    assert max(map(float, jax.tree.leaves(core))) > 1e-4
+
+
+def test_burnt_in_steps_are_learned_from_once_and_only_there(rolled):
+    # Each step of the rollout is a sample of one sequence: what burn-in sees of it are
+    # observations and flags alone.
+    _, rows = rolled.rows(sequence_length=4, burn_in=3)
+    assert rows.batch.action.shape == (ENVS * 3, 4)
+    transitions = rolled.played.transitions
+    action = np.asarray(rows.batch.action).reshape(ENVS, STEPS)
+    np.testing.assert_array_equal(action, transitions.action.T)
+    obs = np.asarray(rows.burn_in.obs).reshape(ENVS, 3, 3, -1)
+    for k in (1, 2):
+        steps = transitions.obs[4 * k - 3 : 4 * k].swapaxes(0, 1)
+        np.testing.assert_array_equal(obs[:, k], steps)
+    exists = rows.burn_in.exists.reshape(ENVS, 3)
+    np.testing.assert_array_equal(exists, np.tile([False, True, True], (ENVS, 1)))
+
+
+@pytest.mark.slow
+def test_it_trains_with_sequences_and_burn_in():
+    config = CONFIG.replace(
+        sequence_length=4, burn_in=2, num_minibatches=6, num_evaluations=0, memory="gru"
+    )
+    assert config.samples_per_update == 12
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    assert np.isfinite(result.metrics["value_loss"]).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"sequence_length": 5}, r"num_steps \(12\) must be .* got 5; nearest: 4 or 6"),
+        ({"sequence_length": 24}, r"got 24; nearest: 12\."),
+        ({"burn_in": 2}, "burn_in must be 0 where a sequence is a whole rollout"),
+        (
+            {"sequence_length": 4, "burn_in": 5},
+            r"at most sequence_length \(4, of num_steps 12\) elsewhere, got 5",
+        ),
+        (
+            {"sequence_length": 4, "num_minibatches": 5},
+            r"sequence_length \(12\) must be .* whole sequences; nearest: 4 or 6",
+        ),
+        ({"memory": "transformer", "memory_size": 6}, "memory_size must fit .* got 6"),
+        ({"memory": nets.Leaky(fault="ones")}, "initial.shape. of zeros"),
+        ({"memory": nets.Leaky(fault="carry")}, "return a carry like the one it takes"),
+        ({"memory": nets.Leaky(fault="outputs")}, r"outputs \(T, B, features\), here"),
+        ({"memory": nets.Leaky(0)}, "field features, the number of its outputs, got 0"),
+        ({"memory": nets.Torso()}, "must have a method initial"),
+        ({"memory": "tests.nets:Leaky(features='a')"}, "must have a field features"),
+        (
+            {"memory": "purerl.networks.memories:LRU(features=4, r_max=2.0)"},
+            "cannot make .*r_min < r_max < 1",
+        ),
+        (
+            {"memory": "purerl.networks.memories:Transformer(features=4, window=0)"},
+            "cannot make .*window must be a positive whole number, got 0",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
+    with pytest.raises(ConfigError, match=fragment):
+        purerl.make_train(CONFIG.replace(**changes))
+
+
+def test_a_memory_is_written_and_read_as_torsos_are():
+    text = "purerl.networks.memories:LRU(features=8, num_blocks=2)"
+    config = CONFIG.replace(memory=text)
+    assert config.memory == purerl.networks.memories.LRU(8, num_blocks=2)
+    written = purerl.serialise.to_dict(config)
+    assert written["memory"]["num_blocks"] == 2
+    assert purerl.serialise.from_dict(written) == config

@@ -1,0 +1,380 @@
+"""Memories over sequences: their steps, their resets, and what each is known to be."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.networks.memories import LRU, S5, Transformer, diagonal, s5, transformer
+from purerl.networks.memories.core import Remembering
+from purerl.networks.memories.kinds import kind_of
+from purerl.networks.memories.lru import LinearUnit
+from purerl.networks.memories.s5 import StateSpace
+from purerl.networks.memories.transformer import Attention, Cache, Gate
+from purerl.networks.recurrent import forget
+from purerl.networks.torsos import MLP
+from tests import nets
+from tests.helpers import slow_but
+
+STEPS, ENVS, OBS, SIZE = 9, 3, 2, 4
+MEMORIES = {
+    "lru": LRU(SIZE, state_size=3),
+    "s5": S5(SIZE, state_size=3),
+    "transformer": Transformer(SIZE, window=5, num_heads=2),
+    "of one's own": nets.Leaky(SIZE),
+}
+# Environment 0 begins episodes at 3 and at 4, environment 1 at 0, environment 2 at 8.
+FIRST = jnp.zeros((STEPS, ENVS), bool).at[[3, 4, 0, 8], [0, 0, 1, 2]].set(True)
+
+
+def randomised(params, seed=0):
+    """Random numbers in every parameter, biases included."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda x: x + jnp.asarray(rng.normal(0, 0.3, x.shape), jnp.float32), params
+    )
+
+
+class Sequence:
+    """A memory behind a torso, and what it makes of a sequence."""
+
+    def __init__(self, module):
+        self.module = module
+        self.kind = kind_of(module, 99)  # a module has its own size
+        core = self.core = self.kind.core(MLP((5,), "tanh"))
+        rng = np.random.default_rng(1)
+        self.obs = jnp.asarray(rng.normal(size=(STEPS, ENVS, OBS)), jnp.float32)
+        blank = self.kind.blank((ENVS,))
+        shapes = core.init(jax.random.key(0), self.obs[0], blank)
+        self.params = randomised(shapes)
+        self.unroll = jax.jit(partial(core.apply, method="unroll"))
+        self.step = jax.jit(core.apply)
+        # Episodes that run already.
+        before = self.unroll(self.params, 1.0 - self.obs, blank, FIRST & False)
+        self.start = self.kind.last(before)
+
+
+@pytest.fixture(scope="module", params=slow_but(MEMORIES, "lru", "transformer"))
+def sequence(request):
+    return Sequence(MEMORIES[request.param])
+
+
+def close(one, other, atol=2e-6):
+    def check(x, y):
+        np.testing.assert_allclose(x, y, rtol=2e-5, atol=atol)
+
+    jax.tree.map(check, one, other)
+
+
+def by_steps(sequence, params, obs, memory):
+    """The memories of a sequence, step by step, cleared as a policy that acts does."""
+
+    def step(memory, xs):
+        obs_t, first_t = xs
+        memory = sequence.core.apply(params, obs_t, forget(memory, first_t))
+        return memory, memory
+
+    return jax.lax.scan(step, memory, (obs, FIRST))[1]
+
+
+def test_a_sequence_is_its_steps(sequence):
+    whole = sequence.unroll(sequence.params, sequence.obs, sequence.start, FIRST)
+    steps = by_steps(sequence, sequence.params, sequence.obs, sequence.start)
+    close(whole.output, steps.output)
+    close(sequence.kind.last(whole), jax.tree.map(lambda x: x[-1], steps))
+    # A single episode without an axis for it, and others with two, are the same.
+    alone = jax.tree.map(lambda x: x[2], sequence.start)
+    close(
+        sequence.step(sequence.params, sequence.obs[0, 2], alone).output, whole[0][0, 2]
+    )
+    grid = jax.tree.map(lambda x: jnp.stack([x, x]), sequence.start)
+    obs = jnp.stack([sequence.obs[0]] * 2)
+    close(sequence.step(sequence.params, obs, grid).output[1, 2], whole.output[0, 2])
+
+
+@pytest.mark.slow
+def test_a_sequence_in_two_pieces_is_the_whole(sequence):
+    whole = sequence.unroll(sequence.params, sequence.obs, sequence.start, FIRST)
+    memory, outputs = sequence.start, []
+    for piece in (slice(0, 4), slice(4, STEPS)):
+        found = sequence.unroll(
+            sequence.params, sequence.obs[piece], memory, FIRST[piece]
+        )
+        memory = sequence.kind.last(found)
+        outputs.append(found.output)
+    close(jnp.concatenate(outputs), whole.output)
+    close(memory.carry, whole.carry)
+
+
+def test_gradients_are_those_of_the_steps(sequence):
+    weights = jnp.asarray(np.random.default_rng(2).normal(size=(STEPS, ENVS, SIZE)))
+
+    @jax.jit
+    @jax.grad
+    def of_whole(arguments):
+        found = sequence.unroll(*arguments, sequence.start, FIRST)
+        return (weights * found.output).sum()
+
+    @jax.jit
+    @jax.grad
+    def of_steps(arguments):
+        steps = by_steps(sequence, *arguments, sequence.start)
+        return (weights * steps.output).sum()
+
+    arguments = (sequence.params, sequence.obs)
+    found, expected = of_whole(arguments), of_steps(arguments)
+    close(found, expected, atol=5e-5)
+    assert max(float(jnp.abs(x).max()) for x in jax.tree.leaves(expected)) > 0.1
+
+
+def test_what_follows_a_reset_knows_nothing_of_what_preceded_it(sequence):
+    one = sequence.unroll(sequence.params, sequence.obs, sequence.start, FIRST)
+    moved = sequence.obs.at[:3, 0].add(1.0)
+    start = jax.tree.map(lambda x: x + jnp.ones_like(x), sequence.start)
+    other = sequence.unroll(sequence.params, moved, start, FIRST)
+    np.testing.assert_array_equal(one.output[3:, 0], other.output[3:, 0])
+    np.testing.assert_array_equal(one.output[:, 1], other.output[:, 1])
+    np.testing.assert_array_equal(one.output[8, 2], other.output[8, 2])
+    for x, y in zip(*map(jax.tree.leaves, (one.carry, other.carry)), strict=True):
+        np.testing.assert_array_equal(x, y)  # every environment had a reset
+    assert (one.output[:3, 0] != other.output[:3, 0]).any(-1).all()
+    assert (one.output[:8, 2] != other.output[:8, 2]).any(-1)[0]
+    # It is the memory of a fresh start, in what is carried on too.
+    fresh = sequence.unroll(
+        sequence.params, sequence.obs[4:], sequence.kind.blank((ENVS,)), FIRST[4:]
+    )
+    close(other.output[4:, 0], fresh.output[:, 0])
+    for x, y in zip(*map(jax.tree.leaves, (other.carry, fresh.carry)), strict=True):
+        close(x[0], y[0])
+
+
+@pytest.mark.slow
+def test_no_gradient_crosses_a_reset(sequence):
+    @jax.jit
+    @jax.grad
+    def slopes(obs):
+        found = sequence.unroll(sequence.params, obs, sequence.start, FIRST)
+        return found.output[-1].sum()
+
+    moves = (jnp.abs(slopes(sequence.obs)).max(-1) > 0).T
+    np.testing.assert_array_equal(moves[0], [0, 0, 0, 0, 1, 1, 1, 1, 1])
+    # A transformer's window ends five steps before.
+    reach = getattr(sequence.module, "window", STEPS)
+    np.testing.assert_array_equal(moves[1], np.arange(STEPS) >= STEPS - 1 - reach)
+    np.testing.assert_array_equal(moves[2], [0] * 8 + [1])
+
+
+# The linear recurrent unit
+
+
+def complex_of(x):
+    return np.asarray(x.real, np.float64) + 1j * np.asarray(x.imag, np.float64)
+
+
+def impulse_response(module, params):
+    """Outputs `[T, F]` of an input at the first step alone, and that input."""
+    impulse = np.array([0.3, -1.0, 0.7])
+    inputs = jnp.zeros((STEPS, 1, 3)).at[0, 0].set(jnp.asarray(impulse))
+    state = diagonal.Complex(jnp.zeros((1, SIZE)), jnp.zeros((1, SIZE)))
+    apply = jax.jit(module.apply)
+    _, outputs = apply(params, state, inputs, jnp.zeros((STEPS, 1), bool))
+    return np.asarray(outputs[:, 0]), impulse
+
+
+def test_the_impulse_response_of_an_lru_is_the_closed_form():
+    unit = LinearUnit(SIZE, 0.5, 0.99, 3.0)
+    state = diagonal.Complex(jnp.zeros((1, SIZE)), jnp.zeros((1, SIZE)))
+    nothing = jnp.zeros((1, 1, 3)), jnp.zeros((1, 1), bool)
+    params = unit.init(jax.random.key(3), state, *nothing)
+    found, impulse = impulse_response(unit, params)
+    p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
+    eigenvalues = np.exp(-np.exp(p["nu"]) + 1j * np.exp(p["theta"]))
+    modulus = np.abs(eigenvalues)
+    assert ((modulus > 0.5) & (modulus < 0.99)).all()
+    # An input of variance 1 gives states of variance 1, whatever the modulus.
+    np.testing.assert_allclose(np.exp(p["gamma"]), np.sqrt(1 - modulus**2), 1e-5)
+    enter = np.exp(p["gamma"]) * (impulse @ (p["enter_real"] + 1j * p["enter_imag"]))
+    leave = p["leave_real"] + 1j * p["leave_imag"]
+    for t in range(STEPS):
+        expected = (eigenvalues**t * enter @ leave).real
+        expected += p["skip"] * impulse * (t == 0)
+        np.testing.assert_allclose(found[t], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_eigenvalues_of_an_lru_are_in_the_ring_and_never_leave_the_disc():
+    unit = LinearUnit(1000, 0.9, 0.999, 0.5)
+    state = diagonal.Complex(jnp.zeros((1, 1000)), jnp.zeros((1, 1000)))
+    nothing = jnp.zeros((1, 1, 3)), jnp.zeros((1, 1), bool)
+    p = unit.init(jax.random.key(0), state, *nothing)["params"]
+    squared = np.exp(-2 * np.exp(np.asarray(p["nu"], np.float64)))
+    low, high = 0.9**2, 0.999**2
+    assert squared.min() > low - 1e-6 and squared.max() < high + 1e-6
+    # Uniform on the ring: |lambda|^2 is uniform, here with a standard error of 1/110.
+    share = (squared - low) / (high - low)
+    assert abs(share.mean() - 0.5) < 0.04 and abs(share.var() - 1 / 12) < 0.01
+    phase = np.exp(np.asarray(p["theta"]))
+    assert phase.min() > 0 and phase.max() <= 0.5 + 1e-6
+    # Whatever is learned: a state that has no input does not grow.
+    far = {**p, "nu": jnp.linspace(-30.0, 30.0, 1000)}
+    start = diagonal.Complex(jnp.ones((1, 1000)), jnp.ones((1, 1000)))
+    after, _ = unit.apply({"params": far}, start, *nothing)
+    assert (np.abs(complex_of(after)) <= np.sqrt(2) * (1 + 1e-6)).all()
+
+
+# S5
+
+
+def test_hippo_has_the_eigenvectors_of_its_matrix():
+    size = 3
+    values, vectors = s5.hippo(size)
+    order = np.arange(2 * size)
+    root = np.sqrt(2 * order + 1)
+    legs = -np.tril(np.outer(root, root), -1) - np.diag(order + 1)
+    normal = legs + np.outer(root, root) / 2  # without its part of rank one
+    np.testing.assert_allclose(normal @ vectors, vectors * values, atol=1e-10)
+    np.testing.assert_allclose(values.real, -0.5)
+    assert (values.imag > 0).all() and len(values) == size
+    # The conjugates are the other half.
+    rest = normal @ vectors.conj() - vectors.conj() * values.conj()
+    np.testing.assert_allclose(rest, 0, atol=1e-10)
+
+
+def test_s5_is_its_differential_equation_under_a_constant_input():
+    # x' = Lambda x + B u from 0 is x(t) = (exp(Lambda t) - 1) / Lambda * B u, and the
+    # layer holds an input for `dt`: after k steps t is k dt.
+    module = StateSpace(SIZE, 0.05, 0.5)
+    state = diagonal.Complex(jnp.zeros((1, SIZE)), jnp.zeros((1, SIZE)))
+    resets = jnp.zeros((STEPS, 1), bool)
+    inputs = jnp.broadcast_to(jnp.array([0.3, -1.0, 0.7]), (STEPS, 1, 3))
+    params = module.init(jax.random.key(1), state, inputs, resets)
+    _, outputs = jax.jit(module.apply)(params, state, inputs, resets)
+    p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
+    eigenvalues = p["real"] + 1j * p["imag"]
+    np.testing.assert_allclose(eigenvalues, s5.hippo(SIZE)[0], rtol=1e-5)
+    steady = np.asarray(inputs[0, 0]) @ (p["enter"][0] + 1j * p["enter"][1])
+    for k in range(1, STEPS + 1):
+        time = k * np.exp(p["log_dt"])
+        state_t = (np.exp(eigenvalues * time) - 1) / eigenvalues * steady
+        expected = 2 * (state_t @ (p["leave"][0] + 1j * p["leave"][1])).real
+        expected += p["skip"] * np.asarray(inputs[0, 0])
+        np.testing.assert_allclose(outputs[k - 1, 0], expected, rtol=1e-4, atol=1e-5)
+    # B and C begin as real matrices in the basis of the whole HiPPO-N matrix.
+    vectors = s5.hippo(SIZE)[1]
+    both = np.concatenate([vectors, vectors.conj()], 1)
+    enter = np.concatenate([p["enter"][0] + 1j * p["enter"][1]] * 2, 1)
+    enter[:, SIZE:] = enter[:, SIZE:].conj()
+    np.testing.assert_allclose((enter @ both.T).imag, 0, atol=1e-6)
+
+
+# The transformer
+
+
+@pytest.mark.parametrize(
+    ("blocks", "window"), [pytest.param(1, 3, marks=pytest.mark.slow), (2, 2)]
+)
+def test_an_output_depends_on_the_window_of_every_block_and_on_nothing_before(
+    blocks, window
+):
+    module = Transformer(SIZE, window, blocks, num_heads=2, gate_bias=0.0)
+    carry, length = module.initial((1,)), 12
+    inputs = jax.random.normal(jax.random.key(0), (length, 1, 3))
+    resets = jnp.zeros((length, 1), bool)
+    params = randomised(module.init(jax.random.key(1), carry, inputs, resets))
+    apply = jax.jit(lambda inputs: module.apply(params, carry, inputs, resets)[1])
+    before = apply(inputs)
+    for t in range(length):
+        changed = (apply(inputs.at[t].add(1.0)) != before).any((1, 2))
+        # The present step, and `window` steps before it for every block.
+        expected = [t <= later <= t + blocks * window for later in range(length)]
+        np.testing.assert_array_equal(changed, expected)
+
+
+def test_attention_is_a_plain_loop_over_the_steps_of_the_window():
+    window, heads, units, length = 3, 2, 2, 7
+    module = Attention(window, heads)
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(rng.normal(size=(1, length, SIZE)), jnp.float32)
+    resets = jnp.zeros((1, length), bool).at[0, 4].set(True)
+    keys, values = rng.normal(size=(2, 1, window, heads, units)).astype(np.float32)
+    cache = Cache(keys, values, jnp.array([2]))
+    params = randomised(module.init(jax.random.key(0), x, cache, resets))
+    found, after = module.apply(params, x, cache, resets)
+
+    p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
+    inputs = np.asarray(x[0]) @ p["inputs"]["kernel"] + p["inputs"]["bias"]
+    query, new_keys, new_values = (
+        part.reshape(length, heads, units) for part in np.split(inputs, 3, -1)
+    )
+    # (episode, time, key, value); of the cache the first place holds no step.
+    past = [(0, i - window, keys[0, i], values[0, i]) for i in (1, 2)]
+    for t in range(length):
+        episode = int(t >= 4)
+        past.append((episode, t, new_keys[t], new_values[t]))
+        seen = [row for row in past if row[0] == episode and row[1] >= t - window]
+        scores = []
+        for _, time, key, _ in seen:
+            angles = (t - time) * np.array([1.0, 0.01])
+            sines = np.concatenate([np.sin(angles), np.cos(angles)])
+            place = (sines @ p["positions"]["kernel"]).reshape(heads, units)
+            content = ((query[t] + p["content_bias"]) * key).sum(-1)
+            position = ((query[t] + p["position_bias"]) * place).sum(-1)
+            scores.append((content + position) / np.sqrt(units))
+        weights = np.exp(scores) / np.exp(scores).sum(0)  # [steps, heads]
+        mixed = sum(w[:, None] * row[3] for w, row in zip(weights, seen, strict=True))
+        expected = mixed.reshape(-1) @ p["outputs"]["kernel"] + p["outputs"]["bias"]
+        np.testing.assert_allclose(found[0, t], expected, rtol=1e-5, atol=1e-5)
+    assert len(seen) == 3 and after.filled == 3
+    np.testing.assert_allclose(after.keys[0], new_keys[4:], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(after.values[0], new_values[4:], rtol=1e-5, atol=1e-5)
+
+
+def test_scores_of_distances_move_to_their_places():
+    scores = np.arange(1.0, 13.0).reshape(3, 4)  # three steps, a window of three
+    found = np.asarray(transformer.skewed(jnp.asarray(scores)))
+    assert found.shape == (3, 6)
+    for t in range(3):
+        np.testing.assert_array_equal(found[t, t : t + 4], scores[t])
+
+
+def test_a_gate_is_a_grus_and_begins_near_the_identity():
+    x, y = np.random.default_rng(0).normal(size=(2, 5, SIZE)).astype(np.float32)
+    gate = Gate(2.0)
+    start = gate.init(jax.random.key(1), x, y)
+    params = randomised(start)
+    p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
+    after = y @ p["after"]["kernel"] + p["after"]["bias"]
+    around = x @ p["around"]["kernel"]
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    reset = sigmoid(after[:, :SIZE] + around[:, :SIZE])
+    update = sigmoid(after[:, SIZE:-SIZE] + around[:, SIZE:] - p["bias"])
+    new = np.tanh(after[:, -SIZE:] + (reset * x) @ p["kept"]["kernel"])
+    expected = (1 - update) * x + update * new
+    np.testing.assert_allclose(gate.apply(params, x, y), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(start["params"]["bias"], np.full(SIZE, 2.0))
+    closed = gate.apply(Gate(40.0).init(jax.random.key(1), x, y), x, y)
+    np.testing.assert_allclose(closed, x, rtol=1e-6)
+
+
+# A module of the user's own
+
+
+def test_a_memory_of_ones_own_is_called_with_what_the_protocol_says():
+    core = Remembering(MLP((5,), "tanh"), nets.Leaky(SIZE))
+    sequence = Sequence(nets.Leaky(SIZE))
+    params = core.init(jax.random.key(0), sequence.obs[0], sequence.kind.blank((ENVS,)))
+    found = core.apply(
+        params, sequence.obs, sequence.start, FIRST, method="unroll"
+    ).output
+    features = MLP((5,), "tanh").apply(
+        {"params": params["params"]["torso"]}, sequence.obs
+    )
+    entering = np.asarray(features) @ params["params"]["memory"]["Dense_0"]["kernel"]
+    total = np.asarray(sequence.start.carry)
+    for t in range(STEPS):
+        total = np.where(FIRST[t][:, None], 0.0, 0.5 * total) + entering[t]
+        np.testing.assert_allclose(found[t], total, rtol=1e-5, atol=1e-6)
