@@ -33,7 +33,7 @@ import optax
 from purerl import auto, networks
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
-from purerl.acting.observe import obs_shape, to_features
+from purerl.acting.observe import obs_shape
 from purerl.algorithms import network_config, off_policy, off_policy_pieces
 from purerl.algorithms.checks import (
     check_action_value_network,
@@ -161,6 +161,7 @@ class DQNState(NamedTuple):
         key: Random key of the agent, which never changes; every update's key is folded
             from it.
         update: `[]` int32, number of updates done.
+        obs_moments: Statistics of observations, where they are normalised.
     """
 
     params: PyTree
@@ -171,6 +172,7 @@ class DQNState(NamedTuple):
     envs: rollout.EnvCarry
     key: Array
     update: Array
+    obs_moments: PyTree = ()
 
 
 class Learner(NamedTuple):
@@ -292,6 +294,7 @@ def init(parts: Parts, key: Array) -> DQNState:
         envs=experience.envs,
         key=key,
         update=jnp.int32(0),
+        obs_moments=experience.obs_moments,
     )
 
 
@@ -315,10 +318,11 @@ def split(parts: Parts, state: DQNState) -> Split:
             envs=experience.envs,
             key=state.key,
             update=state.update + 1,
+            obs_moments=experience.obs_moments,
         )
 
     learner = Learner(params, target_params, state.opt_state)
-    experience = Experience(state.buffer, state.priorities, state.envs)
+    experience = off_policy.experience_of(state)
     return Split(make_hooks(parts, restore), learner, experience, join)
 
 
@@ -341,7 +345,9 @@ def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> 
         obs: `[..., *obs_shape]` observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
     """
-    features = to_features(parts.obs_space, obs)
+    features = off_policy.features_of(
+        parts.config, parts.obs_space, state.obs_moments, obs
+    )
     q: Any = parts.network.apply(state.params, features)
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32)
@@ -376,25 +382,13 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
         config=config,
         stepper=parts.stepper,
         obs_space=parts.obs_space,
-        replay=make_replay(config, parts.stepper.axis_name),
+        replay=off_policy.replay_of(config, parts.stepper.axis_name),
         draw_action=partial(exploration.draw_coin, num_actions=choices),
         explore=explore,
         random_action=partial(exploration.draw_action, num_actions=choices),
         to_env=lambda action: action,
         draw_learning=lambda key, shape: (),  # Nothing random is needed.
         learn=partial(learn, parts, restore),
-    )
-
-
-def make_replay(config: DQNConfig, axis_name: str | None) -> off_policy.Replay:
-    """Make uniform or prioritised replay, with n-step returns."""
-    if not config.prioritised:
-        return off_policy.uniform(config, axis_name)
-    return off_policy.prioritised(
-        config,
-        axis_name,
-        priority_exponent=config.priority_exponent,
-        importance_exponent=config.importance_exponent,
     )
 
 

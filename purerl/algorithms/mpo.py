@@ -48,7 +48,7 @@ import jax.numpy as jnp
 from purerl import networks
 from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
-from purerl.acting.observe import obs_shape, to_features
+from purerl.acting.observe import obs_shape
 from purerl.algorithms import actor_critic, continuous, off_policy
 from purerl.algorithms.actor_critic import ActorCriticConfig, ActorCriticState, Learner
 from purerl.algorithms.off_policy import Batch
@@ -206,7 +206,7 @@ def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> 
         obs_space=obs_space,
         head=head,
         actor=continuous.gaussian_actor(config, shape, head.num_outputs),
-        critics=continuous.twin_critics(config, shape),
+        critics=continuous.action_critics(config, shape),
     )
 
 
@@ -255,7 +255,9 @@ def act(
         key: Random key, consumed; without one the action is the deterministic
             `tanh(mean)`.
     """
-    features = to_features(parts.obs_space, obs)
+    features = off_policy.features_of(
+        parts.config, parts.obs_space, state.obs_moments, obs
+    )
     outputs: Any = parts.actor.apply(state.params["actor"], features)
     head = parts.head
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)

@@ -102,7 +102,8 @@ def of_rounds(
         return work, (), (off_policy.by_round(hooks, noise), env_steps)
 
     def act(work: Work, obs: Any, memory: PyTree, noise: PyTree) -> Any:
-        chooser = off_policy.policy(split(work.state).hooks, work.learner)
+        hooks, moments = split(work.state).hooks, work.experience.obs_moments
+        chooser = off_policy.policy(hooks, work.learner, moments)
         return chooser.act(chooser.prepare(obs), noise), memory
 
     def learn(
