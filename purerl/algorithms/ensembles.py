@@ -108,7 +108,7 @@ def validate(config: EnsembleConfig) -> None:
         raise ConfigError(
             "value_loss must not be the squared error where num_quantiles is given "
             f"(got {config.num_quantiles}), because its minimum is no quantile; use "
-            "value_loss huber, as in the paper of TQC."
+            "HuberError(), as in the paper of TQC."
         )
 
 
