@@ -38,7 +38,7 @@ from purerl.config import (
 )
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
-from purerl.losses import SquaredError, quantile
+from purerl.losses import HuberError, SquaredError, quantile
 from purerl.types import Array, Metrics, PyTree
 
 # A batch's values: of two critics a pair `[N, ...]`, of an ensemble `[E, N, ...]`.
@@ -66,7 +66,7 @@ class EnsembleConfig(ActorCriticConfig):
     num_quantiles: int = static(
         0,
         "Quantiles of the return that a critic gives (TQC's has 25), fitted with "
-        "value_loss, which must not be squared; 0 takes its mean alone.",
+        "value_loss, or Huber's where that is squared; 0 takes the mean alone.",
         NON_NEGATIVE,
     )
     dropped_quantiles: int = static(
@@ -103,12 +103,6 @@ def validate(config: EnsembleConfig) -> None:
             "dropped_quantiles must be less than num_quantiles "
             f"({config.num_quantiles}), got {config.dropped_quantiles}: nothing would "
             "be left of the target."
-        )
-    if isinstance(config.value_loss, SquaredError):
-        raise ConfigError(
-            "value_loss must not be the squared error where num_quantiles is given "
-            f"(got {config.num_quantiles}), because its minimum is no quantile; use "
-            "HuberError(), as in the paper of TQC."
         )
 
 
@@ -193,7 +187,7 @@ def climbed(config: EnsembleConfig, values: Values, usual: str) -> Array:
     """
     chosen = config.policy_value
     if chosen == "auto":
-        is_usual = not (config.critic_subset or config.num_quantiles)
+        is_usual = not (uses_subset(config) or config.num_quantiles)
         chosen = usual if is_usual else "mean"
     means = _means(config, values)
     if chosen == "first":
@@ -242,7 +236,7 @@ def fit_critics(
 
     def error(one: Array) -> Array:
         if config.num_quantiles:
-            return quantile.regression(config.value_loss, one, target)
+            return quantile.regression(_quantile_loss(config), one, target)
         return config.value_loss(one, target, one)
 
     def loss(params: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
@@ -263,6 +257,12 @@ def fit_critics(
     learner = actor_critic.descend(config, learner, {"critics": grads})
     metrics["grad_norm"] = optimiser.grad_norm(learner.opt_state["critics"])
     return learner, td_error, metrics
+
+
+def _quantile_loss(config: EnsembleConfig) -> Any:
+    """The loss of one quantile: not the squared error, whose minimum is none."""
+    chosen = config.value_loss
+    return HuberError() if isinstance(chosen, SquaredError) else chosen
 
 
 def _td_error(config: EnsembleConfig, means: Values, target: Array) -> Array:
