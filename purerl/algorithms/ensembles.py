@@ -177,6 +177,18 @@ def cautious(config: EnsembleConfig, values: Values) -> Array:
     return _smallest(values)
 
 
+def bootstrapped(batch: Batch, value: Array) -> Array:
+    """Return `reward + discount * value`, of the shape of the value.
+
+    Args:
+        batch: Batch from the replay buffer.
+        value: `[N]` values of the next observations, or `[K, N]` samples of them.
+    """
+    if value.ndim == 1:
+        return batch.reward + batch.discount * value
+    return batch.reward[None] + batch.discount[None] * value
+
+
 def climbed(config: EnsembleConfig, values: Values, usual: str) -> Array:
     """Return the value that the policy climbs, `[N, ...]`.
 
@@ -193,15 +205,11 @@ def climbed(config: EnsembleConfig, values: Values, usual: str) -> Array:
     if chosen == "first":
         # Of a second critic by itself nothing is used, so nothing is computed.
         return means[0]
-    return _smallest(means) if chosen == "min" else _average(means)
+    return _smallest(means) if chosen == "min" else jnp.stack([*means]).mean(0)
 
 
 def _smallest(values: Values) -> Array:
     return jnp.minimum(*values) if isinstance(values, tuple) else values.min(0)
-
-
-def _average(values: Values) -> Array:
-    return jnp.stack([*values]).mean(0) if isinstance(values, tuple) else values.mean(0)
 
 
 def _means(config: EnsembleConfig, values: Values) -> Values:
@@ -270,4 +278,4 @@ def _td_error(config: EnsembleConfig, means: Values, target: Array) -> Array:
     center = target.mean(0) if config.num_quantiles else target
     if not config.prioritised:
         return center - means[0]
-    return _average(jax.tree.map(lambda one: jnp.abs(center - one), means))
+    return jnp.abs(center[None] - jnp.stack([*means])).mean(0)

@@ -358,7 +358,8 @@ def choices(
         return Choices(estimate(values), log_prob, jnp.exp(log_prob))
     action, log_prob = continuous.squash(outputs, noise)
     value = estimate(critics(obs, action))[..., None]
-    return Choices(value, log_prob[:, None], jnp.ones_like(log_prob[:, None]))
+    log_prob = log_prob[:, None] if value.ndim == 2 else log_prob[None, :, None]
+    return Choices(value, log_prob, jnp.ones_like(log_prob))
 
 
 def soft_value(found: Choices, temperature: Array) -> Array:
@@ -436,7 +437,7 @@ def td_target(
     actor = learner.params["actor"]
     found = choices(parts, actor, critics, estimate, batch.next_obs, noise)
     temperature = jnp.exp(learner.params["log_temperature"])
-    return batch.reward + batch.discount * soft_value(found, temperature)
+    return ensembles.bootstrapped(batch, soft_value(found, temperature))
 
 
 def taken_values(parts: Parts, critics: PyTree, batch: Batch) -> ensembles.Values:

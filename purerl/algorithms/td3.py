@@ -284,7 +284,7 @@ def td_target(
     values = ensembles.target_values(
         parts.critics, target_params["critics"], subset, batch.next_obs, action
     )
-    return batch.reward + batch.discount * ensembles.cautious(config, values)
+    return ensembles.bootstrapped(batch, ensembles.cautious(config, values))
 
 
 def improve(parts: Parts, obs: Array, learner: Learner) -> tuple[Learner, Array]:
