@@ -35,6 +35,7 @@ from purerl.learning import optimiser
 from purerl.learning.parts import frozen_in
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
+from purerl.networks import batch_norm
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 from purerl.optimisers.older import take_epsilon
@@ -241,6 +242,20 @@ def descend(
     return learner._replace(params=params, opt_state=opt_state)
 
 
+def put_statistics(learner: Learner, name: str, statistics: PyTree) -> Learner:
+    """Return the learner with new running statistics of batch normalisation.
+
+    Args:
+        learner: Learner after its step.
+        name: Name of the parameters.
+        statistics: See `batch_norm.forward`; empty where there are none.
+    """
+    if not statistics:
+        return learner
+    params = batch_norm.put_statistics(learner.params[name], statistics)
+    return learner._replace(params={**learner.params, name: params})
+
+
 def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
     """Return the optimiser of some parameters, with their step size.
 
@@ -255,9 +270,12 @@ def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
     chosen = getattr(config, f"{prefix}_optimiser", None)
     rate = getattr(config, f"{prefix}_learning_rate", None)
     chosen = config.optimiser if chosen is None else chosen
+    still = config.frozen
+    if getattr(config, "crossq", False):
+        still = (*still, *batch_norm.STATISTICS)
     return optimiser.make(
         chosen if name == "actor" else optimiser.without_noise(chosen),
         config.learning_rate if rate is None else rate,
         getattr(config, "max_grad_norm", None),
-        frozen=frozen_in(config.frozen, name),
+        frozen=frozen_in(still, name),
     )

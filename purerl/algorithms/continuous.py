@@ -150,6 +150,7 @@ def action_critics(config: Any, shape: Any) -> nn.Module:
             config.torso_gain,
             config.critic_gain,
             getattr(config, "num_quantiles", 0),
+            getattr(config, "crossq", False),
         )
 
     return ensembles.make_critics(config, make)
@@ -173,6 +174,8 @@ def gaussian_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
     if own is not None:
         return own
     torso = network_config.torso_of(config, shape, "actor")
+    if getattr(config, "crossq", False):
+        torso = torso.clone(batch_norm=True)
     return networks.StateGaussianActor(torso, num_actions, low, high, config.actor_gain)
 
 

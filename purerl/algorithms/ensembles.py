@@ -15,7 +15,7 @@ The policy climbs the smallest value, the mean of all or the first critic's
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -43,6 +43,20 @@ from purerl.types import Array, Metrics, PyTree
 
 # A batch's values: of two critics a pair `[N, ...]`, of an ensemble `[E, N, ...]`.
 Values = Any
+
+
+class Judged(NamedTuple):
+    """What critics make of a batch.
+
+    Attributes:
+        values: Values of the batch's actions.
+        target: `[N]`, or `[K, N]` samples of a distribution; no gradient goes through.
+        statistics: New running statistics of batch normalisation; empty without.
+    """
+
+    values: Values
+    target: Array
+    statistics: PyTree = ()
 
 
 @config_dataclass
@@ -222,47 +236,46 @@ def _means(config: EnsembleConfig, values: Values) -> Values:
 def fit_critics(
     config: EnsembleConfig,
     axis_name: str | None,
-    values: Callable[[PyTree], Values],
+    judge: Callable[[PyTree], Judged],
     learner: Learner,
     batch: Batch,
-    target: Array,
 ) -> tuple[Learner, Array, Metrics]:
     """Move all critics towards the target, by the sum of their losses.
 
     Args:
         config: The numbers.
         axis_name: Mapped axis over which environments are spread, if any.
-        values: Function from the critics' parameters to their values of the batch.
+        judge: Function from the critics' parameters to what they make of the batch.
         learner: Learner before the step.
         batch: Batch that the values are of; it gives the samples' weights.
-        target: `[N]`, or `[K, N]` samples of a distribution.
 
     Returns:
         The learner after the step, TD errors `[N]` (those of the first critic, or the
         mean of the absolute ones where replay goes by them), and losses.
     """
 
-    def error(one: Array) -> Array:
+    def error(one: Array, target: Array) -> Array:
         if config.num_quantiles:
             return quantile.regression(_quantile_loss(config), one, target)
         return config.value_loss(one, target, one)
 
-    def loss(params: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
-        found = values(params)
+    def loss(params: PyTree) -> tuple[Array, tuple[Array, Metrics, PyTree]]:
+        found, target, statistics = judge(params)
         if isinstance(found, tuple):
-            errors = error(found[0])
-            errors = errors + error(found[1])
+            errors = error(found[0], target)
+            errors = errors + error(found[1], target)
         else:
-            errors = jax.vmap(error)(found).sum(0)
+            errors = jax.vmap(error, in_axes=(0, None))(found, target).sum(0)
         total = (batch.weight * errors).mean()
         means = _means(config, found)
         metrics = {"value_loss": total, "q_value": means[0].mean()}
-        return total, (_td_error(config, means, target), metrics)
+        return total, (_td_error(config, means, target), metrics, statistics)
 
     minimise = jax.grad(loss, has_aux=True)
-    grads, (td_error, metrics) = minimise(learner.params["critics"])
+    grads, (td_error, metrics, statistics) = minimise(learner.params["critics"])
     grads, metrics = pmean((grads, metrics), axis_name)
     learner = actor_critic.descend(config, learner, {"critics": grads})
+    learner = actor_critic.put_statistics(learner, "critics", statistics)
     metrics["grad_norm"] = optimiser.grad_norm(learner.opt_state["critics"])
     return learner, td_error, metrics
 

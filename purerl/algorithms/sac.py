@@ -49,13 +49,14 @@ from purerl.acting.observe import obs_shape
 from purerl.algorithms import (
     actor_critic,
     continuous,
+    crossq,
     ensembles,
     network_config,
     off_policy,
 )
 from purerl.algorithms.actor_critic import ActorCriticState, Learner
 from purerl.algorithms.checks import instead_of_values
-from purerl.algorithms.ensembles import EnsembleConfig
+from purerl.algorithms.ensembles import EnsembleConfig, Judged
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     FRACTION,
@@ -69,7 +70,7 @@ from purerl.config import (
 from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.collectives import after, pmean
-from purerl.networks import composite
+from purerl.networks import batch_norm, composite
 from purerl.networks.distributions import Head, is_discrete, make_head
 from purerl.optimisers import Adam
 from purerl.types import Algorithm, Array, Metrics, PyTree
@@ -101,6 +102,11 @@ class SACConfig(EnsembleConfig):
     )
     target_update_interval: int = static(
         1, "Gradient steps between updates of the target networks.", POSITIVE
+    )
+    crossq: bool = static(
+        False,
+        "Batch normalisation in policy and critics, whose targets come from the same "
+        "pass: no target networks (CrossQ).",
     )
     log_std_min: float = static(-20.0, "Smallest log standard deviation.")
     log_std_max: float = static(2.0, "Largest log standard deviation.")
@@ -163,6 +169,8 @@ def validate(config: SACConfig, env: Environment) -> None:
             "SACConfig needs continuous actions, or one discrete action at a time, got "
             f"{space} of {env.name}; use {instead_of_values(space)}."
         )
+    if config.crossq:
+        crossq.validate(config, env)
     if not hasattr(space, "n"):
         continuous.check_bounded_actions(config, env)
         continuous.check_gaussian(config, env)
@@ -205,6 +213,7 @@ def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> 
         env: Environment, from `resolve_env`.
         axis_name: Mapped axis over which this agent's environments are spread.
     """
+    crossq.check_one_device(config, axis_name)
     stepper = rollout.make_stepper(config, env, axis_name)
     head = make_head(env.action_space(stepper.params), "auto")
     num = head.num_outputs
@@ -268,7 +277,8 @@ def init(parts: Parts, key: Array) -> ActorCriticState:
     )
     temperature = jnp.asarray(parts.config.temperature_init, jnp.float32)
     params["log_temperature"] = jnp.log(temperature)
-    return actor_critic.init(make_hooks(parts), params, ("critics",), key, keys[2])
+    targets = () if parts.config.crossq else ("critics",)
+    return actor_critic.init(make_hooks(parts), params, targets, key, keys[2])
 
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
@@ -335,7 +345,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
 
 def choices(
     parts: Parts,
-    actor: PyTree,
+    outputs: Any,
     critics: Callable[..., ensembles.Values],
     estimate: Callable[[ensembles.Values], Array],
     obs: Array,
@@ -345,13 +355,12 @@ def choices(
 
     Args:
         parts: Networks, environments and config; see `build`.
-        actor: Parameters of the policy.
+        outputs: What the policy's network returned for them.
         critics: `(obs, action) -> values`, or `(obs) -> values` of discrete actions.
         estimate: Function from the critics' values to one.
         obs: Features of the observations.
         noise: `[N, A]` standard normal; None for discrete actions.
     """
-    outputs: Any = parts.actor.apply(actor, obs)
     if parts.head.is_discrete:
         values = critics(obs)
         log_prob = jax.nn.log_softmax(outputs)
@@ -383,14 +392,9 @@ def learn(
     config = parts.config
     noise, subset = ensembles.with_subset(config, noise)
     noise_next, noise_now = (None, None) if parts.head.is_discrete else noise
-    target = td_target(parts, learner, batch, noise_next, subset)
+    judge = make_judge(parts, learner, batch, noise_next, subset)
     learner, td_error, metrics = ensembles.fit_critics(
-        config,
-        parts.stepper.axis_name,
-        lambda critics: taken_values(parts, critics, batch),
-        learner,
-        batch,
-        target,
+        config, parts.stepper.axis_name, judge, learner, batch
     )
 
     def wait(learner: Learner) -> tuple[Learner, Metrics]:
@@ -402,15 +406,48 @@ def learn(
     move = partial(improve, parts, batch.obs, noise_now)
     due = (count + 1) % config.policy_delay == 0
     learner, more = jax.lax.cond(due, move, wait, learner)
-    due = (count + 1) % config.target_update_interval == 0
-    critics = optimiser.polyak(
-        learner.target_params["critics"],
-        learner.params["critics"],
-        jnp.where(due, config.tau, 0.0),
-    )
-    learner = learner._replace(target_params={"critics": critics})
+    if not config.crossq:
+        due = (count + 1) % config.target_update_interval == 0
+        critics = optimiser.polyak(
+            learner.target_params["critics"],
+            learner.params["critics"],
+            jnp.where(due, config.tau, 0.0),
+        )
+        learner = learner._replace(target_params={"critics": critics})
     temperature = jnp.exp(learner.params["log_temperature"])
     return learner, td_error, {**metrics, **more, "temperature": temperature}
+
+
+def make_judge(
+    parts: Parts, learner: Learner, batch: Batch, noise: Any, subset: Array | None
+) -> Callable[[PyTree], Judged]:
+    """Return what makes of the critics' parameters their values and their target.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        noise: `[N, A]` standard normal, of the next actions; None for discrete ones.
+        subset: `[M]` int32, the critics of the target; None for all.
+    """
+    if not parts.config.crossq:
+        target = td_target(parts, learner, batch, noise, subset)
+        return lambda critics: Judged(taken_values(parts, critics, batch), target)
+    outputs: Any = parts.actor.apply(learner.params["actor"], batch.next_obs)
+    action, _ = continuous.squash(outputs, noise)
+    estimate = partial(ensembles.cautious, parts.config)
+    temperature = jnp.exp(learner.params["log_temperature"])
+
+    def judge(critics: PyTree) -> Judged:
+        now, later, new = crossq.judge(parts.critics, batch, action, critics)
+        later = later if subset is None else later[subset]
+        found = choices(
+            parts, outputs, lambda *seen: later, estimate, batch.next_obs, noise
+        )
+        target = ensembles.bootstrapped(batch, soft_value(found, temperature))
+        return Judged(now, target, new)
+
+    return judge
 
 
 def td_target(
@@ -434,8 +471,8 @@ def td_target(
     params = learner.target_params["critics"]
     critics = partial(ensembles.target_values, parts.critics, params, subset)
     estimate = partial(ensembles.cautious, parts.config)
-    actor = learner.params["actor"]
-    found = choices(parts, actor, critics, estimate, batch.next_obs, noise)
+    outputs = parts.actor.apply(learner.params["actor"], batch.next_obs)
+    found = choices(parts, outputs, critics, estimate, batch.next_obs, noise)
     temperature = jnp.exp(learner.params["log_temperature"])
     return ensembles.bootstrapped(batch, soft_value(found, temperature))
 
@@ -494,13 +531,18 @@ def improve(
     critics = partial(parts.critics.apply, learner.params["critics"])
     estimate = partial(ensembles.climbed, parts.config, usual="min")
 
-    def loss(actor: PyTree) -> tuple[Array, Array]:
-        found = choices(parts, actor, critics, estimate, obs, noise)
+    def loss(actor: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
+        if parts.config.crossq:
+            outputs, new = batch_norm.forward(parts.actor, actor, obs)
+        else:
+            outputs, new = parts.actor.apply(actor, obs), ()
+        found = choices(parts, outputs, critics, estimate, obs, noise)
         entropy = -(found.weight * found.log_prob).sum(-1).mean()
-        return -soft_value(found, jnp.exp(log_temperature)).mean(), entropy
+        value = soft_value(found, jnp.exp(log_temperature))
+        return -value.mean(), (entropy, new)
 
     minimise = jax.value_and_grad(loss, has_aux=True)
-    (total, entropy), grads = pmean(
+    (total, (entropy, statistics)), grads = pmean(
         minimise(learner.params["actor"]), parts.stepper.axis_name
     )
     gradients = {"actor": grads}
@@ -510,4 +552,5 @@ def improve(
         seen = after(obs, entropy, parts.stepper.axis_name)
         gradients["log_temperature"] = entropy - target_entropy(parts, seen)
     learner = actor_critic.descend(parts.config, learner, gradients)
+    learner = actor_critic.put_statistics(learner, "actor", statistics)
     return learner, {"policy_loss": total, "entropy": entropy}

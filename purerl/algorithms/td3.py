@@ -43,7 +43,7 @@ from purerl.algorithms import (
     off_policy,
 )
 from purerl.algorithms.actor_critic import ActorCriticState, Learner
-from purerl.algorithms.ensembles import EnsembleConfig
+from purerl.algorithms.ensembles import EnsembleConfig, Judged
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     NON_NEGATIVE,
@@ -241,11 +241,11 @@ def learn(
     noise, subset = ensembles.with_subset(parts.config, noise)
     target = td_target(parts, learner.target_params, batch, noise, subset)
 
-    def values(params: PyTree) -> Any:
-        return parts.critics.apply(params, batch.obs, batch.action)
+    def judge(params: PyTree) -> Judged:
+        return Judged(parts.critics.apply(params, batch.obs, batch.action), target)
 
     learner, td_error, metrics = ensembles.fit_critics(
-        parts.config, parts.stepper.axis_name, values, learner, batch, target
+        parts.config, parts.stepper.axis_name, judge, learner, batch
     )
 
     def wait(learner: Learner) -> tuple[Learner, Array]:

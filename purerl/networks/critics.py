@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.networks.batch_norm import COLLECTION as STATISTICS
 from purerl.networks.composite import MASK, mean_of_valid
 from purerl.networks.layers import Dense, note_activity
 from purerl.networks.torsos import MLP
@@ -81,6 +82,7 @@ class ActionCritic(nn.Module):
         torso_gain: Gain of the MLP's kernels.
         gain: Gain of the last layer.
         num_quantiles: Number Q of quantiles of the return; 0 for its mean alone.
+        batch_norm: Whether to normalise inputs and layers by batches, see `MLP`.
     """
 
     hidden_sizes: tuple[int, ...]
@@ -91,6 +93,7 @@ class ActionCritic(nn.Module):
     torso_gain: float = float(np.sqrt(2))
     gain: float = 1.0
     num_quantiles: int = 0
+    batch_norm: bool = False
 
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:
@@ -107,6 +110,7 @@ class ActionCritic(nn.Module):
             self.layer_norm,
             dtype=self.dtype,
             gain=self.torso_gain,
+            batch_norm=self.batch_norm,
         )
         seen = obs if self.encoder is None else self.encoder(obs)
         features = torso(jnp.concatenate([seen, action], -1))
@@ -156,7 +160,7 @@ class Ensemble(nn.Module):
 
         every = nn.vmap(
             one,
-            variable_axes={"params": 0},
+            variable_axes={"params": 0, STATISTICS: 0},
             split_rngs={"params": True},
             in_axes=None,  # type: ignore[arg-type]
             axis_size=self.num,
