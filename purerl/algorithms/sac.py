@@ -50,8 +50,8 @@ from purerl.algorithms import (
     actor_critic,
     continuous,
     crossq,
+    discrete,
     ensembles,
-    network_config,
     off_policy,
 )
 from purerl.algorithms.actor_critic import ActorCriticState, Learner
@@ -220,7 +220,7 @@ def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> 
     obs_space = env.observation_space(stepper.params)
     shape = obs_shape(obs_space)
     if head.is_discrete:
-        actor, critics = discrete_networks(config, shape, num)
+        actor, critics = discrete.discrete_networks(config, shape, num)
         target_entropy = config.entropy_share * np.log(num)
     else:
         actor = continuous.gaussian_actor(config, shape, num)
@@ -235,34 +235,6 @@ def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> 
         critics=critics,
         target_entropy=target_entropy,
     )
-
-
-def discrete_networks(
-    config: SACConfig, shape: Any, num_actions: int
-) -> tuple[nn.Module, nn.Module]:
-    """Make a policy of logits, and two critics of the values of all actions.
-
-    Args:
-        config: Config of the agent.
-        shape: Shape of the features of one observation.
-        num_actions: Number of actions.
-    """
-    actor = network_config.whole(config, "actor", shape)
-    if actor is None:
-        torso = network_config.torso_of(config, shape, "actor")
-        actor = networks.CategoricalActor(torso, num_actions, config.actor_gain)
-    if composite.has_mask(shape):
-        actor = networks.Masked(actor)
-
-    def make() -> nn.Module:
-        own = network_config.whole(config, "critic", shape)
-        if own is not None:
-            return own
-        sizes = config.critic_hidden_sizes or config.hidden_sizes
-        torso = network_config.torso_of(config, shape, "critic", sizes)
-        return networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
-
-    return actor, ensembles.make_critics(config, make)
 
 
 def init(parts: Parts, key: Array) -> ActorCriticState:
