@@ -37,6 +37,8 @@ _ITERATIONS = 16
 # says about the bracket.
 _CONVERGED = 1e-3
 _TINY = 1e-30
+# Log-probability of an action that a mask excludes, see `composite.EXCLUDED`.
+_IMPOSSIBLE = -1e8
 
 
 def temperature_dual(
@@ -91,6 +93,12 @@ def solve_temperature(
     Returns:
         float32 `[]`, in units of Q; correct to about 1e-5 of itself.
     """
+    if log_prior is not None:
+        # What an impossible action would be worth must not cost others their digits.
+        possible = log_prior > _IMPOSSIBLE
+        best = jnp.where(possible, q_values, -jnp.inf).max(0, keepdims=True)
+        best = jnp.broadcast_to(best, possible.shape)
+        q_values = jnp.where(possible, q_values, best)
     centred = q_values - q_values.max(0, keepdims=True)
     floor = jnp.log(jnp.float32(MIN_TEMPERATURE))
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import optimize, special
 
 import purerl
 from purerl.acting.environment import resolve_env
@@ -32,7 +32,7 @@ def better(eta):
 
 def mean_divergence(eta):
     weights = better(eta)
-    return (weights * np.log(weights / PRIOR)).sum(1).mean()
+    return special.rel_entr(weights, PRIOR).sum(1).mean()
 
 
 def test_the_better_policy_is_as_far_from_the_old_one_as_is_allowed():
