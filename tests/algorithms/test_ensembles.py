@@ -483,3 +483,46 @@ def test_quantiles_of_discrete_actions_are_refused():
     config = SAC.replace(env="CartPole-v1", num_quantiles=5)
     with pytest.raises(ConfigError, match="num_quantiles must be 0 where actions are"):
         purerl.make_train(config)
+
+
+# A task with a known answer.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config_class", "changes"),
+    [
+        (purerl.SACConfig, REDQ),
+        (purerl.SACConfig, TQC),
+        (purerl.SACConfig, {"crossq": True, "policy_delay": 3}),
+        (purerl.SACConfig, {"prioritised": True, "normalize_observations": True}),
+        (purerl.TD3Config, {**REDQ, "prioritised": True}),
+        (purerl.TD3Config, TQC),
+    ],
+    ids=["redq", "tqc", "crossq", "sac-prioritised", "td3-redq", "td3-tqc"],
+)
+def test_the_best_actions_of_an_asymmetric_range_are_found(config_class, changes):
+    # Best 0.5 and 2.5 of -1 .. 3, shown -1 and 1.
+    fields = {
+        "env": "probe/continuous",
+        "total_timesteps": 6_000,
+        "num_envs": 8,
+        "num_steps": 2,
+        "gradient_steps": 4,
+        "rounds_per_update": 25,
+        "learning_starts": 256,
+        "batch_size": 64,
+        "hidden_sizes": (16, 16),
+        "learning_rate": 5e-3,
+        "tau": 0.05,
+        "num_evaluations": 1,
+        "eval_episodes": 8,
+    }
+    if config_class is purerl.SACConfig:
+        fields |= {"entropy_per_dimension": -1.5, "temperature_init": 0.1}
+    config = config_class(**{**fields, **changes})
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    actions = purerl.make_policy(config, result.state)(jnp.array([[-1.0], [1.0]]))
+    # No constant action averages more than -1.
+    np.testing.assert_allclose(actions, [[0.5], [2.5]], atol=0.25)
+    assert result.evaluation["episode_return"].mean() > -0.06
