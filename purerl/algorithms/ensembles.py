@@ -39,6 +39,7 @@ from purerl.config import (
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
 from purerl.losses import HuberError, SquaredError, quantile
+from purerl.optimisers import Muon
 from purerl.types import Array, Metrics, PyTree
 
 # A batch's values: of two critics a pair `[N, ...]`, of an ensemble `[E, N, ...]`.
@@ -110,6 +111,14 @@ def validate(config: EnsembleConfig) -> None:
             f"critic_subset must be at most num_critics ({config.num_critics}), got "
             f"{config.critic_subset}; 0 takes all critics."
         )
+    chosen = config.critic_optimiser or config.optimiser
+    if isinstance(chosen, Muon) and is_stacked(config):
+        raise ConfigError(
+            f"critic_optimiser must not be Muon() with num_critics {config.num_critics}"
+            f" and critic_subset {config.critic_subset}, got {chosen}: the matrices of "
+            "an ensemble lie side by side in one array, and Muon moves single ones. "
+            "Use Adam() for the critics, or two critics."
+        )
     if not config.num_quantiles:
         return
     if config.dropped_quantiles >= config.num_quantiles:
@@ -125,6 +134,11 @@ def uses_subset(config: EnsembleConfig) -> bool:
     return 0 < config.critic_subset < config.num_critics
 
 
+def is_stacked(config: EnsembleConfig) -> bool:
+    """Return whether the critics' parameters lie side by side in one array each."""
+    return config.num_critics != 2 or uses_subset(config)
+
+
 def make_critics(config: ActorCriticConfig, make: Callable[[], nn.Module]) -> nn.Module:
     """Make the critics of a config: two side by side, or an ensemble in one.
 
@@ -132,11 +146,9 @@ def make_critics(config: ActorCriticConfig, make: Callable[[], nn.Module]) -> nn
         config: Config of the agent.
         make: Function that returns a critic.
     """
-    if not isinstance(config, EnsembleConfig):
-        return networks.Twin(make)
-    if config.num_critics == 2 and not uses_subset(config):
-        return networks.Twin(make)
-    return networks.Ensemble(make, config.num_critics)
+    if isinstance(config, EnsembleConfig) and is_stacked(config):
+        return networks.Ensemble(make, config.num_critics)
+    return networks.Twin(make)
 
 
 def subsets(config: EnsembleConfig) -> Draw | None:

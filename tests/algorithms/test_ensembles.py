@@ -471,6 +471,10 @@ def test_devices_draw_the_same_critics_and_their_own_noise():
             r"dropped_quantiles must be less than num_quantiles \(2\), got 2",
         ),
         ({"policy_value": "median"}, "policy_value must be one of"),
+        (
+            {"num_critics": 3, "critic_optimiser": purerl.optimisers.Muon()},
+            r"critic_optimiser must not be Muon\(\) with num_critics 3",
+        ),
     ],
 )
 def test_bad_configs_are_refused(changes, words):
