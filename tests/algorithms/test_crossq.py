@@ -247,7 +247,8 @@ def test_the_policy_climbs_critics_with_running_statistics(stepped):
 
 def test_acting_takes_the_running_statistics_of_the_policy(stepped):
     parts, _, batch, _, new, _ = stepped
-    state = sac.init(parts, jax.random.key(0))._replace(params=new.params)
+    state = jax.jit(lambda key: sac.init(parts, key))(jax.random.key(0))
+    state = state._replace(params=new.params)
     found = sac.act(parts, state, batch.obs)
     expected, _ = policy(
         new.params["actor"], batch.obs, jnp.zeros((N, 1)), running=True
