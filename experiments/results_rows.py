@@ -150,6 +150,14 @@ ROWS = {
         _zoo("-176.33 ± 101.55", -176.33, "sac"),
     ),
     "mpo-pendulum": Row("MPO, Pendulum-v1", "mpo-pendulum", -200),
+    "tqc-pendulum": Row("TQC (SAC with quantiles), Pendulum-v1", "tqc-pendulum", -200),
+    "redq-pendulum": Row(
+        "REDQ (SAC with ten critics), Pendulum-v1, 10,000 steps", "redq-pendulum", -200
+    ),
+    "crossq-pendulum": Row(
+        "CrossQ (SAC with batch normalisation), Pendulum-v1", "crossq-pendulum", -200
+    ),
+    "mpo-cartpole": Row("MPO with discrete actions, CartPole-v1", "mpo-cartpole", 475),
     **{
         f"{name}-swingup": Row(
             f"{name.upper()}, CartpoleSwingup-v0",
@@ -203,6 +211,9 @@ ROWS = {
             ("ppo-halfcheetah", "PPO", ""),
             ("td3-halfcheetah-cpu", "TD3", BESIDE),
             ("sac-halfcheetah-cpu", "SAC", ""),
+            ("tqc-halfcheetah-cpu", "TQC", ""),
+            ("redq-halfcheetah-cpu", "REDQ", ""),
+            ("crossq-halfcheetah-cpu", "CrossQ", ""),
         )
     },
     "ppo-brax": Row(

@@ -1,15 +1,13 @@
-"""What actor-critics with a replay buffer share: fields, state, the critics' step.
+"""What actor-critics with a replay buffer share: fields, state, optimisers.
 
 TD3 and SAC differ in what the critics are fitted to and how the policy climbs them.
 Parameters stay layers inside the loop, not one flat vector as in `dqn`: layers of 256
 units fill a kernel each, and taking them out of a vector would copy them.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import optax
 
@@ -17,7 +15,6 @@ from purerl import networks
 from purerl.acting import rollout
 from purerl.algorithms import network_config, off_policy, off_policy_pieces
 from purerl.algorithms.off_policy import (
-    Batch,
     Experience,
     Item,
     OffPolicyConfig,
@@ -35,10 +32,10 @@ from purerl.config import (
     static,
 )
 from purerl.learning import optimiser
-from purerl.learning.collectives import pmean
 from purerl.learning.parts import frozen_in
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
+from purerl.networks import batch_norm
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 from purerl.optimisers.older import take_epsilon
@@ -115,6 +112,8 @@ class ActorCriticState(NamedTuple):
         key: Random key of the agent, which never changes; every update's key is folded
             from it.
         update: `[]` int32, number of updates done.
+        priorities: `batches.Kept` of the items, where replay is prioritised.
+        obs_moments: Statistics of observations, where they are normalised.
     """
 
     params: dict[str, PyTree]
@@ -124,6 +123,8 @@ class ActorCriticState(NamedTuple):
     envs: rollout.EnvCarry
     key: Array
     update: Array
+    priorities: PyTree = ()
+    obs_moments: PyTree = ()
 
 
 class Learner(NamedTuple):
@@ -179,6 +180,8 @@ def init(
         envs=experience.envs,
         key=key,
         update=jnp.int32(0),
+        priorities=experience.priorities,
+        obs_moments=experience.obs_moments,
     )
 
 
@@ -201,10 +204,12 @@ def split(hooks: OffPolicyHooks, state: ActorCriticState) -> Split:
             envs=experience.envs,
             key=state.key,
             update=state.update + 1,
+            priorities=experience.priorities,
+            obs_moments=experience.obs_moments,
         )
 
     learner = Learner(state.params, state.target_params, state.opt_state)
-    experience = Experience(state.buffer, (), state.envs)
+    experience = off_policy.experience_of(state)
     return Split(hooks, learner, experience, join)
 
 
@@ -216,44 +221,6 @@ def hosted(hooks: OffPolicyHooks, update: Array) -> Hosted:
         update: `[]` int32, number of updates done.
     """
     return off_policy_pieces.of_rounds(hooks.config, partial(split, hooks), update)
-
-
-def fit_critics(
-    config: ActorCriticConfig,
-    axis_name: str | None,
-    values: Callable[[PyTree], tuple[Array, Array]],
-    learner: Learner,
-    batch: Batch,
-    target: Array,
-) -> tuple[Learner, Array, Metrics]:
-    """Move both critics towards the target, by the sum of their losses.
-
-    Args:
-        config: The numbers.
-        axis_name: Mapped axis over which environments are spread, if any.
-        values: Function from the critics' parameters to their values of the batch,
-            `[N]` each.
-        learner: Learner before the step.
-        batch: Batch that the values are of; it gives the samples' weights.
-        target: `[N]`.
-
-    Returns:
-        The learner after the step, the first critic's TD errors `[N]`, and losses.
-    """
-
-    def loss(params: PyTree) -> tuple[Array, tuple[Array, Metrics]]:
-        first, second = values(params)
-        errors = config.value_loss(first, target, first)
-        errors = errors + config.value_loss(second, target, second)
-        total = (batch.weight * errors).mean()
-        return total, (target - first, {"value_loss": total, "q_value": first.mean()})
-
-    minimise = jax.grad(loss, has_aux=True)
-    grads, (td_error, metrics) = minimise(learner.params["critics"])
-    grads, metrics = pmean((grads, metrics), axis_name)
-    learner = descend(config, learner, {"critics": grads})
-    metrics["grad_norm"] = optimiser.grad_norm(learner.opt_state["critics"])
-    return learner, td_error, metrics
 
 
 def descend(
@@ -275,6 +242,20 @@ def descend(
     return learner._replace(params=params, opt_state=opt_state)
 
 
+def put_statistics(learner: Learner, name: str, statistics: PyTree) -> Learner:
+    """Return the learner with new running statistics of batch normalisation.
+
+    Args:
+        learner: Learner after its step.
+        name: Name of the parameters.
+        statistics: See `batch_norm.forward`; empty where there are none.
+    """
+    if not statistics:
+        return learner
+    params = batch_norm.put_statistics(learner.params[name], statistics)
+    return learner._replace(params={**learner.params, name: params})
+
+
 def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
     """Return the optimiser of some parameters, with their step size.
 
@@ -289,9 +270,12 @@ def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
     chosen = getattr(config, f"{prefix}_optimiser", None)
     rate = getattr(config, f"{prefix}_learning_rate", None)
     chosen = config.optimiser if chosen is None else chosen
+    still = config.frozen
+    if getattr(config, "crossq", False):
+        still = (*still, *batch_norm.STATISTICS)
     return optimiser.make(
         chosen if name == "actor" else optimiser.without_noise(chosen),
         config.learning_rate if rate is None else rate,
         getattr(config, "max_grad_norm", None),
-        frozen=frozen_in(config.frozen, name),
+        frozen=frozen_in(still, name),
     )

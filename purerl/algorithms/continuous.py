@@ -14,7 +14,7 @@ import numpy as np
 from purerl import networks
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
-from purerl.algorithms import network_config
+from purerl.algorithms import ensembles, network_config
 from purerl.config import ConfigError, TrainConfig
 from purerl.networks.distributions import (
     Gaussian,
@@ -100,6 +100,9 @@ def check_networks(
     judged = [shape] if num_actions else [shape, (dimensions(env),)]
     values = (num_actions,) if num_actions else ()
     said = f"values of {num_actions} actions" if num_actions else "one value each"
+    quantiles = getattr(config, "num_quantiles", 0)
+    if quantiles:
+        values, said = (*values, quantiles), f"{quantiles} quantiles each"
     network_config.check_whole(config, "critic", judged, values, said)
 
 
@@ -122,8 +125,8 @@ def random_action(
     return jax.random.uniform(key, (*shape, num_actions), minval=-1.0, maxval=1.0)
 
 
-def twin_critics(config: Any, shape: Any) -> networks.Twin:
-    """Make two critics of observation and action.
+def action_critics(config: Any, shape: Any) -> nn.Module:
+    """Make the critics of observation and action: two, or as many as the config says.
 
     What is no vector, and what a torso of the user's own sees, is made features before
     it stands beside the action.
@@ -146,9 +149,11 @@ def twin_critics(config: Any, shape: Any) -> networks.Twin:
             network_config.dtype_of(config),
             config.torso_gain,
             config.critic_gain,
+            getattr(config, "num_quantiles", 0),
+            getattr(config, "crossq", False),
         )
 
-    return networks.Twin(make)
+    return ensembles.make_critics(config, make)
 
 
 def gaussian_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
@@ -169,6 +174,8 @@ def gaussian_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
     if own is not None:
         return own
     torso = network_config.torso_of(config, shape, "actor")
+    if getattr(config, "crossq", False):
+        torso = torso.clone(batch_norm=True)
     return networks.StateGaussianActor(torso, num_actions, low, high, config.actor_gain)
 
 

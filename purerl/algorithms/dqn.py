@@ -41,7 +41,7 @@ import optax
 from purerl import auto, networks
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
-from purerl.acting.observe import obs_shape, to_features
+from purerl.acting.observe import obs_shape
 from purerl.algorithms import action_values, off_policy, off_policy_pieces
 from purerl.algorithms.action_values import munchausen
 from purerl.algorithms.action_values.network import make_network
@@ -101,6 +101,7 @@ class DQNState(NamedTuple):
         key: Random key of the agent, which never changes; every update's key is folded
             from it.
         update: `[]` int32, number of updates done.
+        obs_moments: Statistics of observations, where they are normalised.
     """
 
     params: PyTree
@@ -111,6 +112,7 @@ class DQNState(NamedTuple):
     envs: rollout.EnvCarry
     key: Array
     update: Array
+    obs_moments: PyTree = ()
 
 
 class Learner(NamedTuple):
@@ -175,6 +177,7 @@ def init(parts: Parts, key: Array) -> DQNState:
         envs=experience.envs,
         key=key,
         update=jnp.int32(0),
+        obs_moments=experience.obs_moments,
     )
 
 
@@ -198,10 +201,11 @@ def split(parts: Parts, state: DQNState) -> Split:
             envs=experience.envs,
             key=state.key,
             update=state.update + 1,
+            obs_moments=experience.obs_moments,
         )
 
     learner = Learner(params, target_params, state.opt_state)
-    experience = Experience(state.buffer, state.priorities, state.envs)
+    experience = off_policy.experience_of(state)
     return Split(make_hooks(parts, restore), learner, experience, join)
 
 
@@ -227,7 +231,9 @@ def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> 
         obs: `[..., *obs_shape]` observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
     """
-    features = to_features(parts.obs_space, obs)
+    features = off_policy.features_of(
+        parts.config, parts.obs_space, state.obs_moments, obs
+    )
     q = values_of(parts, state.params, features, key if parts.config.noisy else None)
     if key is None or parts.config.noisy:
         return jnp.argmax(q, -1).astype(jnp.int32)
@@ -318,7 +324,7 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
         config=config,
         stepper=parts.stepper,
         obs_space=parts.obs_space,
-        replay=make_replay(config, parts.stepper.axis_name),
+        replay=off_policy.replay_of(config, parts.stepper.axis_name),
         draw_action=jax.random.split if config.noisy else draw_coin,
         explore=explore,
         random_action=partial(exploration.draw_action, num_actions=choices),
@@ -327,18 +333,6 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
             jax.random.split if _is_random(config) else lambda key, shape: ()
         ),
         learn=partial(learn, parts, restore),
-    )
-
-
-def make_replay(config: DQNConfig, axis_name: str | None) -> off_policy.Replay:
-    """Make uniform or prioritised replay, with n-step returns."""
-    if not config.prioritised:
-        return off_policy.uniform(config, axis_name)
-    return off_policy.prioritised(
-        config,
-        axis_name,
-        priority_exponent=config.priority_exponent,
-        importance_exponent=config.importance_exponent,
     )
 
 

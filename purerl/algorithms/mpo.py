@@ -20,6 +20,7 @@ networks and `a` for actions in [-1, 1], does three things.
    target policy's, each with a Lagrange multiplier.
 
 The second step's equations are in `losses.temperature`, the third's in `losses.mpo`.
+Discrete actions are not sampled, but summed over: see `mpo_discrete`.
 
 Every `target_update_interval` steps the target networks become the online ones.
 
@@ -46,11 +47,18 @@ import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.acting import observe, rollout
+from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
-from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import actor_critic, continuous, off_policy
+from purerl.acting.observe import obs_shape
+from purerl.algorithms import (
+    actor_critic,
+    continuous,
+    discrete,
+    mpo_discrete,
+    off_policy,
+)
 from purerl.algorithms.actor_critic import ActorCriticConfig, ActorCriticState, Learner
+from purerl.algorithms.checks import instead_of_values
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     FRACTION,
@@ -67,7 +75,7 @@ from purerl.learning.collectives import pmean
 from purerl.losses import mpo as m_step
 from purerl.losses import temperature as e_step
 from purerl.losses.mpo import Bounds, Duals, Improvement
-from purerl.networks.distributions import Gaussian, GaussianHead
+from purerl.networks.distributions import Gaussian, Head, is_discrete, make_head
 from purerl.optimisers import Adam
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
@@ -87,7 +95,10 @@ class MPOConfig(ActorCriticConfig):
         0.1, "Divergence of the weights from the samples, in nats.", POSITIVE
     )
     epsilon_mean: float = dynamic(
-        2.5e-3, "Largest divergence by the policy's mean, in nats.", POSITIVE
+        2.5e-3,
+        "Largest divergence by the policy's mean, in nats; of discrete actions, by "
+        "their probabilities.",
+        POSITIVE,
     )
     epsilon_std: float = dynamic(
         1e-6,
@@ -100,7 +111,10 @@ class MPOConfig(ActorCriticConfig):
         True, "A constraint for each action dimension, not for their sum."
     )
     multiplier_mean: float = dynamic(
-        10.0, "First multiplier of the mean's constraint.", POSITIVE, moves=False
+        10.0,
+        "First multiplier of the mean's constraint, or of the probabilities'.",
+        POSITIVE,
+        moves=False,
     )
     multiplier_std: float = dynamic(
         1_000.0, "First multiplier of the std's constraint.", POSITIVE, moves=False
@@ -141,14 +155,15 @@ class Parts(NamedTuple):
         stepper: The environments.
         obs_space: Observation space of the environment.
         head: Noise of actions, and their range.
-        actor: Network of the policy before tanh, a Gaussian.
-        critics: Networks of values of observation and action in [-1, 1].
+        actor: Network of the policy before tanh, a Gaussian, or of logits.
+        critics: Networks of values of observation and action in [-1, 1], or of all
+            discrete actions.
     """
 
     config: MPOConfig
     stepper: rollout.Stepper
     obs_space: Any
-    head: GaussianHead
+    head: Head
     actor: nn.Module
     critics: nn.Module
 
@@ -165,7 +180,18 @@ def validate(config: MPOConfig, env: Environment) -> None:
             f"log_std_min must be less than log_std_max ({config.log_std_max}), got "
             f"{config.log_std_min}."
         )
-    continuous.validate(config, env, "DQNConfig or PPOConfig")
+    space: Any = env.action_space(env.default_params)
+    if hasattr(space, "n"):
+        num = int(space.n)
+        words = f"logits of {num} actions"
+        continuous.check_networks(config, env, (num,), words, num)
+        return
+    if is_discrete(space):
+        raise ConfigError(
+            "MPOConfig needs continuous actions, or one discrete action at a time, got "
+            f"{space} of {env.name}; use {instead_of_values(space)}."
+        )
+    continuous.validate(config, env, "PPOConfig")
     continuous.check_gaussian(config, env)
 
 
@@ -197,16 +223,19 @@ def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> 
         axis_name: Mapped axis over which this agent's environments are spread.
     """
     stepper = rollout.make_stepper(config, env, axis_name)
-    head = continuous.action_range(env.action_space(stepper.params))
+    head = make_head(env.action_space(stepper.params), "auto")
     obs_space = env.observation_space(stepper.params)
     shape = obs_shape(obs_space)
+    if head.is_discrete:
+        pair = discrete.discrete_networks(config, shape, head.num_outputs)
+        return Parts(config, stepper, obs_space, head, *pair)
     return Parts(
         config=config,
         stepper=stepper,
         obs_space=obs_space,
         head=head,
         actor=continuous.gaussian_actor(config, shape, head.num_outputs),
-        critics=continuous.twin_critics(config, shape),
+        critics=continuous.action_critics(config, shape),
     )
 
 
@@ -215,18 +244,21 @@ def init(parts: Parts, key: Array) -> ActorCriticState:
     keys = init_keys(key, 3)
     obs = observe.example(parts.obs_space)
     action = jnp.zeros((1, parts.head.num_outputs))
+    judged = [obs] if parts.head.is_discrete else [obs, action]
     params = networks.init_params(
         keys[:2],
-        {"actor": (parts.actor, [obs]), "critics": (parts.critics, [obs, action])},
+        {"actor": (parts.actor, [obs]), "critics": (parts.critics, judged)},
     )
     params["duals"] = init_duals(parts)
     targets = ("actor", "critics")
     return actor_critic.init(make_hooks(parts), params, targets, key, keys[2])
 
 
-def init_duals(parts: Parts) -> Duals:
+def init_duals(parts: Parts) -> Any:
     """Make the dual variables at the start of training."""
     config = parts.config
+    if parts.head.is_discrete:
+        return mpo_discrete.init_duals(config)
     num = parts.head.num_outputs if config.per_dimension else 1
     start = m_step.softplus_inverse
     return Duals(
@@ -255,11 +287,13 @@ def act(
         key: Random key, consumed; without one the action is the deterministic
             `tanh(mean)`.
     """
-    features = to_features(parts.obs_space, obs)
+    features = off_policy.features_of(
+        parts.config, parts.obs_space, state.obs_moments, obs
+    )
     outputs: Any = parts.actor.apply(state.params["actor"], features)
     head = parts.head
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)
-    return head.to_env(jnp.tanh(raw))
+    return head.to_env(raw if head.is_discrete else jnp.tanh(raw))
 
 
 def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
@@ -269,8 +303,13 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
     def explore(learner: Learner, features: Any, noise: Array, step: Array) -> Array:
         del step
         outputs: Any = parts.actor.apply(learner.params["actor"], features)
-        return jnp.tanh(head.choose(outputs, noise))
+        raw = head.choose(outputs, noise)
+        return raw if head.is_discrete else jnp.tanh(raw)
 
+    random_action = partial(continuous.random_action, num_actions=head.num_outputs)
+    if head.is_discrete:
+        choices = exploration.choices_of(obs_shape(parts.obs_space), head.num_outputs)
+        random_action = partial(exploration.draw_action, num_actions=choices)
     return off_policy.OffPolicyHooks(
         config=config,
         stepper=parts.stepper,
@@ -278,7 +317,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         replay=off_policy.uniform(config, parts.stepper.axis_name),
         draw_action=head.noise,
         explore=explore,
-        random_action=partial(continuous.random_action, num_actions=head.num_outputs),
+        random_action=random_action,
         to_env=head.to_env,
         # Keys, not noise: a step's is wide enough, and a whole update's would be large.
         draw_learning=jax.random.split,
@@ -299,10 +338,13 @@ def learn(
         count: `[]` uint32, number of gradient steps before this one.
     """
     config, targets = parts.config, learner.target_params
-    key_evaluate, key_improve = jax.random.split(key)
-    target = td_target(parts, targets, batch, key_evaluate)
     duals = learner.params["duals"]
-    improvement = improve(parts, targets, duals, batch.obs, key_improve)
+    if parts.head.is_discrete:
+        target, improvement = evaluate_all(parts, targets, duals, batch)
+    else:
+        key_evaluate, key_improve = jax.random.split(key)
+        target = td_target(parts, targets, batch, key_evaluate)
+        improvement = improve(parts, targets, duals, batch.obs, key_improve)
 
     minimise = jax.grad(partial(loss, parts), has_aux=True)
     grads, (td_error, metrics) = minimise(learner.params, batch, target, improvement)
@@ -312,6 +354,24 @@ def learn(
     online = {name: learner.params[name] for name in targets}
     targets = optimiser.polyak(targets, online, jnp.where(due, config.tau, 0.0))
     return learner._replace(target_params=targets), td_error, {**metrics, **norms}
+
+
+def evaluate_all(
+    parts: Parts, targets: dict[str, PyTree], duals: Any, batch: Batch
+) -> tuple[Array, Any]:
+    """Return the critics' target and the E-step's result for discrete actions.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        targets: Parameters of the target networks.
+        duals: Variables of the constraints.
+        batch: Batch from the replay buffer.
+    """
+    judge = partial(mpo_discrete.judged, parts.actor, parts.critics, targets)
+    target = mpo_discrete.td_target(*judge(batch.next_obs), batch)
+    axis = parts.stepper.axis_name
+    found = mpo_discrete.improve(parts.config, axis, duals, *judge(batch.obs))
+    return target, found
 
 
 def td_target(
@@ -385,7 +445,7 @@ def loss(
     params: dict[str, PyTree],
     batch: Batch,
     target: Array,
-    improvement: Improvement,
+    improvement: Any,
 ) -> tuple[Array, tuple[Array, Metrics]]:
     """Return the scalar loss of critics, policy and duals, TD errors and metrics.
 
@@ -402,10 +462,15 @@ def loss(
     value_loss, td_error, q_value = evaluate_loss(parts, params, batch, target)
     outputs: Any = parts.actor.apply(params["actor"], batch.obs)
     config = parts.config
-    bounds = Bounds(config.epsilon, config.epsilon_mean, config.epsilon_std)
-    policy_loss, metrics = m_step.fit_loss(
-        params["duals"], outputs, improvement, bounds
-    )
+    if parts.head.is_discrete:
+        policy_loss, metrics = mpo_discrete.fit_loss(
+            config, params["duals"], outputs, improvement
+        )
+    else:
+        bounds = Bounds(config.epsilon, config.epsilon_mean, config.epsilon_std)
+        policy_loss, metrics = m_step.fit_loss(
+            params["duals"], outputs, improvement, bounds
+        )
     metrics |= {"value_loss": value_loss, "q_value": q_value}
     return value_loss + policy_loss, (td_error, metrics)
 
@@ -421,7 +486,12 @@ def evaluate_loss(
         batch: Batch from the replay buffer.
         target: `[N]` targets of the critics.
     """
-    pair: Any = parts.critics.apply(params["critics"], batch.obs, batch.action)
+    if parts.head.is_discrete:
+        values: Any = parts.critics.apply(params["critics"], batch.obs)
+        taken = batch.action[:, None]
+        pair = [jnp.take_along_axis(one, taken, -1)[:, 0] for one in values]
+    else:
+        pair: Any = parts.critics.apply(params["critics"], batch.obs, batch.action)
     errors = [parts.config.value_loss(q, target, q) for q in pair]
     total = (batch.weight * (errors[0] + errors[1])).mean()
     return total, target - pair[0], pair[0].mean()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.acting import rollout
+from purerl.acting import observe, rollout
 from purerl.acting.exploration import valid_action
 from purerl.acting.observe import to_features
 from purerl.algorithms.off_policy_config import OffPolicyConfig as OffPolicyConfig
@@ -31,6 +31,7 @@ from purerl.replay.batches import Batch as Batch
 from purerl.replay.batches import Item as Item
 from purerl.replay.batches import Replay as Replay
 from purerl.replay.batches import prioritised as prioritised
+from purerl.replay.batches import replay_of as replay_of
 from purerl.replay.batches import uniform as uniform
 from purerl.types import Array, Metrics, PyTree, Transition
 
@@ -56,6 +57,8 @@ class OffPolicyHooks(NamedTuple):
             metric of the policy is 0 where the policy took no step.
         policy_delay: Gradient steps per step of the policy, the last of which moves
             it; None for an algorithm whose metrics are all of every gradient step.
+        draw_shared: `(key, shape) -> choices [*shape, ...]` of gradient steps that all
+            devices make alike; the noise of `learn` is then a pair, these second.
     """
 
     config: OffPolicyConfig
@@ -69,6 +72,7 @@ class OffPolicyHooks(NamedTuple):
     draw_learning: rollout.Draw
     learn: Callable[[Any, Batch, PyTree, Array], tuple[Any, Array, Metrics]]
     policy_delay: int | None = None
+    draw_shared: rollout.Draw | None = None
 
 
 class Experience(NamedTuple):
@@ -83,11 +87,23 @@ class Experience(NamedTuple):
         priorities: `batches.Kept` of the items, inside an update the sum tree; empty
             without them.
         envs: The environments between two steps.
+        obs_moments: Statistics of the observations that were acted on, the same on all
+            devices; empty where they are not normalised.
     """
 
     buffer: Item
     priorities: PyTree
     envs: rollout.EnvCarry
+    obs_moments: PyTree = ()
+
+
+def experience_of(state: Any) -> Experience:
+    """Return what a state carries beside the learner.
+
+    Args:
+        state: State with `buffer`, `priorities`, `envs` and `obs_moments`.
+    """
+    return Experience(state.buffer, state.priorities, state.envs, state.obs_moments)
 
 
 def init(hooks: OffPolicyHooks, key: Array) -> Experience:
@@ -98,7 +114,9 @@ def init(hooks: OffPolicyHooks, key: Array) -> Experience:
     shapes = jax.eval_shape(partial(_example, hooks), envs)
     capacity = rollout.per_device(config.capacity, axis)
     buffer = ring.by_env(ring.init(shapes, capacity), num_envs)
-    return Experience(buffer, hooks.replay.init(), envs)
+    is_normalised = config.normalize_observations
+    moments = observe.init_moments(hooks.obs_space) if is_normalised else ()
+    return Experience(buffer, hooks.replay.init(), envs, moments)
 
 
 def _example(hooks: OffPolicyHooks, envs: rollout.EnvCarry) -> Item:
@@ -280,12 +298,19 @@ def draw_learning(hooks: OffPolicyHooks, key_replay: Array, key_learn: Array) ->
     config = hooks.config
     shape = (config.rounds_per_update, config.gradient_steps_per_round)
     axis = hooks.stepper.axis_name
+    key_shared = key_learn
+    if hooks.draw_shared is not None:
+        key_learn, key_shared = jax.random.split(key_learn)
     if axis is not None:
         index = jax.lax.axis_index(axis)
         key_replay, key_learn = (
             jax.random.fold_in(key, index) for key in (key_replay, key_learn)
         )
-    return hooks.replay.draw(key_replay, shape), hooks.draw_learning(key_learn, shape)
+    batches = hooks.replay.draw(key_replay, shape)
+    noise = hooks.draw_learning(key_learn, shape)
+    if hooks.draw_shared is not None:
+        noise = (noise, hooks.draw_shared(key_shared, shape))
+    return batches, noise
 
 
 def _act(
@@ -300,7 +325,7 @@ def _act(
     num_envs = experience.envs.episode_return.shape[0]
     first = number * jnp.uint32(hooks.config.steps_per_round)
     env_steps = numbers_of_steps(hooks, first, num_envs)
-    act, prepare, _ = policy(hooks, learner)
+    act, prepare, _ = policy(hooks, learner, experience.obs_moments)
     envs, transitions, episodes = rollout.unroll(
         hooks.stepper,
         experience.envs,
@@ -328,7 +353,7 @@ def numbers_of_steps(hooks: OffPolicyHooks, first: Array, num_envs: int) -> Arra
     return first + rows[:, None] + index[None]
 
 
-def policy(hooks: OffPolicyHooks, learner: Any) -> rollout.Policy:
+def policy(hooks: OffPolicyHooks, learner: Any, moments: PyTree = ()) -> rollout.Policy:
     """Return how actions are chosen: at random in the warm-up, then by exploring.
 
     A step's noise is that of `draw_actions` and the step's number.
@@ -336,6 +361,7 @@ def policy(hooks: OffPolicyHooks, learner: Any) -> rollout.Policy:
     Args:
         hooks: What the algorithm brings.
         learner: What `hooks.learn` changes.
+        moments: Statistics of observations.
     """
     config = hooks.config
 
@@ -349,8 +375,26 @@ def policy(hooks: OffPolicyHooks, learner: Any) -> rollout.Policy:
         action = jnp.where(warming_up.reshape(-1, *extra), random, action)
         return action, (), hooks.to_env(action)
 
-    prepare = partial(to_features, hooks.obs_space)
+    prepare = partial(features_of, config, hooks.obs_space, moments)
     return rollout.Policy(act, prepare, partial(draw_actions, hooks))
+
+
+def features_of(
+    config: OffPolicyConfig, obs_space: Any, moments: PyTree, obs: PyTree
+) -> PyTree:
+    """Return what the networks see: floats, normalised if the config says so.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        obs_space: Observation space of the environment.
+        moments: Statistics of observations.
+        obs: `[..., *obs_shape]` observations as the environment gives them.
+    """
+    features = to_features(obs_space, obs)
+    if config.normalize_observations:
+        clip = config.clip_observations
+        features = observe.normalised(obs_space, moments, features, clip)
+    return features
 
 
 def remember(
@@ -384,7 +428,13 @@ def remember(
     buffer = ring.add(experience.buffer, items, added)
     num = config.num_steps * num_envs
     priorities = hooks.replay.add(experience.priorities, added, num)
-    return Experience(buffer, priorities, envs)
+    moments = experience.obs_moments
+    if config.normalize_observations:
+        # What was acted on, once each: what follows the last step of an episode is
+        # stored, and is not in the statistics.
+        features = to_features(hooks.obs_space, transitions.obs)
+        moments = observe.merge_moments(hooks.obs_space, moments, features, axis)
+    return Experience(buffer, priorities, envs, moments)
 
 
 def learn_if_due(
@@ -410,7 +460,7 @@ def learn_if_due(
     """
     config = hooks.config
     due = number >= jnp.uint32(config.first_round)
-    learn = partial(_learn, hooks, experience.buffer, number, noise)
+    learn = partial(_learn, hooks, experience, number, noise)
     carry = (learner, experience.priorities)
     # Priorities are as large as the buffer: not to be computed and thrown away.
     if packing.traced_for_cpu() or jax.tree.leaves(experience.priorities):
@@ -420,7 +470,7 @@ def learn_if_due(
 
 def _learn(
     hooks: OffPolicyHooks,
-    buffer: Item,
+    experience: Experience,
     number: Array,
     noise: PyTree,
     carry: tuple[Any, PyTree],
@@ -430,17 +480,18 @@ def _learn(
     added = (number + 1) * jnp.uint32(config.steps_per_round)
     added = rollout.per_device(added, hooks.stepper.axis_name)
     before = gradient_steps_before(config, number)
+    features = partial(features_of, config, hooks.obs_space, experience.obs_moments)
 
     def one_step(carry: tuple, xs: tuple) -> tuple[tuple, Metrics]:
         learner, priorities = carry
         index, (noise_replay, noise_learn) = xs
         numbers, weight = replay.sample(priorities, noise_replay, added)
-        item, reward, next_obs, discount = replay.gather(buffer, numbers)
+        item, reward, next_obs, discount = replay.gather(experience.buffer, numbers)
         batch = Batch(
-            obs=to_features(hooks.obs_space, item.obs),
+            obs=features(item.obs),
             action=item.action,
             reward=reward,
-            next_obs=to_features(hooks.obs_space, next_obs),
+            next_obs=features(next_obs),
             discount=discount,
             weight=weight,
         )

@@ -10,6 +10,7 @@ from purerl.config import (
     Check,
     ConfigError,
     config_dataclass,
+    dynamic,
     static,
 )
 
@@ -52,6 +53,14 @@ class OffPolicyConfig(NetworkConfig):
         -1,
         "Environment steps with random actions; -1 takes learning_starts.",
         Check(lambda x: x >= -1, "must be -1 or greater"),
+    )
+    normalize_observations: bool = static(
+        False,
+        "Standardise by running moments of the observations that were acted on, in "
+        "acting and in batches.",
+    )
+    clip_observations: float = dynamic(
+        10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
     )
 
     @property

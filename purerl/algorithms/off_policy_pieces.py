@@ -129,7 +129,8 @@ class _Rounds(NamedTuple):
 
     def act(self, work: Work, obs: Any, memory: PyTree, noise: PyTree) -> Any:
         """Choose actions with the policy as it is in this round."""
-        chooser = off_policy.policy(self.split(work.state).hooks, work.learner)
+        hooks, moments = self.split(work.state).hooks, work.experience.obs_moments
+        chooser = off_policy.policy(hooks, work.learner, moments)
         return chooser.act(chooser.prepare(obs), noise), memory
 
     def learn(

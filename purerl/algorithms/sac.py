@@ -33,6 +33,7 @@ long training; on small tasks such a policy never stops to explore and its value
 away with the price, so that the default is 0.5.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -44,10 +45,18 @@ import numpy as np
 from purerl import networks
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
-from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import actor_critic, continuous, network_config, off_policy
-from purerl.algorithms.actor_critic import ActorCriticConfig, ActorCriticState, Learner
+from purerl.acting.observe import obs_shape
+from purerl.algorithms import (
+    actor_critic,
+    continuous,
+    crossq,
+    discrete,
+    ensembles,
+    off_policy,
+)
+from purerl.algorithms.actor_critic import ActorCriticState, Learner
 from purerl.algorithms.checks import instead_of_values
+from purerl.algorithms.ensembles import EnsembleConfig, Judged
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     FRACTION,
@@ -61,14 +70,14 @@ from purerl.config import (
 from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.collectives import after, pmean
-from purerl.networks import composite
+from purerl.networks import batch_norm, composite
 from purerl.networks.distributions import Head, is_discrete, make_head
 from purerl.optimisers import Adam
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
 @config_dataclass
-class SACConfig(ActorCriticConfig):
+class SACConfig(EnsembleConfig):
     """Soft actor-critic, for continuous and for discrete actions."""
 
     temperature_init: float = dynamic(
@@ -93,6 +102,11 @@ class SACConfig(ActorCriticConfig):
     )
     target_update_interval: int = static(
         1, "Gradient steps between updates of the target networks.", POSITIVE
+    )
+    crossq: bool = static(
+        False,
+        "Batch normalisation in policy and critics, whose targets come from the same "
+        "pass: no target networks (CrossQ).",
     )
     log_std_min: float = static(-20.0, "Smallest log standard deviation.")
     log_std_max: float = static(2.0, "Largest log standard deviation.")
@@ -121,12 +135,13 @@ class Parts(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """The actions over which an expectation under the policy runs, `[N, K]` each.
+    """The actions over which an expectation under the policy runs, `[N, C]` each.
 
     One that was sampled, of weight 1, or all of them by their probability.
 
     Attributes:
-        value: The smaller of the two critics' values.
+        value: What is made of the critics' values, by default the smaller of two; in a
+            target of quantiles `[K, N, C]`.
         log_prob: Log-probability under the policy.
         weight: Weight in the expectation.
     """
@@ -142,7 +157,7 @@ def validate(config: SACConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    actor_critic.validate(config)
+    ensembles.validate(config)
     if config.log_std_min >= config.log_std_max:
         raise ConfigError(
             f"log_std_min must be less than log_std_max ({config.log_std_max}), got "
@@ -154,10 +169,18 @@ def validate(config: SACConfig, env: Environment) -> None:
             "SACConfig needs continuous actions, or one discrete action at a time, got "
             f"{space} of {env.name}; use {instead_of_values(space)}."
         )
+    if config.crossq:
+        crossq.validate(config, env)
     if not hasattr(space, "n"):
         continuous.check_bounded_actions(config, env)
         continuous.check_gaussian(config, env)
         return
+    if config.num_quantiles:
+        raise ConfigError(
+            f"num_quantiles must be 0 where actions are discrete, got "
+            f"{config.num_quantiles} for {space} of {env.name}: the expectation over "
+            "actions would mix quantiles of different distributions. Leave it out."
+        )
     num = int(space.n)
     words = f"logits of {num} actions"
     continuous.check_networks(config, env, (num,), words, num)
@@ -190,17 +213,18 @@ def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> 
         env: Environment, from `resolve_env`.
         axis_name: Mapped axis over which this agent's environments are spread.
     """
+    crossq.check_one_device(config, axis_name)
     stepper = rollout.make_stepper(config, env, axis_name)
     head = make_head(env.action_space(stepper.params), "auto")
     num = head.num_outputs
     obs_space = env.observation_space(stepper.params)
     shape = obs_shape(obs_space)
     if head.is_discrete:
-        actor, critics = discrete_networks(config, shape, num)
+        actor, critics = discrete.discrete_networks(config, shape, num)
         target_entropy = config.entropy_share * np.log(num)
     else:
         actor = continuous.gaussian_actor(config, shape, num)
-        critics = continuous.twin_critics(config, shape)
+        critics = continuous.action_critics(config, shape)
         target_entropy = config.entropy_per_dimension * num
     return Parts(
         config=config,
@@ -211,34 +235,6 @@ def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> 
         critics=critics,
         target_entropy=target_entropy,
     )
-
-
-def discrete_networks(
-    config: SACConfig, shape: Any, num_actions: int
-) -> tuple[nn.Module, nn.Module]:
-    """Make a policy of logits, and two critics of the values of all actions.
-
-    Args:
-        config: Config of the agent.
-        shape: Shape of the features of one observation.
-        num_actions: Number of actions.
-    """
-    actor = network_config.whole(config, "actor", shape)
-    if actor is None:
-        torso = network_config.torso_of(config, shape, "actor")
-        actor = networks.CategoricalActor(torso, num_actions, config.actor_gain)
-    if composite.has_mask(shape):
-        actor = networks.Masked(actor)
-
-    def make() -> nn.Module:
-        own = network_config.whole(config, "critic", shape)
-        if own is not None:
-            return own
-        sizes = config.critic_hidden_sizes or config.hidden_sizes
-        torso = network_config.torso_of(config, shape, "critic", sizes)
-        return networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
-
-    return actor, networks.Twin(make)
 
 
 def init(parts: Parts, key: Array) -> ActorCriticState:
@@ -253,7 +249,8 @@ def init(parts: Parts, key: Array) -> ActorCriticState:
     )
     temperature = jnp.asarray(parts.config.temperature_init, jnp.float32)
     params["log_temperature"] = jnp.log(temperature)
-    return actor_critic.init(make_hooks(parts), params, ("critics",), key, keys[2])
+    targets = () if parts.config.crossq else ("critics",)
+    return actor_critic.init(make_hooks(parts), params, targets, key, keys[2])
 
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
@@ -273,7 +270,9 @@ def act(
         key: Random key, consumed; without one the action is the deterministic one.
     """
     head = parts.head
-    features = to_features(parts.obs_space, obs)
+    features = off_policy.features_of(
+        parts.config, parts.obs_space, state.obs_moments, obs
+    )
     outputs: Any = parts.actor.apply(state.params["actor"], features)
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)
     return head.to_env(raw if head.is_discrete else jnp.tanh(raw))
@@ -304,7 +303,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         config=config,
         stepper=parts.stepper,
         obs_space=parts.obs_space,
-        replay=off_policy.uniform(config, axis),
+        replay=off_policy.replay_of(config, axis),
         draw_action=head.noise,
         explore=explore,
         random_action=random_action,
@@ -312,34 +311,40 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         draw_learning=draw_learning,
         learn=partial(learn, parts),
         policy_delay=config.policy_delay,
+        draw_shared=ensembles.subsets(config),
     )
 
 
 def choices(
-    parts: Parts, actor: PyTree, critics: PyTree, obs: Array, noise: Any
+    parts: Parts,
+    outputs: Any,
+    critics: Callable[..., ensembles.Values],
+    estimate: Callable[[ensembles.Values], Array],
+    obs: Array,
+    noise: Any,
 ) -> Choices:
     """Return what the policy may do at `obs` `[N, ...]`, and what that is worth.
 
     Args:
         parts: Networks, environments and config; see `build`.
-        actor: Parameters of the policy.
-        critics: Parameters of the critics.
+        outputs: What the policy's network returned for them.
+        critics: `(obs, action) -> values`, or `(obs) -> values` of discrete actions.
+        estimate: Function from the critics' values to one.
         obs: Features of the observations.
         noise: `[N, A]` standard normal; None for discrete actions.
     """
-    outputs: Any = parts.actor.apply(actor, obs)
     if parts.head.is_discrete:
-        pair: Any = parts.critics.apply(critics, obs)
+        values = critics(obs)
         log_prob = jax.nn.log_softmax(outputs)
-        return Choices(jnp.minimum(*pair), log_prob, jnp.exp(log_prob))
+        return Choices(estimate(values), log_prob, jnp.exp(log_prob))
     action, log_prob = continuous.squash(outputs, noise)
-    pair = parts.critics.apply(critics, obs, action)
-    value = jnp.minimum(*pair)[:, None]
-    return Choices(value, log_prob[:, None], jnp.ones_like(value))
+    value = estimate(critics(obs, action))[..., None]
+    log_prob = log_prob[:, None] if value.ndim == 2 else log_prob[None, :, None]
+    return Choices(value, log_prob, jnp.ones_like(log_prob))
 
 
 def soft_value(found: Choices, temperature: Array) -> Array:
-    """Return `E_a[min_i Q_i(s, a) - alpha log pi(a|s)]`, `[N]`."""
+    """Return `E_a[min_i Q_i(s, a) - alpha log pi(a|s)]`, `[N]` or `[K, N]`."""
     return (found.weight * (found.value - temperature * found.log_prob)).sum(-1)
 
 
@@ -352,19 +357,16 @@ def learn(
         parts: Networks, environments and config; see `build`.
         learner: Learner before the step.
         batch: Batch from the replay buffer.
-        noise: `[2, N, A]` standard normal; nothing for discrete actions.
+        noise: `[2, N, A]` standard normal; nothing for discrete actions. With
+            `critic_subset` a pair, with the critics of the target.
         count: `[]` uint32, number of gradient steps before this one.
     """
     config = parts.config
+    noise, subset = ensembles.with_subset(config, noise)
     noise_next, noise_now = (None, None) if parts.head.is_discrete else noise
-    target = td_target(parts, learner, batch, noise_next)
-    learner, td_error, metrics = actor_critic.fit_critics(
-        config,
-        parts.stepper.axis_name,
-        lambda critics: taken_values(parts, critics, batch),
-        learner,
-        batch,
-        target,
+    judge = make_judge(parts, learner, batch, noise_next, subset)
+    learner, td_error, metrics = ensembles.fit_critics(
+        config, parts.stepper.axis_name, judge, learner, batch
     )
 
     def wait(learner: Learner) -> tuple[Learner, Metrics]:
@@ -376,34 +378,79 @@ def learn(
     move = partial(improve, parts, batch.obs, noise_now)
     due = (count + 1) % config.policy_delay == 0
     learner, more = jax.lax.cond(due, move, wait, learner)
-    due = (count + 1) % config.target_update_interval == 0
-    critics = optimiser.polyak(
-        learner.target_params["critics"],
-        learner.params["critics"],
-        jnp.where(due, config.tau, 0.0),
-    )
-    learner = learner._replace(target_params={"critics": critics})
+    if not config.crossq:
+        due = (count + 1) % config.target_update_interval == 0
+        critics = optimiser.polyak(
+            learner.target_params["critics"],
+            learner.params["critics"],
+            jnp.where(due, config.tau, 0.0),
+        )
+        learner = learner._replace(target_params={"critics": critics})
     temperature = jnp.exp(learner.params["log_temperature"])
     return learner, td_error, {**metrics, **more, "temperature": temperature}
 
 
-def td_target(parts: Parts, learner: Learner, batch: Batch, noise: Any) -> Array:
+def make_judge(
+    parts: Parts, learner: Learner, batch: Batch, noise: Any, subset: Array | None
+) -> Callable[[PyTree], Judged]:
+    """Return what makes of the critics' parameters their values and their target.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        noise: `[N, A]` standard normal, of the next actions; None for discrete ones.
+        subset: `[M]` int32, the critics of the target; None for all.
+    """
+    if not parts.config.crossq:
+        target = td_target(parts, learner, batch, noise, subset)
+        return lambda critics: Judged(taken_values(parts, critics, batch), target)
+    outputs: Any = parts.actor.apply(learner.params["actor"], batch.next_obs)
+    action, _ = continuous.squash(outputs, noise)
+    estimate = partial(ensembles.cautious, parts.config)
+    temperature = jnp.exp(learner.params["log_temperature"])
+
+    def judge(critics: PyTree) -> Judged:
+        now, later, new = crossq.judge(parts.critics, batch, action, critics)
+        later = later if subset is None else later[subset]
+        found = choices(
+            parts, outputs, lambda *seen: later, estimate, batch.next_obs, noise
+        )
+        target = ensembles.bootstrapped(batch, soft_value(found, temperature))
+        return Judged(now, target, new)
+
+    return judge
+
+
+def td_target(
+    parts: Parts,
+    learner: Learner,
+    batch: Batch,
+    noise: Any,
+    subset: Array | None = None,
+) -> Array:
     """Return `y = r + discount * V'(s')`, `[N]`.
+
+    With quantiles, `[K, N]` samples of the target's distribution.
 
     Args:
         parts: Networks, environments and config; see `build`.
         learner: Learner before the step.
         batch: Batch from the replay buffer.
         noise: `[N, A]` standard normal; None for discrete actions.
+        subset: `[M]` int32, the critics over which the minimum is; None for all.
     """
-    actor, critics = learner.params["actor"], learner.target_params["critics"]
-    found = choices(parts, actor, critics, batch.next_obs, noise)
+    params = learner.target_params["critics"]
+    critics = partial(ensembles.target_values, parts.critics, params, subset)
+    estimate = partial(ensembles.cautious, parts.config)
+    outputs = parts.actor.apply(learner.params["actor"], batch.next_obs)
+    found = choices(parts, outputs, critics, estimate, batch.next_obs, noise)
     temperature = jnp.exp(learner.params["log_temperature"])
-    return batch.reward + batch.discount * soft_value(found, temperature)
+    return ensembles.bootstrapped(batch, soft_value(found, temperature))
 
 
-def taken_values(parts: Parts, critics: PyTree, batch: Batch) -> tuple[Array, Array]:
-    """Return both critics' values of the batch's actions, `[N]` each.
+def taken_values(parts: Parts, critics: PyTree, batch: Batch) -> ensembles.Values:
+    """Return the critics' values of the batch's actions.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -411,13 +458,15 @@ def taken_values(parts: Parts, critics: PyTree, batch: Batch) -> tuple[Array, Ar
         batch: Batch from the replay buffer.
     """
     if not parts.head.is_discrete:
-        pair: Any = parts.critics.apply(critics, batch.obs, batch.action)
-        return pair
-    pair = parts.critics.apply(critics, batch.obs)
-    first, second = (
-        jnp.take_along_axis(values, batch.action[:, None], -1)[:, 0] for values in pair
-    )
-    return first, second
+        return parts.critics.apply(critics, batch.obs, batch.action)
+    values: Any = parts.critics.apply(critics, batch.obs)
+
+    def taken(one: Array) -> Array:
+        return jnp.take_along_axis(one, batch.action[:, None], -1)[:, 0]
+
+    if isinstance(values, tuple):
+        return tuple(map(taken, values))
+    return jax.vmap(taken)(values)
 
 
 def target_entropy(parts: Parts, obs: Any) -> Array | float:
@@ -451,13 +500,21 @@ def improve(
     """
     log_temperature = learner.params["log_temperature"]
 
-    def loss(actor: PyTree) -> tuple[Array, Array]:
-        found = choices(parts, actor, learner.params["critics"], obs, noise)
+    critics = partial(parts.critics.apply, learner.params["critics"])
+    estimate = partial(ensembles.climbed, parts.config, usual="min")
+
+    def loss(actor: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
+        if parts.config.crossq:
+            outputs, new = batch_norm.forward(parts.actor, actor, obs)
+        else:
+            outputs, new = parts.actor.apply(actor, obs), ()
+        found = choices(parts, outputs, critics, estimate, obs, noise)
         entropy = -(found.weight * found.log_prob).sum(-1).mean()
-        return -soft_value(found, jnp.exp(log_temperature)).mean(), entropy
+        value = soft_value(found, jnp.exp(log_temperature))
+        return -value.mean(), (entropy, new)
 
     minimise = jax.value_and_grad(loss, has_aux=True)
-    (total, entropy), grads = pmean(
+    (total, (entropy, statistics)), grads = pmean(
         minimise(learner.params["actor"]), parts.stepper.axis_name
     )
     gradients = {"actor": grads}
@@ -467,4 +524,5 @@ def improve(
         seen = after(obs, entropy, parts.stepper.axis_name)
         gradients["log_temperature"] = entropy - target_entropy(parts, seen)
     learner = actor_critic.descend(parts.config, learner, gradients)
+    learner = actor_critic.put_statistics(learner, "actor", statistics)
     return learner, {"policy_loss": total, "entropy": entropy}

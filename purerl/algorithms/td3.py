@@ -34,13 +34,16 @@ import jax.numpy as jnp
 from purerl import networks
 from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
-from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import actor_critic, continuous, network_config, off_policy
-from purerl.algorithms.actor_critic import (
-    ActorCriticConfig,
-    ActorCriticState,
-    Learner,
+from purerl.acting.observe import obs_shape
+from purerl.algorithms import (
+    actor_critic,
+    continuous,
+    ensembles,
+    network_config,
+    off_policy,
 )
+from purerl.algorithms.actor_critic import ActorCriticState, Learner
+from purerl.algorithms.ensembles import EnsembleConfig, Judged
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     NON_NEGATIVE,
@@ -57,7 +60,7 @@ from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
 @config_dataclass
-class TD3Config(ActorCriticConfig):
+class TD3Config(EnsembleConfig):
     """Twin delayed deep deterministic policy gradient."""
 
     exploration_noise: float = dynamic(
@@ -91,7 +94,7 @@ def validate(config: TD3Config, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    actor_critic.validate(config)
+    ensembles.validate(config)
     continuous.validate(config, env, "DQNConfig or SACConfig")
     num = continuous.dimensions(env)
     words = f"actions of {num} numbers, before the tanh that comes after it"
@@ -139,7 +142,7 @@ def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> 
         obs_space=obs_space,
         head=head,
         actor=actor,
-        critics=continuous.twin_critics(config, shape),
+        critics=continuous.action_critics(config, shape),
     )
 
 
@@ -172,7 +175,9 @@ def act(
         obs: Observations as the environment gives them.
         key: Random key, consumed; without one there is no noise on the action.
     """
-    features = to_features(parts.obs_space, obs)
+    features = off_policy.features_of(
+        parts.config, parts.obs_space, state.obs_moments, obs
+    )
     action: Any = parts.actor.apply(state.params["actor"], features)
     if key is not None:
         noise = parts.head.noise(key, action.shape[:-1])
@@ -208,7 +213,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         config=config,
         stepper=parts.stepper,
         obs_space=parts.obs_space,
-        replay=off_policy.uniform(config, axis),
+        replay=off_policy.replay_of(config, axis),
         draw_action=head.noise,
         explore=explore,
         random_action=partial(continuous.random_action, num_actions=head.num_outputs),
@@ -216,11 +221,12 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         draw_learning=lambda key, shape: head.noise(key, (*shape, batch_size)),
         learn=partial(learn, parts),
         policy_delay=config.policy_delay,
+        draw_shared=ensembles.subsets(config),
     )
 
 
 def learn(
-    parts: Parts, learner: Learner, batch: Batch, noise: Array, count: Array
+    parts: Parts, learner: Learner, batch: Batch, noise: Any, count: Array
 ) -> tuple[Learner, Array, Metrics]:
     """Take a step of the critics and, where it is due, of the policy and the targets.
 
@@ -228,16 +234,18 @@ def learn(
         parts: Networks, environments and config; see `build`.
         learner: Learner before the step.
         batch: Batch from the replay buffer.
-        noise: `[N, A]` standard normal, of the target's actions.
+        noise: `[N, A]` standard normal, of the target's actions, and with
+            `critic_subset` the critics of the target.
         count: `[]` uint32, number of gradient steps before this one.
     """
-    target = td_target(parts, learner.target_params, batch, noise)
+    noise, subset = ensembles.with_subset(parts.config, noise)
+    target = td_target(parts, learner.target_params, batch, noise, subset)
 
-    def values(params: PyTree) -> Any:
-        return parts.critics.apply(params, batch.obs, batch.action)
+    def judge(params: PyTree) -> Judged:
+        return Judged(parts.critics.apply(params, batch.obs, batch.action), target)
 
-    learner, td_error, metrics = actor_critic.fit_critics(
-        parts.config, parts.stepper.axis_name, values, learner, batch, target
+    learner, td_error, metrics = ensembles.fit_critics(
+        parts.config, parts.stepper.axis_name, judge, learner, batch
     )
 
     def wait(learner: Learner) -> tuple[Learner, Array]:
@@ -253,25 +261,34 @@ def learn(
 
 
 def td_target(
-    parts: Parts, target_params: dict[str, PyTree], batch: Batch, noise: Array
+    parts: Parts,
+    target_params: dict[str, PyTree],
+    batch: Batch,
+    noise: Array,
+    subset: Array | None = None,
 ) -> Array:
     """Return `y = r + discount * min_i Q'_i(s', a')`, the action smoothed, `[N]`.
+
+    With quantiles, `[K, N]` samples of the target's distribution.
 
     Args:
         parts: Networks, environments and config; see `build`.
         target_params: Parameters of the target networks, by name.
         batch: Batch from the replay buffer.
         noise: `[N, A]` standard normal, of the target's actions.
+        subset: `[M]` int32, the critics over which the minimum is; None for all.
     """
     config = parts.config
     action: Any = parts.actor.apply(target_params["actor"], batch.next_obs)
     action = perturb(action, noise, config.policy_noise, config.noise_clip)
-    pair: Any = parts.critics.apply(target_params["critics"], batch.next_obs, action)
-    return batch.reward + batch.discount * jnp.minimum(*pair)
+    values = ensembles.target_values(
+        parts.critics, target_params["critics"], subset, batch.next_obs, action
+    )
+    return ensembles.bootstrapped(batch, ensembles.cautious(config, values))
 
 
 def improve(parts: Parts, obs: Array, learner: Learner) -> tuple[Learner, Array]:
-    """Move the policy up the first critic, and the targets to the online networks.
+    """Move the policy up the critics' value, and the targets to the online networks.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -281,9 +298,8 @@ def improve(parts: Parts, obs: Array, learner: Learner) -> tuple[Learner, Array]
 
     def loss(params: PyTree) -> Array:
         action = parts.actor.apply(params, obs)
-        # Of the second critic nothing is used, so nothing is computed.
-        pair: Any = parts.critics.apply(learner.params["critics"], obs, action)
-        return -pair[0].mean()
+        values = parts.critics.apply(learner.params["critics"], obs, action)
+        return -ensembles.climbed(parts.config, values, "first").mean()
 
     minimise = jax.value_and_grad(loss)
     total, grads = pmean(minimise(learner.params["actor"]), parts.stepper.axis_name)

@@ -37,10 +37,15 @@ _ITERATIONS = 16
 # says about the bracket.
 _CONVERGED = 1e-3
 _TINY = 1e-30
+# Log-probability of an action that a mask excludes, see `composite.EXCLUDED`.
+_IMPOSSIBLE = -1e8
 
 
 def temperature_dual(
-    temperature: Array | float, q_values: Array, epsilon: Array | float
+    temperature: Array | float,
+    q_values: Array,
+    epsilon: Array | float,
+    log_prior: Array | None = None,
 ) -> Array:
     """Return the dual `g(eta)` of the E-step, a convex function of the temperature.
 
@@ -48,18 +53,26 @@ def temperature_dual(
         temperature: `[]`, eta > 0, in units of Q.
         q_values: `[S, N]` values of actions sampled from the target policy.
         epsilon: Bound on the weights' divergence from the samples, in nats.
+        log_prior: `[S, N]` log-probabilities of actions that were not sampled, but are
+            all that there are; without them all have `1 / S`.
 
     Returns:
         float `[]`.
     """
     best = q_values.max(0, keepdims=True)
     scaled = (q_values - best) / temperature
+    if log_prior is not None:
+        log_sum = jax.nn.logsumexp(log_prior + scaled, axis=0)
+        return best.mean() + temperature * (epsilon + log_sum.mean())
     log_mean = jnp.log(jnp.exp(scaled).mean(0))
     return best.mean() + temperature * (epsilon + log_mean.mean())
 
 
 def solve_temperature(
-    q_values: Array, epsilon: Array | float, axis_name: str | None = None
+    q_values: Array,
+    epsilon: Array | float,
+    axis_name: str | None = None,
+    log_prior: Array | None = None,
 ) -> Array:
     """Minimise `temperature_dual`: the temperature, at least `MIN_TEMPERATURE`.
 
@@ -75,16 +88,25 @@ def solve_temperature(
         epsilon: Bound on the weights' divergence from the samples, in nats; more than
             `log S` is never reached.
         axis_name: Mapped axis over which the states are spread, if any.
+        log_prior: As in `temperature_dual`.
 
     Returns:
         float32 `[]`, in units of Q; correct to about 1e-5 of itself.
     """
+    if log_prior is not None:
+        # What an impossible action would be worth must not cost others their digits.
+        possible = log_prior > _IMPOSSIBLE
+        best = jnp.where(possible, q_values, -jnp.inf).max(0, keepdims=True)
+        best = jnp.broadcast_to(best, possible.shape)
+        q_values = jnp.where(possible, q_values, best)
     centred = q_values - q_values.max(0, keepdims=True)
     floor = jnp.log(jnp.float32(MIN_TEMPERATURE))
 
     def divergence(log_temperature: Array) -> tuple[Array, Array]:
         """Mean over states of KL(w || uniform), and its slope in -log eta."""
         scaled = centred * jnp.exp(-log_temperature)
+        if log_prior is not None:
+            return pmean(_of_prior(log_prior, scaled), axis_name)
         factors = jnp.exp(scaled)  # The largest factor is 1.
         weights = factors / factors.sum(0, keepdims=True)
         mean = (weights * scaled).sum(0, keepdims=True)
@@ -113,6 +135,19 @@ def solve_temperature(
     # Nothing binds: the dual grows with the temperature from the smallest one on.
     is_slack = divergence(floor)[0] <= epsilon
     return jnp.exp(jnp.where(is_slack, floor, jnp.maximum(solution, floor)))
+
+
+def _of_prior(log_prior: Array, scaled: Array) -> tuple[Array, Array]:
+    """Mean over states of KL(w || prior), and its slope; `w = prior exp(scaled) / Z`.
+
+    In logarithms throughout: where the prior has no probability for the best action,
+    factors of all others would vanish.
+    """
+    log_sum = jax.nn.logsumexp(log_prior + scaled, axis=0, keepdims=True)
+    weights = jnp.exp(log_prior + scaled - log_sum)
+    mean = (weights * scaled).sum(0, keepdims=True)
+    variance = (weights * jnp.square(scaled - mean)).sum(0)
+    return (mean - log_sum).mean(), variance.mean()
 
 
 def action_weights(q_values: Array, temperature: Array | float) -> Array:

@@ -9,6 +9,7 @@ from purerl.networks.composite import Masked as Masked
 from purerl.networks.critics import ActionCritic as ActionCritic
 from purerl.networks.critics import Critic as Critic
 from purerl.networks.critics import DiscreteCritic as DiscreteCritic
+from purerl.networks.critics import Ensemble as Ensemble
 from purerl.networks.critics import Twin as Twin
 from purerl.networks.distributions import Gaussian as Gaussian
 from purerl.networks.images import Impala as Impala

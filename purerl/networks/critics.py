@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.networks.batch_norm import COLLECTION as STATISTICS
 from purerl.networks.composite import MASK, mean_of_valid
 from purerl.networks.layers import Dense, note_activity
 from purerl.networks.torsos import MLP
@@ -80,6 +81,8 @@ class ActionCritic(nn.Module):
         dtype: Type of the computation; None for float32.
         torso_gain: Gain of the MLP's kernels.
         gain: Gain of the last layer.
+        num_quantiles: Number Q of quantiles of the return; 0 for its mean alone.
+        batch_norm: Whether to normalise inputs and layers by batches, see `MLP`.
     """
 
     hidden_sizes: tuple[int, ...]
@@ -89,10 +92,14 @@ class ActionCritic(nn.Module):
     dtype: Any = None
     torso_gain: float = float(np.sqrt(2))
     gain: float = 1.0
+    num_quantiles: int = 0
+    batch_norm: bool = False
 
     @nn.compact
     def __call__(self, obs: Array, action: Array) -> Array:
         """Action values `[...]` of observations and actions `[..., A]`.
+
+        With quantiles, `[..., Q]`.
 
         Observations are vectors `[..., O]`, or what the encoder takes.
         """
@@ -103,9 +110,12 @@ class ActionCritic(nn.Module):
             self.layer_norm,
             dtype=self.dtype,
             gain=self.torso_gain,
+            batch_norm=self.batch_norm,
         )
         seen = obs if self.encoder is None else self.encoder(obs)
         features = torso(jnp.concatenate([seen, action], -1))
+        if self.num_quantiles:
+            return Dense(self.num_quantiles, self.gain)(features)
         return Dense(1, self.gain)(features)[..., 0]
 
 
@@ -125,3 +135,35 @@ class Twin(nn.Module):
     def __call__(self, *inputs: Array) -> tuple[Array, Array]:
         """What each makes of the same inputs."""
         return self.make()(*inputs), self.make()(*inputs)
+
+
+class Ensemble(nn.Module):
+    """Several networks of one kind, with parameters `[E, ...]` side by side.
+
+    More than two: one multiplication of `E` matrices in place of `E` small ones, and
+    some of them can be taken by number (`algorithms.redq`).
+
+    Attributes:
+        make: Function that returns a network.
+        num: Number E of networks.
+    """
+
+    make: Callable[[], nn.Module]
+    num: int
+
+    @nn.compact
+    def __call__(self, *inputs: Any) -> Array:
+        """What each makes of the same inputs, `[E, ...]`."""
+
+        def one(network: nn.Module, *inputs: Any) -> Array:
+            return network(*inputs)
+
+        every = nn.vmap(
+            one,
+            variable_axes={"params": 0, STATISTICS: 0},
+            split_rngs={"params": True},
+            in_axes=None,  # type: ignore[arg-type]
+            axis_size=self.num,
+        )
+        found: Any = every(self.make(), *inputs)
+        return found

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.networks import composite
+from purerl.networks.batch_norm import BatchRenorm
 from purerl.networks.images import Impala, Nature
 from purerl.networks.layers import ACTIVATIONS, Dense, note_activity
 from purerl.networks.orthogonal import orthogonal
@@ -21,7 +22,11 @@ _SQRT2 = float(np.sqrt(2))
 
 
 class MLP(nn.Module):
-    """Flatten the observation, then dense layers, each with an activation."""
+    """Flatten the observation, then dense layers, each with an activation.
+
+    With `batch_norm` the inputs and what every layer puts out are normalised by
+    batches, as in CrossQ.
+    """
 
     hidden_sizes: tuple[int, ...]
     activation: str
@@ -30,18 +35,23 @@ class MLP(nn.Module):
     dot_general: Any = None
     dtype: Any = None
     gain: float = _SQRT2
+    batch_norm: bool = False
 
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """Features `[..., H]` of observations `[..., *obs_shape]`, float32."""
         lead = obs.shape[: obs.ndim - self.obs_ndim]
         x = obs.reshape(*lead, -1)
+        if self.batch_norm:
+            x = BatchRenorm()(x)
         for number, size in enumerate(self.hidden_sizes):
             x = Dense(size, self.gain, self.dot_general, self.dtype)(x)
             if self.layer_norm:
                 x = nn.LayerNorm(dtype=self.dtype)(x)
             x = ACTIVATIONS[self.activation](x)
             note_activity(self, f"Dense_{number}", x)
+            if self.batch_norm:
+                x = BatchRenorm()(x)
         return x.astype(jnp.float32)
 
 

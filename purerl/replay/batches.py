@@ -179,6 +179,23 @@ def prioritised(
     )
 
 
+def replay_of(config: Any, axis_name: str | None) -> Replay:
+    """Make the replay that a config asks for: uniform, or prioritised.
+
+    Args:
+        config: Config with `prioritised` and its exponents, an `OffPolicyConfig`.
+        axis_name: Mapped axis over which environments are spread, if any.
+    """
+    if not config.prioritised:
+        return uniform(config, axis_name)
+    return prioritised(
+        config,
+        axis_name,
+        priority_exponent=config.priority_exponent,
+        importance_exponent=config.importance_exponent,
+    )
+
+
 def gather(
     gamma: Array | float, n_step: int, num_envs: int, buffer: Item, numbers: Array
 ) -> tuple[Item, Array, Array, Array]:

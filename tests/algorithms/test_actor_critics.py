@@ -404,7 +404,7 @@ def test_the_policy_reaches_its_target_in_an_asymmetric_range(learned):
 @pytest.mark.slow
 def test_both_critics_know_what_actions_are_worth(learned):
     config, result = learned
-    critics = continuous.twin_critics(config, (1,))
+    critics = continuous.action_critics(config, (1,))
     obs = jnp.array([[-1.0], [-1.0], [1.0], [1.0]])
     stored = jnp.array([[-0.25], [0.25], [0.75], [0.25]])  # 0.5, 1.5, 2.5, 1.5
     for values in critics.apply(result.state.params["critics"], obs, stored):

@@ -1,5 +1,7 @@
 """Masks of valid actions: targets by hand, exploration, and no invalid action ever."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 import purerl
 from purerl.acting import exploration
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import dqn, pqn, sac
+from purerl.algorithms import dqn, ensembles, pqn, sac
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.learning import optimiser
@@ -98,7 +100,14 @@ def test_soft_values_and_target_entropy_are_those_of_the_valid_actions():
     parts = sac.build(config, resolve_env(config))
     actor = scaled(parts.actor.init(jax.random.key(0), SEEN), 0.3)
     critics = scaled(parts.critics.init(jax.random.key(0), SEEN), 1.0)
-    found = sac.choices(parts, actor, critics, SEEN, None)
+
+    def choices(actor, seen):
+        values = partial(parts.critics.apply, critics)
+        outputs = parts.actor.apply(actor, seen)
+        estimate = partial(ensembles.cautious, config)
+        return sac.choices(parts, outputs, values, estimate, seen, None)
+
+    found = choices(actor, SEEN)
     # Logits 0.3, 0.6 and 1.2, values 1, 2 and 4, price 0.7.
     p = np.exp([0.3, 0.6, 1.2])
     p = p / p.sum()
@@ -112,7 +121,7 @@ def test_soft_values_and_target_entropy_are_those_of_the_valid_actions():
     np.testing.assert_allclose(sac.target_entropy(parts, seen), mean, rtol=1e-6)
 
     def loss(actor):
-        found = sac.choices(parts, actor, critics, seen, None)
+        found = choices(actor, seen)
         return sac.soft_value(found, jnp.float32(0.7)).mean()
 
     slopes = jax.tree.leaves(jax.grad(loss)(actor))

@@ -56,6 +56,14 @@ class TwoActions(ContinuousProbe):
         return spaces.Box(params.low, params.high, (2,))
 
 
+@dataclasses.dataclass(unsafe_hash=True)
+class SeveralChoices(ContinuousProbe):
+    """Of the probe nothing but its observation: two choices at once."""
+
+    def action_space(self, params=None):
+        return spaces.MultiDiscrete([2, 3])
+
+
 @pytest.fixture(scope="module", params=["exact", "gradient"])
 def temperature(request):
     return request.param
@@ -386,7 +394,7 @@ def test_sampled_actions_have_the_policys_quantiles(start):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"env": "CartPole-v1"}, "needs continuous actions.*use DQNConfig"),
+        ({"env": SeveralChoices()}, "or one discrete action at a time.*use PPOConfig"),
         ({"temperature": "slsqp"}, "must be one of exact, gradient"),
         ({"log_std_min": 3.0}, "log_std_min must be less than log_std_max"),
         ({"epsilon": 0.0}, "epsilon must be greater than 0"),

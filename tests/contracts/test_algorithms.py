@@ -105,6 +105,32 @@ SMALL = {
     "td3": {**OFF_POLICY, "env": CONTINUOUS_CARTPOLE},
     "sac": {**OFF_POLICY, "env": CONTINUOUS_CARTPOLE},
     "sac/discrete": {**OFF_POLICY, "env": "CartPole-v1"},
+    "sac/redq": {
+        **OFF_POLICY,
+        "env": CONTINUOUS_CARTPOLE,
+        "num_critics": 3,
+        "critic_subset": 2,
+        "prioritised": True,
+        "normalize_observations": True,
+    },
+    "sac/tqc": {
+        **OFF_POLICY,
+        "env": CONTINUOUS_CARTPOLE,
+        "num_critics": 3,
+        "num_quantiles": 3,
+        "dropped_quantiles": 1,
+    },
+    "sac/crossq": {**OFF_POLICY, "env": CONTINUOUS_CARTPOLE, "crossq": True},
+    "td3/ensemble": {
+        **OFF_POLICY,
+        "env": CONTINUOUS_CARTPOLE,
+        "num_critics": 3,
+        "critic_subset": 2,
+        "num_quantiles": 3,
+        "prioritised": True,
+        "normalize_observations": True,
+    },
+    "mpo/discrete": {**OFF_POLICY, "env": "CartPole-v1"},
     "mpo": {
         **OFF_POLICY,
         "env": CONTINUOUS_CARTPOLE,
@@ -187,11 +213,11 @@ def test_every_registered_algorithm_is_tested_here():
     assert {algorithm_of(name) for name in SMALL} == set(ALGORITHMS)
 
 
-# Of which a row above has the same program otherwise.
+# Of which a row above has the same program otherwise, or a test of its own its parts.
 LONG = (
     *(f"recurrent_ppo/{name}" for name in ("lstm", "lru", "s5", "transformer")),
-    "dqn/rainbow",
-    "dqn/implicit",
+    *("dqn/rainbow", "dqn/implicit"),
+    *("sac/tqc", "sac/crossq", "td3/ensemble", "mpo/discrete"),
 )
 
 

@@ -1,0 +1,67 @@
+"""Distributions of returns as quantiles: their regression, and how they are truncated.
+
+A critic gives `Q` quantiles `theta_m` of the return, of the levels
+`tau_m = (2 m - 1) / (2 Q)`, and is fitted to samples `y_k` of the target's distribution
+by quantile regression (Dabney et al. 2018, arXiv:1710.10044, equation 10):
+
+    L = mean_k mean_m |tau_m - 1[y_k < theta_m]| loss(theta_m, y_k).
+
+With the absolute error as the loss, `theta_m` becomes the quantile of level `tau_m`;
+the paper smooths it by Huber's. With the squared error it would become an expectile.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl.types import Array
+
+
+def levels(num: int) -> Array:
+    """Return the levels `(2 m - 1) / (2 Q)` of Q quantiles, float32 `[Q]`.
+
+    Args:
+        num: Q, the number of quantiles.
+    """
+    return jnp.asarray((2 * np.arange(num) + 1) / (2 * num), jnp.float32)
+
+
+def regression(
+    loss: Callable[[Array, Array, Array], Array], quantiles: Array, target: Array
+) -> Array:
+    """Return the loss of the quantiles of a batch, `[N]`.
+
+    Args:
+        loss: Value loss `(value, target, old_value) -> [N]`, such as `HuberError()`.
+        quantiles: `[N, Q]` quantiles that a critic gives.
+        target: `[K, N]` samples of the distribution that they should have.
+    """
+
+    def against(theta: Array, level: Array) -> Array:
+        below = target < theta[None]  # Where it is too large it costs 1 - level.
+        cost = jax.vmap(lambda y: loss(theta, y, theta))(target)
+        return (jnp.abs(level - below.astype(jnp.float32)) * cost).mean(0)
+
+    each = jax.vmap(against, in_axes=(1, 0))(quantiles, levels(quantiles.shape[1]))
+    return each.mean(0)
+
+
+def truncated(quantiles: Array, dropped: int) -> Array:
+    """Pool the quantiles of several critics, and leave out the largest.
+
+    The truncated mixture of Kuznetsov et al. (2020, arXiv:2005.04269): of the `E * Q`
+    quantiles in ascending order, the first `E * (Q - d)`.
+
+    Args:
+        quantiles: `[E, N, Q]` quantiles of E critics.
+        dropped: d, how many are left out for each critic.
+
+    Returns:
+        `[E * (Q - d), N]`, ascending along the first axis.
+    """
+    num_critics, num_samples, num = quantiles.shape
+    pooled = jnp.swapaxes(quantiles, 0, 1).reshape(num_samples, -1)
+    kept = num_critics * (num - dropped)
+    return jnp.sort(pooled, axis=-1)[:, :kept].T

@@ -1,0 +1,531 @@
+"""Critics of SAC and TD3 in numbers: REDQ's subsets, TQC's quantiles, priorities."""
+
+import dataclasses
+from functools import partial
+from math import comb
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import purerl
+from envs.probe import ContinuousProbe
+from purerl import networks
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import ensembles, redq, sac, td3
+from purerl.algorithms.actor_critic import Learner
+from purerl.algorithms.off_policy import Batch
+from purerl.config import ConfigError
+from purerl.losses import HuberError, SquaredError, quantile
+from purerl.replay import uniform as replay
+
+N = 4
+SAC = purerl.SACConfig(env="probe/continuous", hidden_sizes=(5,), batch_size=N)
+TD3 = purerl.TD3Config(env="probe/continuous", hidden_sizes=(5,), batch_size=N)
+REDQ = {"num_critics": 4, "critic_subset": 2}
+TQC = {"num_critics": 3, "num_quantiles": 4, "dropped_quantiles": 1}
+
+
+def make(algorithm, config):
+    """Parts, and a learner whose targets and networks differ and are not small."""
+    parts = algorithm.build(config, resolve_env(config))
+    state = jax.jit(partial(algorithm.init, parts))(jax.random.key(0))
+
+    def scramble(tree, seed):
+        leaves, structure = jax.tree.flatten(tree)
+        keys = jax.random.split(jax.random.key(seed), len(leaves))
+        pairs = zip(leaves, keys, strict=True)
+        moved = [x + 0.5 * jax.random.normal(k, x.shape) for x, k in pairs]
+        return jax.tree.unflatten(structure, moved)
+
+    params = scramble(state.params, 1)
+    return parts, Learner(params, scramble(state.target_params, 2), state.opt_state)
+
+
+def make_batch():
+    keys = jax.random.split(jax.random.key(1), 4)
+    return Batch(
+        obs=jax.random.normal(keys[0], (N, 1)),
+        action=jnp.array([[-0.5], [0.0], [0.25], [1.0]]),
+        reward=jax.random.normal(keys[1], (N,)),
+        next_obs=jax.random.normal(keys[2], (N, 1)),
+        discount=jnp.array([0.0, 0.9, 0.81, 0.9]),  # 0: terminated
+        weight=jax.random.uniform(keys[3], (N,)),
+    )
+
+
+def one_critic(params, index, obs, action):
+    """What critic `index` of an ensemble gives, without flax: two layers."""
+    layers = params["params"]["ActionCritic_0"]
+    first = layers["MLP_0"]["Dense_0"]
+    x = np.concatenate([obs, action]) @ first["kernel"][index] + first["bias"][index]
+    last = layers["Dense_0"]
+    return np.maximum(x, 0) @ last["kernel"][index] + last["bias"][index]
+
+
+# REDQ.
+
+
+def test_subsets_are_drawn_without_replacement_and_all_are_as_likely():
+    draws = 5_000
+    found = redq.draw_subsets(jax.random.key(0), (draws,), num_critics=5, subset=2)
+    assert found.shape == (draws, 2) and found.dtype == jnp.int32
+    pairs = np.sort(found, axis=-1)
+    assert (pairs[:, 0] < pairs[:, 1]).all()
+    kinds, counts = np.unique(pairs, axis=0, return_counts=True)
+    assert len(kinds) == comb(5, 2)
+    # A draw that favoured one critic by a tenth would have a p-value below 1e-6.
+    assert stats.chisquare(counts).pvalue > 1e-3
+    other = redq.draw_subsets(jax.random.key(1), (draws,), num_critics=5, subset=2)
+    assert (np.sort(other, axis=-1) != pairs).any(-1).mean() > 0.5
+
+
+def test_an_ensemble_is_its_members_one_by_one():
+    def make_critic():
+        return networks.ActionCritic((6, 5), "relu")
+
+    ensemble = networks.Ensemble(make_critic, 4)
+    batch = make_batch()
+    params = jax.jit(ensemble.init)(jax.random.key(0), batch.obs, batch.action)
+    values = ensemble.apply(params, batch.obs, batch.action)
+    assert values.shape == (4, N)
+    inner = params["params"]["ActionCritic_0"]
+    for index in range(4):
+        one = {"params": jax.tree.map(lambda x, i=index: x[i], inner)}
+        alone = make_critic().apply(one, batch.obs, batch.action)
+        np.testing.assert_allclose(values[index], alone, rtol=1e-5, atol=1e-6)
+    # No two have the same parameters, and kernels are orthogonal with their gain.
+    kernel = np.asarray(inner["MLP_0"]["Dense_1"]["kernel"])
+    assert np.abs(kernel[0] - kernel[1]).max() > 0.1
+    np.testing.assert_allclose(kernel[2].T @ kernel[2], 2 * np.eye(5), atol=1e-5)
+    few, some = redq.members(ensemble, params, jnp.array([3, 1]))
+    np.testing.assert_allclose(
+        few.apply(some, batch.obs, batch.action), values[jnp.array([3, 1])], rtol=1e-5
+    )
+
+
+def test_the_target_of_redq_is_the_smallest_of_the_drawn_critics():
+    parts, learner = make(td3, TD3.replace(**REDQ, policy_noise=0.0))
+    batch, slow = make_batch(), learner.target_params
+    subset, seen = jnp.array([3, 1]), set()
+    target = td3.td_target(parts, slow, batch, jnp.zeros((N, 1)), subset)
+    for n in range(N):
+        action = parts.actor.apply(slow["actor"], batch.next_obs[n])
+        values = [
+            one_critic(slow["critics"], i, batch.next_obs[n], action)[0]
+            for i in range(4)
+        ]
+        expected = batch.reward[n] + batch.discount[n] * min(values[3], values[1])
+        np.testing.assert_allclose(target[n], expected, rtol=1e-4, atol=1e-5)
+        seen.add(int(np.argmin(values)))
+    assert seen - {1, 3}  # somewhere a critic that was not drawn is the smallest
+
+
+@pytest.mark.slow
+def test_every_gradient_step_of_redq_draws_its_own_critics():
+    # A step's target depends on its set; `learn` takes it from the noise.
+    parts, learner = make(sac, SAC.replace(**REDQ))
+    batch, noise = make_batch(), jnp.zeros((2, N, 1))
+    learn = jax.jit(partial(sac.learn, parts))
+    steps = [
+        learn(learner, batch, (noise, jnp.array(pair)), jnp.uint32(0))[1]
+        for pair in ([0, 1], [1, 0], [2, 3])
+    ]
+    np.testing.assert_allclose(steps[0], steps[1], rtol=1e-6)
+    assert np.abs(steps[0] - steps[2]).max() > 1e-3
+
+
+def test_the_policy_climbs_what_the_config_says():
+    values = jnp.array([[1.0, 5.0], [3.0, 2.0], [8.0, 2.0]])
+    cases = {
+        "auto": [1.0, 2.0],
+        "min": [1.0, 2.0],
+        "mean": [4.0, 3.0],
+        "first": [1.0, 5.0],
+    }
+    for chosen, expected in cases.items():
+        config = SAC.replace(num_critics=3, policy_value=chosen)
+        np.testing.assert_allclose(ensembles.climbed(config, values, "min"), expected)
+    # Without being told, REDQ climbs the mean, and TD3 its first critic.
+    config = SAC.replace(num_critics=3, critic_subset=2)
+    np.testing.assert_allclose(ensembles.climbed(config, values, "min"), [4.0, 3.0])
+    config = TD3.replace(num_critics=3)
+    np.testing.assert_allclose(ensembles.climbed(config, values, "first"), [1.0, 5.0])
+    # Two that stand side by side are treated as an ensemble of two is.
+    pair = (values[0], values[1])
+    for chosen, expected in {"min": [1.0, 2.0], "mean": [2.0, 3.5]}.items():
+        config = SAC.replace(policy_value=chosen)
+        for two in (pair, values[:2]):
+            np.testing.assert_allclose(ensembles.climbed(config, two, ""), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [SAC, TD3], ids=["sac", "td3"])
+def test_all_of_two_critics_are_the_algorithm_itself(config):
+    config = config.replace(
+        total_timesteps=64, rounds_per_update=32, learning_starts=8, num_evaluations=0
+    )
+
+    def program(config):
+        return jax.jit(purerl.make_train(config)).lower(jax.random.key(0)).as_text()
+
+    assert program(config.replace(critic_subset=2, num_critics=2)) == program(config)
+    assert program(config.replace(critic_subset=1)) != program(config)
+
+
+# TQC.
+
+
+def test_the_largest_of_all_quantiles_together_are_dropped():
+    quantiles = jnp.array([[[9.0, 1.0, 5.0]], [[3.0, 10.0, 2.0]]])  # [E=2, N=1, Q=3]
+    kept = quantile.truncated(quantiles, 1)
+    # Two of six: 10 and 9, whichever critic they come from.
+    np.testing.assert_array_equal(kept, [[1.0], [2.0], [3.0], [5.0]])
+    np.testing.assert_array_equal(
+        quantile.truncated(quantiles, 0)[:, 0], [1, 2, 3, 5, 9, 10]
+    )
+
+
+def test_the_loss_of_quantiles_in_numbers():
+    # Levels 1/4 and 3/4. Against 2: 0 is too small by 2, Huber 1.5, costs 1/4 of it;
+    # 3 is too large by 1, Huber 0.5, costs 1 - 3/4 of it. Against -0.5: 1/8 * 3/4 and
+    # 3 * 1/4.
+    found = quantile.regression(
+        HuberError(), jnp.array([[0.0, 3.0]]), jnp.array([[2.0], [-0.5]])
+    )
+    first = (0.25 * 1.5 + 0.75 * 0.125) / 2
+    second = (0.25 * 0.5 + 0.25 * 3.0) / 2
+    np.testing.assert_allclose(found, [(first + second) / 2], rtol=1e-6)
+
+
+def test_the_minimum_of_the_loss_are_the_quantiles():
+    # With a Huber loss that is next to the absolute error, of 1 .. 100.
+    target = jnp.arange(1.0, 101.0)[:, None]
+
+    def loss(theta):
+        return quantile.regression(HuberError(0.01), theta[None], target)[0]
+
+    grads = jax.grad(loss)(jnp.array([12.75, 37.75, 62.75, 87.75]))
+    # At its quantile a share tau of the samples lies below: 12, 37, 62, 87 of 100 and
+    # half of one, so that the slopes cancel to half a sample.
+    np.testing.assert_allclose(grads, 0.0, atol=0.01 * 0.005 / 4 + 1e-7)
+    away = jax.grad(loss)(jnp.array([20.0, 30.0, 70.0, 95.0]))
+    assert (jnp.sign(away) == jnp.array([1, -1, 1, 1])).all()
+
+
+def test_one_quantile_is_a_mean_critic_with_half_of_hubers_loss():
+    # Its level is 1/2, whichever side: the slope is half of that of Huber's loss, here
+    # of the mean target, where all errors are small enough to be squared.
+    batch = make_batch()
+    target = 0.1 * jax.random.normal(jax.random.key(5), (3, N))
+    values = 0.1 * jax.random.normal(jax.random.key(6), (3, N))
+
+    def of_quantiles(values):
+        def each(one):
+            return quantile.regression(HuberError(), one[:, None], target)
+
+        return (batch.weight * jax.vmap(each)(values).sum(0)).mean()
+
+    def of_means(values):
+        mean = jnp.broadcast_to(target.mean(0)[None], values.shape)
+        errors = HuberError()(values, mean, values)
+        return 0.5 * (batch.weight * errors.sum(0)).mean()
+
+    np.testing.assert_allclose(
+        jax.grad(of_quantiles)(values), jax.grad(of_means)(values), rtol=1e-5, atol=1e-8
+    )
+
+
+def test_the_target_of_tqc_is_the_textbooks():
+    parts, learner = make(sac, SAC.replace(**TQC))
+    batch, noise = make_batch(), 0.7 * jax.random.normal(jax.random.key(3), (N, 1))
+    target = sac.td_target(parts, learner, batch, noise)
+    assert target.shape == (3 * (4 - 1), N)
+    slow = learner.target_params["critics"]
+    price = np.exp(learner.params["log_temperature"])
+    for n in range(N):
+        outputs = parts.actor.apply(learner.params["actor"], batch.next_obs[n])
+        raw = outputs.mean + np.exp(outputs.log_std) * noise[n]
+        action = np.tanh(raw)
+        log_prob = stats.norm.logpdf(raw, outputs.mean, np.exp(outputs.log_std))
+        log_prob = (log_prob - np.log(1 - action**2)).sum()
+        pooled = np.concatenate(
+            [one_critic(slow, i, batch.next_obs[n], action) for i in range(3)]
+        )
+        kept = np.sort(pooled)[:9]
+        expected = batch.reward[n] + batch.discount[n] * (kept - price * log_prob)
+        np.testing.assert_allclose(target[:, n], expected, rtol=2e-4, atol=2e-5)
+
+
+def test_a_step_of_tqc_has_the_loss_and_errors_of_its_quantiles():
+    config = SAC.replace(**TQC)
+    parts, learner = make(sac, config)
+    batch, noise = make_batch(), jnp.zeros((2, N, 1))
+    target = sac.td_target(parts, learner, batch, noise[0])
+    learn = jax.jit(partial(sac.learn, parts))
+    _, td_error, metrics = learn(learner, batch, noise, jnp.uint32(0))
+    theta = parts.critics.apply(learner.params["critics"], batch.obs, batch.action)
+    tau = (2 * np.arange(4) + 1) / 8
+    error = np.asarray(target)[None, :, :, None] - np.asarray(theta)[:, None]
+    huber = np.where(np.abs(error) < 1, 0.5 * error**2, np.abs(error) - 0.5)
+    cost = np.abs(tau - (error < 0)) * huber  # [E, K, N, Q]
+    total = (np.asarray(batch.weight) * cost.mean((1, 3)).sum(0)).mean()
+    np.testing.assert_allclose(metrics["value_loss"], total, rtol=1e-4)
+    np.testing.assert_allclose(
+        td_error, target.mean(0) - theta[0].mean(-1), rtol=1e-4, atol=1e-5
+    )
+    # The squared error stands for Huber's, and another loss for itself.
+    same = ensembles._quantile_loss(config.replace(value_loss=HuberError(2.0)))
+    assert same == HuberError(2.0) and config.value_loss == SquaredError()
+
+
+# Priorities.
+
+
+def test_priorities_are_the_mean_absolute_errors_of_the_critics():
+    # TD3 without noise on its targets: an item's error follows from the networks alone.
+    config = TD3.replace(
+        num_envs=2,
+        rounds_per_update=8,
+        total_timesteps=32,
+        learning_starts=32,  # one gradient step, in the last round
+        hidden_sizes=(5,),
+        policy_noise=0.0,
+        prioritised=True,
+        priority_exponent=0.7,
+        num_evaluations=0,
+    )
+    algorithm = purerl.make_algorithm(config)
+    step = jax.jit(algorithm.step)
+    before = step(algorithm.init(jax.random.key(0)))[0]
+    np.testing.assert_array_equal(before.priorities.p[:8], 1.0)  # not yet learned from
+    after, metrics = step(before)
+    assert metrics["gradient_steps"] == 1
+    items = replay.in_order(after.buffer)
+    parts = td3.build(config, resolve_env(config))
+    target = td3.td_target(
+        parts,
+        before.target_params,
+        Batch(
+            items.obs,
+            items.action,
+            items.reward,
+            items.next_obs,
+            0.99 * (1.0 - items.terminated),
+            jnp.ones(32),
+        ),
+        jnp.zeros((32, 1)),
+    )
+    values = parts.critics.apply(before.params["critics"], items.obs, items.action)
+    error = np.mean([np.abs(target - one) for one in values], axis=0)
+    expected = (error + 1e-6) ** 0.7
+    found = np.asarray(after.priorities.p).reshape(-1)
+    learned = found != 1.0
+    assert 1 <= learned.sum() <= N
+    np.testing.assert_allclose(found[learned], expected[learned], rtol=1e-3)
+    assert after.priorities.largest == max(1.0, found.max())
+
+
+def test_importance_weights_weigh_the_critics_loss():
+    config = SAC.replace(prioritised=True)
+    parts, learner = make(sac, config)
+    batch, noise = make_batch(), jnp.zeros((2, N, 1))
+    target = sac.td_target(parts, learner, batch, noise[0])
+    values = parts.critics.apply(learner.params["critics"], batch.obs, batch.action)
+    learn = jax.jit(partial(sac.learn, parts))
+    _, td_error, metrics = learn(learner, batch, noise, jnp.uint32(0))
+    squared = sum(0.5 * (np.asarray(one) - target) ** 2 for one in values)
+    np.testing.assert_allclose(
+        metrics["value_loss"], (batch.weight * squared).mean(), rtol=1e-4
+    )
+    absolute = sum(np.abs(np.asarray(one) - target) for one in values) / 2
+    np.testing.assert_allclose(td_error, absolute, rtol=1e-4)
+
+
+# Normalised observations.
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Shifted(ContinuousProbe):
+    """The probe whose observations are `8 + 4 o`."""
+
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        return 8.0 + 4.0 * obs, state
+
+    def step_env(self, key, state, action, params):
+        obs, *rest = super().step_env(key, state, action, params)
+        return 8.0 + 4.0 * obs, *rest
+
+
+NORMALISED = {
+    "num_envs": 4,
+    "rounds_per_update": 8,
+    "total_timesteps": 64,
+    "learning_starts": 16,
+    "batch_size": 8,
+    "hidden_sizes": (4,),
+    "num_evaluations": 0,
+    "normalize_observations": True,
+}
+
+
+@pytest.fixture(scope="module")
+def normalised():
+    config = purerl.SACConfig(env=Shifted(), **NORMALISED)
+    return config, jax.jit(purerl.make_train(config))(jax.random.key(0)).state
+
+
+def test_statistics_are_those_of_all_observations_that_were_acted_on(normalised):
+    _, state = normalised
+    seen = np.asarray(replay.in_order(state.buffer).obs, np.float64)
+    assert seen.shape == (64, 1) and set(seen[:, 0]) == {4.0, 12.0}
+    assert state.obs_moments.count == 64
+    np.testing.assert_allclose(state.obs_moments.mean, seen.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(state.obs_moments.var, seen.var(0), rtol=1e-5)
+
+
+def test_the_policy_acts_on_normalised_observations(normalised):
+    config, state = normalised
+    parts = sac.build(config, resolve_env(config))
+    obs = jnp.array([[4.0], [12.0], [1e6]])
+    moments = jax.tree.map(np.asarray, state.obs_moments)
+    scaled = (np.asarray(obs) - moments.mean) / np.sqrt(moments.var)
+    scaled = jnp.clip(scaled, -10, 10)
+    outputs = parts.actor.apply(state.params["actor"], scaled)
+    expected = 1.0 + 2.0 * jnp.tanh(outputs.mean)
+    policy = purerl.make_policy(config, state)
+    np.testing.assert_allclose(policy(obs), expected, rtol=1e-4)
+    assert np.abs(expected[0] - expected[1]) > 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["sac", "td3", "mpo"])
+def test_units_of_observations_do_not_matter_where_they_are_normalised(algorithm):
+    # Acting, targets and losses see the same numbers, so that networks are the same.
+    # Between rounds the statistics differ from the final ones, so that a batch which
+    # was normalised by others than the policy's would not give them.
+    config_class = {
+        "sac": purerl.SACConfig,
+        "td3": purerl.TD3Config,
+        "mpo": purerl.MPOConfig,
+    }[algorithm]
+    fields = {**NORMALISED, **({"n_step": 1} if algorithm == "mpo" else {})}
+
+    def learned(env, **changes):
+        config = config_class(env=env, **fields).replace(**changes)
+        return jax.jit(purerl.make_train(config))(jax.random.key(0)).state.params
+
+    plain, shifted = learned(ContinuousProbe()), learned(Shifted())
+    for x, y in zip(jax.tree.leaves(plain), jax.tree.leaves(shifted), strict=True):
+        np.testing.assert_allclose(x, y, rtol=2e-3, atol=2e-4)
+    without = learned(Shifted(), normalize_observations=False)
+    kernel = plain["actor"]["params"]["torso"]["Dense_0"]["kernel"]
+    other = without["actor"]["params"]["torso"]["Dense_0"]["kernel"]
+    assert np.abs(kernel - other).max() > 1e-4
+
+
+# One agent over several devices, and configs.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [REDQ, TQC], ids=["redq", "tqc"])
+def test_devices_share_statistics_and_the_drawn_critics(changes):
+    config = purerl.SACConfig(env=Shifted(), **{**NORMALISED, **changes})
+    config = config.replace(prioritised=True)
+    train = purerl.make_train(config, axis_name="devices")
+    spread = jax.jit(jax.vmap(train, in_axes=None, axis_size=2, axis_name="devices"))
+    state = spread(jax.random.key(0)).state
+    shared = (state.params, state.target_params, state.obs_moments)
+    for leaf in jax.tree.leaves(shared):
+        np.testing.assert_array_equal(leaf[0], leaf[1])
+    seen = np.asarray(state.buffer.obs).reshape(2, -1)
+    assert (seen[0] != seen[1]).any()
+    np.testing.assert_allclose(state.obs_moments.mean[0], [seen.mean()], rtol=1e-5)
+    np.testing.assert_allclose(state.obs_moments.var[0], [seen.var()], rtol=1e-4)
+
+
+def test_devices_draw_the_same_critics_and_their_own_noise():
+    hooks = sac.make_hooks(sac.build(SAC.replace(**REDQ), resolve_env(SAC)))
+
+    def draw(_):
+        spread = hooks._replace(stepper=hooks.stepper._replace(axis_name="devices"))
+        keys = jax.random.split(jax.random.key(0))
+        return sac.off_policy.draw_learning(spread, keys[0], keys[1])
+
+    _, (noise, subset) = jax.vmap(draw, axis_name="devices")(jnp.arange(2))
+    np.testing.assert_array_equal(subset[0], subset[1])
+    assert (noise[0] != noise[1]).all() and len(np.unique(subset[0], axis=0)) > 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"critic_subset": 3}, r"critic_subset must be at most num_critics \(2\)"),
+        ({"num_critics": 0}, "num_critics must be greater than 0"),
+        (
+            {"num_quantiles": 2},
+            r"dropped_quantiles must be less than num_quantiles \(2\), got 2",
+        ),
+        ({"policy_value": "median"}, "policy_value must be one of"),
+        (
+            {"num_critics": 3, "critic_optimiser": purerl.optimisers.Muon()},
+            r"critic_optimiser must not be Muon\(\) with num_critics 3",
+        ),
+    ],
+)
+def test_bad_configs_are_refused(changes, words):
+    for config in (SAC, TD3):
+        with pytest.raises(ConfigError, match=words):
+            purerl.make_train(config.replace(**changes))
+
+
+def test_quantiles_of_discrete_actions_are_refused():
+    config = SAC.replace(env="CartPole-v1", num_quantiles=5)
+    with pytest.raises(ConfigError, match="num_quantiles must be 0 where actions are"):
+        purerl.make_train(config)
+
+
+# A task with a known answer.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("config_class", "changes"),
+    [
+        (purerl.SACConfig, REDQ),
+        (purerl.SACConfig, TQC),
+        (purerl.SACConfig, {"crossq": True, "policy_delay": 3}),
+        (purerl.SACConfig, {"prioritised": True, "normalize_observations": True}),
+        (purerl.TD3Config, {**REDQ, "prioritised": True}),
+        (purerl.TD3Config, TQC),
+    ],
+    ids=["redq", "tqc", "crossq", "sac-prioritised", "td3-redq", "td3-tqc"],
+)
+def test_the_best_actions_of_an_asymmetric_range_are_found(config_class, changes):
+    # Best 0.5 and 2.5 of -1 .. 3, shown -1 and 1.
+    fields = {
+        "env": "probe/continuous",
+        "total_timesteps": 6_000,
+        "num_envs": 8,
+        "num_steps": 2,
+        "gradient_steps": 4,
+        "rounds_per_update": 25,
+        "learning_starts": 256,
+        "batch_size": 64,
+        "hidden_sizes": (16, 16),
+        "learning_rate": 5e-3,
+        "tau": 0.05,
+        "num_evaluations": 1,
+        "eval_episodes": 8,
+    }
+    if config_class is purerl.SACConfig:
+        fields |= {"entropy_per_dimension": -1.5, "temperature_init": 0.1}
+    config = config_class(**{**fields, **changes})
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    actions = purerl.make_policy(config, result.state)(jnp.array([[-1.0], [1.0]]))
+    # No constant action averages more than -1.
+    np.testing.assert_allclose(actions, [[0.5], [2.5]], atol=0.25)
+    assert result.evaluation["episode_return"].mean() > -0.06

@@ -1,0 +1,195 @@
+"""MPO with discrete actions: both steps against closed forms, and a task to learn."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import optimize, special
+
+import purerl
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import mpo, mpo_discrete
+from purerl.algorithms.actor_critic import Learner
+from purerl.algorithms.off_policy import Batch
+from purerl.config import ConfigError
+from purerl.losses import mpo as m_step
+from purerl.losses import mpo_discrete as losses
+from purerl.losses import temperature
+
+EPSILON = 0.1
+# Three actions in four states: probabilities of the target policy, and values.
+PRIOR = np.array([[0.2, 0.5, 0.3], [0.98, 0.01, 0.01], [1 / 3] * 3, [0.05, 0.05, 0.9]])
+VALUES = np.array([[1.0, 3.0, -2.0], [0.0, 5.0, 1.0], [2.0, 2.0, 2.0], [10.0, 0, 0]])
+LOG_PRIOR = jnp.asarray(np.log(PRIOR).T, jnp.float32)
+Q = jnp.asarray(VALUES.T, jnp.float32)
+
+
+def better(eta):
+    """The closed form of the better policy, `[N, n]` in double precision."""
+    factors = PRIOR * np.exp((VALUES - VALUES.max(1, keepdims=True)) / eta)
+    return factors / factors.sum(1, keepdims=True)
+
+
+def mean_divergence(eta):
+    weights = better(eta)
+    return special.rel_entr(weights, PRIOR).sum(1).mean()
+
+
+def test_the_better_policy_is_as_far_from_the_old_one_as_is_allowed():
+    eta = temperature.solve_temperature(Q, EPSILON, None, LOG_PRIOR)
+    root = optimize.brentq(lambda x: mean_divergence(x) - EPSILON, 1e-2, 1e3)
+    np.testing.assert_allclose(eta, root, rtol=1e-4)
+    found = losses.improved(LOG_PRIOR, Q, eta)
+    np.testing.assert_allclose(found.weights.T, better(root), rtol=1e-3, atol=1e-6)
+    kl = losses.divergence(found.weights, LOG_PRIOR)
+    np.testing.assert_allclose(kl.mean(), EPSILON, rtol=1e-3)
+    # Where all actions are worth the same nothing is better than the old policy.
+    np.testing.assert_allclose(found.weights[:, 2], 1 / 3, rtol=1e-5)
+    # And the temperature is the minimum of the dual, whose slope is what is left.
+    dual = jax.grad(temperature.temperature_dual)(eta, Q, EPSILON, LOG_PRIOR)
+    np.testing.assert_allclose(dual, 0.0, atol=1e-4)
+
+
+def test_equal_probabilities_are_the_samples_of_continuous_actions():
+    uniform = jnp.full_like(Q, -np.log(3))
+    eta = temperature.solve_temperature(Q, EPSILON, None, uniform)
+    np.testing.assert_allclose(
+        eta, temperature.solve_temperature(Q, EPSILON), rtol=1e-5
+    )
+    for one in (0.5, 4.0):
+        np.testing.assert_allclose(
+            temperature.temperature_dual(one, Q, EPSILON, uniform),
+            temperature.temperature_dual(one, Q, EPSILON),
+            rtol=1e-5,
+        )
+
+
+def test_an_action_without_probability_gets_none_however_good_it_is():
+    masked = jnp.asarray([[-1e9], [np.log(0.5)], [np.log(0.5)]], jnp.float32)
+    values = jnp.array([[1e4], [1.0], [2.0]])
+    eta = temperature.solve_temperature(values, 0.05, None, masked)
+    found = losses.improved(masked, values, eta)
+    assert found.weights[0, 0] == 0.0
+    kl = losses.divergence(found.weights, masked)
+    np.testing.assert_allclose(kl, 0.05, rtol=1e-2)
+
+
+def test_the_m_step_in_numbers():
+    # At the old policy the divergence and its slope vanish: what remains is pi - q,
+    # the slope of the likelihood in the logits, over the number of states.
+    duals = losses.Duals(jnp.full(1, m_step.softplus_inverse(3.0)), None)
+    found = losses.improved(LOG_PRIOR, Q, jnp.float32(2.0))
+
+    def loss(logits, duals):
+        return losses.fit_loss(duals, logits, found, EPSILON, 0.02)[0]
+
+    old = LOG_PRIOR.T
+    slope, dual_slope = jax.grad(loss, argnums=(0, 1))(old, duals)
+    np.testing.assert_allclose(slope, (PRIOR - better(2.0)) / 4, atol=1e-5)
+    # Inside its bound by all of 0.02, a multiplier shrinks: times softplus' slope.
+    np.testing.assert_allclose(
+        dual_slope.policy, [0.02 * (1 - np.exp(-3.0))], rtol=1e-3
+    )
+    # Elsewhere: the likelihood, and the price of the divergence.
+    logits = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)), jnp.float32)
+    new = np.asarray(jax.nn.softmax(logits), np.float64)
+    kl = (PRIOR * np.log(PRIOR / new)).sum(1).mean()
+    likelihood = (better(2.0) * np.log(new)).sum(1).mean()
+    total, metrics = losses.fit_loss(duals, logits, found, EPSILON, 0.02)
+    np.testing.assert_allclose(metrics["kl_policy"], kl, rtol=1e-5)
+    np.testing.assert_allclose(metrics["policy_loss"], -likelihood, rtol=1e-5)
+    expected = -likelihood + 3.0 * kl + 3.0 * (0.02 - kl)
+    np.testing.assert_allclose(total, expected, rtol=1e-4)
+    slope = jax.grad(loss)(logits, duals)
+    expected = (new - better(2.0) + 3.0 * (new - PRIOR)) / 4
+    np.testing.assert_allclose(slope, expected, atol=1e-5)
+
+
+def test_a_temperature_by_gradient_descends_the_dual():
+    duals = losses.Duals(jnp.zeros(1), m_step.softplus_inverse(2.0))
+    found = losses.improved(LOG_PRIOR, Q, jnp.float32(2.0))
+
+    def loss(duals):
+        return losses.fit_loss(duals, LOG_PRIOR.T, found, EPSILON, 0.02)[0]
+
+    slope = jax.grad(loss)(duals).temperature
+    # g'(eta) = epsilon - KL, times softplus' slope.
+    expected = (EPSILON - mean_divergence(2.0)) * (1 - np.exp(-2.0))
+    np.testing.assert_allclose(slope, expected, rtol=1e-3)
+
+
+def test_the_target_is_the_expectation_over_all_actions():
+    config = purerl.MPOConfig(env="CartPole-v1", hidden_sizes=(4,))
+    parts = mpo.build(config, resolve_env(config))
+    state = jax.jit(lambda key: mpo.init(parts, key))(jax.random.key(0))
+    assert set(state.params["duals"]._fields) == {"policy", "temperature"}
+    rng = np.random.default_rng(0)
+    obs, next_obs = (
+        jnp.asarray(rng.normal(size=(5, 4)), jnp.float32) for _ in range(2)
+    )
+    reward, discount = jnp.arange(5.0), jnp.array([0.0, 0.9, 0.9, 0.9, 0.8])
+    batch = Batch(
+        obs, jnp.array([0, 1, 1, 0, 1]), reward, next_obs, discount, jnp.ones(5)
+    )
+    actor = jax.tree.map(lambda x: x + 0.3, state.target_params["actor"])
+    targets = {**state.target_params, "actor": actor}
+    duals = state.params["duals"]
+    target, improvement = mpo.evaluate_all(parts, targets, duals, batch)
+    policy = np.asarray(jax.nn.softmax(parts.actor.apply(actor, next_obs)))
+    pair = parts.critics.apply(targets["critics"], next_obs)
+    smaller = np.minimum(*map(np.asarray, pair))
+    expected = reward + discount * (policy * smaller).sum(1)
+    np.testing.assert_allclose(target, expected, rtol=1e-5)
+    assert improvement.weights.shape == (2, 5)
+    np.testing.assert_allclose(improvement.weights.sum(0), 1.0, rtol=1e-5)
+    # The critics are judged by the actions that were taken.
+    learner = Learner(state.params, targets, state.opt_state)
+    key = jax.random.key(0)
+    learn = jax.jit(lambda *given: mpo.learn(parts, *given))
+    _, td_error, metrics = learn(learner, batch, key, jnp.uint32(0))
+    values = [
+        np.asarray(one)[np.arange(5), batch.action]
+        for one in parts.critics.apply(state.params["critics"], obs)
+    ]
+    np.testing.assert_allclose(td_error, target - values[0], rtol=1e-4, atol=1e-5)
+    loss = sum(0.5 * (one - np.asarray(target)) ** 2 for one in values).mean()
+    np.testing.assert_allclose(metrics["value_loss"], loss, rtol=1e-4)
+
+
+def test_what_has_several_choices_at_once_is_refused():
+    config = purerl.MPOConfig(env="test/continuous-cartpole")
+    assert mpo_discrete.init_duals(config).temperature is None
+    learned = mpo_discrete.init_duals(config.replace(temperature="gradient"))
+    np.testing.assert_allclose(m_step.positive(learned.temperature), 10.0, rtol=1e-5)
+    with pytest.raises(ConfigError, match="epsilon_mean must be greater than 0"):
+        purerl.make_train(purerl.MPOConfig(env="CartPole-v1", epsilon_mean=0.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["exact", "gradient"])
+def test_the_best_actions_are_found(how):
+    config = purerl.MPOConfig(
+        env="probe/action-observation",
+        total_timesteps=4_000,
+        num_envs=8,
+        num_steps=2,
+        gradient_steps=4,
+        rounds_per_update=25,
+        learning_starts=256,
+        batch_size=32,
+        hidden_sizes=(16, 16),
+        learning_rate=5e-3,
+        n_step=1,
+        epsilon_mean=0.02,
+        multiplier_mean=1.0,
+        temperature=how,
+        temperature_init=1.0,
+        target_update_interval=25,
+        num_evaluations=1,
+        eval_episodes=8,
+    )
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    policy = purerl.make_policy(config, result.state)
+    np.testing.assert_array_equal(policy(jnp.array([[-1.0], [1.0]])), [0, 1])
+    assert result.evaluation["episode_return"].mean() == 1.0
+    assert result.metrics["kl_weights"][-1] < 0.7
