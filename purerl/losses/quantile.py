@@ -65,3 +65,30 @@ def truncated(quantiles: Array, dropped: int) -> Array:
     pooled = jnp.swapaxes(quantiles, 0, 1).reshape(num_samples, -1)
     kept = num_critics * (num - dropped)
     return jnp.sort(pooled, axis=-1)[:, :kept].T
+
+
+def quantile_huber(
+    quantiles: Array, target: Array, levels: Array, kappa: Array | float
+) -> Array:
+    """Return the quantile Huber loss (Dabney et al. 2018a, eq. 10).
+
+        sum_i mean_j |t_i - 1{u_ij < 0}| huber(u_ij) / kappa,    u_ij = y_j - q_i
+
+    Its minimum over `q_i` is, for a small `kappa`, the quantile of `y` at level `t_i`.
+
+    Args:
+        quantiles: `[N, K]` predictions `q`.
+        target: `[N, M]` samples or quantiles `y` of the target.
+        levels: `[N, K]` or `[1, K]`, the levels `t`.
+        kappa: Error at which Huber's loss turns linear.
+
+    Returns:
+        float32 `[N]`.
+    """
+    error = target[:, None, :] - quantiles[:, :, None]
+    size = jnp.abs(error)
+    huber = jnp.where(
+        size <= kappa, 0.5 * jnp.square(error), kappa * (size - 0.5 * kappa)
+    )
+    weight = jnp.abs(levels[:, :, None] - (error < 0.0))
+    return (weight * huber / kappa).mean(-1).sum(-1)

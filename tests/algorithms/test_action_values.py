@@ -10,10 +10,11 @@ import purerl
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import dqn
 from purerl.algorithms.action_values.categorical import Categorical, project
-from purerl.algorithms.action_values.quantile import Quantile, quantile_huber
+from purerl.algorithms.action_values.quantile import Quantile
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.learning import optimiser
+from purerl.losses.quantile import quantile_huber
 from tests import boxes, nets
 from tests.algorithms.test_dqn import make_batch
 
