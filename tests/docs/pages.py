@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 # That come with purerl: a test of a page may have registered another one.
 ALGORITHMS = (
     *("ppo", "recurrent_ppo", "vpg", "dqn", "pqn", "td3", "sac", "mpo"),
-    *("tabular", "bandit", "lpg"),
+    *("tabular", "bandit", "lpg", "disco"),
 )
 # Indented where the block stands in a tab or a note.
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```[ \t]*$", re.MULTILINE | re.DOTALL)
