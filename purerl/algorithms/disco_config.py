@@ -143,11 +143,6 @@ def validate(config: DiscoConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     check_hidden_sizes(config.hidden_sizes)
-    if not config.hidden_sizes:
-        raise ConfigError(
-            "hidden_sizes must have one layer at least for DiscoConfig, the embedding "
-            "of an observation, got (); for example (512, 512)."
-        )
     check_hidden_sizes(config.head_sizes)
     check_optimisers(config)
     check_disco_rule(config.rule, config.prediction_size)

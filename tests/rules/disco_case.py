@@ -15,6 +15,20 @@ STEPS, BATCH, ACTIONS = 6, 3, 3
 BINS, TOP = 11, 4.0
 GAMMA, TRACE_DECAY, DECAY = 0.9, 0.8, 0.99
 CALLS = 2  # one after the other, so that what is remembered counts
+# The agent's network: two layers, the recurrent model, its heads.
+OBS_SIZE, LAYERS, MODEL, HEAD = 4, (4, 3), 3, 2
+HEADS = {"z": "mlp", "next_logits": "mlp_1", "q": "mlp_2"}
+# Layers of the agent's network as flax has them here, and the authors' names of them.
+NETWORK = {
+    "torso.Dense_0": "mlp/~_embedding_pass/torso/~/linear_0",
+    "embedding": "mlp/~_embedding_pass/torso/~/linear_1",
+    "logits": "mlp/~_head_pass/torso_head/~/linear_0",
+    "y": "mlp/~_head_pass/torso_head_1/~/linear_0",
+    "root": "mlp/linear",
+    **{f"{ours}_hidden_0": f"mlp/{name}/~/linear_0" for ours, name in HEADS.items()},
+    **{ours: f"mlp/{name}/~/linear_1" for ours, name in HEADS.items()},
+}
+MODEL_LAYER = "mlp/action_cond/linear"
 
 
 class Made(NamedTuple):
@@ -79,3 +93,76 @@ def case(call, sizes=SIZES):
         online=made(),
         target=made(),
     )
+
+
+class Played(NamedTuple):
+    """Observations in a row, `[T + 1, B, ...]`; one trajectory ends with its episode.
+
+    In the authors' agent a step after the end of an episode counts for nothing, which
+    is an episode's first step; so none is in the middle.
+    """
+
+    obs: np.ndarray
+    action: np.ndarray
+    reward: np.ndarray
+    discount: np.ndarray
+    behaviour: np.ndarray
+
+
+def played():
+    """The trajectories from which the agent learns."""
+    random = np.random.RandomState(200)
+    lead = (STEPS + 1, BATCH)
+    discount = np.ones(lead)
+    discount[-1, 0] = 0.0
+    return Played(
+        obs=random.randn(*lead, OBS_SIZE),
+        action=random.randint(ACTIONS, size=lead),
+        reward=2.0 * random.randn(*lead),
+        discount=discount,
+        behaviour=random.randn(*lead, ACTIONS),
+    )
+
+
+def network(seed):
+    """Weights of the agent's network under the authors' names, kernel and bias."""
+    random = np.random.RandomState(300 + seed)
+    size = SIZES.prediction
+    outputs = {"z": size, "next_logits": ACTIONS, "q": BINS}
+    shapes = {
+        "torso.Dense_0": (OBS_SIZE, LAYERS[0]),
+        "embedding": LAYERS,
+        "logits": (LAYERS[1], ACTIONS),
+        "y": (LAYERS[1], size),
+        "root": (LAYERS[1], MODEL),
+        **{f"{name}_hidden_0": (MODEL, HEAD) for name in outputs},
+        **{name: (HEAD, number) for name, number in outputs.items()},
+    }
+    shapes = {NETWORK[name]: shape for name, shape in shapes.items()}
+    shapes[MODEL_LAYER] = (ACTIONS + MODEL, 4 * MODEL)
+    return {
+        name: (random.randn(*shape), 0.3 * random.randn(shape[1]))
+        for name, shape in shapes.items()
+    }
+
+
+def in_flax(layers, forget=0.0):
+    """Weights, or gradients, of the authors' names as our network has them.
+
+    Args:
+        layers: Kernel and bias by the authors' names.
+        forget: What their forget gate adds to its bias.
+    """
+
+    def ordered(x):
+        enter, new, keep, leave = np.split(x, 4, axis=-1)
+        return np.concatenate([enter, keep, new, leave], axis=-1)
+
+    kernel, bias = (ordered(x) for x in layers[MODEL_LAYER])
+    bias[MODEL : 2 * MODEL] += forget
+    found = {"actions": kernel[:ACTIONS], "recurrent": kernel[ACTIONS:], "gates": bias}
+    for ours, theirs in NETWORK.items():
+        outer, _, inner = ours.rpartition(".")
+        place = found.setdefault(outer, {}) if outer else found
+        place[inner] = dict(zip(("kernel", "bias"), layers[theirs], strict=True))
+    return {"params": found}

@@ -7,12 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 
+import purerl
+from purerl import serialise
 from purerl.algorithms import disco_losses
+from purerl.config import ConfigError
 from purerl.learning import moving
 from purerl.networks.action_model import Predictions
-from purerl.rules import DiscoRule
+from purerl.rules import CMPORule, DiscoRule, LPGRule
+from purerl.rules.disco import weights
 from purerl.types import Transition
+from tests.helpers import assert_same_bits
 from tests.rules import disco_case as known
 
 REFERENCE = Path(__file__).with_name("disco_reference.npz")
@@ -133,3 +139,225 @@ def test_each_loss_is_that_of_the_authors_code(made, reference, call, name):
     assert expected.max() > 0.05
     # The authors' two-hot weights are off by a share of 1e-5.
     close(made[call][4][name], expected, 5e-5)
+
+
+@pytest.mark.skipif(not WEIGHTS, reason="PURERL_DISCO_WEIGHTS names no file")
+def test_the_published_weights_make_what_the_authors_code_makes(reference):
+    rule = DiscoRule.load(WEIGHTS)
+    assert rule.prediction_size == 600
+    found = calls(rule, weights.Sizes())
+    for call in range(known.CALLS):
+        close(found[call][1].logits, reference[f"published/{call}/pi"], 1e-4)
+    last = known.CALLS - 1
+    close(found[last][1].y[..., :4], reference[f"published/{last}/y"], 1e-4)
+    close(found[last][1].z[..., :4], reference[f"published/{last}/z"], 1e-4)
+
+
+# Ends of episodes.
+
+
+def inputs_of(made, terminated=(), truncated=()):
+    """The inputs of the first call whose episodes end after some steps, `[T, B]`."""
+
+    def flags(steps):
+        flag = np.zeros((known.STEPS, known.BATCH), bool)
+        flag[list(steps)] = True
+        return jnp.asarray(flag)
+
+    return made[0][0]._replace(terminated=flags(terminated), truncated=flags(truncated))
+
+
+def changed_after(inputs, step):
+    """The same inputs up to a step, and others after it."""
+
+    def change(x):
+        is_later = (jnp.arange(known.STEPS) > step).reshape(-1, *[1] * (x.ndim - 1))
+        return jnp.where(is_later, x + 1.0, x)
+
+    numbers = (inputs.reward, inputs.online, inputs.next_target, inputs.values)
+    reward, online, next_target, values = jax.tree.map(change, numbers)
+    return inputs._replace(
+        reward=reward, online=online, next_target=next_target, values=values
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "hears"),
+    [({}, True), ({"terminated": [2]}, False), ({"truncated": [2]}, False)],
+    ids=["within an episode", "terminated", "truncated"],
+)
+def test_a_step_hears_of_what_follows_within_its_episode_only(file, made, ends, hears):
+    rule, inputs = DiscoRule.load(file), inputs_of(made, **ends)
+    memory = rule.init()
+    before = rule(inputs, memory)[0]
+    after = rule(changed_after(inputs, 2), memory)[0]
+    for one, two in zip(before, after, strict=True):
+        assert (np.asarray(one[3:]) != np.asarray(two[3:])).any()
+        assert (np.asarray(one[:3]) != np.asarray(two[:3])).any() == hears
+
+
+def test_the_network_is_told_of_a_termination_and_not_of_a_time_limit(file, made):
+    # Both empty the memory at the last step, where it is empty anyhow.
+    rule, last = DiscoRule.load(file), known.STEPS - 1
+    targets = [
+        rule(inputs_of(made, **ends), rule.init())[0].logits
+        for ends in ({}, {"truncated": [last]}, {"terminated": [last]})
+    ]
+    np.testing.assert_array_equal(targets[0], targets[1])
+    assert np.abs(targets[0] - targets[2]).max() > 1e-4
+
+
+def test_actions_are_all_alike(file, made):
+    # With the actions in another order, so are the targets of the policy.
+    rule, inputs = DiscoRule.load(file), made[0][0]
+    order = np.array([2, 0, 1])
+    place = jnp.asarray(np.argsort(order))
+
+    def other(outputs):
+        z, logits = outputs.z[:, :, order], outputs.logits[..., order]
+        return outputs._replace(z=z, logits=logits)
+
+    values = inputs.values
+    permuted = inputs._replace(
+        action=place[inputs.action],
+        behaviour=inputs.behaviour[..., order],
+        online=other(inputs.online),
+        next_online=other(inputs.next_online),
+        target=other(inputs.target),
+        next_target=other(inputs.next_target),
+        values=values._replace(
+            target_q=values.target_q[..., order],
+            action_advantage=values.action_advantage[..., order],
+            action_standardised=values.action_standardised[..., order],
+        ),
+    )
+    expected, _ = rule(inputs, rule.init())
+    found, _ = rule(permuted, rule.init())
+    close(found.logits, expected.logits[..., order], 1e-5)
+    close(found.y, expected.y, 1e-5)
+
+
+# Rules by hand.
+
+
+def test_cmpo_multiplies_the_target_policy_by_clipped_advantages(made):
+    inputs = made[0][0]
+    targets, memory = CMPORule(clip=0.5)(inputs, ())
+    prior = np.exp(np.asarray(inputs.target.logits, float))
+    advantage = np.asarray(inputs.values.action_standardised)
+    assert (np.abs(advantage) > 0.5).any() and (np.abs(advantage) < 0.5).any()
+    weight = prior * np.exp(np.clip(advantage, -0.5, 0.5))
+    expected = weight / weight.sum(-1, keepdims=True)
+    close(jax.nn.softmax(targets.logits), expected, 1e-5)
+    # Its predictions are their own targets.
+    np.testing.assert_array_equal(targets.y, inputs.online.y)
+    taken = np.take_along_axis(
+        np.asarray(inputs.online.z), np.asarray(inputs.action)[..., None, None], 2
+    )
+    np.testing.assert_array_equal(targets.z, taken[:, :, 0])
+    assert memory == ()
+
+
+# Files and texts.
+
+
+def test_a_rule_of_a_file_is_a_path_in_the_config_and_comes_back(file):
+    rule = DiscoRule.load(file)
+    assert jax.tree.leaves(rule) == []  # nothing of it is in a state or in a YAML file
+    config = purerl.DiscoConfig(rule=rule)
+    text = serialise.to_dict(config)["rule"]
+    assert text == {
+        "type": "DiscoRule",
+        "params": None,
+        "path": str(file),
+        "sha256": weights.digest_of(str(file)),
+    }
+    assert serialise.from_dict(serialise.to_dict(config)) == config
+    assert serialise.parse_part(f"DiscoRule(path='{file}')", "rule") == rule
+    assert purerl.resolve(config).prediction_size == known.SIZES.prediction
+
+
+def test_a_random_rule_has_its_numbers_as_leaves_and_comes_back(tmp_path):
+    rule = DiscoRule.make(
+        hidden_size=3, lifetime_size=2, prediction_size=4, units=2, embedding_size=1
+    )
+    assert rule.prediction_size == 4
+    layers = weights.shapes_of(weights.Sizes(3, 2, 4, 2, 1))
+    assert len(jax.tree.leaves(rule)) == 2 * len(layers)
+    path = serialise.save_part(rule, tmp_path / "rule.npz", "rule")
+    assert_same_bits(serialise.load_part(path, "rule").params, rule.params)
+
+
+def test_the_published_network_has_as_many_numbers_as_the_paper_says():
+    shapes = weights.shapes_of(weights.Sizes())
+    assert sum(rows * units + units for rows, units in shapes.values()) == 754_778
+
+
+def test_files_that_cannot_be_used_are_refused_in_a_sentence(file, tmp_path):
+    missing = tmp_path / "none.npz"
+    with pytest.raises(
+        ConfigError, match=r"can be read, got .*none\.npz.*No such file"
+    ):
+        DiscoRule.load(missing)
+    text = tmp_path / "text.npz"
+    text.write_text("no weights")
+    with pytest.raises(ConfigError, match=r"file of DiscoRL's weights.*text\.npz"):
+        DiscoRule.load(text)
+
+    def saved(**changes):
+        path = tmp_path / "changed.npz"
+        arrays = {**known.published(), **changes}
+        np.savez(path, **{n: x for n, x in arrays.items() if x is not None})
+        return path
+
+    with pytest.raises(ConfigError, match="has no array 'lstm/linear_2/b'"):
+        DiscoRule.load(saved(**{"lstm/linear_2/b": None}))
+    with pytest.raises(ConfigError, match=r"'lstm/linear_3' has the shapes \(6, 4\)"):
+        DiscoRule.load(saved(**{"lstm/linear_3/w": np.zeros((6, 4))}))
+    with pytest.raises(ConfigError, match=r"finite weights.*'lstm/linear_1'"):
+        DiscoRule.load(saved(**{"lstm/linear_1/b": np.array([np.nan])}))
+
+
+def test_another_file_in_the_place_of_the_first_is_refused(tmp_path):
+    path = tmp_path / "weights.npz"
+    np.savez(path, **known.published(seed=0))
+    config = purerl.DiscoConfig(rule=DiscoRule.load(path))
+    np.savez(path, **known.published(seed=1))
+    with pytest.raises(ConfigError, match="holds others: its SHA-256 is not"):
+        purerl.make_train(config)
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (DiscoRule, "must be an instance of"),
+        (DiscoRule(), "rule must have weights"),
+        (LPGRule.make(2, 2, 2), r"must be an instance of .* with init\(\)"),
+        (1.0, "must be an instance of"),
+    ],
+    ids=["a class", "empty", "of LPG", "a number"],
+)
+def test_what_is_no_rule_is_refused_in_a_sentence(rule, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(purerl.DiscoConfig(rule=rule))
+
+
+def test_sizes_and_targets_that_do_not_fit_are_refused(file):
+    rule = DiscoRule.load(file)
+    with pytest.raises(
+        ConfigError, match="prediction_size must be that of the rule, 5"
+    ):
+        purerl.make_train(purerl.DiscoConfig(rule=rule, prediction_size=6))
+    with pytest.raises(
+        ConfigError, match="'hidden' of DiscoRule must be a whole number"
+    ):
+        DiscoRule.make(hidden_size=0)
+
+    @struct.dataclass
+    class Scaled(CMPORule):
+        def __call__(self, inputs, memory, axis_name=None):
+            targets, _ = CMPORule()(inputs, memory)
+            return targets, jnp.zeros(1)
+
+    with pytest.raises(ConfigError, match="memory of the shapes and types"):
+        purerl.make_train(purerl.DiscoConfig(rule=Scaled()))

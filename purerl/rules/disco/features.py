@@ -58,8 +58,10 @@ def of_action(x: Array, action: Array) -> Array:
         x: `[T, B, A, ...]`.
         action: `[T, B]` int.
     """
-    index = action.astype(jnp.int32).reshape(*action.shape, *[1] * (x.ndim - 2))
-    return jnp.take_along_axis(x, index, axis=2)[:, :, 0]
+    # A sum with one term: the gradient of a look-up writes number by number.
+    is_taken = action[..., None] == jnp.arange(x.shape[2])[None, None]
+    is_taken = is_taken.reshape(*is_taken.shape, *[1] * (x.ndim - 3))
+    return jnp.where(is_taken, x, 0.0).sum(2)
 
 
 def signed_log(x: Array) -> Array:
