@@ -143,7 +143,13 @@ def validate(config: DiscoConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     check_hidden_sizes(config.hidden_sizes)
-    check_hidden_sizes(config.head_sizes)
+    sizes = config.head_sizes
+    is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
+    if not is_sizes or min(sizes, default=1) < 1:
+        raise ConfigError(
+            f"head_sizes must be positive whole numbers, got {sizes!r}; for example "
+            "(128,), or () for none."
+        )
     check_optimisers(config)
     check_disco_rule(config.rule, config.prediction_size)
     space = env.action_space(env.default_params)

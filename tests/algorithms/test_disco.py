@@ -247,6 +247,7 @@ def test_a_run_that_is_resumed_is_the_whole_run(tmp_path):
         ({"env": boxes.MASKED, "env_kwargs": {}}, "which actions are valid"),
         ({"critic": "mlp"}, "critic must be auto"),
         ({"hidden_sizes": ()}, "hidden_sizes must be at least one"),
+        ({"head_sizes": (0,)}, "head_sizes must be positive"),
         ({"buffer_size": 9}, "num_envs . num_steps = 10 steps"),
         ({"learning_starts": 61}, "nothing would be learned"),
         ({"num_bins": 1}, "num_bins must be 2 or greater"),

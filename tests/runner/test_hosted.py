@@ -43,6 +43,19 @@ CONFIGS = {
         normalize_observations=True,
         rule=purerl.rules.LPGRule.make(4, 3, 4, temporal=True),
     ),
+    "disco": purerl.DiscoConfig(
+        **SMALL,
+        num_steps=12,
+        buffer_size=72,  # overwritten before the end
+        batch_size=4,
+        learning_starts=48,
+        model_size=4,
+        head_sizes=(4,),
+        num_bins=7,
+        rule=purerl.rules.DiscoRule.make(
+            hidden_size=4, lifetime_size=3, prediction_size=4
+        ),
+    ),
     "pqn": purerl.PQNConfig(**ROLLOUT, normalize_observations=True),
     "dqn": purerl.DQNConfig(
         **REPLAY, prioritised=True, n_step=2, epsilon_steps=100.0, learning_rate=1e-2
