@@ -4,7 +4,7 @@ Everything is drawn by NumPy from fixed seeds in float64. What the authors' code
 it in float64 is in `disco_reference.npz`, which `tests.rules.disco_reference` wrote.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,8 +80,9 @@ def case(call, sizes=SIZES):
 
     def made():
         lead = (STEPS + 1, BATCH)
-        shapes = Made(
-            (ACTIONS,), (size,), (ACTIONS, size), (ACTIONS, BINS), (ACTIONS, ACTIONS)
+        shapes = (
+            *((ACTIONS,), (size,), (ACTIONS, size), (ACTIONS, BINS)),
+            (ACTIONS, ACTIONS),
         )
         return Made(*(random.randn(*lead, *shape) for shape in shapes))
 
@@ -160,7 +161,11 @@ def in_flax(layers, forget=0.0):
 
     kernel, bias = (ordered(x) for x in layers[MODEL_LAYER])
     bias[MODEL : 2 * MODEL] += forget
-    found = {"actions": kernel[:ACTIONS], "recurrent": kernel[ACTIONS:], "gates": bias}
+    found: dict[str, Any] = {
+        "actions": kernel[:ACTIONS],
+        "recurrent": kernel[ACTIONS:],
+        "gates": bias,
+    }
     for ours, theirs in NETWORK.items():
         outer, _, inner = ours.rpartition(".")
         place = found.setdefault(outer, {}) if outer else found

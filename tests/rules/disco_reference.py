@@ -27,8 +27,8 @@ def main(checkout: str) -> None:
     """Write the file."""
     sys.path.insert(0, checkout)
     file = Path(checkout) / "disco_rl/update_rules/weights/disco_103.npz"
-    with np.load(file) as arrays:
-        published = {name: arrays[name].astype(float) for name in arrays.files}
+    with np.load(file) as found:
+        published = {name: found[name].astype(float) for name in found.files}
     small = run(known.SIZES, known.published())
     whole = run(Sizes(), published)
     agent = gradients()
@@ -36,7 +36,8 @@ def main(checkout: str) -> None:
     for name in ("y", "z"):  # of 600 numbers the first of each step
         last = whole[f"{known.CALLS - 1}/{name}"]
         kept[f"published/{known.CALLS - 1}/{name}"] = last[..., :4]
-    np.savez_compressed(OUT, **small, **kept, **agent)
+    arrays: dict[str, Any] = {**small, **kept, **agent}
+    np.savez_compressed(OUT, **arrays)
 
 
 def run(sizes: Sizes, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
