@@ -163,6 +163,11 @@ def validate(config: DiscoConfig, env: Environment) -> None:
             "critic must be auto for DiscoConfig, which has one network, got "
             f"{network_config.described(config, 'critic')}; give its layers as torso."
         )
+    if config.critic_gain != 1.0:
+        raise ConfigError(
+            "critic_gain must be 1 for DiscoConfig, whose values are no layer of a "
+            f"critic, got {config.critic_gain:g}; leave it out."
+        )
     network_config.check_torsos(config, env, ("torso",))
     if composite.has_mask(obs_shape(env.observation_space(env.default_params))):
         raise ConfigError(

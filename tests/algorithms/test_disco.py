@@ -249,6 +249,7 @@ def test_a_run_that_is_resumed_is_the_whole_run(tmp_path):
         ({"env": "Pendulum-v1", "env_kwargs": {}}, "needs discrete actions"),
         ({"env": boxes.MASKED, "env_kwargs": {}}, "which actions are valid"),
         ({"critic": "mlp"}, "critic must be auto"),
+        ({"critic_gain": 0.5}, "critic_gain must be 1"),
         ({"hidden_sizes": ()}, "hidden_sizes must be at least one"),
         ({"head_sizes": (0,)}, "head_sizes must be positive"),
         ({"buffer_size": 9}, "num_envs . num_steps = 10 steps"),
