@@ -205,6 +205,7 @@ def test_the_rule_remembers_and_the_target_follows_the_network_before(updates):
     np.testing.assert_allclose(weight, 1 - 0.99**3, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_step_is_clipped_number_by_number(from_authors):
     parts, learner, batch, _ = from_authors
 

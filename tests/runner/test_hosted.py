@@ -45,10 +45,10 @@ CONFIGS = {
     ),
     "disco": purerl.DiscoConfig(
         **SMALL,
-        num_steps=12,
-        buffer_size=72,  # overwritten before the end
+        num_steps=48,
+        buffer_size=288,  # overwritten before the end
         batch_size=4,
-        learning_starts=48,
+        learning_starts=192,
         model_size=4,
         head_sizes=(4,),
         num_bins=7,
