@@ -9,6 +9,7 @@ from purerl import rules as rules
 from purerl import schedules as schedules
 from purerl import serialise as serialise
 from purerl.algorithms.bandit import BanditConfig as BanditConfig
+from purerl.algorithms.disco_config import DiscoConfig as DiscoConfig
 from purerl.algorithms.dqn import DQNConfig as DQNConfig
 from purerl.algorithms.lpg import LPGConfig as LPGConfig
 from purerl.algorithms.mpo import MPOConfig as MPOConfig

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from purerl.acting.environment import Environment
 from purerl.algorithms import (
     bandit,
+    disco,
     dqn,
     lpg,
     mpo,
@@ -64,6 +65,7 @@ ALGORITHMS: dict[str, Entry] = {
     "mpo": Entry(mpo.MPOConfig, mpo.validate, mpo.make),
     "tabular": Entry(tabular.TabularConfig, tabular.validate, tabular.make),
     "lpg": Entry(lpg.LPGConfig, lpg.validate, lpg.make, outer.LPG),
+    "disco": Entry(disco.DiscoConfig, disco.validate, disco.make),
     "bandit": Entry(bandit.BanditConfig, bandit.validate, bandit.make),
 }
 

@@ -89,6 +89,53 @@ def q_lambda(
     return _recur_backwards(reward + gamma * (1.0 - decay) * bootstrap, gamma * decay)
 
 
+def retrace(
+    reward: Array,
+    action_value: Array,
+    next_value: Array,
+    ratio: Array,
+    terminated: Array,
+    truncated: Array,
+    *,
+    gamma: Array | float,
+    trace_decay: Array | float,
+) -> Array:
+    """Return the targets of Retrace(lambda) (Munos et al. 2016, equation 4).
+
+        G_t = r_t + gamma * (V(s'_t) + c_{t+1} * (G_{t+1} - Q(s_{t+1}, a_{t+1})))
+        c_t = lambda * min(1, ratio_t)
+
+    The trace ends with an episode, and with the trajectory: there
+    `G_t = r_t + gamma * V(s'_t)`, and `G_t = r_t` where the episode terminated. `s'_t`
+    is the state after step t and before any reset, so a time limit bootstraps.
+
+    Args:
+        reward: `[T, B]`.
+        action_value: `[T, B]` `Q(s_t, a_t)`.
+        next_value: `[T, B]` `V(s'_t)`, the value under the policy that is judged.
+        ratio: `[T, B]`, how much more probable the action is under that policy than
+            under the one that chose it.
+        terminated: `[T, B]` bool.
+        truncated: `[T, B]` bool.
+        gamma: Discount.
+        trace_decay: Lambda.
+
+    Returns:
+        Targets of `Q(s_t, a_t)`, `[T, B]`.
+    """
+    chex.assert_rank(reward, 2)
+    chex.assert_equal_shape(
+        [reward, action_value, next_value, ratio, terminated, truncated]
+    )
+    is_cut = (terminated | truncated).at[-1].set(True)
+    trace = trace_decay * jnp.minimum(1.0, ratio)
+    # What the next step has; what `roll` puts after the last one is cut off.
+    decay = jnp.where(is_cut, 0.0, jnp.roll(trace, -1, axis=0))
+    later = jnp.roll(action_value, -1, axis=0)
+    bootstrap = jnp.where(terminated, 0.0, next_value)
+    return _recur_backwards(reward + gamma * (bootstrap - decay * later), gamma * decay)
+
+
 def rewards_to_go(
     reward: Array,
     next_value: Array,

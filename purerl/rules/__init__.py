@@ -3,6 +3,8 @@
 A rule is a callable pytree, as a loss is: it can be vmapped, evolved and configured.
 """
 
+from purerl.rules.disco import CMPORule as CMPORule
+from purerl.rules.disco import DiscoRule as DiscoRule
 from purerl.rules.inputs import RuleInputs as RuleInputs
 from purerl.rules.inputs import Targets as Targets
 from purerl.rules.known import ActorCriticRule as ActorCriticRule

@@ -1,11 +1,13 @@
 """Rules by name, so that a config can be written as text and read back."""
 
 from purerl.registry import Registry
+from purerl.rules.disco import CMPORule, DiscoRule
 from purerl.rules.known import ActorCriticRule, ReturnRule
 from purerl.rules.learned import LPGRule
 
 RULES: dict[str, type] = {
-    cls.__name__: cls for cls in (ActorCriticRule, ReturnRule, LPGRule)
+    cls.__name__: cls
+    for cls in (ActorCriticRule, ReturnRule, LPGRule, CMPORule, DiscoRule)
 }
 
 _registry = Registry("rule", "rules", "purerl.rules.register", RULES)

@@ -162,6 +162,18 @@ SMALL = {
         "hidden_sizes": (4,),
         "total_timesteps": UPDATES * 2 * 16,
     },
+    "disco": {
+        "num_envs": 2,
+        "num_steps": 16,
+        "buffer_size": 128,
+        "batch_size": 3,
+        "learning_starts": 40,  # the first update only warms up
+        "hidden_sizes": (4,),
+        "model_size": 3,
+        "head_sizes": (3,),
+        "num_bins": 5,
+        "total_timesteps": UPDATES * 2 * 16,
+    },
     "tabular": {
         "env": NUMBERED_CARTPOLE,
         "num_envs": 2,

@@ -4,7 +4,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.learning.returns import gae, q_lambda, rewards_to_go, running_returns
+from purerl.learning.returns import (
+    gae,
+    q_lambda,
+    retrace,
+    rewards_to_go,
+    running_returns,
+)
 
 
 def column(*values, dtype=jnp.float32):
@@ -188,6 +194,50 @@ def test_q_lambda_refuses_unbatched_arrays():
             gamma=1.0,
             trace_decay=1.0,
         )
+
+
+def test_retrace_of_four_steps_with_a_truncation_and_a_termination():
+    # gamma = 1/2, lambda = 1/2, all values 4 after and 2 of the actions.
+    #   G_3 = 1 + 4/2 = 3                            the trajectory ends
+    #   G_2 = 1                                      terminated
+    #   G_1 = 1 + 4/2 = 3                            truncated: no trace, but a value
+    #   G_0 = 1 + (4 + (1/2 * 1) (3 - 2)) / 2 = 3.25 the ratio 3 of step 1 counts as 1
+    found = retrace(
+        column(1, 1, 1, 1),
+        column(2, 2, 2, 2),
+        column(4, 4, 4, 4),
+        column(0.1, 3, 0.2, 0.3),
+        column(0, 0, 1, 0, dtype=bool),
+        column(0, 1, 0, 0, dtype=bool),
+        gamma=0.5,
+        trace_decay=0.5,
+    )
+    np.testing.assert_allclose(found[:, 0], [3.25, 3.0, 1.0, 3.0])
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_retrace_equals_its_sum_of_corrections(seed):
+    # Forwards, as Munos et al. (2016) define it: Q plus discounted TD errors, each
+    # weighed by the product of the traces up to it.
+    reward, value, next_value, terminated, truncated = random_rollout(seed)
+    ratio = np.random.RandomState(seed).gamma(1.0, size=reward.shape)
+    gamma, decay = 0.9, 0.8
+    steps, envs = reward.shape
+    delta = reward + gamma * np.where(terminated, 0.0, next_value) - value
+    expected = np.zeros((steps, envs))
+    for b in range(envs):
+        for t in range(steps):
+            expected[t, b], weight = value[t, b], 1.0
+            for k in range(t, steps):
+                # The value that follows is that of the policy; the next action's is
+                # part of the next error, whose baseline is Q of the action.
+                expected[t, b] += weight * delta[k, b]
+                if terminated[k, b] or truncated[k, b] or k == steps - 1:
+                    break
+                weight *= gamma * decay * min(1.0, ratio[k + 1, b])
+    arrays = reward, value, next_value, ratio, terminated, truncated
+    actual = retrace(*map(jnp.asarray, arrays), gamma=gamma, trace_decay=decay)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_rewards_to_go_do_not_leak_over_the_end_of_an_episode():

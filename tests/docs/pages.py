@@ -11,18 +11,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 # That come with purerl: a test of a page may have registered another one.
 ALGORITHMS = (
-    *(
-        "ppo",
-        "recurrent_ppo",
-        "vpg",
-        "dqn",
-        "pqn",
-        "recurrent_pqn",
-        "td3",
-        "sac",
-        "mpo",
-    ),
-    *("tabular", "bandit", "lpg"),
+    *("ppo", "recurrent_ppo", "vpg", "dqn", "pqn", "recurrent_pqn"),
+    *("td3", "sac", "mpo"),
+    *("tabular", "bandit", "lpg", "disco"),
 )
 # Indented where the block stands in a tab or a note.
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```[ \t]*$", re.MULTILINE | re.DOTALL)

@@ -48,6 +48,19 @@ CONFIGS = {
         normalize_observations=True,
         rule=purerl.rules.LPGRule.make(4, 3, 4, temporal=True),
     ),
+    "disco": purerl.DiscoConfig(
+        **SMALL,
+        num_steps=48,
+        buffer_size=288,  # overwritten before the end
+        batch_size=4,
+        learning_starts=192,
+        model_size=4,
+        head_sizes=(4,),
+        num_bins=7,
+        rule=purerl.rules.DiscoRule.make(
+            hidden_size=4, lifetime_size=3, prediction_size=4
+        ),
+    ),
     "pqn": purerl.PQNConfig(**ROLLOUT, normalize_observations=True),
     "recurrent_pqn": purerl.RecurrentPQNConfig(memory_size=8, **ROLLOUT),
     "dqn": purerl.DQNConfig(

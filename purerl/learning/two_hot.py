@@ -1,0 +1,80 @@
+"""Values as distributions over evenly spaced numbers, after a transformation.
+
+A network that puts out the probabilities of `K` numbers from `-top` to `top` has their
+mean as its value. What it should put out for a given value is the distribution on the
+two neighbours of that value whose mean it is (two-hot; Schrittwieser et al. 2020,
+appendix F). Values of any size are first squeezed by `squeeze`.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from purerl.types import Array
+
+EPSILON = 1e-3
+
+
+def squeeze(value: Array) -> Array:
+    """Return `sign(x) (sqrt(|x| + 1) - 1) + 0.001 x` (Pohlen et al. 2018).
+
+    Args:
+        value: `[...]`.
+    """
+    root = jnp.sqrt(jnp.abs(value) + 1.0) - 1.0
+    return jnp.sign(value) * root + EPSILON * value
+
+
+def unsqueeze(value: Array) -> Array:
+    """Return the inverse of `squeeze`.
+
+    The root of the quadratic equation is written as a quotient: as a difference, it
+    would lose half of the digits of a float32 near zero.
+
+    Args:
+        value: `[...]`.
+    """
+    inner = EPSILON + 1.0 + jnp.abs(value)
+    root = 2.0 * inner / (jnp.sqrt(1.0 + 4.0 * EPSILON * inner) + 1.0)
+    return jnp.sign(value) * (jnp.square(root) - 1.0)
+
+
+def support(size: int, top: Array | float) -> Array:
+    """Return the numbers `[K]` whose probabilities are put out.
+
+    Args:
+        size: K, at least 2.
+        top: The largest of them.
+    """
+    return jnp.linspace(-1.0, 1.0, size) * top
+
+
+def mean(logits: Array, top: Array | float) -> Array:
+    """Return the values `[...]` of logits `[..., K]`.
+
+    Args:
+        logits: `[..., K]`.
+        top: The largest number of the support.
+    """
+    numbers = support(logits.shape[-1], top)
+    return unsqueeze(jax.nn.softmax(logits) @ numbers)
+
+
+def cross_entropy(logits: Array, value: Array, top: Array | float) -> Array:
+    """Return the cross-entropy `[...]` of the two-hot distributions of values.
+
+    A value beyond the ends of the support counts as the end.
+
+    Args:
+        logits: `[..., K]`.
+        value: `[...]` values, to which nothing of a gradient goes.
+        top: The largest number of the support.
+    """
+    size = logits.shape[-1]
+    log_probs = jax.nn.log_softmax(logits)
+    share = (jnp.clip(squeeze(value) / top, -1.0, 1.0) + 1.0) / 2.0
+    place = jax.lax.stop_gradient(share * (size - 1))
+    low = jnp.clip(jnp.floor(place).astype(jnp.int32), 0, size - 2)
+    weight = place - low
+    pair = jnp.stack([low, low + 1], axis=-1)
+    below, above = jnp.moveaxis(jnp.take_along_axis(log_probs, pair, -1), -1, 0)
+    return -((1.0 - weight) * below + weight * above)

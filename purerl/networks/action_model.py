@@ -1,0 +1,108 @@
+"""A network that predicts what follows each action (Oh et al. 2025, DiscoRL).
+
+Of an observation it puts out a policy and a vector `y`, and of every action, after one
+step of a recurrent model, a vector `z`, an action value and the policy of the next
+observation. `y` and `z` mean nothing by themselves: a rule of learning says what they
+shall become (`purerl.rules.disco`).
+"""
+
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from purerl.networks.recurrent import LSTMMemory, lstm
+from purerl.types import Array
+
+HEAD_STD = 0.01  # Of the kernels of policy and `y` at first.
+
+
+class Predictions(NamedTuple):
+    """What the network says of observations, for A actions.
+
+    Attributes:
+        logits: `[..., A]` of the policy.
+        y: `[..., M]` logits of the prediction of the observation.
+        z: `[..., A, M]` logits of the prediction of each action.
+        q: `[..., A, K]` logits of each action's value, see `learning.two_hot`.
+        next_logits: `[..., A, A]` of the policy after each action.
+    """
+
+    logits: Array
+    y: Array
+    z: Array
+    q: Array
+    next_logits: Array
+
+
+class ActionModel(nn.Module):
+    """Policy, predictions and action values, with a recurrent model of one step.
+
+    With the embedding `x` of the observation, a linear layer of the torso's features,
+
+        c      = W x + b,   h = tanh(c)
+        h_a    = LSTM(one_hot(a), (h, c))                       for every action a
+        logits = linear(x),   y = linear(x)
+        z_a, q_a, next_logits_a = MLPs of h_a, one for each
+
+    The forget gate has a bias of 1 at the start.
+
+    Attributes:
+        torso: Module of the features of one observation.
+        num_actions: A.
+        prediction_size: M.
+        num_bins: K.
+        embedding_size: Numbers of the embedding.
+        model_size: Units of the recurrent model.
+        head_sizes: Units of each hidden layer of the MLPs, which have relu units.
+    """
+
+    torso: nn.Module
+    num_actions: int
+    prediction_size: int
+    num_bins: int
+    embedding_size: int
+    model_size: int
+    head_sizes: tuple[int, ...]
+
+    @nn.compact
+    def __call__(self, obs: Array) -> Predictions:
+        """Predictions of observations `[..., *obs_shape]`."""
+        x = nn.Dense(self.embedding_size, name="embedding")(self.torso(obs))
+        after = self._after(nn.Dense(self.model_size, name="root")(x))
+        num, size = self.num_actions, self.prediction_size
+        return Predictions(
+            logits=self._small("logits", num)(x),
+            y=self._small("y", size)(x),
+            z=self._head("z", size, after),
+            q=self._head("q", self.num_bins, after),
+            next_logits=self._head("next_logits", num, after),
+        )
+
+    def _after(self, cell: Array) -> Array:
+        """The model's outputs `[..., A, H]` after each action, of cells `[..., H]`."""
+        size = self.model_size
+
+        def bias(
+            key: Array, shape: tuple[int, ...], dtype: type = jnp.float32
+        ) -> Array:
+            del key
+            return jnp.zeros(shape, dtype).at[size : 2 * size].set(1.0)
+
+        # The inputs are one-hot, so that their product is the kernel itself.
+        init = nn.initializers.lecun_normal()
+        recurrent = self.param("recurrent", init, (size, 4 * size))
+        actions = self.param("actions", init, (self.num_actions, 4 * size))
+        inputs = actions + self.param("gates", bias, (4 * size,))[None]
+        inputs = jnp.broadcast_to(inputs, (*cell.shape[:-1], *inputs.shape))
+        memory = LSTMMemory(jnp.tanh(cell)[..., None, :], cell[..., None, :])
+        return lstm(recurrent, inputs, memory).hidden
+
+    def _small(self, name: str, size: int) -> nn.Dense:
+        init = nn.initializers.truncated_normal(HEAD_STD)
+        return nn.Dense(size, kernel_init=init, name=name)
+
+    def _head(self, name: str, size: int, x: Array) -> Array:
+        for number, units in enumerate(self.head_sizes):
+            x = nn.relu(nn.Dense(units, name=f"{name}_hidden_{number}")(x))
+        return nn.Dense(size, name=name)(x)

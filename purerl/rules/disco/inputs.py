@@ -1,0 +1,99 @@
+"""What a rule of DiscoRL's kind sees of trajectories, and what it asks for in return.
+
+Axes: `T` steps, `B` trajectories, `A` actions, `M` numbers of the predictions.
+"""
+
+from typing import NamedTuple
+
+from purerl.types import Array
+
+
+class Outputs(NamedTuple):
+    """Logits that a network put out for observations.
+
+    Attributes:
+        logits: `[T, B, A]` of the policy.
+        y: `[T, B, M]` of the prediction of the observation.
+        z: `[T, B, A, M]` of the prediction of each action.
+    """
+
+    logits: Array
+    y: Array
+    z: Array
+
+
+class Values(NamedTuple):
+    """What the action values say of trajectories.
+
+    With the online network's policy `pi` and its action values `Q`, those `Q'` of the
+    target network, and the targets `G` that `learning.returns.retrace` makes of `Q'`.
+
+    Attributes:
+        value: `[T, B]`, `sum_a pi(a|s) Q(s, a)`.
+        next_value: `[T, B]`, the same of the observation after the step and before any
+            reset.
+        target_q: `[T, B, A]`, `Q'(s, a)`.
+        target: `[T, B]`, `G`.
+        advantage: `[T, B]`, `G - V'(s)` with `V'(s) = sum_a pi(a|s) Q'(s, a)`.
+        action_advantage: `[T, B, A]`, `Q'(s, a) - V'(s)`.
+        standardised: `[T, B]`, `advantage` less its moving mean, over its moving
+            deviation.
+        action_standardised: `[T, B, A]`, `action_advantage` likewise, by the moments
+            of `advantage`.
+    """
+
+    value: Array
+    next_value: Array
+    target_q: Array
+    target: Array
+    advantage: Array
+    action_advantage: Array
+    standardised: Array
+    action_standardised: Array
+
+
+class DiscoInputs(NamedTuple):
+    """Trajectories as a rule sees them, without observations.
+
+    Attributes:
+        action: `[T, B]` int, the actions that were taken.
+        reward: `[T, B]` rewards, as the environment gave them.
+        terminated: `[T, B]` bool, the episode ended in a state of value zero.
+        truncated: `[T, B]` bool, the episode was cut (time limit).
+        behaviour: `[T, B, A]` logits of the policy that chose the actions.
+        online: Outputs of the network that learns.
+        next_online: The same of the observation after the step and *before* any reset.
+        target: Outputs of the target network.
+        next_target: The same of the observation after the step.
+        values: What the action values say.
+    """
+
+    action: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+    behaviour: Array
+    online: Outputs
+    next_online: Outputs
+    target: Outputs
+    next_target: Outputs
+    values: Values
+
+    @property
+    def done(self) -> Array:
+        """`[T, B]` bool, the step is the last one of its episode."""
+        return self.terminated | self.truncated
+
+
+class DiscoTargets(NamedTuple):
+    """What the network shall come nearer to: logits of distributions.
+
+    Attributes:
+        logits: `[T, B, A]` of the policy.
+        y: `[T, B, M]` of the prediction of the observation.
+        z: `[T, B, M]` of the prediction of the action that was taken.
+    """
+
+    logits: Array
+    y: Array
+    z: Array
