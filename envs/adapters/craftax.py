@@ -42,7 +42,8 @@ class CraftaxEnvironment(Environment[CraftaxState, Any]):
     Dynamics, observations and rewards are Craftax's. Its `done` is true at death (and
     in the full game at the defeat of the boss) and at the time limit alike; here the
     first terminate and the last truncates. Every reset is a fresh world. `info` has
-    Craftax's: per achievement 100 where the episode ended having it, else 0.
+    Craftax's: per achievement 100 where the episode terminated having it, else 0, also
+    where the time limit cut it.
 
     Attributes:
         wrapped: Environment object of Craftax that does not reset by itself.

@@ -79,6 +79,14 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
                 f"{', '.join(sorted(registry.ALL_ENVS))}."
             )
         settings: Any = registry.get_default_config(playground_name)
+        # Of these two Playground's wrapper for training makes something, and no step.
+        idle = {"episode_length", "action_repeat"} & set(options)
+        if idle:
+            remedy = "set max_steps_in_episode, or env_wrappers=('ActionRepeat(2)',)"
+            raise ValueError(
+                f"options of playground/{playground_name} were {sorted(idle)}, of "
+                f"which its steps take no notice; {remedy}."
+            )
         # Robots that are made of files of their own say nothing of `impl`.
         asked = {**({"impl": impl} if "impl" in settings else {}), **options}
         try:
@@ -94,7 +102,8 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
                 f"it does not take ({error}); it takes {', '.join(sorted(settings))}."
             ) from None
         self.playground_name = playground_name
-        self.limit = int(max_steps_in_episode or settings.episode_length)
+        limit = max_steps_in_episode
+        self.limit = int(settings.episode_length if limit is None else limit)
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ from purerl import networks
 from purerl.acting import exploration
 from purerl.acting.environment import Environment
 from purerl.algorithms import action_values, network_config, off_policy
-from purerl.algorithms.action_values.network import num_outputs
+from purerl.algorithms.action_values.network import has_stream, num_outputs
 from purerl.algorithms.checks import (
     check_action_value_network,
     instead_of_values,
@@ -172,6 +172,7 @@ def validate(config: DQNConfig, env: Environment) -> None:
         )
     _check_values(config)
     _check_own(config)
+    _check_stream(config)
     check_action_value_network(config, env, int(space.n), num_outputs(config))
     if config.dueling and network_config.own(config, "critic") is not None:
         raise ConfigError(
@@ -206,6 +207,23 @@ def _check_values(config: DQNConfig) -> None:
             f"n_step must be 1 with munchausen, got {config.n_step}: replay keeps no "
             "log-probabilities of the steps between."
         )
+
+
+def _check_stream(config: DQNConfig) -> None:
+    """Refuse a hidden layer of the head whose width nothing says."""
+    torso = config.torso if isinstance(config.torso, str) else ""
+    if config.hidden_sizes or not has_stream(config) or torso in ("nature", "impala"):
+        return
+    fields = {
+        "dueling": config.dueling,
+        "noisy": config.noisy,
+        "values": config.values == "implicit",
+    }
+    name = next(field for field, is_on in fields.items() if is_on)
+    raise ConfigError(
+        f"hidden_sizes must have a size with {name}={getattr(config, name)!r}, got "
+        "(): the hidden layer of the head is as wide as the last of them."
+    )
 
 
 def _check_own(config: DQNConfig) -> None:

@@ -74,6 +74,17 @@ def num_sequences(config: Any) -> int:
     return config.num_envs * (config.num_steps // config.sequence_length)
 
 
+def steps_of_gradient(config: Any) -> int:
+    """Return the steps in time, one after the other, of a gradient step.
+
+    Args:
+        config: Config with `num_steps`, `sequence_length` and `burn_in`.
+    """
+    if is_auto(config.sequence_length):
+        return config.num_steps
+    return config.sequence_length + config.burn_in
+
+
 def check_sequences(config: Any) -> None:
     """Refuse sequences that do not fit rollouts and minibatches.
 

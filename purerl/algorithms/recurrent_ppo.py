@@ -88,7 +88,8 @@ class RecurrentPPOConfig(PPOConfig):
     @property
     def sequential_steps(self) -> int:
         """Dependent operations of one update: a gradient step runs through time too."""
-        return self.num_steps * (1 + self.num_epochs * self.num_minibatches)
+        length = memory_config.steps_of_gradient(self)
+        return self.num_steps + self.num_epochs * self.num_minibatches * length
 
     def automatic(self, env: Environment) -> dict[str, Any]:
         """Return PPO's numbers; a sequence is a whole rollout."""

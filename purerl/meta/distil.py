@@ -26,7 +26,7 @@ from purerl.types import Array
 
 SCALES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 # Sums that are kept of each length, and steps of Adam with which the best are refined.
-KEPT, REFINED, STEPS = 64, 3, 400
+KEPT, REFINED, STEPS = 128, 6, 400
 
 
 class Samples(NamedTuple):
@@ -169,7 +169,12 @@ def _search(seen: Samples, max_terms: int) -> list[Side]:
     found = []
     for length in range(1, max_terms + 1):
         sums = _best(gram, right, total, sums, KEPT)
-        tried = [_refined(seen, [columns[i] for i in s]) for s in sums[:REFINED]]
+        # Of the same terms at other scales, only the best: scales move.
+        kinds: dict[tuple[str, ...], list[tuple[str, float]]] = {}
+        for each in sums:
+            chosen = [columns[i] for i in each]
+            kinds.setdefault(tuple(sorted(name for name, _ in chosen)), chosen)
+        tried = [_refined(seen, chosen) for chosen in [*kinds.values()][:REFINED]]
         found.append(min(tried, key=lambda side: side.error))
         if length < max_terms:
             # All pairs are tried, and of longer sums those that begin with a good one.

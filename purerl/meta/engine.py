@@ -13,7 +13,7 @@ import numpy as np
 
 from purerl.execution.format import format_count, with_noun
 from purerl.meta import store
-from purerl.meta.fitness import check_progress, member_scores
+from purerl.meta.fitness import best_of_runs, check_progress, member_scores
 from purerl.meta.population import Stopped, strategy_keys
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
 from purerl.meta.setup import Setup, specification
@@ -194,7 +194,8 @@ class Evolution:
             number, overrides, on_runs, is_stopped
         )
         scores = member_scores(returns, state.anchors)
-        check_progress(np.vstack([state.fitness[:number], scores]), reasons)
+        known = np.vstack([state.fitness[:number], scores])
+        check_progress(best_of_runs(known, self.setup.per_run), reasons)
         told = self.optimiser.tell(key_tell, vectors, scores, asked)
         state = with_generation(state._replace(strategy=told), vectors, scores, returns)
         state.sigma[number] = sigma

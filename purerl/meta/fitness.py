@@ -161,6 +161,18 @@ def member_scores(returns: np.ndarray, anchors: np.ndarray) -> np.ndarray:
     return ((by_environment - low) / (high - low)).mean(0).astype(np.float32)
 
 
+def best_of_runs(fitness: np.ndarray, per_run: int) -> np.ndarray:
+    """Return the worth of the members in the best part of each run, `[runs, P]`.
+
+    Args:
+        fitness: The worth of the members of all generations so far, `[G, P]`; NaN where
+            they failed.
+        per_run: The number of generations that a training run takes part in.
+    """
+    starts = np.arange(0, len(fitness), per_run)
+    return np.fmax.reduceat(fitness, starts, axis=0)
+
+
 def check_progress(fitness: np.ndarray, reasons: Mapping[str, int]) -> None:
     """Refuse to go on with an evolution in which all members fail.
 

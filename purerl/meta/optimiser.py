@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError, check_known
-from purerl.meta.catalogue import algorithms
+from purerl.meta.catalogue import TRUNCATED, algorithms
 from purerl.meta.genome import Genome
 from purerl.meta.strategy import Strategy
 from purerl.scale.host import to_host
@@ -82,7 +82,10 @@ class Optimiser:
             state: The state from `ask`.
         """
         if not np.isfinite(fitness).any():
-            return state  # Nothing was learned: ask again, with another key.
+            if self.strategy.name not in TRUNCATED:
+                return state  # Nothing was learned: ask again, with another key.
+            # It counts the parts of a run: of equal worth, pairs cancel each other.
+            fitness = np.zeros_like(fitness)
         # evosax minimises. This is the only place where the sign is turned.
         loss = with_failed_worst(-np.asarray(fitness, np.float32))
         return to_host(self._tell(key, vectors, loss, state))

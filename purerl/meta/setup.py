@@ -122,6 +122,13 @@ def make_setup(config: TrainConfig, asked: Settings) -> Setup:
     if len(changes) > 1:
         for bound in bounds:
             Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
+    optimiser = Optimiser(told, genome, asked.population)
+    if asked.truncation is not None and not optimiser.is_distribution:
+        raise ConfigError(
+            f"truncation must be left out with {strategy.name}, which compares members "
+            "with earlier ones, and so the end of a run with its beginning; take "
+            "persistent-es or noise-reuse-es."
+        )
     plain = asked._replace(
         evolve=genome.scales,
         strategy=strategy.to_dict(),
@@ -132,7 +139,7 @@ def make_setup(config: TrainConfig, asked: Settings) -> Setup:
         del plain["truncation"]  # Folders of earlier evolutions do not have it.
     return Setup(
         config=config,
-        optimiser=Optimiser(told, genome, asked.population),
+        optimiser=optimiser,
         bounds=bounds,
         names=names,
         population=asked.population,

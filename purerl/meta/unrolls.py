@@ -6,10 +6,11 @@ strategies (Li et al. 2023, arXiv:2304.12180) move after every K updates, and st
 unbiased: the first sums the perturbations that a run has seen since it began, the
 second holds one for the whole run.
 
-A generation is worth what is earned in its part: the mean of the training curve there.
-So the mean over a run's generations is the fitness of the whole run. All members begin
-their runs together, with common random numbers, and all are held at once. Only what
-lies between two runs is saved: who is stopped in the middle of one begins it again.
+A generation is worth what is earned in its part: the mean of the training curve there,
+where the updates before a run's first episode has ended count when it has. So the mean
+over a run's generations is the fitness of the whole run. All members begin their runs
+together, with common random numbers, and all are held at once. Only what lies between
+two runs is saved: who is stopped in the middle of one begins it again.
 """
 
 from collections import Counter

@@ -173,9 +173,13 @@ def check_split(config: Any, num_devices: int) -> None:
                 f"{name} must be divisible by the {num_devices} devices, got {size}; "
                 f"nearest: {near}."
             )
-    # Minibatches are drawn from all steps, or from sequences, one per environment.
+    # Minibatches are drawn from all steps, or from sequences of some.
     samples = getattr(config, "samples_per_update", config.steps_per_update)
-    words = "num_envs" if samples == config.num_envs else "num_envs * num_steps"
+    words = "num_envs * num_steps"
+    if samples == config.num_envs:
+        words = "num_envs"
+    elif samples < config.steps_per_update:
+        words = "num_envs * num_steps / sequence_length"
     local = samples // num_devices
     minibatches = getattr(config, "num_minibatches", 1)
     if local % minibatches:

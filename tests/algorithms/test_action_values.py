@@ -338,6 +338,20 @@ def test_what_contradicts_is_refused_in_a_sentence():
     refused("set kappa", values="quantile", value_loss=huber)
     refused("values must be one of", values="mean")
     refused("num_atoms must be at least 2", num_atoms=1)
+    for changes in ({"values": "implicit"}, {"noisy": True}, {"dueling": True}):
+        refused(
+            r"hidden_sizes must have a size with .* got \(\)",
+            hidden_sizes=(),
+            **changes,
+        )
+    purerl.make_train(CONFIG.replace(hidden_sizes=(), values="quantile"))
+
+
+def test_a_swept_range_that_is_empty_is_seen_to_fail():
+    """The pair is checked of a config; of a sweep's point each number by itself."""
+    atoms = jax.vmap(lambda low: Categorical(3, low, 1.0).atoms)(jnp.array([0.0, 1.0]))
+    np.testing.assert_array_equal(atoms[0], [0.0, 0.5, 1.0])
+    assert jnp.isnan(atoms[1]).all()
 
 
 def test_a_network_of_the_users_own_has_the_shape_of_its_distribution():

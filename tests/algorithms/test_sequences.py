@@ -242,3 +242,10 @@ def test_a_memory_is_written_and_read_as_torsos_are():
     written = purerl.serialise.to_dict(config)
     assert written["memory"]["num_blocks"] == 2
     assert purerl.serialise.from_dict(written) == config
+
+
+def test_a_gradient_step_is_as_deep_as_its_sequence():
+    """What evaluations may cost follows from it."""
+    cut = CONFIG.replace(sequence_length=4, burn_in=2, num_epochs=3, num_minibatches=2)
+    assert CONFIG.sequential_steps == STEPS * (1 + CONFIG.num_epochs)
+    assert cut.sequential_steps == STEPS + 3 * 2 * (4 + 2)

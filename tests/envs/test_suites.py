@@ -54,6 +54,7 @@ def test_ids_are_the_packages_and_built_in():
         (CRAFTAX, {"size": 3}, "were size, which it does not take; it takes map_size"),
         ("playground/Cartpole", {}, "'Cartpole' is none of Playground's: .*Cartpole"),
         (PLAYGROUND, {"legs": 3}, r"were \['impl', 'legs'\], which it does not take"),
+        (PLAYGROUND, {"episode_length": 3}, "take no notice; set max_steps_in_episode"),
     ],
     indirect=["suite"],
 )

@@ -48,7 +48,7 @@ def test_every_term_is_flat_at_ratio_one(name):
 )
 def test_known_drifts_are_found_again(drift, text):
     found = purerl.distil(drift, max_terms=1, samples=512)
-    assert found.drift.formula() == f"A >= 0: relu({text}"
+    assert found.drift.formula(2) == f"A >= 0: relu({text}"
     assert found.error < 1e-3
     np.testing.assert_allclose(
         found.drift(LOG_RATIO, ADVANTAGE), drift(LOG_RATIO, ADVANTAGE), atol=2e-3

@@ -1,11 +1,14 @@
 """Evolution by parts of training runs: persistent and noise-reuse strategies."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
 import purerl
 from purerl.acting.environment import resolve_env
+from purerl.meta.fitness import best_of_runs
 from purerl.meta.genome import Genome
 from purerl.meta.optimiser import Optimiser
 from purerl.meta.strategy import read_strategy
@@ -141,8 +144,34 @@ def test_parts_move_as_the_whole_does(strategy):
         ),
         ({"strategy": "persistent-es(T=10)"}, r"T follows from total_timesteps"),
         ({"population": 5}, r"PersistentES refuses population=5"),
+        ({"strategy": "simple-ga"}, r"truncation must be left out with SimpleGA"),
     ],
 )
 def test_what_cannot_be_cut_is_refused(changes, sentence):
     with pytest.raises(purerl.ConfigError, match=sentence):
         evolve(evolved=EVOLVED, **(TRUNCATED | changes))
+
+
+@pytest.mark.parametrize("strategy", ["persistent-es", "noise-reuse-es"])
+def test_a_part_in_which_all_fail_is_counted(strategy):
+    """What was perturbed in a run must not be credited to the next one."""
+    config = tiny_config(learning_rate=1.0)
+    genome = Genome(config, resolve_env(config), {"learning_rate": "log"})
+    asked = read_strategy({"name": strategy, "sigma": 0.1, "learning_rate": 0.05})
+    asked = dataclasses.replace(asked, options={"T": 4, "K": 2})
+    optimiser = Optimiser(asked, genome, 8)
+    key = jax.random.key(0)
+    state = optimiser.init(key)
+    for number in range(4):
+        vectors, _, state = optimiser.ask(jax.random.fold_in(key, number), state)
+        worth = np.full(8, np.nan if number == 1 else 1.0, np.float32)
+        state = optimiser.tell(key, vectors, worth, state)
+        assert int(state.inner_step_counter) == (2 if number % 2 == 0 else 0)
+
+
+def test_a_run_that_fails_in_its_middle_is_one_failure():
+    """Its later parts fail too: that is no row of generations with bad luck."""
+    worth = np.array([[1.0], [np.nan], [np.nan], [np.nan], [np.nan], [2.0]])
+    np.testing.assert_array_equal(best_of_runs(worth[:4], 4), [[1.0]])
+    np.testing.assert_array_equal(best_of_runs(worth, 4), [[1.0], [2.0]])
+    np.testing.assert_array_equal(best_of_runs(worth, 1), worth)

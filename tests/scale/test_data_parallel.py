@@ -97,6 +97,15 @@ def test_sizes_that_do_not_split_are_refused(changes, fragment):
         purerl.data_parallel(tiny_config(**changes))
 
 
+def test_sequences_that_do_not_split_are_refused():
+    config = purerl.RecurrentPPOConfig(
+        num_envs=4, num_steps=12, sequence_length=4, num_minibatches=4
+    )
+    words = r"num_envs \* num_steps / sequence_length / devices \(6\) .* fits is 3"
+    with pytest.raises(ConfigError, match=words):
+        purerl.data_parallel(config)
+
+
 def test_a_batch_that_does_not_split_is_refused():
     config = purerl.DQNConfig(num_envs=2, batch_size=1025)
     with pytest.raises(ConfigError, match=r"batch_size must .* got 1025; nearest"):

@@ -29,7 +29,9 @@ class Categorical(ActionValues):
             value_max: Highest atom; 10 in the paper.
         """
         self.num_outputs = num_atoms
-        self.atoms = jnp.linspace(value_min, value_max, num_atoms)
+        atoms = jnp.linspace(value_min, value_max, num_atoms)
+        # A swept or evolved range that is empty: such an agent is to be seen to fail.
+        self.atoms = jnp.where(jnp.less(value_min, value_max), atoms, jnp.nan)
 
     def values(self, outputs: Array) -> Array:
         """Return the means, `[..., n]` of logits `[..., n, K]`."""

@@ -19,6 +19,18 @@ def num_outputs(config: Any) -> int | None:
     return sizes.get(config.values)
 
 
+def has_stream(config: Any) -> bool:
+    """Return whether the head has a hidden layer.
+
+    Dueling has one in each stream. Noise has one, as a linear head alone would only add
+    it to the values; and levels, which a linear head could only multiply.
+
+    Args:
+        config: A `DQNConfig`.
+    """
+    return config.dueling or config.noisy or config.values == "implicit"
+
+
 def make_network(config: Any, shape: Any, num_actions: int) -> nn.Module:
     """Make the network from observations to what is learned of each action.
 
@@ -59,7 +71,6 @@ def _discrete_critic(config: Any, shape: Any, num_actions: int) -> nn.Module:
 
 def _return_critic(config: Any, shape: Any, num_actions: int) -> nn.Module:
     """The config's torso, and a head with noise or with distributions."""
-    sizes = (network_config.stream_size(config),)
     product = networks.small_product
     options: dict[str, Any] = {"dot_general": product}
     if config.noisy:
@@ -67,20 +78,18 @@ def _return_critic(config: Any, shape: Any, num_actions: int) -> nn.Module:
     layer = networks.NoisyDense if config.noisy else networks.Dense
 
     def make_stream() -> nn.Module:
+        sizes = (network_config.stream_size(config),)
         if not config.noisy:
             return network_config.dense_layers(config, sizes, dot_general=product)
         dense = partial(layer, scale=config.torso_gain, **options)
         return networks.NoisyMLP(sizes, config.activation, dense, config.layer_norm)
 
-    # The hidden layer of a stream; of noise, which a linear head alone would only add
-    # to the values; and of levels, which a linear head could only multiply.
-    has_stream = config.dueling or config.noisy or config.values == "implicit"
     return networks.ReturnCritic(
         network_config.torso_of(config, shape, "critic", dot_general=product),
         num_actions,
         1 if config.values == "implicit" else num_outputs(config),
         partial(layer, scale=config.critic_gain, **options),
-        make_stream if has_stream else None,
+        make_stream if has_stream(config) else None,
         config.dueling,
         composite.has_mask(shape),
         config.num_cosines,
