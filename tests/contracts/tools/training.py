@@ -80,8 +80,10 @@ def data_parallel(subject: Subject) -> str | None:
     is_split = not config.num_envs % DEVICES
     is_cut = not samples // DEVICES % getattr(config, "num_minibatches", 1)
     if not (is_split and is_cut):
-        words = "by num_minibatches" if is_split else "by the 2 devices"
-        with pytest.raises(ConfigError, match=f"must be divisible {words}") as refused:
+        words = "(must be divisible by the|cannot be spread over) 2 devices"
+        if is_split:
+            words = "must be divisible by num_minibatches"
+        with pytest.raises(ConfigError, match=words) as refused:
             purerl.data_parallel(subject.config)
         return str(refused.value)
     key = jax.random.key(0)
