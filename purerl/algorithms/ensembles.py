@@ -287,7 +287,7 @@ def fit_critics(
     grads, (td_error, metrics, statistics) = minimise(learner.params["critics"])
     grads, metrics = pmean((grads, metrics), axis_name)
     learner = actor_critic.descend(config, learner, {"critics": grads})
-    learner = actor_critic.put_statistics(learner, "critics", statistics)
+    learner = actor_critic.put_statistics(config, learner, "critics", statistics)
     metrics["grad_norm"] = optimiser.grad_norm(learner.opt_state["critics"])
     return learner, td_error, metrics
 

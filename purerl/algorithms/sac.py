@@ -524,5 +524,5 @@ def improve(
         seen = after(obs, entropy, parts.stepper.axis_name)
         gradients["log_temperature"] = entropy - target_entropy(parts, seen)
     learner = actor_critic.descend(parts.config, learner, gradients)
-    learner = actor_critic.put_statistics(learner, "actor", statistics)
+    learner = actor_critic.put_statistics(parts.config, learner, "actor", statistics)
     return learner, {"policy_loss": total, "entropy": entropy}
