@@ -94,11 +94,7 @@ def solve_temperature(
         float32 `[]`, in units of Q; correct to about 1e-5 of itself.
     """
     if log_prior is not None:
-        # What an impossible action would be worth must not cost others their digits.
-        possible = log_prior > _IMPOSSIBLE
-        best = jnp.where(possible, q_values, -jnp.inf).max(0, keepdims=True)
-        best = jnp.broadcast_to(best, possible.shape)
-        q_values = jnp.where(possible, q_values, best)
+        q_values = without_impossible(log_prior, q_values)
     centred = q_values - q_values.max(0, keepdims=True)
     floor = jnp.log(jnp.float32(MIN_TEMPERATURE))
 
@@ -135,6 +131,22 @@ def solve_temperature(
     # Nothing binds: the dual grows with the temperature from the smallest one on.
     is_slack = divergence(floor)[0] <= epsilon
     return jnp.exp(jnp.where(is_slack, floor, jnp.maximum(solution, floor)))
+
+
+def without_impossible(log_prior: Array, q_values: Array) -> Array:
+    """Return values in which impossible actions are worth as much as the best others.
+
+    What an impossible action would be worth must neither cost others their digits nor,
+    divided by a small temperature, outweigh its log-probability, which is finite.
+
+    Args:
+        log_prior: `[S, N]` log-probabilities; those of impossible actions are at most
+            -1e8, and no state has such actions alone.
+        q_values: `[S, N]` values of all actions.
+    """
+    possible = log_prior > _IMPOSSIBLE
+    best = jnp.where(possible, q_values, -jnp.inf).max(0, keepdims=True)
+    return jnp.where(possible, q_values, jnp.broadcast_to(best, possible.shape))
 
 
 def _of_prior(log_prior: Array, scaled: Array) -> tuple[Array, Array]:

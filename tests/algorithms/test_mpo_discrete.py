@@ -72,6 +72,18 @@ def test_an_action_without_probability_gets_none_however_good_it_is():
     assert found.weights[0, 0] == 0.0
     kl = losses.divergence(found.weights, masked)
     np.testing.assert_allclose(kl, 0.05, rtol=1e-2)
+    # More than log 2 is never reached: the smallest temperature, where what is left of
+    # the two is the best, and an excluded action's quotient would be 1e10.
+    eta = temperature.solve_temperature(values, 0.8, None, masked)
+    np.testing.assert_allclose(eta, temperature.MIN_TEMPERATURE, rtol=1e-5)
+    found = losses.improved(masked, values, eta)
+    np.testing.assert_array_equal(found.weights[:, 0], [0.0, 0.0, 1.0])
+
+
+def test_equal_values_keep_the_policy_at_the_smallest_temperature():
+    eta = jnp.float32(temperature.MIN_TEMPERATURE)
+    found = losses.improved(LOG_PRIOR, jnp.full_like(Q, 100.0), eta)
+    np.testing.assert_allclose(found.weights.T, PRIOR, rtol=1e-5)
 
 
 def test_the_m_step_in_numbers():
