@@ -39,7 +39,6 @@ from purerl.config import (
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
 from purerl.losses import HuberError, SquaredError, quantile
-from purerl.optimisers import Muon
 from purerl.types import Array, Metrics, PyTree
 
 # A batch's values: of two critics a pair `[N, ...]`, of an ensemble `[E, N, ...]`.
@@ -112,12 +111,14 @@ def validate(config: EnsembleConfig) -> None:
             f"{config.critic_subset}; 0 takes all critics."
         )
     chosen = config.critic_optimiser or config.optimiser
-    if isinstance(chosen, Muon) and is_stacked(config):
+    if getattr(chosen, "needs_layers", False) and is_stacked(config):
+        kind = type(chosen).__name__
         raise ConfigError(
-            f"critic_optimiser must not be Muon() with num_critics {config.num_critics}"
-            f" and critic_subset {config.critic_subset}, got {chosen}: the matrices of "
-            "an ensemble lie side by side in one array, and Muon moves single ones. "
-            "Use Adam() for the critics, or two critics."
+            f"critic_optimiser must not be {kind}() with num_critics "
+            f"{config.num_critics} and critic_subset {config.critic_subset}: the "
+            "layers of these critics lie side by side in one array each, and "
+            f"{kind} must see them one by one. Use critic_optimiser=Adam(), or two "
+            "critics without critic_subset."
         )
     if not config.num_quantiles:
         return
