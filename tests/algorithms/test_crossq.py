@@ -14,7 +14,7 @@ from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.networks import batch_norm
-from purerl.optimisers import Adam
+from purerl.optimisers import Adam, LearnedOptimiser, Muon, OpenOptimiser
 
 N, RATE = 6, 1e-2
 CONFIG = purerl.SACConfig(
@@ -273,3 +273,15 @@ def test_what_crossq_cannot_normalise_is_refused():
     config = CONFIG.replace(num_envs=2)
     with pytest.raises(ConfigError, match="crossq must be False where one agent is"):
         sac.make(config, resolve_env(config), axis_name="devices")
+
+
+@pytest.mark.parametrize("name", ["optimiser", "actor_optimiser", "critic_optimiser"])
+def test_an_optimiser_to_which_statistics_would_be_parameters_is_refused(name):
+    for chosen in (LearnedOptimiser.make(3), OpenOptimiser.make(4, 3)):
+        refused = "actor_optimiser" if name == "optimiser" else name
+        words = rf"{refused} must not be {type(chosen).__name__}\(\) where crossq"
+        config = CONFIG.replace(**{name: chosen})
+        with pytest.raises(ConfigError, match=words):
+            sac.validate(config, resolve_env(config))
+    config = CONFIG.replace(**{name: Muon()})
+    sac.validate(config, resolve_env(config))
