@@ -79,11 +79,15 @@ def test_after_its_warm_up_a_batch_is_corrected_towards_the_running_statistics()
     assert (r < 3).all() and d[0] < 5 < d[1]  # the second is clipped
     normal = (X - X.mean(0)) / s * r + np.minimum(d, 5.0)
     np.testing.assert_allclose(found, normal * [2.0, 0.5] + [0.25, -1.0], rtol=1e-5)
-    # Nothing is differentiated but the batch: the slope of a sum over the batch is 0.
-    grads = jax.grad(lambda x: batch_norm.forward(module, params, x)[0].sum())(
-        jnp.asarray(X, jnp.float32)
-    )
-    np.testing.assert_allclose(grads, 0.0, atol=1e-5)
+    # Nothing is differentiated but the batch's own mean and deviation, not through r
+    # or d: the slope of a weighted sum is r times that of batch normalisation.
+    weight = np.array([1.0, -2.0, 4.0])[:, None]
+    along = (weight * (X - X.mean(0)) / s).mean(0)
+    slope = weight - weight.mean(0) - (X - X.mean(0)) / s * along
+    grads = jax.grad(
+        lambda x: (weight * batch_norm.forward(module, params, x)[0]).sum()
+    )(jnp.asarray(X, jnp.float32))
+    np.testing.assert_allclose(grads, slope / s * r * [2.0, 0.5], rtol=1e-4)
 
 
 def normalised(params, x, running=False):
