@@ -36,6 +36,9 @@ _ITERATIONS = 16
 # A step of log(eta) this small is one of a converged iteration, whatever rounding
 # says about the bracket.
 _CONVERGED = 1e-3
+# Where actions have log-probabilities of their own, a divergence below this share of
+# `epsilon` is too far from the root for Newton's method.
+_NEAR = 0.1
 _TINY = 1e-30
 # Log-probability of an action that a mask excludes, see `composite.EXCLUDED`.
 _IMPOSSIBLE = -1e8
@@ -81,7 +84,9 @@ def solve_temperature(
     divergence is at most `epsilon` by Hoeffding's lemma, `KL <= range^2 / (8 eta^2)`,
     from where its steps do not pass the root; should one leave the bracket (the mean
     over states of very different scales need not be concave), bisection takes its
-    place. A fixed number of iterations, so vmapped agents do not wait for each other.
+    place, as it does where actions have a `log_prior` and the divergence is far below
+    `epsilon`. A fixed number of iterations, so vmapped agents do not wait for each
+    other.
 
     Args:
         q_values: `[S, N]` values, of any scale.
@@ -120,6 +125,10 @@ def solve_temperature(
         newton = x + move
         is_inside = (newton > low) & (newton < high)
         is_inside = is_inside | (jnp.abs(move) < _CONVERGED)
+        if log_prior is not None:
+            # Where only rare actions are better, the divergence far from the root
+            # rounds to 0, and so does the step: that is no convergence.
+            is_inside = is_inside & (kl > _NEAR * epsilon)
         return low, high, jnp.where(is_inside, newton, 0.5 * (low + high))
 
     squared_range = pmean(jnp.square(centred.min(0)).mean(), axis_name)
