@@ -73,8 +73,8 @@ class EnsembleConfig(ActorCriticConfig):
     policy_value: str = static(
         "auto",
         "What the policy climbs: the min of the critics, their mean, or the first; "
-        "auto takes mean with critic_subset or num_quantiles, else min for SAC and "
-        "first for TD3.",
+        "auto takes mean with num_quantiles or a critic_subset of fewer than all "
+        "critics, else min for SAC and first for TD3.",
         one_of("auto", "min", "mean", "first"),
     )
     num_quantiles: int = static(
