@@ -8,6 +8,7 @@ units fill a kernel each, and taking them out of a vector would copy them.
 from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import optax
 
@@ -242,18 +243,27 @@ def descend(
     return learner._replace(params=params, opt_state=opt_state)
 
 
-def put_statistics(learner: Learner, name: str, statistics: PyTree) -> Learner:
+def put_statistics(
+    config: ActorCriticConfig, learner: Learner, name: str, statistics: PyTree
+) -> Learner:
     """Return the learner with new running statistics of batch normalisation.
 
+    The statistics of frozen parts stay what they were.
+
     Args:
+        config: Config of the agent; it names the frozen parts.
         learner: Learner after its step.
         name: Name of the parameters.
         statistics: See `batch_norm.forward`; empty where there are none.
     """
     if not statistics:
         return learner
-    params = batch_norm.put_statistics(learner.params[name], statistics)
-    return learner._replace(params={**learner.params, name: params})
+    old = learner.params[name]
+    new = batch_norm.put_statistics(old, statistics)
+    is_frozen = frozen_in(config.frozen, name)
+    if is_frozen is not None:
+        new = jax.tree.map(lambda f, o, n: o if f else n, is_frozen(old), old, new)
+    return learner._replace(params={**learner.params, name: new})
 
 
 def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:

@@ -30,11 +30,16 @@ from purerl.algorithms.ensembles import Values
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.networks import batch_norm
+from purerl.optimisers import Muon
 from purerl.types import Array, PyTree
 
 
 def validate(config: Any, env: Environment) -> None:
-    """Refuse networks in which batch normalisation has no place.
+    """Refuse networks and optimisers in which batch normalisation has no place.
+
+    Args:
+        config: Config of the agent.
+        env: Its environment.
 
     Raises:
         ConfigError: naming the field, its value and the remedy.
@@ -54,6 +59,21 @@ def validate(config: Any, env: Environment) -> None:
                 f"of shape {shape}: batch normalisation stands between these layers. "
                 "Leave torso, actor and critic at auto, and flatten the observation."
             )
+        _check_optimiser(config, f"{field}_optimiser")
+
+
+def _check_optimiser(config: Any, name: str) -> None:
+    """Refuse an optimiser to which running statistics would be parameters.
+
+    What sees all layers may take means over them. Muon moves each layer by itself.
+    """
+    chosen = getattr(config, name) or config.optimiser
+    if getattr(chosen, "needs_layers", False) and not isinstance(chosen, Muon):
+        raise ConfigError(
+            f"{name} must not be {type(chosen).__name__}() where crossq is True: it "
+            "sees all parameters at once, among which running statistics would be. "
+            f"Use another for {name}, such as Adam() or Muon()."
+        )
 
 
 def check_one_device(config: Any, axis_name: str | None) -> None:
@@ -64,9 +84,10 @@ def check_one_device(config: Any, axis_name: str | None) -> None:
     """
     if config.crossq and axis_name is not None:
         raise ConfigError(
-            "crossq must be False where one agent is spread over several devices: the "
-            "statistics of a batch would be those of one device's part. Train agents "
-            "of one device each (purerl.pmap), or leave it out."
+            "crossq must be False where one agent is spread over devices "
+            "(purerl.data_parallel), however many they are: the statistics of a batch "
+            "would be those of one device's part. Train agents of one device each "
+            "(purerl.pmap), or leave it out."
         )
 
 

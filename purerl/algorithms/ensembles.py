@@ -39,7 +39,6 @@ from purerl.config import (
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
 from purerl.losses import HuberError, SquaredError, quantile
-from purerl.optimisers import Muon
 from purerl.types import Array, Metrics, PyTree
 
 # A batch's values: of two critics a pair `[N, ...]`, of an ensemble `[E, N, ...]`.
@@ -74,8 +73,8 @@ class EnsembleConfig(ActorCriticConfig):
     policy_value: str = static(
         "auto",
         "What the policy climbs: the min of the critics, their mean, or the first; "
-        "auto takes mean with critic_subset or num_quantiles, else min for SAC and "
-        "first for TD3.",
+        "auto takes mean with num_quantiles or a critic_subset of fewer than all "
+        "critics, else min for SAC and first for TD3.",
         one_of("auto", "min", "mean", "first"),
     )
     num_quantiles: int = static(
@@ -112,12 +111,14 @@ def validate(config: EnsembleConfig) -> None:
             f"{config.critic_subset}; 0 takes all critics."
         )
     chosen = config.critic_optimiser or config.optimiser
-    if isinstance(chosen, Muon) and is_stacked(config):
+    if getattr(chosen, "needs_layers", False) and is_stacked(config):
+        kind = type(chosen).__name__
         raise ConfigError(
-            f"critic_optimiser must not be Muon() with num_critics {config.num_critics}"
-            f" and critic_subset {config.critic_subset}, got {chosen}: the matrices of "
-            "an ensemble lie side by side in one array, and Muon moves single ones. "
-            "Use Adam() for the critics, or two critics."
+            f"critic_optimiser must not be {kind}() with num_critics "
+            f"{config.num_critics} and critic_subset {config.critic_subset}: the "
+            "layers of these critics lie side by side in one array each, and "
+            f"{kind} must see them one by one. Use critic_optimiser=Adam(), or two "
+            "critics without critic_subset."
         )
     if not config.num_quantiles:
         return
@@ -287,7 +288,7 @@ def fit_critics(
     grads, (td_error, metrics, statistics) = minimise(learner.params["critics"])
     grads, metrics = pmean((grads, metrics), axis_name)
     learner = actor_critic.descend(config, learner, {"critics": grads})
-    learner = actor_critic.put_statistics(learner, "critics", statistics)
+    learner = actor_critic.put_statistics(config, learner, "critics", statistics)
     metrics["grad_norm"] = optimiser.grad_norm(learner.opt_state["critics"])
     return learner, td_error, metrics
 

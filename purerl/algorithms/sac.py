@@ -106,7 +106,8 @@ class SACConfig(EnsembleConfig):
     crossq: bool = static(
         False,
         "Batch normalisation in policy and critics, whose targets come from the same "
-        "pass: no target networks (CrossQ).",
+        "pass (CrossQ): there are no target networks, and tau and "
+        "target_update_interval are not read.",
     )
     log_std_min: float = static(-20.0, "Smallest log standard deviation.")
     log_std_max: float = static(2.0, "Largest log standard deviation.")
@@ -524,5 +525,5 @@ def improve(
         seen = after(obs, entropy, parts.stepper.axis_name)
         gradients["log_temperature"] = entropy - target_entropy(parts, seen)
     learner = actor_critic.descend(parts.config, learner, gradients)
-    learner = actor_critic.put_statistics(learner, "actor", statistics)
+    learner = actor_critic.put_statistics(parts.config, learner, "actor", statistics)
     return learner, {"policy_loss": total, "entropy": entropy}

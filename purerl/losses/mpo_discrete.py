@@ -45,7 +45,8 @@ class Improvement(NamedTuple):
 
     Attributes:
         log_policy: `[n, N]` log-probabilities of the target policy.
-        q_values: `[n, N]` values of all actions.
+        q_values: `[n, N]` values of all actions; those of actions that a mask excludes
+            are the best of the others.
         weights: `[n, N]` probabilities of the better policy.
         temperature: `[]` temperature with which they were made.
     """
@@ -64,7 +65,10 @@ def improved(log_policy: Array, q_values: Array, temperature: Array) -> Improvem
         q_values: `[n, N]` values of all actions.
         temperature: `[]`, eta.
     """
-    weights = jax.nn.softmax(log_policy + q_values / temperature, axis=0)
+    q_values = e_step.without_impossible(log_policy, q_values)
+    # Centred, for beside a large quotient log-probabilities would lose their digits.
+    centred = q_values - q_values.max(0, keepdims=True)
+    weights = jax.nn.softmax(log_policy + centred / temperature, axis=0)
     return Improvement(log_policy, q_values, weights, temperature)
 
 

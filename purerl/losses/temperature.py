@@ -36,6 +36,9 @@ _ITERATIONS = 16
 # A step of log(eta) this small is one of a converged iteration, whatever rounding
 # says about the bracket.
 _CONVERGED = 1e-3
+# Where actions have log-probabilities of their own, a divergence below this share of
+# `epsilon` is too far from the root for Newton's method.
+_NEAR = 0.1
 _TINY = 1e-30
 # Log-probability of an action that a mask excludes, see `composite.EXCLUDED`.
 _IMPOSSIBLE = -1e8
@@ -81,7 +84,9 @@ def solve_temperature(
     divergence is at most `epsilon` by Hoeffding's lemma, `KL <= range^2 / (8 eta^2)`,
     from where its steps do not pass the root; should one leave the bracket (the mean
     over states of very different scales need not be concave), bisection takes its
-    place. A fixed number of iterations, so vmapped agents do not wait for each other.
+    place, as it does where actions have a `log_prior` and the divergence is far below
+    `epsilon`. A fixed number of iterations, so vmapped agents do not wait for each
+    other.
 
     Args:
         q_values: `[S, N]` values, of any scale.
@@ -94,11 +99,7 @@ def solve_temperature(
         float32 `[]`, in units of Q; correct to about 1e-5 of itself.
     """
     if log_prior is not None:
-        # What an impossible action would be worth must not cost others their digits.
-        possible = log_prior > _IMPOSSIBLE
-        best = jnp.where(possible, q_values, -jnp.inf).max(0, keepdims=True)
-        best = jnp.broadcast_to(best, possible.shape)
-        q_values = jnp.where(possible, q_values, best)
+        q_values = without_impossible(log_prior, q_values)
     centred = q_values - q_values.max(0, keepdims=True)
     floor = jnp.log(jnp.float32(MIN_TEMPERATURE))
 
@@ -124,6 +125,10 @@ def solve_temperature(
         newton = x + move
         is_inside = (newton > low) & (newton < high)
         is_inside = is_inside | (jnp.abs(move) < _CONVERGED)
+        if log_prior is not None:
+            # Where only rare actions are better, the divergence far from the root
+            # rounds to 0, and so does the step: that is no convergence.
+            is_inside = is_inside & (kl > _NEAR * epsilon)
         return low, high, jnp.where(is_inside, newton, 0.5 * (low + high))
 
     squared_range = pmean(jnp.square(centred.min(0)).mean(), axis_name)
@@ -135,6 +140,22 @@ def solve_temperature(
     # Nothing binds: the dual grows with the temperature from the smallest one on.
     is_slack = divergence(floor)[0] <= epsilon
     return jnp.exp(jnp.where(is_slack, floor, jnp.maximum(solution, floor)))
+
+
+def without_impossible(log_prior: Array, q_values: Array) -> Array:
+    """Return values in which impossible actions are worth as much as the best others.
+
+    What an impossible action would be worth must neither cost others their digits nor,
+    divided by a small temperature, outweigh its log-probability, which is finite.
+
+    Args:
+        log_prior: `[S, N]` log-probabilities; those of impossible actions are at most
+            -1e8, and no state has such actions alone.
+        q_values: `[S, N]` values of all actions.
+    """
+    possible = log_prior > _IMPOSSIBLE
+    best = jnp.where(possible, q_values, -jnp.inf).max(0, keepdims=True)
+    return jnp.where(possible, q_values, jnp.broadcast_to(best, possible.shape))
 
 
 def _of_prior(log_prior: Array, scaled: Array) -> tuple[Array, Array]:

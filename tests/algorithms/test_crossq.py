@@ -14,7 +14,7 @@ from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.networks import batch_norm
-from purerl.optimisers import Adam
+from purerl.optimisers import Adam, LearnedOptimiser, Muon, OpenOptimiser
 
 N, RATE = 6, 1e-2
 CONFIG = purerl.SACConfig(
@@ -79,11 +79,15 @@ def test_after_its_warm_up_a_batch_is_corrected_towards_the_running_statistics()
     assert (r < 3).all() and d[0] < 5 < d[1]  # the second is clipped
     normal = (X - X.mean(0)) / s * r + np.minimum(d, 5.0)
     np.testing.assert_allclose(found, normal * [2.0, 0.5] + [0.25, -1.0], rtol=1e-5)
-    # Nothing is differentiated but the batch: the slope of a sum over the batch is 0.
-    grads = jax.grad(lambda x: batch_norm.forward(module, params, x)[0].sum())(
-        jnp.asarray(X, jnp.float32)
-    )
-    np.testing.assert_allclose(grads, 0.0, atol=1e-5)
+    # Nothing is differentiated but the batch's own mean and deviation, not through r
+    # or d: the slope of a weighted sum is r times that of batch normalisation.
+    weight = np.array([1.0, -2.0, 4.0])[:, None]
+    along = (weight * (X - X.mean(0)) / s).mean(0)
+    slope = weight - weight.mean(0) - (X - X.mean(0)) / s * along
+    grads = jax.grad(
+        lambda x: (weight * batch_norm.forward(module, params, x)[0]).sum()
+    )(jnp.asarray(X, jnp.float32))
+    np.testing.assert_allclose(grads, slope / s * r * [2.0, 0.5], rtol=1e-4)
 
 
 def normalised(params, x, running=False):
@@ -273,3 +277,15 @@ def test_what_crossq_cannot_normalise_is_refused():
     config = CONFIG.replace(num_envs=2)
     with pytest.raises(ConfigError, match="crossq must be False where one agent is"):
         sac.make(config, resolve_env(config), axis_name="devices")
+
+
+@pytest.mark.parametrize("name", ["optimiser", "actor_optimiser", "critic_optimiser"])
+def test_an_optimiser_to_which_statistics_would_be_parameters_is_refused(name):
+    for chosen in (LearnedOptimiser.make(3), OpenOptimiser.make(4, 3)):
+        refused = "actor_optimiser" if name == "optimiser" else name
+        words = rf"{refused} must not be {type(chosen).__name__}\(\) where crossq"
+        config = CONFIG.replace(**{name: chosen})
+        with pytest.raises(ConfigError, match=words):
+            sac.validate(config, resolve_env(config))
+    config = CONFIG.replace(**{name: Muon()})
+    sac.validate(config, resolve_env(config))

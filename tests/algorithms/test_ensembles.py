@@ -12,7 +12,7 @@ from scipy import stats
 
 import purerl
 from envs.probe import ContinuousProbe
-from purerl import networks
+from purerl import networks, optimisers
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import ensembles, redq, sac, td3
 from purerl.algorithms.actor_critic import Learner
@@ -471,8 +471,17 @@ def test_devices_draw_the_same_critics_and_their_own_noise():
         ),
         ({"policy_value": "median"}, "policy_value must be one of"),
         (
-            {"num_critics": 3, "critic_optimiser": purerl.optimisers.Muon()},
+            {"num_critics": 3, "critic_optimiser": optimisers.Muon()},
             r"critic_optimiser must not be Muon\(\) with num_critics 3",
+        ),
+        (
+            {"critic_subset": 1, "optimiser": optimisers.LearnedOptimiser.make(3)},
+            r"LearnedOptimiser\(\) with num_critics 2 and critic_subset 1: .* or two "
+            r"critics without critic_subset\.",
+        ),
+        (
+            {"num_critics": 1, "optimiser": optimisers.OpenOptimiser.make(4, 3)},
+            r"must not be OpenOptimiser\(\) with num_critics 1 and critic_subset 0",
         ),
     ],
 )
@@ -480,6 +489,13 @@ def test_bad_configs_are_refused(changes, words):
     for config in (SAC, TD3):
         with pytest.raises(ConfigError, match=words):
             purerl.make_train(config.replace(**changes))
+
+
+@pytest.mark.parametrize("subset", [0, 2])
+def test_two_critics_one_by_one_have_an_optimiser_that_needs_layers(subset):
+    for chosen in (optimisers.Muon(), optimisers.LearnedOptimiser.make(3)):
+        changed = {"critic_subset": subset, "critic_optimiser": chosen}
+        ensembles.validate(SAC.replace(**changed))
 
 
 def test_quantiles_of_discrete_actions_are_refused():

@@ -72,6 +72,41 @@ def test_an_action_without_probability_gets_none_however_good_it_is():
     assert found.weights[0, 0] == 0.0
     kl = losses.divergence(found.weights, masked)
     np.testing.assert_allclose(kl, 0.05, rtol=1e-2)
+    # More than log 2 is never reached: the smallest temperature, where what is left of
+    # the two is the best, and an excluded action's quotient would be 1e10.
+    eta = temperature.solve_temperature(values, 0.8, None, masked)
+    np.testing.assert_allclose(eta, temperature.MIN_TEMPERATURE, rtol=1e-5)
+    found = losses.improved(masked, values, eta)
+    np.testing.assert_array_equal(found.weights[:, 0], [0.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+def test_a_rare_best_action_does_not_stop_the_search(epsilon, scale):
+    """Far from the root the divergence rounds to 0, and so does Newton's step."""
+    log_rare, better_in = -25.0, 6
+    log_prior = jnp.stack([jnp.full(64, log_rare), jnp.full(64, -np.exp(log_rare))])
+    sign = jnp.where(jnp.arange(64) < better_in, 1.0, -1.0)
+    values = scale * jnp.stack([sign, jnp.zeros(64)])
+    eta = temperature.solve_temperature(values, epsilon, None, log_prior)
+
+    def divergence(x):
+        """Mean over states, at the temperature `scale / x`; elsewhere it is 1e-11."""
+        odds = np.exp(log_rare + x)
+        weight = odds / (1 + odds)
+        return better_in / 64 * (weight * x - np.log1p(odds))
+
+    root = optimize.brentq(lambda x: divergence(x) - epsilon, 1.0, 100.0)
+    np.testing.assert_allclose(eta, scale / root, rtol=1e-4)
+    found = losses.improved(log_prior, values, eta)
+    kl = losses.divergence(found.weights, log_prior).mean()
+    np.testing.assert_allclose(kl, epsilon, rtol=1e-3)
+
+
+def test_equal_values_keep_the_policy_at_the_smallest_temperature():
+    eta = jnp.float32(temperature.MIN_TEMPERATURE)
+    found = losses.improved(LOG_PRIOR, jnp.full_like(Q, 100.0), eta)
+    np.testing.assert_allclose(found.weights.T, PRIOR, rtol=1e-5)
 
 
 def test_the_m_step_in_numbers():
