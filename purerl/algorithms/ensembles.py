@@ -15,18 +15,20 @@ The policy climbs the smallest value, the mean of all or the first critic's
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from purerl import networks
+from purerl.acting.environment import Environment
 from purerl.acting.rollout import Draw
 from purerl.algorithms import actor_critic, redq
 from purerl.algorithms.actor_critic import ActorCriticConfig, Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
+    AUTO,
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
@@ -61,7 +63,13 @@ class Judged(NamedTuple):
 
 @config_dataclass
 class EnsembleConfig(ActorCriticConfig):
-    """Fields of actor-critics whose critics may be many."""
+    """Fields of actor-critics whose critics may be many.
+
+    Attributes:
+        usual_value: What the policy climbs without quantiles and without a subset.
+    """
+
+    usual_value: ClassVar[str] = "min"
 
     num_critics: int = static(2, "Critics with parameters of their own.", POSITIVE)
     critic_subset: int = static(
@@ -71,11 +79,11 @@ class EnsembleConfig(ActorCriticConfig):
         NON_NEGATIVE,
     )
     policy_value: str = static(
-        "auto",
+        AUTO,
         "What the policy climbs: the min of the critics, their mean, or the first; "
         "auto takes mean with num_quantiles or a critic_subset of fewer than all "
         "critics, else min for SAC and first for TD3.",
-        one_of("auto", "min", "mean", "first"),
+        one_of("min", "mean", "first"),
     )
     num_quantiles: int = static(
         0,
@@ -96,6 +104,12 @@ class EnsembleConfig(ActorCriticConfig):
     importance_exponent: float = dynamic(
         0.4, "Power of the importance weights at first; it grows to 1.", FRACTION
     )
+
+    def automatic(self, env: Environment) -> dict[str, Any]:
+        """Return what the policy climbs."""
+        is_mean = bool(self.num_quantiles) or uses_subset(self)
+        value = "mean" if is_mean else self.usual_value
+        return {**super().automatic(env), "policy_value": value}
 
 
 def validate(config: EnsembleConfig) -> None:
@@ -216,18 +230,14 @@ def bootstrapped(batch: Batch, value: Array) -> Array:
     return batch.reward[None] + batch.discount[None] * value
 
 
-def climbed(config: EnsembleConfig, values: Values, usual: str) -> Array:
+def climbed(config: EnsembleConfig, values: Values) -> Array:
     """Return the value that the policy climbs, `[N, ...]`.
 
     Args:
-        config: Config of the agent.
+        config: Config of the agent, whose `auto` is resolved.
         values: Values of the critics.
-        usual: What `policy_value` stands for without other options.
     """
     chosen = config.policy_value
-    if chosen == "auto":
-        is_usual = not (uses_subset(config) or config.num_quantiles)
-        chosen = usual if is_usual else "mean"
     means = _means(config, values)
     if chosen == "first":
         # Of a second critic by itself nothing is used, so nothing is computed.

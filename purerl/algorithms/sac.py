@@ -42,7 +42,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import networks
+from purerl import auto, networks
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
@@ -215,6 +215,7 @@ def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> 
         axis_name: Mapped axis over which this agent's environments are spread.
     """
     crossq.check_one_device(config, axis_name)
+    config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
     head = make_head(env.action_space(stepper.params), "auto")
     num = head.num_outputs
@@ -502,7 +503,7 @@ def improve(
     log_temperature = learner.params["log_temperature"]
 
     critics = partial(parts.critics.apply, learner.params["critics"])
-    estimate = partial(ensembles.climbed, parts.config, usual="min")
+    estimate = partial(ensembles.climbed, parts.config)
 
     def loss(actor: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
         if parts.config.crossq:

@@ -25,13 +25,13 @@ buffer of 10^6 transitions takes no more memory than the run has steps.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl import networks
+from purerl import auto, networks
 from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
@@ -62,6 +62,8 @@ from purerl.types import Algorithm, Array, Metrics, PyTree
 @config_dataclass
 class TD3Config(EnsembleConfig):
     """Twin delayed deep deterministic policy gradient."""
+
+    usual_value: ClassVar[str] = "first"
 
     exploration_noise: float = dynamic(
         0.1, "Std of acting's noise on actions in [-1, 1].", NON_NEGATIVE
@@ -128,6 +130,7 @@ def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> 
         env: Environment, from `resolve_env`.
         axis_name: Mapped axis over which this agent's environments are spread.
     """
+    config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
     head = continuous.action_range(env.action_space(stepper.params))
     obs_space = env.observation_space(stepper.params)
@@ -299,7 +302,7 @@ def improve(parts: Parts, obs: Array, learner: Learner) -> tuple[Learner, Array]
     def loss(params: PyTree) -> Array:
         action = parts.actor.apply(params, obs)
         values = parts.critics.apply(learner.params["critics"], obs, action)
-        return -ensembles.climbed(parts.config, values, "first").mean()
+        return -ensembles.climbed(parts.config, values).mean()
 
     minimise = jax.value_and_grad(loss)
     total, grads = pmean(minimise(learner.params["actor"]), parts.stepper.axis_name)

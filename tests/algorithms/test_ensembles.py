@@ -145,20 +145,24 @@ def test_the_policy_climbs_what_the_config_says():
         "mean": [4.0, 3.0],
         "first": [1.0, 5.0],
     }
+
+    def climbed(config, values):
+        return ensembles.climbed(purerl.resolve(config), values)
+
     for chosen, expected in cases.items():
         config = SAC.replace(num_critics=3, policy_value=chosen)
-        np.testing.assert_allclose(ensembles.climbed(config, values, "min"), expected)
+        np.testing.assert_allclose(climbed(config, values), expected)
     # Without being told, REDQ climbs the mean, and TD3 its first critic.
     config = SAC.replace(num_critics=3, critic_subset=2)
-    np.testing.assert_allclose(ensembles.climbed(config, values, "min"), [4.0, 3.0])
+    np.testing.assert_allclose(climbed(config, values), [4.0, 3.0])
     config = TD3.replace(num_critics=3)
-    np.testing.assert_allclose(ensembles.climbed(config, values, "first"), [1.0, 5.0])
+    np.testing.assert_allclose(climbed(config, values), [1.0, 5.0])
     # Two that stand side by side are treated as an ensemble of two is.
     pair = (values[0], values[1])
     for chosen, expected in {"min": [1.0, 2.0], "mean": [2.0, 3.5]}.items():
         config = SAC.replace(policy_value=chosen)
         for two in (pair, values[:2]):
-            np.testing.assert_allclose(ensembles.climbed(config, two, ""), expected)
+            np.testing.assert_allclose(climbed(config, two), expected)
 
 
 @pytest.mark.slow
