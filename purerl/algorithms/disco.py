@@ -50,7 +50,7 @@ from purerl.learning.branches import change_if, change_where
 from purerl.learning.collectives import after
 from purerl.learning.moving import MovingMoments
 from purerl.metrics import averages
-from purerl.networks.action_model import ActionModel
+from purerl.networks.action_model import ActionModel, scaled_like
 from purerl.networks.distributions import make_head
 from purerl.replay import uniform as ring
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Transition
@@ -139,6 +139,10 @@ def init(parts: Parts, key: Array) -> DiscoState:
     example = observe.example(parts.obs_space)
     network = {"network": (parts.network, [example])}
     params = networks.init_params(keys[:2], network)["network"]
+    inner = params["params"]
+    if "torso" in inner and isinstance(config.torso, str):
+        inner = {**inner, "torso": scaled_like(inner["torso"])}
+    params = {**params, "params": inner}
     envs = rollout.init_envs(parts.stepper, keys[2], num_envs)
     capacity = rollout.per_device(config.capacity, axis)
     shapes = jax.eval_shape(partial(_example, parts), envs)

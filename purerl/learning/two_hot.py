@@ -55,8 +55,9 @@ def mean(logits: Array, top: Array | float) -> Array:
         logits: `[..., K]`.
         top: The largest number of the support.
     """
-    numbers = support(logits.shape[-1], top)
-    return unsqueeze(jax.nn.softmax(logits) @ numbers)
+    numbers = support(logits.shape[-1], top).reshape((1,) * (logits.ndim - 1) + (-1,))
+    # A sum, as a product on an accelerator has fewer digits.
+    return unsqueeze((jax.nn.softmax(logits) * numbers).sum(-1))
 
 
 def cross_entropy(logits: Array, value: Array, top: Array | float) -> Array:

@@ -6,15 +6,22 @@ observation. `y` and `z` mean nothing by themselves: a rule of learning says wha
 shall become (`purerl.rules.disco`).
 """
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
 from purerl.networks.recurrent import LSTMMemory, lstm
-from purerl.types import Array
+from purerl.types import Array, PyTree
 
 HEAD_STD = 0.01  # Of the kernels of policy and `y` at first.
+# Normal numbers of variance 1 / fan_in, cut off at two standard deviations, which
+# leaves this share of the variance: as the authors' layers start, whose library does
+# not make up for it.
+LEFT = 0.7737
+INIT = nn.initializers.variance_scaling(LEFT, "fan_in", "truncated_normal")
 
 
 class Predictions(NamedTuple):
@@ -68,8 +75,8 @@ class ActionModel(nn.Module):
     @nn.compact
     def __call__(self, obs: Array) -> Predictions:
         """Predictions of observations `[..., *obs_shape]`."""
-        x = nn.Dense(self.embedding_size, name="embedding")(self.torso(obs))
-        after = self._after(nn.Dense(self.model_size, name="root")(x))
+        x = self._dense(self.embedding_size, "embedding")(self.torso(obs))
+        after = self._after(self._dense(self.model_size, "root")(x))
         num, size = self.num_actions, self.prediction_size
         return Predictions(
             logits=self._small("logits", num)(x),
@@ -89,8 +96,10 @@ class ActionModel(nn.Module):
             del key
             return jnp.zeros(shape, dtype).at[size : 2 * size].set(1.0)
 
-        # The inputs are one-hot, so that their product is the kernel itself.
-        init = nn.initializers.lecun_normal()
+        # The inputs are one-hot, so that their product is the kernel itself. Both are
+        # parts of one matrix of A + H inputs, and start as that does.
+        std = (self.num_actions + size) ** -0.5
+        init = nn.initializers.truncated_normal(std)
         recurrent = self.param("recurrent", init, (size, 4 * size))
         actions = self.param("actions", init, (self.num_actions, 4 * size))
         inputs = actions + self.param("gates", bias, (4 * size,))[None]
@@ -104,5 +113,27 @@ class ActionModel(nn.Module):
 
     def _head(self, name: str, size: int, x: Array) -> Array:
         for number, units in enumerate(self.head_sizes):
-            x = nn.relu(nn.Dense(units, name=f"{name}_hidden_{number}")(x))
-        return nn.Dense(size, name=name)(x)
+            x = nn.relu(self._dense(units, f"{name}_hidden_{number}")(x))
+        return self._dense(size, name)(x)
+
+    def _dense(self, size: int, name: str) -> nn.Dense:
+        return nn.Dense(size, kernel_init=INIT, name=name)
+
+
+def scaled_like(params: PyTree) -> PyTree:
+    """Return orthogonal kernels of a torso with the variance that `INIT` has.
+
+    An orthogonal kernel of I inputs and O outputs has the variance `1 / max(I, O)`.
+
+    Args:
+        params: Parameters of a torso.
+    """
+
+    def scaled(path: Any, kernel: Array) -> Array:
+        if getattr(path[-1], "key", "") != "kernel":
+            return kernel
+        fan_in = math.prod(kernel.shape[:-1])
+        wanted = LEFT * max(fan_in, kernel.shape[-1]) / fan_in
+        return kernel * math.sqrt(wanted)
+
+    return jax.tree_util.tree_map_with_path(scaled, params)

@@ -285,3 +285,23 @@ def test_with_the_default_rule_it_learns_catch():
     train = jax.jit(jax.vmap(purerl.make_train(config)))
     result = train(jax.random.split(jax.random.key(0), 4))
     assert result.evaluation["episode_return"].mean() > 0.9
+
+
+def test_layers_start_with_the_variance_of_the_authors():
+    """Normal numbers of variance 1 / fan_in, cut off at two standard deviations.
+
+    A first layer that is two and a half times too small has died in training.
+    """
+    config = purerl.DiscoConfig(env="Catch-bsuite", hidden_sizes=(128, 128))
+    parts = disco.build(purerl.resolve(config), resolve_env(config))
+    params = disco.init(parts, jax.random.key(0)).params["params"]
+    fan_in = params["actions"].shape[0] + params["recurrent"].shape[0]
+    spread = {"actions": fan_in, "recurrent": fan_in}
+    found = {name: params[name] for name in spread}
+    for name in ("embedding", "root", "q_hidden_0", "q"):
+        found[name] = params[name]["kernel"]
+    found["torso"] = params["torso"]["Dense_0"]["kernel"]
+    for name, kernel in found.items():
+        wanted = 0.8796 / np.sqrt(spread.get(name, kernel.shape[0]))
+        np.testing.assert_allclose(kernel.std(), wanted, rtol=0.08, err_msg=name)
+    assert params["logits"]["kernel"].std() < 0.011
