@@ -17,6 +17,7 @@ from purerl.learning import optimiser
 from purerl.losses.quantile import quantile_huber
 from tests import boxes, nets
 from tests.algorithms.test_dqn import make_batch
+from tests.helpers import slow_but
 
 N, ATOMS = 7, 5
 CONFIG = purerl.DQNConfig(
@@ -176,7 +177,7 @@ def test_atoms_learn_the_distribution_of_returns():
     np.testing.assert_allclose(values, [0.75, 0.5], atol=0.05)
 
 
-@pytest.mark.parametrize("values", ["quantile", "implicit"])
+@pytest.mark.parametrize("values", slow_but(["quantile", "implicit"], "quantile"))
 def test_quantiles_learn_the_distribution_of_returns(values):
     # Rewards uniform on [0, 1]: the quantile at t is t in B, 0.5 + 0.5 t in A.
     few = {"num_tau_samples": 8, "num_tau_prime_samples": 8, "num_cosines": 16}
@@ -193,7 +194,7 @@ def test_quantiles_learn_the_distribution_of_returns(values):
 
 
 @pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("values", DISTRIBUTIONS)
+@pytest.mark.parametrize("values", slow_but(DISTRIBUTIONS, "quantile"))
 def test_the_next_action_has_the_largest_mean(values, double):
     parts, restore, learner = make(values=values, double=double)
     batch, draws = make_batch(), dqn.draw(*make_draw(values=values))
@@ -306,9 +307,9 @@ def test_advantages_are_centred_output_by_output(values):
     np.testing.assert_allclose(other.mean(1), outputs.mean(1), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("changes", [{"values": "quantile"}, {"values": "implicit"}])
-def test_invalid_actions_are_never_the_best(changes):
-    parts = dqn.build(*bound(env=boxes.MASKED, dueling=True, **changes))
+@pytest.mark.parametrize("values", slow_but(["quantile", "implicit"], "implicit"))
+def test_invalid_actions_are_never_the_best(values):
+    parts = dqn.build(*bound(env=boxes.MASKED, dueling=True, values=values))
     state = dqn.init(parts, jax.random.key(0))
     obs = dqn.observe.example(parts.obs_space)
     lead = jax.tree.map(lambda x: jnp.tile(x, (3, *(1,) * (x.ndim - 1))), obs)

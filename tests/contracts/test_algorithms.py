@@ -229,7 +229,7 @@ def test_every_registered_algorithm_is_tested_here():
 LONG = (
     *(f"recurrent_ppo/{name}" for name in ("lstm", "lru", "s5", "transformer")),
     *("dqn/rainbow", "dqn/implicit"),
-    *("sac/tqc", "sac/crossq", "td3/ensemble", "mpo/discrete"),
+    *("sac/redq", "sac/tqc", "sac/crossq", "td3/ensemble", "mpo/discrete"),
 )
 
 
