@@ -11,6 +11,7 @@ Zahavy et al. (2020, arXiv:2002.12928).
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -56,18 +57,18 @@ class _Judge(NamedTuple):
     Attributes:
         outer: How updates of the algorithm are judged.
         bound: The run, whose length schedules follow.
-        reference: The config whose numbers the outer loss has.
+        reference: The numbers that the outer loss has in place of the config's own.
         loss: The outer loss.
     """
 
     outer: Outer
     bound: Bound
-    reference: TrainConfig
+    reference: Overrides
     loss: OuterLoss
 
-    def build(self, state: PyTree) -> Any:
+    def build(self, state: PyTree, overrides: Overrides) -> Any:
         """Return networks, environments and config, with the numbers of the moment."""
-        config = self.reference
+        config = self.bound.at({**overrides, **self.reference})
         if schedules.is_moving(config):
             share = state.update / self.bound.plan.num_updates
             config = schedules.at(schedules.without_flags(config), share)
@@ -77,13 +78,13 @@ class _Judge(NamedTuple):
         """Return the rollout that the agent would collect next, a constant."""
         return jax.lax.stop_gradient(self.outer.collect(parts, state))
 
-    def __call__(self, state: PyTree) -> Array:
-        parts = self.build(state)
+    def __call__(self, state: PyTree, overrides: Overrides) -> Array:
+        parts = self.build(state, overrides)
         return self.loss(parts, state, self.collect(parts, state))
 
 
 class MetaGradientFunction:
-    """A pure function `(state, values=None) -> MetaGradient`.
+    """A pure function `(state, values=None, overrides=None) -> MetaGradient`.
 
     Made by `purerl.meta_gradient`. It can be transformed by `jax.jit` and `jax.vmap`,
     and called in the body of a `jax.lax.scan`.
@@ -120,13 +121,23 @@ class MetaGradientFunction:
         """
         return self._coordinates.decode(values)
 
-    def algorithm(self, values: Mapping[str, Any]) -> Algorithm:
+    def algorithm(
+        self, values: Mapping[str, Any], overrides: Overrides | None = None
+    ) -> Algorithm:
         """Return the algorithm with the numbers that coordinates mean.
 
         Args:
             values: Coordinates by name of the leaf, without bounds.
+            overrides: Other numbers of this agent by name of the field, such as the
+                physics of its own environment.
+
+        Raises:
+            ConfigError: see `make_train` for overrides; or one of them is what the
+                derivative is of.
         """
-        config = self._bound.at(self.overrides(values))
+        others = dict(overrides or {})
+        self._coordinates.check_apart(others)
+        config = self._bound.at({**others, **self.overrides(values)})
         return self._bound.algorithm(_differentiable(config))
 
     def kept_bytes(self, state: PyTree) -> int:
@@ -139,11 +150,14 @@ class MetaGradientFunction:
             state: The state of one agent, or its shapes.
         """
         judge = self._judge
-        rollout = jax.eval_shape(lambda s: judge.collect(judge.build(s), s), state)
+        rollout = jax.eval_shape(lambda s: judge.collect(judge.build(s, {}), s), state)
         return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((state, rollout)))
 
     def __call__(
-        self, state: PyTree, values: Mapping[str, Any] | None = None
+        self,
+        state: PyTree,
+        values: Mapping[str, Any] | None = None,
+        overrides: Overrides | None = None,
     ) -> MetaGradient:
         """Make the updates, and return the outer loss after them with its derivative.
 
@@ -151,9 +165,13 @@ class MetaGradientFunction:
             state: The state of one agent.
             values: Coordinates by name of the leaf; those of the config's own values
                 where not given.
+            overrides: Other numbers of this agent by name of the field, such as the
+                physics of its own environment. They are constants, and both the
+                updates and the outer loss have them.
 
         Raises:
-            ConfigError: the state holds several agents, or there are other values.
+            ConfigError: the state holds several agents, or there are other values, or
+                an override is what the derivative is of.
         """
         update = getattr(state, "update", None)
         if update is None or callable(update):  # A dictionary has such a method.
@@ -166,14 +184,15 @@ class MetaGradientFunction:
                 f"state holds {np.shape(state.update)} agents; use jax.vmap over them."
             )
         values = self.start() if values is None else dict(values)
-        found, gradient = jax.value_and_grad(self._loss, has_aux=True)(values, state)
+        loss = partial(self._loss, overrides=dict(overrides or {}))
+        found, gradient = jax.value_and_grad(loss, has_aux=True)(values, state)
         value, (state, metrics) = found
         return MetaGradient(value, gradient, state, metrics)
 
     def _loss(
-        self, values: Values, state: PyTree
+        self, values: Values, state: PyTree, overrides: Overrides
     ) -> tuple[Array, tuple[PyTree, Metrics]]:
-        step = self.algorithm(values).step
+        step = self.algorithm(values, overrides).step
         if self._checkpoint:
             # Of an update its state and its rollout are kept, and the rest is computed
             # again. A rollout that was played again might be rounded into another one.
@@ -182,7 +201,7 @@ class MetaGradientFunction:
         state, metrics = jax.lax.scan(
             lambda state, _: step(state), state, length=self.unroll
         )
-        return self._judge(state), (state, metrics)
+        return self._judge(state, overrides), (state, metrics)
 
 
 def meta_gradient(
@@ -219,9 +238,9 @@ def meta_gradient(
             derivative; without it the insides of all K updates are kept.
 
     Returns:
-        A function `(state, values=None) -> MetaGradient`, with `start()`, the
-        coordinates of the config's own values, and `overrides(values)`, the numbers
-        that coordinates mean.
+        A function `(state, values=None, overrides=None) -> MetaGradient`, with
+        `start()`, the coordinates of the config's own values, and
+        `overrides(values)`, the numbers that coordinates mean.
 
     Raises:
         ConfigError: the algorithm learns from data of older updates, or the derivative
@@ -236,7 +255,9 @@ def meta_gradient(
     for field in coordinates.fields:
         _check_acts(config, field, outer)
         _check_in_time(field, outer, unroll, objective)
-    judge = _Judge(outer, bound, bound.at(reference), _loss_of(objective, outer))
+    bound.at(reference)  # Refuses what cannot be overridden.
+    loss = _loss_of(objective, outer)
+    judge = _Judge(outer, bound, dict(reference or {}), loss)
     return MetaGradientFunction(bound, coordinates, judge, unroll, checkpoint)
 
 

@@ -62,6 +62,23 @@ class Coordinates:
         one = self._genome.decode(jnp.concatenate(parts)[None])
         return jax.tree.map(lambda x: x[0], one)
 
+    def check_apart(self, overrides: Overrides) -> None:
+        """Check that none of the overrides is one of these numbers.
+
+        Args:
+            overrides: Values by name of the field.
+
+        Raises:
+            ConfigError: one of them is, or holds one, or is a part of one.
+        """
+        for name in overrides:
+            for field in self.fields:
+                if f"{name}.".startswith(f"{field}.") or field.startswith(f"{name}."):
+                    raise ConfigError(
+                        f"overrides: {name} and {field}, which the meta-gradient is "
+                        f"of, are the same numbers; give them by values."
+                    )
+
     def _check(self, values: Mapping[str, Any]) -> None:
         shapes = {leaf.name: leaf.start.shape for leaf in self._genome.leaves}
         if not isinstance(values, Mapping) or set(values) != set(shapes):

@@ -107,6 +107,47 @@ def test_two_updates_are_the_last_one_and_what_the_first_did_to_it(key):
     )
 
 
+def test_overrides_are_the_agents_own_numbers_inside_and_outside(key):
+    """Agents with lengths and discounts of their own = configs that have them."""
+    meta = purerl.meta_gradient(PLAIN, "learning_rate", reference={"gamma": 0.5})
+    lengths = [0.3, 1.5]
+    overrides = {"env_params.length": jnp.array(lengths), "gae_lambda": jnp.ones(2)}
+
+    @jax.jit
+    @jax.vmap
+    def learn(overrides):
+        state = meta.algorithm(meta.start(), overrides).init(key)
+        return meta(state, None, overrides)
+
+    found = learn(overrides)
+    for index, length in enumerate(lengths):
+        own = PLAIN.replace(env_params={"length": length}, gae_lambda=1.0)
+        alone = purerl.meta_gradient(own, "learning_rate", reference={"gamma": 0.5})
+        expected = jax.jit(alone)(begun(own, key))
+        mine = jax.tree.map(lambda x, i=index: x[i], found)
+        np.testing.assert_allclose(mine.value, expected.value, rtol=1e-4, atol=1e-6)
+        slope = expected.gradient["learning_rate"]
+        assert abs(slope) > 1e-4
+        np.testing.assert_allclose(mine.gradient["learning_rate"], slope, rtol=1e-3)
+    values = found.gradient["learning_rate"]
+    assert values[0] != values[1]
+
+
+@pytest.mark.parametrize(
+    ("wrt", "override"),
+    [
+        ("learning_rate", "learning_rate"),
+        ("optimiser.b1", "optimiser"),
+        ("optimiser", "optimiser.b1"),
+    ],
+)
+def test_an_override_of_what_is_differentiated_is_refused(wrt, override):
+    config = PLAIN.replace(optimiser=Adam())
+    meta = purerl.meta_gradient(config, wrt)
+    with pytest.raises(ConfigError, match=f"{override} and {wrt}.*give them by values"):
+        meta.algorithm(meta.start(), {override: 0.5})
+
+
 @pytest.fixture(scope="module")
 def twice():
     """Two updates of PPO and their meta-gradient, of the numbers and the drift."""

@@ -1,0 +1,191 @@
+"""Learned policy gradient by meta-gradients, as its paper learned it, and judged.
+
+    python experiments/learn_lpg.py [--steps 1500] [--temporal] [--out runs/learn-lpg]
+
+Agents live on grids with objects (ObjectGrid-v0), each on one of its own, and learn by
+a rule that they share. The rule, a random LSTM at first, moves along the mean of the
+agents' meta-gradients through five updates (Oh et al. 2020). Then agents learn with it
+on grids that it never saw and on Catch, beside the rule that `evolve_lpg.py` evolved
+and beside what is written by hand, with the same seeds.
+
+`--temporal` learns a rule that knows how much of the agent's life is over.
+
+Prints a table; writes experiments/results/learn-lpg.json, with `--temporal`
+learn-lpg-temporal.json. The same command goes on where it was stopped.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import evolve_lpg as grids
+import jax
+import numpy as np
+from results import command, hardware
+from rich.console import Console
+
+import purerl
+from purerl.cli.settings import enable_compile_cache
+from purerl.rules import LPGRule
+from purerl.scale.host import to_device, to_host
+from purerl.serialise import write_atomic
+from purerl.storage import arrays
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "experiments" / "results"
+EVOLVED = ROOT / "experiments" / "artifacts" / "lpg-rule.npz"
+BLOCK = 50  # Steps of one call.
+LEARNING = 3  # Stream of the keys that draw the training grids.
+
+
+def save(state: purerl.MetaTrainState, out: Path) -> None:
+    """Write a state under the number of its step."""
+    leaves = jax.tree.leaves(to_host(state))
+    named = {str(number): leaf for number, leaf in enumerate(leaves)}
+    arrays.save(out / "states" / f"{int(state.step):06d}.npz", named)
+
+
+def load(file: Path, like: purerl.MetaTrainState) -> purerl.MetaTrainState:
+    """Return what `save` wrote."""
+    flat = arrays.load(file)
+    leaves = [flat[str(number)] for number in range(len(flat))]
+    return to_device(jax.tree.unflatten(jax.tree.structure(to_host(like)), leaves))
+
+
+def learn(
+    training: purerl.MetaTraining, steps: int, out: Path
+) -> tuple[dict[int, LPGRule], dict[str, list[float]]]:
+    """Learn the rule, or go on.
+
+    Args:
+        training: From `purerl.meta_train`.
+        steps: Steps of the rule.
+        out: Folder of the states.
+
+    Returns:
+        The rule after some of the steps, and its course: a mean over every block.
+    """
+
+    def rule_of(state: purerl.MetaTrainState) -> LPGRule:
+        return training.overrides(state)["rule"]
+
+    @jax.jit
+    def block(state: purerl.MetaTrainState) -> Any:
+        return jax.lax.scan(lambda s, _: training.step(s), state, length=BLOCK)
+
+    state = jax.jit(training.init)(jax.random.key(0))
+    rules, course = {0: rule_of(state)}, {}
+    (out / "states").mkdir(parents=True, exist_ok=True)
+    for file in sorted((out / "states").glob("*.npz")):
+        state = load(file, state)
+        rules[int(state.step)] = rule_of(state)
+        course = json.loads((out / "course.json").read_text())
+    for done in range(int(state.step) + BLOCK, steps + 1, BLOCK):
+        began = time.perf_counter()
+        state, metrics = block(state)
+        returns = metrics["episode_return"] * metrics["episodes"]
+        row = {
+            "step": done,
+            "episode_return": np.nansum(returns) / metrics["episodes"].sum(),
+            "objective": metrics["objective"].mean(),
+            "gradient_norm": metrics["gradient_norm"].mean(),
+            "failed": metrics["failed"].mean(),
+            "seconds": time.perf_counter() - began,
+        }
+        for name, value in row.items():
+            course.setdefault(name, [])[done // BLOCK - 1 :] = [float(value)]
+        print("  ".join(f"{n} {float(x):.4g}" for n, x in row.items()), flush=True)
+        if done % (4 * BLOCK) == 0 or done + BLOCK > steps:
+            write_atomic(out / "course.json", json.dumps(course))
+            save(state, out)
+            rules[done] = rule_of(state)
+    return rules, course
+
+
+def main() -> None:
+    """Learn, judge, print and write."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("runs/learn-lpg"))
+    parser.add_argument("--lpg", type=Path, default=Path("runs/evolve-lpg"))
+    parser.add_argument("--steps", type=int, default=1_500, help="of the rule")
+    parser.add_argument("--agents", type=int, default=64)
+    parser.add_argument("--grids", type=int, default=256, help="to learn on")
+    parser.add_argument("--held-out", type=int, default=32, help="grids to judge on")
+    parser.add_argument("--seeds", type=int, default=4, help="of each judged grid")
+    parser.add_argument("--hidden-size", type=int, default=16)
+    parser.add_argument("--prediction-size", type=int, default=8)
+    parser.add_argument("--temporal", action="store_true")
+    parser.add_argument("--meta-learning-rate", type=float, default=3e-3)
+    parser.add_argument("--dry", action="store_true", help="keep no numbers")
+    asked = parser.parse_args()
+    enable_compile_cache()
+    name = "learn-lpg-temporal" if asked.temporal else "learn-lpg"
+    out = asked.out / ("temporal" if asked.temporal else "rule")
+    load = os.getloadavg()[0]
+    sizes = {"steps": 16_000, "agent_learning_rate": 1e-2}
+    config = grids.lpg_config(argparse.Namespace(**{**vars(asked), **sizes}))
+    config = config.replace(rule=grids.make_rule(asked, "random"))
+    training = purerl.meta_train(
+        config,
+        "rule",
+        agents=asked.agents,
+        tasks=dict(grids.draw_tasks(asked.grids, LEARNING).params),
+        meta_learning_rate=asked.meta_learning_rate,
+    )
+    rules, course = learn(training, asked.steps, out)
+    found = judged(config, rules, asked)
+    Console(width=150, highlight=False).print(grids.table(found))
+    purerl.save_part(rules[max(rules)], out / "rule.npz")
+    print(f"learned in {sum(course['seconds']):.0f} s, compilation included")
+    if asked.dry:
+        return
+    numbers = {
+        "command": command(parser, asked),
+        "course": course,
+        "judged": found,
+        "load_before": round(load, 2),
+        **hardware(),
+    }
+    write_atomic(RESULTS / f"{name}.json", json.dumps(numbers, indent=1) + "\n")
+
+
+def judged(
+    config: purerl.LPGConfig, rules: dict[int, LPGRule], asked: argparse.Namespace
+) -> dict[str, Any]:
+    """Summaries by setting and place; what is by hand is as `evolve_lpg.py` has it."""
+    rate = np.float32(config.learning_rate)
+    entries = [
+        grids.Entry(f"step {step}", config, {"rule": rule, "learning_rate": rate})
+        for step, rule in sorted(rules.items())
+    ]
+    old = json.loads((RESULTS / "evolve-lpg.json").read_text())
+    evolved = purerl.load_part(EVOLVED)
+    rate = np.float32(old["learned_learning_rate"])
+    own = config.replace(rule=evolved)
+    entries.append(
+        grids.Entry("evolved rule", own, {"rule": evolved, "learning_rate": rate})
+    )
+    for name, of in grids.baselines(config).items():
+        best = {"learning_rate": np.float32(old["tuned"][name]["learning_rate"])}
+        entries.append(grids.Entry(name, of, best))
+    held_out = grids.draw_tasks(asked.held_out, grids.HELD_OUT)
+    catch = {"env": "Catch-bsuite", "env_kwargs": {}}
+    places = {
+        "held-out grids": grids.judge(entries, held_out, asked.seeds, {}, asked.lpg),
+        "Catch": grids.judge(entries, None, 8 * asked.seeds, catch, asked.lpg),
+    }
+    return {
+        entry.name: {
+            place: grids.summary(by[entry.name]) for place, by in places.items()
+        }
+        for entry in entries
+    }
+
+
+if __name__ == "__main__":
+    main()
