@@ -309,6 +309,21 @@ def learned(name: str, out: Path) -> dict[str, Any] | None:
     return {field: getattr(config, field) for field in sorted(fields)}
 
 
+def distilled(drift: dict[str, Any], out: Path) -> dict[str, Any]:
+    """The setting `drift` with a closed form in the place of its network.
+
+    Args:
+        drift: What that setting changes.
+        out: Folder of all evolutions, where the closed form is kept.
+    """
+    file = out / "drift" / "distilled.npz"
+    if not file.exists():
+        found = purerl.distil(drift["policy_loss"])
+        print(found, flush=True)
+        purerl.save_part(found.drift, file)
+    return {**drift, "policy_loss": purerl.load_part(file)}
+
+
 def judge(tasks: str, out: Path, seeds: int) -> Comparison:
     """Train with every setting that is there on tasks and seeds that are new to it.
 
@@ -318,6 +333,8 @@ def judge(tasks: str, out: Path, seeds: int) -> Comparison:
         seeds: Number of seeds.
     """
     changes = {name: learned(name, out) for name in SETTINGS}
+    if changes["drift"] is not None:
+        changes["drift, distilled"] = distilled(changes["drift"], out)
     return purerl.compare(
         default(),
         {
@@ -426,6 +443,9 @@ def keep(tasks: str, found: dict[str, Any], out: Path, seeds: int) -> None:
             "mean": result.history["mean"].tolist(),
             "learned": to_dict(result.learned),
         }
+    closed = out / "drift" / "distilled.npz"
+    if closed.exists():
+        kept["distilled"] = purerl.load_part(closed).formula()
     kept |= {"evolved": evolved, tasks: {"seeds": seeds, "scores": found}, **hardware()}
     write_atomic(STORE, json.dumps(kept, indent=1) + "\n")
 

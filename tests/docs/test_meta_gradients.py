@@ -10,7 +10,7 @@ from .pages import ROOT, run
 @pytest.mark.slow(optimised=False)
 def test_the_pages_code_runs(capsys):
     names = run(ROOT / "docs" / "meta-gradients.md")
-    assert "life 1: return" in capsys.readouterr().out
+    assert "step 3: return" in capsys.readouterr().out
     found = jax.jit(names["sharp"])(names["state"])
     assert float(found.gradient["entropy_coef"]) < 0
     result = names["result"]
