@@ -1,6 +1,7 @@
 """Learned policy gradient by meta-gradients, as its paper learned it, and judged.
 
-    python experiments/learn_lpg.py [--steps 1500] [--temporal] [--out runs/learn-lpg]
+    python experiments/learn_lpg.py [--steps 1500]
+    python experiments/learn_lpg.py --temporal --name learn-lpg-temporal
 
 Agents live on grids with objects (ObjectGrid-v0), each on one of its own, and learn by
 a rule that they share. The rule, a random LSTM at first, moves along the mean of the
@@ -10,8 +11,8 @@ and beside what is written by hand, with the same seeds.
 
 `--temporal` learns a rule that knows how much of the agent's life is over.
 
-Prints a table; writes experiments/results/learn-lpg.json, with `--temporal`
-learn-lpg-temporal.json. The same command goes on where it was stopped.
+Prints a table; writes experiments/results/NAME.json. The same command goes on where it
+was stopped.
 """
 
 import argparse
@@ -38,6 +39,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"
 EVOLVED = ROOT / "experiments" / "artifacts" / "lpg-rule.npz"
 BLOCK = 50  # Steps of one call.
+LIFE = 16_000  # Environment steps of an agent.
 LEARNING = 3  # Stream of the keys that draw the training grids.
 
 
@@ -110,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, default=Path("runs/learn-lpg"))
+    parser.add_argument("--name", default="learn-lpg", help="of folder and results")
     parser.add_argument("--lpg", type=Path, default=Path("runs/evolve-lpg"))
     parser.add_argument("--steps", type=int, default=1_500, help="of the rule")
     parser.add_argument("--agents", type=int, default=64)
@@ -120,15 +122,14 @@ def main() -> None:
     parser.add_argument("--hidden-size", type=int, default=16)
     parser.add_argument("--prediction-size", type=int, default=8)
     parser.add_argument("--temporal", action="store_true")
+    parser.add_argument("--agent-learning-rate", type=float, default=1e-2)
     parser.add_argument("--meta-learning-rate", type=float, default=3e-3)
     parser.add_argument("--dry", action="store_true", help="keep no numbers")
     asked = parser.parse_args()
     enable_compile_cache()
-    name = "learn-lpg-temporal" if asked.temporal else "learn-lpg"
-    out = asked.out / ("temporal" if asked.temporal else "rule")
+    out = ROOT / "runs" / asked.name
     load = os.getloadavg()[0]
-    sizes = {"steps": 16_000, "agent_learning_rate": 1e-2}
-    config = grids.lpg_config(argparse.Namespace(**{**vars(asked), **sizes}))
+    config = grids.lpg_config(argparse.Namespace(**{**vars(asked), "steps": LIFE}))
     config = config.replace(rule=grids.make_rule(asked, "random"))
     training = purerl.meta_train(
         config,
@@ -151,7 +152,7 @@ def main() -> None:
         "load_before": round(load, 2),
         **hardware(),
     }
-    write_atomic(RESULTS / f"{name}.json", json.dumps(numbers, indent=1) + "\n")
+    write_atomic(RESULTS / f"{asked.name}.json", json.dumps(numbers, indent=1) + "\n")
 
 
 def judged(

@@ -2,6 +2,8 @@
 
 import purerl
 from purerl.losses import DPODrift
+from purerl.optimisers import SGD
+from purerl.rules import LPGRule
 from tests.helpers import tiny_config
 
 PPO = tiny_config(
@@ -55,10 +57,25 @@ PQN = purerl.PQNConfig(
     hidden_sizes=(8,),
     num_evaluations=0,
 )
+LPG = purerl.LPGConfig(
+    num_envs=4,
+    num_steps=16,
+    total_timesteps=640,
+    gamma=0.95,
+    entropy_coef=0.02,
+    # Adam's first step has one length whatever the gradient, so that what a prediction
+    # learns there would move nothing.
+    optimiser=SGD(),
+    learning_rate=0.5,
+    hidden_sizes=(8,),
+    num_evaluations=0,
+    rule=LPGRule.make(hidden_size=4, prediction_size=3, embedding_size=2, seed=1),
+)
 ACTOR_CRITIC = ("gamma", "gae_lambda", "learning_rate", "entropy_coef")
 EACH = {
     "ppo": (PPO, (*ACTOR_CRITIC, "policy_loss", "value_coef")),
     "vpg": (VPG, (*ACTOR_CRITIC, "value_learning_rate")),
     "recurrent_ppo": (RECURRENT_PPO, (*ACTOR_CRITIC, "policy_loss")),
+    "lpg": (LPG, ("learning_rate", "entropy_coef", "prediction_coef", "gamma")),
     "pqn": (PQN, ("gamma", "trace_decay", "learning_rate", "max_grad_norm")),
 }

@@ -98,6 +98,8 @@ def frozen(name, parts, end, rollout, objective):
     if name == "pqn":
         batch = jax.jit(lambda: pqn.make_batch(parts, end, rollout[1]))()
         return lambda state: pqn.loss(parts, state.params, batch)[0]
+    if name == "lpg":
+        return lambda state: outer.returns_of_lpg(parts, state, rollout)
     see = SEE[name]
     now = jax.jit(lambda: see(parts, end, rollout))()
     heads: on_policy.Parts = getattr(parts, "heads", parts)

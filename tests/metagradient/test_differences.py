@@ -11,7 +11,7 @@ import purerl
 from purerl.losses import MLPDrift
 from purerl.networks import distributions
 from tests.helpers import CONTINUOUS_CARTPOLE
-from tests.metagradient.configs import EACH, PPO
+from tests.metagradient.configs import EACH, LPG, PPO
 from tests.metagradient.replay import along, axis, difference, record
 
 UNROLL = 2
@@ -66,6 +66,25 @@ def test_numbers_and_a_learned_drift_of_ppo(key):
 def test_the_numbers_of(name, key):
     found, replay = both(*EACH[name], key)
     assert_each_number_agrees(found, replay)
+
+
+@pytest.mark.slow(optimised=False)
+def test_a_learned_rule(key):
+    """LPG's rule, which sees what the agents that it has made think of their rollout.
+
+    Its output for the prediction moves the policy in later updates only.
+    """
+    found, replay = both(LPG, "rule", key)
+    random = np.random.default_rng(0)
+    for name in replay.values:
+        direction = {
+            other: random.normal(size=x.shape) * (other == name)
+            for other, x in replay.values.items()
+        }
+        expected = difference(replay.outer_loss, replay.values, direction)
+        actual = along(found.gradient, direction)
+        np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-10)
+        assert abs(expected) > 1e-9, f"{name} does not move the outer loss"
 
 
 @pytest.mark.slow(optimised=False)
