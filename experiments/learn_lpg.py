@@ -25,6 +25,7 @@ from typing import Any
 import evolve_lpg as grids
 import jax
 import numpy as np
+import optax
 from results import command, hardware
 from rich.console import Console
 
@@ -124,6 +125,7 @@ def main() -> None:
     parser.add_argument("--temporal", action="store_true")
     parser.add_argument("--agent-learning-rate", type=float, default=1e-2)
     parser.add_argument("--meta-learning-rate", type=float, default=3e-3)
+    parser.add_argument("--anneal", action="store_true", help="that one to zero")
     parser.add_argument("--dry", action="store_true", help="keep no numbers")
     asked = parser.parse_args()
     enable_compile_cache()
@@ -131,12 +133,15 @@ def main() -> None:
     load = os.getloadavg()[0]
     config = grids.lpg_config(argparse.Namespace(**{**vars(asked), "steps": LIFE}))
     config = config.replace(rule=grids.make_rule(asked, "random"))
+    rate: Any = asked.meta_learning_rate
+    if asked.anneal:
+        rate = optax.linear_schedule(rate, 0.0, asked.steps)
     training = purerl.meta_train(
         config,
         "rule",
         agents=asked.agents,
         tasks=dict(grids.draw_tasks(asked.grids, LEARNING).params),
-        meta_learning_rate=asked.meta_learning_rate,
+        meta_learning_rate=rate,
     )
     rules, course = learn(training, asked.steps, out)
     found = judged(config, rules, asked)

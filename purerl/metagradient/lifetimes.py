@@ -9,7 +9,7 @@ That is how learned update rules are trained (Oh et al. 2020, arXiv:2007.08794; 
 doi:10.1038/s41586-025-09761-x).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -24,6 +24,9 @@ from purerl.metagradient.coordinates import Values
 from purerl.scale.devices import check_count
 from purerl.train import bind, check_key
 from purerl.types import Array, Metrics, Overrides, PyTree
+
+Schedule = Callable[[Any], Any]
+"""The number of steps so far, int32 `[]` -> a step size."""
 
 
 class MetaTrainState(NamedTuple):
@@ -173,7 +176,7 @@ def meta_train(
     agents: int,
     unroll: int = 5,
     tasks: Overrides | None = None,
-    meta_learning_rate: float = 1e-3,
+    meta_learning_rate: float | Schedule = 1e-3,
     objective: str | OuterLoss | None = None,
     reference: Overrides | None = None,
 ) -> MetaTraining:
@@ -191,7 +194,9 @@ def meta_train(
             is that of Oh et al. (2020).
         tasks: Overrides of dynamic fields with a leading axis, a row for each task,
             such as the physics of its environment. An agent is born into a random one.
-        meta_learning_rate: The step size of Adam on the coordinates without bounds.
+        meta_learning_rate: The step size of Adam on the coordinates without bounds, or
+            a function from the number of steps so far to it, such as
+            `optax.linear_schedule(3e-3, 0.0, 1_000)`.
         objective: The outer loss; see `meta_gradient`.
         reference: Values of dynamic fields that the outer loss has in place of the
             config's own.
@@ -207,7 +212,7 @@ def meta_train(
     meta = meta_gradient(
         config, wrt, unroll=unroll, objective=objective, reference=reference
     )
-    if not meta_learning_rate > 0:
+    if not callable(meta_learning_rate) and not meta_learning_rate > 0:
         raise ConfigError(
             f"meta_learning_rate must be greater than 0, got {meta_learning_rate!r}."
         )

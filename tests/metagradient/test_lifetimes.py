@@ -99,6 +99,24 @@ def key_data(state):
     return np.asarray(jax.random.key_data(state.agents.key))
 
 
+def test_a_step_size_can_follow_a_schedule(training, key):
+    """Steps of Adam with half, and then with a quarter, of the step size."""
+    state = jax.jit(training.init)(key)
+    halved = purerl.meta_train(
+        CONFIG,
+        "learning_rate",
+        agents=AGENTS,
+        unroll=2,
+        tasks=TASKS,
+        meta_learning_rate=lambda count: RATE / 2.0 ** (count + 1),
+    )
+    gradient = {"learning_rate": jnp.float32(0.3)}
+    own, opt_state = halved.optim.update(gradient, halved.optim.init(state.values))
+    np.testing.assert_allclose(own["learning_rate"], -RATE / 2, rtol=1e-4)
+    own, _ = halved.optim.update(gradient, opt_state)
+    np.testing.assert_allclose(own["learning_rate"], -RATE / 4, rtol=1e-4)
+
+
 def test_every_task_is_drawn(training):
     births = jax.jit(training._births)
     drawn = [
