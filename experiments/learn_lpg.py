@@ -11,8 +11,8 @@ and beside what is written by hand, with the same seeds.
 
 `--temporal` learns a rule that knows how much of the agent's life is over.
 
-Prints a table; writes experiments/results/NAME.json. The same command goes on where it
-was stopped.
+Prints a table; writes experiments/results/NAME.json and docs/images/learn-lpg.png. The
+same command goes on where it was stopped.
 """
 
 import argparse
@@ -31,6 +31,8 @@ from rich.console import Console
 
 import purerl
 from purerl.cli.settings import enable_compile_cache
+from purerl.report import plots
+from purerl.report.plots import style
 from purerl.rules import LPGRule
 from purerl.scale.host import to_device, to_host
 from purerl.serialise import write_atomic
@@ -39,8 +41,13 @@ from purerl.storage import arrays
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"
 EVOLVED = ROOT / "experiments" / "artifacts" / "lpg-rule.npz"
+LEARNED = {
+    "": "learn-lpg",
+    ", temporal": "learn-lpg-temporal",
+    ", annealed": "learn-lpg-annealed",
+}
 BLOCK = 50  # Steps of one call.
-LIFE = 16_000  # Environment steps of an agent.
+LIFE, WIDTH = 16_000, 160  # Environment steps of an agent, and of one update of it.
 LEARNING = 3  # Stream of the keys that draw the training grids.
 
 
@@ -152,12 +159,48 @@ def main() -> None:
         return
     numbers = {
         "command": command(parser, asked),
+        "steps_of_environments": asked.agents * training.meta.unroll * WIDTH,
         "course": course,
         "judged": found,
         "load_before": round(load, 2),
         **hardware(),
     }
     write_atomic(RESULTS / f"{asked.name}.json", json.dumps(numbers, indent=1) + "\n")
+    plots.save(picture(), ROOT / "docs" / "images" / "learn-lpg.png")
+
+
+def picture() -> Any:
+    """Areas on held-out grids of the rules that were learned, and of the evolved."""
+    figure = style.new_figure(8.0, 4.4)
+    axes = figure.subplots()
+    old = json.loads((RESULTS / "evolve-lpg.json").read_text())
+    generation = (
+        old["settings"]["population"] * len(old["settings"]["baselines"]) * LIFE
+    )
+    courses = {"evolved": (old["judged"], "generation ", generation)}
+    for label, name in LEARNED.items():
+        file = RESULTS / f"{name}.json"
+        if file.exists():
+            found = json.loads(file.read_text())
+            steps = found.get("steps_of_environments", 64 * 5 * WIDTH)
+            courses[f"meta-gradients{label}"] = (found["judged"], "step ", steps)
+    for number, (label, (rows, prefix, steps)) in enumerate(courses.items()):
+        at = [int(n.removeprefix(prefix)) for n in rows if n.startswith(prefix)]
+        areas = np.array([rows[f"{prefix}{x}"]["held-out grids"]["area"] for x in at])
+        x = np.array(at) * steps / 1e6
+        colour = style.COLOURS[number]
+        axes.fill_between(
+            x, *areas[:, 1:].T, color=colour, alpha=style.FAINT, linewidth=0
+        )
+        axes.plot(x, areas[:, 0], color=colour, marker="o", markersize=4, label=label)
+    for number, name in enumerate(("A2C, tuned", "PPO, tuned")):
+        value = old["judged"][name]["held-out grids"]["area"][0]
+        axes.axhline(value, color="black", linestyle=("--", ":")[number], label=name)
+    axes.legend(frameon=False, fontsize=8.5, loc="lower right", ncols=2)
+    words = "area on held-out grids\n(0: uniform policy, 1: optimal)"
+    title = "LPG's rule, learned in two ways"
+    style.finish(axes, title, "environment steps of all agents, millions", words)
+    return figure
 
 
 def judged(
