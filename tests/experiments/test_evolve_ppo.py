@@ -71,12 +71,26 @@ def test_every_setting_starts_from_tuned_ppo_and_can_be_evolved(name):
     assert float(start["gamma"]) == pytest.approx(tuned.gamma, rel=1e-5)
 
 
-def test_what_was_evolved_can_be_read_and_trained_with():
-    rule = purerl.load_part(ARTIFACTS / "lpg-rule.npz")
+@pytest.mark.parametrize("name", ["lpg-rule", "lpg-rule-meta-gradients"])
+def test_a_learned_rule_can_be_read_and_trained_with(name):
+    rule = purerl.load_part(ARTIFACTS / f"{name}.npz")
     assert isinstance(rule, LPGRule)
     purerl.make_train(purerl.LPGConfig(env="Catch-bsuite", rule=rule))
-    config = serialise.from_yaml(ARTIFACTS / "ppo-everything.yaml")
+
+
+@pytest.mark.parametrize("name", evolve_ppo.SETTINGS)
+def test_what_was_evolved_is_kept_and_can_be_trained_with(name):
+    config = serialise.from_yaml(ARTIFACTS / f"ppo-{name}.yaml")
+    kept = json.loads((FOLDER / "results" / "evolve-ppo.json").read_text())
+    assert serialise.to_dict(config) == kept["evolved"][name]["learned"]
     purerl.make_train(config)
+
+
+def test_the_closed_form_of_the_learned_drift_is_the_one_on_the_page():
+    drift = purerl.load_part(ARTIFACTS / "ppo-drift-distilled.npz")
+    kept = json.loads((FOLDER / "results" / "evolve-ppo.json").read_text())
+    assert drift.formula() == kept["distilled"]
+    assert drift.formula() in (FOLDER.parent / "docs" / "evolution.md").read_text()
 
 
 def test_the_preset_has_the_numbers_that_were_evolved():
