@@ -53,6 +53,12 @@ def agents() -> dict[str, TrainConfig]:
     for name in ("gru", "lru"):
         config = purerl.RecurrentPQNConfig(memory=name, **values, **MEMORY)
         found[f"pqn-{name}"] = config
+    without = ("num_steps", "num_minibatches")
+    replayed = {key: values[key] for key in values if key not in without}
+    found["dqn"] = purerl.DQNConfig(**replayed)
+    for name in ("gru", "lru"):
+        config = purerl.RecurrentDQNConfig(memory=name, **replayed, **MEMORY)
+        found[f"dqn-{name}"] = config
     return found
 
 

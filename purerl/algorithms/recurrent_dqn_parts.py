@@ -63,29 +63,28 @@ def build(
         num_actions=num_actions,
         core=kind.core(network_config.torso_of(config, shape)),
         kind=kind,
-        head=_head(config, composite.head_shape(kind.size, shape), num_actions),
+        head=_head(config, kind.size, shape, num_actions),
         replay=replay.replay_of(config, axis_name),
     )
 
 
-def _head(config: RecurrentDQNConfig, shape: Any, num_actions: int) -> Any:
-    """The network from memories to a value per action."""
+def _head(config: RecurrentDQNConfig, size: int, seen: Any, num_actions: int) -> Any:
+    """The network from memories of `size` numbers to a value per action."""
+    shape = composite.head_shape(size, seen)
+    is_masked = composite.has_mask(shape)
     network = network_config.whole(config, "critic", shape)
-    has_mask = composite.has_mask(shape)
     if network is None:
         layers = network_config.dense_layers(config, config.head_sizes)
-        width = (*shape[composite.FEATURES],) if has_mask else shape
-        sizes = (*width, *config.head_sizes)[-1:]
+        width = (size, *config.head_sizes)[-1:]
+        stream = partial(network_config.dense_layers, config, width)
         network = networks.DiscreteCritic(
             composite.viewed(layers, shape),
             num_actions,
-            partial(network_config.dense_layers, config, sizes)
-            if config.dueling
-            else None,
+            stream if config.dueling else None,
             gain=config.critic_gain,
-            masked=has_mask,
+            masked=is_masked,
         )
-    return networks.Masked(network) if has_mask else network
+    return networks.Masked(network) if is_masked else network
 
 
 def features_of(parts: Parts, moments: PyTree, obs: Any) -> Any:

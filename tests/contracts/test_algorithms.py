@@ -156,6 +156,38 @@ SMALL = {
         "epsilon_end": 0.5,
         "total_timesteps": UPDATES * 2 * 16,
     },
+    "recurrent_dqn": {
+        "num_envs": 2,
+        "sequence_length": 8,
+        "burn_in": 4,
+        "buffer_size": 70,  # four sequences of each environment, and some steps
+        "batch_size": 3,
+        "gradient_steps": 2,
+        "learning_starts": 20,  # the first update only warms up
+        "n_step": 3,
+        "hidden_sizes": (4,),
+        "memory_size": 4,
+        "epsilon_end": 0.5,
+        "total_timesteps": UPDATES * 2 * 8,
+    },
+    "recurrent_dqn/prioritised": {
+        "num_envs": 2,
+        "sequence_length": 8,
+        "burn_in": 8,
+        "buffer_size": 64,
+        "batch_size": 3,
+        "gradient_steps": 2,
+        "learning_starts": 20,
+        "hidden_sizes": (4,),
+        "memory": "lru",
+        "memory_size": 4,
+        "dueling": True,
+        "value_rescaling": True,
+        "prioritised": True,
+        "normalize_observations": True,
+        "epsilon_end": 0.5,
+        "total_timesteps": UPDATES * 2 * 8,
+    },
     "lpg": {
         "num_envs": 2,
         "num_steps": 16,
@@ -228,7 +260,7 @@ def test_every_registered_algorithm_is_tested_here():
 # Of which a row above has the same program otherwise, or a test of its own its parts.
 LONG = (
     *(f"recurrent_ppo/{name}" for name in ("lstm", "lru", "s5", "transformer")),
-    *("dqn/rainbow", "dqn/implicit"),
+    *("dqn/rainbow", "dqn/implicit", "recurrent_dqn/prioritised"),
     *("sac/redq", "sac/tqc", "sac/crossq", "td3/ensemble", "mpo/discrete"),
 )
 

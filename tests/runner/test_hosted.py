@@ -63,6 +63,17 @@ CONFIGS = {
     ),
     "pqn": purerl.PQNConfig(**ROLLOUT, normalize_observations=True),
     "recurrent_pqn": purerl.RecurrentPQNConfig(memory_size=8, **ROLLOUT),
+    "recurrent_dqn": purerl.RecurrentDQNConfig(
+        **SMALL,
+        memory_size=8,
+        sequence_length=24,
+        burn_in=8,
+        buffer_size=150,  # three sequences of each environment: overwritten at the end
+        learning_starts=50,
+        batch_size=4,
+        epsilon_steps=100.0,
+        learning_rate=1e-2,
+    ),
     "dqn": purerl.DQNConfig(
         **REPLAY, prioritised=True, n_step=2, epsilon_steps=100.0, learning_rate=1e-2
     ),
