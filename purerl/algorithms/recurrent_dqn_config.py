@@ -1,9 +1,9 @@
 """Fields of recurrent DQN, their arithmetic and their checks.
 
-Returns of five steps and the numbers of priorities are those of R2D2 (Kapturowski et
-al. 2019). Exploration and learning have the numbers of `dqn`: with sequences of 16
-steps, a gradient step on 32 of them for every 40 environment steps replays as many
-steps for each step of the environment.
+Returns of five steps and the priorities are those of R2D2 (Kapturowski et al. 2019),
+the exponent of the importance weights is that of Acme's R2D2. Exploration and learning
+have the numbers of `dqn`: with sequences of 16 steps, a gradient step on 32 of them for
+every 40 environment steps replays as many steps for each step of the environment.
 """
 
 from typing import Any
