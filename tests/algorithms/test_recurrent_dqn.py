@@ -284,10 +284,14 @@ def test_without_anything_remembered_it_is_dqn(trained):
     ]
     flats, restores = zip(*map(optimiser.flatten, mine), strict=True)
     learner = recurrent_dqn.Learner(*flats, (), ())
-    target = recurrent_dqn_learner.td_target(parts, restores[0], learner, rows)
-    total, (td_error, _) = recurrent_dqn_learner.loss(
-        parts, restores[0], flats[0], rows, target, jnp.ones(shape)
-    )
+
+    def evaluate(learner, rows):
+        make = partial(recurrent_dqn_learner.td_target, parts, restores[0])
+        target = make(learner, rows)
+        weigh = partial(recurrent_dqn_learner.loss, parts, restores[0])
+        return target, *weigh(learner.params, rows, target, jnp.ones(shape))
+
+    target, total, (td_error, _) = jax.jit(evaluate)(learner, rows)
 
     reward, discount, last = np.zeros((3, *shape, STEPS))
     for row, t in np.ndindex(*reward.shape):

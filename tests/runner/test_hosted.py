@@ -93,8 +93,9 @@ CONFIGS = {
     "double_q": purerl.TabularConfig(method="double_q", **TABLE),
     "bandit": purerl.BanditConfig(method="gradient", **STEPS),
 }
-# Another one with a memory is quick.
-QUICK = [name for name in CONFIGS if name != "recurrent_ppo_transformer"]
+# Others with a memory are quick.
+SLOW = ("recurrent_ppo_transformer", "recurrent_dqn")
+QUICK = [name for name in CONFIGS if name not in SLOW]
 CONTINUOUS = ("td3", "sac", "mpo")
 # Metrics of an environment that tells the values of its arms, which no other one does.
 INSIDE_ONLY = {"optimal_action", "regret"}
