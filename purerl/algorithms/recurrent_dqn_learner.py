@@ -20,7 +20,14 @@ from purerl.types import Array, Metrics, PyTree
 
 
 class Learner(NamedTuple):
-    """What a gradient step changes; networks as flat vectors `[P]`."""
+    """What a gradient step changes.
+
+    Attributes:
+        params: Parameters of the online network, as a flat vector `[P]`.
+        target_params: Parameters of the target network, likewise.
+        opt_state: State of the optimiser.
+        priorities: Priorities of the sequences; empty without them.
+    """
 
     params: Array
     target_params: Array
@@ -37,7 +44,17 @@ def take_steps(
     key: Array,
     learner: Learner,
 ) -> tuple[Learner, Metrics]:
-    """Take the gradient steps of an update, and sum their metrics."""
+    """Take the gradient steps of an update, and sum their metrics.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        restore: Function from a flat vector to the network's parameters.
+        prepare: Function from observations to what the network sees.
+        buffer: Sequences `[C, ...]`, those of this update among them.
+        update: `[]` int32, number of updates before this one.
+        key: Random key, consumed; the same on all devices.
+        learner: Learner before the steps.
+    """
     config, axis = parts.config, parts.stepper.axis_name
     if axis is not None:
         key = jax.random.fold_in(key, jax.lax.axis_index(axis))
@@ -207,7 +224,7 @@ def report(
 
 
 def gradient_steps_before(config: RecurrentDQNConfig, update: Array) -> Array:
-    """The number of gradient steps before an update, uint32 `[]`."""
+    """Return the number of gradient steps before an update, uint32 `[]`."""
     updates = jnp.maximum(0, update - config.first_update).astype(jnp.uint32)
     return updates * jnp.uint32(config.gradient_steps)
 
@@ -215,7 +232,13 @@ def gradient_steps_before(config: RecurrentDQNConfig, update: Array) -> Array:
 def make_optimiser(
     config: RecurrentDQNConfig, restore: Any, count: Array | int = 0
 ) -> optax.GradientTransformation:
-    """The optimiser of the flat vector, at the step size of gradient step `count`."""
+    """Return the optimiser of a flat vector of parameters, which clips their gradient.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        restore: Function from a flat vector to the network's parameters.
+        count: Number of gradient steps before this one, for the step size.
+    """
     rate: Any = config.learning_rate
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, jnp.asarray(count), config.total_gradient_steps)

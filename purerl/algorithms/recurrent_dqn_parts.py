@@ -68,9 +68,9 @@ def build(
     )
 
 
-def _head(config: RecurrentDQNConfig, size: int, seen: Any, num_actions: int) -> Any:
+def _head(config: RecurrentDQNConfig, size: int, of_obs: Any, num_actions: int) -> Any:
     """The network from memories of `size` numbers to a value per action."""
-    shape = composite.head_shape(size, seen)
+    shape = composite.head_shape(size, of_obs)
     is_masked = composite.has_mask(shape)
     network = network_config.whole(config, "critic", shape)
     if network is None:
@@ -88,12 +88,24 @@ def _head(config: RecurrentDQNConfig, size: int, seen: Any, num_actions: int) ->
 
 
 def features_of(parts: Parts, moments: PyTree, obs: Any) -> Any:
-    """What the network sees of observations as the environment gives them."""
+    """Return what the network sees of observations.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        moments: Statistics of observations; empty where they are not normalised.
+        obs: Observations `[..., *obs_shape]` as the environment gives them.
+    """
     return off_policy.features_of(parts.config, parts.obs_space, moments, obs)
 
 
 def draw_coin(parts: Parts, key: Array, shape: tuple[int, ...]) -> exploration.Coin:
-    """A coin for each environment and step."""
+    """Draw the randomness of epsilon-greedy actions.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        key: Random key, consumed.
+        shape: Shape of the coins, one for each environment and step.
+    """
     choices = exploration.choices_of(obs_shape(parts.obs_space), parts.num_actions)
     return exploration.draw_coin(key, shape, num_actions=choices)
 
@@ -101,12 +113,25 @@ def draw_coin(parts: Parts, key: Array, shape: tuple[int, ...]) -> exploration.C
 def values(
     parts: Parts, params: PyTree, obs: Any, memory: PyTree
 ) -> tuple[Array, PyTree]:
-    """Values of all actions, and the memory with an observation in it."""
+    """Return the values `[..., n]` of all actions, and the memory with `obs` in it.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of `core` and of the head, `q`.
+        obs: Features `[..., *obs_shape]` of observations.
+        memory: Memory `[..., ...]` of the episodes before them.
+    """
     memory = parts.core.apply(params["core"], obs, memory)
     q: Any = parts.head.apply(params["q"], seen(parts, memory, obs))
     return q, memory
 
 
 def seen(parts: Parts, memory: PyTree, obs: Any) -> Any:
-    """What the head sees: a memory, beside the mask of `obs` if it has one."""
+    """Return what the head sees: a memory, beside the mask of `obs` if it has one.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        memory: Memory with the observations in it.
+        obs: Features of the observations.
+    """
     return composite.beside_mask(parts.kind.read(memory), obs)

@@ -1,7 +1,7 @@
 """What an off-policy algorithm remembers, and how its batches are drawn.
 
 The only place that turns single stored steps into targets' parts, so that a time limit
-is treated alike by every algorithm that learns from these: it ends a window of steps and
+is treated alike by every algorithm that learns from these: it ends a window and
 leaves the discount, and only termination makes the discount zero.
 """
 
