@@ -13,10 +13,11 @@ from purerl import ConfigError
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import dqn, recurrent_dqn, recurrent_dqn_learner
 from purerl.keys import update_keys
-from purerl.learning import optimiser
+from purerl.learning import optimiser, sequences
 from purerl.replay import sequences as replay
 from purerl.replay import uniform as ring
 from tests import nets
+from tests.helpers import slow_but
 
 ENVS, STEPS, BURN_IN, ROUNDS = 3, 6, 4, 5
 CONFIG = purerl.RecurrentDQNConfig(
@@ -397,6 +398,37 @@ def test_dueling_streams_are_on_the_memory():
     shapes = sorted(x.shape for x in jax.tree.leaves(state.params["q"]) if x.ndim == 2)
     # Two layers of the head, a stream each of value and advantages, and their ends.
     assert shapes == [(3, 1), (3, 2), (3, 3), (3, 3), (4, 5), (5, 3)]
+
+
+@pytest.mark.parametrize(
+    "memory", slow_but(("gru", "lstm", "lru", "s5", "transformer"), "gru")
+)
+def test_every_memory_is_the_same_step_by_step(trained, memory):
+    # What targets go on with is what the gradient runs through, burn-in and ends too.
+    config = CONFIG.replace(memory=memory, memory_size=4)
+    parts = recurrent_dqn.build(config, resolve_env(config))
+    steps = trained.rows
+    one = jax.tree.map(lambda x: x[:1], parts.kind.blank((1,)))
+    params = parts.core.init(jax.random.key(1), steps.batch.obs[:1, 0], one)
+    keys = iter(jax.random.split(jax.random.key(2), 9))
+
+    def draw(x):
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            return jnp.ones_like(x)  # A count of the steps that are remembered.
+        return jax.random.normal(next(keys), x.shape)
+
+    stored = jax.tree.map(draw, parts.kind.blank(NUMBERS.shape))
+    rows = steps._replace(memory=stored)
+    args = parts.core, parts.kind, params, rows
+    _, whole = jax.jit(lambda: sequences.remember(*args))()
+    each = jax.jit(lambda: sequences.remember_each(*args))()
+    found, expected = parts.kind.read(each), parts.kind.read(whole)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    # The last memory is that with which a sequence would go on.
+    last = jax.tree.map(lambda x: x[-1], each)
+    for a, b in zip(*map(jax.tree.leaves, (last, parts.kind.last(whole))), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert np.abs(np.diff(expected, axis=0)).max() > 0.01
 
 
 @pytest.mark.slow
