@@ -9,16 +9,16 @@ gradient steps on batches of sequences. Each of them runs the memory over `burn_
 steps before a sequence, from the memory that was stored there and without a gradient,
 and then minimises over the steps of the sequences
 
-    L = E[w mean_t loss(Q(h_t, a_t), y_t)]
-    y_t = h(r_t + ... + gamma^(m-1) r_(t+m-1) + gamma^m h^-1(Q'(h'_(t+m), a*)))
+    J = E[w mean_t loss(Q(h_t, a_t), y_t)]
+    y_t = f(r_t + ... + gamma^(m-1) r_(t+m-1) + gamma^m f^-1(Q'(h'_(t+m), a*)))
 
 with `m = n_step` steps, or as many as there are to the end of the episode or of the
-sequence. `Q'` is the target network with a memory `h'` of its own, run over the same
-observations, and `a* = argmax_a Q(h_(t+m), a)`, or without `double` the target
-network's own choice. `h` is the identity, or with `value_rescaling` the transformation
-of Pohlen et al. (2018). `prioritised` samples sequences in proportion to
-`(eta max_t |delta_t| + (1 - eta) mean_t |delta_t|)^alpha` of their last TD errors, and
-weighs the loss by `w`.
+sequence, and no value after a step that terminated. `Q'` is the target network with a
+memory `h'` of its own, run over the same observations, and `a* = argmax_a Q(h_(t+m),
+a)`, or without `double` the target network's own choice. `f` is the identity, or with
+`value_rescaling` the transformation of Pohlen et al. (2018). `prioritised` samples
+sequences in proportion to `(eta max_t |delta_t| + (1 - eta) mean_t |delta_t|)^alpha` of
+their last TD errors, and weighs the loss by `w`.
 
 The three rules of `recurrent_ppo` hold here too: the memory is cleared by the flag of
 the step before an observation, in the burn-in and in the sequence; a gradient step runs
