@@ -7,9 +7,10 @@ An episode shows a bit at its first step, then nothing for `LENGTH` steps, and a
 last one asks for the bit: 1 for the right action and -1 for the wrong one. At that step
 the observation is the same for both bits, which are equally likely, so that whatever a
 policy without memory does there earns 0 on average; the optimum is 1. All agents see
-the same number of steps, with one step size for each algorithm, and each row is one
-compiled call of ten seeds. A row is printed as soon as it is trained; a table of
-docs/memories.md has them.
+the same number of steps, with one step size for PPO and one for action values, and each
+row is one compiled call of ten seeds. DQN and recurrent DQN have their own defaults
+otherwise, which replay the same number of steps for each step of the environment. A row
+is printed as soon as it is trained; a table of docs/memories.md has them.
 """
 
 import argparse
@@ -53,6 +54,12 @@ def agents() -> dict[str, TrainConfig]:
     for name in ("gru", "lru"):
         config = purerl.RecurrentPQNConfig(memory=name, **values, **MEMORY)
         found[f"pqn-{name}"] = config
+    without = ("num_steps", "num_minibatches")
+    replayed = {key: values[key] for key in values if key not in without}
+    found["dqn"] = purerl.DQNConfig(**replayed)
+    for name in ("gru", "lru"):
+        config = purerl.RecurrentDQNConfig(memory=name, **replayed, **MEMORY)
+        found[f"dqn-{name}"] = config
     return found
 
 

@@ -15,6 +15,9 @@ from purerl.algorithms.lpg import LPGConfig as LPGConfig
 from purerl.algorithms.mpo import MPOConfig as MPOConfig
 from purerl.algorithms.ppo import PPOConfig as PPOConfig
 from purerl.algorithms.pqn import PQNConfig as PQNConfig
+from purerl.algorithms.recurrent_dqn_config import (
+    RecurrentDQNConfig as RecurrentDQNConfig,
+)
 from purerl.algorithms.recurrent_ppo import RecurrentPPOConfig as RecurrentPPOConfig
 from purerl.algorithms.recurrent_pqn_config import (
     RecurrentPQNConfig as RecurrentPQNConfig,

@@ -14,6 +14,8 @@ from purerl.algorithms import (
     outer,
     ppo,
     pqn,
+    recurrent_dqn,
+    recurrent_dqn_config,
     recurrent_ppo,
     recurrent_pqn,
     recurrent_pqn_config,
@@ -54,6 +56,11 @@ ALGORITHMS: dict[str, Entry] = {
     ),
     "vpg": Entry(vpg.VPGConfig, vpg.validate, vpg.make, outer.VPG),
     "dqn": Entry(dqn.DQNConfig, dqn.validate, dqn.make),
+    "recurrent_dqn": Entry(
+        recurrent_dqn_config.RecurrentDQNConfig,
+        recurrent_dqn_config.validate,
+        recurrent_dqn.make,
+    ),
     "pqn": Entry(pqn.PQNConfig, pqn.validate, pqn.make, outer.PQN),
     "recurrent_pqn": Entry(
         recurrent_pqn_config.RecurrentPQNConfig,

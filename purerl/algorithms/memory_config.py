@@ -138,6 +138,29 @@ def check_head_sizes(config: Any) -> None:
         )
 
 
+def check_values(config: Any, env: Environment, num_actions: int) -> None:
+    """Refuse networks that do not map observations to values of a memory.
+
+    Args:
+        config: Config with the fields of this module and of `NetworkConfig`.
+        env: Environment, from `resolve_env`.
+        num_actions: Number of actions.
+
+    Raises:
+        ConfigError: naming the network, the shapes and the remedy.
+    """
+    size = checked_size(config, env)
+    is_named = network_config.own(config, "critic") is None
+    if is_named and not network_config.is_auto(config, "critic"):
+        raise ConfigError(
+            f"critic must be auto or a flax module of memories [N, {size}], got "
+            f"{config.critic!r}, a torso of observations; give it as torso."
+        )
+    network_config.check_torsos(config, env, ("torso",))
+    words = f"values of {num_actions} actions"
+    network_config.check_whole(config, "critic", [(size,)], (num_actions,), words)
+
+
 def _nearest(total: int, parts: int) -> tuple[str, str]:
     """The divisors of a number below and above another number."""
     fits = [p for p in range(1, total + 1) if total % p == 0]

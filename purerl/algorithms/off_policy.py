@@ -30,7 +30,6 @@ from purerl.replay import uniform as ring
 from purerl.replay.batches import Batch as Batch
 from purerl.replay.batches import Item as Item
 from purerl.replay.batches import Replay as Replay
-from purerl.replay.batches import prioritised as prioritised
 from purerl.replay.batches import replay_of as replay_of
 from purerl.replay.batches import uniform as uniform
 from purerl.types import Array, Metrics, PyTree, Transition
@@ -379,13 +378,11 @@ def policy(hooks: OffPolicyHooks, learner: Any, moments: PyTree = ()) -> rollout
     return rollout.Policy(act, prepare, partial(draw_actions, hooks))
 
 
-def features_of(
-    config: OffPolicyConfig, obs_space: Any, moments: PyTree, obs: PyTree
-) -> PyTree:
+def features_of(config: Any, obs_space: Any, moments: PyTree, obs: PyTree) -> PyTree:
     """Return what the networks see: floats, normalised if the config says so.
 
     Args:
-        config: Config of the agent; its leaves may be traced.
+        config: Config with `normalize_observations` and `clip_observations`.
         obs_space: Observation space of the environment.
         moments: Statistics of observations.
         obs: `[..., *obs_shape]` observations as the environment gives them.

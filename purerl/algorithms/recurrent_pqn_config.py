@@ -4,9 +4,9 @@ from typing import Any
 
 from purerl.acting import exploration
 from purerl.acting.environment import Environment
-from purerl.algorithms import checks, memory_config, network_config
+from purerl.algorithms import checks, memory_config
 from purerl.algorithms.pqn import PQNConfig
-from purerl.config import ConfigError, config_dataclass, static
+from purerl.config import config_dataclass, static
 from purerl.losses.check import check_loss
 from purerl.optimisers.check import check_optimisers
 
@@ -54,13 +54,4 @@ def validate(config: RecurrentPQNConfig, env: Environment) -> None:
     num_actions = checks.check_discrete(config, env)
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")
     check_optimisers(config)
-    size = memory_config.checked_size(config, env)
-    is_named = network_config.own(config, "critic") is None
-    if is_named and not network_config.is_auto(config, "critic"):
-        raise ConfigError(
-            f"critic must be auto or a flax module of memories [N, {size}], got "
-            f"{config.critic!r}, a torso of observations; give it as torso."
-        )
-    network_config.check_torsos(config, env, ("torso",))
-    words = f"values of {num_actions} actions"
-    network_config.check_whole(config, "critic", [(size,)], (num_actions,), words)
+    memory_config.check_values(config, env, num_actions)

@@ -170,6 +170,46 @@ def rewards_to_go(
     return _recur_backwards(reward + gamma * beyond, gamma * (1.0 - is_last))
 
 
+def n_step(
+    reward: Array,
+    next_value: Array,
+    terminated: Array,
+    truncated: Array,
+    *,
+    gamma: Array | float,
+    n: int,
+) -> Array:
+    """Return discounted sums of the next rewards and a value after them (Sutton 1988).
+
+        G_t = r_t + gamma r_{t+1} + ... + gamma^(m-1) r_{t+m-1}
+              + gamma^m (1 - terminated_{t+m-1}) V(s'_{t+m-1})
+
+    with `m <= n` steps: they end with the episode, and with the rollout. `s'_t` is the
+    state after step t and before any reset, so a time limit bootstraps.
+
+    Args:
+        reward: `[T, B]`.
+        next_value: `[T, B]` `V(s'_t)`.
+        terminated: `[T, B]` bool.
+        truncated: `[T, B]` bool.
+        gamma: Discount.
+        n: The most steps, at least 1.
+
+    Returns:
+        Targets `[T, B]`.
+    """
+    chex.assert_rank(reward, 2)
+    chex.assert_equal_shape([reward, next_value, terminated, truncated])
+    is_last = (terminated | truncated).at[-1].set(True)
+    shortest = reward + gamma * jnp.where(terminated, 0.0, next_value)
+    target = shortest
+    for _ in range(min(n, reward.shape[0]) - 1):
+        # What `roll` puts after the last step is not read.
+        longer = reward + gamma * jnp.roll(target, -1, axis=0)
+        target = jnp.where(is_last, shortest, longer)
+    return target
+
+
 def running_returns(
     start: Array, reward: Array, done: Array, *, gamma: Array | float
 ) -> tuple[Array, Array]:

@@ -5,11 +5,13 @@ sequences.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from purerl.networks.recurrent import forget
 from purerl.types import Array, PyTree
 
 
@@ -149,10 +151,34 @@ def remember(core: Any, kind: Any, params: PyTree, rows: Sequences) -> tuple[Any
     Returns:
         Observations `[L, R, ...]`, and the memories with each of them.
     """
-
-    def unroll(obs: PyTree, memory: PyTree, first: Array) -> Any:
-        return core.apply(params, obs, memory, first, method="unroll")
-
+    unroll = partial(core.apply, params, method="unroll")
     memory = start(rows, lambda *steps: kind.last(unroll(*steps)))
     obs, first = jax.tree.map(swap, (rows.batch.obs, rows.first))
     return obs, unroll(obs, memory, first)
+
+
+def remember_each(core: Any, kind: Any, params: PyTree, rows: Sequences) -> PyTree:
+    """Run a memory over sequences step by step, and keep the whole of it after each.
+
+    The memories of `remember` are what heads see of them; these can be gone on with,
+    each by an observation that follows its step.
+
+    Args:
+        core: Module with `unroll`, see `networks.memories.core`.
+        kind: Kind of the memory, see `networks.memories.kinds`.
+        params: Parameters of `core`.
+        rows: The sequences.
+
+    Returns:
+        Memories `[L, R, ...]`, none of which the end of its step has cleared.
+    """
+
+    def step(memory: PyTree, xs: tuple[PyTree, Array]) -> tuple[PyTree, PyTree]:
+        obs, first = xs
+        memory = core.apply(params, obs, forget(memory, first))
+        return memory, memory
+
+    unroll = partial(core.apply, params, method="unroll")
+    memory = start(rows, lambda *steps: kind.last(unroll(*steps)))
+    inputs = jax.tree.map(swap, (rows.batch.obs, rows.first))
+    return jax.lax.scan(step, memory, inputs)[1]

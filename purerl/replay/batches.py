@@ -1,8 +1,8 @@
 """What an off-policy algorithm remembers, and how its batches are drawn.
 
-The only place that turns stored steps into targets' parts, so that a time limit is
-treated alike by every algorithm: it ends a window of steps and leaves the discount, and
-only termination makes the discount zero.
+The only place that turns single stored steps into targets' parts, so that a time limit
+is treated alike by every algorithm that learns from these: it ends a window and
+leaves the discount, and only termination makes the discount zero.
 """
 
 from collections.abc import Callable
@@ -88,7 +88,8 @@ class Replay(NamedTuple):
         draw: `(key, shape) -> noise [*shape, N]` of batches.
         sample: `(priorities, noise, added) -> (numbers, weights)`.
         update: `(priorities, numbers, td_error) -> priorities`.
-        gather: `(buffer, numbers) -> (item, reward, next_obs, discount)`.
+        gather: `(buffer, numbers) -> (item, reward, next_obs, discount)`, or what else
+            a gradient step takes.
     """
 
     init: Callable[[], PyTree]
@@ -98,7 +99,27 @@ class Replay(NamedTuple):
     draw: Callable[[Array, tuple[int, ...]], PyTree]
     sample: Callable[[PyTree, PyTree, Array], tuple[Array, Array]]
     update: Callable[[PyTree, Array, Array], PyTree]
-    gather: Callable[[PyTree, Array], tuple[Item, Array, Array, Array]]
+    gather: Callable[[PyTree, Array], Any]
+
+
+class Sizes(NamedTuple):
+    """What a device has of a replay, in items.
+
+    Attributes:
+        num_envs: B, environments whose items were added in turn.
+        capacity: C, the most items kept.
+        batch_size: N, items of a gradient step.
+        margin: Number of the newest items, which cannot be drawn yet.
+        total: Number of items that come in the whole run.
+        axis_name: Mapped axis over which environments are spread, if any.
+    """
+
+    num_envs: int
+    capacity: int
+    batch_size: int
+    margin: int
+    total: int
+    axis_name: str | None
 
 
 def uniform(config: Any, axis_name: str | None) -> Replay:
@@ -108,12 +129,57 @@ def uniform(config: Any, axis_name: str | None) -> Replay:
         config: Config with sizes, steps and discount, an `OffPolicyConfig`.
         axis_name: Mapped axis over which environments are spread, if any.
     """
-    num_envs, capacity, batch_size = _local_sizes(config, axis_name)
+    return _uniform(*_of_steps(config, axis_name))
+
+
+def replay_of(config: Any, axis_name: str | None) -> Replay:
+    """Make the replay that a config asks for: uniform, or prioritised.
+
+    Args:
+        config: Config with `prioritised` and its exponents, an `OffPolicyConfig`.
+        axis_name: Mapped axis over which environments are spread, if any.
+    """
+    return make_replay(config, *_of_steps(config, axis_name))
+
+
+def make_replay(config: Any, sizes: Sizes, gather: Callable[..., Any]) -> Replay:
+    """Make a replay of items of any kind: uniform, or prioritised.
+
+    Args:
+        config: Config with `prioritised` and its exponents.
+        sizes: Sizes of the replay.
+        gather: `(buffer, numbers [N]) -> ...`, what a gradient step takes.
+    """
+    if not config.prioritised:
+        return _uniform(sizes, gather)
+    return _prioritised(
+        sizes,
+        gather,
+        priority_exponent=config.priority_exponent,
+        importance_exponent=config.importance_exponent,
+    )
+
+
+def _of_steps(config: Any, axis_name: str | None) -> tuple[Sizes, Callable[..., Any]]:
+    """This device's sizes of a replay of single steps, and how these are gathered."""
+    sizes = (
+        config.num_envs,
+        config.capacity,
+        config.batch_size,
+        config.total_timesteps,
+    )
+    num_envs, capacity, batch, total = (rollout.per_device(n, axis_name) for n in sizes)
     margin = (config.n_step - 1) * num_envs
+    taken = partial(gather, config.gamma, config.n_step, num_envs)
+    return Sizes(num_envs, capacity, batch, margin, total, axis_name), taken
+
+
+def _uniform(sizes: Sizes, gather: Callable[..., Any]) -> Replay:
+    """A replay from which every item is as likely as any other."""
 
     def sample(priorities: PyTree, bits: Array, added: Array) -> tuple[Array, Array]:
         del priorities
-        numbers = ring.sample(bits, added, capacity, margin)
+        numbers = ring.sample(bits, added, sizes.capacity, sizes.margin)
         return numbers, jnp.ones(numbers.shape)
 
     return Replay(
@@ -121,36 +187,34 @@ def uniform(config: Any, axis_name: str | None) -> Replay:
         grow=lambda kept: kept,
         keep=lambda priorities, anchor: priorities,
         add=lambda priorities, added, num: priorities,
-        draw=lambda key, shape: jax.random.bits(key, (*shape, batch_size)),
+        draw=lambda key, shape: jax.random.bits(key, (*shape, sizes.batch_size)),
         sample=sample,
         update=lambda priorities, numbers, td_error: priorities,
-        gather=partial(gather, config.gamma, config.n_step, num_envs),
+        gather=gather,
     )
 
 
-def prioritised(
-    config: Any,
-    axis_name: str | None,
+def _prioritised(
+    sizes: Sizes,
+    gather: Callable[..., Any],
     *,
     priority_exponent: Array | float,
     importance_exponent: Array | float,
 ) -> Replay:
-    """Make a replay from which items come in proportion to their last TD error.
+    """A replay from which items come in proportion to their last TD error.
 
     The importance exponent grows linearly to 1 over the run, as in Schaul et al. (2016,
     section 3.4). On several devices each draws from its own items and weighs them among
     themselves; the largest priority is shared at the end of every update.
 
     Args:
-        config: Config with sizes, steps and discount, an `OffPolicyConfig`.
-        axis_name: Mapped axis over which environments are spread, if any.
+        sizes: This device's sizes of the replay.
+        gather: `(buffer, numbers [N]) -> ...`, what a gradient step takes.
         priority_exponent: Exponent alpha of the TD error.
         importance_exponent: Exponent beta of the importance weights at the start of the
             run.
     """
-    num_envs, capacity, batch_size = _local_sizes(config, axis_name)
-    margin = (config.n_step - 1) * num_envs
-    total = rollout.per_device(config.total_timesteps, axis_name)
+    num_envs, capacity, batch_size, margin, total, axis_name = sizes
 
     def sample(priorities: PyTree, bits: Array, added: Array) -> tuple[Array, Array]:
         drawn = sum_tree.sample(priorities, bits, added, capacity)
@@ -175,24 +239,7 @@ def prioritised(
         draw=lambda key, shape: jax.random.bits(key, (*shape, batch_size)),
         sample=sample,
         update=partial(sum_tree.update, capacity=capacity, exponent=priority_exponent),
-        gather=partial(gather, config.gamma, config.n_step, num_envs),
-    )
-
-
-def replay_of(config: Any, axis_name: str | None) -> Replay:
-    """Make the replay that a config asks for: uniform, or prioritised.
-
-    Args:
-        config: Config with `prioritised` and its exponents, an `OffPolicyConfig`.
-        axis_name: Mapped axis over which environments are spread, if any.
-    """
-    if not config.prioritised:
-        return uniform(config, axis_name)
-    return prioritised(
-        config,
-        axis_name,
-        priority_exponent=config.priority_exponent,
-        importance_exponent=config.importance_exponent,
+        gather=gather,
     )
 
 
@@ -211,10 +258,3 @@ def gather(
     window = ring.gather_n_step(buffer, numbers, n_step, num_envs, gamma)
     discount = jnp.where(window.terminated, 0.0, window.discount)
     return window.first, window.reward, window.next_obs, discount
-
-
-def _local_sizes(config: Any, axis_name: str | None) -> tuple[int, int, int]:
-    """This device's environments, capacity, and batch size."""
-    sizes = (config.num_envs, config.capacity, config.batch_size)
-    num_envs, capacity, batch = (rollout.per_device(n, axis_name) for n in sizes)
-    return num_envs, capacity, batch

@@ -45,6 +45,9 @@ ALGORITHMS = {
         values="quantile", noisy=True, dueling=True, **OFF_POLICY
     ),
     "dqn-munchausen": purerl.DQNConfig(munchausen=True, double=False, **OFF_POLICY),
+    "recurrent_dqn": purerl.RecurrentDQNConfig(
+        dueling=True, memory_size=8, **OFF_POLICY
+    ),
     "pqn": purerl.PQNConfig(total_timesteps=8_192, normalize_observations=True),
     "sac": purerl.SACConfig(**OFF_POLICY),
 }
@@ -152,7 +155,9 @@ def test_no_invalid_action_is_ever_taken(name, kind):
     config = ALGORITHMS[name].replace(
         env=boxes.MASKED, env_kwargs={"kind": kind}, **SHORT
     )
-    if kind == "several" and name.split("-")[0] in ("dqn", "pqn", "sac"):
+    if kind == "several" and name.split("-")[0] in (
+        *("dqn", "recurrent_dqn", "pqn", "sac"),
+    ):
         with pytest.raises(ConfigError, match=r"MultiDiscrete\(\[3, 2\]\)"):
             purerl.make_train(config)
         return

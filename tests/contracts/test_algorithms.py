@@ -11,7 +11,7 @@ import purerl
 from purerl import serialise
 from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.algorithms import ALGORITHMS
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, field_names
 from purerl.metrics import is_defined
 from tests.helpers import CONTINUOUS_CARTPOLE, NUMBERED_CARTPOLE, slow_but
 
@@ -156,6 +156,38 @@ SMALL = {
         "epsilon_end": 0.5,
         "total_timesteps": UPDATES * 2 * 16,
     },
+    "recurrent_dqn": {
+        "num_envs": 2,
+        "sequence_length": 16,
+        "burn_in": 8,
+        "buffer_size": 140,  # four sequences of each environment, and some steps
+        "batch_size": 3,
+        "gradient_steps": 2,
+        "learning_starts": 40,  # the first update only warms up
+        "n_step": 3,
+        "hidden_sizes": (4,),
+        "memory_size": 4,
+        "epsilon_end": 0.5,
+        "total_timesteps": UPDATES * 2 * 16,
+    },
+    "recurrent_dqn/prioritised": {
+        "num_envs": 2,
+        "sequence_length": 16,
+        "burn_in": 16,
+        "buffer_size": 64,
+        "batch_size": 3,
+        "gradient_steps": 2,
+        "learning_starts": 40,
+        "hidden_sizes": (4,),
+        "memory": "lru",
+        "memory_size": 4,
+        "dueling": True,
+        "value_rescaling": True,
+        "prioritised": True,
+        "normalize_observations": True,
+        "epsilon_end": 0.5,
+        "total_timesteps": UPDATES * 2 * 16,
+    },
     "lpg": {
         "num_envs": 2,
         "num_steps": 16,
@@ -228,7 +260,7 @@ def test_every_registered_algorithm_is_tested_here():
 # Of which a row above has the same program otherwise, or a test of its own its parts.
 LONG = (
     *(f"recurrent_ppo/{name}" for name in ("lstm", "lru", "s5", "transformer")),
-    *("dqn/rainbow", "dqn/implicit"),
+    *("dqn/rainbow", "dqn/implicit", "recurrent_dqn/prioritised"),
     *("sac/redq", "sac/tqc", "sac/crossq", "td3/ensemble", "mpo/discrete"),
 )
 
@@ -405,8 +437,8 @@ def output_bytes(config):
 def test_what_train_returns_does_not_grow_with_the_steps_of_a_rollout(name):
     # Four times the steps in as many updates: not a byte more.
     short = small(name, num_evaluations=1)
-    if not hasattr(short, "num_steps"):
-        pytest.skip("no rollouts")
+    if "num_steps" not in field_names(short):  # It has sequences in a buffer.
+        pytest.skip("rollouts have no length of their own")
     long = short.replace(
         num_steps=4 * short.num_steps, total_timesteps=4 * short.total_timesteps
     )

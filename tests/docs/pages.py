@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 # That come with purerl: a test of a page may have registered another one.
 ALGORITHMS = (
     *("ppo", "recurrent_ppo", "vpg", "dqn", "pqn", "recurrent_pqn"),
+    "recurrent_dqn",
     *("td3", "sac", "mpo"),
     *("tabular", "bandit", "lpg", "disco"),
 )

@@ -63,6 +63,17 @@ CONFIGS = {
     ),
     "pqn": purerl.PQNConfig(**ROLLOUT, normalize_observations=True),
     "recurrent_pqn": purerl.RecurrentPQNConfig(memory_size=8, **ROLLOUT),
+    "recurrent_dqn": purerl.RecurrentDQNConfig(
+        **SMALL,
+        memory_size=8,
+        sequence_length=24,
+        burn_in=8,
+        buffer_size=150,  # three sequences of each environment: overwritten at the end
+        learning_starts=50,
+        batch_size=4,
+        epsilon_steps=100.0,
+        learning_rate=1e-2,
+    ),
     "dqn": purerl.DQNConfig(
         **REPLAY, prioritised=True, n_step=2, epsilon_steps=100.0, learning_rate=1e-2
     ),
@@ -82,8 +93,9 @@ CONFIGS = {
     "double_q": purerl.TabularConfig(method="double_q", **TABLE),
     "bandit": purerl.BanditConfig(method="gradient", **STEPS),
 }
-# Another one with a memory is quick.
-QUICK = [name for name in CONFIGS if name != "recurrent_ppo_transformer"]
+# Others with a memory are quick.
+SLOW = ("recurrent_ppo_transformer", "recurrent_dqn")
+QUICK = [name for name in CONFIGS if name not in SLOW]
 CONTINUOUS = ("td3", "sac", "mpo")
 # Metrics of an environment that tells the values of its arms, which no other one does.
 INSIDE_ONLY = {"optimal_action", "regret"}

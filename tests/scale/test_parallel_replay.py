@@ -191,3 +191,36 @@ def test_an_agent_with_replay_is_one_agent_on_two_devices(name):
     np.testing.assert_array_equal(actions[0][6:8], actions[1][6:8])
     assert np.isfinite(two.metrics["value_loss"][-1])
     assert_devices_agree((two.state, two.metrics))
+
+
+@pytest.mark.slow
+def test_sequences_and_their_memories_lie_where_they_lie_on_one_device():
+    # Every action is random, and the network learns in the last update alone.
+    config = purerl.RecurrentDQNConfig(
+        num_envs=4,
+        sequence_length=8,
+        burn_in=4,
+        buffer_size=3 * 32,  # of five rounds, so that two are overwritten
+        total_timesteps=5 * 32,
+        learning_starts=5 * 32,
+        batch_size=6,
+        gradient_steps=2,
+        epsilon_end=1.0,
+        prioritised=True,
+        hidden_sizes=(4,),
+        memory_size=4,
+        num_evaluations=0,
+    )
+    one, two = train_on_both(config)
+    assert int(two.metrics["gradient_steps"][-1]) == 2
+    assert one.state.buffer.steps.reward.shape == (3, 4, 8)
+    for part in ("buffer", "envs", "memory"):
+        for a, b in zip(
+            *(jax.tree.leaves(getattr(x.state, part)) for x in (one, two)), strict=True
+        ):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert_devices_agree(two.state)
+    # Each device has drawn three sequences twice, and given them priorities.
+    p = np.asarray(two.state.priorities.p)
+    changed = (p > 0) & (p != 1)
+    assert changed[:, :2].any() and changed[:, 2:].any()

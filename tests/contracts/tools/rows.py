@@ -50,6 +50,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dqn-quantile": ("dqn", {"values": "quantile", "double": False}),
     "dqn-implicit-noisy": ("dqn", {"values": "implicit", "noisy": True}),
     "dqn-munchausen": ("dqn", {"munchausen": True, "double": False}),
+    "recurrent-dqn-prioritised": (
+        "recurrent_dqn",
+        {"prioritised": True, "value_rescaling": True, "dueling": True},
+    ),
     "sac-discrete": ("sac", {"env": "CartPole-v1"}),
     "td3-two-envs": ("td3", {"num_envs": 2}),
     "sac-two-envs": ("sac", {"num_envs": 2}),

@@ -1,0 +1,476 @@
+"""Recurrent DQN: the buffer's sequences, a plain loop, and DQN without a memory."""
+
+import itertools
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import ConfigError
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import dqn, recurrent_dqn, recurrent_dqn_learner
+from purerl.keys import update_keys
+from purerl.learning import optimiser, sequences
+from purerl.replay import sequences as replay
+from purerl.replay import uniform as ring
+from tests import nets
+from tests.helpers import slow_but
+
+ENVS, STEPS, BURN_IN, ROUNDS = 3, 6, 4, 5
+CONFIG = purerl.RecurrentDQNConfig(
+    env="probe/chain",  # terminations and truncations
+    env_kwargs={"length": 5},
+    num_envs=ENVS,
+    sequence_length=STEPS,
+    burn_in=BURN_IN,
+    buffer_size=3 * ENVS * STEPS + 5,  # three rounds, so that two are overwritten
+    batch_size=7,
+    gradient_steps=1,
+    learning_starts=1,
+    n_step=3,
+    gamma=0.9,
+    hidden_sizes=(6,),
+    memory=nets.Leaky(4),
+    epsilon_steps=1e6,
+    learning_rate=1e-2,
+    total_timesteps=ENVS * STEPS * 20,
+    num_evaluations=0,
+)
+# What can be drawn after five rounds: items of rounds 2 and 3, with rounds 3 and 4.
+NUMBERS = jnp.arange(2 * ENVS, 4 * ENVS, dtype=jnp.uint32)
+
+
+class Trained:
+    """An agent after five rounds, and the rounds themselves."""
+
+    def __init__(self):
+        self.parts = recurrent_dqn.build(CONFIG, resolve_env(CONFIG))
+        self.state = jax.jit(partial(recurrent_dqn.init, self.parts))(jax.random.key(0))
+        collect = jax.jit(partial(recurrent_dqn.collect, self.parts))
+        learn = jax.jit(partial(recurrent_dqn.learn, self.parts))
+        self.played, self.metrics, self.params = [], [], []
+        for _ in range(ROUNDS):
+            keys = update_keys(self.state, 4)
+            self.played.append(collect(self.state, keys[:3]))
+            self.params.append(optimiser.flatten(self.state.params)[0])
+            self.state, metrics = learn(self.state, self.played[-1], keys)
+            self.metrics.append(metrics)
+        self.buffer = ring.in_order(self.state.buffer)
+        self.restore = optimiser.flatten(self.state.params)[1]
+        rng = np.random.default_rng(0)
+        flat = optimiser.flatten(self.state.params)[0]
+        self.nets = [
+            flat + jnp.asarray(rng.normal(0, 0.3, flat.shape), jnp.float32)
+            for _ in range(2)
+        ]
+        self.weight = jnp.asarray(rng.uniform(0.2, 1.0, NUMBERS.shape), jnp.float32)
+        self.rows = self.rows_of(self.parts)
+
+    def rows_of(self, parts):
+        prepare = partial(recurrent_dqn.features_of, parts, ())
+        found = parts.replay.gather(self.buffer, NUMBERS)
+        return recurrent_dqn_learner.prepared(prepare, found)
+
+    def learner(self, priorities=()):
+        return recurrent_dqn.Learner(*self.nets, self.state.opt_state, priorities)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    found = Trained()
+    ended = found.rows.batch.terminated, found.rows.batch.truncated
+    # The tests below see both ends within sequences and burn-ins, and at their edge.
+    assert ended[0][:, :-1].any() and ended[1][:, :-1].any()
+    assert found.rows.burn_in.first.any() and found.rows.first[:, 0].any()
+    assert not found.rows.first[:, 0].all()
+    return found
+
+
+def test_after_the_ring_has_wrapped_rows_are_the_last_rounds_with_the_steps_before(
+    trained,
+):
+    rows = trained.parts.replay.gather(trained.buffer, NUMBERS)
+    begin = STEPS - BURN_IN
+    for row, number in enumerate(NUMBERS.tolist()):
+        turn, env = divmod(number, ENVS)
+        before, now = trained.played[turn], trained.played[turn + 1]
+        for name in rows.batch._fields:
+            expected = getattr(now.transitions, name)[:, env]
+            np.testing.assert_array_equal(getattr(rows.batch, name)[row], expected)
+        np.testing.assert_array_equal(
+            rows.burn_in.obs[row], before.transitions.obs[begin:, env]
+        )
+        np.testing.assert_array_equal(
+            rows.memory.carry[row], before.memories.carry[begin - 1, env]
+        )
+        done = [
+            flags.terminated[:, env] | flags.truncated[:, env]
+            for flags in (before.transitions, now.transitions)
+        ]
+        np.testing.assert_array_equal(rows.burn_in.first[row], done[0][begin - 1 : -1])
+        first = [done[0][-1], *done[1][:-1]]
+        np.testing.assert_array_equal(rows.first[row], first)
+    assert rows.burn_in.exists.all()
+
+
+def test_only_sequences_with_all_their_steps_are_drawn(trained):
+    bits = jax.random.bits(jax.random.key(3), (500,))
+    added = jnp.uint32(ROUNDS * ENVS)
+    found, weight = trained.parts.replay.sample((), bits, added)
+    assert set(found.tolist()) == set(NUMBERS.tolist())
+    np.testing.assert_array_equal(weight, 1.0)
+    # The first round has nothing before it, so that nothing is learned after it.
+    learned = [int(metrics["gradient_steps"]) for metrics in trained.metrics]
+    assert learned == [0, 1, 2, 3, 4]
+    moved = [bool((a != b).any()) for a, b in itertools.pairwise(trained.params)]
+    assert moved == [False, True, True, True]
+
+
+@pytest.mark.parametrize("burn_in", [0, STEPS])
+def test_without_steps_of_their_own_before_them_rows_begin_with_the_round(
+    trained, burn_in
+):
+    memory, played = trained.state.memory, trained.played[-1]
+    memory = jax.tree.map(lambda x: x + 1.0, memory)
+    stored = replay.store(memory, played.memories, played.transitions, burn_in)
+    np.testing.assert_array_equal(stored.memory.carry, memory.carry)
+    numbers = jnp.arange(ENVS, dtype=jnp.uint32)
+    buffer = jax.tree.map(lambda x: jnp.concatenate([x, x[::-1]]), stored)
+    rows = replay.gather(burn_in, ENVS, buffer, numbers)
+    now = stored.steps if not burn_in else jax.tree.map(lambda x: x[::-1], stored.steps)
+    np.testing.assert_array_equal(rows.batch.reward, now.reward)
+    done = [x.terminated | x.truncated for x in (stored.steps, now)]
+    edge = done[0][:, -1] if burn_in else np.zeros(ENVS, bool)
+    np.testing.assert_array_equal(rows.first[:, 0], edge)
+    np.testing.assert_array_equal(rows.first[:, 1:], done[1][:, :-1])
+    if burn_in:
+        np.testing.assert_array_equal(rows.burn_in.obs, stored.steps.obs)
+        assert not rows.burn_in.first[:, 0].any()
+        np.testing.assert_array_equal(rows.burn_in.first[:, 1:], done[0][:, :-1])
+
+
+def walk(trained, flat, constant_from=None):
+    """Values `[L, R, n]` of sequences and of what follows each step, in a plain loop.
+
+    Args:
+        trained: the agent.
+        flat: parameters.
+        constant_from: those of the burn-in; `flat` if None.
+    """
+    parts, rows = trained.parts, trained.rows
+
+    def features(params, obs):
+        return (
+            parts.core.apply(
+                params["core"], obs, method=lambda module, obs: module.torso(obs)
+            )
+            @ params["core"]["params"]["memory"]["Dense_0"]["kernel"]
+        )
+
+    def forward(params, memory, obs, first):
+        return jnp.where(first[:, None], 0.0, 0.5 * memory) + features(params, obs)
+
+    params = trained.restore(flat)
+    head = params["q"]["params"]["Dense_0"]
+    before = trained.restore(flat if constant_from is None else constant_from)
+    memory = rows.memory.carry
+    for t in range(BURN_IN):
+        obs, first = rows.burn_in.obs[:, t], rows.burn_in.first[:, t]
+        memory = forward(before, memory, obs, first)
+    now, following = [], []
+    for t in range(STEPS):
+        memory = forward(params, memory, rows.batch.obs[:, t], rows.first[:, t])
+        # The memory of this episode sees the observation before any reset.
+        after = 0.5 * memory + features(params, rows.batch.next_obs[:, t])
+        now.append(memory @ head["kernel"] + head["bias"][None])
+        following.append(after @ head["kernel"] + head["bias"][None])
+    return jnp.stack(now), jnp.stack(following)
+
+
+def squeezed(x):
+    """Pohlen et al. (2018), proposition A.2."""
+    return np.sign(x) * (np.sqrt(np.abs(x) + 1) - 1) + 1e-3 * x
+
+
+def unsqueezed(x):
+    root = (np.sqrt(1 + 4e-3 * (np.abs(x) + 1 + 1e-3)) - 1) / 2e-3
+    return np.sign(x) * (root**2 - 1)
+
+
+def targets(trained, double, rescaled):
+    """Targets `[L, R]` in a plain loop, in float64."""
+    (_, online), (_, slow) = (walk(trained, flat) for flat in trained.nets)
+    online, slow = (np.asarray(x, np.float64) for x in (online, slow))
+    chosen = (online if double else slow).argmax(-1)
+    value = np.take_along_axis(slow, chosen[..., None], -1)[..., 0]
+    if rescaled:
+        value = unsqueezed(value)
+    steps = jax.tree.map(np.asarray, trained.rows.batch)
+    found = np.zeros(value.shape)
+    for row in range(value.shape[1]):
+        for t in range(STEPS):
+            for m in range(3):
+                u = t + m
+                found[t, row] += 0.9**m * steps.reward[row, u]
+                ends = steps.terminated[row, u] or steps.truncated[row, u]
+                if ends or m == 2 or u == STEPS - 1:
+                    bootstrap = value[u, row] * (not steps.terminated[row, u])
+                    found[t, row] += 0.9 ** (m + 1) * bootstrap
+                    break
+    return squeezed(found) if rescaled else found
+
+
+@pytest.mark.parametrize(("double", "rescaled"), [(True, False), (False, True)])
+def test_targets_are_those_of_a_plain_loop(trained, double, rescaled):
+    changes = {"double": double, "value_rescaling": rescaled}
+    parts = trained.parts._replace(config=trained.parts.config.replace(**changes))
+    make = partial(recurrent_dqn_learner.td_target, parts, trained.restore)
+    found = jax.jit(make)(trained.learner(), trained.rows)
+    expected = targets(trained, double, rescaled)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    other = targets(trained, not double, rescaled)
+    assert np.abs(other - expected).max() > 1e-3
+
+
+def test_loss_and_gradient_are_those_of_a_plain_loop_with_a_constant_burn_in(trained):
+    flat = trained.nets[0]
+    target = jnp.asarray(targets(trained, True, False), jnp.float32)
+    rows, weight = trained.rows, trained.weight
+    minimise = partial(recurrent_dqn_learner.loss, trained.parts, trained.restore)
+    grads, (td_error, metrics) = jax.jit(jax.grad(minimise, has_aux=True))(
+        flat, rows, target, weight
+    )
+
+    def reference(flat, before):
+        q, _ = walk(trained, flat, before)
+        action = rows.batch.action.T[..., None]
+        value = jnp.take_along_axis(q, action, -1)[..., 0]
+        return (weight * jnp.square(target - value).mean(0)).mean() / 2, value
+
+    (expected, value), gradient = jax.value_and_grad(reference, has_aux=True)(
+        flat, flat
+    )
+    np.testing.assert_allclose(metrics["value_loss"], expected, rtol=1e-4)
+    np.testing.assert_allclose(td_error, target - value, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(grads, gradient, rtol=1e-3, atol=1e-6)
+    # A burn-in that learned too would have another gradient.
+    through = jax.grad(lambda flat: reference(flat, flat)[0])(flat)
+    assert np.abs(through - gradient).max() > 0.01 * np.abs(gradient).max()
+
+
+def test_without_anything_remembered_it_is_dqn(trained):
+    # A memory that forgets, no burn-in, and the same transitions as DQN sees them.
+    config = CONFIG.replace(
+        memory=nets.Nothing(6), burn_in=0, n_step=3, double=True, hidden_sizes=(6,)
+    )
+    parts = recurrent_dqn.build(config, resolve_env(config))
+    steps, shape = trained.rows.batch, NUMBERS.shape
+    first = jnp.zeros((*shape, STEPS), bool)
+    rows = replay.Sequences(parts.kind.blank(shape), first, steps)
+    plain = purerl.DQNConfig(
+        env="probe/chain", env_kwargs={"length": 5}, hidden_sizes=(6,)
+    )
+    other = dqn.build(plain, resolve_env(plain))
+    made = [other.network.init(jax.random.key(n), steps.obs[0]) for n in (1, 2)]
+    made = [jax.tree.map(lambda x: x + 0.1, params) for params in made]
+    mine = [
+        {
+            "core": {"params": {"torso": params["params"]["torso"]}},
+            "q": {"params": {"Dense_0": params["params"]["Dense_0"]}},
+        }
+        for params in made
+    ]
+    flats, restores = zip(*map(optimiser.flatten, mine), strict=True)
+    learner = recurrent_dqn.Learner(*flats, (), ())
+
+    def evaluate(learner, rows):
+        make = partial(recurrent_dqn_learner.td_target, parts, restores[0])
+        target = make(learner, rows)
+        weigh = partial(recurrent_dqn_learner.loss, parts, restores[0])
+        return target, *weigh(learner.params, rows, target, jnp.ones(shape))
+
+    target, total, (td_error, _) = jax.jit(evaluate)(learner, rows)
+
+    reward, discount, last = np.zeros((3, *shape, STEPS))
+    for row, t in np.ndindex(*reward.shape):
+        for m in range(3):
+            u = t + m
+            reward[row, t] += 0.9**m * steps.reward[row, u]
+            ends = steps.terminated[row, u] or steps.truncated[row, u]
+            if ends or m == 2 or u == STEPS - 1:
+                discount[row, t] = 0.9 ** (m + 1) * (not steps.terminated[row, u])
+                last[row, t] = u
+                break
+    index = np.arange(shape[0])[:, None], last.astype(int)
+    batch = dqn.Batch(
+        obs=steps.obs.reshape(-1, steps.obs.shape[-1]),
+        action=steps.action.reshape(-1),
+        reward=jnp.asarray(reward, jnp.float32).reshape(-1),
+        next_obs=steps.next_obs[index].reshape(-1, steps.obs.shape[-1]),
+        discount=jnp.asarray(discount, jnp.float32).reshape(-1),
+        weight=jnp.ones(reward.size),
+    )
+    flats, restores = zip(*map(optimiser.flatten, made), strict=True)
+    learner = dqn.Learner(*flats, ())
+    expected = dqn.td_target(other, restores[0], learner, batch)
+    np.testing.assert_allclose(target.T.reshape(-1), expected, rtol=1e-5, atol=1e-6)
+    loss, (errors, _) = dqn.loss(other, restores[0], flats[0], batch, expected)
+    np.testing.assert_allclose(td_error.T.reshape(-1), errors, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(total, loss, rtol=1e-5)
+    assert float(loss) > 1e-3
+
+
+def test_the_priority_of_a_sequence_is_between_its_largest_and_its_mean_error():
+    td_error = jnp.array([[1.0, 0.5], [-3.0, 0.5], [2.0, -0.5]])
+    found = replay.priority(td_error, 0.9)
+    np.testing.assert_allclose(found, [0.9 * 3 + 0.1 * 2, 0.5], rtol=1e-6)
+
+
+def test_a_gradient_step_gives_its_sequences_their_priorities(trained):
+    config = trained.parts.config.replace(prioritised=True, priority_eta=0.7)
+    parts = recurrent_dqn.build(config, resolve_env(config))
+    priorities = parts.replay.grow(parts.replay.init())
+    for turn in range(ROUNDS):
+        priorities = parts.replay.add(priorities, jnp.uint32(turn * ENVS), ENVS)
+    prepare = partial(recurrent_dqn.features_of, parts, ())
+    take = partial(recurrent_dqn_learner.take_steps, parts, trained.restore, prepare)
+    key, update = jax.random.key(8), jnp.int32(ROUNDS - 1)
+    learner, _ = jax.jit(take)(trained.buffer, update, key, trained.learner(priorities))
+    found = np.asarray(parts.replay.keep(learner.priorities, update).p)
+
+    noise = parts.replay.draw(key, (1,))[0]
+    added = jnp.uint32(ROUNDS * ENVS)
+    numbers, _ = parts.replay.sample(priorities, noise, added)
+    assert set(numbers.tolist()) <= set(NUMBERS.tolist())
+    value = walk(trained, trained.nets[0])[0]
+    action = trained.rows.batch.action.T[..., None]
+    value = np.take_along_axis(np.asarray(value), np.asarray(action), -1)[..., 0]
+    size = np.abs(targets(trained, True, False) - value)
+    priority = 0.7 * size.max(0) + 0.3 * size.mean(0)
+    # Round 3 lies in the first row, round 4 in the second, round 2 in the third.
+    expected = np.zeros((3, ENVS))
+    drawn = 0
+    for row, number in enumerate(NUMBERS.tolist()):
+        is_drawn = number in numbers.tolist()
+        drawn += is_drawn
+        place = number // ENVS % 3, number % ENVS
+        expected[place] = (priority[row] + 1e-6) ** 0.9 if is_drawn else 1.0
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+    assert drawn > 2 and not found[1].any()  # The newest cannot be drawn yet.
+
+
+def test_the_target_network_moves_when_it_is_due(trained):
+    config = trained.parts.config.replace(target_update_interval=3, tau=0.25)
+    parts = trained.parts._replace(config=config)
+    improve = jax.jit(partial(recurrent_dqn_learner.improve, parts, trained.restore))
+    learner, args = trained.learner(), (trained.rows, trained.weight)
+    for count in range(4):
+        before = learner.target_params
+        learner, _, _ = improve(learner, *args, jnp.uint32(count))
+        is_due = 0.25 if count == 2 else 0.0
+        expected = before + is_due * (learner.params - before)
+        np.testing.assert_allclose(learner.target_params, expected, atol=1e-6)
+    assert np.abs(learner.params - trained.nets[0]).max() > 1e-3
+
+
+def test_episodes_that_begin_anew_on_the_host_are_cut_in_the_buffer(trained):
+    obs = jnp.ones((ENVS, 5))
+    again = recurrent_dqn.restart(jnp.int32(ROUNDS), trained.state, obs)
+    before, after = (x.buffer.steps.truncated for x in (trained.state, again))
+    # The newest round lies in the second row.
+    ended = trained.state.buffer.steps.terminated[1, :, -1]
+    np.testing.assert_array_equal(after[1, :, -1], ~ended)
+    others = np.ones(after.shape, bool)
+    others[1, :, -1] = False
+    np.testing.assert_array_equal(after[others], before[others])
+    assert not any(np.asarray(x).any() for x in jax.tree.leaves(again.memory))
+    first = recurrent_dqn.restart(jnp.int32(0), trained.state, obs)
+    np.testing.assert_array_equal(first.buffer.steps.truncated, before)
+
+
+def test_dueling_streams_are_on_the_memory():
+    config = CONFIG.replace(dueling=True, head_sizes=(5, 3))
+    algorithm = purerl.make_algorithm(config)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0))
+    shapes = sorted(x.shape for x in jax.tree.leaves(state.params["q"]) if x.ndim == 2)
+    # Two layers of the head, a stream each of value and advantages, and their ends.
+    assert shapes == [(3, 1), (3, 2), (3, 3), (3, 3), (4, 5), (5, 3)]
+
+
+@pytest.mark.parametrize(
+    "memory", slow_but(("gru", "lstm", "lru", "s5", "transformer"), "gru")
+)
+def test_every_memory_is_the_same_step_by_step(trained, memory):
+    # What targets go on with is what the gradient runs through, burn-in and ends too.
+    config = CONFIG.replace(memory=memory, memory_size=4)
+    parts = recurrent_dqn.build(config, resolve_env(config))
+    steps = trained.rows
+    one = jax.tree.map(lambda x: x[:1], parts.kind.blank((1,)))
+    params = parts.core.init(jax.random.key(1), steps.batch.obs[:1, 0], one)
+    keys = iter(jax.random.split(jax.random.key(2), 9))
+
+    def draw(x):
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            return jnp.ones_like(x)  # A count of the steps that are remembered.
+        return jax.random.normal(next(keys), x.shape)
+
+    stored = jax.tree.map(draw, parts.kind.blank(NUMBERS.shape))
+    rows = steps._replace(memory=stored)
+    args = parts.core, parts.kind, params, rows
+    _, whole = jax.jit(lambda: sequences.remember(*args))()
+    each = jax.jit(lambda: sequences.remember_each(*args))()
+    found, expected = parts.kind.read(each), parts.kind.read(whole)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    # The last memory is that with which a sequence would go on.
+    last = jax.tree.map(lambda x: x[-1], each)
+    for a, b in zip(*map(jax.tree.leaves, (last, parts.kind.last(whole))), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert np.abs(np.diff(expected, axis=0)).max() > 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes", [{}, {"prioritised": True, "value_rescaling": True}]
+)
+def test_it_learns_what_only_a_memory_can(changes):
+    config = purerl.RecurrentDQNConfig(
+        env="probe/memory",
+        total_timesteps=20_000,
+        hidden_sizes=(8,),
+        memory="lru",
+        memory_size=8,
+        learning_rate=5e-3,
+        gamma=0.9,
+        num_evaluations=1,
+        eval_episodes=32,
+        eval_max_steps=10,
+        **changes,
+    )
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    # Whatever is done without a memory earns 0 on average: see test_recurrent_ppo.
+    np.testing.assert_array_equal(result.evaluation["episode_return"], np.ones((1, 32)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"burn_in": 7}, r"burn_in must be at most sequence_length \(6\), got 7"),
+        ({"buffer_size": 35}, "burn_in=4, 36 steps, got 35"),
+        ({"buffer_size": 17, "burn_in": 0}, "burn_in=0, 18 steps, got 17"),
+        ({"learning_starts": 1000}, "learning_starts must be at most the 360 steps"),
+        ({"total_timesteps": 18}, "the first update never learns"),
+        ({"head_sizes": 8}, "head_sizes must be positive whole numbers"),
+        ({"critic": "mlp"}, r"critic must be auto or a flax module of memories \[N, 4"),
+        ({"critic": nets.Policy(3)}, "values of 2 actions"),
+        ({"critic": nets.Policy(2), "dueling": True}, "dueling must be False where"),
+        ({"env": "Pendulum-v1", "env_kwargs": {}}, "RecurrentDQNConfig needs discrete"),
+        ({"memory": "rnn"}, "memory must be one of gru, lstm, lru, s5, transformer"),
+        ({"priority_eta": 1.5}, "priority_eta must lie between 0 and 1, got 1.5"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
+    with pytest.raises(ConfigError, match=fragment):
+        purerl.make_train(CONFIG.replace(**changes))
