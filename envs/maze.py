@@ -163,7 +163,8 @@ class Maze(Environment[MazeState, MazeParams]):
         place = jnp.zeros(self.num_cells, jnp.int32)
         place = place.at[order].set(jnp.arange(self.num_cells, dtype=jnp.int32))
         walls = (place >= 2) & (place < 2 + number)
-        return params.replace(
+        return dataclasses.replace(
+            params,
             walls=walls.reshape(self.size),
             start=order[0].astype(jnp.int32),
             start_direction=jax.random.randint(keys[2], (), 0, len(MOVES)),

@@ -174,7 +174,8 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
             params: Numbers of the environment.
         """
         drawn = self.draw_params(key)
-        return params.replace(
+        return dataclasses.replace(
+            params,
             start=drawn.start,
             cells=drawn.cells,
             rewards=drawn.rewards,
