@@ -9,7 +9,7 @@ the buffer with probability
 
 where `rank` is 1 for the highest score, `c` is the present time and `C_i` the time at
 which the level was played last. Time is counted in updates here; the authors count
-episodes. The scores are those of Jiang et al. (2021, arXiv:2110.02439, section 3).
+episodes. The scores are those of Jiang et al. (2021, arXiv:2110.02439).
 
 Axes: `K` places of the buffer, `B` levels played in an update, `T` steps.
 """
@@ -100,7 +100,8 @@ def replay_probabilities(
     place = jnp.arange(1, capacity + 1, dtype=jnp.float32)
     rank = jnp.zeros(capacity).at[order].set(place)
     # As a softmax, because the powers of a small temperature are no floats.
-    by_score = jax.nn.softmax(-jnp.log(rank) / priorities.temperature, where=is_level)
+    log_weight = -jnp.log(rank) / priorities.temperature
+    by_score = jax.nn.softmax(log_weight, where=is_level | (buffer.size == 0))
 
     stale = jnp.where(is_level, now - buffer.played, 0).astype(jnp.float32)
     stale = jnp.where(stale.sum() > 0, stale, is_level.astype(jnp.float32))
@@ -225,9 +226,8 @@ def best_returns(done: Array, returns: Array) -> Array:
 def positive_value_loss(advantage: Array) -> Array:
     """Return the mean of the positive parts of the advantages, `[B]`.
 
-    It is the score of the first paper's appendix with `max(A_t, 0)` in the place of
-    `|A_t|`, and the second one's positive value loss: a regret towards the value that
-    the critic has learned.
+    It is the positive value loss of the second paper, where the first one has `|A_t|`:
+    how much more than the critic expected the level has paid.
 
     Args:
         advantage: `[T, B]` generalised advantage estimates.
@@ -238,7 +238,7 @@ def positive_value_loss(advantage: Array) -> Array:
 def max_monte_carlo(value: Array, best_return: Array) -> Array:
     """Return the mean over steps of `R_max - V(s_t)`, `[B]`.
 
-    Returns are not discounted and values are, as in the authors' code.
+    Returns are not discounted and values are, as in JaxUED.
 
     Args:
         value: `[T, B]` values of the observations.

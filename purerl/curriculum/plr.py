@@ -8,8 +8,11 @@ update: `ppo.learn` on the rollout, and nothing of it is written anew here.
 
 By default the agent learns from replayed levels only, and new ones are merely scored:
 robust PLR (Jiang et al. 2021, "Replay-guided adversarial environment design",
-arXiv:2110.02439, algorithm 1). With `learn_on_new` it learns from all, and with
+arXiv:2110.02439). With `learn_on_new` it learns from all, and with
 `replay_probability=0` besides it is domain randomisation: new levels in every update.
+
+Where the policy does not learn from new levels, its losses are computed and reported
+all the same, and its parameters stay. Statistics of observations move in every update.
 
 The defaults of what replay has are those of JaxUED's mazes (Coward, Beukman and
 Foerster 2024, arXiv:2403.13091).

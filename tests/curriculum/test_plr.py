@@ -227,6 +227,14 @@ def test_other_levels_than_mazes_are_replayed():
             "needs RandomLevels as the last",
         ),
         ({"env": "CartPole-v1", "env_kwargs": {}}, r"draw_level\(key, params\)"),
+        (
+            {
+                "env_params": {
+                    "max_steps_in_episode": purerl.randomisation.Uniform(8, 9)
+                }
+            },
+            "numbers in env_params",
+        ),
         ({"reset_scheme": "pool"}, "reset_scheme must be fresh, got 'pool'"),
         ({"normalize_rewards": True}, "score='max_monte_carlo' compares returns"),
         ({"temperature": 0.0}, "temperature must be"),
