@@ -42,7 +42,7 @@ def main(steps: int) -> list[float]:
     for share, score in zip(replayed, solved, strict=True):
         print(f"{share:4.0%} of updates replay levels: {score:.0%} of mazes solved")
 
-    buffer = jax.tree.map(lambda x: x[1], result.state.buffer)
+    buffer = jax.tree.map(lambda x: x[1], result.state.level_buffer)
     best = jax.tree.map(lambda x: x[buffer.score.argmax()], buffer.levels)
     maze = envs.Maze((7, 7))
     marks = np.array(["#" if wall else "." for wall in maze.walls_of(best).ravel()])

@@ -103,7 +103,7 @@ def player(config: PLRConfig) -> Callable[[Any, Any], Any]:
 
 def kept(config: PLRConfig, states: Any) -> dict[str, float]:
     """Describe the levels that S agents would replay next, weighed by how likely."""
-    env, buffer = envs.Maze(SIZE), states.buffer
+    env, buffer = envs.Maze(SIZE), states.level_buffer
     priorities = Priorities(config.temperature, config.staleness_coef)
     far = np.asarray(jax.jit(jax.vmap(jax.vmap(env.shortest_path)))(buffer.levels))
     chances = jax.vmap(replay_probabilities, (0, 0, None))

@@ -101,7 +101,7 @@ class PLRState(NamedTuple):
         envs: See there; `envs.state.level` is what is played.
         key: See there.
         update: See there; it is the time of the buffer.
-        buffer: Levels that can be replayed.
+        level_buffer: Levels that can be replayed.
     """
 
     params: dict[str, PyTree]
@@ -111,7 +111,8 @@ class PLRState(NamedTuple):
     envs: EnvCarry
     key: Array
     update: Array
-    buffer: levels.LevelBuffer
+    # Not `buffer`: checkpoints let a field of that name grow with the run.
+    level_buffer: levels.LevelBuffer
 
 
 class Played(NamedTuple):
@@ -199,7 +200,7 @@ def step(parts: Parts, state: PLRState) -> tuple[PLRState, Metrics]:
             played.is_replay, learned, (before.params, before.opt_state)
         )
         agent = agent._replace(params=params, opt_state=opt_state)
-    results = score(parts, before, collected, best_before(state.buffer, played))
+    results = score(parts, before, collected, best_before(state.level_buffer, played))
     buffer = remember(config, state, played, results)
     metrics |= {
         "replayed": played.is_replay.astype(jnp.float32),
@@ -217,7 +218,7 @@ def choose(parts: Parts, state: PLRState, keys: Array) -> Played:
         state: State before the update.
         keys: `[8]` keys of the update.
     """
-    config, buffer = parts.config, state.buffer
+    config, buffer = parts.config, state.level_buffer
     env = levels_of(parts)
     is_ready = buffer.size >= config.min_fill * config.buffer_size
     is_asked = jax.random.uniform(keys[_DECIDE]) < config.replay_probability
@@ -297,7 +298,7 @@ def remember(
         played: The levels.
         results: What came of them, `[B]` each.
     """
-    buffer, now = state.buffer, state.update
+    buffer, now = state.level_buffer, state.update
     again = levels.update(buffer, played.places, results, now)
     offered = levels.insert(buffer, played.levels, results, now, priorities_of(config))
     return levels.select(played.is_replay, again, offered)

@@ -55,6 +55,13 @@ def test_temperature_goes_from_the_best_alone_to_all_alike(temperature, expected
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_the_default_temperature_prefers_one_level_to_all_others():
+    found = probabilities(buffer_of(np.arange(512)[::-1]), 1, 0.3, 0.3)
+    weights = np.arange(1, 513) ** (-1 / 0.3)
+    assert found[0] == pytest.approx(0.7 / weights.sum() + 0.3 / 512, rel=1e-5)
+    assert found[0] == pytest.approx(0.61, abs=0.005)  # as docs/curricula.md says
+
+
 def test_equal_scores_are_ranked_by_their_place():
     found = probabilities(buffer_of([1.0, 1.0]), 1, 1.0, 0.0)
     np.testing.assert_allclose(found, [2 / 3, 1 / 3], rtol=1e-6)

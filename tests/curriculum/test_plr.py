@@ -1,5 +1,6 @@
 """PLR: PPO's own update in levels that are new, or replayed."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -122,7 +123,7 @@ def test_the_policy_learns_from_replayed_levels_alone(robust):
 
 def test_levels_are_replayed_once_the_buffer_is_full_enough(robust):
     states, metrics = robust
-    size = np.asarray(states.buffer.size)
+    size = np.asarray(states.level_buffer.size)
     replayed = np.asarray(metrics["replayed"]) == 1
     assert not replayed[size[:-1] < CAPACITY / 2].any()
     grown = np.where(replayed, 0, ENVS)
@@ -132,7 +133,7 @@ def test_levels_are_replayed_once_the_buffer_is_full_enough(robust):
 def test_a_replayed_level_is_one_of_the_buffer_and_a_new_one_is_kept(robust):
     states, metrics = robust
     for u in range(UPDATES):
-        both = (states.buffer, states.envs.state.level)
+        both = (states.level_buffer, states.envs.state.level)
         before, after = (
             jax.tree.map(lambda x, n=n: np.asarray(x[n]), both) for n in (u, u + 1)
         )
@@ -161,7 +162,7 @@ def test_scores_are_those_of_the_rollout_that_was_learned_from(kind):
     env = RepeatedLevels(envs.Maze(**OPTIONS))
     parts = on_policy.build(purerl.resolve(purerl.PPOConfig(env=env, **FIELDS)), env)
     keys = update_keys(state, 8)
-    level = jax.tree.map(lambda x: x[:ENVS], after.buffer.levels)
+    level = jax.tree.map(lambda x: x[:ENVS], after.level_buffer.levels)
     obs, inside = jax.vmap(env.reset_in)(jax.random.split(keys[7], ENVS), level)
     zeros = jnp.zeros(ENVS)
     begun = state._replace(envs=EnvCarry(inside, obs, zeros, zeros.astype(jnp.int32)))
@@ -182,8 +183,8 @@ def test_scores_are_those_of_the_rollout_that_was_learned_from(kind):
             gae_lambda=config.gae_lambda,
         )
         expected = jnp.maximum(traces, 0).mean(0)
-    np.testing.assert_allclose(after.buffer.score[:ENVS], expected, atol=1e-6)
-    np.testing.assert_allclose(after.buffer.best_return[:ENVS], best)
+    np.testing.assert_allclose(after.level_buffer.score[:ENVS], expected, atol=1e-6)
+    np.testing.assert_allclose(after.level_buffer.best_return[:ENVS], best)
     np.testing.assert_allclose(metrics["level_score"], expected.mean(), atol=1e-6)
 
 
@@ -205,6 +206,22 @@ def test_numbers_of_replay_are_vmapped_with_training():
 
 
 @pytest.mark.slow
+def test_a_run_that_goes_on_ends_as_one_that_was_not_stopped(tmp_path):
+    """The buffer of levels is part of checkpoints, also where a run is extended."""
+    options = {"seeds": 2, "segment_updates": 4, "progress": False}
+    config = CONFIG.replace(anneal_learning_rate=False, num_evaluations=1)
+    whole = purerl.run(config, **options)
+    half = config.replace(total_timesteps=config.total_timesteps // 2)
+    purerl.run(half, out=tmp_path, **options)
+    resumed = purerl.run(config, out=tmp_path, resume=True, extend=True, **options)
+    saved = purerl.load_run(tmp_path)
+    for other in (resumed.state, saved.state):
+        chex.assert_trees_all_equal(other.level_buffer, whole.state.level_buffer)
+        chex.assert_trees_all_equal(other.params, whole.state.params)
+    assert whole.state.level_buffer.size.max() == CAPACITY
+
+
+@pytest.mark.slow
 def test_other_levels_than_mazes_are_replayed():
     config = CONFIG.replace(
         env="ObjectGrid-v0",
@@ -215,7 +232,7 @@ def test_other_levels_than_mazes_are_replayed():
     assert (metrics["replayed"] == 1).any() and np.isfinite(
         metrics["level_score"]
     ).all()
-    assert len(np.unique(states.buffer.levels.start[-1])) > 1
+    assert len(np.unique(states.level_buffer.levels.start[-1])) > 1
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def test_the_pages_code_runs():
     names = run(PAGE)
     assert 0.8 < names["is_solvable"].mean() < 1
     assert names["best"].max() <= 1
-    buffer = names["result"].state.buffer
+    buffer = names["result"].state.level_buffer
     goals = np.asarray(buffer.levels.goal)[: int(buffer.size)]
     assert goals.min() >= 1 and goals.max() <= 8
 
