@@ -193,6 +193,7 @@ def test_it_keeps_the_contract_of_algorithms():
     purerl.check(CONFIG.replace(total_timesteps=3 * ENVS * STEPS))
 
 
+@pytest.mark.slow
 def test_numbers_of_replay_are_vmapped_with_training():
     train = purerl.make_train(CONFIG)
     overrides = {
