@@ -24,6 +24,7 @@ from .checker_play import EnvCheckError as EnvCheckError
 from .doors import Doors as Doors
 from .gridworld import CliffWalking as CliffWalking
 from .gridworld import GridWorld as GridWorld
+from .maze import Maze as Maze
 from .object_grid import ObjectGrid as ObjectGrid
 from .registry import EnvDescription as EnvDescription
 from .registry import describe as describe
@@ -54,6 +55,7 @@ __all__ = (
     "FiveValueEnvironment",
     "GridWorld",
     "KArmedBandit",
+    "Maze",
     "ObjectGrid",
     "Wrapper",
     "adapt",

@@ -89,6 +89,11 @@ class Environment(Generic[StateT, ParamsT]):
         return type(self).render is not Environment.render
 
     @property
+    def has_levels(self) -> bool:
+        """Whether `draw_level` is written for it."""
+        return type(self).draw_level is not Environment.draw_level
+
+    @property
     def default_params(self) -> ParamsT:
         """The numbers of the standard task."""
         raise NotImplementedError
@@ -204,6 +209,21 @@ class Environment(Generic[StateT, ParamsT]):
     def observation_space(self, params: ParamsT | None = None) -> Space:
         """Return what `reset` and `step` return."""
         raise NotImplementedError
+
+    def draw_level(self, key: jax.Array, params: ParamsT) -> ParamsT:
+        """Draw a level: `params` with the numbers that a level consists of drawn anew.
+
+        Args:
+            key: Random key, consumed.
+            params: Numbers of the environment; those that belong to no level stay.
+
+        Raises:
+            NotImplementedError: this environment has no levels.
+        """
+        del key, params
+        raise NotImplementedError(
+            f"{self.name} has no levels: `draw_level` is not written for it."
+        )
 
     def render(self, state: StateT, params: ParamsT | None = None) -> np.ndarray:
         """Draw one state, uint8 `[height, width, 3]` on the host.

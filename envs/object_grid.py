@@ -166,6 +166,23 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
             respawn_probabilities=_log_uniform(keys[4], (number,), 0.001, 0.1),
         )
 
+    def draw_level(self, key: jax.Array, params: ObjectGridParams) -> ObjectGridParams:
+        """Draw a task as `draw_params` does, with the time limit of `params`.
+
+        Args:
+            key: Random key, consumed.
+            params: Numbers of the environment.
+        """
+        drawn = self.draw_params(key)
+        return dataclasses.replace(
+            params,
+            start=drawn.start,
+            cells=drawn.cells,
+            rewards=drawn.rewards,
+            termination_probabilities=drawn.termination_probabilities,
+            respawn_probabilities=drawn.respawn_probabilities,
+        )
+
     def reset_env(
         self, key: jax.Array, params: ObjectGridParams
     ) -> tuple[jax.Array, ObjectGridState]:

@@ -26,6 +26,7 @@ from .cheap_talk import CheapTalk
 from .doors import Doors
 from .gridworld import CliffWalking, GridWorld
 from .matrix_games import ChickenGame, IteratedPrisonersDilemma, MatchingPennies
+from .maze import Maze
 from .object_grid import ObjectGrid
 from .spaces import Space
 from .swingup import (
@@ -336,6 +337,7 @@ _OWN: dict[str, Factory] = {
     "GridWorld-v0": GridWorld,
     "CliffWalking-v0": CliffWalking,
     "ObjectGrid-v0": ObjectGrid,
+    "Maze-v0": Maze,
     "KArmedBandit-v0": KArmedBandit,
     "cheap-talk/CartPole-v1": partial(_make_cheap_talk, "CartPole-v1"),
     "IteratedPrisonersDilemma-v0": IteratedPrisonersDilemma,

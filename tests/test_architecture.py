@@ -45,6 +45,8 @@ LAYERS = (
     ("purerl.auto",),
     # Everything above put together, an algorithm a file.
     ("purerl.algorithms",),
+    # Levels that are replayed, by an algorithm around one of those below.
+    ("purerl.curriculum",),
     # Configs and their parts as text and files.
     ("purerl.serialise", "purerl.artifact", "purerl.presets"),
     # One training run as a pure function, and what checks an algorithm.

@@ -8,6 +8,9 @@ from .base import WrapperState as WrapperState
 from .frame_stack import FrameStack as FrameStack
 from .inside import innermost as innermost
 from .inside import unwrap as unwrap
+from .levels import LevelState as LevelState
+from .levels import RandomLevels as RandomLevels
+from .levels import RepeatedLevels as RepeatedLevels
 from .observations import FlattenObservation as FlattenObservation
 from .observations import OneHotObservation as OneHotObservation
 from .previous import PreviousActionReward as PreviousActionReward

@@ -105,6 +105,15 @@ class Wrapper(Environment[Any, Any]):
         inner, own = self.env.default_params, self.numbers()
         return with_numbers(inner, type(self).__name__, own) if own else inner
 
+    @property
+    def has_levels(self) -> bool:
+        """Whether the environment inside draws levels."""
+        return self.env.has_levels
+
+    def draw_level(self, key: jax.Array, params: Any) -> Any:
+        """Draw a level of the environment inside; the key is consumed."""
+        return self.env.draw_level(key, params)
+
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, Any]:
         """Start an episode of the environment inside; the key is consumed."""
         return self.env.reset_env(key, params)

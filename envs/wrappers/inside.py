@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from ..base import Environment
 from .base import Wrapper
+from .levels import RandomLevels
 from .randomised import Randomised, put_in
 
 
@@ -41,5 +42,7 @@ def unwrap(env: Environment, params: Any, state: Any) -> Inside:
     while isinstance(env, Wrapper):
         if isinstance(env, Randomised):
             params = put_in(params, state.drawn)
+        if isinstance(env, RandomLevels):
+            params = state.level
         state, env = env.inner_state(state), env.env
     return Inside(env, params, state)

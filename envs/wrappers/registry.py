@@ -13,6 +13,7 @@ from ..base import Environment
 from .action_repeat import ActionRepeat
 from .base import Wrapper
 from .frame_stack import FrameStack
+from .levels import RandomLevels
 from .observations import FlattenObservation, OneHotObservation
 from .previous import PreviousActionReward
 from .rewards import ClipReward, ScaleReward
@@ -31,6 +32,7 @@ _OWN: dict[str, type] = {
         OneHotObservation,
         FlattenObservation,
         PreviousActionReward,
+        RandomLevels,
     )
 }
 WRAPPERS: dict[str, type] = dict(_OWN)

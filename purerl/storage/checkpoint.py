@@ -90,7 +90,7 @@ def unflatten(
 
 def _with_slots(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Return `[S, C, ...]` with empty slots at its end, where `shape` has more."""
-    if value.ndim != len(shape) + 1 or value.shape[2:] != shape[1:]:
+    if not shape or value.ndim != len(shape) + 1 or value.shape[2:] != shape[1:]:
         return value
     missing = max(0, shape[0] - value.shape[1])
     return np.pad(value, [(0, 0), (0, missing), *[(0, 0)] * (value.ndim - 2)])

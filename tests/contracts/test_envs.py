@@ -22,6 +22,7 @@ OPTIONS = [
     ("GridWorld-v0", {"size": (3, 5), "start": (1, 1), "goal": (2, 4)}),
     ("KArmedBandit-v0", {"num_arms": 3}),
     ("ObjectGrid-v0", {"size": (3, 4), "num_objects": 2, "observation": "vector"}),
+    ("Maze-v0", {"size": (4, 3), "view": 3, "max_walls": 5}),
 ]
 
 # Every wrapper, and all kinds of space; the first is in `make test`.
@@ -32,6 +33,7 @@ WRAPPED = [
     ("Breakout-MinAtar", ("StickyActions(0.1)", "FrameStack(2, zero)", "ClipReward")),
     ("Catch-bsuite", ("FlattenObservation", "ScaleReward(0.5)", "FrameStack(2)")),
     ("Pendulum-v1", ("PreviousActionReward", "ActionRepeat(3)", "TimeObservation")),
+    ("Maze-v0", ("FrameStack(2)", "RandomLevels")),
 ]
 
 # Observations of these leave the bounds that gymnax 1.0.1 declares, now and then.

@@ -12,7 +12,7 @@ from tests.docs.pages import ROOT
 FOLDER = ROOT / "examples"
 NAMES = (
     *("train", "sweep", "own_environment", "own_loss", "own_search", "evolve"),
-    "self_tuning",
+    *("self_tuning", "level_replay"),
 )
 
 
@@ -108,3 +108,15 @@ def test_self_tuning(example, capsys):
     out = capsys.readouterr().out
     assert out.count("updates: learning_rate") == 5
     assert "tuned by itself: return" in out and "fixed: return" in out
+
+
+@pytest.mark.slow
+@of("level_replay")
+def test_level_replay(example, capsys):
+    solved = example.main(steps=16_000)
+    assert len(solved) == 2 and all(0 <= share <= 1 for share in solved)
+    out = capsys.readouterr().out
+    assert "  0% of updates replay levels" in out and out.count("mazes solved") == 2
+    maze = "".join(out.split("highest score:")[1].split())
+    assert len(maze) == 49 and set(maze) <= set("SG.#")
+    assert maze.count("S") == maze.count("G") == 1

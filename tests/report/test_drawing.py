@@ -294,6 +294,26 @@ def test_objects_of_a_grid_are_drawn_by_what_they_pay_while_they_are_there():
         assert shown[row][column] == colours.get((row, column), DUSK)
 
 
+def test_a_maze_is_drawn_with_its_level_inside_wrappers():
+    env = envs.wrap(envs.make("Maze-v0", size=(3, 4)), ("RandomLevels",))
+    params = env.default_params
+    obs, state = env.reset(jax.random.key(0), params)
+    walls = np.zeros((3, 4), bool)
+    walls[0, 3] = walls[2, 0] = True
+    level = state.level.replace(walls=walls, start=5, goal=2)
+    state = state.replace(
+        level=level, inner=state.inner.replace(position=np.array([1, 1]))
+    )
+    found = drawing.drawing_of(env)
+    moment = registry.moment_of(env, found, params, state, obs)
+    shown = cells(found.draw(*moment), 3, 4)
+    colours = {(0, 3): canvas.GREY, (2, 0): canvas.GREY, (0, 2): canvas.YELLOW}
+    for row, column in np.ndindex(3, 4):
+        if (row, column) != (1, 1):  # the agent, with a dot near its middle
+            assert shown[row][column] == colours.get((row, column), DUSK)
+    assert shown[1][1] == canvas.SKY
+
+
 def test_a_bandit_is_drawn_as_the_values_of_its_arms():
     env = envs.make("KArmedBandit-v0", num_arms=2)
     found, params = drawing.drawing_of(env), env.default_params

@@ -1,5 +1,8 @@
 """States that a run leaves on the host go wherever those on a device do."""
 
+from pathlib import Path
+from typing import NamedTuple
+
 import jax
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ from jax import export
 
 import purerl
 from purerl.scale.host import HostKey, to_device, to_host
+from purerl.storage import checkpoint
 from tests.helpers import assert_same_bits, tiny_config
 
 CONFIG = tiny_config(total_timesteps=2 * 32, num_evaluations=0)
@@ -89,3 +93,19 @@ def test_what_is_no_state_is_refused_in_a_sentence():
         purerl.ConfigError, match=r"start must be a training state .*got str"
     ):
         jax.eval_shape(lambda key: train(key, start="runs/x"), jax.random.key(0))
+
+
+def test_a_number_beside_a_replay_buffer_is_read_back():
+    """Arrays of a field `buffer` may have more slots; what has none has no slots."""
+
+    class State(NamedTuple):
+        buffer: dict
+
+    saved = State({"size": np.array([3, 4]), "items": np.ones((2, 5))})
+    shapes = {"size": (), "items": (7,)}
+    like = State(
+        {n: jax.ShapeDtypeStruct(s, saved.buffer[n].dtype) for n, s in shapes.items()}
+    )
+    found = checkpoint.unflatten(checkpoint.flatten(saved), like, Path("run"))
+    np.testing.assert_array_equal(found.buffer["size"], [3, 4])
+    np.testing.assert_array_equal(found.buffer["items"], [[1] * 5 + [0] * 2] * 2)

@@ -195,6 +195,28 @@ def objects(env: Any) -> Draw:
     return draw
 
 
+def maze(env: Any) -> Draw:
+    """Make the drawing of a Maze of any size; a dot shows where the agent looks."""
+    grid = Grid(tuple(env.size), (AGENT, GOAL, WALL))
+
+    @cache
+    def background() -> "Image":
+        return grid.start()
+
+    def draw(state: Any, params: Any) -> np.ndarray:
+        canvas = over(background())
+        grid.put(canvas, WALL, np.asarray(env.walls_of(params)))
+        grid.place(canvas, GOAL, *divmod(int(params.goal), env.size[1]))
+        row, column = (int(number) for number in state.position)
+        grid.place(canvas, AGENT, row, column)
+        down, right = env.moves[int(state.direction)]
+        left, top = grid.corner(row + 0.5 + 0.22 * down, column + 0.5 + 0.22 * right)
+        canvas.disc((left, -top), 0.12 * grid.cell, c.NIGHT)
+        return canvas.pixels()
+
+    return draw
+
+
 def rooms(env: Any) -> Draw:
     """Make the drawing of gymnax's FourRooms or MetaMaze."""
     free = np.asarray(env.wrapped.env_map).astype(bool)

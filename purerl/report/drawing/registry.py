@@ -94,6 +94,7 @@ _BUILT_IN: dict[str, Callable[[Any], Drawing]] = {
     "GridWorld-v0": _made(grids.numbered, 8),
     "CliffWalking-v0": _made(grids.numbered, 8),
     "ObjectGrid-v0": _made(grids.objects, 8),
+    "Maze-v0": _made(grids.maze, 8),
     "KArmedBandit-v0": _arms,
     "FourRooms-misc": _made(grids.rooms, 8),
     "MetaMaze-misc": _made(grids.rooms, 8),

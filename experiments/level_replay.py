@@ -1,0 +1,180 @@
+"""Prioritised level replay against domain randomisation, judged on held-out mazes.
+
+    python experiments/level_replay.py [--seeds 10] [--steps 409600]
+
+Agents learn in random mazes of 9 x 9 cells: in new levels in every update (domain
+randomisation), by PLR with its defaults, with less preference for the highest scores
+("flatter"), and with another score, and by robust PLR with its defaults, all of them
+with the same steps in the environment. They are then played, with sampled actions, in
+mazes that none of them has seen: random ones that can be solved, and those of them that
+take the most actions. Prints a table of the share of mazes that are solved and of mean
+returns, with 95% intervals over seeds (the range below ten); writes
+experiments/results/level-replay.json.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from results import command, hardware
+from rich.console import Console
+from rich.table import Table
+
+import envs
+import purerl
+from purerl.acting.evaluate import evaluate_recurrent
+from purerl.algorithms import register
+from purerl.curriculum import ENTRY, PLRConfig
+from purerl.curriculum.levels import Priorities, replay_probabilities
+from purerl.report.statistics import mean_interval
+from purerl.serialise import to_dict, write_atomic
+
+ROOT = Path(__file__).parents[1]
+STORE = ROOT / "experiments" / "results" / "level-replay.json"
+SIZE, LIMIT, MAZES, LONG = (9, 9), 80, 256, 20
+SHARED: dict[str, Any] = {
+    "env_kwargs": {"size": SIZE},
+    "env_params": {"max_steps_in_episode": LIMIT},
+    "num_envs": 32,
+    "num_steps": LIMIT,
+    "hidden_sizes": (64, 64),
+    "learning_rate": 1e-3,
+    "buffer_size": 512,
+    "num_evaluations": 0,
+}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "domain randomisation": {"replay_probability": 0.0, "learn_on_new": True},
+    "PLR": {"learn_on_new": True},
+    "PLR, flatter": {"learn_on_new": True, "temperature": 1.0},
+    "PLR, flatter, value loss": {
+        "learn_on_new": True,
+        "temperature": 1.0,
+        "score": "positive_value_loss",
+    },
+    "robust PLR": {},
+}
+
+
+def held_out(key: jax.Array) -> dict[str, Any]:
+    """Return solvable mazes `[MAZES, ...]`: random ones, and those with long ways."""
+    env = envs.Maze(SIZE)
+    params = env.default_params.replace(max_steps_in_episode=LIMIT)  # type: ignore[attr-defined]
+    draw = jax.vmap(env.draw_level, (0, None))
+    drawn = jax.jit(draw)(jax.random.split(key, 100 * MAZES), params)
+    far = np.asarray(jax.jit(jax.vmap(env.shortest_path))(drawn))
+    print(f"drawn: {(far <= LIMIT).mean():.1%} can be solved")
+    kinds = {"random": far <= LIMIT, "long": (far >= LONG) & (far <= LIMIT)}
+    chosen = {name: np.flatnonzero(kind)[:MAZES] for name, kind in kinds.items()}
+    assert {len(places) for places in chosen.values()} == {MAZES}
+    for name, places in chosen.items():
+        print(f"{name}: the shortest way takes {far[places].mean():.1f} actions")
+    return {
+        name: jax.tree.map(lambda x, p=places: jnp.asarray(x)[p], drawn)
+        for name, places in chosen.items()
+    }
+
+
+def player(config: PLRConfig) -> Callable[[Any, Any], Any]:
+    """Return `play(states, mazes) -> [S, MAZES]`, returns of S agents in every maze.
+
+    Settings differ in how an agent learns, and not in how it acts.
+    """
+    env, act = envs.Maze(SIZE), purerl.make_algorithm(config).act
+
+    def one(state: Any, level: Any, key: jax.Array) -> jax.Array:
+        def sample(obs: jax.Array, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
+            now, after = jax.random.split(keys[0])
+            return act(state, obs, now), after[None]
+
+        return evaluate_recurrent(
+            env, level, sample, key[None], key, num_episodes=1, max_steps=LIMIT
+        ).episode_return[0]
+
+    keys = jax.random.split(jax.random.key(54321), MAZES)
+    each = jax.vmap(jax.vmap(one, (None, 0, 0)), (0, None, None))
+    return jax.jit(lambda states, mazes: each(states, mazes, keys))
+
+
+def kept(config: PLRConfig, states: Any) -> dict[str, float]:
+    """Describe the levels that S agents would replay next, weighed by how likely."""
+    env, buffer = envs.Maze(SIZE), states.level_buffer
+    priorities = Priorities(config.temperature, config.staleness_coef)
+    far = np.asarray(jax.jit(jax.vmap(jax.vmap(env.shortest_path)))(buffer.levels))
+    chances = jax.vmap(replay_probabilities, (0, 0, None))
+    weight = np.asarray(chances(buffer, states.update, priorities))
+    solvable = far <= LIMIT
+    return {
+        "solvable": float((weight * solvable).sum() / weight.sum()),
+        "actions": float((weight * far)[solvable].sum() / weight[solvable].sum()),
+    }
+
+
+def main() -> None:
+    """Train, play, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10, help="agents of each kind")
+    parser.add_argument("--steps", type=int, default=409_600, help="steps of each")
+    asked = parser.parse_args()
+    begin = time.perf_counter()
+    register("plr", ENTRY)
+    mazes = held_out(jax.random.key(2**20))
+    play = player(PLRConfig(total_timesteps=asked.steps, **SHARED))
+    scores: dict[str, dict[str, list[float]]] = {}
+    configs: dict[str, Any] = {}
+    updates: dict[str, float] = {}
+    replays: dict[str, dict[str, float]] = {}
+    for name, fields in SETTINGS.items():
+        config = PLRConfig(total_timesteps=asked.steps, **SHARED, **fields)
+        result = purerl.run(config, seeds=asked.seeds, progress=False)
+        # Rows of a run are means over updates.
+        replayed = float(np.mean(result.metrics["replayed"]))
+        learned = 1.0 if config.learn_on_new else replayed
+        updates[name] = learned * (asked.steps // config.steps_per_update)
+        configs[name], scores[name] = to_dict(config), {}
+        if config.replay_probability > 0:
+            replays[name] = kept(config, result.state)
+        for kind, levels in mazes.items():
+            returns = np.asarray(play(result.state, levels))
+            scores[name][f"{kind}, solved"] = (returns > 0).mean(1).tolist()
+            scores[name][f"{kind}, return"] = returns.mean(1).tolist()
+    seconds = time.perf_counter() - begin
+    table = Table("trained by", "policy updates", *next(iter(scores.values())))
+    for name, row in scores.items():
+        cells = [_cell(values) for values in row.values()]
+        table.add_row(name, f"{updates[name]:.0f}", *cells)
+    console = Console(width=150, highlight=False)
+    console.print(table)
+    for name, found in replays.items():
+        console.print(
+            f"{name}: {found['solvable']:.1%} of what would be replayed next can be "
+            f"solved; its shortest way takes {found['actions']:.1f} actions"
+        )
+    console.print(f"{asked.seeds} seeds each, {seconds:.0f} s")
+    numbers = {
+        "command": command(parser, asked),
+        "configs": configs,
+        "updates_of_the_policy": updates,
+        "replayed_next": replays,
+        "scores": scores,
+        "seconds": round(seconds, 1),
+        **hardware(),
+    }
+    write_atomic(STORE, json.dumps(numbers, indent=1) + "\n")
+
+
+def _cell(values: list[float]) -> str:
+    low, high = min(values), max(values)
+    if len(values) >= 10:
+        ends = mean_interval(np.asarray(values))
+        low, high = ends.low, ends.high
+    return f"{np.mean(values):.3f} ({low:.3f} to {high:.3f})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,325 @@
+"""Prioritised level replay around PPO (PLR; Jiang et al. 2021, arXiv:2010.03934).
+
+Every update plays one level in each of `B` environments for `T` steps, and all episodes
+of an environment are in its level. With probability `p` the levels are drawn from a
+buffer of levels that were worth playing, and else they are new ones. What came of them
+becomes their score; see `purerl.curriculum.levels`. The policy learns by PPO's own
+update: `ppo.learn` on the rollout, and nothing of it is written anew here.
+
+By default the agent learns from replayed levels only, and new ones are merely scored:
+robust PLR (Jiang et al. 2021, "Replay-guided adversarial environment design",
+arXiv:2110.02439). With `learn_on_new` it learns from all, and with
+`replay_probability=0` besides it is domain randomisation: new levels in every update.
+
+Where the policy does not learn from new levels, its losses are computed and reported
+all the same, and its parameters stay. Statistics of observations move in every update.
+
+The defaults of what replay has are those of JaxUED's mazes (Coward, Beukman and
+Foerster 2024, arXiv:2403.13091).
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from envs.wrappers import RandomLevels, RepeatedLevels
+from purerl.acting.environment import Environment
+from purerl.acting.rollout import EnvCarry, Rollout
+from purerl.algorithms import Entry, on_policy, ppo
+from purerl.algorithms.on_policy import OnPolicyState
+from purerl.algorithms.ppo import PPOConfig
+from purerl.config import (
+    FRACTION,
+    POSITIVE,
+    ConfigError,
+    config_dataclass,
+    dynamic,
+    one_of,
+    static,
+)
+from purerl.curriculum import levels
+from purerl.keys import update_keys
+from purerl.learning import normalise
+from purerl.learning.returns import gae
+from purerl.types import Algorithm, Array, Metrics, PyTree
+
+# As PPO's, around a `RepeatedLevels`.
+Parts = on_policy.Parts[Any]
+# An update's keys: the first four are PPO's.
+_DECIDE, _NEW, _DRAW, _BEGIN, _NUM_KEYS = 4, 5, 6, 7, 8
+
+
+@config_dataclass
+class PLRConfig(PPOConfig):
+    """Prioritised level replay, with PPO."""
+
+    env: Any = static("Maze-v0", "Environment id, or an environment object.")
+    env_wrappers: tuple[str, ...] = static(
+        ("RandomLevels",),
+        "Wrappers around the environment, the first innermost; RandomLevels is last.",
+    )
+    num_steps: int = static(
+        256,
+        "Steps per environment and update; an episode does not outlast them, so they "
+        "are best no fewer than the time limit.",
+        POSITIVE,
+    )
+    buffer_size: int = static(4_000, "Levels that are kept, K.", POSITIVE)
+    replay_probability: float = dynamic(
+        0.8, "Probability that an update replays levels, p.", FRACTION
+    )
+    temperature: float = dynamic(
+        0.3, "Of the ranks of scores, beta; less prefers the highest more.", POSITIVE
+    )
+    staleness_coef: float = dynamic(
+        0.3, "Share of levels that were not played for long, rho.", FRACTION
+    )
+    min_fill: float = dynamic(
+        0.5, "Share of the buffer that is full before levels are replayed.", FRACTION
+    )
+    score: str = static(
+        "max_monte_carlo",
+        "What a level is worth: its highest return less the values on the way, or the "
+        "mean positive advantage.",
+        one_of("max_monte_carlo", "positive_value_loss"),
+    )
+    learn_on_new: bool = static(
+        False, "The policy learns from new levels too, as in the first paper."
+    )
+
+
+class PLRState(NamedTuple):
+    """Everything that training carries: PPO's state, and the buffer.
+
+    Attributes:
+        params: As `OnPolicyState` has it, and all others but the last.
+        opt_state: See there.
+        obs_moments: See there.
+        reward_scale: See there.
+        envs: See there; `envs.state.level` is what is played.
+        key: See there.
+        update: See there; it is the time of the buffer.
+        level_buffer: Levels that can be replayed.
+    """
+
+    params: dict[str, PyTree]
+    opt_state: PyTree
+    obs_moments: PyTree
+    reward_scale: normalise.RewardScale
+    envs: EnvCarry
+    key: Array
+    update: Array
+    # Not `buffer`: checkpoints let a field of that name grow with the run.
+    level_buffer: levels.LevelBuffer
+
+
+class Played(NamedTuple):
+    """The levels of an update.
+
+    Attributes:
+        is_replay: `[]` bool, whether they are from the buffer.
+        places: `[B]` int32, where in the buffer; meaningless for new ones.
+        levels: Leaves `[B, ...]`.
+    """
+
+    is_replay: Array
+    places: Array
+    levels: PyTree
+
+
+def validate(config: PLRConfig, env: Environment) -> None:
+    """Check that the environment draws levels, and what PPO checks.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    if type(env) is not RandomLevels:
+        raise ConfigError(
+            "PLRConfig needs RandomLevels as the last of env_wrappers, and numbers in "
+            f"env_params, got env_wrappers={config.env_wrappers!r} around "
+            f"{env.name} with env_params={config.env_params!r}."
+        )
+    if config.reset_scheme != "fresh":
+        raise ConfigError(
+            f"reset_scheme must be fresh, got {config.reset_scheme!r}: the episodes of "
+            "an environment are in its level."
+        )
+    if config.score == "max_monte_carlo" and config.normalize_rewards:
+        raise ConfigError(
+            "score='max_monte_carlo' compares returns with values, which "
+            "normalize_rewards=True scales; set that to False, or use "
+            "score='positive_value_loss'."
+        )
+    ppo.validate(config, env)
+
+
+def make(
+    config: PLRConfig, env: RandomLevels, axis_name: str | None = None
+) -> Algorithm:
+    """Build PLR for a config and an environment with levels.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
+
+    Raises:
+        ConfigError: there is such an axis.
+    """
+    if axis_name is not None:
+        raise ConfigError(
+            "PLRConfig trains an agent on one device, whose levels share a buffer; use "
+            "purerl.pmap, which spreads agents."
+        )
+    parts = on_policy.build(config, RepeatedLevels(env.env))
+    return Algorithm(
+        partial(init, parts), partial(step, parts), partial(on_policy.act, parts)
+    )
+
+
+def init(parts: Parts, key: Array) -> PLRState:
+    """Make fresh networks, environments in new levels, and an empty buffer."""
+    agent = ppo.init(parts, key)
+    level = jax.tree.map(lambda x: x[0], agent.envs.state.level)
+    return PLRState(*agent, levels.empty(level, parts.config.buffer_size))
+
+
+def step(parts: Parts, state: PLRState) -> tuple[PLRState, Metrics]:
+    """Make one update: choose levels, play them, learn, and score them."""
+    config = parts.config
+    keys = update_keys(state, _NUM_KEYS)
+    played = choose(parts, state, keys)
+    before = begin(parts, agent_of(state), played.levels, keys[_BEGIN])
+    collected = on_policy.collect(parts, before, keys[:3])
+    agent, metrics = ppo.learn(parts, before, collected, keys[:4])
+    if not config.learn_on_new:
+        learned = (agent.params, agent.opt_state)
+        params, opt_state = levels.select(
+            played.is_replay, learned, (before.params, before.opt_state)
+        )
+        agent = agent._replace(params=params, opt_state=opt_state)
+    results = score(parts, before, collected, best_before(state.level_buffer, played))
+    buffer = remember(config, state, played, results)
+    metrics |= {
+        "replayed": played.is_replay.astype(jnp.float32),
+        "level_score": results.score.mean(),
+        "levels_kept": buffer.size.astype(jnp.float32),
+    }
+    return PLRState(*agent, buffer), metrics
+
+
+def choose(parts: Parts, state: PLRState, keys: Array) -> Played:
+    """Choose the levels of an update, all of them new or all from the buffer.
+
+    Args:
+        parts: Networks, environments and config.
+        state: State before the update.
+        keys: `[8]` keys of the update.
+    """
+    config, buffer = parts.config, state.level_buffer
+    env = levels_of(parts)
+    is_ready = buffer.size >= config.min_fill * config.buffer_size
+    is_asked = jax.random.uniform(keys[_DECIDE]) < config.replay_probability
+    is_replay = (buffer.size > 0) & is_ready & is_asked
+    chances = levels.replay_probabilities(buffer, state.update, priorities_of(config))
+    places = levels.draw(keys[_DRAW], chances, config.num_envs)
+    each = jax.random.split(keys[_NEW], config.num_envs)
+    new = jax.vmap(env.draw_level, (0, None))(each, parts.stepper.params)
+    chosen = levels.select(is_replay, levels.take(buffer, places), new)
+    return Played(is_replay, places, chosen)
+
+
+def begin(
+    parts: Parts, agent: OnPolicyState, chosen: PyTree, key: Array
+) -> OnPolicyState:
+    """Return the agent with an episode begun in each of `[B, ...]` levels.
+
+    Args:
+        parts: Networks, environments and config.
+        agent: State before the update.
+        chosen: Levels, leaves `[B, ...]`.
+        key: Random key, consumed.
+    """
+    num_envs = parts.config.num_envs
+    keys = jax.random.split(key, num_envs)
+    obs, state = jax.vmap(levels_of(parts).reset_in)(keys, chosen)
+    return on_policy.restart(agent, obs)._replace(
+        envs=EnvCarry(state, obs, jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32))
+    )
+
+
+def best_before(buffer: levels.LevelBuffer, played: Played) -> Array:
+    """Return the highest return `[B]` in each level before this update."""
+    return jnp.where(played.is_replay, buffer.best_return[played.places], -jnp.inf)
+
+
+def score(
+    parts: Parts,
+    before: OnPolicyState,
+    collected: Rollout,
+    best: Array,
+) -> levels.Result:
+    """Score the levels of a rollout by the critic that played them, `[B]` each.
+
+    Args:
+        parts: Networks, environments and config.
+        before: State with which the rollout was collected.
+        collected: The rollout.
+        best: `[B]` the highest return in each level before.
+    """
+    config = parts.config
+    _, transitions, episodes = collected
+    seen, _ = on_policy.estimate(parts, before, transitions)
+    best = jnp.maximum(best, levels.best_returns(episodes.done, episodes.returns))
+    if config.score == "max_monte_carlo":
+        return levels.Result(levels.max_monte_carlo(seen.value, best), best)
+    advantage = gae(
+        seen.reward,
+        seen.value,
+        seen.next_value,
+        transitions.terminated,
+        transitions.truncated,
+        gamma=config.gamma,
+        gae_lambda=config.gae_lambda,
+    )
+    return levels.Result(levels.positive_value_loss(advantage), best)
+
+
+def remember(
+    config: PLRConfig, state: PLRState, played: Played, results: levels.Result
+) -> levels.LevelBuffer:
+    """Return the buffer with what came of the levels of an update.
+
+    Args:
+        config: Config of the agent.
+        state: State before the update.
+        played: The levels.
+        results: What came of them, `[B]` each.
+    """
+    buffer, now = state.level_buffer, state.update
+    again = levels.update(buffer, played.places, results, now)
+    offered = levels.insert(buffer, played.levels, results, now, priorities_of(config))
+    return levels.select(played.is_replay, again, offered)
+
+
+def levels_of(parts: Parts) -> RepeatedLevels:
+    """Return the environment, which `make` has put among the parts."""
+    env: Any = parts.stepper.env
+    return env
+
+
+def priorities_of(config: PLRConfig) -> levels.Priorities:
+    """Return the numbers of the replay distribution."""
+    return levels.Priorities(config.temperature, config.staleness_coef)
+
+
+def agent_of(state: PLRState) -> OnPolicyState:
+    """Return PPO's part of the state."""
+    parts: dict[str, Any] = {n: getattr(state, n) for n in OnPolicyState._fields}
+    return OnPolicyState(**parts)
+
+
+ENTRY = Entry(PLRConfig, validate, make)
+"""For `purerl.algorithms.register("plr", ENTRY)`, before the first config trains."""

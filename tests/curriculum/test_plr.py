@@ -1,0 +1,269 @@
+"""PLR: PPO's own update in levels that are new, or replayed."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+import purerl
+from envs.wrappers import RepeatedLevels
+from purerl.acting.rollout import EnvCarry
+from purerl.algorithms import ALGORITHMS, on_policy, register
+from purerl.config import ConfigError
+from purerl.curriculum import ENTRY, PLRConfig, levels
+from purerl.keys import update_keys
+from purerl.learning.returns import gae
+from tests.helpers import slow_but
+
+SIZE, LIMIT, ENVS, STEPS, CAPACITY, UPDATES = 4, 10, 4, 12, 12, 8
+OPTIONS = {"size": (SIZE, SIZE), "view": 3, "max_walls": 4}
+FIELDS = {
+    "env_params": {"max_steps_in_episode": LIMIT},
+    "num_envs": ENVS,
+    "num_steps": STEPS,
+    "num_epochs": 2,
+    "num_minibatches": 2,
+    "hidden_sizes": (8,),
+    "learning_rate": 1e-3,
+    "total_timesteps": UPDATES * ENVS * STEPS,
+    "num_evaluations": 0,
+}
+KINDS = ("max_monte_carlo", "positive_value_loss")
+CONFIG = PLRConfig(env_kwargs=OPTIONS, buffer_size=CAPACITY, **FIELDS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    before = dict(ALGORITHMS)
+    register("plr", ENTRY)
+    yield
+    ALGORITHMS.clear()
+    ALGORITHMS.update(before)
+
+
+def course(config, overrides=None, seed=0):
+    """States before and after every update with leaves `[U + 1, ...]`, and metrics."""
+    algorithm = purerl.make_algorithm(config.replace(**(overrides or {})))
+
+    def run(key):
+        def step(state, _):
+            after, metrics = algorithm.step(state)
+            return after, (after, metrics)
+
+        first = algorithm.init(key)
+        _, (states, metrics) = jax.lax.scan(step, first, None, length=UPDATES)
+        states = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), first, states)
+        return states, metrics
+
+    return jax.jit(run)(jax.random.key(seed))
+
+
+@pytest.fixture(scope="module")
+def robust():
+    return course(CONFIG)
+
+
+def moved(states):
+    """Whether each update changed the parameters, `[U]` bool."""
+    flat = np.concatenate(
+        [
+            np.asarray(x).reshape(UPDATES + 1, -1)
+            for x in jax.tree.leaves(states.params)
+        ],
+        axis=1,
+    )
+    return (flat[1:] != flat[:-1]).any(1)
+
+
+def test_without_replay_it_is_ppo_in_new_levels_bit_for_bit():
+    """Domain randomisation: the public PPO, and environments put into new levels."""
+    states, metrics = course(CONFIG, {"replay_probability": 0.0, "learn_on_new": True})
+    env = RepeatedLevels(envs.Maze(**OPTIONS))
+    algorithm = purerl.make_algorithm(purerl.PPOConfig(env=env, **FIELDS))
+    params = env.default_params.replace(max_steps_in_episode=LIMIT)
+
+    def step(state, _):
+        keys = update_keys(state, 8)
+        draw = jax.vmap(env.draw_level, (0, None))
+        level = draw(jax.random.split(keys[5], ENVS), params)
+        obs, inside = jax.vmap(env.reset_in)(jax.random.split(keys[7], ENVS), level)
+        zeros = jnp.zeros(ENVS)
+        begun = EnvCarry(inside, obs, zeros, zeros.astype(jnp.int32))
+        state, metrics = algorithm.step(state._replace(envs=begun))
+        return state, (level, metrics)
+
+    def run(key):
+        return jax.lax.scan(step, algorithm.init(key), None, length=UPDATES)
+
+    state, (drawn, expected) = jax.jit(run)(jax.random.key(0))
+    assert (metrics["replayed"] == 0).all() and moved(states).all()
+    last = jax.tree.map(lambda x: x[-1], states)
+    for name in ("params", "opt_state", "envs"):
+        for x, y in zip(
+            jax.tree.leaves(getattr(last, name)),
+            jax.tree.leaves(getattr(state, name)),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(x, y)
+    for name in expected:
+        np.testing.assert_array_equal(metrics[name], expected[name])
+    np.testing.assert_array_equal(states.envs.state.level.walls[1:], drawn.walls)
+
+
+def test_the_policy_learns_from_replayed_levels_alone(robust):
+    states, metrics = robust
+    replayed = np.asarray(metrics["replayed"]) == 1
+    assert replayed.any() and not replayed.all()
+    np.testing.assert_array_equal(moved(states), replayed)
+    every, _ = course(CONFIG, {"learn_on_new": True})
+    assert moved(every).all()
+
+
+def test_levels_are_replayed_once_the_buffer_is_full_enough(robust):
+    states, metrics = robust
+    size = np.asarray(states.level_buffer.size)
+    replayed = np.asarray(metrics["replayed"]) == 1
+    assert not replayed[size[:-1] < CAPACITY / 2].any()
+    grown = np.where(replayed, 0, ENVS)
+    np.testing.assert_array_equal(size[1:], np.minimum(size[:-1] + grown, CAPACITY))
+
+
+def test_a_replayed_level_is_one_of_the_buffer_and_a_new_one_is_kept(robust):
+    states, metrics = robust
+    for u in range(UPDATES):
+        both = (states.level_buffer, states.envs.state.level)
+        before, after = (
+            jax.tree.map(lambda x, n=n: np.asarray(x[n]), both) for n in (u, u + 1)
+        )
+        if metrics["replayed"][u]:
+            known, size = before[0].levels, before[0].size
+        else:
+            known, size = after[0].levels, after[0].size
+        found = after[1]
+        same = (known.walls[None, :size] == found.walls[:, None]).all((2, 3))
+        for name in ("start", "goal", "start_direction"):
+            known_ones = getattr(known, name)[None, :size]
+            same &= known_ones == getattr(found, name)[:, None]
+        assert same.any(1).all() or (not metrics["replayed"][u] and size == CAPACITY)
+
+
+@pytest.mark.parametrize(
+    "kind", slow_but(["max_monte_carlo", "positive_value_loss"], "max_monte_carlo")
+)
+def test_scores_are_those_of_the_rollout_that_was_learned_from(kind):
+    """Of new levels: computed again from the rollout, with the critic before it."""
+    config = CONFIG.replace(score=kind, learn_on_new=True)
+    algorithm = purerl.make_algorithm(config)
+    state = jax.jit(algorithm.init)(jax.random.key(1))
+    after, metrics = jax.jit(algorithm.step)(state)
+
+    env = RepeatedLevels(envs.Maze(**OPTIONS))
+    parts = on_policy.build(purerl.resolve(purerl.PPOConfig(env=env, **FIELDS)), env)
+    keys = update_keys(state, 8)
+    level = jax.tree.map(lambda x: x[:ENVS], after.level_buffer.levels)
+    obs, inside = jax.vmap(env.reset_in)(jax.random.split(keys[7], ENVS), level)
+    zeros = jnp.zeros(ENVS)
+    begun = state._replace(envs=EnvCarry(inside, obs, zeros, zeros.astype(jnp.int32)))
+    _, steps, episodes = jax.jit(lambda s: on_policy.collect(parts, s, keys[:3]))(begun)
+    critic = lambda x: parts.critic.apply(state.params["critic"], x)  # noqa: E731
+    value, next_value = critic(steps.obs), critic(steps.next_obs)
+    best = levels.best_returns(episodes.done, episodes.returns)
+    if kind == "max_monte_carlo":
+        expected = best - value.mean(0)
+    else:
+        traces = gae(
+            steps.reward,
+            value,
+            next_value,
+            steps.terminated,
+            steps.truncated,
+            gamma=config.gamma,
+            gae_lambda=config.gae_lambda,
+        )
+        expected = jnp.maximum(traces, 0).mean(0)
+    np.testing.assert_allclose(after.level_buffer.score[:ENVS], expected, atol=1e-6)
+    np.testing.assert_allclose(after.level_buffer.best_return[:ENVS], best)
+    np.testing.assert_allclose(metrics["level_score"], expected.mean(), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_it_keeps_the_contract_of_algorithms():
+    purerl.check(CONFIG.replace(total_timesteps=3 * ENVS * STEPS))
+
+
+@pytest.mark.slow
+def test_numbers_of_replay_are_vmapped_with_training():
+    train = purerl.make_train(CONFIG)
+    overrides = {
+        "replay_probability": jnp.array([0.0, 1.0, 1.0]),
+        "min_fill": jnp.array([0.5, 0.5, 1.0]),
+    }
+    swept = jax.jit(jax.vmap(train, in_axes=(None, 0)))(jax.random.key(0), overrides)
+    # Four levels an update: six of twelve are there after two, all after three.
+    expected = [[0] * 8, [0] * 2 + [1] * 6, [0] * 3 + [1] * 5]
+    np.testing.assert_array_equal(swept.metrics["replayed"], expected)
+
+
+@pytest.mark.slow
+def test_a_run_that_goes_on_ends_as_one_that_was_not_stopped(tmp_path):
+    """The buffer of levels is part of checkpoints, also where a run is extended."""
+    options = {"seeds": 2, "segment_updates": 4, "progress": False}
+    config = CONFIG.replace(anneal_learning_rate=False, num_evaluations=1)
+    whole = purerl.run(config, **options)
+    half = config.replace(total_timesteps=config.total_timesteps // 2)
+    purerl.run(half, out=tmp_path, **options)
+    resumed = purerl.run(config, out=tmp_path, resume=True, extend=True, **options)
+    saved = purerl.load_run(tmp_path)
+    for other in (resumed.state, saved.state):
+        chex.assert_trees_all_equal(other.level_buffer, whole.state.level_buffer)
+        chex.assert_trees_all_equal(other.params, whole.state.params)
+    assert whole.state.level_buffer.size.max() == CAPACITY
+
+
+@pytest.mark.slow
+def test_other_levels_than_mazes_are_replayed():
+    config = CONFIG.replace(
+        env="ObjectGrid-v0",
+        env_kwargs={"observation": "vector"},
+        score="positive_value_loss",
+    )
+    states, metrics = course(config)
+    assert (metrics["replayed"] == 1).any() and np.isfinite(
+        metrics["level_score"]
+    ).all()
+    assert len(np.unique(states.level_buffer.levels.start[-1])) > 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"env_wrappers": ()}, "needs RandomLevels as the last of env_wrappers"),
+        (
+            {"env_wrappers": ("RandomLevels", "FrameStack(2)")},
+            "needs RandomLevels as the last",
+        ),
+        ({"env": "CartPole-v1", "env_kwargs": {}}, r"draw_level\(key, params\)"),
+        (
+            {
+                "env_params": {
+                    "max_steps_in_episode": purerl.randomisation.Uniform(8, 9)
+                }
+            },
+            "numbers in env_params",
+        ),
+        ({"reset_scheme": "pool"}, "reset_scheme must be fresh, got 'pool'"),
+        ({"normalize_rewards": True}, "score='max_monte_carlo' compares returns"),
+        ({"temperature": 0.0}, "temperature must be"),
+        ({"score": "regret"}, "score must be"),
+    ],
+)
+def test_what_cannot_work_is_refused(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_algorithm(CONFIG.replace(**{**changes}))
+
+
+def test_one_agent_over_devices_is_refused():
+    with pytest.raises(ConfigError, match="trains an agent on one device"):
+        purerl.make_train(CONFIG, axis_name="devices")(jax.random.key(0))

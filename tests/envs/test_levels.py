@@ -1,0 +1,92 @@
+"""Levels that belong to episodes: drawn anew, repeated, or given."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from envs.wrappers import RandomLevels, RepeatedLevels
+
+LIMIT, STEPS, ENVS = 6, 30, 8
+MAZE = envs.Maze(size=(4, 4), view=3, max_walls=6)
+
+
+def play(env, params, key):
+    """States, flags of random steps, `[STEPS]`, and the state before them."""
+    key_reset, key = jax.random.split(key)
+    _, first = env.reset(key_reset, params)
+
+    def step(state, key):
+        key_act, key_step = jax.random.split(key)
+        action = jax.random.randint(key_act, (), 0, 3)
+        _, state, _, terminated, truncated, _ = env.step(
+            key_step, state, action, params
+        )
+        return state, (state, terminated | truncated)
+
+    return first, jax.lax.scan(step, first, jax.random.split(key, STEPS))[1]
+
+
+@pytest.mark.parametrize("cls", [RandomLevels, RepeatedLevels])
+def test_a_level_stays_in_an_episode_and_moves_as_it_should_after_it(cls):
+    env = cls(MAZE)
+    params = env.default_params.replace(max_steps_in_episode=LIMIT)
+    keys = jax.random.split(jax.random.key(0), ENVS)
+    first, (states, done) = jax.jit(jax.vmap(lambda key: play(env, params, key)))(keys)
+    levels = jax.tree.map(
+        lambda a, b: np.concatenate([a[:, None], b], 1), first.level, states.level
+    )
+    walls = levels.walls.reshape(ENVS, STEPS + 1, -1)
+    differs = (walls[:, 1:] != walls[:, :-1]).any(-1) | (
+        levels.goal[:, 1:] != levels.goal[:, :-1]
+    )
+    done = np.asarray(done)
+    assert done.sum() >= ENVS * STEPS // LIMIT and not differs[~done].any()
+    # Two levels of 16 cells are seldom the same.
+    assert not differs.any() if cls is RepeatedLevels else differs[done].mean() > 0.95
+    assert (levels.max_steps_in_episode == LIMIT).all()  # belongs to no level
+    # An episode begins on the start of its level, and not that of the config.
+    begun = np.asarray(states.inner.time) == 0
+    cell = states.inner.position[..., 0] * 4 + states.inner.position[..., 1]
+    np.testing.assert_array_equal(begun, done)
+    np.testing.assert_array_equal(cell[begun], states.level.start[begun])
+
+
+def test_a_given_level_is_played_as_the_environment_with_these_numbers():
+    env, key = RandomLevels(MAZE), jax.random.key(4)
+    level = env.draw_level(key, env.default_params)
+    obs, state = env.reset_in(key, level)
+    expected, inner = MAZE.reset(key, level)
+    np.testing.assert_array_equal(obs, expected)
+    for action in (2, 0, 2, 1, 2):
+        found = env.step_env(key, state, jnp.int32(action), env.default_params)
+        bare = MAZE.step_env(key, inner, jnp.int32(action), level)
+        state, inner = found[1], bare[1]
+        for x, y in zip(
+            jax.tree.leaves((found[0], state.inner, *found[2:])),
+            jax.tree.leaves((bare[0], inner, *bare[2:])),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(x, y)
+
+
+def test_levels_of_a_grid_of_objects_keep_its_time_limit():
+    env = RandomLevels(envs.ObjectGrid())
+    params = env.default_params.replace(max_steps_in_episode=13)
+    key = jax.random.key(0)
+    level, task = env.draw_level(key, params), env.env.draw_params(key)
+    assert level.max_steps_in_episode == 13
+    for name in (f.name for f in dataclasses.fields(task)):
+        if name != "max_steps_in_episode":
+            np.testing.assert_array_equal(getattr(level, name), getattr(task, name))
+
+
+def test_an_environment_without_levels_is_refused():
+    with pytest.raises(ValueError, match=r"draw_level.*CartPole-v1 has not"):
+        envs.wrap(envs.make("CartPole-v1"), ("RandomLevels",))
+    with pytest.raises(NotImplementedError, match="CartPole-v1 has no levels"):
+        env = envs.CartPole()
+        env.draw_level(jax.random.key(0), env.default_params)

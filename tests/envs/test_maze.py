@@ -1,0 +1,265 @@
+"""Mazes: dynamics and window against NumPy, the shortest way against a queue."""
+
+from collections import deque
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+from envs.maze import FORWARD, MOVES, TURN_LEFT, TURN_RIGHT, UNREACHABLE, MazeState
+
+SIZE, VIEW, LIMIT, LEVELS = (5, 6), 3, 40, 24
+ENV = envs.Maze(size=SIZE, view=VIEW, max_walls=16)
+
+
+@pytest.fixture(scope="module")
+def levels():
+    """Random levels with a leading axis, as arrays of NumPy."""
+    params = ENV.default_params.replace(max_steps_in_episode=LIMIT)
+    keys = jax.random.split(jax.random.key(3), LEVELS)
+    drawn = jax.jit(jax.vmap(ENV.draw_level, (0, None)))(keys, params)
+    return jax.tree.map(np.asarray, drawn)
+
+
+def level(walls, start=(0, 0), direction=0, goal=(2, 2), **numbers):
+    """A level of rows of text, `#` for a wall, and its environment."""
+    there = np.array([[cell == "#" for cell in row] for row in walls])
+    env = envs.Maze(size=there.shape, view=3)
+    width = there.shape[1]
+    params = env.default_params.replace(
+        walls=there,
+        start=start[0] * width + start[1],
+        start_direction=direction,
+        goal=goal[0] * width + goal[1],
+        **numbers,
+    )
+    return env, params
+
+
+def reference_step(walls, goal, place, direction, action):
+    """Where an action leads: rows and columns, nothing else."""
+    direction = (direction + {TURN_LEFT: -1, TURN_RIGHT: 1}.get(action, 0)) % 4
+    if action == FORWARD:
+        row, column = place[0] + MOVES[direction][0], place[1] + MOVES[direction][1]
+        inside = 0 <= row < walls.shape[0] and 0 <= column < walls.shape[1]
+        if inside and (not walls[row, column] or (row, column) == goal):
+            place = (row, column)
+    return place, direction
+
+
+def reference_window(walls, goal, place, direction, view):
+    """What is seen: the maze in a border, turned so that the agent looks up."""
+    planes = []
+    for plane, outside in ((walls, 1.0), (goal, 0.0)):
+        padded = np.pad(plane.astype(np.float32), view, constant_values=outside)
+        row, column = place[0] + view, place[1] + view
+        around = padded[row - view : row + view + 1, column - view : column + view + 1]
+        turned = np.rot90(around, k=direction + 1)  # 0 is right, which turns up
+        half = view // 2
+        planes.append(turned[1 : view + 1, view - half : view + half + 1])
+    return np.concatenate([np.stack(planes).reshape(-1), np.eye(4)[direction]])
+
+
+def free_walls(params):
+    """The walls of a level without start and goal."""
+    walls = np.asarray(params.walls).copy().reshape(-1)
+    walls[[int(params.start), int(params.goal)]] = False
+    return walls.reshape(np.shape(params.walls))
+
+
+def reference_distances(walls, goal):
+    """Actions to the goal from every place, by a queue over moves backwards."""
+    found = {(direction, *goal): 0 for direction in range(4)}
+    places = [(d, r, c) for d in range(4) for r, c in np.argwhere(~walls).tolist()]
+    leads = {place: [] for place in places}
+    for direction, row, column in places:
+        for action in range(3):
+            to, looks = reference_step(walls, goal, (row, column), direction, action)
+            leads[(looks, *to)].append((direction, row, column))
+    queue = deque(found)
+    while queue:
+        place = queue.popleft()
+        for before in leads[place]:
+            if before not in found:
+                found[before] = found[place] + 1
+                queue.append(before)
+    table = np.full((4, *walls.shape), UNREACHABLE)
+    for place, steps in found.items():
+        table[place] = steps
+    return table
+
+
+def test_random_walks_in_random_mazes_are_those_of_numpy(levels):
+    actions = np.asarray(
+        jax.random.randint(jax.random.key(1), (LEVELS, 2 * LIMIT), 0, 3)
+    )
+
+    def play(params, actions):
+        first, state = ENV.reset(jax.random.key(0), params)
+
+        def step(state, action):
+            _, state, reward, terminated, truncated, info = ENV.step(
+                jax.random.key(0), state, action, params
+            )
+            return state, (info["final_observation"], reward, terminated, truncated)
+
+        return first, jax.lax.scan(step, state, actions)[1]
+
+    first, played = jax.jit(jax.vmap(play))(levels, actions)
+    ends = np.zeros(2, int)
+    for i in range(LEVELS):
+        params = jax.tree.map(lambda x, i=i: x[i], levels)
+        walls = free_walls(params)
+        start, goal = (divmod(int(c), SIZE[1]) for c in (params.start, params.goal))
+        is_goal = np.zeros(SIZE, bool)
+        is_goal[goal] = True
+        begin = (start, int(params.start_direction), 0)
+        place, direction, time = begin
+        seen = reference_window(walls, is_goal, place, direction, VIEW)
+        np.testing.assert_array_equal(first[i], seen)
+        for t, action in enumerate(actions[i].tolist()):
+            place, direction = reference_step(walls, goal, place, direction, action)
+            time += 1
+            obs, reward, terminated, truncated = (x[i, t] for x in played)
+            seen = reference_window(walls, is_goal, place, direction, VIEW)
+            np.testing.assert_array_equal(obs, seen)
+            assert terminated == (place == goal)
+            assert truncated == (time == LIMIT and place != goal)
+            earned = 1 - 0.9 * time / LIMIT if place == goal else 0.0
+            assert reward == pytest.approx(earned, abs=1e-6)
+            ends += [terminated, truncated]
+            if terminated or truncated:
+                place, direction, time = begin
+    assert (ends > 3).all()  # the walks tried both ends of an episode
+
+
+def test_distances_are_those_of_a_queue(levels):
+    found = np.asarray(jax.jit(jax.vmap(ENV.distances))(levels))
+    shortest = np.asarray(jax.jit(jax.vmap(ENV.shortest_path))(levels))
+    for i in range(LEVELS):
+        params = jax.tree.map(lambda x, i=i: x[i], levels)
+        start, goal = (divmod(int(c), SIZE[1]) for c in (params.start, params.goal))
+        expected = reference_distances(free_walls(params), goal)
+        np.testing.assert_array_equal(found[i], expected)
+        assert shortest[i] == expected[(int(params.start_direction), *start)]
+    assert 0 < (shortest == UNREACHABLE).sum() < LEVELS / 2
+
+
+@pytest.mark.parametrize(
+    ("walls", "direction", "goal", "expected"),
+    [
+        (["...", "...", "..."], 0, (0, 2), 2),  # straight ahead
+        (["...", "...", "..."], 3, (0, 2), 3),  # a turn first
+        (["...", "...", "..."], 2, (0, 2), 4),  # turn around
+        ([".#.", ".#.", "..."], 1, (0, 2), 8),  # 6 moves around the wall, 2 turns
+        ([".#.", "##.", "..."], 0, (2, 2), UNREACHABLE),
+        (["#..", "...", "..#"], 0, (2, 2), 5),  # start and goal are free
+    ],
+)
+def test_the_shortest_way_by_hand(walls, direction, goal, expected):
+    env, params = level(walls, direction=direction, goal=goal, max_steps_in_episode=8)
+    assert env.shortest_path(params) == expected
+    best = 1 - 0.9 * expected / 8 if expected <= 8 else 0.0
+    assert env.optimal_return(params) == pytest.approx(best)
+    assert env.optimal_return(params.replace(max_steps_in_episode=1)) == 0.0
+
+
+def test_following_the_distances_earns_the_optimal_return(levels):
+    def follow(params):
+        _, state = ENV.reset(jax.random.key(0), params)
+        far = ENV.distances(params)
+
+        def step(carry, _):
+            state, over, total = carry
+            options = jax.vmap(ENV.step_env, (None, None, 0, None))(
+                jax.random.key(0), state, jnp.arange(3), params
+            )
+            places = options[1]
+            away = far[places.direction, places.position[:, 0], places.position[:, 1]]
+            choice = jax.tree.map(lambda x: x[away.argmin()], options[1:4])
+            state, reward, terminated = choice
+            total += jnp.where(over, 0.0, reward)
+            return (state, over | terminated, total), None
+
+        start = (state, jnp.bool_(False), jnp.float32(0))
+        return jax.lax.scan(step, start, None, length=LIMIT)[0][2]
+
+    earned = jax.jit(jax.vmap(follow))(levels)
+    best = jax.jit(jax.vmap(ENV.optimal_return))(levels)
+    np.testing.assert_allclose(earned, best, atol=1e-6)
+
+
+def test_the_last_step_on_the_goal_terminates():
+    env, params = level(["...", "...", "..."], goal=(0, 1), max_steps_in_episode=7)
+    state = MazeState(jnp.int32(6), jnp.array([0, 0]), jnp.int32(0))
+    key = jax.random.key(0)
+    *_, reward, terminated, truncated, _ = env.step(
+        key, state, jnp.int32(FORWARD), params
+    )
+    assert terminated and not truncated and reward == pytest.approx(0.1)
+    *_, reward, terminated, truncated, _ = env.step(
+        key, state, jnp.int32(TURN_LEFT), params
+    )
+    assert truncated and not terminated and reward == 0.0
+
+
+def test_a_window_by_hand():
+    env, params = level(["..#", "#..", "..."], goal=(0, 1))
+    state = MazeState(jnp.int32(0), jnp.array([1, 1]), jnp.int32(3))  # looks up
+    goal, direction = [0] * 9, [0, 0, 0, 1]
+    # Two cells ahead is outside, one ahead is the first row, and then its own row.
+    walls = [1, 1, 1, 0, 0, 1, 1, 0, 0]
+    goal[4] = 1
+    np.testing.assert_array_equal(env._observe(state, params), walls + goal + direction)
+
+
+def test_drawn_levels_have_their_distribution():
+    env = envs.Maze()
+    params = env.default_params.replace(max_steps_in_episode=77)
+    keys = jax.random.split(jax.random.key(0), 2_000)
+    drawn = jax.jit(jax.vmap(env.draw_level, (0, None)))(keys, params)
+    assert set(np.unique(drawn.max_steps_in_episode)) == {77}
+    number = np.asarray(drawn.walls).sum((1, 2))
+    assert env.max_walls == 60 and number.min() == 0 and number.max() == 60
+    assert number.mean() == pytest.approx(30, abs=4 * 17.6 / 2_000**0.5)
+    assert (np.asarray(drawn.start) != np.asarray(drawn.goal)).all()
+    flat = np.asarray(drawn.walls).reshape(2_000, -1)
+    rows = np.arange(2_000)
+    assert not (flat[rows, drawn.start] | flat[rows, drawn.goal]).any()
+    for cells, count in ((drawn.start, 169), (drawn.goal, 169)):
+        times = np.bincount(cells, minlength=count)
+        expected = 2_000 / count  # chi squared of 168 degrees: 168 +- 4 * 18.3
+        assert ((times - expected) ** 2 / expected).sum() < 168 + 4 * 18.4
+    assert np.bincount(drawn.start_direction, minlength=4).min() > 400
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"size": (2, 9)}, "at least 3 x 3"),
+        ({"view": 4}, "view must be odd, got 4"),
+        ({"size": (3, 3), "max_walls": 8}, "at most 7 in a maze of 3 x 3"),
+        ({"max_walls": -2}, "max_walls must be a whole number of at least -1"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        envs.make("Maze-v0", **options)
+
+
+def test_a_picture_has_the_agent_its_nose_the_goal_and_the_walls():
+    env, params = level(["..#", "...", "..."], goal=(2, 0))
+    state = MazeState(jnp.int32(0), jnp.array([1, 1]), jnp.int32(1))  # looks down
+    picture = env.render(state, params, scale=9)
+    assert picture.shape == (27, 27, 3) and picture.dtype == np.uint8
+    middles = picture[4::9, 4::9]
+    assert middles[0, 2].tolist() == [110, 110, 110]
+    assert middles[2, 0].tolist() == [0, 160, 0]
+    assert middles[1, 1].tolist() == [0, 0, 255]
+    assert picture[17, 13].tolist() == [255] * 3 and picture[10, 13].tolist() == [
+        0,
+        0,
+        255,
+    ]
