@@ -355,8 +355,9 @@ def normalised(compared: Comparison) -> dict[str, dict[str, Any]]:
     """Scores of each setting, 0 for no learning and 1 for `tuned`, with intervals.
 
     Returns:
-        By setting, `iqm`, `low`, `high` over the tasks with a unit, `tasks`, the mean
-        by such a task, and `raw`, the mean area by task, of all tasks.
+        By setting, `iqm`, `low`, `high` over the tasks with a unit; `difference`, that
+        of the interquartile means from `tuned`'s with its interval, paired by seed;
+        `tasks`, the mean by task with a unit; and `raw`, the mean area of every task.
     """
     scores = compared.dataset["training_curve"]
     table = np.nan_to_num(scores.values, nan=-np.inf)  # [task, setting, seed]
@@ -390,12 +391,15 @@ def normalised(compared: Comparison) -> dict[str, dict[str, Any]]:
         ]
     )
     low, high = np.quantile(pooled[1:], [0.025, 0.975], axis=0)
+    apart = pooled - pooled[:, one, None]
+    ends = np.quantile(apart[1:], [0.025, 0.975], axis=0)
     means = units(draws[0]).mean(-1)
     return {
         name: {
             "iqm": float(pooled[0, i]),
             "low": float(low[i]),
             "high": float(high[i]),
+            "difference": [float(apart[0, i]), *ends[:, i].tolist()],
             "tasks": dict(zip(tasks, means[:, i].tolist(), strict=True)),
             "raw": raw[name],
         }
@@ -413,12 +417,14 @@ def show(title: str, found: dict[str, dict[str, Any]]) -> None:
     """Print the scores of all settings, the best first."""
     order = sorted(found, key=lambda name: -found[name]["iqm"])
     tasks = list(found[order[0]]["tasks"])
-    table = Table("setting", "interquartile mean", *tasks, title=title)
+    columns = ("setting", "interquartile mean", "less tuned's", *tasks)
+    table = Table(*columns, title=title)
     for name in order:
         x = found[name]
         means = [f"{x['tasks'][t]:.2f} ({x['raw'][t]:.4g})" for t in tasks]
         interval = f"{x['iqm']:.3f} ({x['low']:.3f} to {x['high']:.3f})"
-        table.add_row(name, interval, *means)
+        apart = "{:+.3f} ({:+.3f} to {:+.3f})".format(*x["difference"])
+        table.add_row(name, interval, apart, *means)
     Console(width=200, highlight=False).print(table)
 
 

@@ -1,12 +1,14 @@
-"""Evolve the numbers of PQN and of DQN over tasks, and judge them on others.
+"""Evolve the numbers of PQN, DQN and SAC over tasks, and judge them on others.
 
-    python experiments/evolve_values.py evolve           # both, one after the other
+    python experiments/evolve_values.py evolve           # all, one after the other
     python experiments/evolve_values.py evolve dqn
     python experiments/evolve_values.py judge
 
-It is `evolve_ppo.py tuned` for algorithms that learn action values: the same five
-tasks, runs as long, the same strategy, and the same unseen tasks at the end, in the
-same units: 0 for a policy that does not learn and 1 for the evolved numbers.
+It is `evolve_ppo.py tuned` for algorithms that learn action values. PQN and DQN have
+its five tasks, its length of runs and its unseen tasks. SAC, whose every step is an
+update, has three continuous tasks and others to be judged on, runs of a fifth of the
+length, and small networks. The strategy is the same, and so are the units: 0 for a
+policy that does not learn and 1 for the evolved numbers.
 
 Everything goes on where it was stopped with the same command. `judge` prints a table
 for each algorithm and writes experiments/results/evolve-values.json.
@@ -16,7 +18,7 @@ import argparse
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evolve_ppo import ROOT, SEEDS, STEPS, TASKS, TRAINING, normalised, show
 from results import hardware
@@ -25,6 +27,7 @@ from rich.console import Console
 import purerl
 from purerl.cli.settings import enable_compile_cache
 from purerl.config import TrainConfig
+from purerl.randomisation import Uniform
 from purerl.serialise import to_dict, write_atomic
 
 STORE = ROOT / "experiments" / "results" / "evolve-values.json"
@@ -37,11 +40,15 @@ class Setting(NamedTuple):
         default: Its config before the evolution.
         evolve: Names of the numbers, with scales.
         generations: Generations of the evolution.
+        training: Tasks that it goes over, with the returns that count 0 and 1.
+        unseen: Tasks that it is judged on.
     """
 
     default: TrainConfig
     evolve: dict[str, str]
     generations: int
+    training: list[tuple[dict[str, Any], tuple[float, float]]] = TRAINING
+    unseen: list[dict[str, Any]] = TASKS["unseen"]
 
 
 SHARED = {
@@ -51,6 +58,18 @@ SHARED = {
     "epsilon_end": "logit",
     "epsilon_steps": "log",
 }
+# Returns that count 0 and 1: of a random policy, and of a good one after such a run.
+CONTINUOUS: list[tuple[dict[str, Any], tuple[float, float]]] = [
+    (
+        {
+            "env": "Pendulum-v1",
+            "env_params": {"m": Uniform(0.7, 1.3), "l": Uniform(0.7, 1.3)},
+        },
+        (-1250.0, -150.0),
+    ),
+    ({"env": "CartpoleSwingup-v0"}, (30.0, 500.0)),
+    ({"env": "PointRobot-misc", "env_params": {"dense_reward": True}}, (-120.0, -10.0)),
+]
 SETTINGS = {
     "pqn": Setting(
         # As many updates as PPO has in runs of this length, where PQN's own 2,048
@@ -71,6 +90,39 @@ SETTINGS = {
         {**SHARED, "optimiser.eps": "log"},
         24,
     ),
+    "sac": Setting(
+        purerl.SACConfig(
+            env="Pendulum-v1",
+            total_timesteps=8_192,
+            num_evaluations=0,
+            hidden_sizes=(64, 64),
+            batch_size=64,
+            buffer_size=8_192,
+            learning_starts=500,
+            actor_learning_rate=3e-4,
+            critic_learning_rate=3e-4,
+            temperature_learning_rate=3e-4,
+        ),
+        {
+            "actor_learning_rate": "log",
+            "critic_learning_rate": "log",
+            "temperature_learning_rate": "log",
+            "gamma": "logit",
+            "tau": "logit",
+            "temperature_init": "log",
+            "entropy_per_dimension": "linear",
+        },
+        16,
+        CONTINUOUS,
+        [
+            {"env": "Pendulum-v1", "env_params": {"g": 5.0}},
+            {"env": "CartpoleBalance-v0"},
+            {"env": "CartpoleSwingup-v0", "env_params": {"pole_mass": 0.3}},
+            {"env": "Reacher-misc"},
+            {"env": "Swimmer-misc"},
+            {"env": "PointRobot-misc"},
+        ],
+    ),
 }
 
 
@@ -82,7 +134,7 @@ def evolve(name: str, out: Path) -> None:
         out: Folder of all evolutions.
     """
     load, setting = os.getloadavg()[0], SETTINGS[name]
-    environments = [change for change, _ in TRAINING]
+    environments = [change for change, _ in setting.training]
     labels = [f"{c['env']} #{number}" for number, c in enumerate(environments)]
     result = purerl.evolve(
         setting.default,
@@ -91,7 +143,7 @@ def evolve(name: str, out: Path) -> None:
         population=16,
         generations=setting.generations,
         environments=environments,
-        baselines=dict(zip(labels, (b for _, b in TRAINING), strict=True)),
+        baselines=dict(zip(labels, (b for _, b in setting.training), strict=True)),
         out=out / name,
         progress=False,
     )
@@ -116,14 +168,16 @@ def judge(name: str, out: Path, seeds: int) -> dict[str, object]:
         What is kept: the evolved config, the course of the evolution and the scores.
     """
     result = purerl.load_evolution(out / name)
+    rates = [n for n in result.solution if n.endswith("learning_rate")]
+    nothing = dict.fromkeys(rates, 1e-12)
     compared = purerl.compare(
         SETTINGS[name].default,
         {
             "tuned": result,
             "default": {},
-            "no learning": {"learning_rate": 1e-12},
+            "no learning": nothing,
         },
-        environments=TASKS["unseen"],
+        environments=SETTINGS[name].unseen,
         baseline="default",
         seeds=seeds,
         measures=("training_curve",),

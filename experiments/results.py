@@ -123,7 +123,7 @@ def command(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> str:
     """What would print the same numbers again: the script, and what was changed."""
     kept = ("out", "dry")
     flags = [
-        f" --{name.replace('_', '-')} {_words(value)}"
+        f" --{name.replace('_', '-')}{'' if value is True else ' ' + _words(value)}"
         for name, value in vars(asked).items()
         if value != parser.get_default(name) and name not in kept
     ]

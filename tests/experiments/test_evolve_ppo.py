@@ -47,6 +47,9 @@ def test_scores_are_in_units_of_tuned_above_no_learning():
     assert found["x"]["low"] < 0.5 < found["x"]["high"]
     assert found["tuned"]["iqm"] == pytest.approx(1.0, abs=0.02)
     assert found["no learning"]["iqm"] == pytest.approx(0.0)
+    assert found["tuned"]["difference"] == [0.0, 0.0, 0.0]
+    apart, low, high = found["no learning"]["difference"]
+    assert low <= apart == -found["tuned"]["iqm"] <= high
 
 
 def test_a_failed_run_counts_as_the_worst_of_its_task():
