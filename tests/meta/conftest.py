@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.optimisers import LearnedOptimiser
+from purerl.rules import LPGRule
 from tests.helpers import tiny_config
 
 LANES, SEGMENT = 4, 10
@@ -32,6 +34,28 @@ def evolve(config=None, evolved=EVOLVED, **changes):
     """An evolution at the width and segments that the tests share."""
     config = start() if config is None else config
     return purerl.evolve(config, evolved, **{**SETTINGS, **changes})
+
+
+def with_optimiser():
+    """A config with a learned optimiser whose weights are evolved."""
+    return tiny_config(optimiser=LearnedOptimiser.make(hidden_size=4)), "optimiser"
+
+
+def with_rule():
+    """A config whose rule of learning, a small LSTM, is evolved."""
+    config = purerl.LPGConfig(
+        env="CartPole-v1",
+        total_timesteps=640,
+        num_envs=2,
+        num_steps=16,
+        hidden_sizes=(8,),
+        rule=LPGRule.make(hidden_size=4, prediction_size=4, embedding_size=4),
+    )
+    return config, "rule"
+
+
+# What `evolve` is called with, by name of the part that is evolved.
+PARTS = {"loss": tuple, "optimiser": with_optimiser, "rule": with_rule}
 
 
 def outcome(result):

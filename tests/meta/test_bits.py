@@ -15,14 +15,14 @@ import pytest
 import purerl
 from tests.helpers import assert_same_bits, trained
 
-from .conftest import GENERATIONS, POPULATION, SETTINGS, evolve, outcome
+from .conftest import GENERATIONS, PARTS, POPULATION, SETTINGS, evolve, outcome
 
 pytestmark = pytest.mark.optimised(slow=True)
 
 CHILD = """
     import sys
     import jax
-    cache, port, process, folder = sys.argv[1:]
+    cache, port, process, folder, part = sys.argv[1:]
     jax.config.update("jax_compilation_cache_dir", cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_num_cpu_devices", 2)
@@ -30,15 +30,16 @@ CHILD = """
     if port != "0":
         hosts.join("localhost:" + port, 2, int(process))
     import purerl
-    from tests.meta.conftest import evolve
-    result = evolve(out=folder, checkpoint_seconds=0.0, snapshot_every=1)
+    from tests.meta.conftest import PARTS, evolve
+    asked = PARTS[part]()
+    result = evolve(*asked, out=folder, checkpoint_seconds=0.0, snapshot_every=1)
     print(process, *result.vector.tolist(), *result.history["fitness"].ravel())
 """
 
 
-def start_child(folder, port=0, process=0):
+def start_child(folder, port=0, process=0, part="loss"):
     cache = jax.config.jax_compilation_cache_dir
-    arguments = [str(cache), str(port), str(process), str(folder)]
+    arguments = [str(cache), str(port), str(process), str(folder), part]
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(CHILD), *arguments],
         cwd=os.getcwd(),
@@ -87,20 +88,37 @@ def test_a_generation_more_goes_on(whole, tmp_path):
     assert_same_bits(outcome(purerl.load_evolution(tmp_path)), outcome(whole))
 
 
-@pytest.mark.slow(optimised=False)
-def test_killed_and_resumed_is_uninterrupted(whole, tmp_path):
-    child = start_child(tmp_path)
+@pytest.fixture(scope="module", params=["optimiser", "rule"])
+def learned(request):
+    """A part with weights, by name, and its evolution in one process."""
+    return request.param, evolve(*PARTS[request.param]())
+
+
+def check_killed_and_resumed(whole, folder, part="loss"):
+    """Kill an evolution after its first generation, go on, and compare."""
+    child = start_child(folder, part=part)
     until = time.monotonic() + 120
-    while not list(tmp_path.glob("checkpoints/*.npz")):
+    while not list(folder.glob("checkpoints/*.npz")):
         assert child.poll() is None and time.monotonic() < until
         time.sleep(0.002)
     child.send_signal(signal.SIGKILL)
     child.communicate()
-    done = int(sorted(tmp_path.glob("checkpoints/*.npz"))[-1].stem)
+    done = int(sorted(folder.glob("checkpoints/*.npz"))[-1].stem)
     assert done >= 1
-    rest = evolve(out=tmp_path)
+    rest = evolve(*PARTS[part](), out=folder)
     assert rest.summary["generations_run"] == GENERATIONS - done
     assert_same_bits(outcome(rest), outcome(whole))
+
+
+@pytest.mark.slow(optimised=False)
+def test_killed_and_resumed_is_uninterrupted(whole, tmp_path):
+    check_killed_and_resumed(whole, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_part_with_weights_killed_and_resumed_is_uninterrupted(learned, tmp_path):
+    part, whole = learned
+    check_killed_and_resumed(whole, tmp_path, part)
 
 
 def test_a_kill_while_a_file_is_written_leaves_the_old_one(whole, tmp_path):
@@ -111,20 +129,30 @@ def test_a_kill_while_a_file_is_written_leaves_the_old_one(whole, tmp_path):
     assert_same_bits(outcome(evolve(out=tmp_path)), outcome(whole))
 
 
-@pytest.mark.slow
-def test_two_processes_are_one(whole, tmp_path):
+def check_two_processes(whole, folder, part="loss"):
+    """Evolve in two processes that share a folder, and compare."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    folders = [tmp_path, tmp_path]
-    children = [start_child(f, port, i) for i, f in enumerate(folders)]
+    children = [start_child(folder, port, process, part) for process in range(2)]
     printed = [child.communicate(timeout=300)[0] for child in children]
     assert [child.returncode for child in children] == [0, 0]
     expected = [*whole.vector.tolist(), *whole.history["fitness"].ravel().tolist()]
     for process, text in enumerate(printed):
         (line,) = [x for x in text.splitlines() if x.startswith(f"{process} ")]
         np.testing.assert_array_equal([float(x) for x in line.split()[1:]], expected)
-    assert_same_bits(outcome(purerl.load_evolution(tmp_path)), outcome(whole))
+    assert_same_bits(outcome(purerl.load_evolution(folder)), outcome(whole))
+
+
+@pytest.mark.slow
+def test_two_processes_are_one(whole, tmp_path):
+    check_two_processes(whole, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_part_with_weights_in_two_processes_is_that_of_one(learned, tmp_path):
+    part, whole = learned
+    check_two_processes(whole, tmp_path, part)
 
 
 def test_members_are_plain_training_with_their_overrides(whole):
