@@ -17,7 +17,7 @@ from purerl.optimisers.first_order import Adam, AdamW, RAdam
 from purerl.types import Array
 
 # Its root is 1e-18: beside any `eps` that is used it changes no bit of a step.
-_EPS_ROOT = 1e-36
+EPS_ROOT = 1e-36
 # Length of the moving average from which RAdam trusts it, as optax has it.
 _RECTIFIED_FROM = 5.0
 
@@ -43,7 +43,7 @@ class Differentiable:
         if type(inner) is AdamW:
             numbers["weight_decay"] = inner.weight_decay
         make: Any = optax.adamw if type(inner) is AdamW else optax.adam
-        return make(learning_rate, **numbers, eps_root=_EPS_ROOT)
+        return make(learning_rate, **numbers, eps_root=EPS_ROOT)
 
 
 def _rectified(
@@ -65,7 +65,7 @@ def _rectified(
         )
 
         def step(mean: Array, square: Array) -> Array:
-            root = jnp.sqrt(square + _EPS_ROOT)
+            root = jnp.sqrt(square + EPS_ROOT)
             return jnp.where(enough, factor * mean / (root + eps), mean)
 
         means: Any = optax.tree.bias_correction(state.mu, b1, count)
@@ -80,8 +80,8 @@ def differentiable(optimiser: Any) -> Any:
 
     Args:
         optimiser: The optimiser of a config. Others than Adam's family are returned as
-            they are: SGD, RMSProp and Lion have no root at zero, and of Muon, a learned
-            optimiser or the user's own it is not known here.
+            they are: SGD, RMSProp and Lion have no root at zero, the learned ones have this
+            number under theirs, and of Muon or the user's own it is not known here.
     """
     is_adam = type(optimiser) in (Adam, AdamW, RAdam)
     return Differentiable(optimiser) if is_adam else optimiser

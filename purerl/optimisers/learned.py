@@ -26,6 +26,7 @@ from purerl.config import (
     dynamic,
     static,
 )
+from purerl.optimisers.differentiable import EPS_ROOT
 from purerl.optimisers.layout import Layout, layout_of
 from purerl.types import Array, PyTree
 
@@ -184,7 +185,8 @@ class LearnedOptimiser:
         decays = decays[:, None]
         momenta = (1.0 - decays) * gradient[None] + decays * state.momenta
         second = (1.0 - self.b2) * jnp.square(gradient) + self.b2 * state.second
-        root = jnp.sqrt(second / (1.0 - self.b2**count)) + self.eps
+        # What has never had a gradient would have no derivative with zero under it.
+        root = jnp.sqrt(second / (1.0 - self.b2**count) + EPS_ROOT) + self.eps
         ratios = momenta / (1.0 - decays**count) / root[None]
         seen = jnp.stack([gradient / root, *ratios])
         features = self._features(seen, root, params, layout)

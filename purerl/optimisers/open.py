@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 
 from purerl import schedules
 from purerl.config import FRACTION, POSITIVE_OR_NONE, ConfigError, dynamic, static
+from purerl.optimisers.differentiable import EPS_ROOT
 from purerl.optimisers.layout import Layout, layout_of
 from purerl.optimisers.learned import noise_at, seed_of
 from purerl.optimisers.open_network import (
@@ -206,6 +207,6 @@ class OpenOptimiser:
         count = int(layout.network.max()) + 1
         of_network = np.arange(count)[:, None] == number[None]
         squares = jnp.where(of_network, jnp.square(gradient)[None], 0.0)
-        norms = jnp.sqrt(squares.sum(1))
+        norms = jnp.sqrt(squares.sum(1) + EPS_ROOT)
         scales = self.max_norm / jnp.maximum(norms, self.max_norm)
         return gradient * scales[number]

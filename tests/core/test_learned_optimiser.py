@@ -12,7 +12,7 @@ import purerl
 from purerl import serialise
 from purerl.algorithms import actor_critic, vpg
 from purerl.config import ConfigError
-from purerl.optimisers import Adam, LearnedOptimiser
+from purerl.optimisers import Adam, LearnedOptimiser, OpenOptimiser
 from purerl.optimisers.layout import layout_of
 from purerl.optimisers.learned import DECAYS, FEATURES, noise_at, seed_of
 from purerl.report import plots
@@ -352,3 +352,39 @@ def _moved(optim, params):
     zero = jax.tree.map(jnp.zeros_like, params)
     moves, _ = optim.update(zero, optim.init(params), params)
     return np.asarray(jax.flatten_util.ravel_pytree(moves)[0])
+
+
+# OPEN's network has many kinks, so that a wide difference goes over some.
+@pytest.mark.parametrize(
+    ("kind", "width"), [(LearnedOptimiser, 1e-2), (OpenOptimiser, 3e-4)]
+)
+def test_it_has_a_derivative_where_a_parameter_never_has_a_gradient(kind, width):
+    """Along its weights and the size of gradients, against a central difference."""
+    made = kind.make(4)
+    optimiser = made if kind is OpenOptimiser else random_weights(made)
+    weights, restore = jax.flatten_util.ravel_pytree(optimiser.params)
+    direction = jax.random.normal(jax.random.key(5), weights.shape)
+    kernel = jnp.array([[0.3, -0.2, 0.1], [0.0, 0.0, 0.0]])  # of an input that is zero
+    gradient = {
+        "actor": {"params": {"Dense_0": {"bias": jnp.zeros(3), "kernel": kernel}}},
+        "critic": jax.tree.map(jnp.zeros_like, PARAMS["critic"]),  # frozen
+    }
+
+    @jax.jit
+    def moved(length):
+        """How far three steps go, at a place on a line through the weights."""
+        own = optimiser.replace(params=restore(weights + length * direction))
+        transformation = own(RATE)
+        params, state = PARAMS, transformation.init(PARAMS)
+        for size in (1.0, -0.5, 2.0):
+            scale = size * (1.0 + length)
+            grads = jax.tree.map(lambda x, scale=scale: scale * x, gradient)
+            updates, state = transformation.update(grads, state, params)
+            params = jax.tree.map(jnp.add, params, updates)
+        steps = jax.tree.map(lambda x, y: (x - y) / RATE, params, PARAMS)
+        return jnp.vdot(jnp.arange(12.0), jax.flatten_util.ravel_pytree(steps)[0])
+
+    slope = float(jax.grad(moved)(0.0))
+    by_hand = float(moved(width) - moved(-width)) / (2.0 * width)
+    assert abs(by_hand) > 0.1
+    assert slope == pytest.approx(by_hand, rel=0.02)
