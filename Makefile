@@ -33,7 +33,7 @@ bench: $(VENV)/installed-dev
 	$(BIN)/python experiments/benchmarks/share.py
 
 docs: $(VENV)/installed-docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .

@@ -71,3 +71,11 @@ def test_nothing_is_fetched_from_outside_when_a_page_is_read():
     assert config["theme"]["font"] is False
     extra = config.get("extra_css", []) + config.get("extra_javascript", [])
     assert not [path for path in extra if "//" in path]
+
+
+def test_a_warning_fails_the_build_of_the_site():
+    """MkDocs counts no warning where it is told to be quiet, and so fails on none."""
+    makefile = (pages.ROOT / "Makefile").read_text()
+    (build,) = re.findall(r"mkdocs build .*", makefile)
+    assert "--strict" in build
+    assert not {"--quiet", "-q"} & set(build.split())
