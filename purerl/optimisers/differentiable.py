@@ -80,8 +80,8 @@ def differentiable(optimiser: Any) -> Any:
 
     Args:
         optimiser: The optimiser of a config. Others than Adam's family are returned as
-            they are: SGD, RMSProp and Lion have no root at zero, the learned ones have this
-            number under theirs, and of Muon or the user's own it is not known here.
+            they are: SGD, RMSProp and Lion have no root at zero, the learned ones have
+            this number under theirs, and of Muon or the user's own it is not known.
     """
     is_adam = type(optimiser) in (Adam, AdamW, RAdam)
     return Differentiable(optimiser) if is_adam else optimiser

@@ -1,0 +1,103 @@
+"""Draw the figures of docs/performance.md from what the benchmarks wrote.
+
+    python experiments/benchmarks/figures.py
+
+It reads experiments/results/benchmarks: gpu-program.json, which `gpu_program.py --out`
+wrote with `--peers` and `--purejaxrl`, and share.json, of `share.py --out`. Nothing is measured here. A figure whose file is missing is left as it is, and said.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from purerl.report.plots import style
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "experiments" / "results" / "benchmarks"
+IMAGES = ROOT / "docs" / "images"
+OWN = "ppo-cartpole"
+PEERS = {OWN: "purerl", "PureJaxRL": "PureJaxRL", "rejax": "rejax 0.1.3"}
+
+
+def kernels(found: dict[str, Any]) -> Any:
+    """Kernels of PPO's whole run for a GPU, beside the peers' programs.
+
+    Args:
+        found: What `gpu_program.py --out` wrote.
+    """
+    names = [name for name in PEERS if name in found]
+    figure = style.new_figure(7.6, 2.2)
+    axes = figure.subplots()
+    for place, name in enumerate(names):
+        number = found[name]["kernels"]
+        colour = style.COLOURS[0] if name == OWN else style.COLOURS[7]
+        axes.barh(place, number / 1e6, height=0.62, color=colour)
+        times = number / found[OWN]["kernels"]
+        words = f" {number / 1e6:.2f} M" + ("" if name == OWN else f" ({times:.1f} x)")
+        axes.text(number / 1e6, place, words, va="center", fontsize=10)
+    axes.set_yticks(range(len(names)), [PEERS[name] for name in names])
+    axes.invert_yaxis()
+    axes.set_xlim(0.0, 1.2 * max(found[name]["kernels"] for name in names) / 1e6)
+    agents = f"{found[OWN]['agents']:,}"
+    title = f"PPO, CartPole-v1, {agents} agents x 500,000 steps, compiled for an H200"
+    style.finish(axes, title, "dependent kernels of the whole run, millions")
+    axes.grid(visible=False, axis="y")
+    return figure
+
+
+def share(found: dict[str, Any]) -> Any:
+    """Steps per second of training, beside those of its matrix products alone.
+
+    Args:
+        found: What `share.py --out` wrote.
+    """
+    cases = [name for name in found if "agent" in name]
+    figure = style.new_figure(7.6, 1.0 + 1.3 * len(cases))
+    axes = figure.subplots()
+    place, places, labels = 0.0, [], []
+    most = max(max(rates) for name in cases for rates in found[name].values())
+    for case in cases:
+        own = sorted(found[case]["purerl"])
+        for number, (name, rates) in enumerate(found[case].items()):
+            middle = sorted(rates)[len(rates) // 2]
+            colour = style.COLOURS[0] if name == "purerl" else style.COLOURS[7]
+            alpha = 1.0 if number < 2 else 0.55
+            axes.barh(place, middle / 1e3, height=0.8, color=colour, alpha=alpha)
+            axes.plot([min(rates) / 1e3, max(rates) / 1e3], [place] * 2, color="black")
+            of_it = own[len(own) // 2] / middle
+            words = f"{middle / 1e3:,.0f}k"
+            if name != "purerl":
+                words += f", of which training reaches {of_it:.0%}"
+            axes.text(max(rates) / 1e3 + 0.01 * most / 1e3, place, words, va="center")
+            places.append(place)
+            labels.append(f"{case}: {name}" if name == "purerl" else name)
+            place += 1.0
+        place += 0.6
+    axes.set_yticks(places, labels)
+    axes.invert_yaxis()
+    axes.set_xlim(0.0, 1.7 * most / 1e3)
+    machine = found["hardware"]
+    title = f"PPO, CartPole-v1, {machine['cores']} cores of {machine['cpu']}"
+    words = "environment steps per second, thousands (line: all rounds)"
+    style.finish(axes, title, words)
+    axes.grid(visible=False, axis="y")
+    return figure
+
+
+FIGURES = {"gpu-program": kernels, "share": share}
+
+
+def main() -> None:
+    """Draw what there are numbers of."""
+    for name, draw in FIGURES.items():
+        file = RESULTS / f"{name}.json"
+        if not file.exists():
+            print(f"{file.relative_to(ROOT)} is not there: its figure is left alone")
+            continue
+        image = IMAGES / f"performance-{name}.png"
+        style.save(draw(json.loads(file.read_text())), image)
+        print(image.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
