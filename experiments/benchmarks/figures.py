@@ -3,7 +3,8 @@
     python experiments/benchmarks/figures.py
 
 It reads experiments/results/benchmarks: gpu-program.json, which `gpu_program.py --out`
-wrote with `--peers` and `--purejaxrl`, and share.json, of `share.py --out`. Nothing is measured here. A figure whose file is missing is left as it is, and said.
+wrote with `--peers` and `--purejaxrl`, and share.json, of `share.py --out`. Nothing is
+measured here. A figure whose file is missing is left as it is, and said.
 """
 
 import json
