@@ -18,6 +18,7 @@ same command goes on where it was stopped.
 import argparse
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,30 @@ def load(file: Path, like: purerl.MetaTrainState) -> purerl.MetaTrainState:
     flat = arrays.load(file)
     leaves = [flat[str(number)] for number in range(len(flat))]
     return to_device(jax.tree.unflatten(jax.tree.structure(to_host(like)), leaves))
+
+
+def same_settings(asked: argparse.Namespace, out: Path) -> None:
+    """Keep what a rule is learned with, or refuse to go on with something else.
+
+    Args:
+        asked: What was asked for.
+        out: Folder of the states.
+    """
+    free = {"held_out", "seeds", "lpg", "dry"}  # of the judgement
+    if not asked.anneal:
+        free.add("steps")  # more of them go on
+    own = {n: x for n, x in vars(asked).items() if n not in free}
+    file = out / "settings.json"
+    if not file.exists():
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, json.dumps(own))
+    there = json.loads(file.read_text())
+    for name, value in own.items():
+        if there.get(name) != value:
+            sys.exit(
+                f"{out}: {name} is {there.get(name)} there and {value} here; take "
+                "another --name."
+            )
 
 
 def learn(
@@ -150,6 +175,7 @@ def main() -> None:
         tasks=dict(grids.draw_tasks(asked.grids, LEARNING).params),
         meta_learning_rate=rate,
     )
+    same_settings(asked, out)
     rules, course = learn(training, asked.steps, out)
     found = judged(config, rules, asked)
     Console(width=150, highlight=False).print(grids.table(found))

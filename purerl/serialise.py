@@ -24,7 +24,10 @@ import jax
 import numpy as np
 import yaml
 
-import purerl.rules  # noqa: F401  # So that rules in files have names.
+# So that every part has its name in files, whatever else has been imported.
+import purerl.losses
+import purerl.optimisers
+import purerl.rules  # noqa: F401
 from purerl import artifact, randomisation, registry, schedules
 from purerl.config import (
     Auto,

@@ -17,6 +17,16 @@ EXCLUDED = {
 # Algorithms that are told what a part of a training run was worth.
 TRUNCATED = ("PersistentES", "NoiseReuseES")
 
+# Algorithms with a mean that compare fitness with that of earlier generations.
+COMPARING = (
+    "GradientlessDescent",
+    "HillClimbing",
+    "Rm_ES",
+    "SimulatedAnnealing",
+    "iAMaLGaM_Full",
+    "iAMaLGaM_Univariate",
+)
+
 
 def algorithms() -> dict[str, Any]:
     """Return every algorithm that can be used here, by its name in evosax."""

@@ -66,8 +66,9 @@ class Distilled(NamedTuple):
 
     Attributes:
         drift: The drift, which trains and evolves as any other.
-        error: Error of its slope and value over all samples, as a share of those of
-            the drift that it stands for.
+        error: Error of its slope and value, as a share of the root mean squares of
+            those of the drift that it stands for: the root mean square of the errors of
+            both signs of the advantage.
         rise: The best sum of each number of terms where the advantage is positive.
         fall: The same where it is negative.
     """

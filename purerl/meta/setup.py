@@ -10,7 +10,7 @@ from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig, part_kind
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
-from purerl.meta.catalogue import TRUNCATED
+from purerl.meta.catalogue import COMPARING, TRUNCATED
 from purerl.meta.genome import Genome
 from purerl.meta.names import Names
 from purerl.meta.optimiser import Optimiser
@@ -123,7 +123,8 @@ def make_setup(config: TrainConfig, asked: Settings) -> Setup:
         for bound in bounds:
             Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
     optimiser = Optimiser(told, genome, asked.population)
-    if asked.truncation is not None and not optimiser.is_distribution:
+    compares = strategy.name in COMPARING or not optimiser.is_distribution
+    if asked.truncation is not None and compares:
         raise ConfigError(
             f"truncation must be left out with {strategy.name}, which compares members "
             "with earlier ones, and so the end of a run with its beginning; take "
@@ -169,6 +170,16 @@ def _truncated(
             )
         return strategy
     check_count("truncation", cut)
+    if needs_it and strategy.shaping not in ("auto", "none"):
+        raise ConfigError(
+            f"strategy: shaping must be none with {strategy.name}, which adds up what "
+            f"the parts of a run were worth, got {strategy.shaping!r}."
+        )
+    if needs_it and strategy.sigma_decay != 1.0:
+        raise ConfigError(
+            f"strategy: sigma_decay must be 1 with {strategy.name}, whose noise may "
+            f"outlast a generation, got {strategy.sigma_decay:g}."
+        )
     if len(updates) > 1 or updates[0] % cut:
         whole = ", ".join(f"{number:,}" for number in updates)
         raise ConfigError(

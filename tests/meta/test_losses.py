@@ -1,5 +1,8 @@
 """Learned losses: the axioms over random parameters, starts, files, pictures."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -123,6 +126,21 @@ def test_artifacts_come_back_bit_for_bit(loss, suffix, tmp_path):
     assert serialise.parse_loss(str(path)) is not None
     field = "policy_loss" if "Drift" in type(loss).__name__ else "value_loss"
     purerl.make_train(purerl.PPOConfig(**{field: again}))  # any training takes it
+
+
+def test_every_part_is_read_by_a_program_that_imports_nothing_else(tmp_path):
+    parts = [losses.DPODrift(), purerl.optimisers.Adam(), purerl.rules.ReturnRule()]
+    files = [
+        str(purerl.save_part(part, tmp_path / f"{number}{suffix}"))
+        for number, part in enumerate(parts)
+        for suffix in (".npz", ".yaml")
+    ]
+    code = "import sys, purerl; print(*map(purerl.load_part, sys.argv[1:]), sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *files], capture_output=True, text=True, check=True
+    )
+    names = [line.partition("(")[0] for line in done.stdout.splitlines()]
+    assert names == ["DPODrift"] * 2 + ["Adam"] * 2 + ["ReturnRule"] * 2
 
 
 def test_what_is_no_artifact(tmp_path):
