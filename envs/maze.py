@@ -141,9 +141,10 @@ class Maze(Environment[MazeState, MazeParams]):
         height, width = self.size
         walls = np.zeros(self.size, bool)
         walls[height // 2], walls[:, width // 2] = True, True
-        for row in (height // 4, height - 1 - height // 4):
+        # A door in each half of both walls, never where they cross.
+        for row in (height // 4, max(height - 1 - height // 4, height // 2 + 1)):
             walls[row, width // 2] = False
-        for column in (width // 4, width - 1 - width // 4):
+        for column in (width // 4, max(width - 1 - width // 4, width // 2 + 1)):
             walls[height // 2, column] = False
         return MazeParams(walls=walls, goal=self.num_cells - 1)
 

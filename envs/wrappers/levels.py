@@ -65,6 +65,21 @@ class RandomLevels(Wrapper):
         """
         return jax.tree.map(_as_array, self.env.draw_level(key, params))
 
+    def drawn(self, params: Any) -> Any:
+        """Return which numbers `draw_level` draws: a bool for every leaf of `params`.
+
+        The others, such as a time limit, come out as they went in, and belong to no
+        level.
+
+        Args:
+            params: Numbers of the environment.
+        """
+        leaves = jax.tree.map(_as_array, params)
+        traced = jax.make_jaxpr(self.draw_level)(jax.random.key(0), leaves).jaxpr
+        given = {id(variable) for variable in traced.invars}
+        found = [id(variable) not in given for variable in traced.outvars]
+        return jax.tree.unflatten(jax.tree.structure(leaves), found)
+
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, LevelState]:
         """Draw a level and start an episode in it; the key is consumed."""
         level = self.draw_level(jax.random.fold_in(key, _LEVEL), params)

@@ -12,12 +12,14 @@ arXiv:2110.02439). With `learn_on_new` it learns from all, and with
 `replay_probability=0` besides it is domain randomisation: new levels in every update.
 
 Where the policy does not learn from new levels, its losses are computed and reported
-all the same, and its parameters stay. Statistics of observations move in every update.
+all the same, and its parameters stay. Statistics of observations move in every update,
+and so does a step size that is annealed.
 
 The defaults of what replay has are those of JaxUED's mazes (Coward, Beukman and
 Foerster 2024, arXiv:2403.13091).
 """
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -59,6 +61,14 @@ class PLRConfig(PPOConfig):
     env_wrappers: tuple[str, ...] = static(
         ("RandomLevels",),
         "Wrappers around the environment, the first innermost; RandomLevels is last.",
+    )
+    total_timesteps: int = static(
+        5_000_000,
+        "Environment steps of one agent, over all its environments.",
+        POSITIVE,
+    )
+    num_envs: int = static(
+        32, "Environments of one agent, each in a level of its own, B.", POSITIVE
     )
     num_steps: int = static(
         256,
@@ -152,7 +162,37 @@ def validate(config: PLRConfig, env: Environment) -> None:
             "normalize_rewards=True scales; set that to False, or use "
             "score='positive_value_loss'."
         )
+    _check_that_it_learns(config)
     ppo.validate(config, env)
+
+
+def _check_that_it_learns(config: PLRConfig) -> None:
+    """Refuse a run whose policy would never learn, as it replays nothing.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    share, fill = config.replay_probability, config.min_fill
+    if config.learn_on_new or not isinstance(fill, int | float):
+        return
+    if isinstance(share, int | float) and share == 0:
+        raise ConfigError(
+            "replay_probability must be greater than 0 with learn_on_new=False, got 0: "
+            "only replayed levels are learned from, so nothing would be learned; "
+            "learn_on_new=True with 0 is domain randomisation."
+        )
+    needed = max(1, math.ceil(fill * config.buffer_size))
+    num_updates = config.total_timesteps // config.steps_per_update
+    drawn = (num_updates - 1) * config.num_envs
+    if drawn < needed:
+        raise ConfigError(
+            f"total_timesteps={config.total_timesteps:,} with num_envs="
+            f"{config.num_envs} and num_steps={config.num_steps} plays {drawn:,} "
+            f"levels before the last update, and {needed:,} (min_fill x buffer_size) "
+            "are needed before any is replayed; with learn_on_new=False nothing would be "
+            "learned. Give more total_timesteps, a smaller buffer_size or min_fill, or "
+            "learn_on_new=True."
+        )
 
 
 def make(
@@ -227,7 +267,15 @@ def choose(parts: Parts, state: PLRState, keys: Array) -> Played:
     places = levels.draw(keys[_DRAW], chances, config.num_envs)
     each = jax.random.split(keys[_NEW], config.num_envs)
     new = jax.vmap(env.draw_level, (0, None))(each, parts.stepper.params)
-    chosen = levels.select(is_replay, levels.take(buffer, places), new)
+    # Numbers that belong to no level, such as a time limit, are those of this run.
+    drawn = env.drawn(parts.stepper.params)
+    old = jax.tree.map(
+        lambda is_drawn, kept, present: kept if is_drawn else present,
+        drawn,
+        levels.take(buffer, places),
+        new,
+    )
+    chosen = levels.select(is_replay, old, new)
     return Played(is_replay, places, chosen)
 
 

@@ -220,8 +220,15 @@ def _check_pace(folder: Path, stored: dict[str, Any], bound: Bound) -> None:
     Raises:
         ConfigError: with both lengths.
     """
-    theirs = manifest.read_config(folder, stored).steps_per_update
-    mine = bound.plan.steps_per_update
+    config = manifest.read_config(folder, stored)
+    theirs, mine = config.steps_per_update, bound.plan.steps_per_update
+    burn_in = [getattr(c, "burn_in", None) for c in (config, bound.config)]
+    if burn_in[0] != burn_in[1]:
+        raise ConfigError(
+            f"start: burn_in is {burn_in[0]} in the run in {folder} and {burn_in[1]} "
+            "here, and what is stored has the memory of its first step; train with the "
+            "same one, or begin with the networks alone."
+        )
     if theirs != mine:
         raise ConfigError(
             f"start: an update of the run in {folder} has {theirs:,} steps, and one of "

@@ -256,12 +256,41 @@ def test_other_levels_than_mazes_are_replayed():
         ({"reset_scheme": "pool"}, "reset_scheme must be fresh, got 'pool'"),
         ({"normalize_rewards": True}, "score='max_monte_carlo' compares returns"),
         ({"temperature": 0.0}, "temperature must be"),
+        ({"replay_probability": 0.0}, "replay_probability must be greater than 0"),
+        (
+            {"buffer_size": 57},
+            r"num_envs=4 and num_steps=12 plays 28 levels .* and 29 .* nothing would",
+        ),
         ({"score": "regret"}, "score must be"),
     ],
 )
 def test_what_cannot_work_is_refused(changes, words):
     with pytest.raises(ConfigError, match=words):
         purerl.make_algorithm(CONFIG.replace(**{**changes}))
+
+
+def test_a_default_run_replays_levels_and_so_learns():
+    config = PLRConfig()
+    purerl.make_algorithm(config)
+    updates = config.total_timesteps // config.steps_per_update
+    to_fill = config.min_fill * config.buffer_size / config.num_envs
+    assert to_fill < 0.15 * updates
+
+
+def test_replayed_levels_have_the_numbers_of_the_present_run(robust):
+    """A time limit belongs to no level: one that is kept goes on with a new limit."""
+    states, _ = robust
+    state = jax.tree.map(lambda x: x[-1], states)
+    assert (state.level_buffer.levels.max_steps_in_episode[:4] == LIMIT).all()
+    other = CONFIG.replace(env_params={"max_steps_in_episode": 2}, min_fill=0.0)
+    config = other.replace(replay_probability=1.0)
+    after, metrics = jax.jit(purerl.make_algorithm(config).step)(state)
+    assert metrics["replayed"] == 1.0
+    level = after.envs.state.level
+    assert (level.max_steps_in_episode == 2).all()
+    kept = np.asarray(state.level_buffer.levels.walls).reshape(CAPACITY, -1).tolist()
+    played = np.asarray(level.walls).reshape(ENVS, -1).tolist()
+    assert all(walls in kept for walls in played)
 
 
 def test_one_agent_over_devices_is_refused():

@@ -79,6 +79,9 @@ def test_levels_of_a_grid_of_objects_keep_its_time_limit():
     key = jax.random.key(0)
     level, task = env.draw_level(key, params), env.env.draw_params(key)
     assert level.max_steps_in_episode == 13
+    drawn = env.drawn(params)
+    assert not drawn.max_steps_in_episode
+    assert all(getattr(drawn, f.name) for f in dataclasses.fields(task)[1:])
     for name in (f.name for f in dataclasses.fields(task)):
         if name != "max_steps_in_episode":
             np.testing.assert_array_equal(getattr(level, name), getattr(task, name))

@@ -215,6 +215,17 @@ def test_a_window_by_hand():
     np.testing.assert_array_equal(env._observe(state, params), walls + goal + direction)
 
 
+@pytest.mark.parametrize("size", [(3, 3), (4, 4), (4, 7), (5, 5), (8, 6)])
+def test_the_four_rooms_are_connected(size):
+    maze = envs.Maze(size=size, max_walls=1)
+    cells = jnp.argwhere(~jnp.asarray(maze.default_params.walls))
+    each = jax.vmap(
+        lambda cell: maze.default_params.replace(goal=cell[0] * size[1] + cell[1])
+    )(cells)
+    ways = jax.jit(jax.vmap(maze.shortest_path))(each)
+    assert (ways < envs.maze.UNREACHABLE).all()
+
+
 def test_drawn_levels_have_their_distribution():
     env = envs.Maze()
     params = env.default_params.replace(max_steps_in_episode=77)

@@ -181,6 +181,28 @@ def test_a_start_that_does_not_fit_is_refused_and_nothing_is_written(
     assert not out.exists()
 
 
+def test_sequences_of_another_burn_in_are_refused(tmp_path):
+    config = purerl.RecurrentDQNConfig(
+        env="probe/memory",
+        num_envs=2,
+        sequence_length=4,
+        burn_in=2,
+        buffer_size=64,
+        batch_size=2,
+        learning_starts=1,
+        hidden_sizes=(4,),
+        memory_size=4,
+        total_timesteps=32,
+        num_evaluations=0,
+    )
+    purerl.run(config, out=tmp_path / "a", progress=False)
+    start = purerl.Start(tmp_path / "a", "all")
+    other = config.replace(burn_in=1, total_timesteps=64)
+    with pytest.raises(purerl.ConfigError, match="start: burn_in is 2 in .* and 1 he"):
+        purerl.run(other, out=tmp_path / "b", start=start, progress=False)
+    assert not (tmp_path / "b").exists()
+
+
 def test_another_algorithm_has_no_place_for_the_networks(tiny_off_policy, stopped):
     with pytest.raises(purerl.ConfigError, match=r"start: actor\S+ has no place"):
         read_start(purerl.Start(stopped), bind(tiny_off_policy), [0])
