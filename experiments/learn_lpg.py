@@ -45,7 +45,7 @@ EVOLVED = ROOT / "experiments" / "artifacts" / "lpg-rule.npz"
 LEARNED = {
     "": "learn-lpg",
     ", temporal": "learn-lpg-temporal",
-    ", annealed": "learn-lpg-annealed",
+    ", annealed, agents' step size 0.02": "learn-lpg-annealed",
 }
 BLOCK = 50  # Steps of one call.
 LIFE, WIDTH = 16_000, 160  # Environment steps of an agent, and of one update of it.
@@ -222,7 +222,7 @@ def picture() -> Any:
     for number, name in enumerate(("A2C, tuned", "PPO, tuned")):
         value = old["judged"][name]["held-out grids"]["area"][0]
         axes.axhline(value, color="black", linestyle=("--", ":")[number], label=name)
-    axes.legend(frameon=False, fontsize=8.5, loc="lower right", ncols=2)
+    axes.legend(frameon=False, fontsize=8, loc="lower right", ncols=2)
     words = "area on held-out grids\n(0: uniform policy, 1: optimal)"
     title = "LPG's rule, learned in two ways"
     style.finish(axes, title, "environment steps of all agents, millions", words)

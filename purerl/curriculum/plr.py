@@ -189,7 +189,7 @@ def _check_that_it_learns(config: PLRConfig) -> None:
             f"total_timesteps={config.total_timesteps:,} with num_envs="
             f"{config.num_envs} and num_steps={config.num_steps} plays {drawn:,} "
             f"levels before the last update, and {needed:,} (min_fill x buffer_size) "
-            "are needed before any is replayed; with learn_on_new=False nothing would be "
+            "are needed before any is replayed: with learn_on_new=False nothing is "
             "learned. Give more total_timesteps, a smaller buffer_size or min_fill, or "
             "learn_on_new=True."
         )

@@ -198,7 +198,7 @@ def test_sequences_of_another_burn_in_are_refused(tmp_path):
     purerl.run(config, out=tmp_path / "a", progress=False)
     start = purerl.Start(tmp_path / "a", "all")
     other = config.replace(burn_in=1, total_timesteps=64)
-    with pytest.raises(purerl.ConfigError, match="start: burn_in is 2 in .* and 1 he"):
+    with pytest.raises(purerl.ConfigError, match=r"start: burn_in is 2 in .* and 1 he"):
         purerl.run(other, out=tmp_path / "b", start=start, progress=False)
     assert not (tmp_path / "b").exists()
 
