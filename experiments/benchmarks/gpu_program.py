@@ -95,6 +95,20 @@ def numbers(program: gpu_kernels.Program) -> dict[str, Any]:
     return {"kernels": loop.total(), **kept, "loops": gpu_kernels.lines(loop)}
 
 
+def keep(file: Path | None, found: dict[str, dict[str, Any]]) -> None:
+    """Write what was counted, beside the rows that the file has from before.
+
+    Args:
+        file: JSON file, if one was asked for.
+        found: Numbers of each program.
+    """
+    if file is None:
+        return
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    mine = {name: {**each, "jax": version("jax")} for name, each in found.items()}
+    write_atomic(file, json.dumps(kept | mine, indent=1) + "\n")
+
+
 HEADER = """\
 | program | agents | kernels in all | results, MiB | temporaries, MiB | trace, s | \
 compile, s | command buffers |
@@ -126,6 +140,7 @@ def main() -> None:
         program = count(name, agents, not options.unpacked)
         found[name] = {"agents": agents, **numbers(program)}
         print(row(name, agents, found[name]), flush=True)
+        keep(options.out, found)
         if options.list:
             print("\n".join(gpu_kernels.lines(program.loop, is_listed=True)))
     agents = options.agents or ROWS["ppo-cartpole"]
@@ -136,10 +151,9 @@ def main() -> None:
         own = count_peer(options.peers / "bin" / "python", str(agents), *words)
         found[name] = {"agents": agents, **own}
         print(row(f"{name}, PPO, CartPole-v1", agents, found[name]), flush=True)
+        keep(options.out, found)
     for name, each in found.items():
         print(f"\n{name}\n" + "\n".join(each["loops"]))
-    if options.out:
-        write_atomic(options.out, json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
