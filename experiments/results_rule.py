@@ -64,7 +64,8 @@ def _learned() -> list[str]:
         "",
         "A rule of the same kind with twice the units, learned by 64 agents that live "
         "on 256 grids by `purerl.meta_train`, and judged after some of its steps like "
-        "the evolved one, with the same grids and seeds; 1,000 steps are 51 million environment steps.",
+        "the evolved one, with the same grids and seeds; 1,000 steps are 51 million "
+        "environment steps.",
         "",
         "![Areas of the learned rules over meta-training](images/learn-lpg.png)",
     ]
