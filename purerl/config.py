@@ -6,6 +6,7 @@ field made with `dynamic` is a leaf: it may be traced, vmapped and overridden by
 
 import dataclasses
 import difflib
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self, TypeVar, dataclass_transform
@@ -100,10 +101,23 @@ ConfigT = TypeVar("ConfigT")
 
 @dataclass_transform(frozen_default=True)
 def config_dataclass(cls: type[ConfigT]) -> type[ConfigT]:
-    """Apply `flax.struct.dataclass`, but keep the config's own `replace`."""
+    """Apply `flax.struct.dataclass`, but keep the config's own `replace`.
+
+    A name that is no field gets the sentence of `replace`, with a guess at what was
+    meant.
+    """
     replace = cls.replace  # type: ignore[attr-defined]
     cls = struct.dataclass(cls)
     cls.replace = replace  # type: ignore[attr-defined]
+    make = cls.__init__
+
+    @functools.wraps(make)
+    def init(self: Any, *args: Any, **fields: Any) -> None:
+        for name in fields.keys() - cls.__dataclass_fields__.keys():
+            check_known(name, field_names(cls), cls.__name__)
+        make(self, *args, **fields)
+
+    cls.__init__ = init
     return cls
 
 
@@ -249,6 +263,12 @@ def static_fields(config: Any) -> list[dataclasses.Field]:
 def field_names(config: Any) -> list[str]:
     """Return names of all fields of a config (or config class)."""
     return [field.name for field in dataclasses.fields(config)]
+
+
+def shown(value: Any, most: int = 200) -> str:
+    """Write a value for a sentence: as Python does, or its class where that is long."""
+    text = repr(value)
+    return text if len(text) <= most else f"a {type(value).__name__}"
 
 
 def check_known(name: str, known: list[str], owner: str) -> None:
@@ -430,7 +450,9 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
         if isinstance(value, bool) or not isinstance(
             value, int | float | np.number | np.ndarray | jax.Array
         ):
-            raise ConfigError(f"{name} must be a number, got {value!r}.")
+            hint = ", or a schedule such as purerl.schedules.Linear(1e-3, 0.0)"
+            moves = hint if callable(value) and field.type not in _PLAIN else ""
+            raise ConfigError(f"{name} must be a number{moves}, got {value!r}.")
         if np.shape(value) != ():
             raise ConfigError(
                 f"{name} must be a single number, got shape {np.shape(value)}. "

@@ -118,6 +118,11 @@ def from_yaml(path: str | Path) -> TrainConfig:
     """
     try:
         values = yaml.safe_load(Path(path).read_text())
+    except UnicodeDecodeError:
+        raise ConfigError(
+            f"cannot read the config {str(path)!r}: it is no text. A config is a YAML "
+            "file; a loss, a rule or an optimiser goes to the flag of its field."
+        ) from None
     except (OSError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read the config {str(path)!r}: {error}.") from None
     if not isinstance(values, Mapping):
@@ -443,8 +448,13 @@ def load_part(path: str | Path, kind: str = "part") -> Any:
             part = yaml.safe_load(path.read_text())
     except ConfigError:
         raise
-    except (OSError, ValueError, KeyError, yaml.YAMLError, BadZipFile) as error:
+    except (OSError, BadZipFile, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read the {kind} {str(path)!r}: {error}.") from None
+    except (ValueError, KeyError):
+        raise ConfigError(
+            f"cannot read the {kind} {str(path)!r}: it is no file that purerl.save_"
+            f"{kind} wrote, or it is damaged."
+        ) from None
     if isinstance(part, Mapping):
         if "type" not in part:
             raise ConfigError(

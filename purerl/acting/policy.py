@@ -34,7 +34,7 @@ class RecurrentPolicy:
         return self.recurrence.init(shape)
 
     def __call__(
-        self, obs: Array, memory: PyTree, key: Array | None = None
+        self, obs: Array, memory: PyTree = None, key: Array | None = None
     ) -> tuple[Array, PyTree]:
         """Act on the next observation of every episode.
 
@@ -45,7 +45,15 @@ class RecurrentPolicy:
 
         Returns:
             The action, and the memory with `obs` in it.
+
+        Raises:
+            ConfigError: without a memory.
         """
+        if memory is None:
+            raise ConfigError(
+                "this policy remembers the episode so far: begin with memory = "
+                "policy.init(), and call action, memory = policy(obs, memory)."
+            )
         return self.recurrence.act(self.state, as_arrays(obs), memory, key)
 
     def restart(self, memory: PyTree, done: Array) -> PyTree:

@@ -53,6 +53,11 @@ def check_bounded_actions(config: TrainConfig, env: Environment) -> None:
         ConfigError: naming the space and the remedy.
     """
     space: Any = env.action_space(env.default_params)
+    if not hasattr(space, "low"):
+        raise ConfigError(
+            f"{type(config).__name__} needs actions of one box of numbers, got {space} "
+            f"of {env.name}; flatten them in a wrapper."
+        )
     if not (np.all(np.isfinite(space.low)) and np.all(np.isfinite(space.high))):
         raise ConfigError(
             f"{type(config).__name__} needs bounded actions, because it scales them "

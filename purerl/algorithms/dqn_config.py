@@ -199,8 +199,9 @@ def _check_values(config: DQNConfig) -> None:
         )
     if config.munchausen and config.double:
         raise ConfigError(
-            "double must be False with munchausen, got True: a soft target has no "
-            "largest value that one network could choose for the other."
+            "double must be False with munchausen, got True, its default: a soft "
+            "target has no largest value that one network could choose for the other. "
+            "Give double=False (--no-double) too."
         )
     if config.munchausen and config.n_step > 1:
         raise ConfigError(

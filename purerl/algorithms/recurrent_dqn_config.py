@@ -202,8 +202,13 @@ def _check_buffer(config: RecurrentDQNConfig) -> None:
     length, burn_in = config.sequence_length, config.burn_in
     if burn_in > length:
         raise ConfigError(
-            f"burn_in must be at most sequence_length ({length}), got {burn_in}: the "
-            "steps before a sequence are those of the one before it."
+            f"burn_in must be at most sequence_length ({length}), got {burn_in} (8 is "
+            "the default): the steps before a sequence are those of the one before it."
+        )
+    if config.n_step > length:
+        raise ConfigError(
+            f"n_step must be at most sequence_length ({length}), got {config.n_step} "
+            "(5 is the default): returns end with the sequence."
         )
     rounds = 2 if burn_in else 1
     least = rounds * config.steps_per_update

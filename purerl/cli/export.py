@@ -12,7 +12,7 @@ from purerl.cli import flags
 from purerl.config import ConfigError
 from purerl.export import export_policy
 from purerl.runner.result import load_run
-from purerl.runner.seeds import seeds_text
+from purerl.runner.seeds import seeds_named
 from purerl.runner.trackers.mlflow import absolute
 from purerl.runner.trackers.mlflow_model import log_policy
 from purerl.runner.trackers.stored import load_stored
@@ -59,8 +59,8 @@ def main(argv: Sequence[str]) -> int:
         seed = saved.seeds[0]
     if seed not in saved.seeds:
         raise ConfigError(
-            f"--seed must be one of the run's seeds, {seeds_text(saved.seeds)}, got "
-            f"{seed}: a policy is that of one agent."
+            f"--seed must be one of the run's, which has {seeds_named(saved.seeds)}, "
+            f"got {seed}: a policy is that of one agent."
         )
     member = saved.seeds.index(seed)
     state = jax.tree.map(lambda x: x[member], to_device(saved.state))

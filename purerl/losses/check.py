@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.config import ConfigError
+from purerl.config import ConfigError, shown
 
 
 def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
@@ -30,8 +30,9 @@ def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
     if callable(loss) and not _is_struct(loss):
         raise ConfigError(
             f"{name} must be an instance of a flax.struct.dataclass with __call__, "
-            f"such as {example}, got {loss!r}: a plain function cannot be vmapped, "
-            "written to a file or compared on resume. See docs/adding.md, A loss."
+            f"such as {example}, got {shown(loss)}: a plain function cannot be "
+            "vmapped, written to a file or compared on resume. See docs/adding.md, A "
+            "loss."
         )
     sample = jax.ShapeDtypeStruct((3,), jnp.float32)
     try:
@@ -39,12 +40,12 @@ def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
     except Exception as error:
         raise ConfigError(
             f"{name} must be a loss of {num_inputs} arrays [N], such as {example}, got "
-            f"{loss!r}, which failed on them: {error}."
+            f"{shown(loss)}, which failed on them: {error}."
         ) from error
     if getattr(result, "shape", None) != (3,):
         raise ConfigError(
             f"{name} must return one number per sample [N], such as {example} does; "
-            f"{loss!r} returned {result!r} for N = 3."
+            f"{shown(loss)} returned {result!r} for N = 3."
         )
 
 

@@ -11,6 +11,7 @@ likewise; then coefficients and scales of the best of each length move together 
 gradient descent on the error of the whole drift, its `relu` included.
 """
 
+import dataclasses
 import itertools
 from typing import Any, NamedTuple
 
@@ -19,9 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from purerl.config import ConfigError
+from purerl.config import ConfigError, is_part
+from purerl.losses.check import check_loss
 from purerl.losses.formula import TERMS, FormulaDrift, evaluate
 from purerl.losses.policy import Drift
+from purerl.schedules import Schedule
 from purerl.types import Array
 
 SCALES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
@@ -106,8 +109,8 @@ def distil(
         seed: Seed of the samples.
 
     Raises:
-        ConfigError: other numbers, or a drift that is zero or not finite at all
-            samples.
+        ConfigError: other numbers, no drift, a drift that moves in the course of a run,
+            or one that is zero or not finite at all samples.
     """
     if max_terms not in (1, 2, 3) or samples < 16 or not spread > 0 or not 0 < gain < 1:
         raise ConfigError(
@@ -115,6 +118,15 @@ def distil(
             f"than 0 and gain between 0 and 1, got {max_terms}, {samples}, {spread} "
             f"and {gain}."
         )
+    for field in dataclasses.fields(drift) if is_part(drift) else ():
+        value = getattr(drift, field.name)
+        if isinstance(value, Schedule):
+            raise ConfigError(
+                f"distil: {field.name} of {type(drift).__name__} is {value!r}, so that "
+                "the drift is another one at every moment of a run; give the moment: "
+                f"drift.replace({field.name}=0.5)."
+            )
+    check_loss("distil: the drift", drift, 2, "purerl.losses.DPODrift()")
     found = []
     for sign in (1, -1):
         seen = sample(drift, sign, spread, samples, seed)

@@ -65,7 +65,7 @@ def load_file(path: str | Path) -> dict[str, Any]:
     """
     try:
         values = yaml.safe_load(Path(path).read_text())
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read {str(path)!r}: {error}.") from None
     return read(values, str(path))
 

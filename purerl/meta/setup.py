@@ -152,6 +152,16 @@ def make_setup(config: TrainConfig, asked: Settings) -> Setup:
     )
 
 
+def _nearest(updates: Sequence[int], cut: int) -> str:
+    """The divisors around a length that is none, as the beginning of a remedy."""
+    if len(updates) > 1:
+        return ""
+    divisors = [n for n in range(1, updates[0] + 1) if updates[0] % n == 0]
+    below = [n for n in divisors if n < cut][-1:]
+    above = [n for n in divisors if n > cut][:1]
+    return f"take {' or '.join(map(str, below + above))}, or "
+
+
 def _truncated(
     strategy: Strategy, asked: Settings, bounds: Sequence[Bound]
 ) -> Strategy:
@@ -184,8 +194,8 @@ def _truncated(
         whole = ", ".join(f"{number:,}" for number in updates)
         raise ConfigError(
             f"truncation must divide the updates of a run ({whole}), which must be the "
-            f"same in all environments, got {cut:,}; change total_timesteps, num_envs "
-            "or num_steps."
+            f"same in all environments, got {cut:,}; {_nearest(updates, cut)}change "
+            "total_timesteps, num_envs or num_steps."
         )
     if asked.fitness.removeprefix("negative_") != "training_curve":
         raise ConfigError(

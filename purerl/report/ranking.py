@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.runner.seeds import seeds_text
+from purerl.runner.seeds import seeds_named
 from purerl.types import HostMetrics
 
 RANKS = ("best", "median", "worst")
@@ -60,7 +60,7 @@ def chosen_seeds(
     elif any(word in RANKS for word in words):
         raise ConfigError(
             "the run has no evaluation that ranks its agents; name seeds of it, which "
-            f"are {seeds_text(tuple(seeds))} (--seeds {seeds[0]})."
+            f"has {seeds_named(seeds)} (--seeds {seeds[0]})."
         )
     found: dict[int, str] = {}
     for word in words:
@@ -95,5 +95,5 @@ def _seed(word: str, seeds: Sequence[int]) -> int:
         return int(word)
     raise ConfigError(
         f"seeds: {word!r} is neither one of {', '.join(RANKS)} nor a seed of this run, "
-        f"which has {seeds_text(tuple(seeds))}."
+        f"which has {seeds_named(seeds)}."
     )

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.config import ConfigError, is_part
+from purerl.config import ConfigError, is_part, shown
 from purerl.rules.inputs import RuleInputs, Targets
 
 _SHAPE = (3, 2)  # Steps and environments of the rollout that is tried.
@@ -32,7 +32,7 @@ def check_rule(rule: Any, prediction_size: int) -> None:
     if not is_part(rule) or jax.tree_util.all_leaves([rule]):
         raise ConfigError(
             "rule must be an instance of a flax.struct.dataclass with "
-            f"__call__(inputs), such as {example}, got {rule!r}."
+            f"__call__(inputs), such as {example}, got {shown(rule)}."
         )
     size = getattr(rule, "prediction_size", prediction_size)
     if size != prediction_size:

@@ -340,7 +340,10 @@ class Loop:
         if self.folder is None:
             return f"stopped after update {update:,}; nothing was saved (no out folder)"
         if update == 0:
-            return "stopped before the first update; nothing to save yet"
+            return (
+                "stopped before the first update, with nothing to save yet. "
+                f"{self._go_on()}"
+            )
         return f"stopped after update {update:,} and saved it. {self._go_on()}"
 
     def _go_on(self) -> str:

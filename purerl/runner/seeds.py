@@ -52,6 +52,15 @@ def seeds_text(seeds: tuple[int, ...]) -> str:
     return str(end) if first == 0 else f"range({first}, {end})"
 
 
+def seeds_named(seeds: Sequence[int]) -> str:
+    """Name the agents of a run in a sentence: `seed 0`, `seeds 0 to 7`, a list."""
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    if list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    return f"seeds {', '.join(map(str, seeds))}"
+
+
 def split_seed(text: str) -> tuple[Path, int | None]:
     """Read `RUN` or `RUN:SEED`: the folder of a run, and the seed if there is one."""
     folder, colon, seed = text.rpartition(":")

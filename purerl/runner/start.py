@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.algorithms import name_of
 from purerl.config import ConfigError
 from purerl.execution.format import with_noun
 from purerl.execution.rekey import rekey
 from purerl.runner import manifest
-from purerl.runner.seeds import seeds_text, split_seed
+from purerl.runner.seeds import seeds_named, split_seed
 from purerl.storage import checkpoint
 from purerl.train import Bound, make_segment
 from purerl.types import HostMetrics, PyTree
@@ -133,7 +134,15 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         digest = checkpoint.digest(flat).hex()
         return Begun(described | {"sha256": digest}, update, None, state)
     networks = _networks(flat, start.parts)
-    check_networks({name: array[0] for name, array in networks.items()}, shapes)
+    try:
+        check_networks({name: array[0] for name, array in networks.items()}, shapes)
+    except ConfigError as error:
+        theirs, mine = stored["config"].get("algorithm"), name_of(bound.config)
+        if theirs == mine:
+            raise
+        raise ConfigError(
+            f"{error} That run is of {theirs}, and this one of {mine}."
+        ) from None
     digest = checkpoint.digest(networks).hex()
     return Begun(described | {"sha256": digest}, 0, networks, None)
 
@@ -196,7 +205,7 @@ def _rows(folder: Path, stored: Sequence[int], wanted: Sequence[int]) -> np.ndar
     if missing:
         raise ConfigError(
             f"start: the run in {folder} has no agent of seed {missing[0]}; it has "
-            f"{seeds_text(tuple(stored))}. Name one for all agents: {folder}:"
+            f"{seeds_named(stored)}. Name one for all agents: {folder}:"
             f"{stored[0]} (--from), or purerl.Start({str(folder)!r}, seed={stored[0]})."
         )
     return np.array([list(stored).index(seed) for seed in wanted])

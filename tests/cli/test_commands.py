@@ -244,7 +244,10 @@ def test_train_begins_with_agents_of_another_run(trained, config_file, folder, c
 def test_export_writes_the_policy_of_one_agent(trained, folder, capsys):
     out = folder / "exported"
     assert main(["export", str(trained), "--out", str(out)]) == 2
-    assert "--seed must be one of the run's seeds" in capsys.readouterr().err
+    assert (
+        "--seed must be one of the run's, which has seeds 0 to 2"
+        in capsys.readouterr().err
+    )
     assert main(["export", str(trained), "--out", str(out), "--seed", "1"]) == 0
     assert "seed 1 after update 20" in capsys.readouterr().out
     about = json.loads((out / "policy.json").read_text())

@@ -117,7 +117,7 @@ def test_mp4_has_the_frames_and_pace_that_are_asked_for(run, tmp_path, monkeypat
     ("args", "fragment"),
     [
         (["--seeds", "middle"], "'middle' is neither one of best, median, worst"),
-        (["--seeds", "7"], "nor a seed of this run, which has 4"),
+        (["--seeds", "7"], "nor a seed of this run, which has seeds 0 to 3"),
         (["--seeds", "best,"], "for example 'best,worst' or '0,3'"),
         (["--format", "html"], "html is for brax's environments"),
         (["--out", "x.png"], "out must end with .gif or .mp4, got 'x.png'"),

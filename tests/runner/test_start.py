@@ -144,7 +144,11 @@ def test_another_environment_and_other_hyperparameters(tiny, stopped, tmp_path):
 @pytest.mark.parametrize(
     ("start", "changes", "sentence"),
     [
-        (lambda f: purerl.Start(f, seed=7), {}, "no agent of seed 7; it has 2"),
+        (
+            lambda f: purerl.Start(f, seed=7),
+            {},
+            "no agent of seed 7; it has seeds 0 to 1",
+        ),
         (
             lambda f: f,
             {"hidden_sizes": (16,)},
@@ -187,6 +191,7 @@ def test_sequences_of_another_burn_in_are_refused(tmp_path):
         num_envs=2,
         sequence_length=4,
         burn_in=2,
+        n_step=1,
         buffer_size=64,
         batch_size=2,
         learning_starts=1,

@@ -8,6 +8,7 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.networks import modules
+from purerl.networks.memories.core import features_of
 from purerl.types import PyTree
 
 _SHAPE = (2, 3)  # steps and environments of the sequence that a module is tried with
@@ -40,12 +41,7 @@ def check_module(memory: Any, width: int) -> None:
         ConfigError: naming the module, what it lacks or returns, and what is needed.
     """
     name = f"memory {modules.text(memory)}"
-    features = getattr(memory, "features", None)
-    if type(features) is not int or features < 1:
-        raise ConfigError(
-            f"{name} must have a field features, the number of its outputs, got "
-            f"{features!r}."
-        )
+    features = features_of(memory)
     carry = _initial(name, memory)
     inputs = jnp.zeros((*_SHAPE, width))
     try:

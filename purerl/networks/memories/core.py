@@ -16,7 +16,24 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from purerl.config import ConfigError
+from purerl.networks import modules
 from purerl.types import Array, PyTree
+
+
+def features_of(memory: Any) -> int:
+    """Return the number of outputs of a module of sequences.
+
+    Raises:
+        ConfigError: it says none.
+    """
+    features = getattr(memory, "features", None)
+    if type(features) is not int or features < 1:
+        raise ConfigError(
+            f"memory {modules.text(memory)} must have a field features, the number of "
+            f"its outputs, got {features!r}."
+        )
+    return features
 
 
 class Remembered(NamedTuple):

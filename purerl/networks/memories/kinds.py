@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.networks import modules
-from purerl.networks.memories.core import Remembered, Remembering
+from purerl.networks.memories.core import Remembered, Remembering, features_of
 from purerl.networks.memories.lru import LRU
 from purerl.networks.memories.s5 import S5
 from purerl.networks.memories.transformer import Transformer
@@ -78,14 +78,13 @@ def kind_of(memory: str | nn.Module, size: int) -> Kind:
 
 def _of_module(memory: Any) -> Kind:
     """The kind of a module of sequences."""
+    features = features_of(memory)
 
     def blank(shape: tuple[int, ...]) -> Remembered:
-        return Remembered(
-            jnp.zeros((*shape, memory.features)), memory.initial(tuple(shape))
-        )
+        return Remembered(jnp.zeros((*shape, features)), memory.initial(tuple(shape)))
 
     return Kind(
-        memory.features,
+        features,
         lambda torso: Remembering(torso, memory),
         blank,
         lambda found: found.output,

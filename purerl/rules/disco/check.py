@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.config import ConfigError, is_part
+from purerl.config import ConfigError, is_part, shown
 from purerl.rules.disco.inputs import DiscoInputs, DiscoTargets, Outputs, Values
 
 _SHAPE = (3, 2)  # Steps and trajectories that are tried.
@@ -28,7 +28,8 @@ def check_disco_rule(rule: Any, prediction_size: int) -> None:
     if not is_rule or jax.tree_util.all_leaves([rule]):
         raise ConfigError(
             "rule must be an instance of a flax.struct.dataclass with init() and "
-            f"__call__(inputs, memory, axis_name), such as {_EXAMPLE}, got {rule!r}."
+            "__call__(inputs, memory, axis_name), such as "
+            f"{_EXAMPLE}, got {shown(rule)}."
         )
     size = getattr(rule, "prediction_size", prediction_size)
     if size != prediction_size:

@@ -1,0 +1,112 @@
+"""Bad input gets one sentence, with what to do, before anything is traced."""
+
+from pathlib import Path
+
+import flax.linen as nn
+import numpy as np
+import pytest
+
+import purerl
+from envs.base import Environment
+from envs.spaces import Box, Tuple
+from purerl import losses, schedules
+from purerl.config import ConfigError
+from purerl.optimisers import OpenOptimiser
+
+ARTIFACTS = Path(__file__).parents[1] / "experiments" / "artifacts"
+
+
+class NoFeatures(nn.Module):
+    """A memory that does not say how many outputs it has."""
+
+
+CASES = {
+    "a network's file as a config": (
+        lambda: purerl.serialise.from_yaml(ARTIFACTS / "lpg-rule.npz"),
+        r"cannot read the config .* it is no text",
+    ),
+    "a field that is none": (
+        lambda: purerl.RecurrentDQNConfig(burnin=3),
+        r"RecurrentDQNConfig has no field 'burnin'\. Did you mean 'burn_in'\?",
+    ),
+    "returns longer than a sequence": (
+        lambda: purerl.make_train(
+            purerl.RecurrentDQNConfig(sequence_length=10, n_step=50)
+        ),
+        r"n_step must be at most sequence_length \(10\), got 50",
+    ),
+    "a function for a step size": (
+        lambda: purerl.make_train(purerl.PPOConfig(learning_rate=lambda share: share)),
+        r"learning_rate must be a number, or a schedule such as .*Linear",
+    ),
+    "a memory without a number of outputs": (
+        lambda: purerl.make_train(purerl.RecurrentPPOConfig(memory=NoFeatures())),
+        r"must have a field features, the number of its outputs, got None",
+    ),
+    "a rule for a loss": (
+        lambda: purerl.make_train(
+            purerl.PPOConfig(policy_loss=purerl.load_part(ARTIFACTS / "lpg-rule.npz"))
+        ),
+        r"policy_loss must be a loss of 2 arrays \[N\], .* got a LPGRule, which failed",
+    ),
+    "a loss of another kind to distil": (
+        lambda: purerl.distil(losses.HuberError(1.0)),
+        "distil: the drift must be a loss of 2 arrays",
+    ),
+    "text to distil": (lambda: purerl.distil("clip"), "distil: the drift must be"),
+    "a drift that moves": (
+        lambda: purerl.distil(losses.TemporalDrift.zeros(2)),
+        r"share of TemporalDrift is Share\(\), .* drift\.replace\(share=0\.5\)",
+    ),
+    "a clip that moves": (
+        lambda: purerl.distil(losses.ClipDrift(schedules.Linear(0.2, 0.1))),
+        r"clip_eps of ClipDrift is Linear",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_refused_in_a_sentence(case):
+    call, sentence = CASES[case]
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        call()
+    assert len(str(refused.value)) < 1_200
+
+
+def test_a_drift_at_a_moment_can_be_distilled():
+    drift = losses.TemporalDrift.zeros(2, base_clip=0.2).replace(share=0.5)
+    assert purerl.distil(drift).error < 0.02
+
+
+def test_files_of_others_are_no_parts(tmp_path):
+    np.savez(tmp_path / "arrays.npz", a=np.zeros(3))
+    (tmp_path / "text.npz").write_text("not at all")
+    for name in ("arrays.npz", "text.npz"):
+        with pytest.raises(ConfigError, match=r"no file that purerl\.save_part wrote"):
+            purerl.load_part(tmp_path / name)
+        with pytest.raises(ConfigError, match=r"no \.npy file of one vector"):
+            OpenOptimiser.load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "config", [purerl.SACConfig, purerl.TD3Config, purerl.MPOConfig]
+)
+def test_actions_of_several_spaces_are_refused(config):
+    class TwoActions(Environment):
+        name = "two-actions"
+        default_params = None
+
+        def observation_space(self, params):
+            return Box(-1.0, 1.0, (2,))
+
+        def action_space(self, params):
+            return Tuple((Box(-1.0, 1.0, (1,)), Box(-1.0, 1.0, (2,))))
+
+        def reset_env(self, key, params):
+            raise NotImplementedError
+
+        def step_env(self, key, state, action, params):
+            raise NotImplementedError
+
+    with pytest.raises(ConfigError, match=r"of two-actions; "):
+        purerl.make_train(config(env=TwoActions()))
