@@ -135,7 +135,9 @@ def evolve(name: str, out: Path) -> None:
     """
     load, setting = os.getloadavg()[0], SETTINGS[name]
     environments = [change for change, _ in setting.training]
-    labels = [f"{c['env']} #{number}" for number, c in enumerate(environments)]
+    labels = [change["env"] for change in environments]
+    if len(set(labels)) < len(labels):
+        labels = [f"{label} #{number}" for number, label in enumerate(labels)]
     result = purerl.evolve(
         setting.default,
         setting.evolve,

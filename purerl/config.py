@@ -113,7 +113,7 @@ def config_dataclass(cls: type[ConfigT]) -> type[ConfigT]:
 
     @functools.wraps(make)
     def init(self: Any, *args: Any, **fields: Any) -> None:
-        for name in fields.keys() - cls.__dataclass_fields__.keys():
+        for name in fields:
             check_known(name, field_names(cls), cls.__name__)
         make(self, *args, **fields)
 

@@ -118,8 +118,9 @@ def distil(
             f"than 0 and gain between 0 and 1, got {max_terms}, {samples}, {spread} "
             f"and {gain}."
         )
-    for field in dataclasses.fields(drift) if is_part(drift) else ():
-        value = getattr(drift, field.name)
+    part: Any = drift
+    for field in dataclasses.fields(part) if is_part(part) else ():
+        value = getattr(part, field.name)
         if isinstance(value, Schedule):
             raise ConfigError(
                 f"distil: {field.name} of {type(drift).__name__} is {value!r}, so that "
