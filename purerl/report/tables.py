@@ -12,26 +12,22 @@ from purerl.runner.result import RunResult
 def run_table(result: RunResult) -> Table:
     """Tabulate final evaluation and training return of every agent, and their mean.
 
-    Beside the mean is its 95% interval; of fewer than ten agents, their range.
+    Beside the mean is its 95% interval; of fewer than ten agents, their range. A run
+    without evaluations has the training return alone.
     """
     env = result.config.env
     name = env if isinstance(env, str) else type(env).__name__
+    training = last_known(result.metrics["episode_return"])
+    final = result.evaluation.get("episode_return")
+    if final is None:
+        return _training_table(name, result.seeds, training)
     table = Table(title=f"{name}: deterministic policy at the end of training")
     for header in ("seed", "evaluation", "worst episode", "best episode", "training"):
         table.add_column(header, justify="right")
-    training = last_known(result.metrics["episode_return"])
-    final = result.evaluation.get("episode_return")
-    for member, seed in enumerate(result.seeds):
-        cells = ["-", "-", "-"]
-        if final is not None:
-            episodes = final[member, -1]
-            cells = [
-                _number(episodes.mean()),
-                _number(episodes.min()),
-                _number(episodes.max()),
-            ]
-        table.add_row(str(seed), *cells, _number(training[member]))
-    if final is not None and len(result.seeds) > 1:
+    for seed, episodes, last in zip(result.seeds, final[:, -1], training, strict=True):
+        numbers = (episodes.mean(), episodes.min(), episodes.max(), last)
+        table.add_row(str(seed), *map(_number, numbers))
+    if len(result.seeds) > 1:
         means = final[:, -1].mean(-1)
         found = mean_interval(means)
         table.add_section()
@@ -42,6 +38,23 @@ def run_table(result: RunResult) -> Table:
             f"{_number(found.low)} to {_number(found.high)}",
             _number(nanmean(training)),
         )
+    return table
+
+
+def _training_table(name: str, seeds: tuple[int, ...], training: np.ndarray) -> Table:
+    """The last training returns `[S]`, and what makes an evaluation of such a run."""
+    table = Table(
+        title=f"{name}: last episodes of training",
+        caption="num_evaluations=0: purerl evaluate RUN plays the trained policy",
+        min_width=60,
+    )
+    for header in ("seed", "training"):
+        table.add_column(header, justify="right")
+    for seed, last in zip(seeds, training, strict=True):
+        table.add_row(str(seed), _number(last))
+    if len(seeds) > 1:
+        table.add_section()
+        table.add_row("mean", _number(nanmean(training)))
     return table
 
 

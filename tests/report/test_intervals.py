@@ -149,6 +149,19 @@ def test_tables_and_curves_of_a_run_say_what_the_ends_are(agents, ends):
     assert ("range of 3" in captured.get()) == (agents == 3)
 
 
+def test_a_run_without_evaluations_shows_its_training_and_says_so():
+    run = _result(2)
+    run.evaluation = {}
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(run_table(run))
+    text = captured.get()
+    assert "last episodes of training" in text and "deterministic" not in text
+    assert "num_evaluations=0: purerl evaluate RUN plays the trained policy" in text
+    last = run.metrics["episode_return"][:, -1]
+    assert f"{last.mean():.1f}" in text
+
+
 def test_tables_of_few_seeds_name_the_range():
     dataset = synthetic.grid().isel(seed=slice(4))
     table = best_table(dataset)
