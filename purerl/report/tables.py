@@ -46,7 +46,7 @@ def _training_table(name: str, seeds: tuple[int, ...], training: np.ndarray) -> 
     table = Table(
         title=f"{name}: last episodes of training",
         caption="num_evaluations=0: purerl evaluate RUN plays the trained policy",
-        min_width=60,
+        min_width=68,
     )
     for header in ("seed", "training"):
         table.add_column(header, justify="right")
