@@ -9,12 +9,14 @@ import yaml
 from tyro.constructors import PrimitiveConstructorSpec
 
 from purerl import randomisation, serialise
+from purerl.algorithms import ALGORITHMS
 from purerl.cli.numbers import dotted_flags, write_inside
 from purerl.config import (
     AUTO,
     Auto,
     ConfigError,
     TrainConfig,
+    field_names,
     is_number,
     may_be_none,
     part_kind,
@@ -210,6 +212,32 @@ def _switches(cls: type, argv: Sequence[str]) -> list[str]:
     return found
 
 
+def _check_algorithm(cls: type, argv: Sequence[str]) -> None:
+    """Refuse a field that other algorithms have, and this one has not.
+
+    Raises:
+        ConfigError: naming the flag and the algorithms.
+    """
+    known = {field.name for field in dataclasses.fields(cls)}
+    if "env" not in known:
+        return  # No config of an algorithm is read here.
+    for word in argv:
+        flag = word.partition("=")[0]
+        name = flag.removeprefix("--").partition(".")[0].replace("-", "_")
+        if not flag.startswith("--") or {name, name.removeprefix("no_")} & known:
+            continue
+        owners = [
+            owner
+            for owner, entry in ALGORITHMS.items()
+            if {name, name.removeprefix("no_")} & {*field_names(entry.config)}
+        ]
+        if owners:
+            raise ConfigError(
+                f"{flag} is a field of {', '.join(owners)}, which the algorithm of "
+                "this command has not; give --algorithm, or leave it out."
+            )
+
+
 def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     """Parse with tyro; underscores and dashes are both understood.
 
@@ -224,6 +252,7 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
         ConfigError: a path that is empty.
     """
     _check_paths(cls, argv)
+    _check_algorithm(cls, argv)
     fields = dataclasses.fields(cls)
     argv = write_inside({field.name: field.default for field in fields}, argv)
     argv = _switches(cls, argv)

@@ -253,3 +253,17 @@ def test_export_writes_the_policy_of_one_agent(trained, folder, capsys):
     about = json.loads((out / "policy.json").read_text())
     assert about["environment"] == "CartPole-v1" and about["batch"] == "any"
     assert (out / "policy.stablehlo").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--algorithm", "recurrent_dqn", "--values", "quantile"], "--values is a fi"),
+        (["--crossq", "--env", "Pendulum-v1"], "--crossq is a field of sac, which"),
+        (["--no-double"], "--no-double is a field of dqn, recurrent_dqn, which the al"),
+        (["--rule=x.npz"], "--rule is a field of lpg, disco, which the algorithm of"),
+    ],
+)
+def test_a_field_of_another_algorithm_is_said_to_be_one(words, sentence, capsys):
+    assert main(["train", *words]) != 0
+    assert sentence in capsys.readouterr().err
