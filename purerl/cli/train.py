@@ -204,6 +204,11 @@ def _resume(parsed: Train) -> RunResult:
         use_all_cores()
     config = manifest.read_config(folder, stored)
     if parsed.extend is not None:
+        if parsed.extend < 1:
+            raise ConfigError(
+                "--extend must be the steps of the longer run, from its beginning, got "
+                f"{parsed.extend}."
+            )
         config = config.replace(total_timesteps=parsed.extend)
     return run(
         config,

@@ -255,6 +255,11 @@ def test_export_writes_the_policy_of_one_agent(trained, folder, capsys):
     assert (out / "policy.stablehlo").stat().st_size > 1000
 
 
+def test_a_length_that_is_none_is_called_by_its_flag(trained, capsys):
+    assert main(["train", "--resume", str(trained), "--extend", "-5"]) != 0
+    assert "--extend must be the steps of the longer run" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
