@@ -75,7 +75,7 @@ def test_what_is_refused_in_a_sentence(case):
 
 def test_a_drift_at_a_moment_can_be_distilled():
     drift = losses.TemporalDrift.zeros(2, base_clip=0.2).replace(share=0.5)
-    assert purerl.distil(drift).error < 0.02
+    assert purerl.distil(drift, max_terms=1).error < 0.02
 
 
 def test_files_of_others_are_no_parts(tmp_path):
