@@ -1,11 +1,13 @@
 """The evolution of the numbers of algorithms that learn action values."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
 import purerl
+from purerl import presets, serialise
 from purerl.acting.environment import resolve_env
 from purerl.auto import resolve
 from purerl.meta.genome import Genome
@@ -39,3 +41,21 @@ def test_every_task_can_be_trained_on_and_none_is_in_both_lists(name):
         purerl.make_train(setting.default.replace(**task))
     assert not [task for task in setting.unseen if task in training]
     assert all(low < high for _, (low, high) in setting.training)
+
+
+def test_the_preset_has_the_numbers_that_were_evolved():
+    kept = json.loads(evolve_values.STORE.read_text())["sac"]["learned"]
+    preset = presets.load("sac-tuned")
+    default = SETTINGS["sac"].default
+    for number in SETTINGS["sac"].evolve:
+        assert getattr(preset, number) == pytest.approx(kept[number], rel=1e-3)
+    same = {number: getattr(default, number) for number in SETTINGS["sac"].evolve}
+    assert preset.replace(num_evaluations=0, **same) == default
+
+
+def test_what_was_evolved_is_kept_and_can_be_trained_with():
+    kept = json.loads(evolve_values.STORE.read_text())["pqn"]["learned"]
+    artifacts = evolve_values.ROOT / "experiments" / "artifacts"
+    config = serialise.from_yaml(artifacts / "pqn-evolved.yaml")
+    assert serialise.to_dict(config) == kept
+    purerl.make_train(config)
