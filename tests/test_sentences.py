@@ -20,6 +20,14 @@ class NoFeatures(nn.Module):
     """A memory that does not say how many outputs it has."""
 
 
+class Dropping(nn.Module):
+    """A torso that leaves units out at random."""
+
+    @nn.compact
+    def __call__(self, x):
+        return nn.Dropout(0.5, deterministic=False)(nn.Dense(4)(x))
+
+
 CASES = {
     "a network's file as a config": (
         lambda: purerl.serialise.from_yaml(ARTIFACTS / "lpg-rule.npz"),
@@ -38,6 +46,10 @@ CASES = {
     "a function for a step size": (
         lambda: purerl.make_train(purerl.PPOConfig(learning_rate=lambda share: share)),
         r"learning_rate must be a number, or a schedule such as .*Linear",
+    ),
+    "a torso with dropout": (
+        lambda: purerl.make_train(purerl.PPOConfig(torso=Dropping())),
+        r"torso .*Dropping.* must need no random numbers .* leave dropout out",
     ),
     "a memory without a number of outputs": (
         lambda: purerl.make_train(purerl.RecurrentPPOConfig(memory=NoFeatures())),

@@ -15,6 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax.core import FrozenDict
+from flax.errors import InvalidRngError
 
 from purerl.config import ConfigError, check_known
 from purerl.networks import composite
@@ -203,6 +204,13 @@ def check(
             f"them: {type(error).__name__}: {first}"
         ) from error
     check_variables(name, variables)
+    try:
+        jax.eval_shape(copied(module).apply, variables, *arrays)
+    except InvalidRngError:
+        raise ConfigError(
+            f"{name} must need no random numbers once it has its parameters, as an "
+            "agent gives it none: leave dropout out, or make it deterministic=True."
+        ) from None
     pair = isinstance(outputs, list)
     expected = [(size, *shape) for shape in (outputs if pair else [outputs])]
     given = list(found) if pair and isinstance(found, tuple | list) else [found]
