@@ -265,10 +265,23 @@ def field_names(config: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(config)]
 
 
+def nearest_divisors(total: int, number: int) -> str:
+    """Name the divisors of a number below and above another, such as `4 or 6`.
+
+    Args:
+        total: Number that is to be divided.
+        number: Number that does not divide it.
+    """
+    divisors = [n for n in range(1, total + 1) if total % n == 0]
+    below = [n for n in divisors if n < number][-1:]
+    above = [n for n in divisors if n > number][:1]
+    return " or ".join(map(str, below + above))
+
+
 def shown(value: Any, most: int = 200) -> str:
     """Write a value for a sentence: as Python does, or its class where that is long."""
     text = repr(value)
-    return text if len(text) <= most else f"a {type(value).__name__}"
+    return text if len(text) <= most else f"an instance of {type(value).__name__}"
 
 
 def check_known(name: str, known: list[str], owner: str) -> None:

@@ -59,7 +59,7 @@ CASES = {
         lambda: purerl.make_train(
             purerl.PPOConfig(policy_loss=purerl.load_part(ARTIFACTS / "lpg-rule.npz"))
         ),
-        r"policy_loss must be a loss of 2 arrays \[N\], .* got a LPGRule, which failed",
+        r"policy_loss must be a loss of 2 arrays \[N\], .* got an instance of LPGR",
     ),
     "a loss of another kind to distil": (
         lambda: purerl.distil(losses.HuberError(1.0)),

@@ -9,6 +9,7 @@ measured here. A figure whose file is missing is left as it is, and said.
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from purerl.report.plots import style
@@ -58,17 +59,16 @@ def share(found: dict[str, Any]) -> Any:
     place, places, labels = 0.0, [], []
     most = max(max(rates) for name in cases for rates in found[name].values())
     for case in cases:
-        own = sorted(found[case]["purerl"])
+        own = median(found[case]["purerl"])
         for number, (name, rates) in enumerate(found[case].items()):
-            middle = sorted(rates)[len(rates) // 2]
+            middle = median(rates)
             colour = style.COLOURS[0] if name == "purerl" else style.COLOURS[7]
             alpha = 1.0 if number < 2 else 0.55
             axes.barh(place, middle / 1e3, height=0.8, color=colour, alpha=alpha)
             axes.plot([min(rates) / 1e3, max(rates) / 1e3], [place] * 2, color="black")
-            of_it = own[len(own) // 2] / middle
             words = f"{middle / 1e3:,.0f}k"
             if name != "purerl":
-                words += f", of which training reaches {of_it:.0%}"
+                words += f", of which training reaches {own / middle:.0%}"
             axes.text(max(rates) / 1e3 + 0.01 * most / 1e3, place, words, va="center")
             places.append(place)
             labels.append(f"{case}: {name}" if name == "purerl" else name)

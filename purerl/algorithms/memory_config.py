@@ -16,6 +16,7 @@ from purerl.config import (
     Check,
     ConfigError,
     is_auto,
+    nearest_divisors,
     static,
 )
 from purerl.networks import memories
@@ -96,10 +97,9 @@ def check_sequences(config: Any) -> None:
     """
     length, burn_in, steps = config.sequence_length, config.burn_in, config.num_steps
     if steps % length:
-        below, above = _nearest(steps, length)
         raise ConfigError(
             f"num_steps ({steps}) must be divisible by sequence_length, got {length}; "
-            f"nearest: {' or '.join(dict.fromkeys((below, above)))}."
+            f"nearest: {nearest_divisors(steps, length)}."
         )
     if burn_in and (length == steps or burn_in > length):
         raise ConfigError(
@@ -110,7 +110,6 @@ def check_sequences(config: Any) -> None:
         )
     total, minibatches = num_sequences(config), config.num_minibatches
     if total % minibatches:
-        below, above = _nearest(total, minibatches)
         name = f"num_envs ({total})"
         unit = "environments"
         if length < steps:
@@ -119,7 +118,7 @@ def check_sequences(config: Any) -> None:
         raise ConfigError(
             f"{name} must be divisible by num_minibatches, got {minibatches}: a "
             f"minibatch takes whole {unit}; nearest: "
-            f"{' or '.join(dict.fromkeys((below, above)))}."
+            f"{nearest_divisors(total, minibatches)}."
         )
 
 
@@ -159,13 +158,6 @@ def check_values(config: Any, env: Environment, num_actions: int) -> None:
     network_config.check_torsos(config, env, ("torso",))
     words = f"values of {num_actions} actions"
     network_config.check_whole(config, "critic", [(size,)], (num_actions,), words)
-
-
-def _nearest(total: int, parts: int) -> tuple[str, str]:
-    """The divisors of a number below and above another number."""
-    fits = [p for p in range(1, total + 1) if total % p == 0]
-    below = max((p for p in fits if p < parts), default=1)
-    return str(below), str(min((p for p in fits if p > parts), default=below))
 
 
 def kind_of(config: Any) -> memories.Kind:

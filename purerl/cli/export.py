@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> int:
         seed = saved.seeds[0]
     if seed not in saved.seeds:
         raise ConfigError(
-            f"--seed must be one of the run's, which has {seeds_named(saved.seeds)}, "
+            f"--seed must be a seed of the run, which has {seeds_named(saved.seeds)}, "
             f"got {seed}: a policy is that of one agent."
         )
     member = saved.seeds.index(seed)

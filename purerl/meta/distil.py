@@ -118,16 +118,7 @@ def distil(
             f"than 0 and gain between 0 and 1, got {max_terms}, {samples}, {spread} "
             f"and {gain}."
         )
-    part: Any = drift
-    for field in dataclasses.fields(part) if is_part(part) else ():
-        value = getattr(part, field.name)
-        if isinstance(value, Schedule):
-            raise ConfigError(
-                f"distil: {field.name} of {type(drift).__name__} is {value!r}, so that "
-                "the drift is another one at every moment of a run; give the moment: "
-                f"drift.replace({field.name}=0.5)."
-            )
-    check_loss("distil: the drift", drift, 2, "purerl.losses.DPODrift()")
+    _check_drift(drift)
     found = []
     for sign in (1, -1):
         seen = sample(drift, sign, spread, samples, seed)
@@ -143,6 +134,23 @@ def distil(
     )
     whole = float(np.sqrt((rise.error**2 + fall.error**2) / 2))
     return Distilled(formula, whole, *found)
+
+
+def _check_drift(drift: Any) -> None:
+    """Refuse what is no drift, or another one at every moment of a run.
+
+    Raises:
+        ConfigError: naming the value, or the field that moves.
+    """
+    for field in dataclasses.fields(drift) if is_part(drift) else ():
+        value = getattr(drift, field.name)
+        if isinstance(value, Schedule):
+            raise ConfigError(
+                f"distil: {field.name} of {type(drift).__name__} is {value!r}, so that "
+                "the drift is another one at every moment of a run; give the moment: "
+                f"drift.replace({field.name}=0.5)."
+            )
+    check_loss("distil: the drift", drift, 2, "purerl.losses.DPODrift()")
 
 
 def sample(drift: Drift, sign: int, spread: float, number: int, seed: int) -> Samples:

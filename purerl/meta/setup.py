@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from purerl import serialise
 from purerl.acting.environment import resolve_env
-from purerl.config import ConfigError, TrainConfig, part_kind
+from purerl.config import ConfigError, TrainConfig, nearest_divisors, part_kind
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
 from purerl.meta.catalogue import COMPARING, TRUNCATED
@@ -156,10 +156,7 @@ def _nearest(updates: Sequence[int], cut: int) -> str:
     """The divisors around a length that is none, as the beginning of a remedy."""
     if len(updates) > 1:
         return ""
-    divisors = [n for n in range(1, updates[0] + 1) if updates[0] % n == 0]
-    below = [n for n in divisors if n < cut][-1:]
-    above = [n for n in divisors if n > cut][:1]
-    return f"take {' or '.join(map(str, below + above))}, or "
+    return f"take {nearest_divisors(updates[0], cut)}, or "
 
 
 def _truncated(

@@ -212,6 +212,7 @@ class OpenOptimiser:
         count = int(layout.network.max()) + 1
         of_network = np.arange(count)[:, None] == number[None]
         squares = jnp.where(of_network, jnp.square(gradient)[None], 0.0)
+        # A network without a gradient would have no derivative with zero under it.
         norms = jnp.sqrt(squares.sum(1) + EPS_ROOT)
         scales = self.max_norm / jnp.maximum(norms, self.max_norm)
         return gradient * scales[number]

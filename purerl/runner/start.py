@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.algorithms import name_of
-from purerl.config import ConfigError
+from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import with_noun
 from purerl.execution.rekey import rekey
 from purerl.runner import manifest
@@ -231,18 +231,29 @@ def _check_pace(folder: Path, stored: dict[str, Any], bound: Bound) -> None:
     """
     config = manifest.read_config(folder, stored)
     theirs, mine = config.steps_per_update, bound.plan.steps_per_update
-    burn_in = [getattr(c, "burn_in", None) for c in (config, bound.config)]
-    if burn_in[0] != burn_in[1]:
-        raise ConfigError(
-            f"start: burn_in is {burn_in[0]} in the run in {folder} and {burn_in[1]} "
-            "here, and what is stored has the memory of its first step; train with the "
-            "same one, or begin with the networks alone."
-        )
+    _check_burn_in(folder, config, bound.config)
     if theirs != mine:
         raise ConfigError(
             f"start: an update of the run in {folder} has {theirs:,} steps, and one of "
             f"this run {mine:,}; train with its num_steps, num_envs and "
             "rounds_per_update, or begin with the networks alone."
+        )
+
+
+def _check_burn_in(folder: Path, theirs: TrainConfig, mine: TrainConfig) -> None:
+    """Refuse a replay buffer whose memories are those before another burn-in.
+
+    Raises:
+        ConfigError: with both numbers.
+    """
+    if not hasattr(theirs, "buffer_size"):
+        return  # No memory is stored between updates, so that the burn-in may change.
+    old, new = (getattr(config, "burn_in", None) for config in (theirs, mine))
+    if old != new:
+        raise ConfigError(
+            f"start: burn_in is {old} in the run in {folder} and {new} here, and each "
+            "sequence of its replay buffer has the memory before its burn-in; train "
+            "with the same one, or begin with the networks alone."
         )
 
 

@@ -245,7 +245,7 @@ def test_export_writes_the_policy_of_one_agent(trained, folder, capsys):
     out = folder / "exported"
     assert main(["export", str(trained), "--out", str(out)]) == 2
     assert (
-        "--seed must be one of the run's, which has seeds 0 to 2"
+        "--seed must be a seed of the run, which has seeds 0 to 2"
         in capsys.readouterr().err
     )
     assert main(["export", str(trained), "--out", str(out), "--seed", "1"]) == 0

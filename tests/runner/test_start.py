@@ -208,6 +208,27 @@ def test_sequences_of_another_burn_in_are_refused(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+def test_a_burn_in_may_change_where_no_memory_is_stored(tmp_path):
+    config = purerl.RecurrentPPOConfig(
+        env="probe/memory",
+        num_envs=2,
+        num_steps=8,
+        sequence_length=4,
+        burn_in=2,
+        num_minibatches=1,
+        hidden_sizes=(4,),
+        memory_size=4,
+        head_sizes=(4,),
+        total_timesteps=32,
+        num_evaluations=0,
+    )
+    purerl.run(config, out=tmp_path / "a", progress=False)
+    start = purerl.Start(tmp_path / "a", "all")
+    other = config.replace(burn_in=1, total_timesteps=64)
+    after = purerl.run(other, out=tmp_path / "b", start=start, progress=False)
+    assert after.finished and int(after.state.update[0]) == 4
+
+
 def test_another_algorithm_has_no_place_for_the_networks(tiny_off_policy, stopped):
     with pytest.raises(purerl.ConfigError, match=r"start: actor\S+ has no place"):
         read_start(purerl.Start(stopped), bind(tiny_off_policy), [0])
