@@ -17,8 +17,8 @@ from typing import Any
 import jax
 
 
-def make(name: str, *words: str) -> tuple[Callable[[jax.Array], Any], jax.Array]:
-    """Return a training run and its key.
+def make(name: str, *words: str) -> tuple[Callable[[jax.Array], Any], jax.Array, dict]:
+    """Return a training run, its key, and the options with which it is compiled.
 
     Args:
         name: Whose run.
@@ -27,7 +27,7 @@ def make(name: str, *words: str) -> tuple[Callable[[jax.Array], Any], jax.Array]
     if name != "purerl":
         import peer_programs
 
-        return peer_programs.make(name, *map(Path, words)), jax.random.PRNGKey(0)
+        return peer_programs.make(name, *map(Path, words)), jax.random.PRNGKey(0), {}
     # What the peers import with their package, purerl does when it is first needed.
     import distrax  # noqa: F401
 
@@ -38,12 +38,14 @@ def make(name: str, *words: str) -> tuple[Callable[[jax.Array], Any], jax.Array]
     config = presets.load(preset)
     pairs = (change.split("=") for change in changes)
     config = config.replace(**{field: int(value) for field, value in pairs})
-    return purerl.make_train(config), jax.random.key(0)
+    # Code of before there were options has none.
+    options = getattr(purerl, "compiler_options", dict)()
+    return purerl.make_train(config), jax.random.key(0), options
 
 
 def main() -> None:
     """Print the seconds of each stage, cold."""
-    train, key = make(*sys.argv[1:])
+    train, key, options = make(*sys.argv[1:])
     # What JAX does once in a process is nobody's.
     jax.jit(lambda key: jax.random.normal(key, (3,))).lower(key).compile()
     started, processor = time.perf_counter(), time.process_time()
@@ -51,7 +53,7 @@ def main() -> None:
     then = time.perf_counter()
     lowered = traced.lower()
     after = time.perf_counter()
-    lowered.compile()
+    lowered.compile(options)
     done = time.perf_counter()
     found = {
         "trace": then - started,

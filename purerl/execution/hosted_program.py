@@ -17,7 +17,7 @@ from purerl.config import ConfigError
 from purerl.execution.memory import least_bytes, require_agent
 from purerl.keys import evaluation_key, init_keys
 from purerl.networks.recurrent import forget
-from purerl.scale.devices import make_workers
+from purerl.scale.devices import compiler_options, make_workers
 from purerl.train import Bound
 from purerl.types import Array, HostMetrics, PyTree, Transition
 
@@ -202,7 +202,7 @@ def _compiled(function: Callable, *args: Any, donate: int | None = None) -> Call
     with warnings.catch_warnings():
         # Networks may come out in other shapes; a buffer, which is large, does not.
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        return lowered(*args).compile()
+        return lowered(*args).compile(compiler_options())
 
 
 def _stacked_shapes(tree: PyTree, count: int) -> PyTree:

@@ -64,7 +64,8 @@ def test_bits_do_not_depend_on_devices(train, keys, whole):
 
 @pytest.mark.slow
 def test_equals_vmap_of_the_same_width(train, keys, whole):
-    result = jax.jit(jax.vmap(train))(keys[:LANES])
+    alike = purerl.compiler_options()
+    result = jax.jit(jax.vmap(train), compiler_options=alike)(keys[:LANES])
     assert_same_bits(result, jax.tree.map(lambda x: x[:LANES], whole))
 
 

@@ -1,0 +1,59 @@
+"""The options with which programs are compiled."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import purerl
+from purerl.scale.devices import LEVEL, compile_for, make_workers
+
+
+@pytest.fixture
+def _users(monkeypatch: pytest.MonkeyPatch):
+    """As for a user: nothing has chosen a level."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_parallel_codegen_split_count=1")
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.mark.usefixtures("_users")
+def test_the_second_level_is_chosen_on_a_cpu_alone():
+    assert purerl.compiler_options() == {LEVEL: 2}
+    assert purerl.compiler_options("cpu") == {LEVEL: 2}
+    assert purerl.compiler_options("gpu") == {}
+
+
+@pytest.mark.usefixtures("_users")
+def test_who_chose_a_level_keeps_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XLA_FLAGS", f"--{LEVEL}=3")
+    assert purerl.compiler_options() == {}
+    monkeypatch.delenv("XLA_FLAGS")
+    jax.config.update("jax_disable_most_optimizations", True)
+    assert purerl.compiler_options() == {}
+
+
+@pytest.mark.usefixtures("_users")
+def test_a_user_can_compile_with_them():
+    doubled = jax.jit(lambda x: 2 * x, compiler_options=purerl.compiler_options())
+    assert doubled(jnp.array(3)) == 6
+
+
+@pytest.mark.usefixtures("_users")
+def test_programs_of_the_library_are_compiled_with_them():
+    seen = []
+
+    class Jitted:
+        def lower(self, *args: object) -> "Jitted":
+            return self
+
+        def compile(self, compiler_options: object = None) -> str:
+            seen.append(compiler_options)
+            return "program"
+
+    workers = make_workers(None)
+    found = compile_for(Jitted(), workers, lambda device: ())
+    devices = {worker.device for worker in workers}
+    assert found == dict.fromkeys(devices, "program")
+    assert seen == [{LEVEL: 2}] * len(devices)
