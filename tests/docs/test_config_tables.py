@@ -40,6 +40,16 @@ def test_every_algorithm_has_a_page():
     assert pages == {name.replace("_", "-") for name in NAMES} | {"index"}
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/algorithms/index.md"])
+def test_every_algorithm_has_a_row_where_one_is_chosen(page):
+    """PLR too, which is registered by hand, and so has no page of its own."""
+    lines = (ROOT / page).read_text().splitlines()
+    cells = [line.split("|")[2].strip() for line in lines if line.startswith("| ")]
+    names = [f"`{name}`" for name in NAMES]
+    assert sorted(cell for cell in cells if cell in names) == sorted(names)
+    assert "`plr`, from Python" in cells
+
+
 def test_no_origin_is_of_a_field_that_is_gone():
     configs = [config_class(name) for name in NAMES]
     classes = {base.__name__: base for config in configs for base in config.__mro__}
