@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import flax.linen as nn
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -28,6 +29,20 @@ class Dropping(nn.Module):
         return nn.Dropout(0.5, deterministic=False)(nn.Dense(4)(x))
 
 
+class DroppingMemory(nn.Module):
+    """A memory that leaves some of what it sees out at random."""
+
+    features: int = 4
+
+    def initial(self, shape):
+        return jnp.zeros((*shape, self.features))
+
+    @nn.compact
+    def __call__(self, carry, inputs, resets):
+        seen = nn.Dropout(0.5, deterministic=False)(nn.Dense(self.features)(inputs))
+        return carry + seen.sum(0), seen
+
+
 CASES = {
     "a network's file as a config": (
         lambda: purerl.serialise.from_yaml(ARTIFACTS / "lpg-rule.npz"),
@@ -50,6 +65,10 @@ CASES = {
     "a torso with dropout": (
         lambda: purerl.make_train(purerl.PPOConfig(torso=Dropping())),
         r"torso .*Dropping.* must need no random numbers .* leave dropout out",
+    ),
+    "a memory with dropout": (
+        lambda: purerl.make_train(purerl.RecurrentPPOConfig(memory=DroppingMemory())),
+        r"memory .*DroppingMemory.* must need no random numbers .* leave dropout out",
     ),
     "a memory without a number of outputs": (
         lambda: purerl.make_train(purerl.RecurrentPPOConfig(memory=NoFeatures())),

@@ -204,13 +204,7 @@ def check(
             f"them: {type(error).__name__}: {first}"
         ) from error
     check_variables(name, variables)
-    try:
-        jax.eval_shape(copied(module).apply, variables, *arrays)
-    except InvalidRngError:
-        raise ConfigError(
-            f"{name} must need no random numbers once it has its parameters, as an "
-            "agent gives it none: leave dropout out, or make it deterministic=True."
-        ) from None
+    check_no_chance(name, module, variables, *arrays)
     pair = isinstance(outputs, list)
     expected = [(size, *shape) for shape in (outputs if pair else [outputs])]
     given = list(found) if pair and isinstance(found, tuple | list) else [found]
@@ -223,6 +217,29 @@ def check(
             f"{name} must map inputs {shapes} to float32 {wanted} ({words}), but it "
             f"returned {_described(found)}."
         )
+
+
+def check_no_chance(
+    name: str, module: nn.Module, variables: Mapping[str, Any], *inputs: PyTree
+) -> None:
+    """Refuse a module that draws random numbers once it has its parameters.
+
+    Args:
+        name: What the message calls the module.
+        module: Module of a config.
+        variables: Variables of the module, or their shapes.
+        *inputs: What the module is called with, or the shapes of it.
+
+    Raises:
+        ConfigError: with what to leave out.
+    """
+    try:
+        jax.eval_shape(copied(module).apply, variables, *inputs)
+    except InvalidRngError:
+        raise ConfigError(
+            f"{name} must need no random numbers once it has its parameters, as an "
+            "agent gives it none: leave dropout out, or make it deterministic=True."
+        ) from None
 
 
 def check_variables(name: str, variables: Mapping[str, Any]) -> None:

@@ -43,14 +43,14 @@ def check_module(memory: Any, width: int) -> None:
     name = f"memory {modules.text(memory)}"
     features = features_of(memory)
     carry = _initial(name, memory)
-    inputs = jnp.zeros((*_SHAPE, width))
+    inputs, resets = jnp.zeros((*_SHAPE, width)), jnp.zeros(_SHAPE, bool)
     try:
         found, variables = jax.eval_shape(
             modules.copied(memory).init_with_output,
             jax.random.key(0),
             carry,
             inputs,
-            jnp.zeros(_SHAPE, bool),
+            resets,
         )
         after, outputs = found
     except Exception as error:
@@ -61,6 +61,7 @@ def check_module(memory: Any, width: int) -> None:
             f"{type(error).__name__}: {first}"
         ) from error
     modules.check_variables(name, variables)
+    modules.check_no_chance(name, memory, variables, carry, inputs, resets)
     if _types(after) != _types(carry):
         raise ConfigError(
             f"{name} must return a carry like the one it takes, {_types(carry)[1]}, "
