@@ -213,6 +213,17 @@ class TrainConfig:
         del env
         return {}
 
+    def check_numbers(self) -> None:
+        """Refuse numbers with which nothing can be learned.
+
+        It is asked of the config, and again with the overrides put in, so that an
+        override is refused with the sentence of the config. Numbers that are traced, or
+        schedules, must be left alone.
+
+        Raises:
+            ConfigError: naming the fields, their values, the constraint and the remedy.
+        """
+
     def __post_init__(self) -> None:
         # Normalise what people write: 5e5 for an integer, lists, plain dicts, "auto".
         for field in dataclasses.fields(self):
@@ -359,7 +370,10 @@ def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None
     if is_number(field) or field.type in (int, bool, "int", "bool"):
         _validate_number(field, value, name)
     check = field.metadata.get("check")
-    if check is not None and _is_concrete(value) and not check.holds(value):
+    # While something is traced, comparing an array of JAX would be traced too.
+    is_known = _is_concrete(value)
+    known = np.asarray(value) if is_known and isinstance(value, jax.Array) else value
+    if check is not None and is_known and not check.holds(known):
         raise ConfigError(
             f"{name} {check.words}, got {value!r}. "
             f"Default: {field.default!r}. {field.metadata['help']}"

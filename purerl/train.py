@@ -81,10 +81,13 @@ class Bound(NamedTuple):
         they change.
 
         Raises:
-            ConfigError: see `apply_overrides` and `auto.check_overrides`.
+            ConfigError: see `apply_overrides`, `auto.check_overrides` and
+                `TrainConfig.check_numbers`.
         """
         auto.check_overrides(self.asked, overrides)
-        return auto.resolve(apply_overrides(self.asked, overrides), self.env)
+        config = auto.resolve(apply_overrides(self.asked, overrides), self.env)
+        config.check_numbers()
+        return config
 
     @property
     def automatic(self) -> dict[str, Any]:
@@ -130,6 +133,7 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
     resolved = auto.resolve(config, env)
     check_environment_stays(resolved)
     entry.validate(schedules.at_start(resolved), env)
+    resolved.check_numbers()
     bound = Bound(resolved, env, make_plan(resolved, env), config)
     if resolved.frozen:
         init = bound.algorithm(resolved).init

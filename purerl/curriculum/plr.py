@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 
 from envs.wrappers import RandomLevels, RepeatedLevels
 from purerl.acting.environment import Environment
@@ -45,7 +47,7 @@ from purerl.curriculum import levels
 from purerl.keys import update_keys
 from purerl.learning import normalise
 from purerl.learning.returns import gae
-from purerl.types import Algorithm, Array, Metrics, PyTree
+from purerl.types import Algorithm, Array, Metrics, PyTree, Schedule
 
 # As PPO's, around a `RepeatedLevels`.
 Parts = on_policy.Parts[Any]
@@ -98,6 +100,42 @@ class PLRConfig(PPOConfig):
     learn_on_new: bool = static(
         False, "The policy learns from new levels too, as in the first paper."
     )
+
+    def check_numbers(self) -> None:
+        """Refuse a run whose policy would never learn, as it replays nothing.
+
+        Raises:
+            ConfigError: naming the fields, their values, the constraint and the remedy.
+        """
+        if self.learn_on_new:
+            return
+        share, fill = self.replay_probability, self.min_fill
+        if _is_number(share) and float(share) == 0:
+            raise ConfigError(
+                "replay_probability must be greater than 0 with learn_on_new=False, "
+                "got 0: only replayed levels are learned from, so nothing would be "
+                "learned; learn_on_new=True with 0 is domain randomisation."
+            )
+        if not _is_number(fill):
+            return
+        # Rounded as `choose` rounds it.
+        needed = max(1, math.ceil(np.float32(fill) * np.float32(self.buffer_size)))
+        num_updates = self.total_timesteps // self.steps_per_update
+        drawn = (num_updates - 1) * self.num_envs
+        if drawn < needed:
+            raise ConfigError(
+                f"total_timesteps={self.total_timesteps:,} with num_envs="
+                f"{self.num_envs} and num_steps={self.num_steps} plays {drawn:,} "
+                f"levels before the last update, and {needed:,} (min_fill x "
+                "buffer_size) are needed before any is replayed: with "
+                "learn_on_new=False nothing is learned. Give more total_timesteps, a "
+                "smaller buffer_size or min_fill, or learn_on_new=True."
+            )
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a leaf can be looked at: it is not traced, and no schedule."""
+    return not isinstance(value, Tracer | Schedule)
 
 
 class PLRState(NamedTuple):
@@ -162,37 +200,7 @@ def validate(config: PLRConfig, env: Environment) -> None:
             "normalize_rewards=True scales; set that to False, or use "
             "score='positive_value_loss'."
         )
-    _check_that_it_learns(config)
     ppo.validate(config, env)
-
-
-def _check_that_it_learns(config: PLRConfig) -> None:
-    """Refuse a run whose policy would never learn, as it replays nothing.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
-    share, fill = config.replay_probability, config.min_fill
-    if config.learn_on_new or not isinstance(fill, int | float):
-        return
-    if isinstance(share, int | float) and share == 0:
-        raise ConfigError(
-            "replay_probability must be greater than 0 with learn_on_new=False, got 0: "
-            "only replayed levels are learned from, so nothing would be learned; "
-            "learn_on_new=True with 0 is domain randomisation."
-        )
-    needed = max(1, math.ceil(fill * config.buffer_size))
-    num_updates = config.total_timesteps // config.steps_per_update
-    drawn = (num_updates - 1) * config.num_envs
-    if drawn < needed:
-        raise ConfigError(
-            f"total_timesteps={config.total_timesteps:,} with num_envs="
-            f"{config.num_envs} and num_steps={config.num_steps} plays {drawn:,} "
-            f"levels before the last update, and {needed:,} (min_fill x buffer_size) "
-            "are needed before any is replayed: with learn_on_new=False nothing is "
-            "learned. Give more total_timesteps, a smaller buffer_size or min_fill, or "
-            "learn_on_new=True."
-        )
 
 
 def make(

@@ -9,12 +9,14 @@ import pytest
 import envs
 import purerl
 from envs.wrappers import RepeatedLevels
+from purerl import schedules
 from purerl.acting.rollout import EnvCarry
 from purerl.algorithms import ALGORITHMS, on_policy, register
 from purerl.config import ConfigError
 from purerl.curriculum import ENTRY, PLRConfig, levels
 from purerl.keys import update_keys
 from purerl.learning.returns import gae
+from purerl.train import bind
 from tests.helpers import slow_but
 
 SIZE, LIMIT, ENVS, STEPS, CAPACITY, UPDATES = 4, 10, 4, 12, 12, 8
@@ -267,6 +269,30 @@ def test_other_levels_than_mazes_are_replayed():
 def test_what_cannot_work_is_refused(changes, words):
     with pytest.raises(ConfigError, match=words):
         purerl.make_algorithm(CONFIG.replace(**{**changes}))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"replay_probability": 0.0}, "replay_probability must be greater than 0 with"),
+        ({"replay_probability": jnp.float32(0.0)}, "so nothing would be learned"),
+        ({"min_fill": 1.0}, r"plays 28 levels .* and 29 \(min_fill x buffer_size\)"),
+    ],
+)
+def test_overrides_with_which_nothing_is_learned_get_the_configs_sentence(
+    overrides, words
+):
+    config = CONFIG.replace(buffer_size=29, min_fill=0.5)
+    train = purerl.make_train(config)
+    with pytest.raises(ConfigError, match=words):
+        jax.eval_shape(lambda key: train(key, overrides), jax.random.key(0))
+    with pytest.raises(ConfigError, match=words):
+        purerl.sweep(config, {name: [float(x)] for name, x in overrides.items()})
+    bind(config.replace(learn_on_new=True)).at(overrides)
+
+
+def test_replay_may_begin_with_none_and_come_later():
+    purerl.make_train(CONFIG.replace(replay_probability=schedules.Linear(0.0, 0.9)))
 
 
 def test_a_default_run_replays_levels_and_so_learns():
