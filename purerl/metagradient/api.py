@@ -246,15 +246,50 @@ def meta_gradient(
         ConfigError: the algorithm learns from data of older updates, or the derivative
             would be zero whatever the data, or a name is unknown; before any tracing.
     """
+    return make_meta_gradient(
+        config,
+        wrt,
+        "wrt",
+        unroll=unroll,
+        objective=objective,
+        reference=reference,
+        checkpoint=checkpoint,
+    )
+
+
+def make_meta_gradient(
+    config: TrainConfig,
+    names: Names,
+    word: str,
+    *,
+    unroll: int,
+    objective: str | OuterLoss | None,
+    reference: Overrides | None,
+    checkpoint: bool = True,
+) -> MetaGradientFunction:
+    """Make a `meta_gradient` for a function whose argument has another name.
+
+    Args:
+        config: The config of the agent, of an on-policy algorithm.
+        names: The name of a field, several, or names with scales.
+        word: What messages call the argument that names the fields.
+        unroll: The number of updates, K.
+        objective: The outer loss.
+        reference: Values of dynamic fields by name that the outer loss has.
+        checkpoint: Whether the insides of an update are computed again.
+
+    Raises:
+        ConfigError: see `meta_gradient`.
+    """
     check_count("unroll", unroll)
     bound = bind(config)
     outer = entry_of(config).outer
     if outer is None:
         raise ConfigError(_no_outer(config))
-    coordinates = Coordinates(bound, wrt)
+    coordinates = Coordinates(bound, names, word)
     for field in coordinates.fields:
-        _check_acts(config, field, outer)
-        _check_in_time(field, outer, unroll, objective)
+        _check_acts(config, field, outer, word)
+        _check_in_time(field, outer, unroll, objective, word)
     bound.at(reference)  # Refuses what cannot be overridden.
     loss = _loss_of(objective, outer)
     judge = _Judge(outer, bound, dict(reference or {}), loss)
@@ -270,7 +305,7 @@ def _no_outer(config: TrainConfig) -> str:
     )
 
 
-def _check_acts(config: TrainConfig, field: str, outer: Outer) -> None:
+def _check_acts(config: TrainConfig, field: str, outer: Outer, word: str) -> None:
     """Refuse a field whose derivative is zero whatever the data."""
     first = field.split(".")[0]
     why = outer.constant.get(first)
@@ -281,20 +316,24 @@ def _check_acts(config: TrainConfig, field: str, outer: Outer) -> None:
         why = "they only change what is collected, and data are constants"
     if why is not None:
         raise ConfigError(
-            f"wrt: the meta-gradient of {field} is zero, for {why}. Leave it out, or "
-            "use purerl.evolve."
+            f"{word}: the meta-gradient of {field} is zero, for {why}. Leave it out, "
+            "or use purerl.evolve."
         )
 
 
 def _check_in_time(
-    field: str, outer: Outer, unroll: int, objective: str | OuterLoss | None
+    field: str,
+    outer: Outer,
+    unroll: int,
+    objective: str | OuterLoss | None,
+    word: str,
 ) -> None:
     """Refuse a field that acts too late for the updates that are made."""
     judges_policy = objective in (None, "policy_gradient")
     if judges_policy and unroll == 1 and field.split(".")[0] in outer.late:
         raise ConfigError(
-            f"wrt: the meta-gradient of {field} is zero after one update, whose policy "
-            "does not see the new critic yet. Set unroll=2 or more, or "
+            f"{word}: the meta-gradient of {field} is zero after one update, whose "
+            "policy does not see the new critic yet. Set unroll=2 or more, or "
             "objective='actor_critic'."
         )
 

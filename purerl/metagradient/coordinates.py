@@ -21,7 +21,8 @@ from purerl.types import Array, Overrides
 
 Values = dict[str, Array]
 """Coordinates by name of the leaf: `gamma`, `policy_loss.params[0]`."""
-_WORD = "wrt"
+# How to give a number of which the derivative is, by the argument that names it.
+_INSTEAD = {"wrt": "give them by values", "tune": "give them in the config"}
 
 
 class Coordinates:
@@ -29,15 +30,17 @@ class Coordinates:
 
     Args:
         bound: The config and its environment.
-        wrt: The name of a field, several, or names with their scales.
+        names: The name of a field, several, or names with their scales.
+        word: What messages call the argument that names the fields: `wrt` or `tune`.
 
     Raises:
         ConfigError: the field is unknown, static or has no float leaves, or it starts
             where its scale ends.
     """
 
-    def __init__(self, bound: Bound, wrt: Names) -> None:
-        self._genome = Genome(bound.asked, bound.env, wrt, _WORD)
+    def __init__(self, bound: Bound, names: Names, word: str = "wrt") -> None:
+        self._genome = Genome(bound.asked, bound.env, names, word)
+        self._word = word
         self.fields = tuple(self._genome.values)
 
     def start(self) -> Values:
@@ -76,7 +79,7 @@ class Coordinates:
                 if f"{name}.".startswith(f"{field}.") or field.startswith(f"{name}."):
                     raise ConfigError(
                         f"overrides: {name} and {field}, which the meta-gradient is "
-                        f"of, are the same numbers; give them by values."
+                        f"of, are the same numbers; {_INSTEAD[self._word]}."
                     )
 
     def _check(self, values: Mapping[str, Any]) -> None:

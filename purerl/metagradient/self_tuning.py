@@ -16,12 +16,13 @@ import optax
 from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.algorithms.outer import OuterLoss
+from purerl.algorithms.scheduled import check_environment_stays
 from purerl.config import ConfigError, TrainConfig
 from purerl.meta.names import Names
-from purerl.metagradient.api import MetaGradientFunction, meta_gradient
+from purerl.metagradient.api import MetaGradientFunction, make_meta_gradient
 from purerl.metagradient.coordinates import Values
 from purerl.scale.devices import check_count
-from purerl.train import Bound, bind, check_key, evaluate_agent
+from purerl.train import Bound, bind, check_key, check_time_limit, evaluate_agent
 from purerl.types import Array, Metrics, Overrides, PyTree
 
 
@@ -33,7 +34,7 @@ class SelfTuned(NamedTuple):
         metrics: Metrics of the updates, `[U]` each.
         evaluation: Episodes of the deterministic policy at the end, `[1, E]`; empty
             where the config wants none.
-        overrides: The numbers at the end, by name of the field, for `make_train`.
+        overrides: The tuned numbers at the end, by name of the field, for `make_train`.
         course: `[R]` each, a row for every meta-gradient: `update`, the number of
             updates before the ones that it went through; `objective`, the outer loss
             after them; `gradient_norm`; and under the name of each field the numbers
@@ -65,7 +66,7 @@ def self_tune(
     meta_learning_rate: float = 1e-2,
     objective: str | OuterLoss | None = None,
     reference: Overrides | None = None,
-) -> Callable[[Array], SelfTuned]:
+) -> Callable[..., SelfTuned]:
     """Make a training run in which the agent tunes its own numbers, a pure function.
 
     A meta-gradient that is not finite moves nothing.
@@ -83,15 +84,22 @@ def self_tune(
             config's own.
 
     Returns:
-        `train(key) -> SelfTuned`, which `jax.jit`, `jax.vmap` and `purerl.pmap`
-        transform.
+        `train(key, overrides=None) -> SelfTuned`, which `jax.jit`, `jax.vmap` and
+        `purerl.pmap` transform. `overrides` maps (dotted) names of dynamic fields to
+        values, which updates, outer loss and evaluation have and nothing tunes, such as
+        the physics of the environment; `train` refuses those that are tuned.
 
     Raises:
         ConfigError: see `meta_gradient`; or `every` is less than `unroll` or more than
             the updates of the run.
     """
-    meta = meta_gradient(
-        config, tune, unroll=unroll, objective=objective, reference=reference
+    meta = make_meta_gradient(
+        config,
+        tune,
+        "tune",
+        unroll=unroll,
+        objective=objective,
+        reference=reference,
     )
     check_count("every", every)
     bound, every = bind(config), every or unroll
@@ -106,43 +114,47 @@ def self_tune(
         )
     tuning = _Tuning(bound, meta, every, optax.adam(meta_learning_rate))
 
-    def train(key: Array) -> SelfTuned:
+    def train(key: Array, overrides: Overrides | None = None) -> SelfTuned:
         check_key(key)
-        return _train(tuning, key)
+        return _train(tuning, key, dict(overrides or {}))
 
     return train
 
 
-def _train(tuning: _Tuning, key: Array) -> SelfTuned:
+def _train(tuning: _Tuning, key: Array, fixed: Overrides) -> SelfTuned:
     bound, meta, every, optim = tuning
+    asked = bound.at(fixed)
+    check_time_limit(bound, asked)
+    check_environment_stays(asked)
     num_updates = bound.plan.num_updates
     rounds, left = divmod(num_updates, every)
     values = meta.start()
-    state = meta.algorithm(values).init(key)
+    state = meta.algorithm(values, fixed).init(key)
     carry = (state, values, optim.init(values))
 
     def take_round(carry: tuple, _: None) -> tuple[tuple, tuple[Metrics, PyTree]]:
-        return _take_round(tuning, carry)
+        return _take_round(tuning, fixed, carry)
 
     (state, values, _), (metrics, course) = jax.lax.scan(
         take_round, carry, length=rounds
     )
     metrics = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), metrics)
-    state, rest = _update(meta, values, state, left)
+    state, rest = _update(meta, values, fixed, state, left)
     metrics = _joined(metrics, rest)
-    overrides = meta.overrides(values)
-    evaluation = _evaluate(bound, overrides, state) if bound.plan.evaluate_after else {}
-    return SelfTuned(state, metrics, evaluation, overrides, course)
+    tuned, evaluation = meta.overrides(values), {}
+    if bound.plan.evaluate_after:
+        evaluation = _evaluate(bound, {**fixed, **tuned}, state)
+    return SelfTuned(state, metrics, evaluation, tuned, course)
 
 
 def _take_round(
-    tuning: _Tuning, carry: tuple[PyTree, Values, PyTree]
+    tuning: _Tuning, fixed: Overrides, carry: tuple[PyTree, Values, PyTree]
 ) -> tuple[tuple, tuple[Metrics, dict[str, Any]]]:
     """The updates from one step of the numbers to the next."""
     _, meta, every, optim = tuning
     state, values, opt_state = carry
-    state, before = _update(meta, values, state, every - meta.unroll)
-    found = meta(state, values)
+    state, before = _update(meta, values, fixed, state, every - meta.unroll)
+    found = meta(state, values, fixed)
     norm = optax.tree.norm(found.gradient)
     steps, moved = optim.update(found.gradient, opt_state, values)
     is_finite = jnp.isfinite(norm)
@@ -162,12 +174,16 @@ def _take_round(
 
 
 def _update(
-    meta: MetaGradientFunction, values: Values, state: PyTree, length: int
+    meta: MetaGradientFunction,
+    values: Values,
+    fixed: Overrides,
+    state: PyTree,
+    length: int,
 ) -> tuple[PyTree, Metrics]:
     """Some updates that no derivative goes through; of none there are no metrics."""
     if length == 0:
         return state, {}
-    step = meta.algorithm(values).step
+    step = meta.algorithm(values, fixed).step
     return jax.lax.scan(lambda state, _: step(state), state, length=length)
 
 

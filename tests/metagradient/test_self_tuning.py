@@ -70,6 +70,22 @@ def test_seeds_are_each_alone(train):
     assert_same_bits(blocks.overrides, many.overrides)
 
 
+def test_overrides_are_the_numbers_of_a_config(key):
+    """In updates, outer loss and evaluation, of which none is tuned by them."""
+    numbers = {"learning_rate": 2e-3, "env_params.length": 0.9}
+    config = CONFIG.replace(learning_rate=2e-3, env_params={"length": 0.9})
+    options = {"every": 2, "meta_learning_rate": 0.1}
+    found = jax.jit(purerl.self_tune(CONFIG, "gamma", **options))(key, numbers)
+    wanted = jax.jit(purerl.self_tune(config, "gamma", **options))(key)
+    assert list(found.overrides) == ["gamma"]
+    for name in ("metrics", "evaluation", "overrides", "course"):
+        one, other = (jax.tree.leaves(getattr(x, name)) for x in (found, wanted))
+        for x, y in zip(one, other, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-5)
+    moved = jax.tree.map(lambda x: x[1], found.course)
+    assert moved["gamma"] != pytest.approx(CONFIG.gamma, rel=1e-3)
+
+
 def test_a_meta_gradient_that_is_not_finite_moves_nothing(key):
     def nothing(parts, state, rollout):
         return jnp.sqrt(0.0 * sum(x.sum() for x in jax.tree.leaves(state.params)))
@@ -108,8 +124,28 @@ def test_a_step_size_that_is_much_too_small_grows(key):
         ({"every": 8}, r"at most the updates of the run \(7\), got 8"),
         ({"every": 0}, "every must be a positive whole number"),
         ({"meta_learning_rate": 0.0}, "meta_learning_rate must be greater than 0"),
+        ({"tune": "gama"}, "^tune: PPOConfig has no .*gama.* Did you mean 'gamma'"),
+        (
+            {"tune": "env_params.length"},
+            "^tune: the meta-gradient of env_params.length",
+        ),
+        ({"tune": ()}, "^tune must name at least one field"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(options, words):
     with pytest.raises(ConfigError, match=words):
-        purerl.self_tune(CONFIG, NAMES, **options)
+        purerl.self_tune(CONFIG, **{"tune": NAMES, **options})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"gamma": 0.5}, "gamma, .* are the same numbers; give them in the config"),
+        ({"gama": 0.5}, "has no .*gama"),
+        ({"env_params.max_steps_in_episode": 999}, "are planned for 500"),
+    ],
+)
+def test_overrides_that_cannot_be_are_refused(overrides, words):
+    train = purerl.self_tune(CONFIG.replace(eval_max_steps=0), NAMES)
+    with pytest.raises(ConfigError, match=words):
+        train(jax.random.key(0), overrides)
