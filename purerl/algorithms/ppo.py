@@ -399,4 +399,5 @@ def optimiser_of(
         optimiser.transformation(config.optimiser, 1.0, layers),
         optimiser.scaled(params, {name: anneal(x) for name, x in rates.items()}),
     )
-    return optimiser.keep_frozen(optim, layers, frozen)
+    tells = optimiser.sees_frozen(config.optimiser)
+    return optimiser.keep_frozen(optim, layers, frozen, tells)

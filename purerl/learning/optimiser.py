@@ -49,7 +49,7 @@ def make(
         clip_by_global_norm(max_grad_norm),
         transformation(optimiser, learning_rate, layers),
     )
-    return keep_frozen(optim, layers, frozen)
+    return keep_frozen(optim, layers, frozen, tells=sees_frozen(optimiser))
 
 
 def transformation(
@@ -67,8 +67,9 @@ def transformation(
         frozen: As in `make`.
     """
     inner = optimiser(learning_rate)
+    tells = sees_frozen(optimiser)
     if layers is None or not getattr(optimiser, "needs_layers", False):
-        return keep_frozen(inner, layers, frozen)
+        return keep_frozen(inner, layers, frozen, tells)
 
     def init(params: Any) -> Any:
         return inner.init(layers(params))
@@ -79,13 +80,14 @@ def transformation(
         return ravel_pytree(moves)[0], state
 
     optim = optax.GradientTransformationExtraArgs(init, update)
-    return keep_frozen(optim, layers, frozen)
+    return keep_frozen(optim, layers, frozen, tells)
 
 
 def keep_frozen(
     optim: optax.GradientTransformation,
     layers: Callable[[Array], PyTree] | None,
     frozen: Callable[[PyTree], PyTree] | None,
+    tells: bool = False,
 ) -> optax.GradientTransformation:
     """Make an optimiser leave some layers as they are, to the last bit.
 
@@ -96,9 +98,11 @@ def keep_frozen(
         optim: Optimiser of a flat vector, or of layers where `layers` is None.
         layers: As in `make`.
         frozen: As in `make`.
+        tells: Whether the optimiser is told, see `sees_frozen`.
     """
     if frozen is None:
         return optim
+    given: Any = optim
 
     def masked(updates: Any, still: Any, value: float) -> Any:
         return jax.tree.map(
@@ -108,13 +112,14 @@ def keep_frozen(
         )
 
     def update(updates: Any, state: Any, params: Any = None, **seen: Any) -> Any:
-        if layers is None:
-            still = frozen(updates)
-        else:
-            shapes = jax.eval_shape(layers, updates)
-            sizes = [leaf.size for leaf in jax.tree.leaves(shapes)]
-            still = np.repeat(jax.tree.leaves(frozen(shapes)), sizes)
-        moves, state = optim.update(masked(updates, still, 0.0), state, params, **seen)
+        shapes = updates if layers is None else jax.eval_shape(layers, updates)
+        of_leaves = frozen(shapes)
+        sizes = [leaf.size for leaf in jax.tree.leaves(shapes)]
+        flat = np.repeat(jax.tree.leaves(of_leaves), sizes)
+        still = of_leaves if layers is None else flat
+        if tells:
+            seen["moving"] = ~flat
+        moves, state = given.update(masked(updates, still, 0.0), state, params, **seen)
         # The one number that leaves every other, 0 and -0 among them, as it is.
         return masked(moves, still, -0.0), state
 
@@ -148,6 +153,15 @@ def sees_activity(optimiser: Any) -> bool:
     It then has `needs_activity`, and its `update` takes `activity` and `epoch`.
     """
     return bool(getattr(optimiser, "needs_activity", False))
+
+
+def sees_frozen(optimiser: Any) -> bool:
+    """Return whether an optimiser takes means over parameters, and must know which.
+
+    It then has `needs_frozen`, and where parts are frozen its `update` takes `moving`,
+    `[P]` bool: which numbers of the flat vector are not.
+    """
+    return bool(getattr(optimiser, "needs_frozen", False))
 
 
 def without_noise(optimiser: Any) -> Any:

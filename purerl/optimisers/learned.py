@@ -106,6 +106,7 @@ class LearnedOptimiser:
         noise: Whether the parameters of a policy also move at random. A critic's do
             not, as in OPEN (section 5.3).
         needs_layers: It knows the layer that each parameter is in.
+        needs_frozen: It takes means over the parameters that are not frozen.
     """
 
     params: PyTree = struct.field(default_factory=make_params)
@@ -117,6 +118,7 @@ class LearnedOptimiser:
     )
     noise: bool = static(False, "Move the parameters of a policy at random too.")
     needs_layers: ClassVar[bool] = True
+    needs_frozen: ClassVar[bool] = True
 
     @classmethod
     def make(
@@ -152,7 +154,9 @@ class LearnedOptimiser:
         params = make_params(hidden_size, bool(noise), seed)
         return cls(params, b1, b2, eps, noise=bool(noise))
 
-    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
+    def __call__(
+        self, learning_rate: Array | float
+    ) -> optax.GradientTransformationExtraArgs:
         """Return the transformation with a step size, which may be traced."""
 
         def init(params: Any) -> LearnedState:
@@ -164,20 +168,31 @@ class LearnedOptimiser:
                 seed=seed_of(flat) if self.noise else jnp.zeros((), jnp.uint32),
             )
 
-        def update(updates: Any, state: Any, params: Any = None) -> Any:
+        def update(
+            updates: Any,
+            state: Any,
+            params: Any = None,
+            *,
+            moving: np.ndarray | None = None,
+        ) -> Any:
             if params is None:
                 raise ValueError("LearnedOptimiser needs the parameters beside them.")
             layout = layout_of(updates)
             gradient, restore = ravel_pytree(updates)
             direction, state = self._step(
-                gradient, state, ravel_pytree(params)[0], layout
+                gradient, state, ravel_pytree(params)[0], layout, moving
             )
             return restore(-learning_rate * direction), state
 
-        return optax.GradientTransformation(init, update)
+        return optax.GradientTransformationExtraArgs(init, update)
 
     def _step(
-        self, gradient: Array, state: LearnedState, params: Array, layout: Layout
+        self,
+        gradient: Array,
+        state: LearnedState,
+        params: Array,
+        layout: Layout,
+        moving: np.ndarray | None,
     ) -> tuple[Array, LearnedState]:
         """The direction `[P]` to step against, and the state after the step."""
         count = state.count + 1
@@ -189,7 +204,7 @@ class LearnedOptimiser:
         root = jnp.sqrt(second / (1.0 - self.b2**count) + EPS_ROOT) + self.eps
         ratios = momenta / (1.0 - decays**count) / root[None]
         seen = jnp.stack([gradient / root, *ratios])
-        features = self._features(seen, root, params, layout)
+        features = self._features(seen, root, params, layout, moving)
         normal = noise_at(state.seed, state.count, layout) if self.noise else None
         direction = self.direction(ratios[0], features, normal)
         return direction, LearnedState(count, momenta, second, state.seed)
@@ -212,22 +227,39 @@ class LearnedOptimiser:
         return changed if normal is None else changed + SHIFT * outputs[2] * normal
 
     def _features(
-        self, ratios: Array, root: Array, params: Array, layout: Layout
+        self,
+        ratios: Array,
+        root: Array,
+        params: Array,
+        layout: Layout,
+        moving: np.ndarray | None,
     ) -> Array:
         """What the network sees of each parameter, `[F, P]`; all near one in size."""
         size = jnp.log(root)
-        typical = jnp.sqrt(jnp.mean(jnp.square(params))) + 1e-8
+        typical = jnp.sqrt(mean_of(jnp.square(params), moving)) + 1e-8
         share = schedules.at(self.share, 0.0)  # a number, unless nobody trains with it
         return jnp.concatenate(
             [
                 compressed(ratios),
-                jnp.tanh(0.25 * (size - size.mean()))[None],
+                jnp.tanh(0.25 * (size - mean_of(size, moving)))[None],
                 compressed(params / typical)[None],
                 jnp.full((1, *params.shape), share, params.dtype),
                 layout.spread(layout.depth)[None],
                 layout.spread(layout.is_matrix)[None],
             ]
         )
+
+
+def mean_of(x: Array, moving: np.ndarray | None) -> Array:
+    """Return the mean `[]` of numbers `[P]` of the parameters that are not frozen.
+
+    Args:
+        x: `[P]`.
+        moving: `[P]` bool, which parameters are not frozen; None where all are not.
+    """
+    if moving is None:
+        return x.mean()
+    return jnp.where(moving, x, 0.0).sum() / max(1, int(moving.sum()))
 
 
 def compressed(x: Array) -> Array:

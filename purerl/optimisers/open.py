@@ -20,7 +20,7 @@ from purerl import schedules
 from purerl.config import FRACTION, POSITIVE_OR_NONE, ConfigError, dynamic, static
 from purerl.optimisers.differentiable import EPS_ROOT
 from purerl.optimisers.layout import Layout, layout_of
-from purerl.optimisers.learned import noise_at, seed_of
+from purerl.optimisers.learned import mean_of, noise_at, seed_of
 from purerl.optimisers.open_network import (
     DECAYS,
     dormancy,
@@ -57,8 +57,8 @@ class OpenOptimiser:
 
     With the outputs `o` of the network for a parameter, the step is `-(u - mean(u))`,
     `u = learning_rate (o_1 exp(0.001 o_2) + o_3 n)`, with a standard normal number `n`,
-    which is 0 for a critic. The mean is over all parameters. The published step size is
-    0.001, and nothing decays it.
+    which is 0 for a critic. The mean is over all parameters that are not frozen. The
+    published step size is 0.001, and nothing decays it.
 
     The inputs are the parameter, signs and logarithms of six momenta and of the
     gradient, each divided by its root mean square over the tensor; and the share of the
@@ -75,6 +75,7 @@ class OpenOptimiser:
         noise: Whether the parameters of a policy also move at random.
         needs_layers: It knows the layer that each parameter is in.
         needs_activity: It sees how active each unit was, and the epoch.
+        needs_frozen: It takes the mean over the parameters that are not frozen.
     """
 
     params: PyTree = struct.field(default_factory=make_params)
@@ -87,6 +88,7 @@ class OpenOptimiser:
     noise: bool = static(True, "Move the parameters of a policy at random too.")
     needs_layers: ClassVar[bool] = True
     needs_activity: ClassVar[bool] = True
+    needs_frozen: ClassVar[bool] = True
 
     @classmethod
     def make(
@@ -177,6 +179,7 @@ class OpenOptimiser:
             *,
             activity: Any = None,
             epoch: Array | float = 0.0,
+            moving: np.ndarray | None = None,
         ) -> Any:
             if params is None:
                 raise ValueError("OpenOptimiser needs the parameters beside them.")
@@ -197,8 +200,9 @@ class OpenOptimiser:
             move = outputs[0] * jnp.exp(EXPONENT * outputs[1])
             if self.noise:
                 move = move + outputs[2] * noise_at(state.seed, state.count, layout)
-            if move.size > 1:  # A single number would never move.
-                move = move - move.mean()
+            number = move.size if moving is None else int(moving.sum())
+            if number > 1:  # A single number would never move.
+                move = move - mean_of(move, moving)
             state = OpenState(state.count + 1, momenta, memory, state.seed)
             return restore(-learning_rate * move), state
 

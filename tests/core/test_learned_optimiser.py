@@ -12,6 +12,8 @@ import purerl
 from purerl import serialise
 from purerl.algorithms import actor_critic, vpg
 from purerl.config import ConfigError
+from purerl.learning import optimiser as making
+from purerl.learning.parts import frozen_in
 from purerl.optimisers import Adam, LearnedOptimiser, OpenOptimiser
 from purerl.optimisers.layout import layout_of
 from purerl.optimisers.learned import DECAYS, FEATURES, noise_at, seed_of
@@ -169,6 +171,45 @@ class Grown(Schedule):
 
     def __call__(self, share):
         return 1e-3 * jnp.exp(1.5 * jnp.tanh(2.0 * share))
+
+
+@pytest.mark.parametrize("kind", [LearnedOptimiser, OpenOptimiser])
+def test_frozen_networks_are_no_part_of_its_means(kind):
+    """What is not frozen moves as where there is nothing else, step after step."""
+    large = jax.tree.map(lambda x: 50.0 * x, PARAMS["critic"])
+    params = {"actor": PARAMS["actor"], "critic": large}
+    whole, restore = jax.flatten_util.ravel_pytree(params)
+    gradients = jax.random.normal(jax.random.key(3), (4, whole.size))
+    chosen, frozen = random_weights(kind.make(noise=False)), frozen_in(("critic",))
+
+    @jax.jit
+    def walked():
+        layered = jax.vmap(restore)(gradients)
+        alone = {"actor": layered["actor"]}, {"actor": params["actor"]}
+        as_layers = making.make(chosen, RATE, frozen=frozen)
+        as_flat = making.make(chosen, RATE, None, restore, frozen)
+        return (
+            walk(making.make(chosen, RATE), *alone)["actor"],
+            walk(as_layers, layered, params),
+            restore(walk(as_flat, gradients, whole)),
+        )
+
+    wanted, *found = walked()
+    assert np.abs(flat(wanted) - flat(params["actor"])).max() > 1e-3
+    for each in found:
+        np.testing.assert_array_equal(flat(each["critic"]), flat(large))
+        np.testing.assert_allclose(flat(each["actor"]), flat(wanted), atol=1e-6)
+
+
+def walk(optim, gradients, params):
+    """Parameters after a step on each of the gradients `[N, ...]`."""
+
+    def step(carry, gradient):
+        params, state = carry
+        moves, state = optim.update(gradient, state, params)
+        return (jax.tree.map(jnp.add, params, moves), state), None
+
+    return jax.lax.scan(step, (params, optim.init(params)), gradients)[0][0]
 
 
 def test_training_tells_it_the_share_of_the_run():
