@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import export
 
@@ -30,9 +29,9 @@ from purerl.acting.policy import recurrence_of
 from purerl.config import ConfigError, TrainConfig
 from purerl.export_readme import readme
 from purerl.scale.host import to_device
-from purerl.train import Bound, bind
+from purerl.train import Bound, bind, check_acts
 from purerl.types import Array, PyTree
-from purerl.warm_start import networks_of
+from purerl.warm_start import check_agent, networks_of
 
 PLATFORMS = ("cpu", "cuda")
 _POLICY, _SAMPLED = "policy.stablehlo", "sampled_policy.stablehlo"
@@ -82,23 +81,17 @@ def export_policy(
         The folder.
 
     Raises:
-        ConfigError: the state holds several agents, a package is not installed,
-            or the policy cannot be exported for any number of observations.
+        ConfigError: the state holds several agents or is not of this config, a package
+            is not installed, or the policy cannot be exported for any number of
+            observations.
     """
     save = _safetensors()
-    if not hasattr(state, "update"):
-        raise ConfigError(
-            f"state must be a training state, such as result.state, got "
-            f"{type(state).__name__}."
-        )
-    if jnp.ndim(state.update) > 0:
-        raise ConfigError(
-            f"state holds {np.shape(state.update)} agents; pick one with "
-            "jax.tree.map(lambda x: x[i], state)."
-        )
+    check_agent(state)
     if batch is not None and (isinstance(batch, bool) or batch < 1):
         raise ConfigError(f"batch must be 1 or more observations, got {batch!r}.")
-    bound, state = bind(config, on_host=True), to_device(state)
+    bound = bind(config, on_host=True)
+    check_acts(bound, bound.algorithm(bound.config), state)
+    state = to_device(state)
     found, count = _functions(bound, state), _batch(batch)
     files = {_POLICY: _serialised(found.act, found.rows, count)}
     if sampled:

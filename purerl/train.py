@@ -205,14 +205,13 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
         `policy(obs, memory, key=None) -> (action, memory)`.
 
     Raises:
-        ConfigError: the state holds several agents.
+        ConfigError: the state holds several agents, or its networks are not those of
+            the config, as of another algorithm, environment or size.
     """
-    if jnp.ndim(state.update) > 0:
-        raise ConfigError(
-            f"state holds {np.shape(state.update)} agents; pick one with "
-            "jax.tree.map(lambda x: x[i], state), or vmap over states."
-        )
-    algorithm = make_algorithm(config)
+    warm_start.check_agent(state)
+    bound = bind(config, on_host=True)
+    algorithm = bound.algorithm(bound.config)
+    check_acts(bound, algorithm, state)
     if algorithm.recurrence is not None:
         return RecurrentPolicy(algorithm.recurrence, state)
 
@@ -220,6 +219,22 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
         return algorithm.act(state, as_arrays(obs), key)
 
     return policy
+
+
+def check_acts(bound: Bound, algorithm: Algorithm, state: PyTree) -> None:
+    """Refuse a state that a config's policy cannot act with.
+
+    Args:
+        bound: The config and its environment.
+        algorithm: Its algorithm.
+        state: State of one agent.
+
+    Raises:
+        ConfigError: see `warm_start.check_acts`.
+    """
+    fresh = jax.eval_shape(algorithm.init, jax.random.key(0))
+    agent = f"an agent of {type(bound.config).__name__} in {bound.env.name}"
+    warm_start.check_acts(state, fresh, agent)
 
 
 def make_train(

@@ -47,12 +47,16 @@ def networks_of(state: PyTree, *parts: str) -> Networks:
             f"a {type(state).__name__} has no field params, in which an algorithm "
             "keeps what it learns; give the state of a training run."
         )
+    return choose(_named(state), parts, "networks_of")
+
+
+def _named(state: PyTree) -> dict[str, list[tuple[str, Any]]]:
+    """Names and arrays of a state's networks, by the field that holds them."""
     fields = [name for name in (*LEARNED, *STATISTICS) if hasattr(state, name)]
-    named = {
+    return {
         field: name_leaves(getattr(state, field), "" if field == "params" else field)
         for field in fields
     }
-    return choose(named, parts, "networks_of")
 
 
 def choose(
@@ -174,6 +178,72 @@ def check_state(start: PyTree, state: PyTree) -> None:
             raise ConfigError(
                 f"start: {name} is {_dtype(value)} {np.shape(value)}, and this agent "
                 f"needs {place.dtype} {place.shape}. {remedy}"
+            )
+
+
+def check_agent(state: PyTree) -> None:
+    """Refuse what is not the state of one agent.
+
+    Args:
+        state: What was given as a state.
+
+    Raises:
+        ConfigError: with what to give.
+    """
+    update = getattr(state, "update", None)
+    if update is None or callable(update):  # A dictionary has such a method.
+        raise ConfigError(
+            "state must be a training state, such as result.state, got "
+            f"{type(state).__name__}."
+        )
+    if np.ndim(update) > 0:
+        raise ConfigError(
+            f"state holds {np.shape(update)} agents; pick one with "
+            "jax.tree.map(lambda x: x[i], state), or vmap over states."
+        )
+
+
+def check_acts(state: PyTree, fresh: PyTree, agent: str) -> None:
+    """Refuse a state whose networks are not those of a config's agent.
+
+    Buffers, environments and optimisers may be others: no policy reads them.
+
+    Args:
+        state: State of one agent.
+        fresh: Shapes of a state of the config's agent.
+        agent: What the message calls that agent.
+
+    Raises:
+        ConfigError: naming the first array that differs, and what to give.
+    """
+    remedy = (
+        "give the config that the agent was trained with (of a folder, "
+        "purerl.load_run(folder).config)."
+    )
+    if not hasattr(fresh, "params"):
+        return  # It is not known where an algorithm of the user's own has its networks.
+    if not hasattr(state, "params"):
+        raise ConfigError(
+            f"state is a {type(state).__name__} without params, and not of {agent}; "
+            f"{remedy}"
+        )
+    mine, theirs = (
+        {name: np.shape(x) for leaves in _named(one).values() for name, x in leaves}
+        for one in (fresh, state)
+    )
+    for name in (*mine, *theirs):
+        if name != _RUNNING and (name in mine) != (name in theirs):
+            here, there = "the state", agent
+            if name in mine:
+                here, there = agent, "the state"
+            raise ConfigError(
+                f"state: {name} is in {here} and not in {there}; {remedy}"
+            )
+    for name, shape in mine.items():
+        if name != _RUNNING and theirs[name] != shape:
+            raise ConfigError(
+                f"state: {name} has the shape {theirs[name]}, and {shape} in {agent}; "
+                f"{remedy}"
             )
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -102,6 +103,49 @@ def test_what_is_refused_in_a_sentence(case):
     with pytest.raises(ConfigError, match=sentence) as refused:
         call()
     assert len(str(refused.value)) < 1_200
+
+
+def fresh(config):
+    """The shapes of an agent's state."""
+    return jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
+
+
+PPO = purerl.PPOConfig(hidden_sizes=(8,))
+DQN = purerl.DQNConfig(hidden_sizes=(8,))
+FOREIGN = {
+    "another size": (
+        lambda: fresh(PPO.replace(hidden_sizes=(16,))),
+        r"actor\.Dense_0\.kernel has the shape \(16, 2\), and \(8, 2\) in an agent of "
+        r"PPOConfig in CartPole-v1; give the config",
+    ),
+    "another environment": (
+        lambda: fresh(PPO.replace(env="Acrobot-v1")),
+        r"has the shape \(3,\), and \(2,\) in an agent of PPOConfig in CartPole-v1",
+    ),
+    "another algorithm": (
+        lambda: fresh(DQN),
+        r"is in an agent of PPOConfig in CartPole-v1 and not in the state; give the",
+    ),
+    "networks alone": (
+        lambda: purerl.networks_of(fresh(PPO)),
+        "state must be a training state, such as result.state, got dict",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_a_policy_of_another_configs_state_is_refused(case, tmp_path):
+    state, sentence = FOREIGN[case]
+    with pytest.raises(ConfigError, match=sentence):
+        purerl.make_policy(PPO, state())
+    with pytest.raises(ConfigError, match=sentence):
+        purerl.export_policy(PPO, state(), tmp_path)
+
+
+def test_a_policy_reads_no_buffer_and_no_environments():
+    sizes = {"buffer_size": 640, "num_envs": 2, "total_timesteps": 10_000}
+    purerl.make_policy(DQN, fresh(DQN.replace(**sizes)))
+    purerl.make_policy(PPO, fresh(PPO.replace(num_envs=3, num_minibatches=3)))
 
 
 def test_a_drift_at_a_moment_can_be_distilled():
