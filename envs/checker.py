@@ -26,6 +26,9 @@ from .checker_play import (
     rollout_fn,
 )
 
+# Kinds of dtypes: a larger one takes the numbers of a smaller one. V is bfloat16.
+_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2}
+
 
 def check(
     env: Any, params: Any = None, key: jax.Array | None = None, num_steps: int = 64
@@ -181,11 +184,25 @@ def _check_result(env: Environment, result: Any, params: Any) -> None:
 
 def _check_obs(env: Environment, what: str, obs: Any, params: Any) -> None:
     space: Any = env.observation_space(params)
-    _check_member(env, what, obs, space)
+    check_member(env, what, obs, space)
 
 
-def _check_member(env: Environment, what: str, obs: Any, space: Any) -> None:
-    """Require the keys, shapes and dtypes of a space, part by part."""
+def check_member(
+    env: Environment, what: str, obs: Any, space: Any, exact: bool = True
+) -> None:
+    """Require the keys, shapes and dtypes of a space, part by part.
+
+    Args:
+        env: Environment that is checked.
+        what: What the message calls the observation.
+        obs: The observation, or its shapes.
+        space: Space that it is to be a member of.
+        exact: Whether the dtype must be the same; without it, one that loses nothing as
+            the space's kind of number will do, such as truth values among floats.
+
+    Raises:
+        EnvCheckError: with what was seen and what was expected.
+    """
     parts = getattr(space, "spaces", None)
     if parts is not None:
         by_key = isinstance(parts, dict)
@@ -200,12 +217,26 @@ def _check_member(env: Environment, what: str, obs: Any, space: Any) -> None:
             f"{keys}.",
         )
         for key in sorted(keys):
-            _check_member(env, f"{what} at {key!r}", obs[key], parts[key])
+            check_member(env, f"{what} at {key!r}", obs[key], parts[key], exact)
         return
-    seen, expected = (jnp.shape(obs), jnp.result_type(obs)), (space.shape, space.dtype)
+    is_array = hasattr(obs, "shape") and hasattr(obs, "dtype")
     require(
         env,
-        seen == expected,
+        is_array or exact,
+        f"{what} that is a {type(obs).__name__}, expected an array, as the observation "
+        "space says.",
+    )
+    seen = (
+        (obs.shape, obs.dtype) if is_array else (jnp.shape(obs), jnp.result_type(obs))
+    )
+    expected = (space.shape, space.dtype)
+    fits = seen == expected
+    if not exact:
+        kind, most = (_KINDS.get(np.dtype(x).kind, 0) for _, x in (seen, expected))
+        fits = tuple(seen[0]) == tuple(expected[0]) and kind <= most
+    require(
+        env,
+        fits,
         f"{what} of shape {seen[0]} and dtype {seen[1]}, expected those of the "
         f"observation space: {expected[0]} and {expected[1]}.",
     )

@@ -10,7 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import auto, schedules, warm_start
-from purerl.acting.environment import Environment, bind_params, resolve_env, time_limit
+from purerl.acting.environment import (
+    Environment,
+    bind_params,
+    check_observations,
+    resolve_env,
+    time_limit,
+)
 from purerl.acting.evaluate import evaluate_recurrent
 from purerl.acting.observe import as_arrays
 from purerl.acting.policy import RecurrentPolicy, recurrence_of
@@ -134,6 +140,7 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
     check_environment_stays(resolved)
     entry.validate(schedules.at_start(resolved), env)
     resolved.check_numbers()
+    check_observations(resolved, env)
     bound = Bound(resolved, env, make_plan(resolved, env), config)
     if resolved.frozen:
         init = bound.algorithm(resolved).init

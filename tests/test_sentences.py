@@ -10,7 +10,8 @@ import pytest
 
 import purerl
 from envs.base import Environment
-from envs.spaces import Box, Tuple
+from envs.cartpole import CartPole
+from envs.spaces import Box, Dict, Discrete, Tuple
 from purerl import losses, schedules
 from purerl.config import ConfigError
 from purerl.optimisers import OpenOptimiser
@@ -44,7 +45,54 @@ class DroppingMemory(nn.Module):
         return carry + seen.sum(0), seen
 
 
+class Odd(CartPole):
+    """CartPole whose observations go through functions, with a space of one's own."""
+
+    def __init__(self, reset=None, step=None, space=None):
+        same = lambda obs: obs  # noqa: E731
+        self.change, self.space = (reset or same, step or reset or same), space
+
+    def observation_space(self, params=None):
+        return self.space or super().observation_space(params)
+
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        return self.change[0](obs), state
+
+    def step_env(self, key, state, action, params):
+        obs, *rest = super().step_env(key, state, action, params)
+        return (self.change[1](obs), *rest)
+
+
+def odd(*args, **fields):
+    return lambda: purerl.make_train(purerl.PPOConfig(env=Odd(*args), **fields))
+
+
 CASES = {
+    "observations of another shape": (
+        odd(lambda obs: obs[:3]),
+        r"CartPole-v1: reset returns an observation of shape \(3,\) .* \(4,\)",
+    ),
+    "a step with another shape": (
+        odd(None, lambda obs: jnp.append(obs, 0.0)),
+        r"CartPole-v1: step returns an observation of shape \(5,\) .*envs\.check",
+    ),
+    "fractions for numbered states": (
+        odd(lambda obs: obs[0], None, Discrete(4)),
+        r"reset returns .* shape \(\) and dtype float32, expected .* \(\) and .*int32",
+    ),
+    "one array for several": (
+        odd(None, None, Dict({"a": Box(-1.0, 1.0, (4,))})),
+        r"reset returns an observation with the parts .*, expected a dict",
+    ),
+    "several arrays for one": (
+        odd(lambda obs: {"a": obs}),
+        "reset returns an observation that is a dict, expected an array",
+    ),
+    "a type that changes": (
+        odd(lambda obs: obs.astype(jnp.int32), lambda obs: obs),
+        "reset returns an observation of dtype int32, and step one of float32",
+    ),
     "a network's file as a config": (
         lambda: purerl.serialise.from_yaml(ARTIFACTS / "lpg-rule.npz"),
         r"cannot read the config .* it is no text",
@@ -146,6 +194,18 @@ def test_a_policy_reads_no_buffer_and_no_environments():
     sizes = {"buffer_size": 640, "num_envs": 2, "total_timesteps": 10_000}
     purerl.make_policy(DQN, fresh(DQN.replace(**sizes)))
     purerl.make_policy(PPO, fresh(PPO.replace(num_envs=3, num_minibatches=3)))
+
+
+def test_observations_that_lose_nothing_as_the_spaces_numbers_are_taken():
+    for kind in (bool, jnp.int8, jnp.bfloat16):
+        odd(lambda obs, kind=kind: obs.astype(kind))()
+
+
+def test_an_environment_that_fails_by_itself_is_left_to_its_own_error():
+    def fail(obs):
+        raise ZeroDivisionError
+
+    odd(fail)()
 
 
 def test_a_drift_at_a_moment_can_be_distilled():

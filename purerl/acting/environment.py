@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 import envs
+from envs.checker import EnvCheckError, check_member
 from envs.wrappers import Randomised, RandomisedOnce
 from purerl.config import ConfigError, TrainConfig
 from purerl.randomisation import check_distribution, is_distribution, is_random
@@ -127,6 +128,49 @@ def is_built_in(config: TrainConfig) -> bool:
         and envs.source_of(config.env) != "registered"
         and envs.wrappers.are_built_in(wrappers_of(config))
     )
+
+
+def check_observations(config: TrainConfig, env: Environment) -> None:
+    """Refuse observations that are not what the environment's own space says.
+
+    Shapes are evaluated, and nothing is computed. An environment that this package
+    makes by its name is known to keep its word, and costs nothing here.
+
+    Args:
+        config: Config of the agent.
+        env: Environment, from `resolve_env`.
+
+    Raises:
+        ConfigError: naming where the observation comes from, and what it is.
+    """
+    if env.on_host or is_built_in(config):
+        return
+    params, key = bind_params(env, config.env_params), jax.random.key(0)
+    space = env.observation_space(params)
+
+    def step(key: jax.Array, state: PyTree) -> PyTree:
+        action = env.action_space(params).sample(key)
+        return step_without_reset(env, params, key, state, action)[0]
+
+    try:
+        first, state = jax.eval_shape(lambda key: env.reset(key, params), key)
+        check_member(env, "reset returns an observation", first, space, exact=False)
+        later = jax.eval_shape(step, key, state)
+        check_member(env, "step returns an observation", later, space, exact=False)
+    except EnvCheckError as error:
+        raise ConfigError(
+            f"env: {error} Change one of the two; envs.check(env) tests the rest."
+        ) from None
+    except Exception:
+        return  # Whoever trains in it sees its own error.
+    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(later), strict=True)
+    for one, other in pairs:
+        if jnp.promote_types(one.dtype, other.dtype) != one.dtype:
+            raise ConfigError(
+                f"env: {env.name}: reset returns an observation of dtype {one.dtype}, "
+                f"and step one of {other.dtype}, which a loop cannot carry as the "
+                "former. Cast one of the two; envs.check(env) tests the rest."
+            )
 
 
 def bind_params(env: Environment, values: Any) -> PyTree:
