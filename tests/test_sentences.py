@@ -93,6 +93,10 @@ CASES = {
         odd(lambda obs: obs.astype(jnp.int32), lambda obs: obs),
         "reset returns an observation of dtype int32, and step one of float32",
     ),
+    "options of an environment that is made already": (
+        odd(env_kwargs={"size": 3}),
+        r"env_kwargs must be left out where env is an object, got .*3",
+    ),
     "a network's file as a config": (
         lambda: purerl.serialise.from_yaml(ARTIFACTS / "lpg-rule.npz"),
         r"cannot read the config .* it is no text",
@@ -194,6 +198,40 @@ def test_a_policy_reads_no_buffer_and_no_environments():
     sizes = {"buffer_size": 640, "num_envs": 2, "total_timesteps": 10_000}
     purerl.make_policy(DQN, fresh(DQN.replace(**sizes)))
     purerl.make_policy(PPO, fresh(PPO.replace(num_envs=3, num_minibatches=3)))
+
+
+QUANTILES = {"num_quantiles": 9, "kappa": 0.5, "num_tau_samples": 3, "num_cosines": 3}
+IDLE = [
+    (purerl.SACConfig, {"dropped_quantiles": 1}, {"num_quantiles": 25}),
+    (purerl.TD3Config, {"dropped_quantiles": 1}, {"num_quantiles": 25}),
+    (purerl.SACConfig, {"priority_exponent": 0.7}, {"prioritised": True}),
+    (purerl.TD3Config, {"importance_exponent": 0.5}, {"prioritised": True}),
+    (purerl.RecurrentDQNConfig, {"priority_eta": 0.5}, {"prioritised": True}),
+    (
+        purerl.DQNConfig,
+        {"munchausen_tau": 0.1},
+        {"munchausen": True, "double": False},
+    ),
+    (purerl.DQNConfig, {"noisy_sigma": 0.1}, {"noisy": True}),
+    *((purerl.DQNConfig, {n: x}, {"values": "implicit"}) for n, x in QUANTILES.items()),
+]
+
+
+@pytest.mark.parametrize(("kind", "idle", "on"), IDLE)
+def test_numbers_of_an_option_that_is_off_are_refused(kind, idle, on):
+    name, value = next(iter(idle.items()))
+    switch = next(iter(on))
+    off = getattr(kind(), switch)
+    words = rf"^{name}={value} has no effect with {switch}={off!r}; set {switch}="
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(kind(**idle))
+    purerl.make_train(kind(**idle, **on))
+
+
+def test_numbers_that_presets_have_beside_an_option_stay_when_it_is_left_off():
+    rainbow = purerl.presets.load("rainbow-cartpole")
+    for change in ({"prioritised": False}, {"noisy": False}, {"values": "expected"}):
+        purerl.make_train(rainbow.replace(**change))
 
 
 def test_observations_that_lose_nothing_as_the_spaces_numbers_are_taken():

@@ -43,6 +43,11 @@ def resolve_env(config: TrainConfig) -> Environment:
         except (ValueError, TypeError) as error:
             raise ConfigError(str(error)) from None
     else:
+        if config.env_kwargs:
+            raise ConfigError(
+                "env_kwargs must be left out where env is an object, got "
+                f"{dict(config.env_kwargs)!r} for {config.env!r}: it is made already."
+            )
         try:
             env = envs.adapt(config.env)
         except (ValueError, TypeError) as error:

@@ -1,6 +1,10 @@
 """Checks of configs that several algorithms make, before anything is traced."""
 
+import dataclasses
 from typing import Any
+
+import numpy as np
+from jax.core import Tracer
 
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
@@ -29,6 +33,34 @@ def check_minibatches(config: Any) -> None:
         f"must be divisible by num_minibatches, got {parts}; "
         f"nearest: {below} or {above}."
     )
+
+
+def check_idle(config: Any, fields: tuple[str, ...], switch: str, on: str) -> None:
+    """Refuse numbers of an option that is left off, so that nothing reads them.
+
+    Numbers of one of several kinds, such as of `values` or `method`, are no such case:
+    who compares the kinds gives the numbers of all in one config. Nor are those that a
+    preset has beside its option, which can be left off again.
+
+    Args:
+        config: Config of the agent.
+        fields: Names of the numbers.
+        switch: Field that turns the option on, which it has not.
+        on: What to set it to.
+
+    Raises:
+        ConfigError: one of them is given: it is not what it is by default.
+    """
+    defaults = {f.name: f.default for f in dataclasses.fields(config)}
+    for name in fields:
+        value = getattr(config, name)
+        if not isinstance(value, Tracer) and np.any(
+            np.asarray(value) != defaults[name]
+        ):
+            raise ConfigError(
+                f"{name}={value!r} has no effect with {switch}="
+                f"{getattr(config, switch)!r}; set {on}, or leave this out."
+            )
 
 
 def check_hidden_sizes(sizes: Any) -> None:

@@ -16,6 +16,7 @@ from purerl.algorithms import action_values, network_config, off_policy
 from purerl.algorithms.action_values.network import has_stream, num_outputs
 from purerl.algorithms.checks import (
     check_action_value_network,
+    check_idle,
     instead_of_values,
     needed_for_values,
 )
@@ -41,6 +42,12 @@ from purerl.optimisers.older import take_epsilon
 
 SEVERAL = Check(lambda x: x >= 2, "must be at least 2")
 NON_POSITIVE = Check(lambda x: x <= 0, "must be 0 or less")
+# Fields that are read where an option is on.
+_MUNCHAUSEN = ("munchausen_alpha", "munchausen_tau", "munchausen_clip")
+_QUANTILES = (
+    *("num_quantiles", "kappa", "num_tau_samples", "num_tau_prime_samples"),
+    *("num_quantile_samples", "num_cosines"),
+)
 
 
 @config_dataclass
@@ -180,6 +187,17 @@ def validate(config: DQNConfig, env: Environment) -> None:
             f"True and {network_config.described(config, 'critic')}; split the values "
             "in the module, or give the layers before the split as torso."
         )
+    _check_idle(config)
+
+
+def _check_idle(config: DQNConfig) -> None:
+    """Refuse numbers of options that are off; presets have those of priorities."""
+    if not config.munchausen:
+        check_idle(config, _MUNCHAUSEN, "munchausen", "munchausen=True")
+    if not config.noisy:
+        check_idle(config, ("noisy_sigma",), "noisy", "noisy=True")
+    if config.values == "expected":
+        check_idle(config, _QUANTILES, "values", "values='quantile' or 'implicit'")
 
 
 def _check_values(config: DQNConfig) -> None:

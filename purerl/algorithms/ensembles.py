@@ -26,6 +26,7 @@ from purerl.acting.environment import Environment
 from purerl.acting.rollout import Draw
 from purerl.algorithms import actor_critic, redq
 from purerl.algorithms.actor_critic import ActorCriticConfig, Learner
+from purerl.algorithms.checks import check_idle
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     AUTO,
@@ -43,6 +44,8 @@ from purerl.learning.collectives import pmean
 from purerl.losses import HuberError, SquaredError, quantile
 from purerl.types import Array, Metrics, PyTree
 
+# The numbers of prioritised replay.
+PRIORITIES = ("priority_exponent", "importance_exponent")
 # A batch's values: of two critics a pair `[N, ...]`, of an ensemble `[E, N, ...]`.
 Values = Any
 
@@ -134,7 +137,10 @@ def validate(config: EnsembleConfig) -> None:
             f"{kind} must see them one by one. Use critic_optimiser=Adam(), or two "
             "critics without critic_subset."
         )
+    if not config.prioritised:
+        check_idle(config, PRIORITIES, "prioritised", "prioritised=True")
     if not config.num_quantiles:
+        check_idle(config, ("dropped_quantiles",), "num_quantiles", "num_quantiles=25")
         return
     if config.dropped_quantiles >= config.num_quantiles:
         raise ConfigError(

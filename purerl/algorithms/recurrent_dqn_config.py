@@ -29,6 +29,8 @@ from purerl.losses.check import check_loss
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 
+_PRIORITIES = ("priority_eta", "priority_exponent", "importance_exponent")
+
 
 @config_dataclass
 class RecurrentDQNConfig(NetworkConfig):
@@ -195,6 +197,8 @@ def validate(config: RecurrentDQNConfig, env: Environment) -> None:
             f"True and {network_config.described(config, 'critic')}; split the values "
             "in the module."
         )
+    if not config.prioritised:
+        checks.check_idle(config, _PRIORITIES, "prioritised", "prioritised=True")
 
 
 def _check_buffer(config: RecurrentDQNConfig) -> None:
