@@ -164,7 +164,7 @@ ROWS = {
             f"{name}-swingup",
             750,
             Anchor(f"about {value}, 250,000 steps", JAX_RL, float(value)),
-            "other settings than the source's, which are in the row below",
+            f"other settings than the source's, which preset `{name}-jaxrl` has",
         )
         for name, value in (("td3", 470), ("sac", 770), ("mpo", 740))
     },

@@ -27,4 +27,5 @@ from .rewards import ClipReward as ClipReward
 from .rewards import RewardWrapper as RewardWrapper
 from .rewards import ScaleReward as ScaleReward
 from .sticky_actions import StickyActions as StickyActions
+from .terminal_limit import TerminalLimit as TerminalLimit
 from .time_observation import TimeObservation as TimeObservation

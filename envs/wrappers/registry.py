@@ -18,6 +18,7 @@ from .observations import FlattenObservation, OneHotObservation
 from .previous import PreviousActionReward
 from .rewards import ClipReward, ScaleReward
 from .sticky_actions import StickyActions
+from .terminal_limit import TerminalLimit
 from .time_observation import TimeObservation
 
 _OWN: dict[str, type] = {
@@ -26,6 +27,7 @@ _OWN: dict[str, type] = {
         FrameStack,
         ActionRepeat,
         TimeObservation,
+        TerminalLimit,
         StickyActions,
         ClipReward,
         ScaleReward,

@@ -138,8 +138,13 @@ def metric_name(dataset: "xr.Dataset", metric: str) -> str:
     """Return the variable to read for a metric.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or nothing at all yet.
     """
+    if not dataset.data_vars:
+        raise ConfigError(
+            "no member of the sweep has finished yet; go on with the call or command "
+            "that began it."
+        )
     if metric in dataset:
         return metric
     if metric == SCORE and "episode_return" in dataset:

@@ -20,6 +20,7 @@ from purerl.execution.format import format_count, with_noun
 from purerl.execution.hosted import HostedCohort
 from purerl.execution.hosted_program import HostedProgram
 from purerl.execution.members import every
+from purerl.runner.divergence import Divergence
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.records import Records
 from purerl.runner.result import RunResult
@@ -88,6 +89,7 @@ class Loop:
         self.options, self.begun = options, begun
         self.trackers = Group(trackers)
         self.records = Records(seeds, folder, self.trackers)
+        self.divergence = Divergence(seeds)
         self.progress = progress
         self.say: Say = print
         self.is_disk_full = False
@@ -197,6 +199,8 @@ class Loop:
                     latest = self.records.add(plan, segment)
                     update = segment.end
                     reporter.update(update * self._steps_each, latest)
+                    if sentence := self.divergence.sentence(segment):
+                        self.say(sentence)
             except Exception as error:
                 self._save_after(error, cohort)
                 raise

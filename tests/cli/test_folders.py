@@ -1,6 +1,7 @@
 """What a folder holds, said by every command that was given the wrong kind."""
 
 import json
+import shutil
 from pathlib import Path
 
 import jax
@@ -61,6 +62,18 @@ def test_a_sweep_can_be_drawn(swept, tmp_path, capsys):
     assert main(["plot", str(swept), "--out", str(path)]) == 0
     assert path.read_bytes().startswith(PNG)
     assert str(path) in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["plot", "report"])
+def test_a_sweep_that_was_stopped_before_its_first_member_says_so(
+    swept, command, tmp_path, capsys
+):
+    begun = shutil.copytree(swept, tmp_path / "begun")
+    for path in (begun / "chunks").iterdir():
+        path.unlink()
+    assert main([command, str(begun)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"purerl {command}: no member of the sweep has finished ye")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in kinds.KINDS if kind != "run"])

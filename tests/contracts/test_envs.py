@@ -29,7 +29,7 @@ OPTIONS = [
 WRAPPED = [
     ("probe/delayed-reward", ("ActionRepeat(2)", "PreviousActionReward")),
     ("FrozenLake-misc", ("OneHotObservation", "TimeObservation", "StickyActions")),
-    ("CartPole-v1", ("FrameStack(3)",)),
+    ("CartPole-v1", ("FrameStack(3)", "TerminalLimit")),
     ("Breakout-MinAtar", ("StickyActions(0.1)", "FrameStack(2, zero)", "ClipReward")),
     ("Catch-bsuite", ("FlattenObservation", "ScaleReward(0.5)", "FrameStack(2)")),
     ("Pendulum-v1", ("PreviousActionReward", "ActionRepeat(3)", "TimeObservation")),

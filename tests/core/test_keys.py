@@ -43,6 +43,13 @@ def test_no_two_streams_meet(key):
     assert len({bits(k) for k in drawn}) == len(drawn)
 
 
+def test_an_update_draws_from_the_key_of_an_agent_of_a_population(key):
+    """What `purerl.keys` warns of: one key is not for an agent and for `split`."""
+    population = jax.random.split(key, 32)
+    updates = keys.update_keys(State(key, jnp.int32(2)), 8)
+    assert list(map(bits, updates)) == list(map(bits, population[16:24]))
+
+
 def test_a_key_is_split_and_keys_are_taken_as_they_are(key):
     split = jax.random.split(key, 3)
     for given in (key, split):

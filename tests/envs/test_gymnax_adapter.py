@@ -82,6 +82,20 @@ def test_flags_exclude_each_other_where_gymnax_raises_both():
     assert flags == [(True, True), (True, False)]
 
 
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_the_lifetime_of_a_bandit_is_a_time_limit_unless_it_is_asked_to_be_the_end(
+    is_terminal,
+):
+    env = envs.make("BernoulliBandit-misc")
+    env = envs.wrap(env, ("TerminalLimit",) if is_terminal else ())
+    params = env.default_params.replace(max_steps_in_episode=3)
+    _, state = env.reset(KEY, params)
+    steps = _rollout(env.step, state, params, jnp.zeros(3, jnp.int32))
+    ends = list(zip(steps[2].tolist(), steps[3].tolist(), strict=True))
+    last = (True, False) if is_terminal else (False, True)
+    assert ends == [(False, False), (False, False), last]
+
+
 def test_spaces_and_parameters_are_gymnaxs():
     env = envs.make("Pendulum-v1")
     assert isinstance(env.action_space(), Box)

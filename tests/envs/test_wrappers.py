@@ -196,6 +196,19 @@ def test_time_observation():
     assert env.observation_space().high[-1] == 1.0
 
 
+def test_a_terminal_limit_terminates_where_the_environment_is_truncated():
+    first, steps = played(Ladder())
+    wanted = [
+        (obs, final, reward, terminated | truncated, np.False_)
+        for obs, final, reward, terminated, truncated, *_ in steps
+    ]
+    assert_equal(played(wrappers.TerminalLimit(Ladder())), (first, wanted))
+    # Also of a wrapper whose state is not that of the environment inside.
+    inside = wrappers.FrameStack(Ladder(), 2)
+    flags = [step[3:5] for step in played(wrappers.TerminalLimit(inside))[1]]
+    assert flags == [step[3:5] for step in wanted]
+
+
 @pytest.mark.parametrize("continuous", [False, True])
 def test_previous_action_and_reward(continuous):
     bare = Ladder(continuous=continuous)

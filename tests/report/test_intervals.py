@@ -8,6 +8,7 @@ from rich.console import Console
 
 from purerl.report import statistics
 from purerl.report.plots.run import run_curve
+from purerl.report.statistics.host import FEWEST
 from purerl.report.sweep_tables import best_table
 from purerl.report.tables import run_table
 from purerl.tuning import result, words
@@ -45,12 +46,12 @@ SCORES = {
 
 
 @pytest.mark.parametrize("scores", SCORES)
-@pytest.mark.parametrize("runs", slow_but([2, 3, 4, 5, 8, 16], 2, 4, 5, 8))
+@pytest.mark.parametrize("runs", slow_but([2, 3, 4, 5, 8, 10, 16], 2, 4, 5, 8, 10))
 def test_a_printed_interval_holds_its_level(scores, runs):
     draw, mean = SCORES[scores]
     samples = draw(np.random.default_rng(7), (runs, REPEATS))
     found = statistics.mean_interval(samples)
-    if runs < 10:
+    if runs < FEWEST:
         assert found.kind == "range"
         assert found.words == f"range of {runs}"
         np.testing.assert_array_equal(found.low, samples.min(0))
@@ -58,7 +59,9 @@ def test_a_printed_interval_holds_its_level(scores, runs):
         return
     assert found.kind == "interval"
     covered = ((found.low <= mean) & (mean <= found.high)).mean()
-    assert 0.90 <= covered <= 0.985
+    # Of ten runs, the fewest that have an interval, percentiles of a bootstrap would
+    # hold 0.80 of the lognormal samples and 0.86 of the exponential ones.
+    assert (0.88 if runs == FEWEST else 0.90) <= covered <= 0.985
 
 
 def test_equal_runs_have_no_spread():

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 import purerl
+from envs.cartpole import CartPole
 from purerl import PPOConfig, SACConfig, TD3Config
 from purerl.algorithms import ppo, td3
+from purerl.execution.cohort import Segment
 from purerl.execution.reduce import (
     PARAMETERS_FINITE,
     first_bad_update,
     reduce_segment,
 )
+from purerl.runner.divergence import Divergence
+from tests.helpers import tiny_config
 
 nan, inf = np.nan, np.inf
 SMALL = {"hidden_sizes": (8,), "batch_size": 8, "num_evaluations": 1}
@@ -125,3 +129,54 @@ def test_what_breaks_in_the_very_last_step_is_seen_by_every_search(monkeypatch):
     monkeypatch.setattr(ppo, "step", breaks)
     result = purerl.sweep(config, {"learning_rate": [1e-3]}, seeds=1, lanes=1)
     assert result["diverged_at"].values.tolist() == [[2.0]]
+
+
+def test_a_run_says_once_of_every_agent_that_it_has_diverged():
+    ones = np.ones((3, 2))
+    counts = {"episodes": np.ones((3, 2), int), PARAMETERS_FINITE: ones > 0}
+    broken = np.array([[1, nan], [1, 1], [1, 1]])
+    also = np.array([[nan, nan], [1, 1], [inf, 1]])
+    found = Divergence((3, 4, 5))
+    segments = [
+        Segment(0, 2, {**counts, "entropy": ones}, {}),
+        Segment(2, 2, {**counts, "entropy": broken, "value_loss": broken}, {}),
+        Segment(4, 2, {**counts, "entropy": ones, "value_loss": also}, {}),
+        Segment(6, 2, {**counts, "entropy": ones, "value_loss": also}, {}),
+    ]
+    said = [found.sentence(segment) for segment in segments]
+    assert said[0] == said[3] == ""
+    words = "1 agent of 3 diverged (seed 3): entropy, value_loss not finite in update 4"
+    assert said[1].startswith(f"{words}. ") and "learning_rate" in said[1]
+    words = "1 agent of 3 diverged (seed 5): value_loss not finite in update 5. "
+    assert said[2].startswith(words)
+    last = {**counts, PARAMETERS_FINITE: np.array([[True, False]] * 3)}
+    said = Divergence((0, 1, 2)).sentence(Segment(8, 2, last, {}))
+    words = "3 agents of 3 diverged (seeds 0 to 2): parameters not finite in update 10"
+    assert said.startswith(words)
+
+
+class BlowsUp(CartPole):
+    """CartPole whose third observation is no number where gravity is above 10."""
+
+    def step_env(self, key, state, action, params):
+        obs, state, *rest = super().step_env(key, state, action, params)
+        is_broken = (state.time == 3) & (params.gravity > 10.0)
+        return jnp.where(is_broken, jnp.nan, obs), state, *rest
+
+
+def test_an_observation_that_is_no_number_ends_its_own_agent_and_no_other():
+    """As `learning.normalise` says: nothing is filtered, and nothing is hidden."""
+    config = tiny_config(env=BlowsUp(), normalize_observations=True, num_evaluations=0)
+    axes = {"env_params.gravity": [9.8, 10.5]}
+    result = purerl.sweep(config, axes, seeds=1, lanes=2, progress=False)
+    np.testing.assert_array_equal(result["diverged_at"].values.ravel(), [nan, 0.0])
+    losses = result["value_loss"].values.reshape(2, -1)
+    assert np.isfinite(losses[0]).all()
+
+
+def test_a_run_that_diverges_says_so_while_it_trains(capsys):
+    config = tiny_config(learning_rate=1e30, num_evaluations=0)
+    purerl.run(config, seeds=2, lanes=2, progress=False)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("2 agents of 2 diverged (seeds 0 to 1): ")
+    assert "not finite in update 1. " in line or "not finite in update 2. " in line

@@ -87,6 +87,11 @@ def data_parallel(subject: Subject) -> str | None:
             purerl.data_parallel(subject.config)
         return str(refused.value)
     key = jax.random.key(0)
+    if getattr(config, "crossq", False):  # statistics of a batch are of one device
+        words = "crossq must be False where one agent is spread over devices"
+        with pytest.raises(ConfigError, match=words) as refused:
+            jax.eval_shape(purerl.data_parallel(subject.config), key)
+        return str(refused.value)
     spread = jax.jit(purerl.data_parallel(subject.config))(key)
     alone = jax.tree.map(lambda x: x[0], subject.vmapped)
     shapes = [jax.tree.map(lambda x: (x.shape, x.dtype), r) for r in (spread, alone)]
