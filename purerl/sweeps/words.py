@@ -17,6 +17,7 @@ from purerl.sweeps.plan import GroupPlan, SweepPlan
 from purerl.sweeps.planner import LaneRate
 
 ROWS = 40  # The number of groups that are listed.
+HEADERS = ("members", "steps\neach", "steps", "lanes", "chunk", "memory", "time")
 
 
 def plan_table(plan: SweepPlan, whole: SweepPlan | None = None) -> Table:
@@ -39,16 +40,9 @@ def plan_table(plan: SweepPlan, whole: SweepPlan | None = None) -> Table:
         title += f", {done:,} of them finished before"
     table = Table(title=title)
     table.add_column("group", overflow="fold")
-    for header in (
-        "members",
-        "steps each",
-        "steps",
-        "lanes",
-        "chunk",
-        "memory",
-        "time",
-    ):
-        table.add_column(header, justify="right")
+    for header in HEADERS:
+        # On a narrow terminal the group is folded, and no number is cut off.
+        table.add_column(header, justify="right", no_wrap=True)
     for group in plan.groups[:ROWS]:
         table.add_row(*_row(group, plan.num_workers))
     if len(plan.groups) > ROWS:

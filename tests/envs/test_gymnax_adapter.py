@@ -88,7 +88,7 @@ def test_the_lifetime_of_a_bandit_is_a_time_limit_unless_it_is_asked_to_be_the_e
 ):
     env = envs.make("BernoulliBandit-misc")
     env = envs.wrap(env, ("TerminalLimit",) if is_terminal else ())
-    params = env.default_params.replace(max_steps_in_episode=3)
+    params = env.default_params.replace(max_steps_in_episode=3.0)
     _, state = env.reset(KEY, params)
     steps = _rollout(env.step, state, params, jnp.zeros(3, jnp.int32))
     ends = list(zip(steps[2].tolist(), steps[3].tolist(), strict=True))

@@ -1,6 +1,9 @@
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import pytest
+from rich.console import Console
 
 import purerl
 from purerl.execution import fit
@@ -10,6 +13,7 @@ from purerl.execution.programs import Program
 from purerl.scale.devices import make_workers
 from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps import plan, planner
+from purerl.sweeps.words import plan_table
 from purerl.train import bind
 from tests.helpers import tiny_config
 
@@ -186,3 +190,30 @@ def test_a_plan_says_what_a_sweep_would_do(cache):
     assert seconds is not None and 0 < seconds < 100
     per_group = [group.chunk_bytes() for group in planned.groups]
     assert planned.device_bytes() == 2 * max(per_group) > 0
+
+
+def test_the_table_of_a_plan_of_millions_is_not_cut_off_on_80_columns():
+    group = SimpleNamespace(
+        num_members=4_000_000,
+        group=SimpleNamespace(static={}, steps_each=500_000),
+        steps=2e12,
+        lanes=128,
+        chunk_members=1_054_592,
+        chunk_bytes=lambda: 11.2 * 2**30,
+        seconds=lambda: 1_760_400.0,
+    )
+    whole = SimpleNamespace(
+        num_members=4_000_000,
+        num_workers=1,
+        groups=[group],
+        design=SimpleNamespace(points=range(1_000_000)),
+        seeds=range(4),
+    )
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(plan_table(whole))
+    text = captured.get()
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    for words in ("4,000,000", "500,000", "1,054,592", "11.2 GiB", "489:00:00"):
+        assert words in text
