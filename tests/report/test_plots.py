@@ -29,6 +29,7 @@ def texts(figure):
 
 def test_curve_of_a_value_is_the_iqm_of_its_best_setting(grid):
     figure = plots.sweep_curves(grid, "entropy_coef")
+    assert figure.get_figwidth() == style.PAGE_WIDTH  # not two thirds of a page
     line = figure.axes[0].lines[1]  # 0.01, whose best is 1e-3 with 256-256
     cell = grid.sel(learning_rate=1e-3, entropy_coef=0.01, hidden_sizes="256-256")
     values = cell["evaluation_return"].values.mean(-1)

@@ -96,7 +96,7 @@ def sweep_curves(
     names = tuple(metric_name(dataset, name) for name in names)
     scores = read_scores(dataset)
     chosen = choose_lines(scores, by, others, lines)
-    figure = style.new_figure(8.0, 4.4 * len(names) - 0.6 * (len(names) - 1))
+    figure = style.new_figure(height=4.4 * len(names) - 0.6 * (len(names) - 1))
     panels = figure.subplots(len(names), squeeze=False)[:, 0]
     drawn = [
         _draw_panel(axes, rows(dataset, name), scores, chosen.lines, name, confidence)

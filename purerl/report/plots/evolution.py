@@ -23,7 +23,7 @@ def evolution_curve(
     from matplotlib.ticker import MaxNLocator
 
     generations = np.arange(1, len(history["mean"]) + 1)
-    figure = style.new_figure(8.0, 4.2)
+    figure = style.new_figure(height=4.2)
     axes = figure.subplots()
     mean, std = history["mean"], history["std"]
     line, other = style.COLOURS[0], style.COLOURS[1]
