@@ -16,10 +16,11 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     # Environments, which know nothing of learning.
     ("envs",),
-    # What a config is, random keys, arrays on the host, and the types and counts that
-    # all others speak of.
+    # What a config is, random keys, arrays on the host, the platform that programs are
+    # traced for, and the types and counts that all others speak of.
     (
         "purerl.types",
+        "purerl.tracing",
         "purerl.scale.host",
         "purerl.config",
         "purerl.keys",

@@ -41,8 +41,8 @@ from purerl.learning import diagnostics, normalise, optimiser
 from purerl.learning.collectives import after
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
-from purerl.networks import composite
-from purerl.networks.distributions import Head, make_head
+from purerl.networks import composite, paired
+from purerl.networks.distributions import CategoricalHead, Head, make_head
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 from purerl.optimisers.older import take_epsilon
@@ -391,19 +391,25 @@ def inputs(parts: Parts, params: dict[str, PyTree], obs: Any) -> Any:
 
 
 def outputs(
-    parts: Parts, params: dict[str, PyTree], inputs: Any
+    parts: Parts, params: dict[str, PyTree] | paired.Pair, inputs: Any
 ) -> tuple[Any, Array, PyTree]:
     """Return what the head takes, the values `[N]`, and how active the units were.
 
     Args:
         parts: Networks, environments and config; see `build`.
-        params: Parameters of `actor` and `critic`.
-        inputs: What `inputs` returns, `[N, ...]`.
+        params: Parameters of `actor` and `critic`, or both as one.
+        inputs: What `inputs` returns, `[N, ...]`; for both as one, what
+            `paired.with_ones` makes of it.
 
     Returns:
         Outputs, values, and the mean absolute output of every unit by the names of the
         networks; None where the optimiser does not see it.
     """
+    if isinstance(params, paired.Pair):
+        found, value = params(inputs)
+        if isinstance(found, list) and not isinstance(parts.head, CategoricalHead):
+            found = jnp.stack(found, -1)
+        return found, value, None
     if not optimiser.sees_activity(parts.config.optimiser):
         found = parts.on_inputs.apply(params["actor"], inputs)
         return found, parts.critic.apply(params["critic"], inputs), None  # type: ignore[return-value]

@@ -50,14 +50,22 @@ from purerl.config import (
     static,
 )
 from purerl.keys import update_keys
-from purerl.learning import diagnostics, normalise, optimiser
-from purerl.learning.minibatches import Passes, minimise, pass_means
+from purerl.learning import diagnostics, normalise, optimiser, packing
+from purerl.learning.minibatches import (
+    Passes,
+    is_one_loop,
+    minimise,
+    pass_means,
+    step_means,
+)
 from purerl.learning.parts import frozen_in
 from purerl.learning.returns import gae
 from purerl.losses import ClipDrift, ClippedSquaredError, surrogate
 from purerl.losses.check import check_loss
+from purerl.networks import paired
 from purerl.networks.distributions import is_discrete
 from purerl.optimisers import Adam
+from purerl.optimisers.first_order import is_known
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
 
@@ -302,19 +310,66 @@ def fit(
         batch: `[N, ...]` samples of the rollout.
         key: Random key, consumed.
     """
+    passes, by_sample = make_passes(parts, state.params, state.update), False
+    if not packing.traced_for_cpu():
+        parts, batch, passes = with_few_kernels(parts, state.params, batch, passes)
+        by_sample = parts.axis_name is None and is_one_loop(batch, passes)
+    minimised = partial(loss, parts, by_sample=by_sample)
     params, opt_state, metrics = minimise(
-        partial(loss, parts),
-        state.params,
-        state.opt_state,
-        batch,
-        key,
-        make_passes(parts, state.params, state.update),
+        minimised, state.params, state.opt_state, batch, key, passes
     )
+    if by_sample:
+        metrics = step_means(metrics)
     return params, opt_state, pass_means(metrics)
 
 
+def with_few_kernels(
+    parts: Parts[PPOConfig], params: PyTree, batch: Batch, passes: Passes
+) -> tuple[Parts[PPOConfig], Batch, Passes]:
+    """Return what `fit` minimises with, for an accelerator; the result is the same.
+
+    Advantages are standardised for all minibatches of a pass at once, and an actor and
+    a critic of one shape are one network (`networks.paired`).
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters of `actor` and `critic`.
+        batch: `[N, ...]` samples of the rollout.
+        passes: How the gradient steps are taken.
+    """
+    config = parts.config
+    if config.normalize_advantages and not config.normalize_whole_batch:
+        # For the loss they are standardised already.
+        parts = parts._replace(config=config.replace(normalize_whole_batch=True))
+        passes = passes._replace(prepare=partial(_standardise, parts.axis_name))
+    if not _is_paired(parts):
+        return parts, batch, passes
+    form = optimiser.Form(
+        partial(paired.join, parts.actor), lambda pair: paired.split(pair, params)
+    )
+    obs = paired.with_ones(batch.obs.reshape(batch.obs.shape[0], -1))
+    return parts, batch._replace(obs=obs), passes._replace(form=form)
+
+
+def _standardise(axis_name: str | None, batch: Batch) -> Batch:
+    advantage = normalise.standardise(batch.advantage, axis_name)
+    return batch._replace(advantage=advantage)
+
+
+def _is_paired(parts: Parts[PPOConfig]) -> bool:
+    """Whether actor and critic learn as one network."""
+    config = parts.config
+    is_plain = not (config.shared_torso or config.frozen)
+    return (
+        is_plain
+        and config.critic_learning_rate is None
+        and is_known(config.optimiser)
+        and paired.can_be_paired(parts.actor, parts.critic)
+    )
+
+
 def loss(
-    parts: Parts[PPOConfig], params: PyTree, batch: Batch
+    parts: Parts[PPOConfig], params: PyTree, batch: Batch, by_sample: bool = False
 ) -> tuple[Array, Metrics]:
     """Return the scalar loss of a minibatch and its metrics.
 
@@ -322,6 +377,8 @@ def loss(
         parts: Networks, environments and config; see `build`.
         params: Parameters of `actor` and `critic`.
         batch: `[N, ...]` samples of the minibatch.
+        by_sample: Whether to return the metrics of each sample, `[N]`, in place of
+            their means: on an accelerator these take a kernel in every gradient step.
     """
     config, head = parts.config, parts.head
     inputs = on_policy.inputs(parts, params, batch.obs)
@@ -333,19 +390,19 @@ def loss(
 
     # Of the drift's own interval, or of the usual one where it has none.
     clip_eps = getattr(config.policy_loss, "clip_eps", 0.2)
-    metrics = diagnostics.means(
-        {
-            "policy_loss": surrogate(config.policy_loss, log_ratio, advantage),
-            "value_loss": config.value_loss(value, batch.target, batch.value),
-            "entropy": head.entropy(outputs),
-            "approx_kl": diagnostics.approx_kl(log_ratio),
-            "clip_fraction": jnp.abs(jnp.expm1(log_ratio)) > clip_eps,
-        }
-    )
+    samples = {
+        "policy_loss": surrogate(config.policy_loss, log_ratio, advantage),
+        "value_loss": config.value_loss(value, batch.target, batch.value),
+        "entropy": head.entropy(outputs),
+        "approx_kl": diagnostics.approx_kl(log_ratio),
+        "clip_fraction": jnp.abs(jnp.expm1(log_ratio)) > clip_eps,
+    }
+    metrics = diagnostics.means(samples)
     if activity is not None:
         metrics["activity"] = activity
     total = metrics["policy_loss"] + config.value_coef * metrics["value_loss"]
-    return total - config.entropy_coef * metrics["entropy"], metrics
+    total = total - config.entropy_coef * metrics["entropy"]
+    return total, samples if by_sample else metrics
 
 
 def make_passes(parts: Parts[PPOConfig], params: PyTree, update: Array) -> Passes:

@@ -1,5 +1,6 @@
 """Epochs of minibatch gradient steps over one rollout, each in an order of its own."""
 
+import operator
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from purerl.types import Array, Metrics, PyTree
 
 # Up to here the packed sort leaves at least 16 random bits per index.
 _PACKED_LIMIT = 2**16
+# A MiB of one agent's samples; populations have thousands of agents side by side.
+_ONE_LOOP_WORDS = 2**18
 
 
 class Passes(NamedTuple):
@@ -28,6 +31,9 @@ class Passes(NamedTuple):
             `[]`: whether no pass follows. All passes are made where not given.
         tells: Whether the optimiser is told the share of the passes that is over, as
             `epoch`, and what the loss leaves under `activity` in its metrics.
+        form: What the loss and the optimiser get in place of parameters and a flat
+            vector.
+        prepare: Function of a minibatch, which is called for all of a pass at once.
     """
 
     optim: optax.GradientTransformation
@@ -36,6 +42,8 @@ class Passes(NamedTuple):
     axis_name: str | None = None
     is_last: Callable[[Metrics], Array] | None = None
     tells: bool = False
+    form: optimiser.Form | None = None
+    prepare: Callable[[Any], Any] | None = None
 
 
 def minimise(
@@ -60,42 +68,82 @@ def minimise(
 
     Returns:
         Parameters, the optimiser's state, and the metrics of every gradient step with
-        `grad_norm`, `[E, M]` each. Where passes may end early, `happened` `[E, M]`
-        says which gradient steps count; `pass_means` averages these.
+        `grad_norm`, `[E, M, ...]` each. Where passes may end early, `happened`
+        `[E, M]` says which gradient steps count; `pass_means` averages these.
     """
-    optim, num_epochs, num_minibatches, axis_name, _, tells = passes
-    flat_params, restore = optimiser.flatten(params)
-
-    def flat_loss(flat: Array, minibatch: Any) -> tuple[Array, Metrics]:
-        return loss(restore(flat), minibatch)
-
-    def gradient_step(
-        epoch: Any, carry: tuple, minibatch: Any
-    ) -> tuple[tuple, Metrics]:
-        flat, opt_state = carry
-        grads, metrics = jax.grad(flat_loss, has_aux=True)(flat, minibatch)
-        grads, metrics = pmean((grads, metrics), axis_name)
-        seen = {"activity": metrics.pop("activity"), "epoch": epoch} if tells else {}
-        updates, opt_state = optim.update(grads, opt_state, flat, **seen)
-        metrics["grad_norm"] = optimiser.grad_norm(opt_state)
-        return (flat + updates, opt_state), metrics
-
+    num_epochs, num_minibatches = passes.num_epochs, passes.num_minibatches
+    moved, opt_state, seen, leave = optimiser.enter(params, opt_state, passes.form)
+    gradient_step = partial(
+        _gradient_step, lambda moved, minibatch: loss(seen(moved), minibatch), passes
+    )
     given, order_of = _orders(key, num_epochs, jax.tree.leaves(batch)[0].shape[0])
 
-    def take_pass(carry: tuple, given: Any) -> tuple[tuple, Metrics]:
-        given, epoch = given if tells else (given, None)
-        order = order_of(given)
+    def shuffled(order: Array, num: int) -> Any:
         minibatches = jax.tree.map(
-            lambda x: x[order].reshape(num_minibatches, -1, *x.shape[1:]), batch
+            lambda x: x[order].reshape(num, -1, *x.shape[1:]), batch
         )
+        if passes.prepare is None:
+            return minibatches
+        return jax.vmap(passes.prepare)(minibatches)
+
+    def take_pass(carry: tuple, given: Any) -> tuple[tuple, Metrics]:
+        given, epoch = given if passes.tells else (given, None)
+        minibatches = shuffled(order_of(given), num_minibatches)
         return packing.scan(partial(gradient_step, epoch), carry, minibatches)
 
-    if tells:
+    carry = moved, opt_state
+    if is_one_loop(batch, passes):
+        minibatches = shuffled(given.reshape(-1), num_epochs * num_minibatches)
+        carry, metrics = packing.scan(partial(gradient_step, None), carry, minibatches)
+        shape = num_epochs, num_minibatches
+        metrics = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), metrics)
+        return *leave(*carry), metrics
+    if passes.tells:
         given = given, jnp.arange(num_epochs) / max(1, num_epochs - 1)
-    (flat_params, opt_state), metrics = _take_passes(
-        take_pass, (flat_params, opt_state), given, passes
-    )
-    return restore(flat_params), opt_state, metrics
+    carry, metrics = _take_passes(take_pass, carry, given, passes)
+    return *leave(*carry), metrics
+
+
+def _gradient_step(
+    loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
+    passes: Passes,
+    epoch: Any,
+    carry: tuple,
+    minibatch: Any,
+) -> tuple[tuple, Metrics]:
+    """Move parameters by one gradient.
+
+    Args:
+        loss: `(what moves, minibatch) -> (scalar, metrics)`.
+        passes: Optimiser, and how it goes through the batch.
+        epoch: Share of the passes that is over, where the optimiser is told it.
+        carry: What moves, and the state of the optimiser.
+        minibatch: A pytree of leaves `[N / M, ...]`.
+    """
+    moved, opt_state = carry
+    grads, metrics = jax.grad(loss, has_aux=True)(moved, minibatch)
+    grads, metrics = pmean((grads, metrics), passes.axis_name)
+    told = {}
+    if passes.tells:
+        told = {"activity": metrics.pop("activity"), "epoch": epoch}
+    updates, opt_state = passes.optim.update(grads, opt_state, moved, **told)
+    metrics["grad_norm"] = optimiser.grad_norm(opt_state)
+    return (jax.tree.map(operator.add, moved, updates), opt_state), metrics
+
+
+def is_one_loop(batch: Any, passes: Passes) -> bool:
+    """Whether all passes are one loop, over minibatches that are there before it.
+
+    On an accelerator that is fewer kernels, and takes the batch E times in memory.
+
+    Args:
+        batch: A pytree of leaves `[N, ...]`.
+        passes: How gradient steps go through it.
+    """
+    if packing.traced_for_cpu() or passes.tells or passes.is_last is not None:
+        return False
+    words = sum(x.size for x in jax.tree.leaves(batch))
+    return words * passes.num_epochs <= _ONE_LOOP_WORDS
 
 
 def _orders(key: Array, num: int, size: int) -> tuple[Array, Callable[[Array], Array]]:
@@ -136,6 +184,17 @@ def _take_passes(
     return carry, metrics
 
 
+def step_means(metrics: Metrics) -> Metrics:
+    """Average what gradient steps left of each sample, in one reduction, `[E, M]` each.
+
+    Args:
+        metrics: `[E, M]` or `[E, M, N / M]` each, from `minimise`.
+    """
+    many = {name: x for name, x in metrics.items() if x.ndim > 2}
+    rows = jnp.stack([x.astype(jnp.float32) for x in many.values()])
+    return metrics | dict(zip(many, rows.mean(-1), strict=True))
+
+
 def pass_means(metrics: Metrics) -> Metrics:
     """Average metrics of gradient steps over those that happened, `[]` each.
 
@@ -149,7 +208,7 @@ def pass_means(metrics: Metrics) -> Metrics:
     """
     happened = metrics.get("happened")
     if happened is None:
-        means = {name: values.mean() for name, values in metrics.items()}
+        means = _means(metrics)
         means["approx_kl_last"] = metrics["approx_kl"][-1].mean()
         return means
     passes = happened[:, 0].sum()
@@ -161,6 +220,14 @@ def pass_means(metrics: Metrics) -> Metrics:
     }
     last = jax.lax.dynamic_index_in_dim(metrics["approx_kl"], passes - 1, 0, False)
     return {**means, "approx_kl_last": last.mean(), "passes": passes}
+
+
+def _means(metrics: Metrics) -> Metrics:
+    """Averages of all gradient steps; on an accelerator in one reduction."""
+    if packing.traced_for_cpu():
+        return {name: values.mean() for name, values in metrics.items()}
+    rows = jnp.stack([values.astype(jnp.float32) for values in metrics.values()])
+    return dict(zip(metrics, rows.mean((1, 2)), strict=True))
 
 
 def shuffled_indices(key: Array, size: int) -> Array:

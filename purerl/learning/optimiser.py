@@ -12,6 +12,7 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
+from purerl.tracing import traced_for_cpu
 from purerl.types import Array, PyTree
 
 
@@ -211,6 +212,57 @@ def flatten(params: PyTree) -> tuple[Array, Callable[[Array], PyTree]]:
     return flat, restore
 
 
+class Form(NamedTuple):
+    """A form of parameters that is not one flat vector, while they are learned.
+
+    Attributes:
+        join: Function from parameters to that form, a pytree.
+        split: Function from that form to parameters.
+    """
+
+    join: Callable[[PyTree], PyTree]
+    split: Callable[[PyTree], PyTree]
+
+
+def enter(
+    params: PyTree, opt_state: PyTree, form: Form | None
+) -> tuple[PyTree, PyTree, Callable[[PyTree], PyTree], Callable]:
+    """Bring parameters and an optimiser's state into the form in which they move.
+
+    Args:
+        params: Pytree of float leaves.
+        opt_state: State of an optimiser of the flat vector. With a form, the optimiser
+            must treat every parameter alone.
+        form: The form; one flat vector where not given.
+
+    Returns:
+        What moves, the state of the optimiser for it, a function from what moves to
+        what a loss takes, and one from both to parameters and the state for the flat
+        vector.
+    """
+    flat, restore = flatten(params)
+    if form is None:
+        return flat, opt_state, restore, lambda flat, state: (restore(flat), state)
+    moved = form.join(params)
+    size, structure = flat.size, jax.tree.structure(moved)
+
+    def is_moved(leaf: Any) -> bool:
+        return jax.tree.structure(leaf) == structure
+
+    def leave(moved: PyTree, state: PyTree) -> tuple[PyTree, PyTree]:
+        def flattened(leaf: PyTree) -> Array:
+            return ravel_pytree(form.split(leaf))[0] if is_moved(leaf) else leaf
+
+        state = jax.tree.map(flattened, state, is_leaf=is_moved)
+        return form.split(moved), state
+
+    joined = jax.tree.map(
+        lambda leaf: form.join(restore(leaf)) if leaf.shape == (size,) else leaf,
+        opt_state,
+    )
+    return moved, joined, lambda moved: moved, leave
+
+
 def clip_by_global_norm(
     max_norm: Array | float | None,
 ) -> optax.GradientTransformation:
@@ -225,7 +277,7 @@ def clip_by_global_norm(
 
     def update(updates: Any, state: Any, params: Any = None) -> Any:
         del state, params
-        norm = optax.tree.norm(updates)
+        norm = _norm(updates)
         if max_norm is None:
             return updates, ClipState(norm)
         # The larger of the two divides: no 0 / 0 where the gradient vanishes.
@@ -233,6 +285,13 @@ def clip_by_global_norm(
         return optax.tree.scale(scale, updates), ClipState(norm)
 
     return optax.GradientTransformation(init, update)
+
+
+def _norm(updates: Any) -> Array:
+    """The Euclidean norm of all leaves; on an accelerator in one kernel."""
+    if not traced_for_cpu():
+        updates = ravel_pytree(updates)[0]
+    return optax.tree.norm(updates)
 
 
 def grad_norm(opt_state: Any) -> Array:

@@ -10,44 +10,21 @@ On a CPU a write costs nothing of the kind, and packing is work
 by the platform.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.tracing import traced_for as traced_for
+from purerl.tracing import traced_for_cpu as traced_for_cpu
 from purerl.types import Array, PyTree
 
 Carry = TypeVar("Carry")
 Outputs = TypeVar("Outputs")
 # A larger leaf is worth a kernel of its own: packing it would only copy it.
 MOST_WORDS = 2**14
-
-
-# The platform that programs are traced for; None for that of JAX's default devices.
-_platform: ContextVar[str | None] = ContextVar("platform", default=None)
-
-
-@contextlib.contextmanager
-def traced_for(platform: str) -> Iterator[None]:
-    """Trace programs for a platform that is not that of JAX's default devices.
-
-    Args:
-        platform: The platform, such as `cpu` or `cuda`.
-    """
-    before = _platform.set(platform)
-    try:
-        yield
-    finally:
-        _platform.reset(before)
-
-
-def traced_for_cpu() -> bool:
-    """Whether programs are traced for a CPU, where small kernels cost very little."""
-    return (_platform.get() or jax.default_backend()) == "cpu"
 
 
 class Layout(NamedTuple):

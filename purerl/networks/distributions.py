@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from purerl.networks import columns
 from purerl.networks.factorised import BernoulliHead, MultiCategoricalHead
 from purerl.types import Array
 
@@ -106,12 +107,16 @@ class CategoricalHead:
         """Return the most probable action."""
         return jnp.argmax(outputs, axis=-1)
 
-    def log_prob(self, outputs: Array, raw: Array) -> Array:
-        """Return the log-probability `[...]`."""
+    def log_prob(self, outputs: Array | list[Array], raw: Array) -> Array:
+        """Return the log-probability `[...]`; logits may be a list of columns."""
+        if isinstance(outputs, list):
+            return columns.taken(columns.log_softmax(outputs), raw)
         return self._categorical(outputs).log_prob(raw)
 
-    def entropy(self, outputs: Array) -> Array:
-        """Return the Shannon entropy `[...]`."""
+    def entropy(self, outputs: Array | list[Array]) -> Array:
+        """Return the Shannon entropy `[...]`; logits may be a list of columns."""
+        if isinstance(outputs, list):
+            return columns.entropy(columns.log_softmax(outputs))
         # distrax's own normalises its normalised logits again.
         log_probs = self._categorical(outputs).logits
         # An action of probability zero has no part, and no NaN, in the sum.

@@ -149,3 +149,12 @@ class Lion:
             b2=self.b2,
             weight_decay=self.weight_decay,
         )
+
+
+def is_known(optimiser: object) -> bool:
+    """Return whether an optimiser is one of this module, and no variant of the user's.
+
+    These leave a parameter without a gradient where it is if it is zero, and their
+    state is moments of the parameters' shapes and numbers.
+    """
+    return type(optimiser) in (Adam, AdamW, SGD, RMSProp, RAdam, Lion)

@@ -1,0 +1,231 @@
+"""PPO as an accelerator computes it is PPO: the same update, in fewer kernels."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import networks, optimisers
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import on_policy, ppo
+from purerl.learning import packing
+from purerl.networks import columns, paired
+from tests.helpers import assert_same_bits
+
+SAMPLES = 24
+
+
+def small(**fields):
+    defaults = {
+        "num_envs": 4,
+        "num_steps": 6,
+        "num_epochs": 2,
+        "num_minibatches": 3,
+        "hidden_sizes": (5, 5),
+        "total_timesteps": 480,
+        "num_evaluations": 0,
+        "max_grad_norm": 0.05,  # so that it clips
+    }
+    return purerl.PPOConfig(**{**defaults, **fields})
+
+
+def case(config):
+    """What `ppo.fit` takes, and parameters and moments away from their start."""
+    parts = ppo.build(config, resolve_env(config))
+    keys = jax.random.split(jax.random.key(0), 7)
+    state = ppo.init(parts, keys[0])
+    moved = jax.tree.map(
+        lambda x: x + 0.1 * jnp.arange(x.size).reshape(x.shape) / x.size,
+        (state.params, state.opt_state),
+    )
+    moved = jax.tree.map(lambda x, y: x.astype(y.dtype), moved, state[:2])
+    state = state._replace(params=moved[0], opt_state=moved[1])
+    sample = jax.eval_shape(lambda: on_policy.collect(parts, state, keys[:3]))
+    obs, action = (
+        jax.random.normal(key, (SAMPLES, *like.shape[2:]))
+        for key, like in zip(keys[1:3], (sample[1].obs, sample[1].action), strict=True)
+    )
+    numbers = [jax.random.normal(key, (SAMPLES,)) for key in keys[3:7]]
+    batch = on_policy.Batch(
+        obs=obs,
+        action=(action > 0).astype(jnp.int32) if parts.head.is_discrete else action,
+        log_prob=-0.7 + 0.1 * numbers[0],
+        value=numbers[1],
+        advantage=numbers[2],
+        target=numbers[3],
+    )
+    return parts, state, batch, keys[0]
+
+
+def fitted(config, platform):
+    """What `ppo.fit` makes of a case, and the products of a gradient step."""
+    parts, *given = case(config)
+
+    def fit(state, batch, key):
+        with packing.traced_for(platform):
+            return ppo.fit(parts, state, batch, key)
+
+    traced = jax.jit(fit).trace(*given)
+    products = str(traced.jaxpr).count("dot_general[")
+    return traced.lower().compile()(*given), products
+
+
+def of_one(layers):
+    """Products of a gradient step of one network of some layers.
+
+    One forward and two backward for each layer; the first passes no gradient on, and
+    the last has few outputs, of which sums pass it on.
+    """
+    return 3 * layers - 2
+
+
+def of_two(layers):
+    """Products of a gradient step of two networks of some layers each."""
+    return 2 * (3 * layers - 1)
+
+
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("config", "products"),
+    [
+        (small(), of_one(3)),
+        (small(env="Pendulum-v1", hidden_sizes=(7,)), of_one(2)),
+        slow(small(hidden_sizes=(4, 3, 3), optimiser=optimisers.AdamW()), of_one(4)),
+        slow(small(normalize_whole_batch=True, activation="relu"), of_one(3)),
+        (small(normalize_advantages=False, target_kl=1e-9), of_one(3)),
+        slow(small(critic_learning_rate=1e-3), of_two(3)),
+        slow(small(frozen=("critic.Dense_0",)), of_two(3)),
+        slow(small(layer_norm=True), of_two(3)),
+        slow(small(shared_torso=True), 3 * 2 - 1 + 2 * 3),
+    ],
+    ids=[
+        *("discrete", "gaussian", "adamw", "whole-batch", "ends-early"),
+        *("two-rates", "frozen", "layer-norm", "shared"),
+    ],
+)
+def test_an_accelerators_update_is_the_one_of_a_cpu(config, products):
+    known, _ = fitted(config, "cpu")
+    found, counted = fitted(config, "cuda")
+    assert jax.tree.structure(found) == jax.tree.structure(known)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+        found,
+        known,
+    )
+    assert counted == products
+
+
+@pytest.mark.parametrize(
+    "name", ["Adam", *map(slow, ["AdamW", "SGD", "RMSProp", "RAdam", "Lion"])]
+)
+def test_what_fills_up_a_pair_stays_zero(name):
+    made = optimisers.OPTIMISERS[name]()
+    parts, state, batch, _ = case(small(optimiser=made))
+    pair = paired.join(parts.actor, state.params)
+    optim = made(0.1)
+    inputs = paired.with_ones(batch.obs)
+
+    def loss(pair):
+        outputs, values = pair(inputs)
+        return (jnp.stack(outputs) ** 2).sum() + (values**2).sum()
+
+    opt_state, moved = optim.init(pair), pair
+    for _ in range(3):
+        updates, opt_state = optim.update(jax.grad(loss)(moved), opt_state, moved)
+        moved = jax.tree.map(jnp.add, moved, updates)
+    again = paired.join(parts.actor, paired.split(moved, state.params))
+    assert_same_bits(moved, again)
+    for before, after in zip(
+        jax.tree.leaves(pair), jax.tree.leaves(moved), strict=True
+    ):
+        assert (before != after).any()
+
+
+def test_a_pair_holds_what_it_was_made_of_to_the_last_bit():
+    for config in (small(), small(env="Pendulum-v1", hidden_sizes=(3,))):
+        parts, state, *_ = case(config)
+        pair = paired.join(parts.actor, state.params)
+        assert_same_bits(paired.split(pair, state.params), state.params)
+
+
+def test_a_head_that_knows_no_columns_gets_the_whole():
+    parts, state, batch, _ = case(small())
+    pair, inputs = paired.join(parts.actor, state.params), paired.with_ones(batch.obs)
+    known = parts.actor.apply(state.params["actor"], batch.obs)
+    value = parts.critic.apply(state.params["critic"], batch.obs)
+    several = networks.distributions.BernoulliHead((2,))
+    for head, is_list in ((parts.head, True), (several, False)):
+        found, values, _ = on_policy.outputs(parts._replace(head=head), pair, inputs)
+        assert isinstance(found, list) == is_list
+        whole = jnp.stack(found, -1) if is_list else found
+        np.testing.assert_allclose(whole, known, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(values, value, rtol=1e-5, atol=1e-6)
+
+
+def test_networks_of_other_kinds_are_no_pair():
+    torso, critic = networks.MLP((4,), "tanh"), networks.Critic
+    actor = networks.CategoricalActor
+    assert paired.can_be_paired(actor(torso, 2), critic(torso))
+    assert paired.can_be_paired(networks.GaussianActor(torso, 2), critic(torso))
+    for one, other in (
+        (networks.MLP((5,), "tanh"), torso),
+        (networks.MLP((4,), "relu"), torso),
+        (networks.MLP((4,), "tanh", dtype=jnp.bfloat16),) * 2,
+        (networks.MLP((4,), "tanh", layer_norm=True),) * 2,
+        (networks.MLP((), "tanh"),) * 2,
+        (networks.CNN((4,), "tanh"),) * 2,
+    ):
+        assert not paired.can_be_paired(actor(one, 2), critic(other))
+    assert not paired.can_be_paired(
+        networks.StateGaussianActor(torso, 2), critic(torso)
+    )
+    masked = networks.Masked(actor(torso, 2))
+    assert not paired.can_be_paired(masked, critic(torso))
+
+
+def test_a_softmax_by_columns_is_that_of_the_whole():
+    head = networks.distributions.CategoricalHead(3)
+    logits = jnp.array(
+        [[0.5, -1.0, 2.0], [80.0, -80.0, 0.0], [0.0, networks.composite.EXCLUDED, 1.0]]
+    )
+    action = jnp.array([2, 1, 0])
+
+    def both(logits, split=lambda x: x):
+        log_prob = head.log_prob(split(logits), action)
+        return jnp.stack([log_prob, head.entropy(split(logits))])
+
+    by_columns = partial(both, split=lambda x: list(x.T))
+    np.testing.assert_allclose(by_columns(logits), both(logits), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        jax.jacobian(by_columns)(logits),
+        jax.jacobian(both)(logits),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+    assert "reduce" not in str(jax.make_jaxpr(by_columns)(logits))
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_a_product_by_columns_is_a_product(outputs):
+    keys = jax.random.split(jax.random.key(0), 3)
+    x, kernel = (
+        jax.random.normal(key, shape)
+        for key, shape in zip(keys, [(2, 5, 4), (2, 4, outputs)], strict=False)
+    )
+    weight = jax.random.normal(keys[2], (2, 5, outputs))
+
+    def by_columns(x, kernel):
+        return (weight * jnp.stack(columns.product(x, kernel), -1)).sum()
+
+    def known(x, kernel):
+        return (weight * (x @ kernel)).sum()
+
+    found = jax.value_and_grad(by_columns, argnums=(0, 1))(x, kernel)
+    expected = jax.value_and_grad(known, argnums=(0, 1))(x, kernel)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), found, expected)
