@@ -65,7 +65,8 @@ def main() -> None:
     parser.add_argument("--env", default="Breakout-MinAtar", choices=list(ADAM))
     parser.add_argument("--steps", type=int, default=10_000_000)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--only", choices=["OPEN", "Adam"], help="train only this")
+    names = ["OPEN", "Adam", "Adam, annealed"]
+    parser.add_argument("--only", choices=names, help="train only this")
     parser.add_argument("--out", type=Path, default=Path("runs/open-published"))
     asked = parser.parse_args()
     enable_compile_cache()
@@ -77,6 +78,12 @@ def main() -> None:
             "max_grad_norm": 1e9,  # The optimiser clips each network by itself.
         },
         "Adam": {"optimiser": Adam(eps=1e-5), "learning_rate": 1e-3},
+        # PureJaxRL's step size for MinAtar, with which it has these very settings.
+        "Adam, annealed": {
+            "optimiser": Adam(eps=1e-5),
+            "learning_rate": 5e-3,
+            "anneal_learning_rate": True,
+        },
     }
     chosen = [asked.only] if asked.only else list(settings)
     result = purerl.compare(
