@@ -5,6 +5,7 @@ import hashlib
 import os
 import platform
 import signal
+from functools import cache
 from pathlib import Path
 
 # Many small programs on all cores: one piece of code each takes a tenth less time.
@@ -31,10 +32,20 @@ def _compile_quickly() -> None:
     options = getattr(compiler, "get_compile_options", None)
     if options is None:
         return
+    simple = {"xla_cpu_use_fusion_emitters": False}
+
+    @cache
+    def is_known() -> bool:
+        """Whether this XLA has the option; that of JAX 0.11 has not."""
+        try:
+            jax.jit(lambda x: x).lower(0).compile(compiler_options=simple)
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
 
     def quick_options(*args, env_options_overrides=None, **kwargs):
-        if jax.config.read("jax_disable_most_optimizations"):
-            simple = {"xla_cpu_use_fusion_emitters": False}
+        quick = jax.config.read("jax_disable_most_optimizations")
+        if quick and env_options_overrides != simple and is_known():
             env_options_overrides = simple | dict(env_options_overrides or {})
         return options(*args, env_options_overrides=env_options_overrides, **kwargs)
 
@@ -63,8 +74,8 @@ def _cache_folder() -> str:
 gc.set_threshold(200_000, 20, 100)
 
 # Programs are compiled once per machine; the second run of the tests is much faster.
-cache = os.path.abspath(os.environ.get("PURERL_TEST_CACHE") or _cache_folder())
-jax.config.update("jax_compilation_cache_dir", cache)
+folder = os.path.abspath(os.environ.get("PURERL_TEST_CACHE") or _cache_folder())
+jax.config.update("jax_compilation_cache_dir", folder)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 # A file is one worker's (`--dist loadfile`): long ones first, else the last of them

@@ -362,6 +362,9 @@ def test_the_bytes_that_are_kept_of_an_update(twice):
     assert twice.kept_bytes(state) == kept
 
 
+@pytest.mark.skipif(
+    jax.__version_info__ < (0, 10), reason="a name orders a loop's constants there"
+)
 @pytest.mark.parametrize("config", [PPO, EACH["pqn"][0]])
 def test_the_programs_of_training_are_as_without_the_marks(config, key, monkeypatch):
     """A stop of derivatives and a name leave nothing in what is compiled."""

@@ -1,0 +1,29 @@
+"""Programs are written otherwise for an accelerator: every algorithm can be traced.
+
+What they compute is held in `tests/algorithms/test_few_kernels.py` and
+`tests/core/test_packing.py`; here nothing is compiled.
+"""
+
+import jax
+import pytest
+
+import purerl
+from purerl.tracing import traced_for
+from tests.contracts.tools import rows
+
+CONFIGS = {**rows.defaults(), **rows.variants()}
+QUICK = ("ppo", "ppo-continuous", "ppo-dict-masked", "dqn")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS]
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(each for each in SLOW if each.values[0] not in QUICK)]
+)
+def test_a_run_is_traced_for_an_accelerator_as_for_a_cpu(name):
+    def shapes(platform):
+        with traced_for(platform):
+            # A function of its own, as JAX keeps what it has traced.
+            train = purerl.make_train(CONFIGS[name])
+            return jax.eval_shape(train, jax.random.key(0))
+
+    assert shapes("cuda") == shapes("cpu")
