@@ -464,6 +464,14 @@ class Pictures(ContinuousProbe):
     def observation_space(self, params=None):
         return spaces.Box(0.0, 1.0, (4, 4, 3))
 
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        return jnp.broadcast_to(obs, (4, 4, 3)), state
+
+    def step_env(self, key, state, action, params):
+        obs, *others = super().step_env(key, state, action, params)
+        return jnp.broadcast_to(obs, (4, 4, 3)), *others
+
 
 @pytest.mark.parametrize("config", [TD3, SAC])
 @pytest.mark.parametrize(
