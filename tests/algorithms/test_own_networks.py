@@ -122,7 +122,7 @@ def test_a_shared_torso_acts_and_judges_as_two_networks_with_its_numbers(key):
 @pytest.mark.parametrize("torso", networks.TORSOS)
 def test_every_torso_by_name_trains_on_pictures(algorithm, torso):
     config = small(algorithm, torso=torso, **PICTURES)
-    state, metrics, _ = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    state, metrics, *_ = jax.jit(purerl.make_train(config))(jax.random.key(0))
     before = jax.jit(purerl.make_algorithm(config).init)(jax.random.key(0))
     assert np.isfinite(metrics["value_loss"][-1])  # DQN's first update only warms up.
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), state.params, before.params)
