@@ -5,7 +5,6 @@ import hashlib
 import os
 import platform
 import signal
-from functools import cache
 from pathlib import Path
 
 # Many small programs on all cores: one piece of code each takes a tenth less time.
@@ -19,6 +18,9 @@ import pytest
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 2)
 
+# XLA of JAX 0.11 has no option `xla_cpu_use_fusion_emitters`.
+HAS_EMITTERS = jax.__version_info__ < (0, 11)
+
 
 def _compile_quickly() -> None:
     """Where nothing is optimised, let the CPU's kernels be made in the simple way.
@@ -30,22 +32,12 @@ def _compile_quickly() -> None:
     from jax._src import compiler
 
     options = getattr(compiler, "get_compile_options", None)
-    if options is None:
+    if options is None or not HAS_EMITTERS:
         return
-    simple = {"xla_cpu_use_fusion_emitters": False}
-
-    @cache
-    def is_known() -> bool:
-        """Whether this XLA has the option; that of JAX 0.11 has not."""
-        try:
-            jax.jit(lambda x: x).lower(0).compile(compiler_options=simple)
-        except jax.errors.JaxRuntimeError:
-            return False
-        return True
 
     def quick_options(*args, env_options_overrides=None, **kwargs):
-        quick = jax.config.read("jax_disable_most_optimizations")
-        if quick and env_options_overrides != simple and is_known():
+        if jax.config.read("jax_disable_most_optimizations"):
+            simple = {"xla_cpu_use_fusion_emitters": False}
             env_options_overrides = simple | dict(env_options_overrides or {})
         return options(*args, env_options_overrides=env_options_overrides, **kwargs)
 
@@ -74,8 +66,8 @@ def _cache_folder() -> str:
 gc.set_threshold(200_000, 20, 100)
 
 # Programs are compiled once per machine; the second run of the tests is much faster.
-folder = os.path.abspath(os.environ.get("PURERL_TEST_CACHE") or _cache_folder())
-jax.config.update("jax_compilation_cache_dir", folder)
+cache = os.path.abspath(os.environ.get("PURERL_TEST_CACHE") or _cache_folder())
+jax.config.update("jax_compilation_cache_dir", cache)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 # A file is one worker's (`--dist loadfile`): long ones first, else the last of them
@@ -122,7 +114,8 @@ def _compile_a_file(request: pytest.FixtureRequest):
         if quick:  # in processes that a test starts, too
             patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
             flags = os.environ.get("XLA_FLAGS", "")
-            patch.setenv("XLA_FLAGS", f"{flags} --xla_cpu_use_fusion_emitters=false")
+            simple = " --xla_cpu_use_fusion_emitters=false" if HAS_EMITTERS else ""
+            patch.setenv("XLA_FLAGS", flags + simple)
         yield
     jax.config.update("jax_disable_most_optimizations", False)
 

@@ -84,7 +84,7 @@ def _of_equation(equation: core.JaxprEqn, written: set[Any]) -> Work:
     inner = [work_of(each) for each in inner_programs(equation)]
     name = equation.primitive.name
     if name == "scan":
-        carried = equation.params["num_carry"]
+        carried = num_carried(equation)
         stacked = len(equation.outvars) - carried
         turn = 1 + stacked + KERNELS_PER_CARRIED_ARRAY * carried
         return total([*inner, Work(turn)]).times(equation.params["length"])
@@ -96,6 +96,20 @@ def _of_equation(equation: core.JaxprEqn, written: set[Any]) -> Work:
     is_seen = _is_kernel(name) or written & set(equation.outvars)
     moved = _bytes(equation) if is_seen else 0.0
     return Work(_is_kernel(name), _flops(equation), moved)
+
+
+def num_carried(equation: core.JaxprEqn) -> int:
+    """Return how many arrays a scan carries; the others are written in every turn.
+
+    What is written has an axis more than what a turn gives. JAX has a parameter with
+    the number up to 0.10 and none from 0.11 on.
+
+    Args:
+        equation: A scan.
+    """
+    inner = next(iter(inner_programs(equation)))
+    pairs = zip(equation.outvars, inner.outvars, strict=True)
+    return sum(len(out.aval.shape) == len(one.aval.shape) for out, one in pairs)
 
 
 def _is_kernel(name: str) -> float:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.hardware.work import num_carried
 from purerl.learning import branches, packing
 from tests.helpers import assert_same_bits, tiny_config
 
@@ -52,7 +53,7 @@ def test_a_scan_gives_what_that_of_jax_gives_and_writes_one_array():
             text = jax.make_jaxpr(lambda x: packing.scan(step, x[0], x))(inputs)
         assert_same_bits(found, known)
         (loop,) = [e for e in text.jaxpr.eqns if e.primitive.name == "scan"]
-        assert len(loop.outvars) - loop.params["num_carry"] == arrays
+        assert len(loop.outvars) - num_carried(loop) == arrays
 
 
 @pytest.mark.parametrize(
