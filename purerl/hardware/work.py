@@ -109,7 +109,7 @@ def num_carried(equation: core.JaxprEqn) -> int:
     """
     inner = next(iter(inner_programs(equation)))
     pairs = zip(equation.outvars, inner.outvars, strict=True)
-    return sum(len(out.aval.shape) == len(one.aval.shape) for out, one in pairs)
+    return sum(len(_shape(out)) == len(_shape(one)) for out, one in pairs)
 
 
 def _is_kernel(name: str) -> float:
