@@ -24,8 +24,8 @@ import jax
 
 import purerl
 from purerl import presets
-from purerl.learning import packing
 from purerl.serialise import write_atomic
+from purerl.tracing import traced_for
 
 HERE = Path(__file__).parent
 # Preset -> agents.
@@ -59,7 +59,7 @@ def count(name: str, agents: int, is_packed: bool = True) -> gpu_kernels.Program
         changes |= SAME
     config = presets.load(name).replace(**changes)
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), agents))
-    with packing.traced_for("cuda" if is_packed else "cpu"):
+    with traced_for("cuda" if is_packed else "cpu"):
         return gpu_kernels.compile_for_gpu(jax.vmap(purerl.make_train(config)), keys)
 
 

@@ -20,7 +20,7 @@ from report import hardware
 
 import purerl
 from purerl.learning import optimiser
-from purerl.optimisers import Adam, LearnedOptimiser
+from purerl.optimisers import Adam, LearnedOptimiser, OpenOptimiser
 
 STEPS = 200  # gradient steps of a call
 KINDS = {
@@ -28,6 +28,7 @@ KINDS = {
     "LearnedOptimiser()": LearnedOptimiser(),
     "LearnedOptimiser(hidden_size=4)": LearnedOptimiser.make(4),
     "LearnedOptimiser(noise=True)": LearnedOptimiser.make(noise=True),
+    "OpenOptimiser": OpenOptimiser.make(),
 }
 
 

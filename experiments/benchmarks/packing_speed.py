@@ -18,7 +18,7 @@ from report import hardware
 
 import purerl
 from purerl import presets
-from purerl.learning import packing
+from purerl.tracing import traced_for
 
 # Agents -> environment steps of each.
 CASES = {1: 100_000, 64: 10_000}
@@ -37,7 +37,7 @@ def compiled(agents: int, steps: int, platform: str) -> Callable[[], Any]:
     )
     keys = jax.random.split(jax.random.key(0), agents)
     train = jax.jit(jax.vmap(purerl.make_train(config)))
-    with packing.traced_for(platform):
+    with traced_for(platform):
         program = train.lower(keys).compile()
     return lambda: jax.block_until_ready(program(keys))
 

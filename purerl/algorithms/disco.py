@@ -45,7 +45,7 @@ from purerl.algorithms.disco_learner import (
     predict,
 )
 from purerl.keys import init_keys, update_keys
-from purerl.learning import moving, optimiser, packing
+from purerl.learning import moving, optimiser
 from purerl.learning.branches import change_if, change_where
 from purerl.learning.collectives import after
 from purerl.learning.moving import MovingMoments
@@ -53,6 +53,7 @@ from purerl.metrics import averages
 from purerl.networks.action_model import ActionModel, scaled_like
 from purerl.networks.distributions import make_head
 from purerl.replay import uniform as ring
+from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Transition
 
 # Of actions, environments, restarts; of the batch.
@@ -225,7 +226,7 @@ def learn(
     due = state.update >= config.first_update
     change = partial(_learn, parts, buffer, before + jnp.uint32(num_envs), keys[3])
     learner = Learner(*(getattr(state, name) for name in Learner._fields))
-    if packing.traced_for_cpu():
+    if traced_for_cpu():
         learner, sums = change_if(due, change, learner, like=state.key)
     else:
         learner, sums = change_where(due, change, learner)

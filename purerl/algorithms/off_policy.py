@@ -32,6 +32,7 @@ from purerl.replay.batches import Item as Item
 from purerl.replay.batches import Replay as Replay
 from purerl.replay.batches import replay_of as replay_of
 from purerl.replay.batches import uniform as uniform
+from purerl.tracing import traced_for_cpu
 from purerl.types import Array, Metrics, PyTree, Transition
 
 
@@ -460,7 +461,7 @@ def learn_if_due(
     learn = partial(_learn, hooks, experience, number, noise)
     carry = (learner, experience.priorities)
     # Priorities are as large as the buffer: not to be computed and thrown away.
-    if packing.traced_for_cpu() or jax.tree.leaves(experience.priorities):
+    if traced_for_cpu() or jax.tree.leaves(experience.priorities):
         return change_if(due, learn, carry, like=key)
     return change_where(due, learn, carry)
 

@@ -50,7 +50,7 @@ from purerl.config import (
     static,
 )
 from purerl.keys import update_keys
-from purerl.learning import diagnostics, normalise, optimiser, packing
+from purerl.learning import diagnostics, normalise, optimiser
 from purerl.learning.minibatches import (
     Passes,
     is_one_loop,
@@ -66,6 +66,7 @@ from purerl.networks import paired
 from purerl.networks.distributions import is_discrete
 from purerl.optimisers import Adam
 from purerl.optimisers.first_order import is_known
+from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
 
@@ -311,7 +312,7 @@ def fit(
         key: Random key, consumed.
     """
     passes, by_sample = make_passes(parts, state.params, state.update), False
-    if not packing.traced_for_cpu():
+    if not traced_for_cpu():
         parts, batch, passes = with_few_kernels(parts, state.params, batch, passes)
         by_sample = parts.axis_name is None and is_one_loop(batch, passes)
     minimised = partial(loss, parts, by_sample=by_sample)

@@ -53,10 +53,11 @@ from purerl.algorithms.recurrent_dqn_parts import (
     values,
 )
 from purerl.keys import init_keys, update_keys
-from purerl.learning import optimiser, packing
+from purerl.learning import optimiser
 from purerl.learning.branches import change_if, change_where
 from purerl.replay import sequences as replay
 from purerl.replay import uniform as ring
+from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
 
 
@@ -320,7 +321,7 @@ def learn(
         keys[3],
     )
     # Priorities are not to be computed and thrown away.
-    if packing.traced_for_cpu() or config.prioritised:
+    if traced_for_cpu() or config.prioritised:
         learner, sums = change_if(due, change, learner, like=state.key)
     else:
         learner, sums = change_where(due, change, learner)

@@ -18,7 +18,7 @@ from purerl.execution.memory import BlockMemory, num_bytes
 from purerl.execution.programs import batched
 from purerl.hardware.device import Device
 from purerl.hardware.kernels import read
-from purerl.learning import packing
+from purerl.tracing import traced_for
 from purerl.train import Bound
 
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
@@ -71,7 +71,7 @@ def compile_segment(bound: Bound, lanes: int, length: int, device: Device) -> Co
     place = SingleDeviceSharding(described.devices[0])
     init, advance = batched(bound, length, None)
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), lanes))
-    with packing.traced_for("cuda"):
+    with traced_for("cuda"):
         state = jax.eval_shape(init, keys, {})
         shapes = jax.tree.map(
             lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),

@@ -26,8 +26,8 @@ from purerl.execution.memory import SHARE
 from purerl.hardware import compiler
 from purerl.hardware.device import Device
 from purerl.hardware.work import Work, work_of
-from purerl.learning import packing
 from purerl.scale.devices import accelerator_lanes
+from purerl.tracing import traced_for
 from purerl.train import Bound, bind, make_segment
 
 # The share of a device's peak that small batched products and their neighbours reach.
@@ -137,7 +137,7 @@ def estimate(
     # A branch counts as taken, and evaluations are branches of every update.
     plain = bind(bound.asked.replace(num_evaluations=0))
     updates, limit = plain.plan.num_updates, SHARE * RESERVED * device.memory
-    with packing.traced_for("cuda"):
+    with traced_for("cuda"):
         one = traced_memory(plain, length)
         work = traced_work(plain, length).times(updates / length)
     memory = MemoryModel(one.state, UNSEEN * one.working, 0.0)

@@ -11,6 +11,7 @@ import optax
 
 from purerl.learning import optimiser, packing
 from purerl.learning.collectives import pmean
+from purerl.tracing import traced_for_cpu
 from purerl.types import Array, Metrics, PyTree
 
 # Up to here the packed sort leaves at least 16 random bits per index.
@@ -140,7 +141,7 @@ def is_one_loop(batch: Any, passes: Passes) -> bool:
         batch: A pytree of leaves `[N, ...]`.
         passes: How gradient steps go through it.
     """
-    if packing.traced_for_cpu() or passes.tells or passes.is_last is not None:
+    if traced_for_cpu() or passes.tells or passes.is_last is not None:
         return False
     words = sum(x.size for x in jax.tree.leaves(batch))
     return words * passes.num_epochs <= _ONE_LOOP_WORDS
@@ -155,7 +156,7 @@ def _orders(key: Array, num: int, size: int) -> tuple[Array, Callable[[Array], A
     """
     draw_order = partial(shuffled_indices, size=size)
     keys = jax.random.split(key, num)
-    if packing.traced_for_cpu():
+    if traced_for_cpu():
         return keys, draw_order
     return jax.vmap(draw_order)(keys), lambda order: order
 
@@ -224,7 +225,7 @@ def pass_means(metrics: Metrics) -> Metrics:
 
 def _means(metrics: Metrics) -> Metrics:
     """Averages of all gradient steps; on an accelerator in one reduction."""
-    if packing.traced_for_cpu():
+    if traced_for_cpu():
         return {name: values.mean() for name, values in metrics.items()}
     rows = jnp.stack([values.astype(jnp.float32) for values in metrics.values()])
     return dict(zip(metrics, rows.mean((1, 2)), strict=True))

@@ -17,8 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.tracing import traced_for as traced_for
-from purerl.tracing import traced_for_cpu as traced_for_cpu
+from purerl.tracing import traced_for_cpu
 from purerl.types import Array, PyTree
 
 Carry = TypeVar("Carry")

@@ -7,7 +7,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from purerl.learning import packing
+from purerl.tracing import traced_for_cpu
 from purerl.types import Array
 
 
@@ -236,7 +236,7 @@ def running_returns(
         return jnp.where(done_t, 0.0, total), total
 
     # On an accelerator 16 steps share kernels; a CPU compiles a small loop as it is.
-    unroll = 1 if packing.traced_for_cpu() else 16
+    unroll = 1 if traced_for_cpu() else 16
     return jax.lax.scan(forward, start, (reward, done), unroll=unroll)
 
 
@@ -247,7 +247,7 @@ def _recur_backwards(offset: Array, factor: Array) -> Array:
     T narrow ones. A CPU runs the narrow ones as one small loop, which is faster there
     and has fewer kernels to compile.
     """
-    if packing.traced_for_cpu():
+    if traced_for_cpu():
 
         def backward(x: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
             factor_t, offset_t = step

@@ -103,15 +103,7 @@ def self_tune(
     )
     check_count("every", every)
     bound, every = bind(config), every or unroll
-    if not unroll <= every <= bound.plan.num_updates:
-        raise ConfigError(
-            f"every must be at least unroll ({unroll}) and at most the updates of the "
-            f"run ({bound.plan.num_updates}), got {every}."
-        )
-    if not meta_learning_rate > 0:
-        raise ConfigError(
-            f"meta_learning_rate must be greater than 0, got {meta_learning_rate!r}."
-        )
+    _check_rates(every, unroll, bound.plan.num_updates, meta_learning_rate)
     tuning = _Tuning(bound, meta, every, optax.adam(meta_learning_rate))
 
     def train(key: Array, overrides: Overrides | None = None) -> SelfTuned:
@@ -119,6 +111,19 @@ def self_tune(
         return _train(tuning, key, dict(overrides or {}))
 
     return train
+
+
+def _check_rates(every: int, unroll: int, num_updates: int, step_size: float) -> None:
+    """Refuse meta-gradients that never come, overlap or move nothing."""
+    if not unroll <= every <= num_updates:
+        raise ConfigError(
+            f"every must be at least unroll ({unroll}) and at most the updates of the "
+            f"run ({num_updates}), got {every}."
+        )
+    if not step_size > 0:
+        raise ConfigError(
+            f"meta_learning_rate must be greater than 0, got {step_size!r}."
+        )
 
 
 def _train(tuning: _Tuning, key: Array, fixed: Overrides) -> SelfTuned:

@@ -53,9 +53,10 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
         raise ConfigError("path: say where to write the page; the run has no folder.")
     path = Path(path) if path else Path(str(result.out)) / "report.html"
     numbers = summary(result)
-    for name in ("agents", "env_steps", "evaluation_mean"):
+    forms = {"agents": ",", "env_steps": ",", "evaluation_mean": ",.2f"}
+    for name, form in forms.items():
         if name in numbers:
-            facts[name] = f"{numbers[name]:,}"
+            facts[name] = f"{numbers[name]:{form}}"
     if result.train_seconds:
         compiling, training = result.compile_seconds, result.train_seconds
         facts["seconds"] = f"{compiling:.1f} compiling, {training:.1f} training"

@@ -109,9 +109,10 @@ def summary(result: RunResult) -> dict[str, Any]:
     }
     if final is not None:
         means = final[:, -1].mean(-1)
-        numbers["evaluation_mean"] = round(float(means.mean()), 2)
-        numbers["evaluation_min"] = round(float(means.min()), 2)
-        numbers["evaluation_per_seed"] = [round(float(x), 2) for x in means]
+        # Not rounded: all returns of a task may lie between 0 and 1.
+        numbers["evaluation_mean"] = float(means.mean())
+        numbers["evaluation_min"] = float(means.min())
+        numbers["evaluation_per_seed"] = [float(x) for x in means]
     return numbers
 
 

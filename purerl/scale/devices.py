@@ -224,8 +224,9 @@ def compiler_options(platform: str | None = None) -> dict[str, Any]:
             devices where not given.
 
     Returns:
-        Options for `jax.jit` or `Lowered.compile`; none where `XLA_FLAGS` or
-        `jax_disable_most_optimizations` have chosen a level, or elsewhere than on CPUs.
+        Options for `jax.jit` or `Lowered.compile`. They are empty for platforms other
+        than a CPU, and where `XLA_FLAGS` or `jax_disable_most_optimizations` chose a
+        level already.
     """
     chosen = LEVEL in os.environ.get("XLA_FLAGS", "")
     chosen = chosen or jax.config.read("jax_disable_most_optimizations")

@@ -11,8 +11,8 @@ import purerl
 from purerl import networks, optimisers
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, ppo
-from purerl.learning import packing
 from purerl.networks import columns, paired
+from purerl.tracing import traced_for
 from tests.helpers import assert_same_bits
 
 SAMPLES = 24
@@ -65,7 +65,7 @@ def fitted(config, platform):
     parts, *given = case(config)
 
     def fit(state, batch, key):
-        with packing.traced_for(platform):
+        with traced_for(platform):
             return ppo.fit(parts, state, batch, key)
 
     traced = jax.jit(fit).trace(*given)

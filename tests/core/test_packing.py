@@ -8,6 +8,7 @@ import pytest
 import purerl
 from purerl.hardware.work import num_carried
 from purerl.learning import branches, packing
+from purerl.tracing import traced_for
 from tests.helpers import assert_same_bits, tiny_config
 
 TREE = {
@@ -48,7 +49,7 @@ def test_a_scan_gives_what_that_of_jax_gives_and_writes_one_array():
     inputs = jnp.arange(10.0).reshape(5, 2)
     known = jax.vmap(lambda x: jax.lax.scan(step, x[0] * 0, x))(inputs[None])
     for platform, arrays in (("cuda", 1), ("cpu", 3)):
-        with packing.traced_for(platform):
+        with traced_for(platform):
             found = jax.vmap(lambda x: packing.scan(step, x[0] * 0, x))(inputs[None])
             text = jax.make_jaxpr(lambda x: packing.scan(step, x[0], x))(inputs)
         assert_same_bits(found, known)
@@ -84,7 +85,7 @@ def test_a_run_that_is_traced_for_an_accelerator_is_the_same_run(config):
     config = config.replace(num_evaluations=1, eval_episodes=2, eval_share=1.0)
     keys = jax.vmap(jax.random.key)(np.arange(2))
     known = jax.jit(jax.vmap(purerl.make_train(config)))(keys)
-    with packing.traced_for("cuda"):
+    with traced_for("cuda"):
         found = jax.jit(jax.vmap(purerl.make_train(config)))(keys)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),

@@ -13,10 +13,10 @@ from purerl.acting import rollout
 from purerl.algorithms import ALGORITHMS, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
-from purerl.learning import packing
 from purerl.optimisers import SGD, Adam, AdamW, RAdam
 from purerl.optimisers.differentiable import differentiable
 from purerl.rules import LPGRule
+from purerl.tracing import traced_for
 from purerl.train import bind
 from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import assert_same_bits
@@ -204,7 +204,7 @@ def test_what_is_computed_again_changes_nothing(twice, agents):
 def test_programs_for_accelerators_have_the_same_derivative(twice, agents):
     """There the outputs of loops are packed as words, which have no derivative."""
     state = agent(agents, 0)
-    with packing.traced_for("cuda"):
+    with traced_for("cuda"):
         packed = jax.jit(lambda s: twice(s))(state)
     assert_close(packed.gradient, jax.jit(twice)(state).gradient)
 

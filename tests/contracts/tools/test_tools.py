@@ -14,7 +14,7 @@ from purerl.meta import presets as evolutions
 from tests.contracts.tools import cells, rows, searching
 
 DEFAULTS = rows.defaults()
-OTHERS = rows.variants() | rows.published()
+OTHERS = rows.variants() | rows.by_hand() | rows.published()
 ROWS = DEFAULTS | OTHERS
 # `make test` has one whole row; contracts/test_algorithms.py has every algorithm.
 QUICK_ROW = "td3"
@@ -56,6 +56,9 @@ def subject(request, tmp_path_factory):
         # The tests' own cache stays: the command line would switch to the user's.
         folder = jax.config.jax_compilation_cache_dir
         patch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
+        if request.param in rows.BY_HAND:  # for this row alone
+            entry, _ = rows.BY_HAND[request.param]
+            patch.setitem(ALGORITHMS, request.param, entry)
         row = rows.make_row(request.param, ROWS[request.param])
         yield cells.Subject(row, tmp_path_factory.mktemp(request.param))
 

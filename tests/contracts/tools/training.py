@@ -87,9 +87,13 @@ def data_parallel(subject: Subject) -> str | None:
             purerl.data_parallel(subject.config)
         return str(refused.value)
     key = jax.random.key(0)
+    refused_by = None
     if getattr(config, "crossq", False):  # statistics of a batch are of one device
-        words = "crossq must be False where one agent is spread over devices"
-        with pytest.raises(ConfigError, match=words) as refused:
+        refused_by = "crossq must be False where one agent is spread over devices"
+    if subject.row.name == "plr":  # so is the buffer of levels
+        refused_by = "trains an agent on one device, whose levels share a buffer"
+    if refused_by is not None:
+        with pytest.raises(ConfigError, match=refused_by) as refused:
             jax.eval_shape(purerl.data_parallel(subject.config), key)
         return str(refused.value)
     spread = jax.jit(purerl.data_parallel(subject.config))(key)
