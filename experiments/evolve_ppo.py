@@ -4,6 +4,8 @@
     python experiments/evolve_ppo.py evolve tuned robust   # some of them
     python experiments/evolve_ppo.py judge --tasks chosen-on
     python experiments/evolve_ppo.py judge --tasks unseen     # also held-out, minatar
+    python experiments/evolve_ppo.py --study ten evolve
+    python experiments/evolve_ppo.py --study ten judge --tasks final
 
 A setting is a form of PPO (its own losses, others, learned ones) and the numbers of it
 that are evolved, all over the same tasks, for as many runs. `tuned` is PPO as it is,
@@ -17,19 +19,24 @@ Intervals are of the interquartile mean over tasks and seeds; they resample the 
 all settings together, so that the uncertainty of both units is in them. Tasks on which
 `tuned` does not learn are left out, as they have no unit.
 
+The study `five` has five tasks, nine forms and 16 members. The study `ten` has those
+tasks and five more, twice the members and so four times the steps, and the forms in
+which more than the losses is evolved together.
+
 Everything goes on where it was stopped with the same command. `judge` prints the tables
-and writes experiments/results/evolve-ppo.json.
+and writes experiments/results/evolve-ppo.json, or evolve-ppo-ten.json.
 """
 
 import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from evolve_ppo_forms import FORMS, PLAIN, SETTINGS
+from evolve_ppo_tasks import STEPS, TASKS, TRAINING, WIDE, Scored
 from results import hardware
 from rich.console import Console
 from rich.table import Table
@@ -37,201 +44,46 @@ from rich.table import Table
 import purerl
 from purerl.cli.settings import enable_compile_cache
 from purerl.comparison.result import Comparison
-from purerl.losses import (
-    AsymmetricClipDrift,
-    DPODrift,
-    MLPDrift,
-    RobustError,
-    TemporalDrift,
-)
-from purerl.randomisation import LogUniform, Uniform
 from purerl.report.statistics import aggregates
-from purerl.schedules import Linear
 from purerl.serialise import to_dict, write_atomic
 
 ROOT = Path(__file__).parents[1]
-STORE = ROOT / "experiments" / "results" / "evolve-ppo.json"
-STEPS = 40_960
-GENERATIONS = 24
 SEEDS = 32
 RESAMPLES = 4_000
 
-# Returns that count 0 and 1: of a random policy, and of a good one.
-TRAINING: list[tuple[dict[str, Any], tuple[float, float]]] = [
-    ({"env": "CartPole-v1"}, (20.0, 500.0)),
-    (
-        {
-            "env": "CartPole-v1",
-            "env_params": {
-                "length": Uniform(0.2, 1.5),
-                "force_mag": LogUniform(5.0, 20.0),
-            },
-        },
-        (20.0, 500.0),
-    ),
-    ({"env": "Acrobot-v1"}, (-500.0, -80.0)),
-    ({"env": "Catch-bsuite"}, (-0.6, 1.0)),
-    (
-        {
-            "env": "GridWorld-v0",
-            "env_kwargs": {"size": (5, 5)},
-            "env_params": {"max_steps_in_episode": 30},
-        },
-        (0.1, 1.0),
-    ),
-]
-TASKS: dict[str, list[dict[str, Any]]] = {
-    "chosen-on": [
-        {"env": "FrozenLake-misc"},
-        {"env": "PointRobot-misc"},
-        {"env": "CartpoleSwingup-v0"},
-    ],
-    "held-out": [
-        {"env": "FourRooms-misc"},
-        {"env": "Doors-v0"},
-        {"env": "CliffWalking-v0"},
-        {"env": "CartpoleBalance-v0"},
-        {"env": "Reacher-misc"},
-    ],
-    # None of these was looked at with another setting than `tuned`, the default and no
-    # learning before all were evolved: those three say which have a unit.
-    "unseen": [
-        {"env": "UmbrellaChain-bsuite"},
-        {
-            "env": "DeepSea-bsuite",
-            "env_kwargs": {"size": 5},
-            "env_params": {"max_steps_in_episode": 5},
-        },
-        {"env": "ObjectGrid-v0"},
-        {"env": "Catch-bsuite", "env_kwargs": {"rows": 8, "columns": 8}},
-        {
-            "env": "GridWorld-v0",
-            "env_kwargs": {"size": (8, 8)},
-            "env_params": {"max_steps_in_episode": 60},
-        },
-        {
-            "env": "Acrobot-v1",
-            "env_params": {"link_length_1": 1.5, "link_mass_2": 1.5},
-        },
-        {
-            "env": "CartPole-v1",
-            "env_params": {"gravity": 20.0, "masscart": 2.0, "length": 1.0},
-        },
-        {"env": "Doors-v0", "env_params": {"max_steps_in_episode": 30}},
-    ],
-    "minatar": [
-        {"env": "Breakout-MinAtar"},
-        {"env": "Asterix-MinAtar"},
-        {"env": "SpaceInvaders-MinAtar"},
-    ],
-}
 
-
-class Setting(NamedTuple):
-    """A form of PPO, and what of it is evolved.
+class Study(NamedTuple):
+    """Tasks, how long forms are evolved over them, and where that is kept.
 
     Attributes:
-        changes: From PPO as it was tuned so far, the fields that differ from it.
-        evolve: Names of what is evolved beside `PLAIN`, with scales.
-        without: Names of `PLAIN` that are not evolved, as the form does not have them.
+        name: Name of the folder of its evolutions, and of the file of its results.
+        training: The tasks, with the returns that count 0 and 1.
+        population: Members of the evolution.
+        generations: Generations of a half of `tuned`, and of every other form.
+        forms: Keys of `SETTINGS`, in the order in which they are evolved.
     """
 
-    changes: Callable[[purerl.PPOConfig], dict[str, Any]]
-    evolve: dict[str, str]
-    without: tuple[str, ...] = ()
+    name: str
+    training: list[Scored]
+    population: int
+    generations: int
+    forms: tuple[str, ...]
+
+    @property
+    def store(self) -> Path:
+        """The file of what was judged."""
+        return ROOT / "experiments" / "results" / f"{self.name}.json"
 
 
-PLAIN = {
-    "learning_rate": "log",
-    "entropy_coef": "log",
-    "gamma": "logit",
-    "gae_lambda": "logit",
-    "value_coef": "log",
-    "max_grad_norm": "log",
-    "policy_loss.clip_eps": "log",
-    "value_loss.clip_eps": "log",
-}
-CLIP, VALUE_CLIP = "policy_loss.clip_eps", "value_loss.clip_eps"
-# Fields that the settings have in different forms.
-FORMS = ("policy_loss", "value_loss", "anneal_learning_rate")
-ADAM = {"optimiser.b1": "logit", "optimiser.b2": "logit", "optimiser.eps": "log"}
-ROBUST = {"value_loss.alpha": "linear", "value_loss.scale": "log"}
-MOVING = {
-    f"{name}.{end}": "log"
-    for name in ("learning_rate", "entropy_coef")
-    for end in ("start", "end")
-}
-ENDS = {
-    f"policy_loss.{side}.{end}": "logit" if side == "low" else "log"
-    for side in ("low", "high")
-    for end in ("start", "end")
-}
-
-
-def moving(tuned: purerl.PPOConfig) -> dict[str, Any]:
-    """Step size and entropy as lines, the first as steep as the default's almost."""
-    rate, entropy = float(tuned.learning_rate), float(tuned.entropy_coef)
-    return {
-        "learning_rate": Linear(rate, 0.05 * rate),
-        "entropy_coef": Linear(entropy, entropy),
-        "anneal_learning_rate": False,
-    }
-
-
-def clip_of(tuned: purerl.PPOConfig) -> float:
-    """Half-width of the clip so far, at most what a lower end can have."""
-    return min(float(tuned.policy_loss.clip_eps), 0.9)
-
-
-def two_ends(tuned: purerl.PPOConfig) -> dict[str, Any]:
-    """A clip whose ends are two numbers, from where they are one."""
-    return {"policy_loss": AsymmetricClipDrift(clip_of(tuned), clip_of(tuned))}
-
-
-def everything(tuned: purerl.PPOConfig) -> dict[str, Any]:
-    """Losses, entropy, step size and optimiser together, all of them in closed form."""
-    line = Linear(clip_of(tuned), clip_of(tuned))
-    return {
-        **moving(tuned),
-        "policy_loss": AsymmetricClipDrift(line, line),
-        "value_loss": RobustError(1.0, 1.0),
-    }
-
-
-def temporal(tuned: purerl.PPOConfig) -> dict[str, Any]:
-    """A drift network that knows the share of the run, and a robust error."""
-    drift = TemporalDrift.zeros(2, base_clip=clip_of(tuned))
-    return {"policy_loss": drift, "value_loss": RobustError(1.0, 1.0)}
-
-
-SETTINGS = {
-    "tuned": Setting(lambda tuned: {}, {}),
-    "everything": Setting(
-        everything,
-        {**MOVING, **ADAM, **ROBUST, **ENDS},
-        (CLIP, VALUE_CLIP, "learning_rate", "entropy_coef"),
+STUDIES = {
+    "five": Study(
+        "evolve-ppo",
+        TRAINING,
+        16,
+        24,
+        tuple(name for name in SETTINGS if name != "whole"),
     ),
-    "robust": Setting(
-        lambda tuned: {"value_loss": RobustError(1.0, 1.0)}, ROBUST, (VALUE_CLIP,)
-    ),
-    "temporal": Setting(
-        temporal, {**ROBUST, "policy_loss": "linear"}, (CLIP, VALUE_CLIP)
-    ),
-    "schedules": Setting(moving, MOVING, ("learning_rate", "entropy_coef")),
-    "adam": Setting(lambda tuned: {}, ADAM),
-    "asymmetric": Setting(
-        two_ends, {"policy_loss.low": "logit", "policy_loss.high": "log"}, (CLIP,)
-    ),
-    "drift": Setting(
-        lambda tuned: {"policy_loss": MLPDrift.zeros(4, base_clip=clip_of(tuned))},
-        {"policy_loss": "linear"},
-        (CLIP,),
-    ),
-    "dpo": Setting(
-        lambda tuned: {"policy_loss": DPODrift(2.0, 0.6)},
-        {"policy_loss.alpha": "log", "policy_loss.beta": "log"},
-        (CLIP,),
-    ),
+    "ten": Study("evolve-ppo-ten", WIDE, 32, 24, ("tuned", "everything", "whole")),
 }
 
 
@@ -242,40 +94,41 @@ def default() -> purerl.PPOConfig:
     )
 
 
-def evolve(name: str, out: Path) -> None:
+def evolve(study: Study, name: str, out: Path) -> None:
     """Evolve a setting, or go on, and print how it went.
 
     `tuned` is evolved twice as long as the others, which start from its first half: so
     all of them have the same budget.
 
     Args:
+        study: The study.
         name: Name of the setting, or `tuned` and the others before its second half.
         out: Folder of all evolutions.
     """
     load = os.getloadavg()[0]
-    config, setting, generations = default(), SETTINGS[name], GENERATIONS
+    config, setting, generations = default(), SETTINGS[name], study.generations
     if name != "tuned":
         if finished("tuned", out) is None:
             sys.exit(f"{name} starts from tuned: `evolve tuned` first")
-        half = purerl.load_evolution(out / "tuned").snapshots()[GENERATIONS]
+        half = purerl.load_evolution(out / "tuned").snapshots()[study.generations]
         assert isinstance(half, purerl.PPOConfig)
         config = half.replace(**setting.changes(half))
     elif (out / name / "manifest.json").exists():
         before = purerl.load_evolution(out / name)
-        generations *= 1 + (before.finished or before.generations > GENERATIONS)
-    environments = [change for change, _ in TRAINING]
+        generations *= 1 + (before.finished or before.generations > study.generations)
+    environments = [change for change, _ in study.training]
     labels = [f"{c['env']} #{number}" for number, c in enumerate(environments)]
     plain = {n: s for n, s in PLAIN.items() if n not in setting.without}
     result = purerl.evolve(
         config,
         {**plain, **setting.evolve},
         strategy=f"cma-es(sigma={0.3 if name == 'tuned' else 0.2})",
-        population=16,
+        population=study.population,
         generations=generations,
         environments=environments,
-        baselines=dict(zip(labels, (b for _, b in TRAINING), strict=True)),
+        baselines=dict(zip(labels, (b for _, b in study.training), strict=True)),
         out=out / name,
-        snapshot_every=GENERATIONS,
+        snapshot_every=study.generations,
         progress=False,
     )
     mean, seconds = result.history["mean"], result.history["seconds"].sum()
@@ -324,17 +177,18 @@ def distilled(drift: dict[str, Any], out: Path) -> dict[str, Any]:
     return {**drift, "policy_loss": purerl.load_part(file)}
 
 
-def judge(tasks: str, out: Path, seeds: int) -> Comparison:
+def judge(study: Study, tasks: str, out: Path, seeds: int) -> Comparison:
     """Train with every setting that is there on tasks and seeds that are new to it.
 
     Args:
+        study: The study.
         tasks: Key of `TASKS`.
         out: Folder of all evolutions.
         seeds: Number of seeds.
     """
-    changes = {name: learned(name, out) for name in SETTINGS}
-    if changes["drift"] is not None:
-        changes["drift, distilled"] = distilled(changes["drift"], out)
+    changes = {name: learned(name, out) for name in study.forms}
+    if (drift := changes.get("drift")) is not None:
+        changes["drift, distilled"] = distilled(drift, out)
     return purerl.compare(
         default(),
         {
@@ -428,18 +282,21 @@ def show(title: str, found: dict[str, dict[str, Any]]) -> None:
     Console(width=200, highlight=False).print(table)
 
 
-def keep(tasks: str, found: dict[str, Any], out: Path, seeds: int) -> None:
+def keep(
+    study: Study, tasks: str, found: dict[str, Any], out: Path, seeds: int
+) -> None:
     """Write what was judged beside what was before.
 
     Args:
+        study: The study.
         tasks: Key of `TASKS`.
         found: From `normalised`.
         out: Folder of all evolutions.
         seeds: Number of seeds.
     """
-    kept = json.loads(STORE.read_text()) if STORE.exists() else {}
+    kept = json.loads(study.store.read_text()) if study.store.exists() else {}
     evolved = {}
-    for name in SETTINGS:
+    for name in study.forms:
         result = finished(name, out)
         if result is None:
             continue
@@ -453,7 +310,7 @@ def keep(tasks: str, found: dict[str, Any], out: Path, seeds: int) -> None:
     if closed.exists():
         kept["distilled"] = purerl.load_part(closed).formula()
     kept |= {"evolved": evolved, tasks: {"seeds": seeds, "scores": found}, **hardware()}
-    write_atomic(STORE, json.dumps(kept, indent=1) + "\n")
+    write_atomic(study.store, json.dumps(kept, indent=1) + "\n")
 
 
 def main() -> None:
@@ -461,7 +318,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "evolve-ppo")
+    parser.add_argument("--study", choices=STUDIES, default="five")
+    parser.add_argument("--out", type=Path, help="folder of the study's evolutions")
     commands = parser.add_subparsers(dest="command", required=True)
     evolving = commands.add_parser("evolve")
     evolving.add_argument("names", nargs="*", metavar="SETTING")
@@ -470,20 +328,23 @@ def main() -> None:
     judging.add_argument("--seeds", type=int, default=SEEDS)
     judging.add_argument("--dry", action="store_true", help="keep no numbers")
     asked = parser.parse_args()
+    study = STUDIES[asked.study]
+    out = asked.out or ROOT / "runs" / study.name
     enable_compile_cache()
     if asked.command == "evolve":
-        unknown = set(asked.names) - set(SETTINGS)
+        unknown = set(asked.names) - set(study.forms)
         if unknown:
-            parser.error(f"no setting {', '.join(unknown)}: {', '.join(SETTINGS)}")
-        for name in asked.names or [*SETTINGS, "tuned"]:
-            evolve(name, asked.out)
+            known = ", ".join(study.forms)
+            parser.error(f"no setting {', '.join(sorted(unknown))}: {known}")
+        for name in asked.names or [*study.forms, "tuned"]:
+            evolve(study, name, out)
         return
-    compared = judge(asked.tasks, asked.out, asked.seeds)
+    compared = judge(study, asked.tasks, out, asked.seeds)
     Console(width=200, highlight=False).print(compared.table())
     found = normalised(compared)
     show(f"{asked.tasks}: 0 no learning, 1 tuned PPO, {asked.seeds} seeds", found)
     if not asked.dry:
-        keep(asked.tasks, found, asked.out, asked.seeds)
+        keep(study, asked.tasks, found, out, asked.seeds)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evolve_ppo import ROOT, SEEDS, STEPS, TASKS, TRAINING, normalised, show
+from evolve_ppo import ROOT, SEEDS, normalised, show
+from evolve_ppo_tasks import STEPS, TASKS, TRAINING, Scored
 from results import hardware
 from rich.console import Console
 
@@ -47,7 +48,7 @@ class Setting(NamedTuple):
     default: TrainConfig
     evolve: dict[str, str]
     generations: int
-    training: list[tuple[dict[str, Any], tuple[float, float]]] = TRAINING
+    training: list[Scored] = TRAINING
     unseen: list[dict[str, Any]] = TASKS["unseen"]
 
 
@@ -59,7 +60,7 @@ SHARED = {
     "epsilon_steps": "log",
 }
 # Returns that count 0 and 1: of a random policy, and of a good one after such a run.
-CONTINUOUS: list[tuple[dict[str, Any], tuple[float, float]]] = [
+CONTINUOUS: list[Scored] = [
     (
         {
             "env": "Pendulum-v1",

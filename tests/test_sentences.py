@@ -246,6 +246,7 @@ def test_an_environment_that_fails_by_itself_is_left_to_its_own_error():
     odd(fail)()
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_drift_at_a_moment_can_be_distilled():
     drift = losses.TemporalDrift.zeros(2, base_clip=0.2).replace(share=0.5)
     assert purerl.distil(drift, max_terms=1).error < 0.02

@@ -165,6 +165,7 @@ def trained(rewards, steps=2000, **changes):
     return outputs, dqn.values_of(parts, params, state)[:, 0]
 
 
+@pytest.mark.slow(optimised=False)
 def test_atoms_learn_the_distribution_of_returns():
     # Rewards 1 (three of four) and -1: returns 1 and -1 in B, 1 and 0 in A.
     def rewards(key, shape):

@@ -138,6 +138,7 @@ def trained(**fields):
     return jax.jit(jax.vmap(purerl.make_train(config)))(keys).metrics
 
 
+@pytest.mark.slow(optimised=False)
 def test_the_testbed_orders_the_methods_as_the_book_does():
     average = {"step_size": "sample_average"}
     greedy, some = (trained(**average, epsilon=e) for e in (0.0, 0.1))

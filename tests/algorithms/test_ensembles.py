@@ -204,6 +204,7 @@ def test_the_loss_of_quantiles_in_numbers():
     np.testing.assert_allclose(found, [(first + second) / 2], rtol=1e-6)
 
 
+@pytest.mark.slow(optimised=False)
 def test_the_minimum_of_the_loss_are_the_quantiles():
     # With a Huber loss that is next to the absolute error, of 1 .. 100.
     target = jnp.arange(1.0, 101.0)[:, None]

@@ -144,6 +144,7 @@ def unflatten(state, flat):
     return dqn.optimiser.flatten(state.params)[1](flat)
 
 
+@pytest.mark.slow(optimised=False)
 def test_the_noise_of_a_layer_that_does_not_help_is_unlearned():
     # One target for all: the best weights have no noise, and gradients find them.
     config = CONFIG.replace(noisy_sigma=0.5, learning_rate=3e-3, double=False)

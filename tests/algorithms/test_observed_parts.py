@@ -41,7 +41,7 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(PLAIN, "ppo", "ppo-own"))
+@pytest.mark.parametrize("name", slow_but(PLAIN, "ppo"))
 def test_a_vector_in_parts_is_learned_from_as_the_vector(name):
     """By the default torso, and by one of the user's own, to the last bit.
 
@@ -90,7 +90,7 @@ def observations(shift=0.0):
     return {"obs": obs, "state": jax.random.normal(keys[1], (9, 3)) + shift}
 
 
-@pytest.mark.parametrize("name", ON_POLICY)
+@pytest.mark.parametrize("name", slow_but(ON_POLICY, "ppo"))
 def test_an_on_policy_actor_does_not_depend_on_what_the_critic_alone_sees(name):
     config = ON_POLICY[name]
     env = resolve_env(config)
@@ -110,7 +110,7 @@ def test_an_on_policy_actor_does_not_depend_on_what_the_critic_alone_sees(name):
         np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("name", REPLAYED)
+@pytest.mark.parametrize("name", slow_but(REPLAYED, "td3"))
 def test_an_off_policy_actor_does_not_depend_on_what_the_critics_alone_see(name):
     module, config = REPLAYED[name]
     parts = module.build(config, resolve_env(config))

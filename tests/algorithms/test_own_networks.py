@@ -20,6 +20,7 @@ SEGMENT = {"lanes": 1, "segment_updates": 5, "progress": False}
 PICTURES = {"env": nets.PICTURES, "num_evaluations": 1}
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_run_with_a_module_is_saved_read_and_resumed_with_the_same_bits(tmp_path):
     config = tiny_config(torso=nets.Torso(4), num_evaluations=1)
     whole = purerl.run(config, **SEGMENT)

@@ -79,6 +79,7 @@ def test_what_happens_after_the_end_changes_and_counts_nothing(limit, passes):
     assert means["approx_kl_last"] == pytest.approx(seen[-1])
 
 
+@pytest.mark.slow(optimised=False)
 def test_the_critic_has_a_step_size_of_its_own():
     # The same number for both is the plain program's, and a smaller one moves the
     # critic less and the actor as before: with one gradient step, Adam's first step
@@ -120,6 +121,7 @@ def test_advantages_may_be_standardised_over_the_whole_batch():
     close(updated(whole)[1].params, updated(single)[1].params)
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_std_may_depend_on_the_state():
     config = PPO.replace(
         env="probe/continuous", state_dependent_std=True, log_std_init=-0.5
@@ -140,6 +142,7 @@ def test_a_std_may_depend_on_the_state():
 
 
 @pytest.mark.parametrize("name", ["target_kl", "critic_learning_rate"])
+@pytest.mark.slow(optimised=False)
 def test_they_are_numbers_that_can_be_mapped(name):
     train = purerl.make_train(PPO.replace(learning_rate=0.01, **{name: 1e-3}))
     values = jnp.asarray([1e-9, 1e-2])

@@ -359,6 +359,7 @@ PROBE = CONFIG.replace(
     ("env", "observations", "expected"),
     Q_PROBES,
 )
+@pytest.mark.slow(optimised=False)
 def test_action_values_of_the_probes(env, observations, expected):
     config = PROBE.replace(env=env)
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))

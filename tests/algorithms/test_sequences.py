@@ -81,6 +81,7 @@ def rolled():
 CUTS = ({}, {"sequence_length": 4}, {"sequence_length": 4, "burn_in": 3})
 
 
+@pytest.mark.slow(optimised=False)
 def test_with_the_parameters_that_acted_all_cuts_are_the_whole_rollout(rolled):
     whole = rolled.seen(rolled.state.params)
     np.testing.assert_allclose(

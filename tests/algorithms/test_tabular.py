@@ -255,6 +255,7 @@ def test_each_method_converges_to_its_fixed_point(method):
     assert np.abs(known - others)[often].max() > 0.1
 
 
+@pytest.mark.slow(optimised=False)
 def test_double_q_is_drawn_less_to_noise():
     # Left is worth -0.1 and right 0; the largest of ten noisy values looks positive.
     def share_left(method):
@@ -273,6 +274,7 @@ def test_double_q_is_drawn_less_to_noise():
     assert single.mean() > 0.2 and double.mean() > 0.01  # random alone: epsilon / 10
 
 
+@pytest.mark.slow(optimised=False)
 def test_sarsa_earns_more_along_the_cliff_than_q_learning():
     def online(method):
         config = TabularConfig(

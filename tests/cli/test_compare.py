@@ -14,6 +14,7 @@ COMMAND = ["compare", "--seeds", "2", "--no-progress", *TINY]
 RATES = ["--setting", "slow: learning_rate=1e-3", "--setting", "a: learning_rate=0.1"]
 
 
+@pytest.mark.slow(optimised=False)
 def test_settings_by_name_in_a_folder_with_its_page(tmp_path, capsys):
     out = tmp_path / "out"
     assert main([*COMMAND, *RATES, "--baseline", "a", "--out", str(out)]) == 0

@@ -84,6 +84,7 @@ def test_a_wrapper_of_this_program_alone_is_no_other_processs(monkeypatch):
     assert isinstance(resolve_env(config), Same) and not is_rebuildable(config)
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_wrapped_object_trains_as_the_names_do():
     """An agent sees the stack: its first layer has three times four inputs."""
     key = jax.random.key(0)
@@ -105,6 +106,7 @@ RANDOM = tiny_config(
 )
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path):
     options = {
         "seeds": 2,

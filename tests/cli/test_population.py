@@ -39,6 +39,7 @@ def test_pbt_writes_a_folder_and_prints_the_schedule(config, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[0] == printed.splitlines()[0]
 
 
+@pytest.mark.slow(optimised=False)
 def test_halving_writes_a_folder_and_prints_the_rungs(config, tmp_path, capsys):
     out = tmp_path / "search"
     command = ["halving", "--config", config, *AXES, *COMMON, "--out", str(out)]

@@ -25,6 +25,7 @@ def environment(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.slow(optimised=False)
 def test_track_by_name_and_afterwards(tmp_path, capsys):
     from mlflow import MlflowClient
 

@@ -62,6 +62,7 @@ def means(config, overrides=None):
     return found
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_number_scores_as_plain_training_does(result):
     expected = means(CONFIG, FAST)
     np.testing.assert_allclose(result.scores["training_curve"][0, 1], expected, 1e-4)

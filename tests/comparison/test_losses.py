@@ -96,6 +96,7 @@ def test_losses_and_environments_make_a_difference(result):
     assert not np.array_equal(curves[0], curves[1])
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_folder_is_gone_on_with(result, folder, monkeypatch):
     trained = []
 

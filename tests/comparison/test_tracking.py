@@ -37,6 +37,7 @@ def check(told, result):
         assert told.members[number].params.items() >= SETTINGS[name].items()
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_tracker_is_told_every_setting_and_the_files(tmp_path):
     told, again = Told(), Told()
     result = compare(tmp_path / "out", told)

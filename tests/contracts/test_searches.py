@@ -195,6 +195,7 @@ def test_trackers_are_told_every_row_once_while_it_runs(search, tmp_path, monkey
     assert all(steps == update * 32 for _, update, steps in places)
 
 
+@one_quickly
 def test_a_page_is_written_of_its_folder(search, tmp_path, capsys):
     out = tmp_path / "search"
     search(out=out)

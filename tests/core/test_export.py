@@ -19,7 +19,7 @@ from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import slow_but, tiny_config
 
 # A policy with a memory of two arrays, one that normalises, one of several numbers.
-QUICK = ("recurrent_ppo/lstm", "normalised")
+QUICK = ("normalised",)
 BATCH = 5
 CONFIGS = {name: lambda name=name: small(name) for name in SMALL} | {
     "normalised": lambda: tiny_config(

@@ -399,6 +399,7 @@ def _moved(optim, params):
 @pytest.mark.parametrize(
     ("kind", "width"), [(LearnedOptimiser, 1e-2), (OpenOptimiser, 3e-4)]
 )
+@pytest.mark.slow(optimised=False)
 def test_it_has_a_derivative_where_a_parameter_never_has_a_gradient(kind, width):
     """Along its weights and the size of gradients, against a central difference."""
     made = kind.make(4)

@@ -56,7 +56,7 @@ class Sequence:
         self.start = self.kind.last(before)
 
 
-@pytest.fixture(scope="module", params=slow_but(MEMORIES, "lru", "transformer"))
+@pytest.fixture(scope="module", params=slow_but(MEMORIES, "lru"))
 def sequence(request):
     return Sequence(MEMORIES[request.param])
 

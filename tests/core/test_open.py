@@ -132,6 +132,7 @@ def reference_steps(optimiser, params, gradients):
     return jax.tree.unflatten(structure, leaves)
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_course_of_steps_is_that_of_flaxs_modules():
     optimiser = OpenOptimiser.make(seed=3).replace(share=SHARE)
     rough = jax.random.split(jax.random.key(5), len(optimiser.params))

@@ -124,6 +124,7 @@ SAME = {
 }
 
 
+@pytest.mark.slow(optimised=False)
 def test_constant_distributions_are_the_plain_numbers_bit_for_bit():
     """Numbers that both programs take while they run: nothing is folded into them."""
     plain = {"length": 0.5, "gravity": 9.8, "masspole": 0.1}

@@ -32,6 +32,7 @@ def begin(config, start, **options):
     return jax.eval_shape(lambda key: train(key, start=start), jax.random.key(1))
 
 
+@pytest.mark.slow(optimised=False)
 def test_vmapped_starts_are_those_of_each_agent(agents):
     """Each lane begins with its own networks, in another pole, at another step size."""
     networks = purerl.networks_of(agents)

@@ -55,6 +55,7 @@ def test_temperature_goes_from_the_best_alone_to_all_alike(temperature, expected
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.slow(optimised=False)
 def test_the_default_temperature_prefers_one_level_to_all_others():
     found = probabilities(buffer_of(np.arange(512)[::-1]), 1, 0.3, 0.3)
     weights = np.arange(1, 513) ** (-1 / 0.3)

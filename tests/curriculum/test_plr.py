@@ -114,6 +114,7 @@ def test_without_replay_it_is_ppo_in_new_levels():
     np.testing.assert_array_equal(states.envs.state.level.walls[1:], drawn.walls)
 
 
+@pytest.mark.slow(optimised=False)
 def test_the_policy_learns_from_replayed_levels_alone(robust):
     states, metrics = robust
     replayed = np.asarray(metrics["replayed"]) == 1

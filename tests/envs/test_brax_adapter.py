@@ -160,6 +160,7 @@ def test_which_environments_rescale_is_read_from_the_installed_sources():
         ("hopper", 1.0),
     ],
 )
+@pytest.mark.slow(optimised=False)
 def test_action_range_is_the_actuators(name, high):
     space = envs.make(f"brax/{name}").action_space()
     np.testing.assert_allclose(space.high, high)

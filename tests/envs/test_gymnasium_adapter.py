@@ -511,6 +511,7 @@ def test_numbers_that_do_not_start_at_zero_are_refused():
 
 
 @pytest.mark.parametrize("kind", ["one", "several"])
+@pytest.mark.slow(optimised=False)
 def test_observations_of_several_parts_and_several_actions(kind):
     """Gymnasium's checker, its vector of single ones, and what is no action."""
     task = boxes.Masked(kind=kind, on_end="some")

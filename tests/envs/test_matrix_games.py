@@ -163,6 +163,7 @@ def test_always_defect_teaches_defection_and_always_cooperate_is_exploited():
 
 
 @pytest.mark.parametrize("id", IDS)
+@pytest.mark.slow(optimised=False)
 def test_a_step_pays_first_and_teaches_afterwards(id):
     game = envs.make(id)
     params = game.default_params

@@ -216,6 +216,7 @@ def test_a_window_by_hand():
 
 
 @pytest.mark.parametrize("size", [(3, 3), (4, 4), (4, 7), (5, 5), (8, 6)])
+@pytest.mark.slow(optimised=False)
 def test_the_four_rooms_are_connected(size):
     maze = envs.Maze(size=size, max_walls=1)
     cells = jnp.argwhere(~jnp.asarray(maze.default_params.walls))

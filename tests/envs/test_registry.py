@@ -124,6 +124,7 @@ def test_describe():
     assert seen.summary.startswith("Walk from the bottom row")
 
 
+@pytest.mark.slow(optimised=False)
 def test_the_first_import_of_gymnax_under_a_trace_breaks_nothing():
     """A process of its own, in which nobody has imported gymnax before."""
     code = """

@@ -106,6 +106,7 @@ def torch_learner():
 
 
 @pytest.mark.parametrize("make", [flax_learner, torch_learner])
+@pytest.mark.slow(optimised=False)
 def test_gradient_steps_equal_those_derived_by_hand(make):
     learner, weights = make()
     before = weights()

@@ -81,7 +81,7 @@ def test_a_learned_rule_can_be_read_and_trained_with(name):
     purerl.make_train(purerl.LPGConfig(env="Catch-bsuite", rule=rule))
 
 
-@pytest.mark.parametrize("name", evolve_ppo.SETTINGS)
+@pytest.mark.parametrize("name", evolve_ppo.STUDIES["five"].forms)
 def test_what_was_evolved_is_kept_and_can_be_trained_with(name):
     config = serialise.from_yaml(ARTIFACTS / f"ppo-{name}.yaml")
     kept = json.loads((FOLDER / "results" / "evolve-ppo.json").read_text())
@@ -105,3 +105,18 @@ def test_the_preset_has_the_numbers_that_were_evolved():
         for part in name.split("."):
             mine, theirs = getattr(mine, part), getattr(theirs, part)
         assert float(mine) == pytest.approx(float(theirs), rel=1e-3), name
+
+
+@pytest.mark.parametrize("name", evolve_ppo.STUDIES)
+def test_the_tasks_of_a_study_are_environments_and_have_two_returns(name):
+    for change, (random, good) in evolve_ppo.STUDIES[name].training:
+        resolve_env(evolve_ppo.default().replace(**change))
+        assert random < good
+
+
+@pytest.mark.parametrize("name", evolve_ppo.TASKS)
+def test_no_task_of_a_judgement_is_one_of_the_training(name):
+    trained = [change for change, _ in evolve_ppo.WIDE]
+    for change in evolve_ppo.TASKS[name]:
+        resolve_env(evolve_ppo.default().replace(**change))
+        assert change not in trained

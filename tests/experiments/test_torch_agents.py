@@ -115,6 +115,7 @@ def assert_equal(network, tree, before):
         ("sac", torch_sac.SAC, (2, SIZE, 1)),
     ],
 )
+@pytest.mark.slow(optimised=False)
 def test_a_gradient_step_is_purerls(name, make, noise, batch, monkeypatch):
     parts, learner, own = ours(name)
     agent = make(OBS, 1)

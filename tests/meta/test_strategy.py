@@ -55,7 +55,7 @@ def run(strategy, generations, fitness=quadratic, population=16):
         "pgpe",
         pytest.param("simple-es", marks=pytest.mark.slow),
         "simple-ga",
-        "differential-evolution",
+        pytest.param("differential-evolution", marks=pytest.mark.slow),
         pytest.param("samr-ga", marks=pytest.mark.slow),
     ],
 )

@@ -65,6 +65,7 @@ def test_steps_are_those_of_the_parts(truncated):
 
 
 @pytest.mark.parametrize("stopped_after", [PER_RUN, PER_RUN + 1])
+@pytest.mark.slow(optimised=False)
 def test_stopped_and_gone_on_with_is_uninterrupted(
     stopped_after, truncated, tmp_path, monkeypatch
 ):

@@ -44,6 +44,7 @@ def assert_each_number_agrees(found, replay):
         )
 
 
+@pytest.mark.slow(optimised=False)
 def test_numbers_and_a_learned_drift_of_ppo(key):
     drift = MLPDrift.create(key, hidden_size=4, scale=0.3, base_clip=0.05)
     config = PPO.replace(policy_loss=drift)

@@ -107,6 +107,7 @@ def test_two_updates_are_the_last_one_and_what_the_first_did_to_it(key):
     )
 
 
+@pytest.mark.slow(optimised=False)
 def test_overrides_are_the_agents_own_numbers_inside_and_outside(key):
     """Agents with lengths and discounts of their own = configs that have them."""
     meta = purerl.meta_gradient(PLAIN, "learning_rate", reference={"gamma": 0.5})

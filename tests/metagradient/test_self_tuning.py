@@ -70,6 +70,7 @@ def test_seeds_are_each_alone(train):
     assert_same_bits(blocks.overrides, many.overrides)
 
 
+@pytest.mark.slow(optimised=False)
 def test_overrides_are_the_numbers_of_a_config(key):
     """In updates, outer loss and evaluation, of which none is tuned by them."""
     numbers = {"learning_rate": 2e-3, "env_params.length": 0.9}
@@ -86,6 +87,7 @@ def test_overrides_are_the_numbers_of_a_config(key):
     assert moved["gamma"] != pytest.approx(CONFIG.gamma, rel=1e-3)
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_meta_gradient_that_is_not_finite_moves_nothing(key):
     def nothing(parts, state, rollout):
         return jnp.sqrt(0.0 * sum(x.sum() for x in jax.tree.leaves(state.params)))

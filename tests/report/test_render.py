@@ -52,6 +52,7 @@ def gif_frames(path):
         return image.n_frames, image.size
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_video_shows_the_episodes_of_purerl_evaluate(run, capsys):
     made = purerl.render(run.out, episodes=2)
     saved = load_run(run.out)

@@ -73,6 +73,7 @@ def test_parameters_that_broke_in_the_last_step_mark_the_member_and_are_in_no_ro
     ],
     ids=["td3", "sac"],
 )
+@pytest.mark.slow(optimised=False)
 def test_a_healthy_agent_with_a_policy_delay_has_not_diverged(config):
     result = purerl.sweep(config, {"learning_rate": [1e-3]}, seeds=1, lanes=1)
     assert np.isnan(result["diverged_at"]).all()

@@ -128,7 +128,7 @@ def pair(name):
     )
 
 
-@pytest.mark.parametrize("name", slow_but(CONFIGS, "ppo", "dqn", "sarsa", "bandit"))
+@pytest.mark.parametrize("name", slow_but(CONFIGS, "dqn", "sarsa"))
 def test_the_learner_is_that_of_the_compiled_run(name):
     """With the same keys and environments, all that is learned and kept is the same.
 
@@ -361,6 +361,7 @@ def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
         assert np.isfinite(leaf).all()
 
 
+@pytest.mark.slow(optimised=False)
 def test_q_learning_finds_the_values_of_the_frozen_lake():
     """Where nothing slips, the goal is six steps away and pays 1 in the last."""
     config = purerl.TabularConfig(

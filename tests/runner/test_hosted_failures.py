@@ -64,6 +64,7 @@ def states_after(config, updates):
 
 
 @pytest.mark.parametrize("name", slow_but(CONFIGS, "dqn"))
+@pytest.mark.slow(optimised=False)
 def test_the_last_update_is_saved_and_the_way_on_is_told(name, tmp_path):
     """The third update fails in the second agent, when the first has made its own."""
     config = CONFIGS[name]
@@ -85,6 +86,7 @@ def test_the_last_update_is_saved_and_the_way_on_is_told(name, tmp_path):
     assert result.metrics["update"].tolist() == [[1, 2, 3, 4, 5]] * 2
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_failure_before_the_first_update_and_without_a_folder(tmp_path):
     for out, words in ((tmp_path / "run", "no update was saved"), (None, "no out")):
         Broken.left = 3

@@ -68,6 +68,7 @@ NAMES = (
 )
 
 
+@pytest.mark.slow(optimised=False)
 def test_what_fails_leaves_a_failed_run_and_the_users_settings(tmp_path, monkeypatch):
     """And meanwhile there are time limits; a run of the user's own is left alone."""
     from mlflow import MlflowClient

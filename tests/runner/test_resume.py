@@ -312,6 +312,7 @@ def test_a_finished_run_that_is_extended_is_the_longer_run(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("prioritised", [False, True])
+@pytest.mark.slow(optimised=False)
 def test_the_replay_of_a_run_that_is_extended_is_that_of_the_longer_run(
     prioritised, tmp_path
 ):

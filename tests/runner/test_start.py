@@ -89,6 +89,7 @@ def test_networks_alone_are_put_into_fresh_agents(tiny, stopped):
         assert_same_bits(networks[name], (value if is_taken else of_fresh[name]))
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_run_from_networks_resumes_with_the_same_bits(tiny, whole, stopped, tmp_path):
     """From a checkpoint of its own, and where it was killed before the first one."""
     out = tmp_path / "run"
@@ -123,6 +124,7 @@ def test_one_agent_for_all_goes_on_with_the_keys_of_the_new_seeds(tiny, stopped)
     assert begun.first_update == STOPPED
 
 
+@pytest.mark.slow(optimised=False)
 def test_another_environment_and_other_hyperparameters(tiny, stopped, tmp_path):
     """Fine-tuning: a longer pole, another optimiser's step, a torso that stays."""
     config = tiny.replace(
@@ -185,6 +187,7 @@ def test_a_start_that_does_not_fit_is_refused_and_nothing_is_written(
     assert not out.exists()
 
 
+@pytest.mark.slow(optimised=False)
 def test_sequences_of_another_burn_in_are_refused(tmp_path):
     config = purerl.RecurrentDQNConfig(
         env="probe/memory",
@@ -208,6 +211,7 @@ def test_sequences_of_another_burn_in_are_refused(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_burn_in_may_change_where_no_memory_is_stored(tmp_path):
     config = purerl.RecurrentPPOConfig(
         env="probe/memory",

@@ -111,6 +111,7 @@ def steps_of(curves):
     return {name: [step for step, _ in curve] for name, curve in curves.items()}
 
 
+@pytest.mark.slow(optimised=False)
 def test_event_files_get_exactly_the_rows_that_they_missed(tiny, tmp_path, capsys):
     class Full(TensorBoardTracker):
         background = False  # so that a segment is a batch

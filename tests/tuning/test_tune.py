@@ -190,6 +190,7 @@ def test_pruned_trials_cost_nothing_from_then_on(chain, monkeypatch, lanes):
 
 
 @pytest.mark.parametrize("pruner", slow_but(["median", "hyperband"], "hyperband"))
+@pytest.mark.slow(optimised=False)
 def test_pruners_stop_the_worse_ones(chain, pruner):
     axes = {AXIS: purerl.uniform(0.5, 9.0)}
     options = {"trials": 20, "batch": 5, "sampler": "random", "reports": 6}
