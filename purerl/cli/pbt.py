@@ -20,6 +20,7 @@ from purerl.population.pbt import pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
+from purerl.report.statistics import decimals
 from purerl.runner.seeds import check_seeds
 from purerl.space.labels import in_a_line
 from purerl.train import bind
@@ -142,7 +143,7 @@ def best_table(result: Result) -> Table:
         except ConfigError:
             table.add_row(str(seed), "-", "-", "all of its members diverged")
             continue
-        cells = (str(seed), str(best.member), f"{best.score:,.1f}")
+        cells = (str(seed), str(best.member), f"{best.score:,.{decimals(best.score)}f}")
         table.add_row(*cells, in_a_line(best.hyper))
     return table
 

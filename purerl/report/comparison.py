@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rich.markup import escape
 from rich.table import Table
 
-from purerl.report.statistics import INTERVAL, heading_of, text_of
+from purerl.report.statistics import INTERVAL, decimals, heading_of, text_of
 
 ALL = "all environments"
 WORDS = {
@@ -133,8 +133,7 @@ def _interval(row: Row, name: str, sign: str = "", digits: int | None = None) ->
     if not math.isfinite(value):
         return "-"
     if digits is None:
-        size = max(abs(x) for x in (value, low, high) if math.isfinite(x))
-        digits = 1 if size >= 10 else 2 if size >= 1 else 3
+        digits = decimals(value, low, high)
     text = f"{value:{sign},.{digits}f}"
     if not math.isfinite(low):
         return text

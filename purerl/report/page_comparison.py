@@ -14,7 +14,7 @@ from purerl.report.html import (
     table_html,
     write_page,
 )
-from purerl.report.statistics import heading_of, text_of
+from purerl.report.statistics import decimals, heading_of, text_of
 
 if TYPE_CHECKING:
     from purerl.comparison.result import Comparison
@@ -106,7 +106,7 @@ def _range(row: "Row", name: str, digits: int | None = None) -> str:
     """The ends beside a number of a row, which no line break parts."""
     low, high = getattr(row, f"{name}_low"), getattr(row, f"{name}_high")
     if digits is None:
-        digits = 1 if max(abs(low), abs(high)) >= 10 else 3
+        digits = decimals(low, high)
     text = text_of(low, high, row.seeds, digits, heading_of(row.seeds))
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 

@@ -22,6 +22,7 @@ from purerl.report.html import (
 )
 from purerl.report.rendering import can_render
 from purerl.report.saved import read_result
+from purerl.report.statistics import decimals
 from purerl.report.tables import last_known
 from purerl.runner import manifest
 from purerl.runner.result import RunResult, summary
@@ -53,10 +54,11 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
         raise ConfigError("path: say where to write the page; the run has no folder.")
     path = Path(path) if path else Path(str(result.out)) / "report.html"
     numbers = summary(result)
-    forms = {"agents": ",", "env_steps": ",", "evaluation_mean": ",.2f"}
-    for name, form in forms.items():
+    for name in ("agents", "env_steps", "evaluation_mean"):
         if name in numbers:
-            facts[name] = f"{numbers[name]:{form}}"
+            number = numbers[name]
+            places = decimals(number) if isinstance(number, float) else 0
+            facts[name] = f"{number:,.{places}f}"
     if result.train_seconds:
         compiling, training = result.compile_seconds, result.train_seconds
         facts["seconds"] = f"{compiling:.1f} compiling, {training:.1f} training"

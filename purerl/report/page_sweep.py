@@ -76,7 +76,8 @@ def sweep_page(
         without_a_score=lost,
         **facts,
     )
-    note = f"Best: {scores.name(best)}; mean {scores.means[best]:,.1f} over seeds."
+    mean = f"{scores.means[best]:,.{statistics.decimals(scores.means[best])}f}"
+    note = f"Best: {scores.name(best)}; mean {mean} over seeds."
     title = f"Sweep: {env_name(dataset)}"
     return write_page(path, title, *sections, about_it, note=note)
 

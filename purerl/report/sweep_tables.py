@@ -38,14 +38,15 @@ def best_table(dataset: "xr.Dataset", top: int = 10, *, metric: str = SCORE) -> 
     heading = statistics.heading_of(seeds)
     for header in ("mean", "IQM", heading, "lost"):
         table.add_column(header, justify="right", no_wrap=True)
+    places = statistics.decimals(filled[shown])
     for rank, index in enumerate(shown):
         found = statistics.estimate(filled[index])
         lost = int((~np.isfinite(scores.scores[index])).sum())
         table.add_row(
             *(label(scores.points[index][name]) for name in scores.names),
-            f"{filled[index].mean():,.1f}",
-            f"{found.value:,.1f}",
-            found.text(1, heading),
+            f"{filled[index].mean():,.{places}f}",
+            f"{found.value:,.{places}f}",
+            found.text(places, heading),
             f"{lost}" if lost else "",
             style="bold" if rank == 0 else "",
         )

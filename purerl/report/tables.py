@@ -1,11 +1,12 @@
 """Tables for the terminal."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
-from purerl.report.statistics import mean_interval, nanmean
+from purerl.report.statistics import decimals, mean_interval, nanmean
 from purerl.runner.result import RunResult
 
 
@@ -21,22 +22,23 @@ def run_table(result: RunResult) -> Table:
     final = result.evaluation.get("episode_return")
     if final is None:
         return _training_table(name, result.seeds, training)
+    number = _writer(final[:, -1], training)
     table = Table(title=f"{name}: deterministic policy at the end of training")
     for header in ("seed", "evaluation", "worst episode", "best episode", "training"):
         table.add_column(header, justify="right")
     for seed, episodes, last in zip(result.seeds, final[:, -1], training, strict=True):
         numbers = (episodes.mean(), episodes.min(), episodes.max(), last)
-        table.add_row(str(seed), *map(_number, numbers))
+        table.add_row(str(seed), *map(number, numbers))
     if len(result.seeds) > 1:
         means = final[:, -1].mean(-1)
         found = mean_interval(means)
         table.add_section()
         table.add_row(
             "mean",
-            f"[bold]{_number(means.mean())}[/bold]",
+            f"[bold]{number(means.mean())}[/bold]",
             f"{found.words}:",
-            f"{_number(found.low)} to {_number(found.high)}",
-            _number(nanmean(training)),
+            f"{number(found.low)} to {number(found.high)}",
+            number(nanmean(training)),
         )
     return table
 
@@ -50,11 +52,12 @@ def _training_table(name: str, seeds: tuple[int, ...], training: np.ndarray) -> 
     )
     for header in ("seed", "training"):
         table.add_column(header, justify="right")
+    number = _writer(training)
     for seed, last in zip(seeds, training, strict=True):
-        table.add_row(str(seed), _number(last))
+        table.add_row(str(seed), number(last))
     if len(seeds) > 1:
         table.add_section()
-        table.add_row("mean", _number(nanmean(training)))
+        table.add_row("mean", number(nanmean(training)))
     return table
 
 
@@ -69,18 +72,19 @@ def episodes_table(title: str, seeds: tuple[int, ...], returns: np.ndarray) -> T
     table = Table(title=title)
     for header in ("seed", "mean", "std", "worst", "best"):
         table.add_column(header, justify="right")
+    number = _writer(returns)
     for seed, episodes in zip(seeds, returns, strict=True):
         numbers = (episodes.mean(), episodes.std(), episodes.min(), episodes.max())
-        table.add_row(str(seed), *map(_number, numbers))
+        table.add_row(str(seed), *map(number, numbers))
     if len(seeds) > 1:
         table.add_section()
         means = returns.mean(-1)
         table.add_row(
             "all",
-            f"[bold]{_number(means.mean())}[/bold]",
-            _number(means.std()),
-            _number(returns.min()),
-            _number(returns.max()),
+            f"[bold]{number(means.mean())}[/bold]",
+            number(means.std()),
+            number(returns.min()),
+            number(returns.max()),
         )
     return table
 
@@ -92,5 +96,7 @@ def last_known(values: np.ndarray) -> np.ndarray:
     return values[np.arange(len(values)), last]
 
 
-def _number(value: Any) -> str:
-    return "-" if not np.isfinite(value) else f"{value:,.1f}"
+def _writer(*values: Any) -> Callable[[Any], str]:
+    """Return what writes numbers with the decimal places that all of a table need."""
+    places = decimals(*values)
+    return lambda value: f"{value:,.{places}f}" if np.isfinite(value) else "-"

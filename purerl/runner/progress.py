@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from purerl.execution.format import format_count, format_duration
+from purerl.report.statistics import decimals
 
 LINES = 10  # A run whose output is no terminal prints so many lines.
 
@@ -98,7 +99,7 @@ class Reporter:
         left = (self.total - done_steps) / rate if rate > 0 else math.inf
         text: dict[str, Any] = {
             "rate": f"{format_count(rate)} steps/s",
-            "returns": f"return {mean_return:.1f}",
+            "returns": f"return {mean_return:.{decimals(mean_return)}f}",
             "left": f"{format_duration(left)} left",
         }
         if self._live:

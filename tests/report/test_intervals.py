@@ -10,7 +10,7 @@ from purerl.report import statistics
 from purerl.report.plots.run import run_curve
 from purerl.report.statistics.host import FEWEST
 from purerl.report.sweep_tables import best_table
-from purerl.report.tables import run_table
+from purerl.report.tables import episodes_table, run_table
 from purerl.tuning import result, words
 from tests.helpers import slow_but
 from tests.report import synthetic
@@ -174,3 +174,24 @@ def test_tables_of_few_seeds_name_the_range():
     whole = result.compare(0, range(12), np.arange(12.0), np.zeros(12))
     headers = [column.header for column in words.holdout_table(whole).columns]
     assert "95% interval" in headers
+
+
+def test_numbers_have_as_many_places_as_tell_returns_apart():
+    assert statistics.decimals(500.0) == statistics.decimals(-1_234.5, 0.01) == 1
+    assert statistics.decimals(np.array([1.5, -9.9])) == 2
+    assert statistics.decimals(0.9, np.array([0.25, np.nan])) == 3
+    assert (
+        statistics.decimals(0.0)
+        == statistics.decimals(np.nan)
+        == statistics.decimals(np.inf)
+        == 1
+    )
+    assert statistics.decimals(np.zeros((0, 3))) == 1
+
+
+def test_a_table_of_small_returns_tells_seeds_apart():
+    returns = np.array([[0.91, 0.95], [0.97, 0.99]])
+    table = episodes_table("FrozenLake", (0, 1), returns)
+    assert list(table.columns[1].cells) == ["0.930", "0.980", "[bold]0.955[/bold]"]
+    table = episodes_table("CartPole", (0, 1), 100 * returns)
+    assert list(table.columns[1].cells) == ["93.0", "98.0", "[bold]95.5[/bold]"]
