@@ -43,13 +43,18 @@ def test_every_task_can_be_trained_on_and_none_is_in_both_lists(name):
     assert all(low < high for _, (low, high) in setting.training)
 
 
-def test_the_preset_has_the_numbers_that_were_evolved():
-    kept = json.loads(evolve_values.STORE.read_text())["sac"]["learned"]
-    preset = presets.load("sac-tuned")
-    default = SETTINGS["sac"].default
-    for number in SETTINGS["sac"].evolve:
-        assert getattr(preset, number) == pytest.approx(kept[number], rel=1e-3)
-    same = {number: getattr(default, number) for number in SETTINGS["sac"].evolve}
+@pytest.mark.parametrize("name", ["dqn", "sac"])
+def test_the_preset_has_the_numbers_that_were_evolved(name):
+    kept = json.loads(evolve_values.STORE.read_text())[name]["learned"]
+    learned, preset = serialise.from_dict(kept), presets.load(f"{name}-tuned")
+    default, same = SETTINGS[name].default, {}
+    for number in SETTINGS[name].evolve:
+        mine, theirs = preset, learned
+        for part in number.split("."):
+            mine, theirs = getattr(mine, part), getattr(theirs, part)
+        assert float(mine) == pytest.approx(float(theirs), rel=1e-3)
+        field = number.split(".")[0]
+        same[field] = getattr(default, field)
     assert preset.replace(num_evaluations=0, **same) == default
 
 
