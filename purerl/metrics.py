@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from purerl.types import Metrics
 
@@ -68,3 +69,16 @@ def averages(sums: Metrics, counts: Metrics) -> Metrics:
         mean = total / jnp.maximum(count, 1).astype(total.dtype)
         found[name] = jnp.where(count > 0, mean, jnp.nan)
     return found
+
+
+def decimals(*values: Any) -> int:
+    """Return how many decimal places scores need: one, and more below 10 and below 1.
+
+    All returns of a task may lie between 0 and 1, where one place tells nothing apart.
+
+    Args:
+        *values: Numbers or arrays that stand in one table, text or line.
+    """
+    numbers = np.abs(np.concatenate([np.ravel(np.asarray(x, float)) for x in values]))
+    size = float(numbers[np.isfinite(numbers)].max(initial=0.0))
+    return 1 if size >= 10 or size == 0 else 2 if size >= 1 else 3

@@ -6,6 +6,7 @@ because those only gather names.
 """
 
 import ast
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -99,6 +100,20 @@ LAYERS = (
 TOP = "purerl"
 
 Graph = Mapping[str, Iterable[str]]
+
+
+def test_no_folders_import_one_another_in_a_circle():
+    sys.path.insert(0, str(ROOT / "experiments"))
+    import orchestration
+
+    trees = {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
+        for path in (ROOT / "purerl").rglob("*.py")
+    }
+    assert orchestration.circles(orchestration.folder_graph(trees)) == []
+    circle = {"purerl/a/x.py": "import purerl.b.y", "purerl/b/y.py": "import purerl.a"}
+    graph = orchestration.folder_graph({p: ast.parse(s) for p, s in circle.items()})
+    assert orchestration.circles(graph) == ["a <-> b"]
 
 
 def test_imports_point_down():

@@ -38,6 +38,8 @@ from purerl.algorithms import network_config, on_policy
 from purerl.algorithms.checks import check_hidden_sizes
 from purerl.algorithms.network_config import NetworkConfig
 from purerl.algorithms.on_policy import OnPolicyState
+from purerl.algorithms.on_policy_config import check_shared
+from purerl.algorithms.on_policy_networks import make_actor, on_features
 from purerl.config import (
     AUTO,
     NON_NEGATIVE,
@@ -145,7 +147,7 @@ def validate(config: LPGConfig, env: Environment) -> None:
             f"{space} of {env.name}; use PPOConfig or VPGConfig."
         )
     fields: Any = config  # Those of `OnPolicyConfig` that are read there, it has too.
-    on_policy.check_shared(fields)
+    check_shared(fields)
     network_config.check_torsos(config, env, ("actor", "critic"))
     shape = obs_shape(env.observation_space(env.default_params))
     num, size = make_head(space, "auto").num_outputs, config.prediction_size
@@ -190,7 +192,7 @@ def build(config: LPGConfig, env: Environment, axis_name: str | None = None) -> 
     head = make_head(env.action_space(stepper.params), "auto")
     shape = obs_shape(obs_space)
     fields: Any = config  # Those of `OnPolicyConfig` that are read there, it has too.
-    actor = on_inputs = on_policy.make_actor(fields, head, shape)
+    actor = on_inputs = make_actor(fields, head, shape)
     prediction = network_config.whole(config, "critic", shape)
     if prediction is None:
         torso = network_config.torso_of(config, shape, "critic")
@@ -198,8 +200,8 @@ def build(config: LPGConfig, env: Environment, axis_name: str | None = None) -> 
             torso, config.prediction_size, config.critic_gain
         )
     if config.shared_torso:
-        on_inputs = on_policy.on_features(actor, shape)
-        prediction = on_policy.on_features(prediction, shape)
+        on_inputs = on_features(actor, shape)
+        prediction = on_features(prediction, shape)
     return Parts(
         config=config,
         stepper=stepper,

@@ -10,7 +10,7 @@ learned from, and move on afterwards: see `normalise`.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -21,84 +21,15 @@ from purerl.acting import observe as observing
 from purerl.acting import rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import network_config, pieces
-from purerl.algorithms.checks import check_hidden_sizes
-from purerl.algorithms.network_config import NetworkConfig
-from purerl.config import (
-    FRACTION,
-    NON_NEGATIVE,
-    POSITIVE,
-    POSITIVE_OR_NONE,
-    ConfigError,
-    config_dataclass,
-    dynamic,
-    number_of,
-    one_of,
-    static,
-)
+from purerl.algorithms import pieces
+from purerl.algorithms.on_policy_config import ConfigT
+from purerl.algorithms.on_policy_networks import make_actor, make_critic, on_features
 from purerl.keys import init_keys
 from purerl.learning import diagnostics, normalise, optimiser
 from purerl.learning.collectives import after
-from purerl.losses import SquaredError
-from purerl.losses.check import check_loss
 from purerl.networks import composite, paired
 from purerl.networks.distributions import CategoricalHead, Head, make_head
-from purerl.optimisers import Adam
-from purerl.optimisers.check import check_optimisers
-from purerl.optimisers.older import take_epsilon
 from purerl.types import Array, Hosted, Metrics, PyTree, Transition
-
-
-@config_dataclass
-class OnPolicyConfig(NetworkConfig):
-    """Fields that every on-policy actor-critic has."""
-
-    num_steps: int = static(128, "Steps per environment and update.", POSITIVE)
-    gae_lambda: float = dynamic(0.95, "Trace decay of the advantage.", FRACTION)
-    value_loss: Any = dynamic(SquaredError(), "Loss of the critic.")
-    entropy_coef: float = dynamic(0.0, "Weight of the entropy bonus.", NON_NEGATIVE)
-    optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
-    adam_eps: float | None = dynamic(
-        None, "Older name of optimiser.eps, where it is put.", POSITIVE_OR_NONE
-    )
-    anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
-    normalize_advantages: bool = static(True, "Standardise the advantages.")
-    normalize_observations: bool = static(False, "Standardise by running moments.")
-    normalize_rewards: bool = static(False, "Scale by the std of running returns.")
-    clip_observations: float = dynamic(
-        10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
-    )
-    clip_rewards: float = dynamic(
-        10.0, "Largest normalised reward; CleanRL's and Baselines' 10.", POSITIVE
-    )
-    policy: str = static(
-        "auto",
-        "Distribution of actions; auto takes categorical or gaussian.",
-        one_of("auto", "categorical", "gaussian", "tanh_gaussian"),
-    )
-    log_std_init: float = static(0.0, "Initial log standard deviation.")
-    state_dependent_std: bool = static(
-        False, "The log standard deviation is an output of the actor too."
-    )
-    actor: Any = network_config.actor_field()
-    actor_gain: float = network_config.actor_gain_field()
-    shared_torso: bool = static(
-        False, "Actor and critic are heads of one torso, in place of one each."
-    )
-    actor_keys: tuple[str, ...] = network_config.keys_field("actor")
-    critic_keys: tuple[str, ...] = network_config.keys_field("critic")
-
-    def __post_init__(self) -> None:
-        take_epsilon(self, "adam_eps")
-        super().__post_init__()
-
-    @property
-    def steps_per_update(self) -> int:
-        """Environment steps of one update, `T * B`."""
-        return self.num_envs * number_of(self, "num_steps")
-
-
-ConfigT = TypeVar("ConfigT", bound=OnPolicyConfig)
 
 
 class Parts(NamedTuple, Generic[ConfigT]):
@@ -178,108 +109,6 @@ class Batch(NamedTuple):
     target: Array
 
 
-def validate(
-    config: OnPolicyConfig,
-    env: Environment,
-    memory_shape: tuple[int, ...] | None = None,
-) -> None:
-    """Check the networks, the head and the value loss against the environment.
-
-    Args:
-        config: Config of the agent.
-        env: Environment, from `resolve_env`.
-        memory_shape: Shape of what actor and critic see in place of an observation.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
-    check_hidden_sizes(config.hidden_sizes)
-    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
-    check_optimisers(config)
-    params = env.default_params
-    try:
-        head = make_head(env.action_space(params), config.policy)
-        shape = obs_shape(env.observation_space(params))
-    except ValueError as error:
-        raise ConfigError(f"{env.name}: {error}") from None
-    check_shared(config)
-    check_deviation(config, head)
-    with_torso = ("actor", "critic") if memory_shape is None else ("torso",)
-    network_config.check_torsos(config, env, with_torso)
-    check_networks(config, head, memory_shape or shape)
-
-
-def check_deviation(config: OnPolicyConfig, head: Head) -> None:
-    """Refuse a standard deviation by state where there is none, or it cannot learn.
-
-    Args:
-        config: Config of the agent.
-        head: Distribution of the actions.
-
-    Raises:
-        ConfigError: naming the fields.
-    """
-    if not config.state_dependent_std:
-        return
-    if head.is_discrete or not network_config.is_auto(config, "actor"):
-        what = "discrete actions" if head.is_discrete else "an actor of your own"
-        raise ConfigError(
-            f"state_dependent_std=True has no effect with {what}; leave it out."
-        )
-    low, high = networks.LOG_STD_RANGE
-    if not low < config.log_std_init < high:
-        raise ConfigError(
-            f"log_std_init must be greater than {low:g} and less than {high:g} with "
-            f"state_dependent_std=True, which keeps it in between, got "
-            f"{config.log_std_init}."
-        )
-
-
-def check_shared(config: OnPolicyConfig) -> None:
-    """Refuse to share a torso between networks that do not have one in common.
-
-    Raises:
-        ConfigError: naming the network.
-    """
-    if config.shared_torso and config.actor_keys != config.critic_keys:
-        raise ConfigError(
-            "shared_torso needs actor_keys and critic_keys to be the same, got "
-            f"{config.actor_keys!r} and {config.critic_keys!r}: what one torso sees, "
-            "both networks know; set shared_torso=False."
-        )
-    for field in ("actor", "critic") if config.shared_torso else ():
-        if not network_config.is_auto(config, field):
-            raise ConfigError(
-                f"shared_torso needs {field} to be auto, a head on the torso, got "
-                f"{network_config.described(config, field)}; give the layers that both "
-                "have as torso."
-            )
-
-
-def check_networks(config: OnPolicyConfig, head: Head, shape: Any) -> None:
-    """Refuse whole networks of the user's own that do not fit head and values.
-
-    Args:
-        config: Config of the agent.
-        head: Distribution of the actions.
-        shape: Shape of what the networks see.
-
-    Raises:
-        ConfigError: naming the module and both shapes.
-    """
-    num = head.num_outputs
-    outputs: Any = (num,) if head.is_discrete else [(num,), (num,)]
-    words = (
-        f"logits of {num} actions"
-        if head.is_discrete
-        else f"a pair of mean and log standard deviation of {num} numbers"
-    )
-    network_config.check_whole(config, "actor", [shape], outputs, words)
-    network_config.check_whole(
-        config, "critic", [shape], (), "one value per observation"
-    )
-
-
 def build(
     config: ConfigT, env: Environment, axis_name: str | None = None
 ) -> Parts[ConfigT]:
@@ -311,69 +140,6 @@ def build(
         num_updates=max(1, config.total_timesteps // config.steps_per_update),
         axis_name=axis_name,
     )
-
-
-def on_features(network: nn.Module, shape: Any) -> nn.Module:
-    """Return a network with the same head, which takes what `inputs` returns."""
-    if isinstance(network, networks.Masked):
-        return network.clone(module=on_features(network.module, shape))
-    heads = composite.head_shape(1, shape)
-    return network.clone(torso=composite.viewed(networks.Features(), heads))
-
-
-def make_actor(
-    config: OnPolicyConfig,
-    head: Head,
-    shape: Any,
-    torso: nn.Module | None = None,
-) -> nn.Module:
-    """Make the network from observations to what the head takes.
-
-    Args:
-        config: Config of the agent.
-        head: Distribution of the actions.
-        shape: Shape of the features of one observation.
-        torso: Torso in place of the config's.
-    """
-    finish = None if head.is_discrete else _as_gaussian
-    actor = network_config.whole(config, "actor", shape, finish)
-    if actor is None:
-        torso = torso or network_config.torso_of(config, shape, "actor")
-        actor = _on_torso(config, head, torso)
-    return networks.Masked(actor) if composite.has_mask(shape) else actor
-
-
-def _on_torso(config: OnPolicyConfig, head: Head, torso: nn.Module) -> nn.Module:
-    """The actor of a config on a torso."""
-    num, gain = head.num_outputs, config.actor_gain
-    if head.is_discrete:
-        return networks.CategoricalActor(torso, num, gain)
-    if config.state_dependent_std:
-        return networks.StateGaussianActor(
-            torso, num, gain=gain, log_std_init=config.log_std_init
-        )
-    return networks.GaussianActor(torso, num, config.log_std_init, gain)
-
-
-def make_critic(
-    config: OnPolicyConfig, shape: Any, torso: nn.Module | None = None
-) -> nn.Module:
-    """Make the network from observations to values.
-
-    Args:
-        config: Config of the agent.
-        shape: Shape of the features of one observation.
-        torso: Torso in place of the config's.
-    """
-    own = network_config.whole(config, "critic", shape)
-    if own is not None:
-        return own
-    torso = torso or network_config.torso_of(config, shape, "critic")
-    return networks.Critic(torso, config.critic_gain)
-
-
-def _as_gaussian(outputs: Any) -> networks.Gaussian:
-    return networks.Gaussian(*outputs)
 
 
 def inputs(parts: Parts, params: dict[str, PyTree], obs: Any) -> Any:

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from purerl.acting.rollout import Rollout
 from purerl.algorithms import lpg, on_policy, ppo, pqn, recurrent_ppo, vpg
 from purerl.algorithms.on_policy import Batch
+from purerl.algorithms.on_policy_config import OnPolicyConfig
 from purerl.keys import update_keys
 from purerl.learning import normalise
 from purerl.learning.returns import rewards_to_go
@@ -72,7 +73,13 @@ def see_ppo(parts: on_policy.Parts, state: Any, rollout: Rollout) -> Seen:
 
 
 def see_vpg(parts: on_policy.Parts, state: Any, rollout: Rollout) -> Seen:
-    """Look at a rollout with the networks of VPG; see `see_ppo`."""
+    """Look at a rollout with the networks of VPG; see `see_ppo`.
+
+    Args:
+        parts: Networks, environments and the reference config.
+        state: State after the updates.
+        rollout: The rollout that was collected with it.
+    """
     return _see(parts, state, vpg.make_batch, rollout[1])
 
 
@@ -91,6 +98,11 @@ def see_recurrent(parts: recurrent_ppo.Parts, state: Any, rollout: Any) -> Seen:
     """Look at a rollout with the networks of recurrent PPO; see `see_ppo`.
 
     The memory at the beginning of the rollout is a constant, as in its updates.
+
+    Args:
+        parts: Networks, environments and the reference config.
+        state: State after the updates.
+        rollout: The rollout that was collected with it, and the memories.
     """
     sequences, _ = jax.lax.stop_gradient(
         recurrent_ppo.make_sequences(
@@ -131,7 +143,7 @@ def _actor_critic(
     return {"policy_gradient": policy_gradient, "actor_critic": actor_critic}
 
 
-def policy_loss(config: on_policy.OnPolicyConfig, seen: Seen) -> Array:
+def policy_loss(config: OnPolicyConfig, seen: Seen) -> Array:
     """Return `-E[ratio * A]`, whose derivative is the policy gradient, negated.
 
     The ratio is 1, for the rollout is the policy's own. The advantages are the

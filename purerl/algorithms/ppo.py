@@ -28,15 +28,15 @@ import optax
 
 from purerl.acting.environment import Environment
 from purerl.acting.rollout import Rollout
-from purerl.algorithms import on_policy
+from purerl.algorithms import on_policy, on_policy_config
 from purerl.algorithms.checks import check_minibatches
 from purerl.algorithms.on_policy import (
     Batch,
-    OnPolicyConfig,
     OnPolicyState,
     Parts,
     build,
 )
+from purerl.algorithms.on_policy_config import OnPolicyConfig
 from purerl.config import (
     AUTO,
     NON_NEGATIVE,
@@ -182,7 +182,7 @@ def validate(
             "normalize_whole_batch=True has no effect with normalize_advantages=False; "
             "set that to True, or leave this out."
         )
-    on_policy.validate(config, env, memory_shape)
+    on_policy_config.validate(config, env, memory_shape)
     check_loss("policy_loss", config.policy_loss, 2, "ClipDrift(0.2)")
 
 

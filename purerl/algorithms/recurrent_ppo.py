@@ -37,6 +37,7 @@ from purerl.acting.observe import obs_shape
 from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import memory_config, network_config, on_policy, pieces, ppo
 from purerl.algorithms.on_policy import Batch
+from purerl.algorithms.on_policy_networks import make_actor, make_critic
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
 from purerl.keys import init_keys, update_keys
@@ -218,8 +219,8 @@ def build(
     shape = composite.head_shape(kind.size, seen)
     layers = network_config.dense_layers(config, config.head_sizes)
     layers = composite.viewed(layers, shape)
-    actor = on_policy.make_actor(config, whole.head, shape, layers)
-    critic = on_policy.make_critic(config, shape, layers)
+    actor = make_actor(config, whole.head, shape, layers)
+    critic = make_critic(config, shape, layers)
     heads = whole._replace(actor=actor, critic=critic, on_inputs=actor)
     return Parts(kind.core(torso), kind, heads)
 

@@ -31,14 +31,14 @@ import optax
 
 from purerl.acting.environment import Environment
 from purerl.acting.rollout import Rollout
-from purerl.algorithms import on_policy
+from purerl.algorithms import on_policy, on_policy_config
 from purerl.algorithms.on_policy import (
     Batch,
-    OnPolicyConfig,
     OnPolicyState,
     Parts,
     build,
 )
+from purerl.algorithms.on_policy_config import OnPolicyConfig
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -94,7 +94,7 @@ def validate(config: VPGConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    on_policy.validate(config, env)
+    on_policy_config.validate(config, env)
     if config.advantage == "gae" and not config.baseline:
         raise ConfigError(
             "baseline must be True where advantage is 'gae', which is made of values, "

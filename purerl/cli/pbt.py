@@ -16,11 +16,11 @@ from purerl.cli import dry_run, flags, settings
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
+from purerl.metrics import decimals
 from purerl.population.pbt import pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
-from purerl.report.statistics import decimals
 from purerl.runner.seeds import check_seeds
 from purerl.space.labels import in_a_line
 from purerl.train import bind

@@ -137,6 +137,11 @@ def check_whole_runs(
 ) -> None:
     """Refuse truncated runs that would end within a generation, or stay unfinished.
 
+    Args:
+        setup: The evolution.
+        generations: Number of generations.
+        segment_updates: Updates between two checkpoints within a generation, if given.
+
     Raises:
         ConfigError: naming the number and its constraint; or there are several
             processes.

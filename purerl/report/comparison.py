@@ -8,7 +8,8 @@ from typing import NamedTuple
 from rich.markup import escape
 from rich.table import Table
 
-from purerl.report.statistics import INTERVAL, decimals, heading_of, text_of
+from purerl.metrics import decimals
+from purerl.report.statistics import INTERVAL, heading_of, text_of
 
 ALL = "all environments"
 WORDS = {

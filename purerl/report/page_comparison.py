@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from purerl.metrics import decimals
 from purerl.report.comparison import ALL, SHORT, WORDS
 from purerl.report.html import (
     Section,
@@ -14,7 +15,7 @@ from purerl.report.html import (
     table_html,
     write_page,
 )
-from purerl.report.statistics import decimals, heading_of, text_of
+from purerl.report.statistics import heading_of, text_of
 
 if TYPE_CHECKING:
     from purerl.comparison.result import Comparison

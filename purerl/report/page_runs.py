@@ -9,6 +9,7 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import format_bytes
+from purerl.metrics import decimals
 from purerl.report import plots
 from purerl.report.html import (
     Section,
@@ -22,7 +23,6 @@ from purerl.report.html import (
 )
 from purerl.report.rendering import can_render
 from purerl.report.saved import read_result
-from purerl.report.statistics import decimals
 from purerl.report.tables import last_known
 from purerl.runner import manifest
 from purerl.runner.result import RunResult, summary

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from purerl.metrics import decimals
 from purerl.report import plots, statistics
 from purerl.report.html import Section, about, figure_html, table_html, write_page
 from purerl.report.sweep_data import (
@@ -76,7 +77,7 @@ def sweep_page(
         without_a_score=lost,
         **facts,
     )
-    mean = f"{scores.means[best]:,.{statistics.decimals(scores.means[best])}f}"
+    mean = f"{scores.means[best]:,.{decimals(scores.means[best])}f}"
     note = f"Best: {scores.name(best)}; mean {mean} over seeds."
     title = f"Sweep: {env_name(dataset)}"
     return write_page(path, title, *sections, about_it, note=note)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.table import Table
 
+from purerl.metrics import decimals
 from purerl.report import statistics
 from purerl.report.sweep_data import SCORE, env_name, label, read_scores, short
 
@@ -38,7 +39,7 @@ def best_table(dataset: "xr.Dataset", top: int = 10, *, metric: str = SCORE) -> 
     heading = statistics.heading_of(seeds)
     for header in ("mean", "IQM", heading, "lost"):
         table.add_column(header, justify="right", no_wrap=True)
-    places = statistics.decimals(filled[shown])
+    places = decimals(filled[shown])
     for rank, index in enumerate(shown):
         found = statistics.estimate(filled[index])
         lost = int((~np.isfinite(scores.scores[index])).sum())

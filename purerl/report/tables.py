@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from purerl.report.statistics import decimals, mean_interval, nanmean
+from purerl.metrics import decimals
+from purerl.report.statistics import mean_interval, nanmean
 from purerl.runner.result import RunResult
 
 

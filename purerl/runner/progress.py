@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
 from purerl.execution.format import format_count, format_duration
-from purerl.report.statistics import decimals
+from purerl.metrics import decimals
 
 LINES = 10  # A run whose output is no terminal prints so many lines.
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from purerl.metrics import decimals
 from purerl.report import statistics
 from purerl.report.plots.run import run_curve
 from purerl.report.statistics.host import FEWEST
@@ -177,16 +178,11 @@ def test_tables_of_few_seeds_name_the_range():
 
 
 def test_numbers_have_as_many_places_as_tell_returns_apart():
-    assert statistics.decimals(500.0) == statistics.decimals(-1_234.5, 0.01) == 1
-    assert statistics.decimals(np.array([1.5, -9.9])) == 2
-    assert statistics.decimals(0.9, np.array([0.25, np.nan])) == 3
-    assert (
-        statistics.decimals(0.0)
-        == statistics.decimals(np.nan)
-        == statistics.decimals(np.inf)
-        == 1
-    )
-    assert statistics.decimals(np.zeros((0, 3))) == 1
+    assert decimals(500.0) == decimals(-1_234.5, 0.01) == 1
+    assert decimals(np.array([1.5, -9.9])) == 2
+    assert decimals(0.9, np.array([0.25, np.nan])) == 3
+    assert decimals(0.0) == decimals(np.nan) == decimals(np.inf) == 1
+    assert decimals(np.zeros((0, 3))) == 1
 
 
 def test_a_table_of_small_returns_tells_seeds_apart():

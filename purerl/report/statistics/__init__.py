@@ -3,7 +3,6 @@
 from purerl.report.statistics.curves import curve as curve
 from purerl.report.statistics.host import INTERVAL as INTERVAL
 from purerl.report.statistics.host import Interval as Interval
-from purerl.report.statistics.host import decimals as decimals
 from purerl.report.statistics.host import heading_of as heading_of
 from purerl.report.statistics.host import mean_interval as mean_interval
 from purerl.report.statistics.host import name_of as name_of
