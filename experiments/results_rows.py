@@ -289,3 +289,37 @@ ROWS |= {
         )
     },
 }
+
+# One task of each suite that is an extra.
+ROWS |= {
+    "ppo-craftax-classic": Row(
+        "PPO, Craftax-Classic-Symbolic-v1, 1,000,000 steps",
+        "ppo-minatar",
+        anchor=Anchor(
+            "90% of the optimal reward, which is 22, at 1,000,000,000 steps",
+            "Craftax (Matthews et al. 2024, arXiv:2402.16801), abstract",
+        ),
+        note="a thousandth of the published budget; needs the extra `craftax`",
+        changes={
+            "env": "craftax/Craftax-Classic-Symbolic-v1",
+            "total_timesteps": 1_000_000,
+            "num_steps": 64,
+            "learning_rate": 5e-4,
+            "gae_lambda": 0.8,
+            "hidden_sizes": (128, 128),
+        },
+    ),
+    "ppo-playground-swingup": Row(
+        "PPO, CartpoleSwingup (MuJoCo Playground), 500,000 steps",
+        "ppo-halfcheetah",
+        note="returns of the suite lie between 0 and 1,000; needs the extra "
+        "`playground`",
+        changes={
+            "env": "playground/CartpoleSwingup",
+            "env_kwargs": {"impl": "jax"},
+            "total_timesteps": 500_000,
+            "gamma": 0.995,
+            "hidden_sizes": (64, 64),
+        },
+    ),
+}

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 import xarray as xr
@@ -13,6 +14,7 @@ import purerl
 from purerl import presets, serialise
 from purerl.acting.environment import resolve_env
 from purerl.meta.genome import Genome
+from purerl.optimisers import LearnedOptimiser
 from purerl.rules import LPGRule
 
 FOLDER = Path(__file__).parents[2] / "experiments"
@@ -86,6 +88,14 @@ def test_what_was_evolved_is_kept_and_can_be_trained_with(name):
     config = serialise.from_yaml(ARTIFACTS / f"ppo-{name}.yaml")
     kept = json.loads((FOLDER / "results" / "evolve-ppo.json").read_text())
     assert serialise.to_dict(config) == kept["evolved"][name]["learned"]
+    purerl.make_train(config)
+
+
+def test_the_evolved_optimiser_can_be_read_and_trained_with():
+    config = serialise.from_yaml(ARTIFACTS / "ppo-learned-optimiser.yaml")
+    assert isinstance(config.optimiser, LearnedOptimiser)
+    sizes = [leaf.size for leaf in jax.tree.leaves(config.optimiser.params)]
+    assert sum(sizes) == 50  # as docs/evolution.md says
     purerl.make_train(config)
 
 
