@@ -437,12 +437,8 @@ def unroll_recurrent(
             truncated=out.truncated,
         )
         kept = forget(memory, out.terminated | out.truncated)
-        return (after, kept), (
-            transition,
-            memory,
-            out.episode_return,
-            out.episode_length,
-        )
+        ends = out.episode_return, out.episode_length
+        return (after, kept), (transition, memory, *ends)
 
     start = stop_gradient((carry, memory))
     (carry, memory), outputs = packing.scan(step, start, inputs)

@@ -104,16 +104,10 @@ def solve_temperature(
     floor = jnp.log(jnp.float32(MIN_TEMPERATURE))
 
     def divergence(log_temperature: Array) -> tuple[Array, Array]:
-        """Mean over states of KL(w || uniform), and its slope in -log eta."""
         scaled = centred * jnp.exp(-log_temperature)
         if log_prior is not None:
             return pmean(_of_prior(log_prior, scaled), axis_name)
-        factors = jnp.exp(scaled)  # The largest factor is 1.
-        weights = factors / factors.sum(0, keepdims=True)
-        mean = (weights * scaled).sum(0, keepdims=True)
-        log_mean = jnp.log(factors.mean(0, keepdims=True))
-        variance = (weights * jnp.square(scaled - mean)).sum(0)
-        return pmean(((mean - log_mean).mean(), variance.mean()), axis_name)
+        return pmean(_of_samples(scaled), axis_name)
 
     def iterate(_: int, carry: tuple[Array, Array, Array]) -> tuple:
         low, high, x = carry
@@ -123,23 +117,36 @@ def solve_temperature(
         move = jnp.log(jnp.maximum(kl, _TINY) / epsilon)
         move = move * kl / jnp.maximum(slope, _TINY)
         newton = x + move
-        is_inside = (newton > low) & (newton < high)
-        is_inside = is_inside | (jnp.abs(move) < _CONVERGED)
+        is_inside = ((newton > low) & (newton < high)) | (jnp.abs(move) < _CONVERGED)
         if log_prior is not None:
             # Where only rare actions are better, the divergence far from the root
             # rounds to 0, and so does the step: that is no convergence.
             is_inside = is_inside & (kl > _NEAR * epsilon)
         return low, high, jnp.where(is_inside, newton, 0.5 * (low + high))
 
-    squared_range = pmean(jnp.square(centred.min(0)).mean(), axis_name)
-    start = 0.5 * jnp.log(jnp.maximum(squared_range, _TINY) / (8.0 * epsilon))
-    start = jnp.maximum(start, floor)
+    start = jnp.maximum(_first(centred, epsilon, axis_name), floor)
     # The floor itself, but from the data, as what becomes of it in the loop is.
     low = jnp.minimum(floor, start)
     *_, solution = jax.lax.fori_loop(0, _ITERATIONS, iterate, (low, start, start))
     # Nothing binds: the dual grows with the temperature from the smallest one on.
     is_slack = divergence(floor)[0] <= epsilon
     return jnp.exp(jnp.where(is_slack, floor, jnp.maximum(solution, floor)))
+
+
+def _first(centred: Array, epsilon: Array | float, axis_name: str | None) -> Array:
+    """Log temperature at which the divergence is at most `epsilon`, by Hoeffding."""
+    squared_range = pmean(jnp.square(centred.min(0)).mean(), axis_name)
+    return 0.5 * jnp.log(jnp.maximum(squared_range, _TINY) / (8.0 * epsilon))
+
+
+def _of_samples(scaled: Array) -> tuple[Array, Array]:
+    """Mean over states of KL(w || uniform), and its slope in -log eta."""
+    factors = jnp.exp(scaled)  # The largest factor is 1.
+    weights = factors / factors.sum(0, keepdims=True)
+    mean = (weights * scaled).sum(0, keepdims=True)
+    log_mean = jnp.log(factors.mean(0, keepdims=True))
+    variance = (weights * jnp.square(scaled - mean)).sum(0)
+    return (mean - log_mean).mean(), variance.mean()
 
 
 def without_impossible(log_prior: Array, q_values: Array) -> Array:

@@ -103,15 +103,8 @@ def of_steps(params: Params, prefix: str, inputs: DiscoInputs) -> tuple[Array, A
     def of_y(logits: Array) -> Array:
         return embed(params, f"{prefix}y", logits)[..., 0]
 
-    one_hot = jax.nn.one_hot(action, policy.shape[-1])
-    each = [
-        *(policy, behaviour, target, z, target_z),
-        *(signed_log(values.target_q), signed_log(values.action_advantage)),
-        *(values.action_standardised, one_hot),
-    ]
-    embedding = jnp.stack(each, axis=-1)
-    for number in (1, 2):
-        embedding = among_actions(params[f"{prefix}action_{number}"], embedding)
+    known = (policy, behaviour, target, z, target_z)
+    embedding = _of_actions(params, prefix, inputs, known)
     numbers = [
         of_action(policy, action),
         of_action(behaviour, action),
@@ -133,3 +126,27 @@ def of_steps(params: Params, prefix: str, inputs: DiscoInputs) -> tuple[Array, A
         of_action(embedding, action),
     ]
     return jnp.concatenate(seen, axis=-1), embedding
+
+
+def _of_actions(
+    params: Params, prefix: str, inputs: DiscoInputs, known: tuple[Array, ...]
+) -> Array:
+    """Return the embedding `[T, B, A, E]` of every action.
+
+    Args:
+        params: Layers of the network, by name.
+        prefix: Prefix of the names of its embeddings.
+        inputs: The trajectories.
+        known: Policies and predictions, `[T, B, A]` each.
+    """
+    values = inputs.values
+    each = [
+        *known,
+        *(signed_log(values.target_q), signed_log(values.action_advantage)),
+        values.action_standardised,
+        jax.nn.one_hot(inputs.action, known[0].shape[-1]),
+    ]
+    embedding = jnp.stack(each, axis=-1)
+    for number in (1, 2):
+        embedding = among_actions(params[f"{prefix}action_{number}"], embedding)
+    return embedding
