@@ -72,7 +72,7 @@ def averages(sums: Metrics, counts: Metrics) -> Metrics:
 
 
 def decimals(*values: Any) -> int:
-    """Return how many decimal places scores need: one, and more below 10 and below 1.
+    """Return how many decimal places scores need: one, two below 10, three up to 1.
 
     All returns of a task may lie between 0 and 1, where one place tells nothing apart.
 
@@ -81,4 +81,4 @@ def decimals(*values: Any) -> int:
     """
     numbers = np.abs(np.concatenate([np.ravel(np.asarray(x, float)) for x in values]))
     size = float(numbers[np.isfinite(numbers)].max(initial=0.0))
-    return 1 if size >= 10 or size == 0 else 2 if size >= 1 else 3
+    return 1 if size >= 10 or size == 0 else 2 if size > 1 else 3

@@ -180,7 +180,7 @@ def test_tables_of_few_seeds_name_the_range():
 def test_numbers_have_as_many_places_as_tell_returns_apart():
     assert decimals(500.0) == decimals(-1_234.5, 0.01) == 1
     assert decimals(np.array([1.5, -9.9])) == 2
-    assert decimals(0.9, np.array([0.25, np.nan])) == 3
+    assert decimals(1.0, np.array([0.25, np.nan])) == 3
     assert decimals(0.0) == decimals(np.nan) == decimals(np.inf) == 1
     assert decimals(np.zeros((0, 3))) == 1
 
