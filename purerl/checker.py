@@ -275,7 +275,7 @@ def _check_randomness(
 def _check_act(
     config: TrainConfig, bound: Bound, algorithm: Algorithm, state: PyTree
 ) -> None:
-    """Inside the action space, alone or in a batch; without a key always alike."""
+    """Check that `act` stays in the action space, and needs a key to be random."""
     recurrence = recurrence_of(algorithm)
     params = bind_params(bound.env, config.env_params)
     space = bound.env.action_space(params)

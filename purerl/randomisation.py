@@ -36,7 +36,7 @@ class Uniform(Distribution):
 
     def __call__(self, key: Array) -> Array:
         """Draw a number, `[]` float32; the key is consumed."""
-        # With both ends equal it is that number bit for bit.
+        # If both ends are equal, the draw is that number bit for bit.
         share = jax.random.uniform(key)
         return self.low + share * (jnp.asarray(self.high) - self.low)
 

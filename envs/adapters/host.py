@@ -172,7 +172,7 @@ class HostEnvs(abc.ABC):
         taken = batch_action(self.env.gym_action_space, np.asarray(action))
         obs, next_obs, reward, terminated, truncated = self.advance(taken)
         terminated = np.array(terminated, bool)
-        # Where an environment says both, the episode terminated.
+        # If an environment says both, the episode terminated.
         truncated = np.array(truncated, bool) & ~terminated
         return HostStep(
             obs, next_obs, np.array(reward, np.float32), terminated, truncated

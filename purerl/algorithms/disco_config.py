@@ -28,7 +28,7 @@ from purerl.optimisers.check import check_optimisers
 from purerl.rules import CMPORule
 from purerl.rules.disco.check import check_disco_rule
 
-# Where the rule has no network that reads predictions.
+# Sizes where the rule has no network that reads predictions.
 PREDICTION_SIZE = 1
 
 

@@ -408,7 +408,7 @@ def td_target(
     if config.double:
         chooser = restore(learner.params)
         q = values_of(parts, chooser, batch.next_obs, draws.chooser)
-    elif kind.acting_levels is not None:  # Others than those of the target.
+    elif kind.acting_levels is not None:  # Actions are chosen at levels of their own.
         q = values_of(parts, slow, batch.next_obs, draws.target)
     else:
         q = _valid(parts, outputs, batch.next_obs)

@@ -50,8 +50,8 @@ PRIORITIES = ("priority_exponent", "importance_exponent")
 Values = Any
 
 
-class Judged(NamedTuple):
-    """What critics make of a batch.
+class CriticOutputs(NamedTuple):
+    """The values of critics on a batch, and what they learn from.
 
     Attributes:
         values: Values of the batch's actions.
@@ -265,7 +265,7 @@ def _means(config: EnsembleConfig, values: Values) -> Values:
 def fit_critics(
     config: EnsembleConfig,
     axis_name: str | None,
-    judge: Callable[[PyTree], Judged],
+    evaluate_critics: Callable[[PyTree], CriticOutputs],
     learner: Learner,
     batch: Batch,
 ) -> tuple[Learner, Array, Metrics]:
@@ -274,7 +274,7 @@ def fit_critics(
     Args:
         config: The numbers.
         axis_name: Mapped axis over which environments are spread, if any.
-        judge: Function from the critics' parameters to what they make of the batch.
+        evaluate_critics: Function from the critics' parameters to what they make of the batch.
         learner: Learner before the step.
         batch: Batch that the values are of; it gives the samples' weights.
 
@@ -289,7 +289,7 @@ def fit_critics(
         return config.value_loss(one, target, one)
 
     def loss(params: PyTree) -> tuple[Array, tuple[Array, Metrics, PyTree]]:
-        found, target, statistics = judge(params)
+        found, target, statistics = evaluate_critics(params)
         if isinstance(found, tuple):
             errors = error(found[0], target)
             errors = errors + error(found[1], target)

@@ -61,7 +61,7 @@ from purerl.rules import ActorCriticRule, RuleInputs, Targets
 from purerl.rules.check import check_rule
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
-# Of the prediction where no rule says otherwise; the paper's.
+# Size of the prediction where no rule sets it: the paper's.
 PREDICTION_SIZE = 30
 # The networks and the environments are those of `on_policy`.
 Parts = on_policy.Parts[Any]
@@ -146,7 +146,8 @@ def validate(config: LPGConfig, env: Environment) -> None:
             "LPGConfig needs discrete actions, whose probabilities the rule sees, got "
             f"{space} of {env.name}; use PPOConfig or VPGConfig."
         )
-    fields: Any = config  # Those of `OnPolicyConfig` that are read there, it has too.
+    # It has every field of `OnPolicyConfig` that is read there.
+    fields: Any = config
     check_shared(fields)
     network_config.check_torsos(config, env, ("actor", "critic"))
     shape = obs_shape(env.observation_space(env.default_params))
@@ -191,7 +192,8 @@ def build(config: LPGConfig, env: Environment, axis_name: str | None = None) -> 
     obs_space = env.observation_space(stepper.params)
     head = make_head(env.action_space(stepper.params), "auto")
     shape = obs_shape(obs_space)
-    fields: Any = config  # Those of `OnPolicyConfig` that are read there, it has too.
+    # It has every field of `OnPolicyConfig` that is read there.
+    fields: Any = config
     actor = on_inputs = make_actor(fields, head, shape)
     prediction = network_config.whole(config, "critic", shape)
     if prediction is None:
@@ -293,7 +295,7 @@ def rule_inputs(
         # rule sees of an agent that it has made is not.
         log_prob=parts.head.log_prob(outputs, transitions.action),
         log_prediction=log_prediction(parts, state.params, inputs),
-        # Of the observation before any reset.
+        # The prediction for the observation before any reset.
         next_log_prediction=log_prediction(parts, state.params, next_inputs),
         share=state.update.astype(jnp.float32) / parts.num_updates,
         num_updates=jnp.float32(parts.num_updates),

@@ -340,7 +340,7 @@ def with_few_kernels(
     """
     config = parts.config
     if config.normalize_advantages and not config.normalize_whole_batch:
-        # For the loss they are standardised already.
+        # The loss gets advantages that are standardised already.
         parts = parts._replace(config=config.replace(normalize_whole_batch=True))
         passes = passes._replace(prepare=partial(_standardise, parts.axis_name))
     if not _is_paired(parts):

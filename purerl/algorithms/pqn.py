@@ -59,7 +59,7 @@ from purerl.optimisers.check import check_optimisers
 from purerl.optimisers.older import take_epsilon
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Transition
 
-# What the field said before it held an optimiser.
+# The values of the field from before it held an optimiser.
 _OLDER = {"radam": RAdam(), "adam": Adam()}
 
 

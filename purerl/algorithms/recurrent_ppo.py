@@ -415,7 +415,7 @@ def make_sequences(
     """
     config, heads, params = parts.heads.config, parts.heads, state.params
     prepare = partial(on_policy.prepare, heads, state.obs_moments)
-    # Of a mask beside the memory the critic makes nothing.
+    # The critic ignores a mask that stands beside the memory.
     seen = _seen(parts, memories, transitions.obs)
     value: Any = heads.critic.apply(params["critic"], seen)
     # `memories` are those of the episode that `next_obs` ends or goes on with.

@@ -56,7 +56,7 @@ from purerl.algorithms import (
 )
 from purerl.algorithms.actor_critic import ActorCriticState, Learner
 from purerl.algorithms.checks import instead_of_values
-from purerl.algorithms.ensembles import EnsembleConfig, Judged
+from purerl.algorithms.ensembles import EnsembleConfig, CriticOutputs
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     FRACTION,
@@ -298,7 +298,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         random_action = partial(exploration.draw_action, num_actions=choices)
 
     def draw_learning(key: Array, shape: tuple[int, ...]) -> Any:
-        # Of the actions at the next observations, and at these.
+        # Noise of the actions at the next observations, and at the current ones.
         return () if head.is_discrete else head.noise(key, (*shape, 2, batch_size))
 
     return off_policy.OffPolicyHooks(
@@ -366,14 +366,14 @@ def learn(
     config = parts.config
     noise, subset = ensembles.with_subset(config, noise)
     noise_next, noise_now = (None, None) if parts.head.is_discrete else noise
-    judge = make_judge(parts, learner, batch, noise_next, subset)
+    evaluate_critics = make_judge(parts, learner, batch, noise_next, subset)
     learner, td_error, metrics = ensembles.fit_critics(
-        config, parts.stepper.axis_name, judge, learner, batch
+        config, parts.stepper.axis_name, evaluate_critics, learner, batch
     )
 
     def wait(learner: Learner) -> tuple[Learner, Metrics]:
-        # No policy step adds nothing to the sums of its numbers. (A product and no
-        # constant: it varies over devices as the loss does.)
+        # Without a policy step, add zero to the sums of its numbers; as a product, so
+        # that it varies over devices as the loss does.
         blank = 0.0 * metrics["value_loss"]
         return learner, {"policy_loss": blank, "entropy": blank}
 
@@ -394,7 +394,7 @@ def learn(
 
 def make_judge(
     parts: Parts, learner: Learner, batch: Batch, noise: Any, subset: Array | None
-) -> Callable[[PyTree], Judged]:
+) -> Callable[[PyTree], CriticOutputs]:
     """Return what makes of the critics' parameters their values and their target.
 
     Args:
@@ -406,22 +406,24 @@ def make_judge(
     """
     if not parts.config.crossq:
         target = td_target(parts, learner, batch, noise, subset)
-        return lambda critics: Judged(taken_values(parts, critics, batch), target)
+        return lambda critics: CriticOutputs(
+            taken_values(parts, critics, batch), target
+        )
     outputs: Any = parts.actor.apply(learner.params["actor"], batch.next_obs)
     action, _ = continuous.squash(outputs, noise)
     estimate = partial(ensembles.cautious, parts.config)
     temperature = jnp.exp(learner.params["log_temperature"])
 
-    def judge(critics: PyTree) -> Judged:
-        now, later, new = crossq.judge(parts.critics, batch, action, critics)
+    def evaluate_critics(critics: PyTree) -> CriticOutputs:
+        now, later, new = crossq.evaluate_critics(parts.critics, batch, action, critics)
         later = later if subset is None else later[subset]
         found = choices(
             parts, outputs, lambda *seen: later, estimate, batch.next_obs, noise
         )
         target = ensembles.bootstrapped(batch, soft_value(found, temperature))
-        return Judged(now, target, new)
+        return CriticOutputs(now, target, new)
 
-    return judge
+    return evaluate_critics
 
 
 def td_target(

@@ -43,7 +43,7 @@ from purerl.algorithms import (
     off_policy,
 )
 from purerl.algorithms.actor_critic import ActorCriticState, Learner
-from purerl.algorithms.ensembles import EnsembleConfig, Judged
+from purerl.algorithms.ensembles import EnsembleConfig, CriticOutputs
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     NON_NEGATIVE,
@@ -244,11 +244,13 @@ def learn(
     noise, subset = ensembles.with_subset(parts.config, noise)
     target = td_target(parts, learner.target_params, batch, noise, subset)
 
-    def judge(params: PyTree) -> Judged:
-        return Judged(parts.critics.apply(params, batch.obs, batch.action), target)
+    def evaluate_critics(params: PyTree) -> CriticOutputs:
+        return CriticOutputs(
+            parts.critics.apply(params, batch.obs, batch.action), target
+        )
 
     learner, td_error, metrics = ensembles.fit_critics(
-        parts.config, parts.stepper.axis_name, judge, learner, batch
+        parts.config, parts.stepper.axis_name, evaluate_critics, learner, batch
     )
 
     def wait(learner: Learner) -> tuple[Learner, Array]:

@@ -89,7 +89,7 @@ def _measured(
     block = Members(jax.random.split(jax.random.key(0), width), {})
     program = current_cache().get(bound, block, length, workers)
     busy = min(len(workers), -(-part.agents // width))
-    # As many blocks side by side as there will be.
+    # The same number of blocks side by side as in the real run.
     rate = planner.rate(program, block, workers[:busy], SECONDS)
     # Lanes beyond the last agent are copies: their steps do not count.
     rate *= min(1.0, part.agents / (busy * width))

@@ -107,10 +107,10 @@ def _cost(bound: Bound, parsed: Halving) -> dry_run.Part:
     updates, seeds = bound.plan.num_updates, len(check_seeds(parsed.seeds))
     rung = first_rung(updates, parsed.eta, parsed.min_updates)
     ladder = make_ladder(updates, rung, parsed.eta, parsed.points, parsed.brackets)
-    spans = np.diff(ladder.marks, prepend=0).tolist()
+    spans = np.diff(ladder.milestones, prepend=0).tolist()
     trained = sum(
-        ladder.alive(mark) * span
-        for mark, span in zip(ladder.marks, spans, strict=True)
+        ladder.alive(milestone) * span
+        for milestone, span in zip(ladder.milestones, spans, strict=True)
     )
     steps = seeds * trained * bound.plan.steps_per_update
     return dry_run.Part(bound, seeds * ladder.size, steps)

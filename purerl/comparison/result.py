@@ -103,7 +103,7 @@ class Comparison:
         losses = {name for name in changed if part_kind(name) in ("loss", "rule")}
         about = {
             "settings": {setting.name: described(setting) for setting in settings},
-            # Without the losses and rules in question, which may be networks.
+            # The compared losses and rules are left out: they may be networks.
             "environments": {
                 place.name: {
                     name: value

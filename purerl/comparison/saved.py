@@ -62,7 +62,7 @@ def write(folder: Path, stored: Stored, figure: "Figure") -> None:
     arrays.save(path.with_suffix(".npz"), curves)
     serialise.write_atomic(path.with_suffix(".csv"), _csv(stored.rows))
     plots.save(figure, path.with_suffix(".png"))
-    # Last: who finds it finds the others.
+    # Written last: a reader that finds this file finds the others too.
     serialise.write_atomic(path, json.dumps(values, indent=1))
 
 

@@ -227,7 +227,7 @@ class Cohort:
             states = jax.tree.map(lambda x: x[survivors], self.gather())
             self.restore(states, self.update, self._members.take(living))
             return
-        # As much work, and nothing has to move.
+        # This is the same amount of work, and no state has to move.
         self._living = living
         self._blocks = [block for block, _ in used]
         self._states = [state for _, state in used]

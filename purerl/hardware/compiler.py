@@ -22,7 +22,7 @@ from purerl.tracing import traced_for
 from purerl.train import Bound
 
 PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
-# Nothing can be timed, so the compiler must not try to.
+# There is no device on which kernels could be timed, so autotuning is off.
 OPTIONS: dict[str, Any] = {"xla_gpu_autotune_level": 0}
 
 

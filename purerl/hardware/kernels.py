@@ -10,7 +10,7 @@ of peers with it, in environments without the packages of purerl.
 import re
 from typing import NamedTuple
 
-# What is in the text of a program and launches nothing.
+# Instructions in the text of a program that launch no kernel.
 FREE = {
     *("parameter", "tuple", "get-tuple-element", "bitcast", "constant", "after-all"),
     *("partition-id", "replica-id", "async-done", "optimization-barrier"),

@@ -76,7 +76,7 @@ def estimate(
         program = compiler.compile(bound, runs, width, length, is_fixed)
         width = program.lanes
         block = runs.block(0, width)
-        # No more workers are busy than there are blocks.
+        # There are never more busy workers than blocks.
         busy = min(len(everyone), -(-per_environment // width))
         one = planner.rate(program, block, workers, 0.5) / len(workers)
         # Whole rounds of blocks: the last round takes as long as the others.

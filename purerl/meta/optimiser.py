@@ -84,7 +84,8 @@ class Optimiser:
         if not np.isfinite(fitness).any():
             if self.strategy.name not in TRUNCATED:
                 return state  # Nothing was learned: ask again, with another key.
-            # It counts the parts of a run: of equal worth, pairs cancel each other.
+            # A truncated strategy counts the parts of a run, so it must be told of this
+            # one; with equal fitness its mirrored pairs cancel each other.
             fitness = np.zeros_like(fitness)
         # evosax minimises. This is the only place where the sign is turned.
         loss = with_failed_worst(-np.asarray(fitness, np.float32))

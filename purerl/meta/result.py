@@ -24,7 +24,7 @@ from purerl.types import HostMetrics, Overrides
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# What is learned has a file of its own.
+# The file of each part that can be learned.
 _IN_FILES = ("loss", "optimiser", "rule")
 
 

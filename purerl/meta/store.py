@@ -24,7 +24,7 @@ KIND = "evolution"
 # Files written by a program that lays them out otherwise are not read.
 FORMAT = 1
 KEEP = 2
-# What must be the same where a folder is gone on with.
+# Entries that must be the same when a folder is resumed.
 _PARTS = ("config", "settings")
 
 

@@ -51,7 +51,7 @@ class MetaGradient(NamedTuple):
     metrics: Metrics
 
 
-class _Judge(NamedTuple):
+class _OuterObjective(NamedTuple):
     """The outer loss of a state, with the reference's numbers.
 
     Attributes:
@@ -97,7 +97,7 @@ class MetaGradientFunction:
         self,
         bound: Bound,
         coordinates: Coordinates,
-        judge: _Judge,
+        judge: _OuterObjective,
         unroll: int,
         checkpoint: bool,
     ) -> None:
@@ -292,7 +292,7 @@ def make_meta_gradient(
         _check_in_time(field, outer, unroll, objective, word)
     bound.at(reference)  # Refuses what cannot be overridden.
     loss = _loss_of(objective, outer)
-    judge = _Judge(outer, bound, dict(reference or {}), loss)
+    judge = _OuterObjective(outer, bound, dict(reference or {}), loss)
     return MetaGradientFunction(bound, coordinates, judge, unroll, checkpoint)
 
 

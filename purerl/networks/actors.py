@@ -7,7 +7,7 @@ from purerl.networks.distributions import Gaussian
 from purerl.networks.layers import Dense, note_activity
 from purerl.types import Array
 
-# Of a policy whose log standard deviation depends on the state.
+# The range of a log standard deviation that depends on the state.
 LOG_STD_RANGE = (-20.0, 2.0)
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from purerl.types import Array
 
-# With more columns the text of such a kernel grows long.
+# The text of such a kernel grows long with more columns.
 MOST = 8
 
 

@@ -14,7 +14,7 @@ from purerl.config import ConfigError
 from purerl.scale.devices import Worker, default_lanes
 
 KINDS = ("hyperband", "one")
-# Stretches in which a run is cut, so that a kill costs no more than one of them.
+# Pieces in which a run is cut, so that a kill costs no more than one of them.
 PIECES = 20
 
 
@@ -37,13 +37,13 @@ class Ladder(NamedTuple):
         eta: The reduction factor: a rung's best `1/eta` go on.
         rungs: Updates at which members are judged, ascending; the last is the end.
         brackets: The brackets, the most aggressive first.
-        marks: Updates at which something is recorded: the rungs, and some between.
+        milestones: Updates at which something is recorded: the rungs, and some between.
     """
 
     eta: int
     rungs: tuple[int, ...]
     brackets: tuple[Bracket, ...]
-    marks: tuple[int, ...]
+    milestones: tuple[int, ...]
 
     @property
     def size(self) -> int:
@@ -117,11 +117,11 @@ def make_ladder(
         Bracket(math.ceil(first * (last + 1) / (last - b + 1) / eta**b), b)
         for b in range(last + 1 if kind == "hyperband" else 1)
     ]
-    marks = _marks(rungs, min_updates)
-    return Ladder(eta, rungs, tuple(brackets), marks)
+    milestones = _milestones(rungs, min_updates)
+    return Ladder(eta, rungs, tuple(brackets), milestones)
 
 
-def _marks(rungs: tuple[int, ...], min_updates: int) -> tuple[int, ...]:
+def _milestones(rungs: tuple[int, ...], min_updates: int) -> tuple[int, ...]:
     """The rungs, and what cuts long ways between them; multiples of the first."""
     stride = min_updates * math.ceil(rungs[-1] / (PIECES * min_updates))
     found: list[int] = []

@@ -16,7 +16,8 @@ class Fitness(NamedTuple):
     Attributes:
         score: The score of each member, greater is better; NaN where nothing is known,
             or where the member diverged.
-        diverged: Whether a number of the member was not finite since the last mark.
+        diverged: Whether a number of the member was not finite after the milestone
+            before.
     """
 
     score: np.ndarray
@@ -36,10 +37,10 @@ def check_kind(fitness: str) -> None:
 
 
 def measure(outcome: Outcome, kind: str, known: np.ndarray) -> Fitness:
-    """Return the fitness of members at a mark.
+    """Return the fitness of members at a milestone.
 
     Args:
-        outcome: The outcome since the mark before, of `[N]` members.
+        outcome: The outcome since the milestone before, of `[N]` members.
         kind: The kind of fitness. `evaluation`: fresh episodes of the deterministic
             policy, the same ones for all members of a search. `episode_return`: the
             last evaluation that the config planned in the outcome; else the mean return

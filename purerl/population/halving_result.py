@@ -45,14 +45,14 @@ class HalvingResult(Result):
         self.ladder = ladder
         super().__init__(space, seeds, options, finished, out)
         if self.states is not None:
-            # Those that diverged at the very end did not reach it.
+            # Members that diverged at the very end did not reach the end.
             kept = self.steps[-1].after.kept
             self.states = jax.tree.map(lambda x: x[kept], self.states)
 
     @property
     def milestones(self) -> tuple[int, ...]:
         """Updates at which members are judged: the rungs, and some between."""
-        return self.ladder.marks
+        return self.ladder.milestones
 
     @cached_property
     def points(self) -> Hyper:

@@ -67,7 +67,7 @@ class HalvingSearch:
             options["num_points"],
             options["brackets"],
         )
-        self.size, self.milestones = self.ladder.size, self.ladder.marks
+        self.size, self.milestones = self.ladder.size, self.ladder.milestones
         # The seed of every member's search, `[S N]`.
         self.search_of = np.repeat(np.asarray(seeds), self.size)
 

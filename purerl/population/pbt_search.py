@@ -125,7 +125,7 @@ class PBTSearch:
                 "learning_rate."
             )
         parents, hyper = self.everyone, state.hyper
-        # What the members end with is not changed any more.
+        # The members' last numbers are not changed any more.
         if state.round + 1 < len(self.ends):
             parents = self._exploit(found, state.round)
             hyper = self._explore(state.hyper, parents, state.round)

@@ -26,31 +26,31 @@ def member_keys(seeds: tuple[int, ...], size: int) -> Array:
     return jax.vmap(of_search)(jnp.asarray(seeds, jnp.uint32)).reshape(-1)
 
 
-def evaluation_keys(seeds: np.ndarray, mark: int) -> Array:
-    """Return keys `[N]` of the evaluations at a mark: one for all members of a search.
+def evaluation_keys(seeds: np.ndarray, milestone: int) -> Array:
+    """Return keys `[N]` of the evaluations at a milestone, one for each search.
 
-    Common episodes: what tells two members apart is the members.
+    All members of a search play the same episodes, so that only the members differ.
     """
 
     def one(seed: Array) -> Array:
         key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(_EVALUATION))
-        return jax.random.fold_in(key, mark)
+        return jax.random.fold_in(key, milestone)
 
     return jax.vmap(one)(jnp.asarray(seeds, jnp.uint32))
 
 
-def child_keys(seeds: np.ndarray, mark: int, members: np.ndarray) -> Array:
-    """Return keys `[N]` of members that go on as copies of others after a mark.
+def child_keys(seeds: np.ndarray, milestone: int, members: np.ndarray) -> Array:
+    """Return keys `[N]` of members that go on as copies of others after a milestone.
 
     Args:
         seeds: The seed of each member's search, `[N]`.
-        mark: The number of the mark.
+        milestone: The number of the milestone.
         members: The number of each member in its search, `[N]`.
     """
 
     def one(seed: Array, member: Array) -> Array:
         key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(_CHILD))
-        return jax.random.fold_in(jax.random.fold_in(key, mark), member)
+        return jax.random.fold_in(jax.random.fold_in(key, milestone), member)
 
     return jax.vmap(one)(
         jnp.asarray(seeds, jnp.uint32), jnp.asarray(members, jnp.uint32)

@@ -49,7 +49,7 @@ def replay_of(config: Any, axis_name: str | None) -> Replay:
         rollout.per_device(n, axis_name)
         for n in (config.num_envs, config.capacity, config.batch_size, total)
     )
-    # Of the newest items the next steps are not there yet.
+    # The steps that follow the newest items are not in the buffer yet.
     margin = num_envs if config.burn_in else 0
     sizes = Sizes(num_envs, capacity, batch_size, margin, total, axis_name)
     return make_replay(config, sizes, partial(gather, config.burn_in, num_envs))

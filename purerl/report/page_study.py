@@ -17,7 +17,7 @@ from purerl.report.statistics import heading_of, text_of
 from purerl.report.sweep_data import label, short
 
 if TYPE_CHECKING:
-    from purerl.tuning.result import Held, Holdout, TuneResult
+    from purerl.tuning.result import HeldOutScores, Holdout, TuneResult
     from purerl.tuning.space import Space
 
 _CAPTIONS = {
@@ -89,7 +89,7 @@ def _trials(result: "TuneResult") -> str:
 def _holdout(holdout: "Holdout") -> str:
     heading = heading_of(len(holdout.seeds))
 
-    def cells(name: str, held: "Held") -> list[Any]:
+    def cells(name: str, held: "HeldOutScores") -> list[Any]:
         ends = text_of(held.low, held.high, held.known, 2, heading)
         return [name, held.mean, ends, held.diverged]
 

@@ -77,7 +77,7 @@ def _run(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
         return True
     with group:
         group.begin(describe(folder, stored["config"], stored["seeds"]), say)
-        records.tell_again(group)
+        records.send_missing(group)
         files.finish(group, result._replace(finished=_has_finished(stored, records)))
     for sentence in group.where():
         say(sentence)

@@ -252,7 +252,7 @@ class Loop:
             if self.folder and not resume:
                 folders.undo(self.folder)  # so that the same command can be repeated
             raise
-        self.records.tell_again(self.trackers)
+        self.records.send_missing(self.trackers)
 
     @property
     def _folder(self) -> Path:

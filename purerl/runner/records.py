@@ -102,7 +102,7 @@ class Records:
                 file=sys.stderr,
             )
 
-    def tell_again(self, trackers: Group) -> None:
+    def send_missing(self, trackers: Group) -> None:
         """Tell trackers all rows; they know which of them they lack."""
         for kind in KINDS:
             for seed, rows in zip(self._seeds, self.rows[kind], strict=True):

@@ -39,7 +39,7 @@ def notes(bound: Bound, overrides: Sequence[Overrides] = ()) -> list[str]:
     words = [
         f"{name}={_plain(value)}"
         for name, value in each[0].items()
-        # What the members differ in is said by their axes.
+        # The axes say what the members differ in.
         if name not in named and all(other.get(name) == value for other in each)
     ]
     found = [f"auto: {', '.join(words)}"] if words else []

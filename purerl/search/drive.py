@@ -165,7 +165,8 @@ class _Drive:
     """One call of `drive`: the pieces that its phases share."""
 
     def __init__(self, search: Search, options: _Options, restored: Restored) -> None:
-        from purerl.runner.progress import Reporter  # rich: only those who run pay it
+        # Imported here, so that only those who run a search wait for rich.
+        from purerl.runner.progress import Reporter
 
         self.search, self.options = search, options
         self.steps, self.states = list(restored.steps), restored.states

@@ -46,7 +46,7 @@ class Row(NamedTuple):
     note: str
 
 
-class Held(NamedTuple):
+class HeldOutScores(NamedTuple):
     """Scores of a config on seeds that the study never saw.
 
     Attributes:
@@ -83,9 +83,9 @@ class Holdout(NamedTuple):
 
     trial: int
     seeds: tuple[int, ...]
-    best: Held
-    default: Held
-    difference: Held
+    best: HeldOutScores
+    default: HeldOutScores
+    difference: HeldOutScores
 
 
 class TuneResult(NamedTuple):
@@ -129,15 +129,17 @@ def best_of(rows: Sequence[Row]) -> Row | None:
     return max(complete, key=lambda row: (row.score, -row.number), default=None)
 
 
-def held(scores: Sequence[float | None]) -> Held:
+def held(scores: Sequence[float | None]) -> HeldOutScores:
     """Return statistics of scores; None and NaN are members that diverged."""
     values = np.array([np.nan if s is None else s for s in scores], float)
     known = values[np.isfinite(values)]
     if not known.size:
-        return Held(values, float("nan"), float("nan"), float("nan"), len(values))
+        return HeldOutScores(
+            values, float("nan"), float("nan"), float("nan"), len(values)
+        )
     found = mean_interval(known)
     diverged = len(values) - known.size
-    return Held(
+    return HeldOutScores(
         values, float(known.mean()), float(found.low), float(found.high), diverged
     )
 

@@ -26,8 +26,10 @@ FIRST_RUNG = 9
 # Median: full trials before any is pruned.
 STARTUP_TRIALS = 5
 
-GENERATION = "generation"  # user attribute: of CMA-ES, in which a trial was drawn
-LOST = "lost"  # user attribute: came to nothing
+# Attributes of trials: the generation of CMA-ES in which a trial was drawn, and whether
+# it ended without a score.
+GENERATION = "generation"
+LOST = "lost"
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:

@@ -189,7 +189,7 @@ class Search:
                     batch.advance(report)
                     scores = [batch.score(number).value for number in open_trials]
                     bar.update(int(batch.steps.sum()), _mean(scores))
-                    self._look(study, batch, open_trials, report)
+                    self._report_scores(study, batch, open_trials, report)
         finally:
             study.give_back(list(open_trials.values()))
         rows = study.rows()
@@ -204,7 +204,7 @@ class Search:
         is_shown = self.reporter.enabled and console.is_terminal
         return Reporter(max(1, batch.planned_steps), 0, console, is_shown)
 
-    def _look(
+    def _report_scores(
         self, study: "Study", batch: Batch, open_trials: dict[int, Any], report: int
     ) -> None:
         """Report scores, and finish trials that are done, pruned or diverged."""

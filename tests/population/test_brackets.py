@@ -20,9 +20,15 @@ def test_the_end_of_the_run_is_the_last_rung_whatever_the_power():
     ladder = make_ladder(100, 2, 3, None, "one")
     assert ladder.rungs == (2, 6, 18, 100)
     assert [b.size for b in ladder.brackets] == [27]
-    assert all(mark % 2 == 0 for mark in ladder.marks)
-    assert set(ladder.rungs) <= set(ladder.marks)
-    assert max(b - a for a, b in zip(ladder.marks, ladder.marks[1:], strict=False)) <= 6
+    assert all(milestone % 2 == 0 for milestone in ladder.milestones)
+    assert set(ladder.rungs) <= set(ladder.milestones)
+    assert (
+        max(
+            b - a
+            for a, b in zip(ladder.milestones, ladder.milestones[1:], strict=False)
+        )
+        <= 6
+    )
 
 
 def test_alive_counts_all_brackets():

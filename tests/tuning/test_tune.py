@@ -254,7 +254,7 @@ def test_without_evaluations_the_training_return_counts(chain):
 
 @pytest.mark.slow
 def test_ctrl_c_gives_back_what_was_begun(chain, tmp_path, monkeypatch):
-    look = search.Search._look
+    look = search.Search._report_scores
     calls = []
 
     def interrupt(self, *args):
@@ -263,11 +263,11 @@ def test_ctrl_c_gives_back_what_was_begun(chain, tmp_path, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
         look(self, *args)
 
-    monkeypatch.setattr(search.Search, "_look", interrupt)
+    monkeypatch.setattr(search.Search, "_report_scores", interrupt)
     axes = {AXIS: purerl.uniform(0.5, 9.0)}
     stopped = tune(chain, axes, out=tmp_path / "a", trials=9)
     assert not stopped.finished and len(stopped.rows) == 3
-    monkeypatch.setattr(search.Search, "_look", look)
+    monkeypatch.setattr(search.Search, "_report_scores", look)
     resumed = tune(chain, axes, out=tmp_path / "a", trials=9)
     whole = tune(chain, axes, trials=9)
     assert [r.params for r in resumed.rows] == [r.params for r in whole.rows]

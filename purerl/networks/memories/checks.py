@@ -84,7 +84,7 @@ def _initial(name: str, memory: Any) -> PyTree:
             f"[*shape] episodes, but it failed: {type(error).__name__}: {error}."
         ) from error
     for leaf in jax.tree.leaves(carry):
-        # Where an episode ends, memories are cleared to zeros.
+        # Memories are cleared to zeros where an episode ends.
         if np.shape(leaf)[:1] != _SHAPE[1:] or np.any(np.asarray(leaf) != 0):
             raise ConfigError(
                 f"{name} must have an initial(shape) of zeros [*shape, ...], but "

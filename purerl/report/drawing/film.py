@@ -25,11 +25,11 @@ FORMATS = ("gif", "mp4")
 PAGE = "html"  # The format of what is a page, not a film.
 CAPTION = 44  # Height of what stands over a drawing, in pixels.
 COLUMNS = 4  # Panels beside one another.
-GIF_FPS = 50  # Programs that show GIFs slow down what is faster.
+GIF_FPS = 50  # Most frames per second of a GIF: viewers slow down faster ones.
 _PAUSE_MS = 1_500  # On the last frame of an episode.
 _COLOURS = 255  # One of the 256 of a GIF is left for what did not change.
-_SAMPLES = 8  # Frames from which these are chosen.
-_EXACT = 24  # So many of them are as they were drawn.
+_SAMPLES = 8  # Number of frames from which the colours are chosen.
+_EXACT = 24  # Number of colours that stay exactly as they were drawn.
 
 
 class Take(NamedTuple):

@@ -173,7 +173,7 @@ def _quantiles(weights: np.ndarray, centred: np.ndarray, tail: float) -> np.ndar
     means = weights @ centred
     squares = weights @ centred**2
     spread = np.maximum(squares - means**2, 0.0)
-    # Where all runs are equal, nothing but rounding is left.
+    # If all runs are equal, only rounding is left.
     equal = spread <= 1e-12 * (centred**2).sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(

@@ -90,7 +90,7 @@ def of_steps(params: Params, prefix: str, inputs: DiscoInputs) -> tuple[Array, A
     target_z = embed(params, f"{prefix}z", inputs.target.z)[..., 0]
 
     def of_z(z: Array, after: Outputs) -> list[Array]:
-        """Of the action; the policy's mean and the maximum, before and after it."""
+        """Return its values: of the action, the policy's mean, the maximum."""
         next_z = embed(params, f"{prefix}z", after.z)[..., 0]
         return [
             of_action(z, action),

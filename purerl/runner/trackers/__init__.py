@@ -100,7 +100,7 @@ def choose(
             for name, entry in stored.items()
             if name in TRACKERS
         ]
-    # By its name alone a tracker of before is made as it was.
+    # A tracker that is given by its name alone is made as it was made before.
     names = [
         make_tracker(t, **stored[t]["options"])
         if isinstance(t, str) and t in stored and t in TRACKERS

@@ -240,7 +240,7 @@ class MemberGroup(ClosesOnFailure):
     def _entry(self, adapter: _Adapter, writer: Writer) -> dict[str, Any]:
         known = stored_for(adapter.tracker, load_stored(self._folder))
         if known.get("id") == adapter.tracker.id and known.get("total") == self._total:
-            # What another worker of the same study has told in the meantime.
+            # Another worker of the same study may have told it more in the meantime.
             adapter.told.update(_numbers(known))
         told = sorted(adapter.told.copy())
         return {

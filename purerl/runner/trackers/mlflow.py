@@ -144,7 +144,7 @@ class MLflowTracker(Tracker):
         self._client.log_batch(
             id,
             metrics=[metric for row in rows for metric in row.metrics],
-            # Where a name is repeated, its last value counts.
+            # If a name is repeated, its last value counts.
             tags=list({tag.key: tag for tag in tags}.values()),
         )
 

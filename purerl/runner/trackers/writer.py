@@ -248,7 +248,7 @@ class Writer:
                 logged += 1
                 self.taken += is_direct
         except Exception:
-            # What it has taken before it failed must not be sent to it again.
+            # Rows that it took before it failed must not be sent to it again.
             with contextlib.suppress(Exception):
                 self._flush(0 if is_direct else logged)
             raise
