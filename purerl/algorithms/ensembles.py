@@ -274,7 +274,7 @@ def fit_critics(
     Args:
         config: The numbers.
         axis_name: Mapped axis over which environments are spread, if any.
-        evaluate_critics: Function from the critics' parameters to what they make of the batch.
+        evaluate_critics: Function from the critics' parameters to their outputs.
         learner: Learner before the step.
         batch: Batch that the values are of; it gives the samples' weights.
 

@@ -56,7 +56,7 @@ from purerl.algorithms import (
 )
 from purerl.algorithms.actor_critic import ActorCriticState, Learner
 from purerl.algorithms.checks import instead_of_values
-from purerl.algorithms.ensembles import EnsembleConfig, CriticOutputs
+from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     FRACTION,
@@ -415,7 +415,7 @@ def make_judge(
     temperature = jnp.exp(learner.params["log_temperature"])
 
     def evaluate_critics(critics: PyTree) -> CriticOutputs:
-        now, later, new = crossq.evaluate_critics(parts.critics, batch, action, critics)
+        now, later, new = crossq.judge(parts.critics, batch, action, critics)
         later = later if subset is None else later[subset]
         found = choices(
             parts, outputs, lambda *seen: later, estimate, batch.next_obs, noise

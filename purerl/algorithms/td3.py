@@ -43,7 +43,7 @@ from purerl.algorithms import (
     off_policy,
 )
 from purerl.algorithms.actor_critic import ActorCriticState, Learner
-from purerl.algorithms.ensembles import EnsembleConfig, CriticOutputs
+from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     NON_NEGATIVE,
