@@ -211,7 +211,9 @@ def normalised(compared: Comparison) -> dict[str, dict[str, Any]]:
     Returns:
         By setting, `iqm`, `low`, `high` over the tasks with a unit; `difference`, that
         of the interquartile means from `tuned`'s with its interval, paired by seed;
-        `tasks`, the mean by task with a unit; and `raw`, the mean area of every task.
+        `mean_difference`, the same of the means over tasks, in which every task counts
+        alike; `tasks`, the mean by task with a unit; and `raw`, the mean area of every
+        task.
     """
     scores = compared.dataset["training_curve"]
     table = np.nan_to_num(scores.values, nan=-np.inf)  # [task, setting, seed]
@@ -245,20 +247,33 @@ def normalised(compared: Comparison) -> dict[str, dict[str, Any]]:
         ]
     )
     low, high = np.quantile(pooled[1:], [0.025, 0.975], axis=0)
-    apart = pooled - pooled[:, one, None]
-    ends = np.quantile(apart[1:], [0.025, 0.975], axis=0)
+    apart, ends = _apart(pooled, one)
+    by_task = np.array([units(d).mean((0, 2)) for d in draws])  # [draw, setting]
+    mean_apart, mean_ends = _apart(by_task, one)
     means = units(draws[0]).mean(-1)
     return {
         name: {
             "iqm": float(pooled[0, i]),
             "low": float(low[i]),
             "high": float(high[i]),
-            "difference": [float(apart[0, i]), *ends[:, i].tolist()],
+            "difference": [float(apart[i]), *ends[:, i].tolist()],
+            "mean_difference": [float(mean_apart[i]), *mean_ends[:, i].tolist()],
             "tasks": dict(zip(tasks, means[:, i].tolist(), strict=True)),
             "raw": raw[name],
         }
         for i, name in enumerate(names)
     }
+
+
+def _apart(found: np.ndarray, one: int) -> tuple[np.ndarray, np.ndarray]:
+    """Differences `[settings]` from one setting, and their ends `[2, settings]`.
+
+    Args:
+        found: `[draws, settings]`, of which the first draw is the sample itself.
+        one: Place of the setting that the others are compared with.
+    """
+    apart = found - found[:, one, None]
+    return apart[0], np.quantile(apart[1:], [0.025, 0.975], axis=0)
 
 
 def _is_above(scores: np.ndarray, others: np.ndarray) -> bool:
@@ -271,14 +286,15 @@ def show(title: str, found: dict[str, dict[str, Any]]) -> None:
     """Print the scores of all settings, the best first."""
     order = sorted(found, key=lambda name: -found[name]["iqm"])
     tasks = list(found[order[0]]["tasks"])
-    columns = ("setting", "interquartile mean", "less tuned's", *tasks)
+    columns = ("setting", "interquartile mean", "less tuned's", "of means", *tasks)
     table = Table(*columns, title=title)
     for name in order:
         x = found[name]
         means = [f"{x['tasks'][t]:.2f} ({x['raw'][t]:.4g})" for t in tasks]
         interval = f"{x['iqm']:.3f} ({x['low']:.3f} to {x['high']:.3f})"
-        apart = "{:+.3f} ({:+.3f} to {:+.3f})".format(*x["difference"])
-        table.add_row(name, interval, apart, *means)
+        form = "{:+.3f} ({:+.3f} to {:+.3f})"
+        apart = (form.format(*x[by]) for by in ("difference", "mean_difference"))
+        table.add_row(name, interval, *apart, *means)
     Console(width=200, highlight=False).print(table)
 
 

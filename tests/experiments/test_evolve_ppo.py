@@ -52,6 +52,8 @@ def test_scores_are_in_units_of_tuned_above_no_learning():
     assert found["tuned"]["difference"] == [0.0, 0.0, 0.0]
     apart, low, high = found["no learning"]["difference"]
     assert low <= apart == -found["tuned"]["iqm"] <= high
+    apart, low, high = found["x"]["mean_difference"]  # tasks count alike
+    assert low < apart < high and apart == pytest.approx(-0.5)
 
 
 def test_a_failed_run_counts_as_the_worst_of_its_task():
@@ -76,7 +78,7 @@ def test_every_setting_starts_from_tuned_ppo_and_can_be_evolved(name):
     assert float(start["gamma"]) == pytest.approx(tuned.gamma, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["lpg-rule", "lpg-rule-meta-gradients"])
+@pytest.mark.parametrize("name", sorted(x.stem for x in ARTIFACTS.glob("lpg-*.npz")))
 def test_a_learned_rule_can_be_read_and_trained_with(name):
     rule = purerl.load_part(ARTIFACTS / f"{name}.npz")
     assert isinstance(rule, LPGRule)
@@ -103,6 +105,10 @@ def test_the_closed_form_of_the_learned_drift_is_the_one_on_the_page():
     drift = purerl.load_part(ARTIFACTS / "ppo-drift-distilled.npz")
     kept = json.loads((FOLDER / "results" / "evolve-ppo.json").read_text())
     assert drift.formula() == kept["distilled"]
+    config = serialise.from_yaml(ARTIFACTS / "ppo-drift-distilled.yaml")
+    network = serialise.from_yaml(ARTIFACTS / "ppo-drift.yaml")
+    assert config.replace(policy_loss=network.policy_loss) == network
+    assert config.policy_loss.formula() == drift.formula()
     assert drift.formula() in (FOLDER.parent / "docs" / "evolution.md").read_text()
 
 
