@@ -1,5 +1,8 @@
 """Numbers that many agents share: lives, tasks, and steps along the mean gradient."""
 
+import sys
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -145,7 +148,7 @@ def test_an_agent_without_a_finite_gradient_is_left_out_and_begins_again(
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(again.agents.params))
 
 
-def test_a_scan_has_the_bits_of_a_loop(training, compiled, key):
+def test_a_scan_agrees_with_a_loop(training, compiled, key):
     init, step = compiled
     state = init(key)
     scanned = jax.jit(
@@ -160,6 +163,20 @@ def test_a_scan_has_the_bits_of_a_loop(training, compiled, key):
     assert_same_bits(last.task, state.task)
     assert_same_bits(last.left, state.left)
     assert_close(last.values, state.values)
+
+
+def test_a_state_that_was_saved_goes_on_with_the_same_bits(compiled, key, tmp_path):
+    sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
+    import learn_lpg
+
+    init, step = compiled
+    first, _ = step(init(key))
+    (tmp_path / "states").mkdir()
+    learn_lpg.save(first, tmp_path)
+    (file,) = (tmp_path / "states").glob("*.npz")
+    read = learn_lpg.load(file, init(jax.random.key(9)))
+    assert_same_bits(read, first)
+    assert_same_bits(step(read), step(first))
 
 
 @pytest.mark.parametrize(
