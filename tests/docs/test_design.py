@@ -1,12 +1,15 @@
 """The page on the design names only tests, folders and files that there are."""
 
 import ast
+import itertools
 import re
+import xml.etree.ElementTree as ElementTree
 from typing import NamedTuple
 
 import pytest
 
 from tests.docs import pages
+from tests.test_architecture import LAYERS
 
 PAGE = (pages.ROOT / "docs" / "design.md").read_text()
 TESTS = pages.ROOT / "tests"
@@ -100,3 +103,45 @@ def test_every_cell_of_the_table_of_tools_is_filled_and_every_row_has_its_tests(
     topics = " ".join(re.findall(r"^\* \*\*(.+?)\.?\*\*", listed, re.MULTILINE))
     for name, *_ in rows:
         assert name.split(":")[0].lower() in topics, name
+
+
+def _check_order(rows):
+    """Rows of names from the top to the bottom are those of the tested layers."""
+    height = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+    named = list(itertools.chain(*rows))
+    assert sorted(named) == sorted(height)
+    heights = [sorted(height[name] for name in row) for row in rows]
+    for above, below in itertools.pairwise(heights):
+        assert above[0] > below[-1], (above, below)
+
+
+def test_the_picture_of_the_layers_is_the_tested_table():
+    root = ElementTree.parse(pages.ROOT / "docs" / "images" / "layers.svg").getroot()
+    rows = [each.get("data-layer") for each in root if "data-layer" in each.attrib]
+    _check_order([row.split() for row in rows])
+    text = " ".join(root.itertext())
+    for name in ("DiscoRL", "LPG", "tabular", "bandit", "recurrent PPO, DQN and PQN"):
+        assert name in text, name
+
+
+def test_the_table_of_the_layers_is_the_tested_one():
+    section = PAGE.split("From the top to the bottom:\n")[1].split("\n`report`")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    rows = [re.findall(r"`([\w.]+)`", line.split("|")[1]) for line in lines]
+    known = {"purerl": "purerl", "envs": "envs"}
+    _check_order([[known.get(name, f"purerl.{name}") for name in row] for row in rows])
+
+
+def test_every_folder_and_every_file_at_the_top_is_in_the_tree():
+    tree = PAGE.split("### The folders\n")[1].split("```")[1]
+    # What one entry says, with its further lines.
+    entries = re.split(r"\n(?=  \S)", tree)
+    top = pages.ROOT / "purerl"
+    for path in sorted(top.rglob("*")):
+        if path.is_dir() and list(path.glob("*.py")):
+            first, *inside = path.relative_to(top).parts
+            found = [each for each in entries if each.startswith(f"  {first}/ ")]
+            assert len(found) == 1, first
+            assert all(re.search(rf"\b{name}\b", found[0]) for name in inside), path
+    for path in sorted(top.glob("[a-z]*.py")):
+        assert re.search(rf"\b{path.stem}\b", tree), path
