@@ -7,8 +7,12 @@
 Everything is read from the source of `purerl` and `envs`; nothing is imported. Lines of
 a function include its docstring; lines of code are without docstrings, comments and
 blank lines. A name is public where it and every class around it begin without an
-underscore; functions inside functions are never public. Only imports that run when a
-module is imported make a circle: not those in functions and not those under
+underscore; functions inside functions are never public. Orchestration is the folders
+around one training run, which `ORCHESTRATION` names; a checkout has those of them that
+it has. Result types are the public classes called `...Result` or `...Comparison`.
+Training loops are not counted: whether a loop trains cannot be told from the syntax,
+because most of them call a compiled segment through other functions. Only imports that
+run when a module is imported make a circle: not those in functions and not those under
 `TYPE_CHECKING`.
 """
 
@@ -19,12 +23,17 @@ import json
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("purerl", "envs")
+ORCHESTRATION = (
+    *("runner", "meta", "sweeps", "tuning", "population", "execution"),
+    *("comparison", "search", "storage", "space", "scale"),
+)
+RESULT = re.compile(r"(Result|Comparison)$")
 # The most lines of a file and of a function, and the most parameters.
 FILE, FUNCTION, PARAMETERS = 300, 60, 7
 # As many parameters and more need a section `Args:`.
@@ -94,6 +103,8 @@ def count(checkout: Path) -> dict[str, Any]:
     return {
         "lines by folder": dict(folders),
         "lines of code by folder": dict(code),
+        "lines of orchestration": orchestration(folders),
+        "lines of code of orchestration": orchestration(code),
         **{
             title.format(most): {name: n for name, n in found.items() if n > most}
             for title, most, found in numbers
@@ -105,6 +116,7 @@ def count(checkout: Path) -> dict[str, Any]:
             f"{each.where}: {line}" for each in named for line in lower(each.node)
         ],
         "classes": sum(isinstance(each.node, ast.ClassDef) for each in named),
+        "public result types": result_types(checkout, named),
         "circles of imports between folders of purerl": circles(folder_graph(trees)),
     }
 
@@ -112,6 +124,25 @@ def count(checkout: Path) -> dict[str, Any]:
 def place_of(path: str) -> str:
     """Return the folder of a file, at most two deep: `purerl/report/x/y.py`, no x."""
     return "/".join(path.split("/")[:-1][:2])
+
+
+def orchestration(lines: Mapping[str, int]) -> int:
+    """Return the sum of the lines of the folders of orchestration."""
+    return sum(lines.get(f"purerl/{name}", 0) for name in ORCHESTRATION)
+
+
+def result_types(checkout: Path, named: Sequence[Named]) -> list[str]:
+    """Return the public names that are classes of results; an alias is none."""
+    stub = checkout / "purerl" / "__init__.pyi"
+    public = stub if stub.exists() else checkout / "purerl" / "__init__.py"
+    names = {
+        alias.asname or alias.name
+        for node in ast.walk(ast.parse(public.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    classes = {each.node.name for each in named if isinstance(each.node, ast.ClassDef)}
+    return sorted(name for name in names & classes if RESULT.search(name))
 
 
 def code_lines(source: str, tree: ast.Module) -> set[int]:
