@@ -32,7 +32,7 @@ from purerl.meta.fitness import inner_config
 from purerl.meta.setup import Settings, make_setup
 from purerl.meta.training import Options
 from purerl.scale.devices import make_workers
-from purerl.sweeps.plan import worker_limit
+from purerl.sweeps.planner import worker_limit
 
 GOAL = 0.9
 

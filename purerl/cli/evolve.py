@@ -27,7 +27,7 @@ from purerl.runner import manifest
 from purerl.runner.trackers import TRACKERS
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
-from purerl.sweeps.plan import worker_limit
+from purerl.sweeps.planner import worker_limit
 
 
 def _arg(text: str) -> object:

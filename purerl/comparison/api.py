@@ -26,7 +26,7 @@ from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
 from purerl.storage import folders, kinds
-from purerl.sweeps.plan import worker_limit
+from purerl.sweeps.planner import worker_limit
 
 MEASURES = ("training_curve", "final_return")
 DEFAULT_SEEDS = 64

@@ -22,7 +22,7 @@ from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
-from purerl.sweeps.plan import worker_limit
+from purerl.sweeps.planner import worker_limit
 
 
 def evolve(

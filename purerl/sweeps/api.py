@@ -11,7 +11,8 @@ from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
 from purerl.sweeps.engine import Engine, agreed
 from purerl.sweeps.options import Options
-from purerl.sweeps.plan import Keeps, choose_lanes, make_outline, worker_limit
+from purerl.sweeps.plan import list_points, make_outline
+from purerl.sweeps.planner import worker_limit
 from purerl.sweeps.result import SweepResult
 
 
@@ -90,26 +91,21 @@ def sweep(
 
     if isinstance(lanes, str) and lanes != "auto":
         raise ConfigError(f"lanes must be a number or 'auto', got {lanes!r}.")
-    outline = make_outline(
-        config, axes or {}, seeds, design, num_points, design_seed, segment_updates
-    )
+    points = list_points(config, axes or {}, seeds, design, num_points, design_seed)
     workers = make_workers()
     limit = worker_limit(memory_limit, workers)
-    groups = tuple(choose_lanes(g, lanes, workers, limit) for g in outline.groups)
-    # The least that any process has: all must cut the same chunks.
-    limit = float(hosts.all_min(limit))
-    outline = outline._replace(
-        groups=agreed(groups),
-        memory_limit=limit,
-        keeps=Keeps(folder is None, keep_states),
+    outline = make_outline(
+        config, points, seeds, segment_updates, lanes, workers, limit
     )
     options = Options(
         folder,
         lanes,
         segment_updates,
         chunk_blocks,
+        # The least that any process has: all must cut the same chunks.
+        float(hosts.all_min(limit)),
         keep_states,
         extend,
         hosts.run_on_all(choose_trackers),
     )
-    return Engine(outline, workers, options, progress).run()
+    return Engine(agreed(outline), workers, options, progress).run()

@@ -3,14 +3,17 @@
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
 from purerl.execution.cache import current_cache
-from purerl.execution.fit import BlockCompiler, model_of
+from purerl.execution.fit import BlockCompiler, MemoryModel, model_of
+from purerl.execution.programs import Program
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, num_cores
-from purerl.sweeps.plan import GroupPlan, fit, timed
+from purerl.sweeps import planner
+from purerl.sweeps.plan import CompiledGroup, GroupOutline, measured_rate
 
 
 class Compiler:
@@ -46,8 +49,8 @@ class Compiler:
         return len(self._cache) - self._known
 
     def compile(
-        self, groups: Sequence[GroupPlan], is_fixed: Sequence[bool]
-    ) -> list[GroupPlan]:
+        self, groups: Sequence[GroupOutline], is_fixed: Sequence[bool]
+    ) -> list[CompiledGroup]:
         """Return the groups with their programs, lanes, chunks and rates.
 
         Args:
@@ -59,47 +62,43 @@ class Compiler:
             ConfigError: a group does not fit the memory of some process.
         """
         began = time.perf_counter()
-        built = hosts.run_on_all(lambda: self._side_by_side(groups, is_fixed))
-        found = [self._timed(group) for group in self._alike(built)]
+        with ThreadPoolExecutor(num_cores()) as pool:
+            built = hosts.run_on_all(
+                lambda: list(pool.map(self._fitted, groups, is_fixed))
+            )
+        found = self._alike(groups, built)
         self.seconds += time.perf_counter() - began
         return found
 
-    def _side_by_side(
-        self, groups: Sequence[GroupPlan], is_fixed: Sequence[bool]
-    ) -> list[GroupPlan]:
-        with ThreadPoolExecutor(num_cores()) as pool:
-            return list(pool.map(self._fitted, groups, is_fixed))
-
-    def _fitted(self, group: GroupPlan, is_fixed: bool) -> GroupPlan:
-        """The group compiled, at a width and in chunks that fit."""
-        compiler = BlockCompiler(self._workers, self._limit, self._cache)
-        program = compiler.compile(
+    def _fitted(
+        self, group: GroupOutline, is_fixed: bool
+    ) -> tuple[Program, MemoryModel, int]:
+        """A program at a width that fits, its memory, and the blocks of a chunk."""
+        program = BlockCompiler(self._workers, self._limit, self._cache).compile(
             group.group.bound, group.members, group.lanes, group.length, is_fixed
         )
-        fitted = fit(
-            group._replace(lanes=program.lanes),
-            model_of(program.memory(), program.lanes),
-            self._limit,
-            self.num_workers,
-            is_fixed=is_fixed,
-            chunk_blocks=self._chunk_blocks,
+        lanes = program.lanes
+        memory = model_of(program.memory(), lanes)
+        blocks = self._chunk_blocks or planner.fit_blocks(
+            memory, lanes, group.num_members, self.num_workers, self._limit
         )
-        return fitted._replace(program=program)
+        return program, memory, blocks
 
-    def _alike(self, groups: Sequence[GroupPlan]) -> list[GroupPlan]:
+    def _alike(
+        self,
+        groups: Sequence[GroupOutline],
+        fitted: Sequence[tuple[Program, MemoryModel, int]],
+    ) -> list[CompiledGroup]:
         """The groups with lanes and chunks that fit the memory of every process."""
         if not groups:
             return []
-        sizes = hosts.all_min([(group.lanes, group.chunk_blocks) for group in groups])
+        least = hosts.all_min([(each[0].lanes, each[2]) for each in fitted]).tolist()
         found = []
-        for group, (lanes, blocks) in zip(groups, sizes, strict=True):
-            if lanes != group.lanes:
-                group = self._fitted(group._replace(lanes=int(lanes)), is_fixed=True)
-            found.append(group._replace(chunk_blocks=int(blocks)))
+        for group, one, (lanes, blocks) in zip(groups, fitted, least, strict=True):
+            if one[0].lanes != lanes:
+                one = self._fitted(replace(group, lanes=lanes), is_fixed=True)
+            program, memory, _ = one
+            rate = measured_rate(program, group.members, self._workers) * hosts.count()
+            asked = group.group, group.ids, group.members, lanes, group.length
+            found.append(CompiledGroup(*asked, blocks, memory, rate, program))
         return found
-
-    def _timed(self, group: GroupPlan) -> GroupPlan:
-        """The group with its rate, from one segment of one block."""
-        group = timed(group, self._workers, group.program)
-        assert group.steps_per_second is not None
-        return group._replace(steps_per_second=group.steps_per_second * hosts.count())

@@ -4,6 +4,7 @@ import math
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,22 +19,26 @@ from purerl.sweeps.compiling import Compiler
 from purerl.sweeps.execute import cut, train_chunk
 from purerl.sweeps.identity import written
 from purerl.sweeps.options import Options
-from purerl.sweeps.plan import GroupPlan, SweepPlan, without
+from purerl.sweeps.plan import (
+    CompiledGroup,
+    KeptOutputs,
+    Outline,
+    SweepPlan,
+    without,
+)
 from purerl.sweeps.result import SweepResult
 from purerl.sweeps.spec import describe
 from purerl.sweeps.store import Kept
 from purerl.sweeps.tracking import TrackedMembers, Tracking
 
 
-def agreed(groups: tuple[GroupPlan, ...]) -> tuple[GroupPlan, ...]:
-    """Return the groups with the lanes and segments of process 0.
+def agreed(outline: Outline) -> Outline:
+    """Return the outline with the lanes and segments of process 0.
 
     A measured width, or that of a folder that is not shared, may differ elsewhere.
     """
-    first = hosts.broadcast([(group.lanes, group.length) for group in groups])
-    return tuple(
-        group._replace(lanes=int(lanes), length=int(length))
-        for group, (lanes, length) in zip(groups, first, strict=True)
+    return outline.at(
+        hosts.broadcast([(group.lanes, group.length) for group in outline.groups])
     )
 
 
@@ -46,7 +51,7 @@ class Task(NamedTuple):
         members: Keys and overrides of the members, `[M]`.
     """
 
-    group: GroupPlan
+    group: CompiledGroup
     ids: tuple[str, ...]
     members: Members
 
@@ -69,7 +74,7 @@ class Engine:
     """One call of `sweep`: the pieces that its phases share.
 
     Args:
-        outline: Points, groups and members, with lanes and a memory limit.
+        outline: Points, groups and members, with the same lanes in every process.
         workers: Workers of this process.
         options: Options of how the sweep is carried out.
         progress: Whether to show the progress.
@@ -77,7 +82,7 @@ class Engine:
 
     def __init__(
         self,
-        outline: SweepPlan,
+        outline: Outline,
         workers: list[Worker],
         options: Options,
         progress: bool,
@@ -87,7 +92,7 @@ class Engine:
         self.progress = progress and hosts.index() == 0
         self.source = Kept()  # It is used where there is no folder.
         self.lock = threading.Lock()
-        self.compiler = Compiler(workers, outline.memory_limit, options.chunk_blocks)
+        self.compiler = Compiler(workers, options.memory_limit, options.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
         members = TrackedMembers(
             outline.config, outline.design, outline.seeds, self.points, self.folder
@@ -143,41 +148,35 @@ class Engine:
 
     def _open(self) -> set[str]:
         """Open the folder; the members that any process has finished."""
-        if self.folder is None:
+        folder = self.folder
+        if folder is None:
             return set()
         is_first = hosts.index() == 0
-        hosts.run_on_all(lambda: self._open_own() if is_first else None)
+        hosts.run_on_all(lambda: self._open_own(folder) if is_first else None)
         # After the first: a shared folder is there by now, and is compared like any.
-        hosts.run_on_all(lambda: None if is_first else self._open_own())
-        groups = agreed(self.outline.groups)
-        self.outline = self.outline._replace(groups=groups)
-        index = store.Index(self.folder, verify=True)
+        hosts.run_on_all(lambda: None if is_first else self._open_own(folder))
+        self.outline = agreed(self.outline)
+        index = store.Index(folder, verify=True)
         hosts.barrier()
         for path in index.damaged:
             print(f"{path} is damaged: trained again", file=sys.stderr)
         if hosts.index() == 0:  # no process writes before all have met again
             index.set_damaged_aside()
-            store.remove_leftovers(self.folder)
+            store.remove_leftovers(folder)
         ids = [id for group in self.outline.groups for id in group.ids]
         known = hosts.all_any(np.array([id in index for id in ids]))
         return {id for id, is_known in zip(ids, known, strict=True) if is_known}
 
-    def _open_own(self) -> None:
-        assert self.folder is not None
+    def _open_own(self, folder: Path) -> None:
+        """Go on with the folder's lanes and segments, if any: they fix the bits."""
         options = self.options
         lanes = options.lanes if isinstance(options.lanes, int) else None
         spec = describe(self.outline, self.points, lanes, options.segment_updates)
-        self._take_over(store.open_folder(self.folder, spec, extend=options.extend))
-
-    def _take_over(self, stored: dict[str, Any]) -> None:
-        """Go on with the folder's lanes and segments: they fix the bits."""
-        groups = []
-        for group in self.outline.groups:
-            known = stored["groups"][group.group.name]
-            groups.append(
-                group._replace(lanes=known["lanes"], length=known["segment_updates"])
-            )
-        self.outline = self.outline._replace(groups=tuple(groups))
+        stored = store.open_folder(folder, spec, extend=options.extend)
+        known = [stored["groups"][group.group.name] for group in self.outline.groups]
+        self.outline = self.outline.at(
+            (group["lanes"], group["segment_updates"]) for group in known
+        )
         note = folders.differences_of_versions(stored)
         if note and self.progress:
             print(note, file=sys.stderr)
@@ -195,17 +194,17 @@ class Engine:
         groups = self.compiler.compile(left, fixed)
         tasks: list[Task] = []
         for before, group in zip(left, groups, strict=True):
-            if self.folder is not None and group.lanes != before.lanes:
-                self._record_lanes(group)
+            # The memory may ask for narrower lanes than the manifest says.
+            is_narrower = group.lanes != before.lanes
+            if self.folder is not None and is_narrower and hosts.index() == 0:
+                store.set_lanes(self.folder, group.group.name, group.lanes)
             cuts = cut(group.members, group.ids, group.chunk_members)
             tasks += [Task(group, ids, members) for ids, members in cuts]
-        return self.outline._replace(groups=tuple(groups)), tasks
-
-    def _record_lanes(self, group: GroupPlan) -> None:
-        """Record that the memory asked for narrower lanes than the manifest says."""
-        assert self.folder is not None
-        if hosts.index() == 0:
-            store.set_lanes(self.folder, group.group.name, group.lanes)
+        outline, options = self.outline, self.options
+        asked = outline.config, outline.design, outline.seeds, tuple(groups)
+        keeps = KeptOutputs(self.folder is None, options.keep_states)
+        workers = len(self.workers)
+        return SweepPlan(*asked, workers, options.memory_limit, keeps), tasks
 
     def _mine(self, tasks: list[Task]) -> list[Task]:
         """The chunks of this process."""
@@ -218,7 +217,6 @@ class Engine:
             if interrupt.asked:
                 return
             group = task.group
-            assert group.program is not None
             steps_per_update = group.group.bound.plan.steps_per_update
 
             def on_segment(members: int, updates: int, mean_return: float) -> None:

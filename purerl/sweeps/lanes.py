@@ -61,12 +61,7 @@ def find_lanes(
         check_count("widths", width)
     bound = bind(config)
     workers = make_workers()
-    asked = planner.parse_bytes(memory_limit)
-    limit = (
-        planner.device_memory(workers[0], workers)
-        if asked is None
-        else asked / len(workers)
-    )
+    limit = planner.worker_limit(memory_limit, workers)
     length = max(1, -(-bound.plan.num_updates // SEGMENTS))
     members = Members(jax.random.split(jax.random.key(0), 1), {})
     found = planner.measure_lanes(

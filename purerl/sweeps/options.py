@@ -16,6 +16,7 @@ class Options(NamedTuple):
             chosen.
         segment_updates: The updates per segment K that were asked for, or None.
         chunk_blocks: The number of blocks of a chunk, or None for what fits the memory.
+        memory_limit: Bytes that a worker may use.
         keep_states: Whether to keep the final states.
         extend: Whether the folder may hold a sweep of fewer members.
         trackers: Trackers that are told of members as their chunks end.
@@ -25,6 +26,7 @@ class Options(NamedTuple):
     lanes: int | str | None
     segment_updates: int | None
     chunk_blocks: int | None
+    memory_limit: float
     keep_states: bool
     extend: bool
     trackers: Sequence[Tracker] = ()

@@ -4,7 +4,8 @@ What a plan decides (lanes, updates per segment) fixes the results' bits, so a f
 keeps it; what it estimates (memory, time) is printed and compared with what was used.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,8 +36,9 @@ from purerl.sweeps.identity import MemberIds
 RESULT_BYTES = 4
 
 
-class GroupPlan(NamedTuple):
-    """How one group is trained.
+@dataclass(frozen=True)
+class GroupOutline:
+    """One group as it is asked for: all that fixes the bits of its members.
 
     Attributes:
         group: The group's points and what they compile to.
@@ -44,10 +46,6 @@ class GroupPlan(NamedTuple):
         members: Keys and overrides of those members, `[M]`.
         lanes: The width of a block, W.
         length: Updates per segment, K.
-        chunk_blocks: The number of blocks that a worker holds at a time.
-        memory: A model of a worker's bytes, if a program was compiled.
-        steps_per_second: Environment steps per second of all workers, if measured.
-        program: The compiled program, if it was compiled at this width.
     """
 
     group: Group
@@ -55,10 +53,6 @@ class GroupPlan(NamedTuple):
     members: Members
     lanes: int
     length: int
-    chunk_blocks: int = 1
-    memory: MemoryModel | None = None
-    steps_per_second: float | None = None
-    program: Program | None = None
 
     @property
     def num_members(self) -> int:
@@ -70,6 +64,21 @@ class GroupPlan(NamedTuple):
         """Environment steps of all of them."""
         return self.num_members * self.group.steps_each
 
+
+@dataclass(frozen=True)
+class GroupPlan(GroupOutline):
+    """How one group is trained, at a width that fits the memory.
+
+    Attributes:
+        chunk_blocks: The number of blocks that a worker holds at a time.
+        memory: A model of a worker's bytes.
+        steps_per_second: Environment steps per second of all workers, as measured.
+    """
+
+    chunk_blocks: int
+    memory: MemoryModel
+    steps_per_second: float
+
     @property
     def chunk_members(self) -> int:
         """Members of a full chunk."""
@@ -77,14 +86,25 @@ class GroupPlan(NamedTuple):
 
     def chunk_bytes(self) -> float:
         """Return the bytes on the device of a worker while it trains a chunk."""
-        return self.memory.chunk(self.lanes, self.chunk_blocks) if self.memory else 0.0
+        return self.memory.chunk(self.lanes, self.chunk_blocks)
 
-    def seconds(self) -> float | None:
+    def seconds(self) -> float:
         """Return the estimated seconds of training, without those of compilation."""
-        return self.steps / self.steps_per_second if self.steps_per_second else None
+        return self.steps / self.steps_per_second
 
 
-class Keeps(NamedTuple):
+@dataclass(frozen=True)
+class CompiledGroup(GroupPlan):
+    """A group that can be trained.
+
+    Attributes:
+        program: The compiled program, at the group's width.
+    """
+
+    program: Program
+
+
+class KeptOutputs(NamedTuple):
     """Which arrays are kept in host memory; those written to the folder are not.
 
     Attributes:
@@ -92,30 +112,25 @@ class Keeps(NamedTuple):
         states: Whether the trained agents are kept with the results.
     """
 
-    results: bool = True
-    states: bool = False
+    results: bool
+    states: bool
 
 
-class SweepPlan(NamedTuple):
-    """The whole sweep.
+@dataclass(frozen=True)
+class Outline:
+    """What a whole sweep is asked to train; no memory or time is known yet.
 
     Attributes:
         config: The base config of every point.
         design: The axes and points.
         seeds: Seeds of every point.
         groups: Groups with members that are to be trained, one program each.
-        num_workers: The number of blocks that are trained side by side.
-        memory_limit: Bytes that a worker may use.
-        keeps: The kinds of results that stay in host memory.
     """
 
     config: TrainConfig
     design: Design
     seeds: tuple[int, ...]
-    groups: tuple[GroupPlan, ...]
-    num_workers: int
-    memory_limit: float
-    keeps: "Keeps"
+    groups: tuple[GroupOutline, ...]
 
     @property
     def num_members(self) -> int:
@@ -127,6 +142,30 @@ class SweepPlan(NamedTuple):
         """Environment steps of all of them."""
         return sum(group.steps for group in self.groups)
 
+    def at(self, sizes: Iterable[tuple[int, int]]) -> "Outline":
+        """Return the outline with the lanes and updates per segment of each group."""
+        groups = tuple(
+            replace(group, lanes=int(lanes), length=int(length))
+            for group, (lanes, length) in zip(self.groups, sizes, strict=True)
+        )
+        return replace(self, groups=groups)
+
+
+@dataclass(frozen=True)
+class SweepPlan(Outline):
+    """How a whole sweep is trained, or what is left of it.
+
+    Attributes:
+        num_workers: The number of blocks that are trained side by side.
+        memory_limit: Bytes that a worker may use.
+        keeps: The kinds of results that stay in host memory.
+    """
+
+    groups: tuple[GroupPlan, ...]
+    num_workers: int
+    memory_limit: float
+    keeps: KeptOutputs
+
     def device_bytes(self) -> float:
         """Return the bytes for training the largest group on this process's workers."""
         workers = self.num_workers
@@ -134,18 +173,15 @@ class SweepPlan(NamedTuple):
 
     def result_bytes(self) -> float:
         """Return the bytes of the results, as far as they are kept in memory."""
-        return float(sum(g.num_members * self._kept_each(g) for g in self.groups))
-
-    def _kept_each(self, group: GroupPlan) -> float:
         if not self.keeps.results:
             return 0.0
-        has_state = self.keeps.states and group.memory is not None
-        return _row_bytes(group) + (group.memory.state if has_state else 0.0)  # type: ignore[union-attr]
+        share = float(self.keeps.states)
+        each = ((g, _row_bytes(g) + share * g.memory.state) for g in self.groups)
+        return float(sum(g.num_members * size for g, size in each))
 
-    def seconds(self) -> float | None:
-        """Return the estimated training time in seconds; None if a group lacks one."""
-        times = [group.seconds() for group in self.groups]
-        return None if None in times else float(sum(t for t in times if t is not None))
+    def seconds(self) -> float:
+        """Return the estimated training time in seconds."""
+        return sum((group.seconds() for group in self.groups), 0.0)
 
 
 def plan(
@@ -189,164 +225,144 @@ def plan(
         ConfigError: see `purerl.sweep`.
     """
     check_count("chunk_blocks", chunk_blocks)
-    outline = make_outline(
-        config, axes or {}, seeds, design, num_points, design_seed, segment_updates
-    )._replace(keeps=Keeps(out is None, keep_states))
+    points = list_points(config, axes or {}, seeds, design, num_points, design_seed)
     workers = make_workers()
-    limit = worker_limit(memory_limit, workers)
-    sized = []
-    for group in outline.groups:
-        wide = choose_lanes(group, lanes, workers, limit)
-        memory = planner.probe(wide.group.bound, wide.members, wide.length, workers[0])
-        fitted = fit(
-            wide, memory, limit, len(workers), isinstance(lanes, int), chunk_blocks
-        )
-        sized.append(timed(fitted, workers))
-    return outline._replace(groups=tuple(sized), memory_limit=limit)
+    limit = planner.worker_limit(memory_limit, workers)
+    outline = make_outline(
+        config, points, seeds, segment_updates, lanes, workers, limit
+    )
+    groups = tuple(
+        _plan_group(group, workers, limit, isinstance(lanes, int), chunk_blocks)
+        for group in outline.groups
+    )
+    keeps = KeptOutputs(out is None, keep_states)
+    return SweepPlan(config, points, outline.seeds, groups, len(workers), limit, keeps)
 
 
-def timed(
-    group: GroupPlan, workers: Sequence[Worker], program: Program | None = None
+def _plan_group(
+    group: GroupOutline,
+    workers: Sequence[Worker],
+    limit: float,
+    is_fixed: bool,
+    chunk_blocks: int | None,
 ) -> GroupPlan:
-    """Return the group with the rate of this process, from one segment of one block.
+    """The group with lanes and chunks that fit the memory, which narrow programs tell.
+
+    Raises:
+        ConfigError: they do not fit.
+    """
+    bound, members, length = group.group.bound, group.members, group.length
+    memory = planner.probe(bound, members, length, workers[0])
+    width = fit_lanes(memory, group.lanes, limit, is_fixed)
+    blocks = chunk_blocks or planner.fit_blocks(
+        memory, width, group.num_members, len(workers), limit
+    )
+    block = members.block(0, width)
+    program = current_cache().get(bound, block, length, workers[:1])
+    rate = measured_rate(program, members, workers)
+    asked = group.group, group.ids, members, width, length
+    return GroupPlan(*asked, blocks, memory, rate)
+
+
+def measured_rate(
+    program: Program, members: Members, workers: Sequence[Worker]
+) -> float:
+    """Return the steps per second of this process, from one segment of one block.
 
     Args:
-        group: The group, with its lanes and segment length.
+        program: The compiled program of a group.
+        members: Members of the group, which fill the workers or not.
         workers: Workers of this process; the first of them trains the segment.
-        program: The compiled program of the group; taken from the cache where not
-            given.
     """
-    bound, block = group.group.bound, group.members.block(0, group.lanes)
-    if program is None:
-        program = current_cache().get(bound, block, group.length, workers[:1])
-    rate = planner.rate(program, block, workers[:1], 0.0)
-    busy = min(len(workers), -(-group.num_members // group.lanes))
-    return group._replace(steps_per_second=rate * busy)
+    block = members.block(0, program.lanes)
+    busy = min(len(workers), -(-members.size // program.lanes))
+    return planner.rate(program, block, workers[:1], 0.0) * busy
 
 
-def make_outline(
+def list_points(
     config: TrainConfig,
     axes: Mapping[str, Any],
     seeds: int | Sequence[int],
     design: str,
     num_points: int | None,
     design_seed: int,
-    segment_updates: int | None,
-) -> SweepPlan:
-    """Return points, groups and members: all that needs no compilation.
+) -> Design:
+    """Return the points of a sweep, of which the host can hold a list.
 
     Args:
         config: The config of every point, where no axis says otherwise.
         axes: Values, or in a random design distributions, by name of the field.
-        seeds: The number of seeds per point, which are then 0, 1, ..., or the seeds
-            themselves.
+        seeds: The number of seeds per point, or the seeds themselves.
         design: The kind of design: `grid`, `zip` or `random`.
         num_points: The number of points of a random design.
         design_seed: The seed of a random design's draws.
-        segment_updates: Updates per compiled call; about a hundredth of the run where
-            not given.
     """
-    check_count("segment_updates", segment_updates)
     agents = size_of(axes, design, num_points) * num_seeds(seeds)
     require_listing(agents, config.total_timesteps)
-    points = expand(for_fields(config, axes), design, num_points, design_seed)
-    members = check_seeds(seeds)
-    groups = []
-    for group in group_points(config, points.points):
-        ids = MemberIds([points.points[number] for number in group.points], members)
-        length = min(
-            segment_updates or group.default_length(), group.bound.plan.num_updates
-        )
-        trained = every(group.overrides, len(group.points), members)
-        whole = GroupPlan(group, ids, trained, 1, length)
-        # The points of a grid and of a zip are different ones: see `expand`.
-        groups.append(_once_each(whole) if design == "random" else whole)
-    workers = len(make_workers())
-    return SweepPlan(config, points, members, tuple(groups), workers, 0.0, Keeps())
+    return expand(for_fields(config, axes), design, num_points, design_seed)
 
 
-def _once_each(group: GroupPlan) -> GroupPlan:
-    """The group without repetitions: equal draws of a random design are one member."""
-    first = {id: i for i, id in reversed(list(enumerate(group.ids)))}
-    if len(first) == group.num_members:
-        return group
-    kept = np.asarray(sorted(first.values()))
-    ids = tuple(group.ids[i] for i in kept)
-    return group._replace(ids=ids, members=group.members.take(kept))
-
-
-def without(group: GroupPlan, finished: set[str]) -> GroupPlan:
-    """Return the group without members that have been trained already."""
-    left = [i for i, id in enumerate(group.ids) if id not in finished]
-    members = group.members.take(np.asarray(left, int))
-    return group._replace(ids=tuple(group.ids[i] for i in left), members=members)
-
-
-def worker_limit(memory_limit: str | float | None, workers: Sequence[Worker]) -> float:
-    """Return the bytes that a worker may use, its share of `memory_limit` if given."""
-    asked = planner.parse_bytes(memory_limit)
-    if asked is not None:
-        return asked / len(workers)
-    return planner.device_memory(workers[0], workers)
-
-
-def choose_lanes(
-    group: GroupPlan, lanes: int | str | None, workers: Sequence[Worker], limit: float
-) -> GroupPlan:
-    """Return the group with its width: as asked, measured, or the default.
+def make_outline(
+    config: TrainConfig,
+    points: Design,
+    seeds: int | Sequence[int],
+    segment_updates: int | None,
+    lanes: int | str | None,
+    workers: Sequence[Worker],
+    limit: float,
+) -> Outline:
+    """Return groups, members, lanes and segments of a sweep; `"auto"` measures lanes.
 
     Args:
-        group: The group.
-        lanes: The width that was asked for: a number, `"auto"`, or None for the
-            default.
+        config: The config of every point, where no axis says otherwise.
+        points: The points of the sweep, see `list_points`.
+        seeds: The number of seeds per point, which are then 0, 1, ..., or the seeds
+            themselves.
+        segment_updates: Updates per compiled call; about a hundredth of the run where
+            not given.
+        lanes: The width of a block: a number, `"auto"`, or None for the default.
         workers: Workers of this process.
         limit: Bytes that a worker may use.
     """
-    if lanes == "auto":
-        width = lane_finder.find(
-            group.group.bound, group.members, group.length, workers, limit
-        )
-        # It was measured with every worker busy; few members would fill no block.
-        width = min(width, widest_of_use(group.num_members, workers))
-    else:
+    check_count("segment_updates", segment_updates)
+    if lanes != "auto":
         check_count("lanes", lanes)  # type: ignore[arg-type]
-        width = int(lanes or _default_lanes(group, workers, limit))
-    return group._replace(lanes=width)
+    numbers, groups = check_seeds(seeds), []
+    for group in group_points(config, points.points):
+        ids = MemberIds([points.points[number] for number in group.points], numbers)
+        members = every(group.overrides, len(group.points), numbers)
+        # The points of a grid and of a zip are different ones: see `expand`.
+        if points.kind == "random":
+            ids, members = _once_each(ids, members)
+        bound = group.bound
+        length = min(segment_updates or group.default_length(), bound.plan.num_updates)
+        if lanes == "auto":
+            width = lane_finder.find(bound, members, length, workers, limit)
+            # It was measured with every worker busy; few members would fill no block.
+            width = min(width, widest_of_use(members.size, workers))
+        elif lanes is None:  # what is compiled then may be narrower
+            width = default_lanes(members.size, workers)
+            width = fitting_lanes(bound, width, width, length, workers, limit)
+        else:
+            width = int(lanes)
+        groups.append(GroupOutline(group, ids, members, width, length))
+    return Outline(config, points, numbers, tuple(groups))
 
 
-def _default_lanes(group: GroupPlan, workers: Sequence[Worker], limit: float) -> int:
-    """The width where nobody asks for one; what is compiled then may be narrower."""
-    lanes = default_lanes(group.num_members, workers)
-    bound, length = group.group.bound, group.length
-    return fitting_lanes(bound, lanes, lanes, length, workers, limit)
+def _once_each(ids: Sequence[str], members: Members) -> tuple[Sequence[str], Members]:
+    """Members without repetitions: equal draws of a random design are one member."""
+    first = {id: i for i, id in reversed(list(enumerate(ids)))}
+    if len(first) == len(ids):
+        return ids, members
+    kept = sorted(first.values())
+    return [ids[i] for i in kept], members.take(np.asarray(kept))
 
 
-def fit(
-    group: GroupPlan,
-    memory: MemoryModel,
-    limit: float,
-    num_workers: int,
-    is_fixed: bool,
-    chunk_blocks: int | None = None,
-) -> GroupPlan:
-    """Return the group with lanes and chunks that fit the memory.
-
-    Args:
-        group: The group, with the width to begin with.
-        memory: A model of a worker's bytes.
-        limit: Bytes that a worker may use.
-        num_workers: The number of workers that share the group's blocks.
-        is_fixed: Whether to refuse a width that does not fit instead of narrowing it.
-        chunk_blocks: The number of blocks of a chunk; what fits where not given.
-
-    Raises:
-        ConfigError: they do not fit.
-    """
-    width = fit_lanes(memory, group.lanes, limit, is_fixed)
-    blocks = chunk_blocks or planner.fit_blocks(
-        memory, width, group.num_members, num_workers, limit
-    )
-    return group._replace(lanes=width, chunk_blocks=blocks, memory=memory)
+def without(group: GroupOutline, finished: set[str]) -> GroupOutline:
+    """Return the group without members that have been trained already."""
+    left = [i for i, id in enumerate(group.ids) if id not in finished]
+    members = group.members.take(np.asarray(left, int))
+    return replace(group, ids=tuple(group.ids[i] for i in left), members=members)
 
 
 def _row_bytes(group: GroupPlan) -> int:

@@ -152,6 +152,14 @@ def parse_bytes(text: str | float | None) -> float | None:
     return size
 
 
+def worker_limit(memory_limit: str | float | None, workers: Sequence[Worker]) -> float:
+    """Return the bytes that a worker may use, its share of `memory_limit` if given."""
+    asked = parse_bytes(memory_limit)
+    if asked is not None:
+        return asked / len(workers)
+    return device_memory(workers[0], workers)
+
+
 def fit_blocks(
     model: MemoryModel, lanes: int, num_members: int, num_workers: int, limit: float
 ) -> int:

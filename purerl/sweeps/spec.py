@@ -7,7 +7,7 @@ from typing import Any
 from purerl import serialise
 from purerl.storage import folders
 from purerl.storage.differences import differing, differing_widths
-from purerl.sweeps.plan import SweepPlan
+from purerl.sweeps.plan import Outline
 
 # Files written by a program that lays them out otherwise are not read.
 FORMAT = 1
@@ -15,7 +15,7 @@ REORDERED = "the same points in another order"
 
 
 def describe(
-    outline: SweepPlan,
+    outline: Outline,
     points: Sequence[Mapping[str, Any]],
     lanes: int | None,
     segment_updates: int | None,

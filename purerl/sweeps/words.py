@@ -13,19 +13,19 @@ from purerl.execution.format import (
     with_noun,
 )
 from purerl.runner.words import evaluations, notes
-from purerl.sweeps.plan import GroupPlan, SweepPlan
+from purerl.sweeps.plan import GroupPlan, Outline, SweepPlan
 from purerl.sweeps.planner import LaneRate
 
 ROWS = 40  # The number of groups that are listed.
 HEADERS = ("members", "steps\neach", "steps", "lanes", "chunk", "memory", "time")
 
 
-def plan_table(plan: SweepPlan, whole: SweepPlan | None = None) -> Table:
+def plan_table(plan: SweepPlan, whole: Outline | None = None) -> Table:
     """Return a table with a row per group that is to be trained.
 
     Args:
         plan: The plan of what is left to do.
-        whole: The plan of the whole sweep, with what has been done before, if any.
+        whole: The whole sweep, with what has been done before, if any.
     """
     outline = whole or plan
     done = outline.num_members - plan.num_members
@@ -52,7 +52,6 @@ def plan_table(plan: SweepPlan, whole: SweepPlan | None = None) -> Table:
 
 def _row(group: GroupPlan, num_workers: int) -> tuple[str, ...]:
     static = ", ".join(f"{name}={value}" for name, value in group.group.static.items())
-    seconds = group.seconds()
     return (
         static or "all points",
         f"{group.num_members:,}",
@@ -61,13 +60,12 @@ def _row(group: GroupPlan, num_workers: int) -> tuple[str, ...]:
         str(group.lanes),
         f"{min(group.chunk_members, group.num_members):,}",
         format_bytes(group.chunk_bytes() * num_workers),
-        "-" if seconds is None else format_duration(seconds),
+        format_duration(group.seconds()),
     )
 
 
 def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
     """Return the totals of a plan in words."""
-    seconds = plan.seconds()
     kept = plan.keeps.results
     results = format_bytes(plan.result_bytes()) if kept else "none: a folder"
     parts = [
@@ -78,9 +76,8 @@ def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
         with_noun(plan.num_workers, "worker"),
         f"memory for training {format_bytes(plan.device_bytes())} of "
         f"{format_bytes(plan.memory_limit * plan.num_workers)}, for results {results}",
+        f"about {format_duration(plan.seconds())} of training",
     ]
-    if seconds is not None:
-        parts.append(f"about {format_duration(seconds)} of training")
     if compile_seconds is not None:
         parts.append(f"compiled in {compile_seconds:.1f} s")
     return "\n".join(["; ".join(parts), *_notes(plan)])

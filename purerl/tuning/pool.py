@@ -12,7 +12,7 @@ from purerl.execution.members import every
 from purerl.execution.programs import Program
 from purerl.scale.devices import Worker, default_lanes, make_workers, run_blocks
 from purerl.sweeps.groups import Group
-from purerl.sweeps.plan import worker_limit
+from purerl.sweeps.planner import worker_limit
 
 FITNESS = ("final", "auc")
 ACCELERATOR_LANES = 64

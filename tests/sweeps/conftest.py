@@ -3,6 +3,8 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.scale.devices import make_workers
+from purerl.sweeps.plan import list_points, make_outline
 from tests.helpers import tiny_config
 
 # Every sweep of these tests is made of the same two programs.
@@ -14,6 +16,13 @@ def run_sweep(config, axes=None, **options):
     """A sweep at the width and segments that the tests share."""
     defaults = {"lanes": LANES, "segment_updates": SEGMENT, "progress": False}
     return purerl.sweep(config, axes, **{**defaults, **options})
+
+
+def outline_of(config, axes, seeds, segment_updates=None, lanes=None):
+    """What a sweep of a grid is asked to train, on two workers."""
+    points = list_points(config, axes, seeds, "grid", None, 0)
+    workers = make_workers()[:1] * 2
+    return make_outline(config, points, seeds, segment_updates, lanes, workers, 1e12)
 
 
 def assert_equal(one, two):

@@ -10,8 +10,9 @@ from purerl.space.design import expand
 from purerl.sweeps import groups as grouping
 from purerl.sweeps.groups import group_points
 from purerl.sweeps.identity import member_id
-from purerl.sweeps.plan import make_outline
 from tests.helpers import tiny_config
+
+from .conftest import outline_of
 
 
 def groups_of(axes, config=None, **options):
@@ -117,7 +118,7 @@ def test_a_hundred_thousand_points_are_looked_at_as_a_whole_once(monkeypatch):
     monkeypatch.setattr(grouping, "_draft", counted)
     rates = np.linspace(1e-4, 1e-2, 50_000).tolist()
     axes = {"learning_rate": rates, "num_envs": [2, 4]}
-    outline = make_outline(tiny_config(), axes, 3, "grid", None, 0, None)
+    outline = outline_of(tiny_config(), axes, 3)
     assert len(looked) == 2  # one for each program
     assert outline.num_members == 300_000
     for group in outline.groups:
@@ -133,10 +134,10 @@ def test_points_looked_at_alone_or_together_are_the_same(monkeypatch):
         "policy_loss": [ClipDrift(clip_eps=0.1), ClipDrift(clip_eps=0.3)],
         "num_envs": [2, 4],
     }
-    args = (tiny_config(), axes, 2, "grid", None, 0, None)
-    quick = make_outline(*args)
+    args = (tiny_config(), axes, 2)
+    quick = outline_of(*args)
     monkeypatch.setattr(grouping, "_shape_of", lambda *args: None)
-    slow = make_outline(*args)
+    slow = outline_of(*args)
     assert len(quick.groups) == len(slow.groups) == 2
     for one, two in zip(quick.groups, slow.groups, strict=True):
         assert one.group.name == two.group.name
@@ -155,4 +156,4 @@ def test_a_bad_number_among_many_points_is_named(bad):
     with pytest.raises(
         purerl.ConfigError, match=r"at learning_rate=.*learning_rate must"
     ):
-        make_outline(tiny_config(), {"learning_rate": rates}, 1, "grid", None, 0, None)
+        outline_of(tiny_config(), {"learning_rate": rates}, 1)

@@ -12,10 +12,12 @@ from purerl.execution.memory import BlockMemory
 from purerl.execution.programs import Program
 from purerl.scale.devices import make_workers
 from purerl.sweeps import lanes as lane_finder
-from purerl.sweeps import plan, planner
+from purerl.sweeps import planner
 from purerl.sweeps.words import plan_table
 from purerl.train import bind
 from tests.helpers import tiny_config
+
+from .conftest import outline_of
 
 GIB = 2.0**30
 
@@ -62,12 +64,9 @@ def test_memory_does_not_grow_with_the_length_of_a_run():
 
 def test_measured_lanes_are_no_wider_than_the_members_need(monkeypatch):
     monkeypatch.setattr(lane_finder, "find", lambda *args: 64)
-    workers = make_workers()[:1] * 2
     for seeds, lanes in ((3, 2), (4, 2), (5, 4), (1_000, 64)):
-        (group,) = plan.make_outline(
-            tiny_config(), {}, seeds, "grid", None, 0, None
-        ).groups
-        assert plan.choose_lanes(group, "auto", workers, 1e12).lanes == lanes
+        (group,) = outline_of(tiny_config(), {}, seeds, lanes="auto").groups
+        assert group.lanes == lanes
 
 
 def test_lanes_are_halved_until_a_block_fits():

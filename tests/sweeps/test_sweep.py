@@ -15,12 +15,11 @@ from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.sweeps import store
 from purerl.sweeps.identity import written
-from purerl.sweeps.plan import make_outline
 from purerl.sweeps.spec import compare, describe
 from purerl.train import bind
 from tests.helpers import tiny_config
 
-from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep
+from .conftest import LANES, RATES, SEGMENT, assert_equal, outline_of, run_sweep
 
 
 @pytest.mark.slow(optimised=False)
@@ -206,12 +205,12 @@ def test_more_updates_per_segment_than_a_run_has_are_a_whole_run(tiny):
     """The folder of such a sweep is its own, in every group."""
     wide = tiny.replace(num_minibatches=1)
     axes = {"num_envs": [2, wide.total_timesteps // (2 * wide.num_steps)]}
-    outline = make_outline(wide, axes, 2, "grid", None, 0, 4)
+    outline = outline_of(wide, axes, 2, 4)
     assert [group.length for group in outline.groups] == [4, 2]
     points = [written(point) for point in outline.design.points]
     spec = json.loads(json.dumps(describe(outline, points, None, 4)))
     assert compare(spec, spec) == []
-    asked = make_outline(wide, axes, 2, "grid", None, 0, 3)
+    asked = outline_of(wide, axes, 2, 3)
     assert compare(spec, describe(asked, points, None, 3)) == [
         "segment_updates is 4 there and 3 here"
     ]
