@@ -175,9 +175,9 @@ class SweepPlan(Outline):
         """Return the bytes of the results, as far as they are kept in memory."""
         if not self.keeps.results:
             return 0.0
-        share = float(self.keeps.states)
-        each = ((g, _row_bytes(g) + share * g.memory.state) for g in self.groups)
-        return float(sum(g.num_members * size for g, size in each))
+        rows = sum(g.num_members * _row_bytes(g) for g in self.groups)
+        states = sum(g.num_members * g.memory.state for g in self.groups)
+        return float(rows + states if self.keeps.states else rows)
 
     def seconds(self) -> float:
         """Return the estimated training time in seconds."""
