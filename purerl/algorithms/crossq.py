@@ -91,7 +91,7 @@ def check_one_device(config: Any, axis_name: str | None) -> None:
         )
 
 
-def judge(
+def evaluate_critics(
     critics: nn.Module,
     batch: Batch,
     next_action: Array,

@@ -415,7 +415,7 @@ def make_judge(
     temperature = jnp.exp(learner.params["log_temperature"])
 
     def evaluate_critics(critics: PyTree) -> CriticOutputs:
-        now, later, new = crossq.judge(parts.critics, batch, action, critics)
+        now, later, new = crossq.evaluate_critics(parts.critics, batch, action, critics)
         later = later if subset is None else later[subset]
         found = choices(
             parts, outputs, lambda *seen: later, estimate, batch.next_obs, noise

@@ -24,7 +24,7 @@ from purerl.types import HostMetrics, Overrides
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# The file of each part that can be learned.
+# The parts that can be learned, each of which has a file of its own.
 _IN_FILES = ("loss", "optimiser", "rule")
 
 
