@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from purerl.config import Check, ConfigError
-from purerl.networks import composite
+from purerl.networks import columns, composite
 from purerl.types import Array
 
 SCHEDULES = ("linear", "inverse_time", "constant")
@@ -173,7 +173,7 @@ def epsilon_greedy(
     Returns:
         int32 `[...]`.
     """
-    greedy = jnp.argmax(q_values, axis=-1).astype(jnp.int32)
+    greedy = columns.argmax(q_values)
     return jnp.where(coin.toss < epsilon, valid_action(obs, coin.action), greedy)
 
 

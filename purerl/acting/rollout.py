@@ -415,11 +415,13 @@ def unroll_recurrent(
         What the steps left; a memory on which an action was chosen is never cleared by
         that step's end.
     """
+    start = stop_gradient((carry, memory))
+    pack, unpack = packing.ways(start, axes=1)
 
     def step(
-        before: tuple[EnvCarry, PyTree], xs: tuple[PyTree, PyTree]
-    ) -> tuple[tuple[EnvCarry, PyTree], tuple[Transition, PyTree, Array, Array]]:
-        carry, memory = before
+        before: PyTree, xs: tuple[PyTree, PyTree]
+    ) -> tuple[PyTree, tuple[Transition, PyTree, Array, Array]]:
+        carry, memory = unpack(before)
         noise_t, inputs_t = xs
         keys_t, starts = restart(inputs_t)
         # Here derivatives end, so that no environment is differentiated.
@@ -438,10 +440,10 @@ def unroll_recurrent(
         )
         kept = forget(memory, out.terminated | out.truncated)
         ends = out.episode_return, out.episode_length
-        return (after, kept), (transition, memory, *ends)
+        return pack((after, kept)), (transition, memory, *ends)
 
-    start = stop_gradient((carry, memory))
-    (carry, memory), outputs = packing.scan(step, start, inputs)
+    end, outputs = packing.scan(step, pack(start), inputs)
+    carry, memory = unpack(end)
     batch, memories, returns, lengths = checkpoint_name(outputs, ROLLOUT)
     done = batch.terminated | batch.truncated
     return Played(carry, memory, batch, memories, Episodes(done, returns, lengths))

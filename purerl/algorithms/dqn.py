@@ -51,9 +51,12 @@ from purerl.algorithms.off_policy import Batch, Experience
 from purerl.algorithms.off_policy_pieces import Split
 from purerl.keys import init_keys
 from purerl.learning import optimiser
+from purerl.learning.branches import StepCount
 from purerl.learning.collectives import pmean
 from purerl.learning.parts import frozen_in
 from purerl.networks import composite, noisy
+from purerl.optimisers.first_order import is_known
+from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 
@@ -188,14 +191,18 @@ def step(parts: Parts, state: DQNState) -> tuple[DQNState, Metrics]:
 
 def split(parts: Parts, state: DQNState) -> Split:
     """Return what an update of a state is made of."""
-    params, restore = optimiser.flatten(state.params)
-    target_params, _ = optimiser.flatten(state.target_params)
+    form = _form(parts.config)
+    params, opt_state, restore, leave = optimiser.enter(
+        state.params, state.opt_state, form
+    )
+    target_params, *_ = optimiser.enter(state.target_params, (), form)
 
     def join(learner: Learner, experience: Experience) -> DQNState:
+        params, opt_state = leave(learner.params, learner.opt_state)
         return DQNState(
-            params=restore(learner.params),
+            params=params,
             target_params=restore(learner.target_params),
-            opt_state=learner.opt_state,
+            opt_state=opt_state,
             buffer=experience.buffer,
             priorities=experience.priorities,
             envs=experience.envs,
@@ -204,9 +211,20 @@ def split(parts: Parts, state: DQNState) -> Split:
             obs_moments=experience.obs_moments,
         )
 
-    learner = Learner(params, target_params, state.opt_state)
+    learner = Learner(params, target_params, opt_state)
     experience = off_policy.experience_of(state)
     return Split(make_hooks(parts, restore), learner, experience, join)
+
+
+def _form(config: DQNConfig) -> optimiser.Form | None:
+    """In which form parameters are learned: as one flat vector, on accelerators layers.
+
+    Layers that are cut out of a vector are a kernel each, and an accelerator's product
+    adds a bias only where that is an array of its own.
+    """
+    if traced_for_cpu() or config.frozen or not is_known(config.optimiser):
+        return None
+    return optimiser.Form(lambda params: params, lambda params: params)
 
 
 def hosted(parts: Parts, update: Array) -> Hosted:
@@ -337,7 +355,12 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
 
 
 def learn(
-    parts: Parts, restore: Any, learner: Learner, batch: Batch, noise: Any, count: Array
+    parts: Parts,
+    restore: Any,
+    learner: Learner,
+    batch: Batch,
+    noise: Any,
+    count: StepCount,
 ) -> tuple[Learner, Array, Metrics]:
     """Take one gradient step, and update the target network where that is due.
 
@@ -347,7 +370,7 @@ def learn(
         learner: Learner before the step.
         batch: Batch from the replay buffer.
         noise: Random key where levels or noise are drawn, consumed; else not used.
-        count: `[]` uint32, number of gradient steps before this one.
+        count: Where the step stands among all.
     """
     config, axis = parts.config, parts.stepper.axis_name
     draws = draw(parts, noise, batch.reward.shape[0])
@@ -355,12 +378,12 @@ def learn(
     minimise = jax.grad(partial(loss, parts, restore), has_aux=True)
     grads, (priority, metrics) = minimise(learner.params, batch, target, draws)
     grads, metrics = pmean((grads, metrics), axis)
-    updates, opt_state = _optimiser(parts, restore, count).update(
+    updates, opt_state = _optimiser(parts, restore, count.number).update(
         grads, learner.opt_state, learner.params
     )
     params: Any = optax.apply_updates(learner.params, updates)
     metrics["grad_norm"] = optimiser.grad_norm(opt_state)
-    due = (count + 1) % config.target_update_interval == 0
+    due = count.completes(config.target_update_interval)
     target_params = optimiser.polyak(
         learner.target_params, params, jnp.where(due, config.tau, 0.0)
     )

@@ -71,6 +71,7 @@ from purerl.config import (
 )
 from purerl.keys import init_keys
 from purerl.learning import optimiser
+from purerl.learning.branches import StepCount
 from purerl.learning.collectives import pmean
 from purerl.losses import mpo as m_step
 from purerl.losses import temperature as e_step
@@ -326,7 +327,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
 
 
 def learn(
-    parts: Parts, learner: Learner, batch: Batch, key: Array, count: Array
+    parts: Parts, learner: Learner, batch: Batch, key: Array, count: StepCount
 ) -> tuple[Learner, Array, Metrics]:
     """Take one gradient step, and update the target networks where that is due.
 
@@ -335,7 +336,7 @@ def learn(
         learner: Learner before the step.
         batch: Batch from the replay buffer.
         key: Random key, consumed.
-        count: `[]` uint32, number of gradient steps before this one.
+        count: Where the step stands among all.
     """
     config, targets = parts.config, learner.target_params
     duals = learner.params["duals"]
@@ -350,7 +351,7 @@ def learn(
     grads, (td_error, metrics) = minimise(learner.params, batch, target, improvement)
     grads, metrics = pmean((grads, metrics), parts.stepper.axis_name)
     learner, norms = descend(config, learner, grads)
-    due = (count + 1) % config.target_update_interval == 0
+    due = count.completes(config.target_update_interval)
     online = {name: learner.params[name] for name in targets}
     targets = optimiser.polyak(targets, online, jnp.where(due, config.tau, 0.0))
     return learner._replace(target_params=targets), td_error, {**metrics, **norms}

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from purerl.acting import observe, rollout
 from purerl.acting.exploration import valid_action
@@ -23,7 +24,7 @@ from purerl.algorithms.off_policy_config import OffPolicyConfig as OffPolicyConf
 from purerl.algorithms.off_policy_config import validate as validate
 from purerl.keys import several
 from purerl.learning import packing
-from purerl.learning.branches import change_if, change_where
+from purerl.learning.branches import StepCount, change_if, change_where
 from purerl.learning.collectives import after
 from purerl.metrics import averages
 from purerl.replay import uniform as ring
@@ -32,8 +33,13 @@ from purerl.replay.batches import Item as Item
 from purerl.replay.batches import Replay as Replay
 from purerl.replay.batches import replay_of as replay_of
 from purerl.replay.batches import uniform as uniform
+from purerl.replay.rows import items_of, rows_of
 from purerl.tracing import traced_for_cpu
 from purerl.types import Array, Metrics, PyTree, Transition
+
+# Gradient steps of a round that an accelerator's program has one after another: it then
+# knows which of them move the policy, and asks at no branch.
+MOST_WRITTEN_OUT = 4
 
 
 class OffPolicyHooks(NamedTuple):
@@ -53,7 +59,8 @@ class OffPolicyHooks(NamedTuple):
         draw_learning: `(key, shape) -> noise [*shape, ...]` of gradient steps;
             `jax.random.split` for those that draw their own.
         learn: `(learner, batch, noise, count) -> (learner, td_error [N], metrics)`,
-            one gradient step; `count` uint32 `[]` gradient steps came before it. A
+            one gradient step; `count` says where it
+            stands. A
             metric of the policy is 0 where the policy took no step.
         policy_delay: Gradient steps per step of the policy, the last of which moves
             it; None for an algorithm whose metrics are all of every gradient step.
@@ -70,7 +77,7 @@ class OffPolicyHooks(NamedTuple):
     random_action: rollout.Draw
     to_env: Callable[[Array], Array]
     draw_learning: rollout.Draw
-    learn: Callable[[Any, Batch, PyTree, Array], tuple[Any, Array, Metrics]]
+    learn: Callable[[Any, Batch, PyTree, StepCount], tuple[Any, Array, Metrics]]
     policy_delay: int | None = None
     draw_shared: rollout.Draw | None = None
 
@@ -152,15 +159,20 @@ def run(
     num_envs = experience.envs.episode_return.shape[0]
     inputs, restart, noise = _draw(hooks, key, num_envs)
     experience = opened(hooks, experience)
+    pack, unpack = packing.ways(experience.envs, axes=1)
+    experience = experience._replace(envs=pack(experience.envs))
 
     def one_round(carry: tuple, xs: tuple) -> tuple[tuple, Any]:
         learner, experience = carry
+        experience = experience._replace(envs=unpack(experience.envs))
         number, inputs, noise = xs
         experience, episodes = _act(hooks, learner, experience, number, inputs, restart)
         (learner, priorities), metrics = learn_if_due(
             hooks, learner, experience, number, noise, key
         )
-        experience = experience._replace(priorities=priorities)
+        experience = experience._replace(
+            priorities=priorities, envs=pack(experience.envs)
+        )
         return (learner, experience), (episodes, metrics)
 
     first = update.astype(jnp.uint32) * jnp.uint32(rounds)
@@ -168,6 +180,7 @@ def run(
     (learner, experience), (episodes, sums) = packing.scan(
         one_round, (learner, experience), (numbers, inputs, noise)
     )
+    experience = experience._replace(envs=unpack(experience.envs))
     metrics = report(hooks, first, episodes, sums)
     return learner, closed(hooks, experience, num_envs, metrics), metrics
 
@@ -175,7 +188,7 @@ def run(
 def opened(hooks: OffPolicyHooks, experience: Experience) -> Experience:
     """Return the experience as it is inside an update."""
     return experience._replace(
-        buffer=ring.in_order(experience.buffer),
+        buffer=rows_of(ring.in_order(experience.buffer)),
         priorities=hooks.replay.grow(experience.priorities),
     )
 
@@ -192,7 +205,7 @@ def closed(
         metrics: Metrics of the update, whose averages come first.
     """
     return experience._replace(
-        buffer=ring.by_env(experience.buffer, num_envs),
+        buffer=ring.by_env(items_of(experience.buffer), num_envs),
         priorities=hooks.replay.keep(experience.priorities, metrics["episodes"]),
     )
 
@@ -463,7 +476,7 @@ def learn_if_due(
     # Priorities are as large as the buffer: not to be computed and thrown away.
     if traced_for_cpu() or jax.tree.leaves(experience.priorities):
         return change_if(due, learn, carry, like=key)
-    return change_where(due, learn, carry)
+    return learn(carry, due)
 
 
 def _learn(
@@ -472,13 +485,29 @@ def _learn(
     number: Array,
     noise: PyTree,
     carry: tuple[Any, PyTree],
+    is_due: Array | None = None,
 ) -> tuple[tuple[Any, PyTree], Metrics]:
-    """Take `gradient_steps` gradient steps with learner and priorities; sum metrics."""
+    """Take `gradient_steps` gradient steps with learner and priorities; sum metrics.
+
+    Args:
+        hooks: What the algorithm brings.
+        experience: Experience with the round's steps in it.
+        number: `[]` uint32, number of the round.
+        noise: What is random in the gradient steps, `[G, ...]`.
+        carry: Learner and priorities.
+        is_due: `[]` bool, where the steps are computed in any case: whether they count.
+    """
     config, replay = hooks.config, hooks.replay
     added = (number + 1) * jnp.uint32(config.steps_per_round)
     added = rollout.per_device(added, hooks.stepper.axis_name)
     before = gradient_steps_before(config, number)
     features = partial(features_of, config, hooks.obs_space, experience.obs_moments)
+
+    def take(learner: Any, batch: Batch, noise: PyTree, index: Any) -> Any:
+        known = int(index) if isinstance(index, np.integer) else None
+        count = StepCount(before + index, config.gradient_steps_per_round, known)
+        learner, td_error, metrics = hooks.learn(learner, batch, noise, count)
+        return learner, (td_error, metrics)
 
     def one_step(carry: tuple, xs: tuple) -> tuple[tuple, Metrics]:
         learner, priorities = carry
@@ -493,12 +522,20 @@ def _learn(
             discount=discount,
             weight=weight,
         )
-        learner, td_error, metrics = hooks.learn(
-            learner, batch, noise_learn, before + index
-        )
+        change = partial(take, batch=batch, noise=noise_learn, index=index)
+        if is_due is None:
+            learner, (td_error, metrics) = change(learner)
+        else:
+            # Here, and not around all steps, so that the optimiser's kernels do it.
+            learner, (td_error, metrics) = change_where(is_due, change, learner)
         priorities = replay.update(priorities, numbers, td_error)
         return (learner, priorities), metrics
 
-    indices = jnp.arange(config.gradient_steps_per_round, dtype=jnp.uint32)
-    carry, metrics = packing.scan(one_step, carry, (indices, noise))
+    steps = config.gradient_steps_per_round
+    if is_due is None or steps > MOST_WRITTEN_OUT:
+        indices = jnp.arange(steps, dtype=jnp.uint32)
+        carry, metrics = packing.scan(one_step, carry, (indices, noise))
+    else:
+        indices = np.arange(steps, dtype=np.uint32)
+        carry, metrics = packing.written_out(one_step, carry, (indices, noise))
     return carry, {name: values.sum(0) for name, values in metrics.items()}

@@ -29,7 +29,12 @@ from purerl.learning import diagnostics, normalise, optimiser
 from purerl.learning.collectives import after
 from purerl.networks import composite, paired
 from purerl.networks.distributions import CategoricalHead, Head, make_head
+from purerl.tracing import traced_for_cpu
 from purerl.types import Array, Hosted, Metrics, PyTree, Transition
+
+# Numbers of the observations whose values an accelerator computes in one batch with the
+# values of those that follow: half the kernels, and twice the memory while it lasts.
+MOST_AT_ONCE = 2**18
 
 
 class Parts(NamedTuple, Generic[ConfigT]):
@@ -375,14 +380,7 @@ def estimate(
         Estimates `[T, B, ...]`, and the statistics of returns with this rollout in.
     """
     config = parts.config
-    critic = state.params["critic"]
-    obs = prepare(parts, state.obs_moments, transitions.obs)
-    value: Any = parts.critic.apply(critic, inputs(parts, state.params, obs))
-    # The value of the observation before any reset: what a time limit bootstraps on.
-    next_obs = prepare(parts, state.obs_moments, transitions.next_obs)
-    seen = inputs(parts, state.params, next_obs)
-    next_value: Any = parts.critic.apply(critic, seen)
-
+    obs, value, next_value = _values(parts, state, transitions)
     reward, scale = transitions.reward, state.reward_scale
     if config.normalize_rewards:
         done = transitions.terminated | transitions.truncated
@@ -395,6 +393,26 @@ def estimate(
             axis_name=parts.axis_name,
         )
     return Estimates(obs, reward, value, next_value), scale
+
+
+def _values(
+    parts: Parts, state: OnPolicyState, transitions: Transition
+) -> tuple[Any, Array, Array]:
+    """Prepared observations `[T, B, ...]`, their values, and those after the steps."""
+    critic = state.params["critic"]
+
+    def value_of(obs: Any) -> Any:
+        return parts.critic.apply(critic, inputs(parts, state.params, obs))
+
+    obs = prepare(parts, state.obs_moments, transitions.obs)
+    is_small = isinstance(obs, Array) and obs.size <= MOST_AT_ONCE
+    value = None if is_small and not traced_for_cpu() else value_of(obs)
+    # The value of the observation before any reset: what a time limit bootstraps on.
+    next_obs = prepare(parts, state.obs_moments, transitions.next_obs)
+    if value is None:
+        value, next_value = value_of(jnp.stack([obs, next_obs]))
+        return obs, value, next_value
+    return obs, value, value_of(next_obs)
 
 
 def flatten(batch: Batch) -> Batch:

@@ -53,7 +53,7 @@ from purerl.learning.parts import frozen_in
 from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
-from purerl.networks import composite
+from purerl.networks import columns, composite
 from purerl.optimisers import Adam, RAdam
 from purerl.optimisers.check import check_optimisers
 from purerl.optimisers.older import take_epsilon
@@ -468,7 +468,7 @@ def loss(parts: Parts, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
         batch: `[N, ...]` samples of the minibatch.
     """
     q: Any = parts.network.apply(params, batch.obs)
-    value = jnp.take_along_axis(q, batch.action[:, None], -1)[:, 0]
+    value = columns.pick(q, batch.action)
     errors = parts.config.value_loss(value, batch.target, value)
     metrics = diagnostics.means({"value_loss": errors, "q_value": value})
     return metrics["value_loss"], metrics

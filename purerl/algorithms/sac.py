@@ -69,6 +69,7 @@ from purerl.config import (
 )
 from purerl.keys import init_keys
 from purerl.learning import optimiser
+from purerl.learning.branches import StepCount, change_or_wait
 from purerl.learning.collectives import after, pmean
 from purerl.networks import batch_norm, composite
 from purerl.networks.distributions import Head, is_discrete, make_head
@@ -351,7 +352,7 @@ def soft_value(found: Choices, temperature: Array) -> Array:
 
 
 def learn(
-    parts: Parts, learner: Learner, batch: Batch, noise: Any, count: Array
+    parts: Parts, learner: Learner, batch: Batch, noise: Any, count: StepCount
 ) -> tuple[Learner, Array, Metrics]:
     """Take a step of the critics and, where due, of policy, price and targets.
 
@@ -361,7 +362,7 @@ def learn(
         batch: Batch from the replay buffer.
         noise: `[2, N, A]` standard normal; nothing for discrete actions. With
             `critic_subset` a pair, with the critics of the target.
-        count: `[]` uint32, number of gradient steps before this one.
+        count: Where the step stands among all.
     """
     config = parts.config
     noise, subset = ensembles.with_subset(config, noise)
@@ -378,10 +379,10 @@ def learn(
         return learner, {"policy_loss": blank, "entropy": blank}
 
     move = partial(improve, parts, batch.obs, noise_now)
-    due = (count + 1) % config.policy_delay == 0
-    learner, more = jax.lax.cond(due, move, wait, learner)
+    due = count.completes(config.policy_delay)
+    learner, more = change_or_wait(due, move, wait, learner)
     if not config.crossq:
-        due = (count + 1) % config.target_update_interval == 0
+        due = count.completes(config.target_update_interval)
         critics = optimiser.polyak(
             learner.target_params["critics"],
             learner.params["critics"],

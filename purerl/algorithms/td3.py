@@ -54,6 +54,7 @@ from purerl.config import (
 )
 from purerl.keys import init_keys
 from purerl.learning import optimiser
+from purerl.learning.branches import StepCount, change_or_wait
 from purerl.learning.collectives import pmean
 from purerl.networks.distributions import GaussianHead
 from purerl.types import Algorithm, Array, Metrics, PyTree
@@ -229,7 +230,7 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
 
 
 def learn(
-    parts: Parts, learner: Learner, batch: Batch, noise: Any, count: Array
+    parts: Parts, learner: Learner, batch: Batch, noise: Any, count: StepCount
 ) -> tuple[Learner, Array, Metrics]:
     """Take a step of the critics and, where it is due, of the policy and the targets.
 
@@ -239,7 +240,7 @@ def learn(
         batch: Batch from the replay buffer.
         noise: `[N, A]` standard normal, of the target's actions, and with
             `critic_subset` the critics of the target.
-        count: `[]` uint32, number of gradient steps before this one.
+        count: Where the step stands among all.
     """
     noise, subset = ensembles.with_subset(parts.config, noise)
     target = td_target(parts, learner.target_params, batch, noise, subset)
@@ -258,8 +259,8 @@ def learn(
         # constant: it varies over devices as the loss does.)
         return learner, 0.0 * metrics["value_loss"]
 
-    due = (count + 1) % parts.config.policy_delay == 0
-    learner, metrics["policy_loss"] = jax.lax.cond(
+    due = count.completes(parts.config.policy_delay)
+    learner, metrics["policy_loss"] = change_or_wait(
         due, partial(improve, parts, batch.obs), wait, learner
     )
     return learner, td_error, metrics

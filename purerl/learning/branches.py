@@ -1,7 +1,7 @@
 """A change that is made or not, by a number that is known when the program runs."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -64,3 +64,52 @@ def change_where(
     kept = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), changed, carry)
     blank = jax.tree.map(lambda x: jnp.where(is_due, x, jnp.zeros_like(x)), report)
     return kept, blank
+
+
+class StepCount(NamedTuple):
+    """Where a gradient step stands among all.
+
+    Attributes:
+        number: `[]` uint32, gradient steps before this one.
+        per_round: Gradient steps of a round, of which whole ones came before this
+            step's round.
+        index: The step's place in its round; None where a program does not know it when
+            it is traced.
+    """
+
+    number: Array
+    per_round: int = 1
+    index: int | None = None
+
+    def completes(self, period: Array | int) -> Array | bool:
+        """Return whether a period of gradient steps ends with this one.
+
+        Args:
+            period: Gradient steps of a period.
+
+        Returns:
+            `[]` bool, or a Python bool where every round has the same answer.
+        """
+        if self.index is not None and isinstance(period, int):
+            if self.per_round % period == 0:
+                return (self.index + 1) % period == 0
+        return (self.number + 1) % period == 0
+
+
+def change_or_wait(
+    is_due: Array | bool,
+    change: Callable[[Carry], tuple[Carry, PyTree]],
+    wait: Callable[[Carry], tuple[Carry, PyTree]],
+    carry: Carry,
+) -> tuple[Carry, PyTree]:
+    """Make one of two changes; a branch only where a program does not know which.
+
+    Args:
+        is_due: `[]` bool, or a Python bool; not batched.
+        change: `(carry) -> (carry, report)` where it is due.
+        wait: `(carry) -> (carry, report)` where it is not.
+        carry: What may change.
+    """
+    if isinstance(is_due, bool):
+        return change(carry) if is_due else wait(carry)
+    return jax.lax.cond(is_due, change, wait, carry)

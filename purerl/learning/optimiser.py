@@ -281,8 +281,14 @@ def clip_by_global_norm(
         if max_norm is None:
             return updates, ClipState(norm)
         # The larger of the two divides: no 0 / 0 where the gradient vanishes.
-        scale = max_norm / jnp.maximum(norm, max_norm)
-        return optax.tree.scale(scale, updates), ClipState(norm)
+        longest = jnp.maximum(norm, max_norm)
+        if traced_for_cpu():
+            clipped = optax.tree.scale(max_norm / longest, updates)
+        else:
+            # A quotient of each number is part of the kernels that read it; one of the
+            # two norms is a kernel of its own.
+            clipped = jax.tree.map(lambda x: x * max_norm / longest, updates)
+        return clipped, ClipState(norm)
 
     return optax.GradientTransformation(init, update)
 

@@ -24,6 +24,8 @@ Carry = TypeVar("Carry")
 Outputs = TypeVar("Outputs")
 # A larger leaf is worth a kernel of its own: packing it would only copy it.
 MOST_WORDS = 2**14
+# The most words that a loop carries side by side: what moves one writes all of them.
+MOST_CARRIED = 2**8
 
 
 class Layout(NamedTuple):
@@ -64,7 +66,7 @@ def pack(tree: PyTree, axes: int) -> tuple[Packed, Layout]:
     """
     leaves, structure = jax.tree.flatten(tree)
     shapes = tuple(leaf.shape[axes:] for leaf in leaves)
-    packed = tuple(map(_is_small, leaves, shapes))
+    packed = tuple(map(is_small, leaves, shapes))
     lead = next((leaf.shape[:axes] for leaf in leaves), ())
     words = [
         _to_words(leaf).reshape(*lead, -1)
@@ -114,6 +116,8 @@ def scan(
     """
     if traced_for_cpu():
         return jax.lax.scan(step, carry, inputs)
+    if jax.tree.leaves(inputs)[0].shape[0] == 1:
+        return written_out(step, carry, inputs)
     layouts: list[Layout] = []
 
     def packed_step(carry: Carry, given: Any) -> tuple[Carry, Packed]:
@@ -126,7 +130,66 @@ def scan(
     return carry, unpack(packed, layouts[-1])
 
 
-def _is_small(leaf: Array, shape: tuple[int, ...]) -> bool:
+def written_out(
+    step: Callable[[Carry, Any], tuple[Carry, Outputs]], carry: Carry, inputs: Any
+) -> tuple[Carry, Outputs]:
+    """Scan as `jax.lax.scan` does, with a copy of the step for each input.
+
+    Args:
+        step: `(carry, input) -> (carry, outputs)`.
+        carry: The carry before the first step.
+        inputs: Leaves `[T, ...]`; those of NumPy stay numbers that the step knows.
+
+    Returns:
+        As `scan`.
+    """
+    outputs = []
+    for index in range(jax.tree.leaves(inputs)[0].shape[0]):
+        carry, output = step(carry, jax.tree.map(lambda x, i=index: x[i], inputs))
+        outputs.append(output)
+    return carry, jax.tree.map(lambda *rows: jnp.stack(rows), *outputs)
+
+
+def ways(
+    tree: PyTree, axes: int
+) -> tuple[Callable[[PyTree], PyTree], Callable[[PyTree], PyTree]]:
+    """Return the way to what a loop carries in place of a pytree, and the way back.
+
+    What a step writes while something else of the step still reads what was there
+    before is copied, a kernel for every array. On an accelerator small arrays go side
+    by side in one; elsewhere both ways lead nowhere.
+
+    Args:
+        tree: A pytree of arrays, or of their shapes, as it is carried.
+        axes: Number of leading axes that all leaves share and keep.
+    """
+    shapes = jax.eval_shape(lambda tree: tree, tree)
+    leaves = jax.tree.leaves(shapes)
+    words = sum(int(np.prod(leaf.shape[axes:], dtype=int)) for leaf in leaves)
+    if traced_for_cpu() or words > MOST_CARRIED:
+        return _as_it_is, _as_it_is
+    layouts: list[Layout] = []
+
+    def there(tree: PyTree) -> PyTree:
+        packed, layout = pack(tree, axes)
+        layouts.append(layout)
+        return packed
+
+    jax.eval_shape(there, shapes)
+    return there, lambda packed: unpack(packed, layouts[0])
+
+
+def _as_it_is(tree: PyTree) -> PyTree:
+    return tree
+
+
+def is_small(leaf: Array, shape: tuple[int, ...]) -> bool:
+    """Return whether an array goes into a packed one.
+
+    Args:
+        leaf: The array.
+        shape: Its shape without the axes that all share.
+    """
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return False
     is_word = _is_bool(leaf.dtype) or np.dtype(leaf.dtype).itemsize == 4

@@ -12,10 +12,62 @@ from functools import reduce
 import jax
 import jax.numpy as jnp
 
+from purerl.tracing import traced_for_cpu
 from purerl.types import Array
 
 # The text of such a kernel grows long with more columns.
 MOST = 8
+
+
+def argmax(values: Array) -> Array:
+    """Return the index of the largest of the last axis, the first of equals, int32.
+
+    Args:
+        values: `[..., n]`.
+    """
+    if not is_written_out(values):
+        return jnp.argmax(values, -1).astype(jnp.int32)
+    most, choice = values[..., 0], jnp.zeros(values.shape[:-1], jnp.int32)
+    for index in range(1, values.shape[-1]):
+        is_larger = values[..., index] > most
+        choice = jnp.where(is_larger, index, choice)
+        most = jnp.where(is_larger, values[..., index], most)
+    return choice
+
+
+def pick(values: Array, choice: Array) -> Array:
+    """Return one of the last axis, `[...]`.
+
+    Args:
+        values: `[..., n]`.
+        choice: `[...]` int32, below n.
+    """
+    if not is_written_out(values):
+        return jnp.take_along_axis(values, choice[..., None], -1)[..., 0]
+    picked = values[..., 0]
+    for index in range(1, values.shape[-1]):
+        picked = jnp.where(choice == index, values[..., index], picked)
+    return picked
+
+
+def largest(values: Array) -> Array:
+    """Return the largest of the last axis, `[...]`.
+
+    Args:
+        values: `[..., n]`.
+    """
+    if not is_written_out(values):
+        return values.max(-1)
+    return reduce(jnp.maximum, [values[..., i] for i in range(values.shape[-1])])
+
+
+def is_written_out(values: Array) -> bool:
+    """Return whether an axis is written out: a short one, on an accelerator.
+
+    Args:
+        values: `[..., n]`.
+    """
+    return not traced_for_cpu() and values.shape[-1] <= MOST
 
 
 def log_softmax(logits: Sequence[Array]) -> list[Array]:

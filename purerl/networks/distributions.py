@@ -97,7 +97,7 @@ class CategoricalHead:
 
     def choose(self, outputs: Array, noise: Array) -> Array:
         """Return the action with the largest perturbed logit (the Gumbel-max trick)."""
-        return jnp.argmax(outputs + noise, axis=-1)
+        return columns.argmax(outputs + noise)
 
     def sample(self, outputs: Array, key: Array) -> Array:
         """Draw actions, int `[...]`; the key is consumed."""

@@ -1,13 +1,17 @@
 """Dense layers, activations, and a product for layers with many small batches."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from purerl.networks import columns
 from purerl.networks.orthogonal import orthogonal
+from purerl.tracing import traced_for_cpu
 from purerl.types import Array
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -20,7 +24,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "selu": nn.selu,
 }
 
-
+# The most rows of a product that is written as sums: those of acting, not of learning.
+MOST_ROWS = 64
 # How a module calls what one of its layers put out: `activity_Dense_0`.
 ACTIVITY = "activity_"
 COLLECTION = "intermediates"  # flax's, which no initialisation makes.
@@ -71,14 +76,47 @@ class Dense(nn.Module):
         bias = self._get("bias", nn.initializers.zeros, (self.features,))
         if self.dtype is not None:
             x, kernel, bias = (jnp.asarray(a, self.dtype) for a in (x, kernel, bias))
-        product = self.dot_general or jax.lax.dot_general
-        y = product(x, kernel, (((x.ndim - 1,), (0,)), ((), ())))
+        if is_narrow(x, kernel):
+            y = narrow_product(x, kernel)
+        else:
+            product = self.dot_general or jax.lax.dot_general
+            y = product(x, kernel, (((x.ndim - 1,), (0,)), ((), ())))
         return y + bias.reshape((1,) * (y.ndim - 1) + (-1,))
 
     def _get(self, name: str, init: Callable[..., Array], shape: tuple) -> Any:
         if self.has_variable("params", name):
             return self.get_variable("params", name)
         return self.param(name, init, shape)
+
+
+def is_narrow(x: Array, kernel: Array) -> bool:
+    """Return whether a product is written as sums, for an accelerator.
+
+    A product of few rows with few inputs or outputs, as when a policy acts, has little
+    to multiply: as sums it is one kernel with the bias and the activation after it.
+
+    Args:
+        x: `[..., I]`.
+        kernel: `[I, O]`.
+    """
+    rows = int(np.prod(x.shape[:-1]))
+    is_small = rows <= MOST_ROWS and min(kernel.shape) <= columns.MOST
+    return is_small and not traced_for_cpu()
+
+
+def narrow_product(x: Array, kernel: Array) -> Array:
+    """Return `x @ kernel` as sums of few terms, or as few sums; see `is_narrow`.
+
+    Args:
+        x: `[..., I]`.
+        kernel: `[I, O]`.
+    """
+    lead = (1,) * (x.ndim - 1)
+    if kernel.shape[0] <= columns.MOST:
+        rows = [kernel[index].reshape(*lead, -1) for index in range(kernel.shape[0])]
+        terms = [x[..., index, None] * row for index, row in enumerate(rows)]
+        return reduce(jnp.add, terms)
+    return (x[..., None, :] * kernel.T.reshape(*lead, *kernel.T.shape)).sum(-1)
 
 
 class Features(nn.Module):

@@ -6,31 +6,15 @@ gated units, each a module with `__call__` for one step and `unroll` for a seque
 `networks.memories` has the others, and the kinds of memory by name.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 
 from purerl.networks.orthogonal import orthogonal
-from purerl.types import Array, PyTree
-
-
-def forget(memory: PyTree, done: Array) -> PyTree:
-    """Clear the memory, to zeros, where an episode ended.
-
-    Args:
-        memory: Pytree with leaves `[*lead, ...]`.
-        done: `[*lead]` bool.
-    """
-
-    def clear(x: Array) -> Array:
-        ended = done.reshape(*done.shape, *[1] * (x.ndim - done.ndim))
-        return jnp.where(ended, jnp.zeros_like(x), x)
-
-    return jax.tree.map(clear, memory)
+from purerl.networks.unrolling import Cell, unroll
+from purerl.networks.unrolling import forget as forget
+from purerl.types import Array
 
 
 class GRU(nn.Module):
@@ -65,7 +49,7 @@ class GRU(nn.Module):
     def __call__(self, obs: Array, memory: Array) -> Array:
         """The memory `[..., H]` with `obs` `[..., *obs_shape]` in it."""
         inputs = self.inputs(self.torso(obs))
-        return gru(self.recurrent, self.bias, inputs, memory)
+        return GRU_CELL((self.recurrent, self.bias), inputs, memory)
 
     def unroll(self, obs: Array, memory: Array, first: Array) -> Array:
         """Return the memories with each of a sequence's observations in them.
@@ -80,7 +64,8 @@ class GRU(nn.Module):
             Memories `[T, B, H]`.
         """
         inputs = self.inputs(self.torso(obs))
-        return _unroll(partial(gru, self.recurrent, self.bias), inputs, memory, first)
+        params = (self.recurrent, self.bias)
+        return unroll(GRU_CELL, params, inputs, memory, first)
 
 
 class LSTMMemory(NamedTuple):
@@ -141,30 +126,7 @@ class LSTM(nn.Module):
             Memories `[T, B, H]`.
         """
         inputs = self.inputs(self.torso(obs))
-        return _unroll(partial(lstm, self.recurrent), inputs, memory, first)
-
-
-def _unroll(
-    update: Callable[[Array, PyTree], PyTree],
-    inputs: Array,
-    memory: PyTree,
-    first: Array,
-) -> Any:
-    """The memories `[T, B, ...]` of a sequence, cleared before each episode's first.
-
-    Args:
-        update: `(inputs, memory) -> memory` of one step.
-        inputs: `[T, B, ...]`.
-        memory: Memory `[B, ...]` before the first step.
-        first: `[T, B]` bool, the step begins an episode.
-    """
-
-    def step(memory: PyTree, xs: tuple[Array, Array]) -> tuple[PyTree, PyTree]:
-        inputs_t, first_t = xs
-        memory = update(inputs_t, forget(memory, first_t))
-        return memory, memory
-
-    return jax.lax.scan(step, memory, (inputs, first))[1]
+        return unroll(LSTM_CELL, self.recurrent, inputs, memory, first)
 
 
 def lstm(recurrent: Array, inputs: Array, memory: LSTMMemory) -> LSTMMemory:
@@ -178,27 +140,39 @@ def lstm(recurrent: Array, inputs: Array, memory: LSTMMemory) -> LSTMMemory:
     Returns:
         The next memory.
     """
-    gates = inputs + memory.hidden @ recurrent
-    enter, keep, new, leave = jnp.split(gates, 4, axis=-1)
+    return LSTM_CELL(recurrent, inputs, memory)
+
+
+def _lstm_project(recurrent: Array, memory: LSTMMemory) -> Array:
+    return memory.hidden @ recurrent
+
+
+def _lstm_gate(
+    recurrent: Array, inputs: Array, product: Array, memory: LSTMMemory
+) -> LSTMMemory:
+    del recurrent
+    enter, keep, new, leave = jnp.split(inputs + product, 4, axis=-1)
     cell = nn.sigmoid(keep) * memory.cell + nn.sigmoid(enter) * nn.tanh(new)
     return LSTMMemory(nn.sigmoid(leave) * nn.tanh(cell), cell)
 
 
-def gru(recurrent: Array, bias: Array, inputs: Array, memory: Array) -> Array:
-    """Take one step of a gated recurrent unit; see `GRU`.
+def _gru_project(params: tuple[Array, Array], memory: Array) -> Array:
+    return memory @ params[0]
 
-    Args:
-        recurrent: `[H, 3H]`, `U_r`, `U_z`, `U_n` side by side.
-        bias: `[H]`, `c`.
-        inputs: `[..., 3H]`, `W x + b` in the same order.
-        memory: `[..., H]`.
 
-    Returns:
-        The next memory `[..., H]`.
-    """
+def _gru_gate(
+    params: tuple[Array, Array], inputs: Array, product: Array, memory: Array
+) -> Array:
+    bias = params[1]
     input_r, input_z, input_n = jnp.split(inputs, 3, axis=-1)
-    memory_r, memory_z, memory_n = jnp.split(memory @ recurrent, 3, axis=-1)
+    memory_r, memory_z, memory_n = jnp.split(product, 3, axis=-1)
     reset = nn.sigmoid(input_r + memory_r)
     update = nn.sigmoid(input_z + memory_z)
     new = nn.tanh(input_n + reset * (memory_n + jnp.broadcast_to(bias, memory.shape)))
     return (1.0 - update) * new + update * memory
+
+
+# Of parameters `recurrent` `[H, 4H]`: `U_i`, `U_f`, `U_g`, `U_o` side by side.
+LSTM_CELL = Cell(_lstm_project, _lstm_gate)
+# Of parameters `recurrent` `[H, 3H]` and `bias` `[H]`: `U_r`, `U_z`, `U_n`, and `c`.
+GRU_CELL = Cell(_gru_project, _gru_gate)

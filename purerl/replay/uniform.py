@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from purerl.replay import rows
 from purerl.types import Array, PyTree
 
 
@@ -58,6 +59,7 @@ def add(buffer: PyTree, items: PyTree, added: Array) -> PyTree:
         items: Items with leaves `[N, ...]`, `N <= C`.
         added: `[]` uint32, how many items were added before.
     """
+    items = rows.like(buffer, items)
     capacity = capacity_of(buffer)
     num = jax.tree.leaves(items)[0].shape[0]
     start = slots_of(added, capacity)
@@ -115,7 +117,8 @@ def numbers_in(slots: Array, added: Array, capacity: int) -> Array:
 def gather(buffer: PyTree, numbers: Array) -> PyTree:
     """Return items by number, `[*numbers.shape, ...]`; they must still be there."""
     slots = slots_of(numbers, capacity_of(buffer))
-    return jax.tree.map(lambda x: x.at[slots].get(mode="promise_in_bounds"), buffer)
+    found = jax.tree.map(lambda x: x.at[slots].get(mode="promise_in_bounds"), buffer)
+    return rows.items_of(found)
 
 
 class Window(NamedTuple):
@@ -154,24 +157,60 @@ def gather_n_step(
         gamma: Discount per step.
     """
     later = jnp.arange(n, dtype=jnp.uint32) * jnp.uint32(num_envs)
-    rewards, terminations, truncations = gather(
-        (buffer.reward, buffer.terminated, buffer.truncated),
-        numbers[None] + later[:, None],
+    steps = numbers[None] + later[:, None]
+    if isinstance(buffer, rows.Rows):
+        items = gather(buffer, steps)
+        of_all = items.reward, items.terminated, items.truncated
+        summed = _sum_rewards(of_all, numbers, later, gamma)
+        first = jax.tree.map(lambda x: x[0], items)
+        next_obs = first.next_obs if n == 1 else gather(buffer, summed.last).next_obs
+    else:
+        # Of the later steps observations are not needed.
+        of_all = gather((buffer.reward, buffer.terminated, buffer.truncated), steps)
+        summed = _sum_rewards(of_all, numbers, later, gamma)
+        first = gather(buffer, numbers)
+        next_obs = gather(buffer.next_obs, summed.last)
+    return Window(
+        first=first,
+        reward=summed.reward,
+        next_obs=next_obs,
+        discount=summed.discount,
+        terminated=summed.terminated,
     )
+
+
+class _Summed(NamedTuple):
+    """What the steps of windows sum to, `[N]` each; see `Window`."""
+
+    reward: Array
+    discount: Array
+    terminated: Array
+    last: Array
+
+
+def _sum_rewards(
+    steps: tuple[Array, Array, Array],
+    numbers: Array,
+    later: Array,
+    gamma: Array | float,
+) -> _Summed:
+    """Sum the rewards up to the n-th step, or the end of the episode before it.
+
+    Args:
+        steps: Rewards, and whether they terminated or truncated an episode, `[n, N]`.
+        numbers: `[N]` uint32, numbers of the first steps.
+        later: `[n]` uint32, how much larger those of the next ones are.
+        gamma: Discount per step.
+    """
+    rewards, terminations, truncations = steps
     reward, discount = jnp.zeros(numbers.shape), jnp.ones(numbers.shape)
     terminated = jnp.zeros(numbers.shape, bool)
     is_open = jnp.ones(numbers.shape, bool)
     last = numbers
-    for k in range(n):
+    for k in range(len(rewards)):
         reward = reward + jnp.where(is_open, discount * rewards[k], 0.0)
         discount = jnp.where(is_open, discount * gamma, discount)
         terminated = terminated | (is_open & terminations[k])
         last = jnp.where(is_open, numbers + later[k], last)
         is_open = is_open & ~(terminations[k] | truncations[k])
-    return Window(
-        first=gather(buffer, numbers),
-        reward=reward,
-        next_obs=gather(buffer.next_obs, last),
-        discount=discount,
-        terminated=terminated,
-    )
+    return _Summed(reward, discount, terminated, last)

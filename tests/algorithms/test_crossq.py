@@ -13,6 +13,7 @@ from purerl.algorithms import sac
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
+from purerl.learning.branches import StepCount
 from purerl.networks import batch_norm
 from purerl.optimisers import Adam, LearnedOptimiser, Muon, OpenOptimiser
 
@@ -157,7 +158,7 @@ def stepped():
     )
     noise = jnp.asarray(0.5 * rng.normal(size=(2, N, 1)), jnp.float32)
     learn = jax.jit(lambda *given: sac.learn(parts, *given))
-    new, _, metrics = learn(learner, batch, noise, jnp.uint32(0))
+    new, _, metrics = learn(learner, batch, noise, StepCount(jnp.uint32(0)))
     return parts, learner, batch, noise, new, metrics
 
 

@@ -12,6 +12,7 @@ from purerl.acting.environment import resolve_env
 from purerl.algorithms import dqn
 from purerl.algorithms.off_policy import Batch
 from purerl.learning import optimiser
+from purerl.learning.branches import StepCount
 from purerl.losses import HuberError, SquaredError
 from tests.algorithms.q_probes import Q_PROBES
 
@@ -88,7 +89,7 @@ def test_a_gradient_step_is_the_textbooks(error):
     updates, _ = optim.update(jax.grad(loss)(params), optim.init(params), params)
     expected = optax.apply_updates(params, updates)
     new, td_error, metrics = dqn.learn(
-        parts, restore, learner, batch, None, jnp.int32(0)
+        parts, restore, learner, batch, None, StepCount(jnp.int32(0))
     )
     for got, want in zip(
         jax.tree.leaves(restore(new.params)), jax.tree.leaves(expected), strict=True
@@ -104,7 +105,9 @@ def test_the_target_network_follows_after_every_interval_and_only_then():
     parts, restore, learner = make(target_update_interval=3, tau=0.25)
     batch = make_batch()
     for count in range(7):
-        new, *_ = dqn.learn(parts, restore, learner, batch, None, jnp.int32(count))
+        new, *_ = dqn.learn(
+            parts, restore, learner, batch, None, StepCount(jnp.int32(count))
+        )
         if count in (2, 5):
             # A quarter of the online network, three quarters of the old target.
             expected = 0.75 * learner.target_params + 0.25 * new.params
@@ -116,7 +119,9 @@ def test_the_target_network_follows_after_every_interval_and_only_then():
 
 def test_a_hard_target_is_an_exact_copy():
     parts, restore, learner = make(target_update_interval=1, tau=1.0)
-    new, *_ = dqn.learn(parts, restore, learner, make_batch(), None, jnp.int32(0))
+    new, *_ = dqn.learn(
+        parts, restore, learner, make_batch(), None, StepCount(jnp.int32(0))
+    )
     np.testing.assert_array_equal(new.target_params, new.params)
 
 

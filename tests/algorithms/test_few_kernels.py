@@ -229,3 +229,38 @@ def test_a_product_by_columns_is_a_product(outputs):
     found = jax.value_and_grad(by_columns, argnums=(0, 1))(x, kernel)
     expected = jax.value_and_grad(known, argnums=(0, 1))(x, kernel)
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), found, expected)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+def test_the_largest_of_a_row_and_what_is_picked_from_it(platform):
+    values = jnp.array([[1.0, 3.0, 3.0], [2.0, -1.0, 0.0], [-jnp.inf, -jnp.inf, -5.0]])
+    with traced_for(platform):
+        choice, most = columns.argmax(values), columns.largest(values)
+        picked = columns.pick(values, jnp.array([2, 0, 1]))
+        slope = jax.grad(lambda x: columns.pick(x, choice).sum())(values)
+        text = str(jax.make_jaxpr(lambda x: columns.argmax(x))(values))
+    assert choice.tolist() == [1, 0, 2] and choice.dtype == jnp.int32
+    assert most.tolist() == [3.0, 2.0, -5.0]
+    assert picked.tolist() == [3.0, 2.0, -jnp.inf]
+    assert slope.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
+    assert ("argmax" in text) == (platform == "cpu")
+
+
+@pytest.mark.parametrize("shape", [(3, 8), (20, 2), (8, 8)])
+@pytest.mark.parametrize("lead", [(5,), (2, 4), ()])
+def test_a_narrow_layer_is_the_product_that_it_stands_for(shape, lead):
+    keys = jax.random.split(jax.random.key(0), 2)
+    x, kernel = (
+        jax.random.normal(key, s)
+        for key, s in zip(keys, [(*lead, shape[0]), shape], strict=True)
+    )
+    layer = networks.layers.Dense(shape[1])
+    params = {"params": {"kernel": kernel, "bias": jnp.arange(shape[1], dtype=float)}}
+    known = layer.apply(params, x)
+    with traced_for("cuda"):
+        found = layer.apply(params, x)
+        text = str(jax.make_jaxpr(layer.apply)(params, x))
+        wide = jnp.zeros((networks.layers.MOST_ROWS + 1, shape[0]))
+        learned = str(jax.make_jaxpr(layer.apply)(params, wide))
+    np.testing.assert_allclose(found, known, rtol=1e-5, atol=1e-5)
+    assert "dot_general" not in text and "dot_general" in learned

@@ -12,6 +12,7 @@ from purerl.algorithms import mpo, mpo_discrete
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
+from purerl.learning.branches import StepCount
 from purerl.losses import mpo as m_step
 from purerl.losses import mpo_discrete as losses
 from purerl.losses import temperature
@@ -181,7 +182,7 @@ def test_the_target_is_the_expectation_over_all_actions():
     learner = Learner(state.params, targets, state.opt_state)
     key = jax.random.key(0)
     learn = jax.jit(lambda *given: mpo.learn(parts, *given))
-    _, td_error, metrics = learn(learner, batch, key, jnp.uint32(0))
+    _, td_error, metrics = learn(learner, batch, key, StepCount(jnp.uint32(0)))
     values = [
         np.asarray(one)[np.arange(5), batch.action]
         for one in parts.critics.apply(state.params["critics"], obs)

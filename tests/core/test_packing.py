@@ -114,3 +114,63 @@ def test_what_is_packed_has_no_part_in_a_gradient_of_something_else():
         return (weight * packing.unpack(packed, layout)["x"]).sum()
 
     np.testing.assert_allclose(jax.grad(loss)(2.0), 3.0)
+
+
+def test_the_ways_to_what_a_loop_carries_and_back_leave_it_as_it_was():
+    for platform, arrays in (("cuda", 3), ("cpu", len(TREE))):
+        with traced_for(platform):
+            there, back = packing.ways(TREE, axes=1)
+        # The packed array, the bytes and the half numbers.
+        assert len(jax.tree.leaves(there(TREE))) == arrays
+        assert_same_bits(back(there(TREE)), TREE)
+
+
+def test_a_wide_carry_stays_as_it_is():
+    words = packing.MOST_CARRIED
+    for is_packed in (True, False):
+        tree = {"x": jnp.zeros((2, words)), "y": jnp.zeros((2, 0 if is_packed else 1))}
+        with traced_for("cuda"):
+            there, _ = packing.ways(tree, axes=1)
+        assert (len(jax.tree.leaves(there(tree))) == 1) == is_packed
+
+
+def test_steps_that_are_written_out_know_the_numbers_of_numpy():
+    seen = []
+
+    def step(carry, given):
+        index, x = given
+        seen.append(index)
+        return carry + x, {"total": carry + x}
+
+    inputs = np.arange(3, dtype=np.uint32), jnp.array([1.0, 2.0, 4.0])
+    carry, outputs = jax.jit(lambda x: packing.written_out(step, 0.5, (inputs[0], x)))(
+        inputs[1]
+    )
+    assert (float(carry), outputs["total"].tolist()) == (7.5, [1.5, 3.5, 7.5])
+    assert [int(index) for index in seen] == [0, 1, 2]
+
+
+def test_a_step_of_a_round_knows_what_is_the_same_in_every_round():
+    before = jnp.uint32(12)
+    for index in range(6):
+        count = branches.StepCount(before + index, 6, index)
+        for period in (1, 2, 3, 6):
+            assert count.completes(period) is ((index + 1) % period == 0)
+        # Six steps are no whole number of these periods.
+        for period in (4, 5, jnp.uint32(4)):
+            found = count.completes(period)
+            assert isinstance(found, jax.Array)
+            assert bool(found) == ((12 + index + 1) % int(period) == 0)
+    assert not isinstance(branches.StepCount(before).completes(2), bool)
+
+
+@pytest.mark.parametrize("due", [True, False])
+def test_one_of_two_changes_is_made(due):
+    change, wait = (lambda x: (x + 1, "change")), (lambda x: (x, "wait"))
+    assert branches.change_or_wait(due, change, wait, 1) == (
+        (2, "change") if due else (1, "wait")
+    )
+    found = branches.change_or_wait(
+        jnp.bool_(due), lambda x: (x + 1, x), lambda x: (x, 0 * x), jnp.float32(3)
+    )
+    assert [float(x) for x in found] == ([4, 3] if due else [3, 0])

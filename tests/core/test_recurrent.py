@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from purerl import networks
+from purerl.hardware.work import num_carried
 from purerl.networks.recurrent import GRU, LSTM, LSTMMemory, forget
+from purerl.tracing import traced_for
 
 STEPS, ENVS, OBS, EMBED, SIZE = 9, 3, 2, 5, 4
 
@@ -148,3 +150,48 @@ def test_forgetting_clears_ended_episodes_and_keeps_the_others_bit_for_bit():
         assert kept[name].dtype == before.dtype
         np.testing.assert_array_equal(kept[name][~done], before[~done])
         np.testing.assert_array_equal(kept[name][done], jnp.zeros_like(before[done]))
+
+
+@pytest.mark.parametrize("kind", ["gru", "lstm"])
+def test_an_accelerators_gradient_of_a_sequence_is_that_of_a_cpu(kind, core, sequence):
+    obs, memory, first = sequence
+    module, params = core
+    if kind == "lstm":
+        module = LSTM(networks.MLP((EMBED,), "relu"), SIZE)
+        memory = LSTMMemory(memory, memory[::-1] - 0.5)
+        shapes = module.init(jax.random.key(0), obs[0], memory)
+        rng = np.random.default_rng(3)
+        params = jax.tree.map(
+            lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), shapes
+        )
+    weights = jnp.asarray(np.random.default_rng(4).normal(size=(STEPS, ENVS, SIZE)))
+
+    def slopes(platform):
+        def loss(params, obs, memory):
+            memories = module.apply(params, obs, memory, first, method="unroll")
+            squares = jax.tree.map(lambda x: (weights * x**2).sum(), memories)
+            return sum(jax.tree.leaves(squares))
+
+        with traced_for(platform):
+            gradient = jax.value_and_grad(loss, argnums=(0, 1, 2))
+            return gradient(params, obs, memory), jax.make_jaxpr(gradient)(
+                params, obs, memory
+            )
+
+    known, plain = slopes("cpu")
+    found, short = slopes("cuda")
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5),
+        found,
+        known,
+    )
+    # Where an episode begins, nothing passes to what was before it.
+    np.testing.assert_array_equal(jax.tree.leaves(found[1][2])[0][1], np.zeros(SIZE))
+
+    # The loop forward writes the memories and nothing else.
+    def written(jaxpr):
+        loops = [e for e in jaxpr.jaxpr.eqns if e.primitive.name == "scan"]
+        return len(loops[0].outvars) - num_carried(loops[0])
+
+    leaves = len(jax.tree.leaves(memory))
+    assert written(short) == leaves < written(plain)

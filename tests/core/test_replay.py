@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from purerl.replay import rows
 from purerl.replay import uniform as replay
-from tests.helpers import slow_but
+from purerl.tracing import traced_for
+from tests.helpers import assert_same_bits, slow_but
 
 add = jax.jit(replay.add)
 gather_n_step = jax.jit(replay.gather_n_step, static_argnums=(2, 3))
@@ -216,6 +218,41 @@ def test_windows_equal_a_plain_loop_over_everything_that_happened(
         np.testing.assert_allclose(window.discount[i], discount, rtol=1e-6)
         np.testing.assert_array_equal(window.next_obs[i], next_obs)
         assert window.terminated[i] == terminated
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_windows_of_rows_are_those_of_arrays_to_the_last_bit(n):
+    steps = random_steps(5, 40)
+    # Bytes are no rows: as floats these are.
+    steps = steps._replace(
+        obs=steps.obs.astype(np.float32), next_obs=steps.next_obs.astype(np.float32)
+    )
+    arrays = filled(steps, 12, 2)
+    empty = jax.tree.map(jnp.zeros_like, arrays)
+    assert rows.rows_of(empty) is empty  # On a CPU nothing changes.
+    with traced_for("cuda"):
+        buffer = rows.rows_of(empty)
+    assert isinstance(buffer, rows.Rows) and jax.tree.leaves(buffer)[0].ndim == 2
+    for start in range(0, 40, 2):
+        two = jax.tree.map(lambda x, start=start: x[start : start + 2], steps)
+        buffer = add(buffer, jax.tree.map(jnp.asarray, two), jnp.uint32(start))
+    assert_same_bits(rows.items_of(buffer), arrays)
+    numbers = jnp.arange(28, 40 - 2 * (n - 1), dtype=jnp.uint32)
+    assert_same_bits(
+        gather_n_step(buffer, numbers, n, 2, 0.9),
+        gather_n_step(arrays, numbers, n, 2, 0.9),
+    )
+
+
+def test_what_is_large_or_no_word_is_not_made_rows():
+    def is_made(**leaves):
+        with traced_for("cuda"):
+            return isinstance(rows.rows_of(leaves), rows.Rows)
+
+    assert is_made(x=jnp.zeros((4, rows.MOST_WORDS)), y=jnp.zeros((4, 0), bool))
+    assert not is_made(x=jnp.zeros((4, rows.MOST_WORDS + 1)))
+    assert not is_made(x=jnp.zeros((4, 3)), pixel=jnp.zeros((4, 2), jnp.uint8))
+    assert not is_made(x=jnp.zeros((rows.MOST_BYTES // 4 + 1, 1)))
 
 
 def test_memory_is_what_the_arrays_take():

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from purerl.networks import columns
 from purerl.types import Array
 
 
@@ -104,7 +105,7 @@ class ActionValues(abc.ABC):
             outputs: `[N, n, K]`.
             values: `[N, n]`, of the same network or another one.
         """
-        return self.of_action(outputs, jnp.argmax(values, -1))
+        return self.of_action(outputs, columns.argmax(values))
 
     def of_policy(self, outputs: Array, policy: Array) -> Array:
         """Return the distribution of an action of a policy, `[N, K]`.

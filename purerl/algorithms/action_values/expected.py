@@ -5,9 +5,8 @@ y = r + gamma^n (1 - terminated) Q'(s', a*)     (Mnih et al. 2015)
 
 from typing import Any
 
-import jax.numpy as jnp
-
 from purerl.algorithms.action_values.base import ActionValues
+from purerl.networks import columns
 from purerl.types import Array
 
 
@@ -28,12 +27,12 @@ class Expected(ActionValues):
 
     def pick(self, outputs: Array, action: Array) -> Array:
         """Return the values `[N]` of one action each, of `[N, n]`."""
-        return jnp.take_along_axis(outputs, action[:, None], -1)[:, 0]
+        return columns.pick(outputs, action)
 
     def of_best(self, outputs: Array, values: Array) -> Array:
         """Return the values of the actions with the largest of `values`, `[N]`."""
         if values is outputs:
-            return outputs.max(-1)
+            return columns.largest(outputs)
         return super().of_best(outputs, values)
 
     def of_policy(self, outputs: Array, policy: Array) -> Array:

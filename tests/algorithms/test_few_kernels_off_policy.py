@@ -1,0 +1,67 @@
+"""Off-policy updates as an accelerator computes them are the updates of a CPU."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl.tracing import traced_for
+
+SMALL = {
+    "num_envs": 2,
+    "total_timesteps": 96,
+    "rounds_per_update": 16,
+    "learning_starts": 37,  # within an update, and within a round
+    "batch_size": 8,
+    "hidden_sizes": (8,),
+    "num_evaluations": 0,
+    "buffer_size": 64,
+}
+CONFIGS = {
+    "dqn": purerl.DQNConfig(**SMALL, target_update_interval=3),
+    "dqn-3-steps": purerl.DQNConfig(**SMALL, n_step=3, gradient_steps=3),
+    "dqn-frozen": purerl.DQNConfig(**SMALL, frozen=("torso",)),
+    "dqn-prioritised": purerl.DQNConfig(**SMALL, prioritised=True),
+    "td3": purerl.TD3Config(**SMALL, gradient_steps=2, policy_delay=2),
+    "td3-by-a-branch": purerl.TD3Config(**SMALL, policy_delay=2),
+    "sac": purerl.SACConfig(**SMALL, gradient_steps=4, policy_delay=2),
+    "sac-many-steps": purerl.SACConfig(**SMALL, gradient_steps=5),
+    "mpo": purerl.MPOConfig(**SMALL, action_samples=3, target_update_interval=4),
+}
+QUICK = ("dqn", "td3")
+
+
+def trained(config, platform):
+    with traced_for(platform):
+        # A function of its own, as JAX keeps what it has traced.
+        train = purerl.make_train(config)
+        return jax.jit(lambda key: train(key))(jax.random.key(3))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *QUICK,
+        *(pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS if n not in QUICK),
+    ],
+)
+def test_an_accelerators_run_is_the_one_of_a_cpu(name):
+    known = trained(CONFIGS[name], "cpu")
+    found = trained(CONFIGS[name], "cuda")
+    assert jax.tree.structure(found) == jax.tree.structure(known)
+    # The last steps have learned, and the first have not.
+    assert (known.metrics["gradient_steps"] > 0).tolist() == [False, True, True]
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(
+            *(jax.random.key_data(x) if is_key(x) else x for x in (a, b)),
+            rtol=2e-3,
+            atol=2e-4,
+        ),
+        found,
+        known,
+    )
+
+
+def is_key(x):
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
