@@ -99,9 +99,11 @@ def is_narrow(x: Array, kernel: Array) -> bool:
         x: `[..., I]`.
         kernel: `[I, O]`.
     """
-    rows = int(np.prod(x.shape[:-1]))
-    is_small = rows <= MOST_ROWS and min(kernel.shape) <= columns.MOST
-    return is_small and not traced_for_cpu()
+    lead = x.shape[:-1]
+    # An exported program may have a batch of any size.
+    if traced_for_cpu() or not all(isinstance(size, int) for size in lead):
+        return False
+    return np.prod(lead, dtype=int) <= MOST_ROWS and min(kernel.shape) <= columns.MOST
 
 
 def narrow_product(x: Array, kernel: Array) -> Array:

@@ -14,6 +14,7 @@ from purerl.algorithms.action_values.quantile import Quantile
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.learning import optimiser
+from purerl.learning.branches import StepCount
 from purerl.losses.quantile import quantile_huber
 from tests import boxes, nets
 from tests.algorithms.test_dqn import make_batch
@@ -153,7 +154,8 @@ def trained(rewards, steps=2000, **changes):
             discount=jnp.where(is_last, 0.0, 0.5),
             weight=jnp.ones(2 * half),
         )
-        learner, *_ = dqn.learn(parts, restore, learner, batch, keys[1], count)
+        at = StepCount(count)
+        learner, *_ = dqn.learn(parts, restore, learner, batch, keys[1], at)
         return learner, None
 
     keys = jax.random.split(jax.random.key(2), steps)

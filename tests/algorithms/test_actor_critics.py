@@ -17,6 +17,7 @@ from purerl.algorithms import continuous, sac, td3
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
+from purerl.learning.branches import StepCount
 from purerl.networks.distributions import Gaussian
 from purerl.replay import uniform as replay
 from tests.helpers import slow_but
@@ -166,7 +167,9 @@ def test_a_step_of_td3_is_the_textbooks_and_policy_and_targets_wait():
     critics = descended(learner.params["critics"], grads)
 
     # The first of two steps moves the critics alone.
-    new, td_error, metrics = td3.learn(parts, learner, batch, noise, jnp.int32(0))
+    new, td_error, metrics = td3.learn(
+        parts, learner, batch, noise, StepCount(jnp.int32(0))
+    )
     assert_trees_close(new.params["critics"], critics)
     assert_same(new.params["actor"], learner.params["actor"])
     assert_same(new.target_params, learner.target_params)
@@ -187,7 +190,7 @@ def test_a_step_of_td3_is_the_textbooks_and_policy_and_targets_wait():
 
     loss, grads = jax.value_and_grad(policy_loss)(learner.params["actor"])
     actor = descended(learner.params["actor"], grads)
-    new, _, metrics = td3.learn(parts, learner, batch, noise, jnp.int32(1))
+    new, _, metrics = td3.learn(parts, learner, batch, noise, StepCount(jnp.int32(1)))
     assert_trees_close(new.params, {"actor": actor, "critics": critics})
     np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-4)
     expected = jax.tree.map(
@@ -279,7 +282,7 @@ def test_a_step_of_sac_is_the_textbooks(case):
     (loss, entropy), grads = jax.value_and_grad(policy_loss, has_aux=True)(
         params["actor"]
     )
-    new, _, metrics = sac.learn(parts, learner, batch, noise, jnp.int32(0))
+    new, _, metrics = sac.learn(parts, learner, batch, noise, StepCount(jnp.int32(0)))
     np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-4)
     np.testing.assert_allclose(metrics["entropy"], entropy, rtol=1e-4)
     expected = {
@@ -309,7 +312,8 @@ def test_a_fixed_temperature_and_delays():
     parts, learner = make(sac, config)
     batch, noise = make_batch(), jnp.zeros((2, N, ACTIONS))
     for count in range(6):
-        new, _, metrics = sac.learn(parts, learner, batch, noise, jnp.int32(count))
+        at = StepCount(jnp.int32(count))
+        new, _, metrics = sac.learn(parts, learner, batch, noise, at)
         kept = jax.tree.map(
             lambda x, y: bool((x == y).all()),
             (new.params["actor"], new.target_params),

@@ -18,6 +18,7 @@ from purerl.algorithms import ensembles, redq, sac, td3
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
+from purerl.learning.branches import StepCount
 from purerl.losses import HuberError, SquaredError, quantile
 from purerl.replay import uniform as replay
 
@@ -130,7 +131,7 @@ def test_every_gradient_step_of_redq_draws_its_own_critics():
     batch, noise = make_batch(), jnp.zeros((2, N, 1))
     learn = jax.jit(partial(sac.learn, parts))
     steps = [
-        learn(learner, batch, (noise, jnp.array(pair)), jnp.uint32(0))[1]
+        learn(learner, batch, (noise, jnp.array(pair)), StepCount(jnp.uint32(0)))[1]
         for pair in ([0, 1], [1, 0], [2, 3])
     ]
     np.testing.assert_allclose(steps[0], steps[1], rtol=1e-6)
@@ -270,7 +271,7 @@ def test_a_step_of_tqc_has_the_loss_and_errors_of_its_quantiles():
     batch, noise = make_batch(), jnp.zeros((2, N, 1))
     target = sac.td_target(parts, learner, batch, noise[0])
     learn = jax.jit(partial(sac.learn, parts))
-    _, td_error, metrics = learn(learner, batch, noise, jnp.uint32(0))
+    _, td_error, metrics = learn(learner, batch, noise, StepCount(jnp.uint32(0)))
     theta = parts.critics.apply(learner.params["critics"], batch.obs, batch.action)
     tau = (2 * np.arange(4) + 1) / 8
     error = np.asarray(target)[None, :, :, None] - np.asarray(theta)[:, None]
@@ -340,7 +341,7 @@ def test_importance_weights_weigh_the_critics_loss():
     target = sac.td_target(parts, learner, batch, noise[0])
     values = parts.critics.apply(learner.params["critics"], batch.obs, batch.action)
     learn = jax.jit(partial(sac.learn, parts))
-    _, td_error, metrics = learn(learner, batch, noise, jnp.uint32(0))
+    _, td_error, metrics = learn(learner, batch, noise, StepCount(jnp.uint32(0)))
     squared = sum(0.5 * (np.asarray(one) - target) ** 2 for one in values)
     np.testing.assert_allclose(
         metrics["value_loss"], (batch.weight * squared).mean(), rtol=1e-4

@@ -108,8 +108,8 @@ def counted(config, updates):
     def learn(learner, batch, noise, count):
         learner = Count(
             learner.calls + 1,
-            learner.in_order & (count == learner.calls),
-            learner.fired + ((count + 1) % 5 == 0),
+            learner.in_order & (count.number == learner.calls),
+            learner.fired + count.completes(5),
         )
         return learner, jnp.zeros(batch.reward.shape), {"value_loss": jnp.float32(0)}
 

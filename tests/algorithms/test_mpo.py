@@ -18,6 +18,7 @@ from purerl.algorithms import mpo
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
+from purerl.learning.branches import StepCount
 from purerl.losses.mpo import Bounds, fit_loss
 from purerl.networks.distributions import _distrax
 from purerl.replay import uniform as replay
@@ -227,7 +228,7 @@ def textbook(parts, state, batch, key):
 def one_step(parts, state, batch, key, count=0):
     learner = Learner(state.params, state.target_params, state.opt_state)
     learn = jax.jit(partial(mpo.learn, parts))
-    return learn(learner, batch, key, jnp.int32(count))
+    return learn(learner, batch, key, StepCount(jnp.int32(count)))
 
 
 def test_one_gradient_step_is_the_textbooks(start):

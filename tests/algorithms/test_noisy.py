@@ -9,6 +9,7 @@ import purerl
 from purerl import networks
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import dqn
+from purerl.learning.branches import StepCount
 from purerl.networks.noisy import NOISE, scaled_noise
 from tests.algorithms.test_dqn import make_batch
 
@@ -156,7 +157,9 @@ def test_the_noise_of_a_layer_that_does_not_help_is_unlearned():
     batch = batch._replace(discount=jnp.zeros_like(batch.discount))
 
     def one_step(learner, xs):
-        return dqn.learn(parts, restore, learner, batch, *xs)[0], None
+        key, count = xs
+        at = StepCount(count)
+        return dqn.learn(parts, restore, learner, batch, key, at)[0], None
 
     xs = (jax.random.split(jax.random.key(1), 500), jnp.arange(500, dtype=jnp.uint32))
     after = jax.jit(lambda x: jax.lax.scan(one_step, x, xs)[0])(learner)

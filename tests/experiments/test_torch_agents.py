@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from purerl import presets
+from purerl.learning.branches import StepCount
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import mpo, sac, td3
 from purerl.algorithms.actor_critic import Learner
@@ -124,7 +125,7 @@ def test_a_gradient_step_is_purerls(name, make, noise, batch, monkeypatch):
     monkeypatch.setattr(torch, "randn_like", torch.zeros_like)
     agent.learn(batch)
     after, *_ = MODULES[name].learn(
-        parts, learner, own, jnp.zeros(noise), jnp.uint32(1)
+        parts, learner, own, jnp.zeros(noise), StepCount(jnp.uint32(1))
     )
     before = learner.params
     assert_equal(
