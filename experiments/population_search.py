@@ -117,7 +117,7 @@ def methods(config: purerl.PPOConfig, searches: int) -> dict[str, Callable[[], R
             AXES,
             num_points=hyperband_points(),
             min_updates=MIN_UPDATES,
-            fitness="episode_return",
+            fitness="final_return",
             **shared,
         )
 

@@ -13,13 +13,15 @@ from rich.table import Table
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
 from purerl.cli import dry_run, flags, settings
-from purerl.cli.pbt import AXIS_HELP, best_table, write_summary
+from purerl.cli.pbt import AXIS_HELP, FITNESS_HELP, best_table, write_summary
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.population.brackets import make_ladder
+from purerl.population.fitness import KINDS
 from purerl.population.halving import DEFAULT_ETA, first_rung, halving
 from purerl.population.halving_result import HalvingResult
 from purerl.runner.seeds import check_seeds
+from purerl.search.fitness import check_fitness
 from purerl.train import Bound, bind
 
 
@@ -50,10 +52,7 @@ class Halving:
     brackets: Annotated[
         Literal["hyperband", "one"], _arg("All brackets, or successive halving.")
     ] = "hyperband"
-    fitness: Annotated[
-        Literal["evaluation", "episode_return"],
-        _arg("Fresh evaluations, or planned ones and training returns."),
-    ] = "evaluation"
+    fitness: Annotated[str, _arg(FITNESS_HELP)] = "evaluation"
     seeds: Annotated[int, _arg("Searches, independent of one another.")] = 1
     first_seed: Annotated[int, _arg("Seed of the first one.")] = 0
     out: Annotated[
@@ -74,6 +73,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     base = base_config(argv)
     parsed = flags.parse(flags.parser_class(base, Halving), argv, "halving")
+    fitness = check_fitness(parsed.fitness, KINDS)
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
@@ -87,7 +87,7 @@ def main(argv: Sequence[str]) -> int:
         eta=parsed.eta,
         min_updates=parsed.min_updates,
         brackets=parsed.brackets,
-        fitness=parsed.fitness,
+        fitness=fitness,
         seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
         out=parsed.out or default_folder(f"halving-{config.env}"),
         lanes=parsed.lanes,

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -17,11 +17,13 @@ from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
 from purerl.metrics import decimals
+from purerl.population.fitness import KINDS
 from purerl.population.pbt import pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
 from purerl.runner.seeds import check_seeds
+from purerl.search.fitness import check_fitness
 from purerl.space.labels import in_a_line
 from purerl.train import bind
 
@@ -34,6 +36,9 @@ AXIS_HELP = (
     "NAME=VALUES, once per axis, of dynamic fields: "
     "learning_rate=loguniform(1e-5,1e-2); gamma=uniform(0.9,0.999); "
     "entropy_coef=0,0.01,0.1."
+)
+FITNESS_HELP = (
+    "final_return: planned evaluations, else training returns; evaluation: fresh ones."
 )
 
 
@@ -63,10 +68,7 @@ class PBT:
         1.25,
     )
     resample_probability: Annotated[float, _arg("Of a new draw instead.")] = 0.25
-    fitness: Annotated[
-        Literal["episode_return", "evaluation"],
-        _arg("Planned evaluations or training returns, or fresh evaluations."),
-    ] = "episode_return"
+    fitness: Annotated[str, _arg(FITNESS_HELP)] = "final_return"
     seeds: Annotated[int, _arg("Searches, independent of one another.")] = 1
     first_seed: Annotated[int, _arg("Seed of the first one.")] = 0
     out: Annotated[
@@ -90,6 +92,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     base = base_config(argv)
     parsed = flags.parse(flags.parser_class(base, PBT), argv, "pbt")
+    fitness = check_fitness(parsed.fitness, KINDS)
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
@@ -106,7 +109,7 @@ def main(argv: Sequence[str]) -> int:
         quantile=parsed.quantile,
         factors=parsed.factors,
         resample_probability=parsed.resample_probability,
-        fitness=parsed.fitness,
+        fitness=fitness,
         seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
         out=parsed.out or default_folder(f"pbt-{config.env}"),
         extend=parsed.extend,

@@ -15,9 +15,11 @@ from purerl.cli import dry_run, flags, report, settings
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.runner.seeds import check_seeds
+from purerl.search.fitness import check_fitness
 from purerl.train import bind
 from purerl.tuning import words
 from purerl.tuning.api import tune
+from purerl.tuning.pool import KINDS
 from purerl.tuning.result import TuneResult
 
 
@@ -65,8 +67,8 @@ class Tune:
     ] = None
     batch: Annotated[int, _arg("Trials that are trained side by side.")] = 8
     fitness: Annotated[
-        Literal["final", "auc"], _arg("The last score, or the mean along the way.")
-    ] = "final"
+        str, _arg("final_return: the last score; training_curve: the mean of all.")
+    ] = "final_return"
     reports: Annotated[int, _arg("Times at which the pruner looks at a trial.")] = 9
     sampler_seed: Annotated[int, _arg("Seed of the sampler.")] = 0
     holdout_seeds: Annotated[
@@ -85,6 +87,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     base = base_config(argv)
     parsed = flags.parse(flags.parser_class(base, Tune), argv, "tune")
+    fitness = check_fitness(parsed.fitness, KINDS)
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
@@ -106,7 +109,7 @@ def main(argv: Sequence[str]) -> int:
         study=parsed.study,
         out=parsed.out or default_folder(f"tune-{config.env}"),
         batch=parsed.batch,
-        fitness=parsed.fitness,
+        fitness=fitness,
         reports=parsed.reports,
         seed=parsed.sampler_seed,
         holdout_seeds=parsed.holdout_seeds,

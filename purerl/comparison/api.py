@@ -25,6 +25,7 @@ from purerl.runner.seeds import check_seed, check_seeds, num_seeds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
+from purerl.search.fitness import check_fitness
 from purerl.storage import folders, kinds
 from purerl.sweeps.planner import worker_limit
 
@@ -239,15 +240,13 @@ def _check(options: Options, baseline: str | None, names: Sequence[str]) -> None
 
 
 def _measures(measures: Sequence[str]) -> tuple[str, ...]:
-    found = (measures,) if isinstance(measures, str) else tuple(measures)
+    asked = (measures,) if isinstance(measures, str) else measures
+    found = tuple(check_fitness(kind, tuple(WORDS), "measures") for kind in asked)
     if not found or len(set(found)) < len(found):
         raise ConfigError(
             f"measures must name each kind once and at least one, got {measures!r}; "
             f"for example {MEASURES}."
         )
-    for kind in found:
-        if kind not in WORDS:
-            raise ConfigError(f"measures must be of {', '.join(WORDS)}, got {kind!r}.")
     return found
 
 

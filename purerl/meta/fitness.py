@@ -24,29 +24,24 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.cohort import Segment
 from purerl.execution.curves import mean_of_known
 from purerl.execution.reduce import PARAMETERS_FINITE, bad_numbers
+from purerl.search.fitness import (
+    EVALUATION,
+    FINAL_RETURN,
+    MEASURES,
+    NEGATIVE,
+    TRAINING_CURVE,
+)
 
-_MEASURES = ("training_curve", "final_return", "evaluation")
-_NEGATIVE = "negative_"
-KINDS = (*_MEASURES, *(f"{_NEGATIVE}{measure}" for measure in _MEASURES))
+KINDS = (*MEASURES, *(f"{NEGATIVE}{measure}" for measure in MEASURES))
 FINAL_SHARE = 0.1
 # A generation may fail as a whole by bad luck, but hardly a few in a row. The first may
 # not: an evolution that begins so has nothing to go back to.
 FAILED_GENERATIONS = 3
 
 
-def check_kind(kind: str) -> None:
-    """Refuse an unknown fitness.
-
-    Raises:
-        ConfigError: naming the kinds.
-    """
-    if kind not in KINDS:
-        raise ConfigError(f"fitness must be one of {', '.join(KINDS)}, got {kind!r}.")
-
-
 def inner_config(config: TrainConfig, kind: str) -> TrainConfig:
     """Return the config as a member trains it: without evaluations nobody looks at."""
-    needs_evaluation = kind.removeprefix(_NEGATIVE) == "evaluation"
+    needs_evaluation = kind.removeprefix(NEGATIVE) == EVALUATION
     return config.replace(num_evaluations=int(needs_evaluation))
 
 
@@ -65,8 +60,8 @@ class Accumulator:
     """
 
     def __init__(self, kind: str, num_runs: int, num_updates: int) -> None:
-        self.measure, self.num_updates = kind.removeprefix(_NEGATIVE), num_updates
-        self.sign = -1.0 if kind.startswith(_NEGATIVE) else 1.0
+        self.measure, self.num_updates = kind.removeprefix(NEGATIVE), num_updates
+        self.sign = -1.0 if kind.startswith(NEGATIVE) else 1.0
         self.last, self.is_known = np.zeros(num_runs), np.zeros(num_runs, bool)
         self.sum, self.tail = np.zeros(num_runs), np.zeros(num_runs)
         self.evaluated = np.full(num_runs, np.nan)
@@ -94,7 +89,7 @@ class Accumulator:
         self.tail += late * max(0, first - self.first_of_tail)
         self.last = curve[:, -1]
         self.is_known |= known.any(1)
-        if self.measure == "evaluation" and segment.end == self.num_updates:
+        if self.measure == EVALUATION and segment.end == self.num_updates:
             returns = segment.evaluation["episode_return"]
             self.evaluated = returns[:, 0].mean(-1, dtype=float)
         return mean_of_known(self.last)
@@ -115,9 +110,9 @@ class Accumulator:
 
     def result(self) -> np.ndarray:
         """Return fitness `[N]` float32; NaN for a run with a number not finite."""
-        if self.measure == "training_curve":
+        if self.measure == TRAINING_CURVE:
             value = self.sum / self.num_updates
-        elif self.measure == "final_return":
+        elif self.measure == FINAL_RETURN:
             value = self.tail / (self.num_updates - self.first_of_tail)
         else:
             value = self.evaluated

@@ -17,6 +17,7 @@ from purerl.meta.optimiser import Optimiser
 from purerl.meta.strategy import Strategy, read_strategy
 from purerl.runner.seeds import check_seed
 from purerl.scale.devices import check_count
+from purerl.search.fitness import NEGATIVE, TRAINING_CURVE, check_fitness
 from purerl.storage import folders
 from purerl.train import Bound, bind
 
@@ -107,6 +108,8 @@ def make_setup(config: TrainConfig, asked: Settings) -> Setup:
         ConfigError: anything that cannot be evolved, or evolved so.
     """
     _check(asked)
+    kind = check_fitness(asked.fitness, fitness_of.KINDS)
+    asked = asked._replace(fitness=kind)
     changes = _changes(asked.environments)
     bounds = tuple(
         bind(fitness_of.inner_config(config.replace(**change), asked.fitness))
@@ -194,7 +197,7 @@ def _truncated(
             f"same in all environments, got {cut:,}; {_nearest(updates, cut)}change "
             "total_timesteps, num_envs or num_steps."
         )
-    if asked.fitness.removeprefix("negative_") != "training_curve":
+    if asked.fitness.removeprefix(NEGATIVE) != TRAINING_CURVE:
         raise ConfigError(
             "fitness must be training_curve or negative_training_curve with "
             f"truncation, got {asked.fitness}: a generation is worth what is earned in "
@@ -218,7 +221,6 @@ def _check(asked: Settings) -> None:
     check_seed("seed", asked.seed)
     if asked.population < 2:
         raise ConfigError("population must be at least 2: members are compared.")
-    fitness_of.check_kind(asked.fitness)
 
 
 def _changes(environments: Environments) -> list[dict[str, Any]]:

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from purerl.config import ConfigError
+from purerl.search.fitness import EVALUATION, FINAL_RETURN
 from purerl.search.protocol import Outcome
 
-KINDS = ("episode_return", "evaluation")
+KINDS = (FINAL_RETURN, EVALUATION)
 
 
 class Fitness(NamedTuple):
@@ -24,31 +24,19 @@ class Fitness(NamedTuple):
     diverged: np.ndarray
 
 
-def check_kind(fitness: str) -> None:
-    """Refuse an unknown kind of fitness.
-
-    Raises:
-        ConfigError: naming the kinds.
-    """
-    if fitness not in KINDS:
-        raise ConfigError(
-            f"fitness must be one of {', '.join(KINDS)}, got {fitness!r}."
-        )
-
-
 def measure(outcome: Outcome, kind: str, known: np.ndarray) -> Fitness:
     """Return the fitness of members at a milestone.
 
     Args:
         outcome: The outcome since the milestone before, of `[N]` members.
         kind: The kind of fitness. `evaluation`: fresh episodes of the deterministic
-            policy, the same ones for all members of a search. `episode_return`: the
-            last evaluation that the config planned in the outcome; else the mean return
-            of the episodes that ended in training.
+            policy, the same ones for all members of a search. `final_return`: the last
+            evaluation that the config planned in the outcome; else the mean return of
+            the episodes that ended in training.
         known: The scores that were known before, `[N]`: they count where no episode
             ended.
     """
-    if kind == "evaluation":
+    if kind == EVALUATION:
         assert outcome.fresh is not None
         score = outcome.fresh.episode_return.astype(np.float64)
     elif "episode_return" in outcome.evaluation:
@@ -57,7 +45,7 @@ def measure(outcome: Outcome, kind: str, known: np.ndarray) -> Fitness:
         score = _training_return(outcome)
         score = np.where(np.isfinite(score), score, known)
     diverged = outcome.diverged
-    if kind == "evaluation" or "episode_return" in outcome.evaluation:
+    if kind == EVALUATION or "episode_return" in outcome.evaluation:
         # An evaluation always has a return: one that is no number is a bad sign.
         diverged = diverged | ~np.isfinite(score)
     return Fitness(np.where(diverged, np.nan, score), diverged)

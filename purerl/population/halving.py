@@ -14,7 +14,7 @@ from typing import Any
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_number
 from purerl.population.brackets import make_ladder
-from purerl.population.fitness import check_kind
+from purerl.population.fitness import KINDS
 from purerl.population.halving_result import HalvingResult
 from purerl.population.halving_search import HalvingSearch
 from purerl.population.space import Space
@@ -23,6 +23,7 @@ from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.trackers import Tracker
 from purerl.scale.devices import check_count, make_workers
 from purerl.search.drive import drive
+from purerl.search.fitness import check_fitness
 
 DEFAULT_ETA = 3
 # Rungs before the end where `min_updates` is not given.
@@ -71,9 +72,9 @@ def halving(
         brackets: The kind of plan: `hyperband`, or `one` for successive halving.
         fitness: The kind of fitness. `evaluation`: `config.eval_episodes` fresh
             episodes at every rung, the same ones for all members of a search; then
-            `num_evaluations=0` saves the planned ones. `episode_return`: the last
-            planned evaluation since the milestone before, else the return of the
-            training episodes since then.
+            `num_evaluations=0` saves the planned ones. `final_return`: the last planned
+            evaluation since the milestone before, else the return of the training
+            episodes since then.
         seeds: The number of searches, whose seeds are then 0, 1, ..., or the seed of
             each.
         out: The folder to write; nothing is written without one.
@@ -98,7 +99,7 @@ def halving(
         ("segment_updates", segment_updates),
     ):
         check_count(name, count)
-    check_kind(fitness)
+    kind = check_fitness(fitness, KINDS)
     agents = (num_points or 1) * num_seeds(seeds)
     require_number(space.bound, agents, make_workers())
     searches = check_seeds(seeds)
@@ -115,7 +116,7 @@ def halving(
         "eta": eta,
         "min_updates": rung,
         "brackets": brackets,
-        "fitness": fitness,
+        "fitness": kind,
     }
     search = HalvingSearch(space, searches, options)
     finished = drive(

@@ -14,6 +14,7 @@ from purerl.population.fitness import Fitness, measure, ranking
 from purerl.population.space import Hyper, Space
 from purerl.runner.words import notes
 from purerl.scale.devices import make_workers
+from purerl.search.fitness import EVALUATION
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
 
 
@@ -157,7 +158,7 @@ class HalvingSearch:
     @property
     def _is_fresh(self) -> bool:
         """Whether members are judged by fresh episodes, at the rungs alone."""
-        return self.options["fitness"] == "evaluation"
+        return self.options["fitness"] == EVALUATION
 
     def _survivors(self, found: Fitness, alive: np.ndarray, until: int) -> np.ndarray:
         """Who goes on after a milestone, `[A]` bool.

@@ -13,7 +13,7 @@ from typing import Any
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_number
 from purerl.population.describe import stored_options
-from purerl.population.fitness import check_kind
+from purerl.population.fitness import KINDS
 from purerl.population.pbt_result import PBTResult
 from purerl.population.pbt_search import PBTSearch
 from purerl.population.space import Space
@@ -22,6 +22,7 @@ from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.trackers import Tracker
 from purerl.scale.devices import check_count, make_workers
 from purerl.search.drive import drive
+from purerl.search.fitness import check_fitness
 
 DEFAULT_ROUNDS = 20
 
@@ -36,7 +37,7 @@ def pbt(
     quantile: float = 0.2,
     factors: Sequence[float] = (0.8, 1.25),
     resample_probability: float = 0.25,
-    fitness: str = "episode_return",
+    fitness: str = "final_return",
     seeds: int | Sequence[int] = 1,
     out: str | Path | None = None,
     extend: bool = False,
@@ -78,7 +79,7 @@ def pbt(
         factors: Factors of which one is drawn to perturb a hyperparameter.
         resample_probability: The probability that a hyperparameter is drawn anew
             instead.
-        fitness: The kind of fitness. `episode_return`: the last evaluation that the
+        fitness: The kind of fitness. `final_return`: the last evaluation that the
             config planned within the round, else the return of the round's training
             episodes. `evaluation`: `config.eval_episodes` fresh episodes after every
             round, the same ones for all members; then `num_evaluations=0` saves the
@@ -113,7 +114,7 @@ def pbt(
         ("segment_updates", segment_updates),
     ):
         check_count(name, count)
-    check_kind(fitness)
+    kind = check_fitness(fitness, KINDS)
     require_number(space.bound, population * num_seeds(seeds), make_workers())
     searches = check_seeds(seeds)
     options = {
@@ -124,7 +125,7 @@ def pbt(
         "quantile": _fraction("quantile", quantile, 0.5),
         "factors": _factors(factors),
         "resample_probability": _fraction("resample_probability", resample_probability),
-        "fitness": fitness,
+        "fitness": kind,
     }
     _check_length(options["ready_updates"], segment_updates)
     finished = drive(

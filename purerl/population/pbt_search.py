@@ -15,6 +15,7 @@ from purerl.population.pbt_result import round_ends
 from purerl.population.space import Hyper, Space
 from purerl.runner.words import notes
 from purerl.scale.devices import default_lanes, make_workers
+from purerl.search.fitness import EVALUATION
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
 
 
@@ -96,7 +97,7 @@ class PBTSearch:
             parents, is_copy = state.parent, state.parent != self.everyone
             keys = streams.child_keys(self.search_of, state.round - 1, self.member_of)
         evaluation_keys = None
-        if self.options["fitness"] == "evaluation":
+        if self.options["fitness"] == EVALUATION:
             evaluation_keys = streams.evaluation_keys(self.search_of, state.round)
         return Request(
             Members(keys, self.space.overrides(state.hyper)),

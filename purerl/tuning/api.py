@@ -10,7 +10,8 @@ from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seed, check_seeds, num_seeds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale.devices import check_count, make_workers
-from purerl.tuning.pool import FITNESS, Setup, choose_lanes
+from purerl.search.fitness import check_fitness
+from purerl.tuning.pool import KINDS, Setup, choose_lanes
 from purerl.tuning.result import TuneResult
 from purerl.tuning.search import Options, Search
 from purerl.tuning.space import Space
@@ -31,7 +32,7 @@ def tune(
     study: str | None = None,
     out: str | Path | None = None,
     batch: int = 8,
-    fitness: str = "final",
+    fitness: str = "final_return",
     reports: int = 9,
     seed: int = 0,
     holdout_seeds: int = 10,
@@ -70,8 +71,8 @@ def tune(
             given.
         out: The folder for the study, its table, the best config, pictures.
         batch: The number of trials that are trained side by side.
-        fitness: The kind of fitness: `final` for the last score, or `auc` for the mean
-            of the scores along the way.
+        fitness: The kind of fitness: `final_return` for the last score, or
+            `training_curve` for the mean of the scores along the way.
         reports: The number of segments of a run, after each of which the pruner looks
             if there is a new evaluation; Hyperband's first rungs are a ninth and a
             third of the budget.
@@ -88,7 +89,8 @@ def tune(
         ConfigError: an axis, value or option that cannot be, a study of other
             settings (with what differs), Optuna missing; before anything is trained.
     """
-    _check_options(sampler, pruner, fitness, holdout_seeds)
+    _check_options(sampler, pruner, holdout_seeds)
+    kind = check_fitness(fitness, KINDS)
     check_seed("seed", seed)
     for name, value in (("trials", trials), ("batch", batch), ("reports", reports)):
         check_count(name, value)
@@ -97,7 +99,7 @@ def tune(
     require_listing(batch * num_seeds(seeds), config.total_timesteps)
     space, numbers = Space(config, axes), check_seeds(seeds)
     width = lanes or choose_lanes(batch * len(numbers), len(numbers), make_workers())
-    setup = Setup(config, numbers, fitness, reports, width)
+    setup = Setup(config, numbers, kind, reports, width)
     folder = as_folder("out", out)
     options = Options(
         trials,
@@ -113,10 +115,8 @@ def tune(
     return Search(space, setup, options, folder, progress).run()
 
 
-def _check_options(
-    sampler: str, pruner: str | None, fitness: str, holdout_seeds: int
-) -> None:
-    known = {"sampler": (sampler, SAMPLERS), "fitness": (fitness, FITNESS)}
+def _check_options(sampler: str, pruner: str | None, holdout_seeds: int) -> None:
+    known: dict[str, tuple[str, Sequence[str]]] = {"sampler": (sampler, SAMPLERS)}
     if pruner is not None:
         known["pruner"] = (pruner, PRUNERS)
     for name, (value, choices) in known.items():

@@ -14,6 +14,7 @@ from purerl.config import ConfigError
 from purerl.execution.cohort import Cohort, Segment, advance
 from purerl.execution.members import every
 from purerl.execution.reduce import first_bad_update, reduce_segment
+from purerl.search.fitness import FINAL_RETURN
 from purerl.sweeps.groups import Group, group_points
 from purerl.tuning.pool import Pool
 
@@ -167,7 +168,8 @@ class Batch:
     def _member_score(self, curve: list[float]) -> float:
         if not curve:
             return float("nan")
-        return curve[-1] if self.setup.fitness == "final" else float(np.mean(curve))
+        is_last = self.setup.fitness == FINAL_RETURN
+        return curve[-1] if is_last else float(np.mean(curve))
 
     @property
     def planned_steps(self) -> int:

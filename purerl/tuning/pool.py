@@ -11,10 +11,11 @@ from purerl.execution.format import format_bytes
 from purerl.execution.members import every
 from purerl.execution.programs import Program
 from purerl.scale.devices import Worker, default_lanes, make_workers, run_blocks
+from purerl.search.fitness import FINAL_RETURN, TRAINING_CURVE
 from purerl.sweeps.groups import Group
 from purerl.sweeps.planner import worker_limit
 
-FITNESS = ("final", "auc")
+KINDS = (FINAL_RETURN, TRAINING_CURVE)
 ACCELERATOR_LANES = 64
 
 
@@ -24,8 +25,8 @@ class Setup(NamedTuple):
     Attributes:
         config: The config of every trial, where no axis says otherwise.
         seeds: Seeds of every trial.
-        fitness: The kind of fitness, `final` for the last score or `auc` for the mean
-            of all scores along the way.
+        fitness: The kind of fitness, `final_return` for the last score or
+            `training_curve` for the mean of all scores along the way.
         reports: Times at which trials are looked at; the segments of a run.
         lanes: The width of a block, W.
     """

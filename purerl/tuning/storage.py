@@ -14,6 +14,7 @@ import sqlalchemy.event
 import sqlalchemy.exc
 
 from purerl.config import ConfigError
+from purerl.search.fitness import with_current_name
 from purerl.storage.differences import differing
 from purerl.tuning import samplers
 from purerl.tuning.space import Space
@@ -88,7 +89,8 @@ def open_study(
             # First, so that "better than the default" is judged on equal terms.
             found.enqueue_trial(default, {DEFAULT: True}, skip_if_exists=True)
         found.set_user_attr(SPEC, spec)
-    differences = compare(found.user_attrs[SPEC], json.loads(json.dumps(spec)))
+    stored = with_current_name(found.user_attrs[SPEC])
+    differences = compare(stored, json.loads(json.dumps(spec)))
     if differences:
         raise ConfigError(
             f"the storage holds another study {name!r}: {'; '.join(differences)}. Use "

@@ -245,7 +245,7 @@ def test_the_table_says_it(result):
         ({"environments": [3]}, "environments takes names"),
         ({"environments": [purerl.DQNConfig()]}, "a DQNConfig stands among PPOConfigs"),
         ({"baseline": "squared"}, "baseline must be one of the settings .soft, hard."),
-        ({"measures": ["area"]}, "measures must be of training_curve"),
+        ({"measures": ["area"]}, "measures must be one of training_curve"),
         ({"measures": []}, "measures must name each kind once"),
         ({"seed": -1}, "seed must be a whole number"),
         ({"lanes": 0}, "lanes must be a positive whole number"),

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.config import ConfigError
 from purerl.meta import fitness
 from purerl.serialise import from_yaml
 from tests.helpers import tiny_config
@@ -63,5 +62,3 @@ def test_kinds():
     config = tiny_config()
     assert fitness.inner_config(config, "negative_evaluation").num_evaluations == 1
     assert fitness.inner_config(config, "negative_final_return").num_evaluations == 0
-    with pytest.raises(ConfigError, match="negative_training_curve"):
-        fitness.check_kind("-training_curve")

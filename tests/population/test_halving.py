@@ -190,7 +190,7 @@ def test_scores_of_a_rung_are_fresh_and_share_their_episodes(tiny, axes, whole):
 
 
 def test_training_returns_may_be_the_score(tiny, axes):
-    result = search(tiny, axes, fitness="episode_return")
+    result = search(tiny, axes, fitness="final_return")
     assert result.finished and result.evaluation_steps == 0
 
 
@@ -201,7 +201,7 @@ def test_training_returns_may_be_the_score(tiny, axes):
         ({"min_updates": 8}, "min_updates must leave room"),
         ({"eta": 1}, "eta must be"),
         ({"num_points": 0}, "num_points must be"),
-        ({"fitness": "loss"}, "fitness must be"),
+        ({"fitness": "loss"}, "fitness must be one of final_return, evaluation"),
     ],
 )
 def test_options_out_of_range_are_refused_in_a_sentence(tiny, axes, changes, words):

@@ -1,3 +1,4 @@
+import json
 import subprocess
 import sys
 import textwrap
@@ -276,7 +277,7 @@ def test_a_population_that_diverges_as_a_whole_says_so(tiny):
 
 
 def test_training_returns_count_where_nothing_is_evaluated(tiny, axes):
-    result = search(tiny, axes, fitness="episode_return")
+    result = search(tiny, axes, fitness="final_return")
     for step in result.steps:
         episodes = step.outcome.train["episodes"][:, 0]
         returns = step.outcome.train["episode_return"][:, 0].astype(float)
@@ -289,12 +290,38 @@ def test_training_returns_count_where_nothing_is_evaluated(tiny, axes):
 @pytest.mark.slow
 def test_planned_evaluations_count_in_the_rounds_that_have_one(tiny, axes):
     config = tiny.replace(num_evaluations=3)  # after updates 7, 13 and 20
-    result = search(config, axes, fitness="episode_return")
+    result = search(config, axes, fitness="final_return")
     for mark in (1, 3, 4):
         step = result.steps[mark]
         mean = step.outcome.evaluation["episode_return"][:, -1].mean(-1)
         np.testing.assert_allclose(step.after.score, mean, rtol=1e-6)
     assert "episode_return" not in result.steps[0].outcome.evaluation
+
+
+def test_a_folder_with_the_old_name_of_the_fitness_goes_on(
+    tiny, axes, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3)
+        with pytest.raises(KilledError):
+            search(
+                tiny, axes, fitness="final_return", checkpoint_seconds=0.0, out=tmp_path
+            )
+    path = tmp_path / "manifest.json"
+    stored = json.loads(path.read_text())
+    assert stored["options"]["fitness"] == "final_return"
+    stored["options"]["fitness"] = "episode_return"  # as it was written before
+    path.write_text(json.dumps(stored))
+    with pytest.raises(purerl.ConfigError, match="fitness is 'final_return' there"):
+        search(tiny, axes, fitness="evaluation", out=tmp_path)
+    result = search(tiny, axes, fitness="final_return", out=tmp_path)
+    assert 0 < result.summary["trained_requests"] < len(result.steps)
+    loaded = purerl.load_search(tmp_path)
+    assert loaded.options == result.options
+    with pytest.warns(DeprecationWarning, match="'episode_return' is called") as told:
+        whole = search(tiny, axes, fitness="episode_return")
+    assert told[0].filename == __file__
+    assert_same_bits(outcome(result), outcome(whole))
 
 
 def test_the_best_member_acts_and_its_schedule_can_be_trained_again(tiny, axes, whole):
@@ -351,7 +378,10 @@ def test_replay_is_copied_too_and_goes_on(tmp_path):
         ({"quantile": 0.7}, "quantile must lie between 0 and 0.5"),
         ({"factors": (1.0,)}, "factors must be positive numbers other than 1"),
         ({"resample_probability": 1.5}, "resample_probability must lie between"),
-        ({"fitness": "loss"}, "fitness must be one of"),
+        (
+            {"fitness": "training_curve"},
+            "fitness must be one of final_return, evaluation",
+        ),
         ({"num_rounds": 3}, "num_rounds or ready_updates, not both"),
         ({"segment_updates": 3}, "segment_updates must divide ready_updates = 4"),
     ],

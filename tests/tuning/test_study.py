@@ -29,10 +29,18 @@ def silent():
         yield
 
 
-def opened(url=None, sampler="tpe", budget=10, seed=0, pruner=None, **fields):
+def opened(
+    url=None,
+    sampler="tpe",
+    budget=10,
+    seed=0,
+    pruner=None,
+    fitness="final_return",
+    **fields,
+):
     config = purerl.PPOConfig(**fields)
     space = Space(config, AXES)
-    spec = folder.spec(space, Setup(config, (0, 1), "final", 9, 2), seed)
+    spec = folder.spec(space, Setup(config, (0, 1), fitness, 9, 2), seed)
     return open_study(
         space,
         spec,
@@ -63,6 +71,17 @@ def complete(study, batch=4):
     while study.counts().finished < study.budget:
         finish(study, study.ask(batch))
     return [row.params for row in study.rows()]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("final", "final_return"), ("auc", "training_curve")]
+)
+def test_a_study_with_the_old_name_of_its_fitness_goes_on(url, old, new):
+    found = opened(url, fitness=new).study
+    found.set_user_attr(SPEC, {**found.user_attrs[SPEC], "fitness": old})
+    assert complete(opened(url, fitness=new, budget=2), batch=1)
+    with pytest.raises(purerl.ConfigError, match=f"fitness is '{new}' there"):
+        opened(url, fitness="evaluation")
 
 
 def abandon(study):

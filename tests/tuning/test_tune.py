@@ -214,7 +214,9 @@ def test_static_fields_are_compiled_once_each(chain):
 @pytest.mark.slow
 def test_trials_that_diverge_count_as_lost_not_as_crashes(chain):
     axes = {"learning_rate": [1e-3, 1e38], AXIS: [1.0, 2.0]}
-    result = tune(chain, axes, trials=8, batch=4, sampler="random", fitness="auc")
+    result = tune(
+        chain, axes, trials=8, batch=4, sampler="random", fitness="training_curve"
+    )
     states = {row.params["learning_rate"]: row.state for row in result.rows}
     assert states == {1e-3: "complete", 1e38: "diverged"}
     assert result.best_row.params["learning_rate"] == 1e-3
@@ -234,8 +236,8 @@ def test_values_that_do_not_fit_together_are_refused_one_by_one(chain):
     assert refused and "num_minibatches" in refused[0].note
 
 
-def test_auc_is_the_mean_along_the_way(chain):
-    setup = Setup(chain, (0, 1), "auc", 6, 2)
+def test_the_training_curve_is_the_mean_along_the_way(chain):
+    setup = Setup(chain, (0, 1), "training_curve", 6, 2)
     batch = Batch(Pool(setup), [{AXIS: 8.0}])
     for report in range(1, 7):
         batch.advance(report)
@@ -397,7 +399,7 @@ def test_the_command_line(tmp_path, capsys):
     [
         ({"sampler": "grid"}, "sampler must be one of tpe, random, cmaes"),
         ({"pruner": "all"}, "pruner must be one of hyperband, median or None"),
-        ({"fitness": "max"}, "fitness must be one of final, auc"),
+        ({"fitness": "evaluation"}, "must be one of final_return, training_curve"),
         ({"trials": 0}, "trials must be a positive"),
         ({"batch": 2.5}, "batch must be a positive"),
         ({"holdout_seeds": -1}, "holdout_seeds must be a positive"),

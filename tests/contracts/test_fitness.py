@@ -1,0 +1,73 @@
+"""One word for each kind of fitness, in all searches."""
+
+import warnings
+
+import pytest
+
+import purerl
+from purerl.meta import fitness as evolution
+from purerl.population import fitness as population
+from purerl.report.comparison import WORDS
+from purerl.search.fitness import MEASURES, check_fitness, with_current_name
+from purerl.tuning import pool
+from tests.helpers import tiny_config
+
+KINDS = {
+    "population": population.KINDS,
+    "tuning": pool.KINDS,
+    "evolution": evolution.KINDS,
+    "comparison": tuple(WORDS),
+}
+
+
+def test_every_tool_takes_a_part_of_the_vocabulary():
+    assert MEASURES == ("training_curve", "final_return", "evaluation")
+    for kinds in KINDS.values():
+        assert {kind.removeprefix("negative_") for kind in kinds} <= set(MEASURES)
+    assert set(population.KINDS) == {"final_return", "evaluation"}
+    assert set(pool.KINDS) == {"final_return", "training_curve"}
+    assert len(set(evolution.KINDS)) == 6 and set(WORDS) == set(MEASURES)
+
+
+@pytest.mark.parametrize(
+    ("tool", "old", "new"),
+    [
+        ("population", "episode_return", "final_return"),
+        ("tuning", "final", "final_return"),
+        ("tuning", "auc", "training_curve"),
+    ],
+)
+def test_names_of_before_are_taken_with_a_warning_at_the_callers_line(tool, old, new):
+    with pytest.warns(DeprecationWarning, match=f"'{old}' is called '{new}'") as told:
+        assert check_fitness(old, KINDS[tool]) == new
+    assert [warning.filename for warning in told] == [__file__]
+    assert with_current_name({"fitness": old, "eta": 3}) == {"fitness": new, "eta": 3}
+    assert with_current_name({"eta": 3}) == {"eta": 3}
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind"),
+    [
+        ("population", "training_curve"),
+        ("population", "auc"),
+        ("tuning", "evaluation"),
+        ("evolution", "-training_curve"),
+        ("comparison", "negative_evaluation"),
+        ("comparison", None),
+    ],
+)
+def test_what_a_tool_cannot_measure_is_refused_with_what_it_can(tool, kind):
+    accepted = ", ".join(KINDS[tool])
+    words = f"^fitness must be one of {accepted}, got {kind!r}.$"
+    with warnings.catch_warnings(), pytest.raises(purerl.ConfigError, match=words):
+        check_fitness(kind, KINDS[tool])
+
+
+def test_evolve_and_compare_read_the_same_names():
+    config = tiny_config()
+    with pytest.raises(purerl.ConfigError, match="fitness must be one of training_cur"):
+        purerl.evolve(config, "learning_rate", fitness="area")
+    settings = {"slow": {"learning_rate": 1e-4}}
+    with pytest.raises(purerl.ConfigError, match="measures must name each kind once"):
+        with pytest.warns(DeprecationWarning, match="measures='auc' is called"):
+            purerl.compare(config, settings, measures=("auc", "training_curve"))
