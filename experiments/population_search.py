@@ -103,7 +103,7 @@ def _updates(points: int) -> int:
 
 def methods(config: purerl.PPOConfig, searches: int) -> dict[str, Callable[[], Result]]:
     """Name -> a call that searches with every search seed."""
-    shared: dict[str, Any] = {"seeds": searches, "lanes": LANES, "progress": False}
+    shared: dict[str, Any] = {"searches": searches, "lanes": LANES, "progress": False}
     population = {"population": MEMBERS, "ready_updates": READY}
 
     def random_search() -> Result:

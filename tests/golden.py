@@ -92,7 +92,7 @@ def compare_losses() -> Arrays:
 def pbt() -> Arrays:
     """Two searches of four members."""
     found = purerl.pbt(
-        tiny_config(), AXES, population=4, seeds=2, ready_updates=6, **SEGMENT
+        tiny_config(), AXES, population=4, searches=2, ready_updates=6, **SEGMENT
     )
     return _search(found)
 

@@ -20,6 +20,7 @@ from purerl.population.brackets import make_ladder
 from purerl.population.fitness import KINDS
 from purerl.population.halving import DEFAULT_ETA, first_rung, halving
 from purerl.population.halving_result import HalvingResult
+from purerl.population.searches import read_searches
 from purerl.runner.seeds import check_seeds
 from purerl.search.fitness import check_fitness
 from purerl.train import Bound, bind
@@ -53,8 +54,11 @@ class Halving:
         Literal["hyperband", "one"], _arg("All brackets, or successive halving.")
     ] = "hyperband"
     fitness: Annotated[str, _arg(FITNESS_HELP)] = "evaluation"
-    seeds: Annotated[int, _arg("Searches, independent of one another.")] = 1
+    searches: Annotated[
+        int | None, _arg("Searches, independent of one another; 1 if not given.")
+    ] = None
     first_seed: Annotated[int, _arg("Seed of the first one.")] = 0
+    seeds: Annotated[int | None, _arg("The old name of --searches.")] = None
     out: Annotated[
         Path | None, _arg("Folder to write; runs/halving-<env>-<time> if not given.")
     ] = None
@@ -74,10 +78,11 @@ def main(argv: Sequence[str]) -> int:
     base = base_config(argv)
     parsed = flags.parse(flags.parser_class(base, Halving), argv, "halving")
     fitness = check_fitness(parsed.fitness, KINDS)
+    searches = read_searches(parsed.searches, parsed.seeds, "--")
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
-        part = _cost(bind(config), parsed)
+        part = _cost(bind(config), parsed, searches)
         dry_run.show([part], parsed.lanes, parsed.segment_updates)
         return 0
     result = halving(
@@ -88,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
         min_updates=parsed.min_updates,
         brackets=parsed.brackets,
         fitness=fitness,
-        seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
+        searches=range(parsed.first_seed, parsed.first_seed + searches),
         out=parsed.out or default_folder(f"halving-{config.env}"),
         lanes=parsed.lanes,
         segment_updates=parsed.segment_updates,
@@ -102,9 +107,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _cost(bound: Bound, parsed: Halving) -> dry_run.Part:
+def _cost(bound: Bound, parsed: Halving, searches: int) -> dry_run.Part:
     """The agents that start, and the steps of all that go on."""
-    updates, seeds = bound.plan.num_updates, len(check_seeds(parsed.seeds))
+    updates, count = bound.plan.num_updates, len(check_seeds(searches, "--searches"))
     rung = first_rung(updates, parsed.eta, parsed.min_updates)
     ladder = make_ladder(updates, rung, parsed.eta, parsed.points, parsed.brackets)
     spans = np.diff(ladder.milestones, prepend=0).tolist()
@@ -112,8 +117,8 @@ def _cost(bound: Bound, parsed: Halving) -> dry_run.Part:
         ladder.alive(milestone) * span
         for milestone, span in zip(ladder.milestones, spans, strict=True)
     )
-    steps = seeds * trained * bound.plan.steps_per_update
-    return dry_run.Part(bound, seeds * ladder.size, steps)
+    steps = count * trained * bound.plan.steps_per_update
+    return dry_run.Part(bound, count * ladder.size, steps)
 
 
 def show(result: HalvingResult) -> None:

@@ -22,6 +22,7 @@ from purerl.population.pbt import pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
+from purerl.population.searches import read_searches
 from purerl.runner.seeds import check_seeds
 from purerl.search.fitness import check_fitness
 from purerl.space.labels import in_a_line
@@ -69,8 +70,11 @@ class PBT:
     )
     resample_probability: Annotated[float, _arg("Of a new draw instead.")] = 0.25
     fitness: Annotated[str, _arg(FITNESS_HELP)] = "final_return"
-    seeds: Annotated[int, _arg("Searches, independent of one another.")] = 1
+    searches: Annotated[
+        int | None, _arg("Searches, independent of one another; 1 if not given.")
+    ] = None
     first_seed: Annotated[int, _arg("Seed of the first one.")] = 0
+    seeds: Annotated[int | None, _arg("The old name of --searches.")] = None
     out: Annotated[
         Path | None, _arg("Folder to write; runs/pbt-<env>-<time> if not given.")
     ] = None
@@ -93,10 +97,11 @@ def main(argv: Sequence[str]) -> int:
     base = base_config(argv)
     parsed = flags.parse(flags.parser_class(base, PBT), argv, "pbt")
     fitness = check_fitness(parsed.fitness, KINDS)
+    searches = read_searches(parsed.searches, parsed.seeds, "--")
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
-        agents = parsed.population * len(check_seeds(parsed.seeds))
+        agents = parsed.population * len(check_seeds(searches, "--searches"))
         parts = [dry_run.whole_runs(bind(config), agents)]
         dry_run.show(parts, parsed.lanes, parsed.segment_updates)
         return 0
@@ -110,7 +115,7 @@ def main(argv: Sequence[str]) -> int:
         factors=parsed.factors,
         resample_probability=parsed.resample_probability,
         fitness=fitness,
-        seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
+        searches=range(parsed.first_seed, parsed.first_seed + searches),
         out=parsed.out or default_folder(f"pbt-{config.env}"),
         extend=parsed.extend,
         lanes=parsed.lanes,

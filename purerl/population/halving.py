@@ -17,6 +17,7 @@ from purerl.population.brackets import make_ladder
 from purerl.population.fitness import KINDS
 from purerl.population.halving_result import HalvingResult
 from purerl.population.halving_search import HalvingSearch
+from purerl.population.searches import Searches, read_searches
 from purerl.population.space import Space
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seeds, num_seeds
@@ -39,13 +40,14 @@ def halving(
     min_updates: int | None = None,
     brackets: str = "hyperband",
     fitness: str = "evaluation",
-    seeds: int | Sequence[int] = 1,
+    searches: Searches | None = None,
     out: str | Path | None = None,
     lanes: int | None = None,
     segment_updates: int | None = None,
     checkpoint_seconds: float = 30.0,
     trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
+    seeds: Searches | None = None,
 ) -> HalvingResult:
     """Search settings by dropping the worst early (Li et al. 2018, arXiv:1603.06560).
 
@@ -58,7 +60,7 @@ def halving(
     rate, at a rung it is still that of the whole run's schedule.
 
     With `out`, the same call after a kill goes on, and the result is bitwise that of an
-    uninterrupted one. Several seeds are several searches, with points of their own.
+    uninterrupted one. Several searches have points of their own.
 
     Args:
         config: The config of every member, where no axis says otherwise; its
@@ -75,8 +77,8 @@ def halving(
             `num_evaluations=0` saves the planned ones. `final_return`: the last planned
             evaluation since the milestone before, else the return of the training
             episodes since then.
-        seeds: The number of searches, whose seeds are then 0, 1, ..., or the seed of
-            each.
+        searches: The number of searches, whose seeds are then 0, 1, ..., or the seed of
+            each; 1 where not given.
         out: The folder to write; nothing is written without one.
         lanes: The width of a block, part of what fixes the bits.
         segment_updates: Updates per compiled call, part of what fixes the bits; a
@@ -87,6 +89,7 @@ def halving(
             (`mlflow`, `tensorboard`, `wandb`), or trackers. A search that goes on does
             so with those that it was started with where none are given.
         progress: Whether to show the progress.
+        seeds: The old name of `searches`, which is deprecated.
 
     Raises:
         ConfigError: an axis that is static or cannot be, numbers that leave no rung, a
@@ -100,9 +103,10 @@ def halving(
     ):
         check_count(name, count)
     kind = check_fitness(fitness, KINDS)
-    agents = (num_points or 1) * num_seeds(seeds)
+    asked = read_searches(searches, seeds)
+    agents = (num_points or 1) * num_seeds(asked)
     require_number(space.bound, agents, make_workers())
-    searches = check_seeds(seeds)
+    seeds_of = check_seeds(asked, "searches")
     updates = space.bound.plan.num_updates
     rung = first_rung(updates, eta, min_updates)
     if segment_updates is not None and rung % segment_updates:
@@ -118,7 +122,7 @@ def halving(
         "brackets": brackets,
         "fitness": kind,
     }
-    search = HalvingSearch(space, searches, options)
+    search = HalvingSearch(space, seeds_of, options)
     finished = drive(
         search.search(),
         out=out,
@@ -129,7 +133,7 @@ def halving(
         progress=progress,
     )
     folder = as_folder("out", out)
-    return HalvingResult(space, searches, options, search.ladder, finished, folder)
+    return HalvingResult(space, seeds_of, options, search.ladder, finished, folder)
 
 
 def first_rung(updates: int, eta: int, min_updates: int | None) -> int:

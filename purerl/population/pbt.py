@@ -16,6 +16,7 @@ from purerl.population.describe import stored_options
 from purerl.population.fitness import KINDS
 from purerl.population.pbt_result import PBTResult
 from purerl.population.pbt_search import PBTSearch
+from purerl.population.searches import Searches, read_searches
 from purerl.population.space import Space
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seeds, num_seeds
@@ -38,7 +39,7 @@ def pbt(
     factors: Sequence[float] = (0.8, 1.25),
     resample_probability: float = 0.25,
     fitness: str = "final_return",
-    seeds: int | Sequence[int] = 1,
+    searches: Searches | None = None,
     out: str | Path | None = None,
     extend: bool = False,
     lanes: int | None = None,
@@ -46,6 +47,7 @@ def pbt(
     checkpoint_seconds: float = 30.0,
     trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
+    seeds: Searches | None = None,
 ) -> PBTResult:
     """Train a population whose worst members copy and perturb the best.
 
@@ -62,8 +64,7 @@ def pbt(
     is to find the schedule.
 
     With `out`, the same call after a kill goes on, and the result is bitwise that of an
-    uninterrupted one. Several seeds are several searches that know nothing of one
-    another and share the lanes.
+    uninterrupted one. Several searches know nothing of one another and share the lanes.
 
     Args:
         config: Config of every member, where no axis says otherwise.
@@ -84,8 +85,8 @@ def pbt(
             episodes. `evaluation`: `config.eval_episodes` fresh episodes after every
             round, the same ones for all members; then `num_evaluations=0` saves the
             planned ones.
-        seeds: The number of searches, whose seeds are then 0, 1, ..., or the seed of
-            each.
+        searches: The number of searches, whose seeds are then 0, 1, ..., or the seed of
+            each; 1 where not given.
         out: The folder to write; nothing is written without one.
         extend: Whether to go on with the search in `out` to the `total_timesteps` of
             this config, which may be more than it was started with, also where it had
@@ -99,6 +100,7 @@ def pbt(
             (`mlflow`, `tensorboard`, `wandb`), or trackers. A search that goes on does
             so with those that it was started with where none are given.
         progress: Whether to show the progress.
+        seeds: The old name of `searches`, which is deprecated.
 
     Raises:
         ConfigError: an axis that is static or cannot be, options out of range, a folder
@@ -115,8 +117,9 @@ def pbt(
     ):
         check_count(name, count)
     kind = check_fitness(fitness, KINDS)
-    require_number(space.bound, population * num_seeds(seeds), make_workers())
-    searches = check_seeds(seeds)
+    asked = read_searches(searches, seeds)
+    require_number(space.bound, population * num_seeds(asked), make_workers())
+    seeds_of = check_seeds(asked, "searches")
     options = {
         "population": population,
         "ready_updates": _ready(
@@ -129,7 +132,7 @@ def pbt(
     }
     _check_length(options["ready_updates"], segment_updates)
     finished = drive(
-        PBTSearch(space, searches, options).search(),
+        PBTSearch(space, seeds_of, options).search(),
         out=folder,
         extend=extend,
         lanes=lanes,
@@ -138,7 +141,7 @@ def pbt(
         trackers=trackers,
         progress=progress,
     )
-    return PBTResult(space, searches, options, finished, folder)
+    return PBTResult(space, seeds_of, options, finished, folder)
 
 
 def _ready(

@@ -14,8 +14,12 @@ def num_seeds(seeds: int | Sequence[int]) -> int:
     return len(seeds) if hasattr(seeds, "__len__") else 0
 
 
-def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
+def check_seeds(seeds: int | Sequence[int], name: str = "seeds") -> tuple[int, ...]:
     """Read the seeds as a tuple.
+
+    Args:
+        seeds: The number of seeds, or which.
+        name: The name of the argument, for the sentence.
 
     Raises:
         ConfigError: none, negative ones, or the same one twice.
@@ -28,7 +32,7 @@ def check_seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     in_range = all(0 <= seed < 2**32 for seed in members)
     if not members or not in_range or len(set(members)) != len(members):
         raise ConfigError(
-            "seeds must be a positive number, or different whole numbers from 0 to "
+            f"{name} must be a positive number, or different whole numbers from 0 to "
             f"2^32 - 1, got {seeds!r}; for example 16, or [3, 5, 8]."
         )
     return members

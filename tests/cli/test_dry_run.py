@@ -5,7 +5,7 @@ import re
 import jax
 import pytest
 
-from purerl.cli import main
+from purerl.cli import dry_run, main
 
 TINY = [
     *("--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"),
@@ -14,7 +14,7 @@ TINY = [
 ]
 HALVING = [
     *("--eta", "2", "--min-updates", "5", "--points", "4"),
-    *("--brackets", "one", "--seeds", "1"),
+    *("--brackets", "one", "--searches", "1"),
 ]
 AXIS = ["--axis", "learning_rate=loguniform(1e-4,1e-2)"]
 
@@ -29,7 +29,7 @@ def no_compile_cache_of_the_user(monkeypatch):
     ("args", "agents", "steps"),
     [
         pytest.param(["train", "--seeds", "16"], 16, "10.2k", marks=pytest.mark.slow),
-        (["pbt", *AXIS, "--population", "8", "--seeds", "2"], 16, "10.2k"),
+        (["pbt", *AXIS, "--population", "8", "--searches", "2"], 16, "10.2k"),
         # 4 up to update 5, 2 up to 10, 1 up to 20: 4 x 5 + 2 x 5 + 10 updates of 32.
         (
             ["halving", *AXIS, *HALVING],
@@ -56,8 +56,6 @@ def test_a_dry_run_says_what_it_would_cost(
 
 @pytest.mark.slow
 def test_time_is_that_of_all_environments(tmp_path, capsys, monkeypatch):
-    from purerl.cli import dry_run
-
     monkeypatch.setattr(dry_run.planner, "rate", lambda *args: 10.0)
     monkeypatch.chdir(tmp_path)
     losses = ["--loss", "squared", "--loss", "a=squared", "--seeds", "4"]
@@ -68,3 +66,18 @@ def test_time_is_that_of_all_environments(tmp_path, capsys, monkeypatch):
     # Two environments, two losses, four seeds, 640 steps, ten in a second.
     assert out.count("8 agents, ") == 2
     assert "about 17:04 of training here, compilation apart" in out
+
+
+def test_the_old_names_of_flags_are_taken_with_a_warning(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dry_run, "show", lambda parts, *_: print(parts[0].agents))
+    command = ["pbt", *AXIS, *TINY, "--population", "8", "--dry-run"]
+    old = ["--seeds", "2", "--fitness", "episode_return"]
+    with pytest.warns(DeprecationWarning, match="--seeds is called --searches"):
+        with pytest.warns(DeprecationWarning, match="'episode_return' is called 'fin"):
+            assert main([*command, *old]) == 0
+    assert capsys.readouterr().out == "16\n"
+    assert main([*command, "--seeds", "2", "--searches", "2"]) == 2
+    assert "--seeds is the old name of --searches" in capsys.readouterr().err
+    assert main([*command, "--fitness", "training_curve"]) == 2
+    assert "one of final_return, evaluation, got 'train" in capsys.readouterr().err

@@ -43,7 +43,7 @@ def test_pbt_writes_a_folder_and_prints_the_schedule(config, tmp_path, capsys):
 def test_halving_writes_a_folder_and_prints_the_rungs(config, tmp_path, capsys):
     out = tmp_path / "search"
     command = ["halving", "--config", config, *AXES, *COMMON, "--out", str(out)]
-    command += ["--min-updates", "2", "--seeds", "2"]
+    command += ["--min-updates", "2", "--searches", "2"]
     assert main(command) == 0
     printed = capsys.readouterr().out
     assert "2 updates" in printed and "best member of each search" in printed

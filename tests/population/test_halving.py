@@ -16,7 +16,7 @@ OPTIONS = {"min_updates": RUNG, "eta": 3, "lanes": LANES, "progress": False}
 
 
 def search(config, axes, **changes):
-    return purerl.halving(config, axes, seeds=[SEED], **{**OPTIONS, **changes})
+    return purerl.halving(config, axes, searches=[SEED], **{**OPTIONS, **changes})
 
 
 def outcome(result):
@@ -102,7 +102,7 @@ def test_one_bracket_is_successive_halving(tiny, axes, whole):
 
 @pytest.mark.slow(optimised=False)
 def test_a_search_does_not_depend_on_other_searches(tiny, axes, whole):
-    both = purerl.halving(tiny, axes, seeds=[SEED + 1, SEED], **OPTIONS)
+    both = purerl.halving(tiny, axes, searches=[SEED + 1, SEED], **OPTIONS)
     for name in ("score", "trained_updates", "gamma"):
         np.testing.assert_array_equal(
             both.dataset[name].sel(seed=SEED), whole.dataset[name].sel(seed=SEED)

@@ -29,7 +29,7 @@ OPTIONS = {
 
 
 def search(config, axes, **changes):
-    return purerl.pbt(config, axes, seeds=[SEED], **{**OPTIONS, **changes})
+    return purerl.pbt(config, axes, searches=[SEED], **{**OPTIONS, **changes})
 
 
 def outcome(result):
@@ -151,7 +151,7 @@ def test_keys_inside_environments_are_renewed_as_well():
 
 @pytest.mark.slow(optimised=False)
 def test_a_search_does_not_depend_on_other_searches(tiny, axes, whole):
-    both = purerl.pbt(tiny, axes, seeds=[SEED + 1, SEED], **OPTIONS)
+    both = purerl.pbt(tiny, axes, searches=[SEED + 1, SEED], **OPTIONS)
     mine = jax.tree.map(lambda x: x[SIZE:], both.states)
     assert_same_bits(mine, whole.states)
     for name in ("score", "parent", "learning_rate"):
@@ -187,7 +187,7 @@ def test_killed_by_the_system_at_any_moment_it_ends_with_the_same_bits(
             "gamma": purerl.uniform(0.9, 0.999),
             "entropy_coef": [0.0, 0.01, 0.1],
         }}
-        purerl.pbt(serialise.from_yaml(sys.argv[1]), axes, seeds=[{SEED}],
+        purerl.pbt(serialise.from_yaml(sys.argv[1]), axes, searches=[{SEED}],
                    out={str(tmp_path / "run")!r}, checkpoint_seconds=0.0, **{OPTIONS})
         """)
     )
