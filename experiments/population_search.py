@@ -167,7 +167,7 @@ def run_task(name: str, searches: int, console: Console) -> dict[str, Any]:
             "compile_seconds": result.summary["compile_seconds"],
             "own_score": [round(best.score, 2) for best in bests],
             "agent": fresh_returns(config, [b.state for b in bests]).tolist(),
-            "final": [best.hyper for best in bests],
+            "final": [best.point for best in bests],
             "copies": _copies(result),
         }
         steps = found[method]["training_steps_per_search"]

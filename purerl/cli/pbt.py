@@ -152,7 +152,7 @@ def best_table(result: Result) -> Table:
             table.add_row(str(seed), "-", "-", "all of its members diverged")
             continue
         cells = (str(seed), str(best.member), f"{best.score:,.{decimals(best.score)}f}")
-        table.add_row(*cells, in_a_line(best.hyper))
+        table.add_row(*cells, in_a_line(best.point))
     return table
 
 
@@ -181,7 +181,7 @@ def write_summary(result: Result, console: Console) -> None:
         "best_score": best.score,
         "best_seed": best.seed,
         "best_member": best.member,
-        "best": {n: serialise.plain(v, n) for n, v in best.hyper.items()},
+        "best": {n: serialise.plain(v, n) for n, v in best.point.items()},
     }
     text = json.dumps(numbers, indent=2)
     serialise.write_atomic(result.out / "summary.json", text)

@@ -84,7 +84,7 @@ def _search(folder: Path, path: Path, command: str) -> Path:
         pieces = list(zip(schedule.first_updates, schedule.values, strict=True))
         best.append(
             page.BestRow(
-                seed, found.member, found.score, found.hyper, found.lineage, pieces
+                seed, found.member, found.score, found.point, found.lineage, pieces
             )
         )
     return page.population_page(

@@ -124,7 +124,7 @@ class HalvingResult(Result):
             seed=self.seeds[number],
             member=point,
             score=float(whole[place]),
-            hyper=hyper,
+            point=hyper,
             config=self.space.config_at(hyper),
             schedule=Schedule((0,), (hyper,)),
             lineage=np.full(len(self.steps), point),

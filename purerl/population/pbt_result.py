@@ -84,7 +84,7 @@ class PBTResult(Result):
             seed=self.seeds[number],
             member=member,
             score=float(scores[place]),
-            hyper=hyper,
+            point=hyper,
             config=self.space.config_at(hyper),
             schedule=self.schedule(self.seeds[number], member),
             lineage=self.lineage(self.seeds[number], member),

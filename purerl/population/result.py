@@ -10,6 +10,7 @@ import numpy as np
 from purerl.config import ConfigError, TrainConfig
 from purerl.population.schedule import Schedule
 from purerl.population.space import Space
+from purerl.runner.deprecated import warn_renamed
 from purerl.scale.host import to_device
 from purerl.search.drive import Finished
 from purerl.train import make_policy
@@ -20,33 +21,34 @@ if TYPE_CHECKING:
 
 
 class BestMember(NamedTuple):
-    """The best member of a search.
+    """The best member of a search: what `purerl.runner.best.Best` has, and more.
 
     Attributes:
-        seed: The seed of the member's search.
-        member: The number of the member in that search.
+        point: The member's hyperparameters at the end, by name.
         score: The member's score at the end. The best of many is favoured by luck:
             judge it afresh.
-        hyper: The member's hyperparameters at the end, by name.
         config: The config with these hyperparameters.
+        seed: The seed of the member's search.
+        member: The number of the member in that search.
         schedule: The hyperparameters that led to the member's state, over the updates.
         lineage: The member that trained the state in each round, `[R]`.
         state: The member's final state, on the host.
     """
 
+    point: dict[str, Any]
+    score: float
+    config: TrainConfig
     seed: int
     member: int
-    score: float
-    hyper: dict[str, Any]
-    config: TrainConfig
     schedule: Schedule
     lineage: np.ndarray
     state: PyTree
 
     @property
-    def point(self) -> dict[str, Any]:
-        """Its hyperparameters at the end, under the name that every result has."""
-        return self.hyper
+    def hyper(self) -> dict[str, Any]:
+        """The old name of `point`."""
+        warn_renamed("BestMember.hyper", "point")
+        return self.point
 
     def policy(self) -> Callable[..., Any]:
         """Return the member's policy (see `purerl.make_policy`)."""

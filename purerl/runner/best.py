@@ -1,4 +1,4 @@
-"""What `best()` of every result returns, or what that extends."""
+"""What `best()` of every result returns; that of a population has more beside it."""
 
 from typing import Any, NamedTuple
 

@@ -37,6 +37,9 @@ def test_the_best_has_a_config_a_score_and_a_point(result):
     best = result.best()
     assert isinstance(best.config, purerl.PPOConfig)
     assert np.isfinite(best.score)
+    # A point, a score and a config are what is first in all of them.
+    shared = (best.point, best.score, best.config)
+    assert all(x is y for x, y in zip(best, shared, strict=False))
     if isinstance(result, purerl.RunResult):
         last = result.evaluation["episode_return"][best.point["seed"], -1]
         assert best.score == last.mean() == max(_final(result))

@@ -157,7 +157,7 @@ def test_diverged_members_are_dropped_and_rank_worst(tiny):
     assert (data.diverged_at.values[huge] < RUNG + 1).all()
     assert np.isnan(data.diverged_at.values[~huge]).all()
     assert np.isnan(data.score.values[huge]).all()
-    assert result.best().hyper["learning_rate"] == 1e-3
+    assert result.best().point["learning_rate"] == 1e-3
     # They were dropped for nothing else: a bracket keeps its best, if it has any.
     for number in range(3):
         mine = (data.bracket.values == number) & ~huge

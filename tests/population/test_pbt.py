@@ -267,7 +267,7 @@ def test_a_diverged_member_is_replaced_at_once_whatever_the_quantile(tiny):
     assert not huge[parents[huge]].any()
     np.testing.assert_array_equal(parents[~huge], np.flatnonzero(~huge))
     best = result.best()
-    assert best.hyper["learning_rate"] == 1e-3
+    assert best.point["learning_rate"] == 1e-3
     assert np.isfinite(best.score)
 
 
@@ -330,7 +330,9 @@ def test_the_best_member_acts_and_its_schedule_can_be_trained_again(tiny, axes, 
     assert best.score == scores.max() and best.member == int(scores.argmax())
     assert best.policy()(np.zeros(4)).shape == ()
     assert best.schedule.first_updates == (0, 4, 8, 12, 16)
-    assert best.schedule.at(19) == best.hyper
+    assert best.schedule.at(19) == best.point
+    with pytest.warns(DeprecationWarning, match="BestMember.hyper is called point"):
+        assert best.hyper is best.point
     line = whole.lineage(SEED, best.member)
     rates = whole.dataset.learning_rate.values[0]
     for mark, who in enumerate(line):
