@@ -75,6 +75,7 @@ from purerl.scale.devices import use_all_cores as use_all_cores
 from purerl.scale.parallel import data_parallel as data_parallel
 from purerl.scale.pmap import pmap as pmap
 from purerl.search.drive import drive as drive
+from purerl.search.dry_run import dry_run as dry_run
 from purerl.search.protocol import Outcome as Outcome
 from purerl.search.protocol import Request as Request
 from purerl.search.protocol import Search as Search

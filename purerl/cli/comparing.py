@@ -11,11 +11,12 @@ from rich.console import Console
 
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import changes, dry_run, flags
+from purerl.cli import changes, flags
 from purerl.comparison.api import DEFAULT_SEEDS, MEASURES
 from purerl.comparison.result import Comparison
 from purerl.comparison.training import Part
 from purerl.config import TrainConfig
+from purerl.execution import dry_run
 from purerl.report.comparison import WORDS
 
 WIDTH = 130  # The width of the table where the output is no terminal.

@@ -12,10 +12,11 @@ from rich.table import Table
 
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import dry_run, flags, settings
+from purerl.cli import flags, settings
 from purerl.cli.pbt import AXIS_HELP, FITNESS_HELP, best_table, write_summary
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
+from purerl.execution import dry_run
 from purerl.population.brackets import make_ladder
 from purerl.population.fitness import KINDS
 from purerl.population.halving import DEFAULT_ETA, first_rung, halving

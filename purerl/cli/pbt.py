@@ -12,10 +12,11 @@ from rich.table import Table
 
 from purerl import presets, serialise
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import dry_run, flags, settings
+from purerl.cli import flags, settings
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
+from purerl.execution import dry_run
 from purerl.metrics import decimals
 from purerl.population.fitness import KINDS
 from purerl.population.pbt import pbt

@@ -9,8 +9,9 @@ import tyro
 
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import absent, dry_run, flags, settings
+from purerl.cli import absent, flags, settings
 from purerl.cli.train import base_config
+from purerl.execution import dry_run
 from purerl.execution.memory import require_number
 from purerl.scale.devices import check_count, make_workers
 from purerl.train import bind

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from purerl import presets, serialise
 from purerl.algorithms import ALGORITHMS, config_class, name_of
-from purerl.cli import absent, dry_run, flags, settings
+from purerl.cli import absent, flags, settings
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution import dry_run
 from purerl.execution.memory import require_number
 from purerl.hardware.device import Device
 from purerl.runner import manifest

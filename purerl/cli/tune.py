@@ -11,9 +11,10 @@ from rich.console import Console
 
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import dry_run, flags, report, settings
+from purerl.cli import flags, report, settings
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
+from purerl.execution import dry_run
 from purerl.runner.seeds import check_seeds
 from purerl.search.fitness import check_fitness
 from purerl.train import bind

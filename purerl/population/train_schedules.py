@@ -15,7 +15,7 @@ from purerl.runner.seeds import check_seeds
 from purerl.runner.trackers import Tracker
 from purerl.scale.devices import check_count
 from purerl.search.drive import drive
-from purerl.search.protocol import Step
+from purerl.search.protocol import Search, Step
 from purerl.types import HostMetrics, PyTree
 
 
@@ -75,11 +75,10 @@ def train_schedules(
     """
     several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
     agents = check_seeds(seeds)
-    check_count("segment_updates", segment_updates)
-    pieces = cut(config, several)
-    length = _length(pieces, segment_updates)
     finished = drive(
-        SchedulesSearch(pieces, agents, length).search(),
+        schedules_search(
+            config, several, seeds=agents, segment_updates=segment_updates
+        ),
         out=out,
         lanes=lanes,
         segment_updates=segment_updates,
@@ -103,6 +102,31 @@ def train_schedules(
         {name: row.reshape(*split, -1) for name, row in rows.items()},
         jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), finished.states),
     )
+
+
+def schedules_search(
+    config: TrainConfig,
+    schedules: Schedule | Sequence[Schedule],
+    *,
+    seeds: int | Sequence[int] = 1,
+    segment_updates: int | None = None,
+) -> Search:
+    """Return the search that `train_schedules` carries out, for `purerl.dry_run`.
+
+    Args:
+        config: The config with which the schedules were found.
+        schedules: A schedule, or several that set the same fields.
+        seeds: The number of agents per schedule, or their seeds.
+        segment_updates: Updates per compiled call; every piece must begin with one.
+
+    Raises:
+        ConfigError: see `train_schedules`.
+    """
+    several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    agents = check_seeds(seeds)
+    check_count("segment_updates", segment_updates)
+    pieces = cut(config, several)
+    return SchedulesSearch(pieces, agents, _length(pieces, segment_updates)).search()
 
 
 def _known(step: Step) -> HostMetrics:

@@ -100,7 +100,7 @@ def drive(
     length = segment_updates or search.segment_updates
     options = _Options(
         out=folder,
-        lanes=lanes or _default_lanes(search, length),
+        lanes=lanes or own_lanes(search, length),
         length=length,
         checkpoint_seconds=checkpoint_seconds,
         trackers=choose(trackers, folder),
@@ -131,8 +131,13 @@ def _in_folder(
         raise
 
 
-def _default_lanes(search: Search, length: int) -> int:
-    """The search's own width, narrower where shapes say that it would not fit."""
+def own_lanes(search: Search, length: int) -> int:
+    """Return a search's own width, narrower where shapes say that it would not fit.
+
+    Args:
+        search: The search.
+        length: The number of updates of one compiled call, K.
+    """
     return fitting_lanes(
         search.bound, search.lanes, search.lanes, length, make_workers()
     )

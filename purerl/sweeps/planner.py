@@ -7,11 +7,8 @@ follows.
 
 import contextlib
 import math
-import time
 from collections.abc import Sequence
 from typing import NamedTuple, Self
-
-import jax
 
 from purerl.config import ConfigError
 from purerl.execution.cache import current_cache
@@ -19,8 +16,8 @@ from purerl.execution.fit import MemoryModel, extrapolate, model_of
 from purerl.execution.members import Members
 from purerl.execution.memory import available_memory as available_memory
 from purerl.execution.memory import device_memory as device_memory
-from purerl.execution.programs import Program
-from purerl.scale.devices import Worker, run_blocks
+from purerl.execution.rate import rate as rate
+from purerl.scale.devices import Worker
 from purerl.train import Bound
 
 PROBE_WIDTHS = (1, 2)
@@ -40,41 +37,6 @@ def probe(bound: Bound, members: Members, length: int, worker: Worker) -> Memory
     blocks = [members.block(0, width) for width in PROBE_WIDTHS]
     programs = [current_cache().get(bound, b, length, [worker]) for b in blocks]
     return extrapolate([p.memory() for p in programs], PROBE_WIDTHS)
-
-
-def rate(
-    program: Program,
-    block: Members,
-    workers: Sequence[Worker],
-    least_seconds: float,
-) -> float:
-    """Measure environment steps per second with one block on every worker.
-
-    The second half of the run is timed where there is one: a warm-up is cheap.
-
-    Args:
-        program: The compiled program, for the devices of `workers`.
-        block: A block of members, `[W]`.
-        workers: Workers that train the block at the same time.
-        least_seconds: Seconds of measurement at the least; one call is timed in any
-            case.
-    """
-    length, total = program.length, program.bound.plan.num_updates
-    steps = length * program.bound.plan.steps_per_update * program.lanes
-
-    def work(worker: Worker, _: int) -> float:
-        state = jax.block_until_ready(program.init(worker.device, block))
-        first = max(0, (total // 2) // length * length)
-        state, _records = program.advance(worker.device, state, block.overrides, first)
-        began, segments = time.perf_counter(), 0
-        while segments == 0 or time.perf_counter() - began < least_seconds:
-            state, _records = program.advance(
-                worker.device, state, block.overrides, first
-            )
-            segments += 1
-        return segments * steps / (time.perf_counter() - began)
-
-    return float(sum(run_blocks(workers, range(len(workers)), work)))
 
 
 def memory_in_use(workers: Sequence[Worker]) -> float:

@@ -5,7 +5,8 @@ import re
 import jax
 import pytest
 
-from purerl.cli import dry_run, main
+from purerl.cli import main
+from purerl.execution import dry_run
 
 TINY = [
     *("--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"),
@@ -56,7 +57,7 @@ def test_a_dry_run_says_what_it_would_cost(
 
 @pytest.mark.slow
 def test_time_is_that_of_all_environments(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(dry_run.planner, "rate", lambda *args: 10.0)
+    monkeypatch.setattr(dry_run, "rate", lambda *args: 10.0)
     monkeypatch.chdir(tmp_path)
     losses = ["--loss", "squared", "--loss", "a=squared", "--seeds", "4"]
     envs = ["--env", "CartPole-v1", "--env", "probe/constant-reward"]

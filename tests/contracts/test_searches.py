@@ -16,6 +16,8 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.execution import cache, programs
+from purerl.execution import dry_run as measured
+from purerl.population.train_schedules import schedules_search
 from purerl.scale import hosts
 from purerl.search import folder as store
 from purerl.search.drive import drive
@@ -44,20 +46,26 @@ def _halving(**options):
     )
 
 
+SCHEDULE = purerl.Schedule(
+    (0, 4, 8), tuple({"learning_rate": rate} for rate in (1e-3, 1e-2, 1e-4))
+)
+
+
 def _schedules(**options):
-    pieces = tuple({"learning_rate": rate} for rate in (1e-3, 1e-2, 1e-4))
-    schedule = purerl.Schedule((0, 4, 8), pieces)
-    return purerl.train_schedules(CONFIG, schedule, seeds=3, lanes=2, **options)
+    return purerl.train_schedules(CONFIG, SCHEDULE, seeds=3, lanes=2, **options)
 
 
-def _own(**options):
+def _own_search():
     spec = importlib.util.spec_from_file_location("own_search", EXAMPLE)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.AGENTS = 4
-    search = module.random_search(CONFIG)
-    return drive(search, lanes=2, **QUIET, **options)
+    return module.random_search(CONFIG)
+
+
+def _own(**options):
+    return drive(_own_search(), lanes=2, **QUIET, **options)
 
 
 SEARCHES = {"pbt": _pbt, "halving": _halving, "schedules": _schedules, "own": _own}
@@ -400,3 +408,44 @@ def test_a_search_asks_again_what_it_asked():
     one, two = (search.ask(search.init()) for _ in range(2))
     assert isinstance(one, Request)
     assert_same_bits(tuple(one), tuple(two))
+
+
+def _schedules_search():
+    return schedules_search(CONFIG, SCHEDULE, seeds=3)
+
+
+@pytest.mark.parametrize(
+    ("make", "agents", "steps", "time"),
+    [
+        # Six halves of a run, of 6 x 32 steps, with four agents: at 96 steps a second.
+        (_own_search, 4, "4.61k", "0:48"),
+        # Three whole runs in two blocks of two lanes, of which one has nothing to do.
+        (_schedules_search, 3, "1.15k", "0:16"),
+    ],
+)
+def test_a_dry_run_says_what_a_search_would_cost_and_trains_nothing(
+    make, agents, steps, time, capsys, monkeypatch
+):
+    search = make()
+    told = search._replace(tell=lambda *_: pytest.fail("something was trained"))
+    with purerl.share_programs() as cache:
+        with monkeypatch.context() as patch:
+            patch.setattr(measured, "rate", lambda *_: 96.0)
+            purerl.dry_run(told, lanes=2)
+        out = capsys.readouterr().out
+        assert f"{agents} agents, {CONFIG.env}: {steps} environment steps at" in out
+        assert "2 workers and 2 lanes" in out
+        assert f"about {time} of training here, compilation apart" in out
+        assert len(cache) == 1
+        assert drive(search, lanes=2, **QUIET).states is not None
+        assert len(cache) == 1  # What was measured is the program that trains.
+
+
+def test_a_dry_run_refuses_what_cannot_be_carried_out():
+    search = _own_search()
+    with pytest.raises(purerl.ConfigError, match="search asks for nothing"):
+        purerl.dry_run(search._replace(ask=lambda state: None))
+    with pytest.raises(purerl.ConfigError, match="multiple of segment_updates = 4"):
+        purerl.dry_run(search, segment_updates=4)
+    with pytest.raises(purerl.ConfigError, match="kind of a search must be none of"):
+        purerl.dry_run(search._replace(kind="sweep"))

@@ -1,10 +1,9 @@
-"""`--dry-run`: what a command would train and how long that takes here, measured."""
+"""A dry run: what would be trained and how long that takes here, measured."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
-from rich.console import Console
 
 from purerl.execution.cache import current_cache
 from purerl.execution.format import (
@@ -15,8 +14,8 @@ from purerl.execution.format import (
 )
 from purerl.execution.members import Members
 from purerl.execution.memory import least_bytes
+from purerl.execution.rate import rate
 from purerl.scale.devices import default_lanes, make_workers
-from purerl.sweeps import planner
 from purerl.train import Bound
 
 # Segments of a run where their length is not given: one of them is timed.
@@ -31,11 +30,13 @@ class Part(NamedTuple):
         bound: Config, environment and plan of each agent.
         agents: Number of agents that train side by side.
         env_steps: Environment steps of all of them.
+        members: The agents with their numbers, where these are known before.
     """
 
     bound: Bound
     agents: int
     env_steps: int
+    members: Members | None = None
 
 
 def whole_runs(bound: Bound, agents: int) -> Part:
@@ -59,7 +60,7 @@ def show(
     """Print steps, measured rate, time and memory, a line per part and their sum.
 
     Args:
-        parts: The parts that the command would train.
+        parts: The parts that would be trained.
         lanes: Agents per block; chosen by their number where not given.
         segment_updates: Updates per compiled call; a hundredth of a run where not
             given.
@@ -68,11 +69,14 @@ def show(
     Raises:
         ConfigError: an agent that cannot fit the memory.
     """
+    # Imported here, so that only those who ask for a dry run wait for rich.
+    from rich.console import Console
+
     console = Console(highlight=False, soft_wrap=True)
     seconds = 0.0
     for part in parts:
-        rate, text = _measured(part, lanes, segment_updates)
-        seconds += part.env_steps / rate
+        speed, text = _measured(part, lanes, segment_updates)
+        seconds += part.env_steps / speed
         console.print(text)
     console.print(
         f"about {format_duration(seconds)} of training here, compilation apart{note}"
@@ -86,17 +90,18 @@ def _measured(
     workers, bound = make_workers(), part.bound
     width = lanes or default_lanes(part.agents, workers)
     length = segment_length(bound, segment_updates)
-    block = Members(jax.random.split(jax.random.key(0), width), {})
+    examples = part.members or Members(jax.random.split(jax.random.key(0), width), {})
+    block = examples.block(0, width)
     program = current_cache().get(bound, block, length, workers)
     busy = min(len(workers), -(-part.agents // width))
     # The same number of blocks side by side as in the real run.
-    rate = planner.rate(program, block, workers[:busy], SECONDS)
+    speed = rate(program, block, workers[:busy], SECONDS)
     # Lanes beyond the last agent are copies: their steps do not count.
-    rate *= min(1.0, part.agents / (busy * width))
+    speed *= min(1.0, part.agents / (busy * width))
     states = part.agents * least_bytes(program.member_shapes())
-    return rate, (
+    return speed, (
         f"{with_noun(part.agents, 'agent')}, {bound.env.name}: "
         f"{format_count(part.env_steps)} environment steps at "
-        f"{format_count(rate)} steps/s (measured with {with_noun(busy, 'worker')} and "
+        f"{format_count(speed)} steps/s (measured with {with_noun(busy, 'worker')} and "
         f"{with_noun(width, 'lane')}), states of {format_bytes(states)}"
     )
