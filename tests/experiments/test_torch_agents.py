@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from purerl import presets
-from purerl.learning.branches import StepCount
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import mpo, sac, td3
 from purerl.algorithms.actor_critic import Learner
+from purerl.learning.branches import StepCount
 from purerl.learning.returns import gae
 from purerl.losses import temperature
 from purerl.losses.mpo import Improvement
