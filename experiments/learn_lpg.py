@@ -38,6 +38,7 @@ from purerl.rules import LPGRule
 from purerl.scale.host import to_device, to_host
 from purerl.serialise import write_atomic
 from purerl.storage import arrays
+from purerl.storage.differences import differences
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"
@@ -81,13 +82,9 @@ def same_settings(asked: argparse.Namespace, out: Path) -> None:
     if not file.exists():
         out.mkdir(parents=True, exist_ok=True)
         write_atomic(file, json.dumps(own))
-    there = json.loads(file.read_text())
-    for name, value in own.items():
-        if there.get(name) != value:
-            sys.exit(
-                f"{out}: {name} is {there.get(name)} there and {value} here; take "
-                "another --name."
-            )
+    found = differences(json.loads(file.read_text()), own)
+    if found:
+        sys.exit(f"{out}: {'; '.join(found)}; take another --name.")
 
 
 def learn(

@@ -17,15 +17,13 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.storage import arrays, checkpoint, folders
-from purerl.storage.differences import differing, differing_widths
+from purerl.storage.differences import FIELD, differences
 from purerl.types import PyTree
 
 KIND = "evolution"
 # Files written by a program that lays them out otherwise are not read.
 FORMAT = 1
 KEEP = 2
-# Entries that must be the same when a folder is resumed.
-_PARTS = ("config", "settings")
 
 
 class State(NamedTuple):
@@ -105,19 +103,8 @@ def set_lanes(folder: Path, lanes: int) -> None:
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between two evolutions, in words."""
-    found = []
-    for part in _PARTS:
-        found += differing(stored[part], new[part], _brief)
-    found += differing_widths(stored, new)
-    before, now = stored["segment_updates"], new["segment_updates"]
-    if before != now:
-        found.append(f"segment_updates is {before} there and {now} here")
-    return found
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 120 else f"{text[:100]}..."
+    parts = {"config": FIELD, "settings": FIELD}
+    return differences(stored, new, parts, free=("auto", "generations", "evosax"))
 
 
 def save(folder: Path, state: State) -> None:

@@ -20,7 +20,7 @@ from purerl.auto import is_auto
 from purerl.config import ConfigError, TrainConfig
 from purerl.networks import modules
 from purerl.storage import kinds
-from purerl.storage.differences import differing
+from purerl.storage.differences import differences, refuse
 from purerl.storage.folders import MANIFEST, kind_of, load, made_with, write
 
 
@@ -160,14 +160,11 @@ def check_same(
                 f"total_timesteps is {more:,}; give a larger number."
             )
         before["total_timesteps"] = more
-    differences = differing(before, asked)
-    if list(seeds) != stored["seeds"]:
-        differences.append(f"seeds are {_brief(stored['seeds'])}, not {_brief(seeds)}")
-    if differences:
-        raise ConfigError(
-            f"cannot resume, the run was started otherwise: {'; '.join(differences)}. "
-            "Use its own config, or another folder."
-        )
+    found = differences(
+        {"config": before, "seeds": stored["seeds"]},
+        {"config": asked, "seeds": list(seeds)},
+    )
+    refuse(found, "cannot resume, the folder", "run")
 
 
 def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
@@ -211,8 +208,3 @@ def _renamed(value: Any) -> Any:
         }
     except ConfigError:
         return value
-
-
-def _brief(seeds: Any) -> str:
-    seeds = list(seeds)
-    return f"{seeds[0]}..{seeds[-1]} ({len(seeds)})" if seeds else "none"

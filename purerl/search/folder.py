@@ -9,7 +9,6 @@ All that a search decides follows from what came of its requests, so what was lo
 a kill is computed again with the same result. Nothing is pickled.
 """
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +17,10 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.search import records
-from purerl.search.check import ADDED
 from purerl.search.fitness import with_current_name
 from purerl.search.protocol import Outcome, Request, Search, Step
 from purerl.storage import arrays, checkpoint, folders
-from purerl.storage.differences import differing, differing_widths
+from purerl.storage.differences import AUTO_FIELD, FIELD, differences
 from purerl.train import make_algorithm
 from purerl.types import PyTree
 
@@ -117,16 +115,8 @@ def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between two searches, in words."""
-    found = []
-    for part in ("config", "auto", "options"):
-        found += differing(stored.get(part, {}), new.get(part, {}))
-    rest = sorted({*stored, *new} - {"config", "auto", "options", *ADDED})
-    for name in rest:
-        before, now = json.dumps(stored.get(name)), json.dumps(new.get(name))
-        if before != now:  # The order of axes counts as well.
-            verb = "are" if name.endswith("s") else "is"
-            found.append(f"{name} {verb} {before} there and {now} here")
-    return found + differing_widths(stored, new)
+    parts = {"config": FIELD, "options": FIELD, "auto": AUTO_FIELD}
+    return differences(stored, new, parts)
 
 
 def save_step(folder: Path, number: int, step: Step, has_ended: bool) -> None:

@@ -1,37 +1,104 @@
-"""What differs between a folder's specification and a new one, in words."""
+"""What differs between what a folder holds and what is asked for, in words."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from purerl.config import ConfigError
 
-def differing(
+# How a field of an entry is named: `{}` stands for the name of the field.
+FIELD = "{}"
+AUTO_FIELD = "{}, which is auto,"
+CONFIG = MappingProxyType({"config": FIELD})
+REMEDY = "Give another folder, or the stored settings."
+LONGEST = 120  # The most characters of a value that are shown.
+# What a folder adds to every specification. It may differ.
+_ADDED = ("kind", "format", "device", "versions")
+_ASKED = "_asked"
+_MISSING = object()
+
+
+def differences(
     stored: Mapping[str, Any],
     new: Mapping[str, Any],
+    parts: Mapping[str, str] = CONFIG,
+    free: Collection[str] = (),
     text: Callable[[Any], str] = repr,
-    label: str = "",
 ) -> list[str]:
-    """Return the entries of two mappings that differ, in words.
+    """Return all in which two specifications differ, a phrase with both values each.
+
+    The fields of `parts` are compared one by one, and a missing one is equal to None.
+    Of any other entry the order counts, also that of a mapping. An entry such as
+    `lanes`, beside which the new specification has `lanes_asked`, is compared only
+    where something was asked for.
 
     Args:
-        stored: The mapping that a folder holds.
-        new: The mapping that is asked for.
+        stored: The specification that there is, of plain values.
+        new: The specification that is asked for, of plain values.
+        parts: The entries that are mappings of fields, and how a field of each is
+            named, with `{}` for the field's own name.
+        free: The entries that may differ, beside those that every folder adds.
         text: A function that writes a value.
-        label: The text that is written before the name of an entry.
     """
-    pairs = {
-        name: (stored.get(name), new.get(name)) for name in sorted({*stored, *new})
-    }
-    return [
-        f"{label}{name} is {text(before)} there and {text(now)} here"
-        for name, (before, now) in pairs.items()
-        if before != now
-    ]
+    found = []
+    for part, naming in parts.items():
+        before, now = stored.get(part) or {}, new.get(part) or {}
+        for name in sorted({*before, *now}):
+            if before.get(name) != now.get(name):
+                pair = before.get(name, _MISSING), now.get(name, _MISSING)
+                found.append(_phrase(naming.format(name), *pair, text))
+    for name in sorted({*stored, *new} - {*parts, *free, *_ADDED}):
+        before, now = stored.get(name, _MISSING), new.get(name, _MISSING)
+        if f"{name}{_ASKED}" in new:
+            now = new[f"{name}{_ASKED}"] or before
+        if not name.endswith(_ASKED) and _as_json(before) != _as_json(now):
+            found.append(
+                _phrase(name, before, now, _seeds if name == "seeds" else text)
+            )
+    return found
 
 
-def differing_widths(stored: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return lanes and segments that were asked for and are not those of the folder."""
-    return [
-        f"{name} is {stored[name]} there and {new[f'{name}_asked']} here"
-        for name in ("lanes", "segment_updates")
-        if new.get(f"{name}_asked") and stored[name] != new[f"{name}_asked"]
-    ]
+def refuse(found: Sequence[str], where: str, noun: str, remedy: str = REMEDY) -> None:
+    """Refuse to go on in a place that holds something else.
+
+    Args:
+        found: What differs, of `differences`.
+        where: The place, as the sentence begins.
+        noun: The noun for what it holds.
+        remedy: The sentence that says what to do.
+
+    Raises:
+        ConfigError: anything differs.
+    """
+    if found:
+        raise ConfigError(f"{where} holds another {noun}: {'; '.join(found)}. {remedy}")
+
+
+def _as_json(value: Any) -> str:
+    return "" if value is _MISSING else json.dumps(value)
+
+
+def _phrase(name: str, before: Any, now: Any, text: Callable[[Any], str]) -> str:
+    texts = ["missing" if x is _MISSING else text(x) for x in (before, now)]
+    pairs = enumerate(zip(*texts, strict=False))
+    first = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
+    there, here = (_cut(each, first) for each in texts)
+    verb = "are" if name in ("axes", "seeds") else "is"
+    return f"{name} {verb} {there} there and {here} here"
+
+
+def _cut(text: str, first: int) -> str:
+    """A long text, cut around the first character that differs."""
+    if len(text) <= LONGEST:
+        return text
+    begin = max(0, min(first - LONGEST // 4, len(text) - LONGEST))
+    end = begin + LONGEST
+    return f"{'...' * (begin > 0)}{text[begin:end]}{'...' * (end < len(text))}"
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    """Seeds by the first and the last one, where there is none between them missing."""
+    first, end = seeds[0], seeds[0] + len(seeds)
+    is_whole = list(seeds) == list(range(first, end))
+    return f"{first}..{end - 1} ({len(seeds)})" if is_whole else repr(list(seeds))

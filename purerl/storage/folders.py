@@ -20,6 +20,7 @@ import jax
 from purerl import serialise
 from purerl.config import ConfigError
 from purerl.storage import kinds
+from purerl.storage.differences import REMEDY, refuse
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
 MANIFEST = "manifest.json"
@@ -81,7 +82,7 @@ def open_folder(
     *,
     compare: Callable[[Spec, Spec], list[str]],
     merge: Callable[[Spec, Spec], Spec] = lambda stored, new: stored,
-    remedy: Callable[[Spec, Spec], str] | None = None,
+    remedy: Callable[[Spec, Spec], str] = lambda stored, new: REMEDY,
 ) -> Spec:
     """Start a folder, or go on with it.
 
@@ -109,11 +110,7 @@ def open_folder(
     stored = load_kind(folder, layout.kind, layout.version)
     found = compare(stored, new)
     if found:
-        todo = "Give another folder, or the stored settings."
-        todo = remedy(stored, new) if remedy else todo
-        raise ConfigError(
-            f"out: {folder} holds another {layout.noun}: {'; '.join(found)}. {todo}"
-        )
+        refuse(found, f"out: {folder}", layout.noun, remedy(stored, new))
     merged = merge(stored, new)
     if merged == stored:
         require_writable(folder)

@@ -6,7 +6,7 @@ from typing import Any
 
 from purerl import serialise
 from purerl.storage import folders
-from purerl.storage.differences import differing, differing_widths
+from purerl.storage.differences import AUTO_FIELD, differences
 from purerl.sweeps.plan import Outline
 
 # Files written by a program that lays them out otherwise are not read.
@@ -56,35 +56,32 @@ def describe(
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between two sweeps, in words."""
-    found = differing(stored["config"], new["config"])
-    for name in ("axes", "design"):
-        if stored[name] != new[name]:
-            found.append(f"{name}: {stored[name]!r} there and {new[name]!r} here")
-    if not found and _texts(stored["points"]) != _texts(new["points"]):
+    found = differences(stored, new, free=("points", "shape", "groups"))
+    if _is_same(stored, new) and _texts(stored["points"]) != _texts(new["points"]):
         found.append(_points_words(stored["points"], new["points"]))
-    if stored["seeds"] != new["seeds"]:
-        found.append(
-            f"seeds: {_brief(stored['seeds'])} there, {_brief(new['seeds'])} here"
-        )
-    for name, group in new["groups"].items():
-        known = stored["groups"].get(name, group)
-        resolved = known.get("auto", group["auto"])
-        found += [
-            f"{field}, which is auto, is {resolved.get(field)!r} there and {value!r} "
-            "here"
-            for field, value in group["auto"].items()
-            if resolved.get(field) != value
-        ]
-        found += differing_widths(known, group)
-    return sorted(set(found), key=found.index)
+    return found + _differences_of_groups(stored["groups"], new["groups"])
+
+
+def _differences_of_groups(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """What differs between groups that are in both sweeps, each of it once."""
+    found = []
+    for name in (name for name in new if name in stored):
+        known = {"auto": new[name]["auto"], **stored[name]}
+        found += differences(known, new[name], {"auto": AUTO_FIELD})
+    return list(dict.fromkeys(found))
+
+
+def _is_same(stored: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether two sweeps may have members in common."""
+    return all(stored[name] == new[name] for name in ("config", "axes", "design"))
 
 
 def is_extension(stored: dict[str, Any], new: dict[str, Any]) -> bool:
     """Return whether `new` has everything that `stored` has, trained alike."""
-    same = all(stored[name] == new[name] for name in ("config", "axes", "design"))
     kept = set(_texts(stored["points"])) <= set(_texts(new["points"]))
-    widths = [d for d in compare(stored, new) if d.startswith(("lanes", "segment_"))]
-    return same and kept and set(stored["seeds"]) <= set(new["seeds"]) and not widths
+    kept = kept and set(stored["seeds"]) <= set(new["seeds"])
+    odd = _differences_of_groups(stored["groups"], new["groups"])
+    return kept and _is_same(stored, new) and not odd
 
 
 def is_reordered(stored: dict[str, Any], new: dict[str, Any]) -> bool:
@@ -105,7 +102,3 @@ def _points_words(stored: Sequence[Any], new: Sequence[Any]) -> str:
 
 def _texts(points: Sequence[Any]) -> list[str]:
     return [json.dumps(point, sort_keys=True) for point in points]
-
-
-def _brief(seeds: Sequence[int]) -> str:
-    return f"{seeds[0]}..{seeds[-1]} ({len(seeds)})"

@@ -20,6 +20,7 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError
 from purerl.storage import arrays, folders
+from purerl.storage.differences import REMEDY
 from purerl.sweeps.spec import FORMAT, compare, is_extension, is_reordered
 
 MEMBERS = "members"
@@ -88,7 +89,7 @@ def _remedy(stored: dict[str, Any], new: dict[str, Any]) -> str:
             "It asks for more than there is: add --extend (extend=True) to train what "
             "is missing."
         )
-    return "Give another folder, or the stored settings."
+    return REMEDY
 
 
 def set_lanes(folder: Path, group: str, lanes: int) -> None:

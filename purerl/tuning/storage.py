@@ -15,7 +15,7 @@ import sqlalchemy.exc
 
 from purerl.config import ConfigError
 from purerl.search.fitness import with_current_name
-from purerl.storage.differences import differing
+from purerl.storage.differences import FIELD, differences, refuse
 from purerl.tuning import samplers
 from purerl.tuning.space import Space
 from purerl.tuning.study import DEFAULT, Study
@@ -90,12 +90,12 @@ def open_study(
             found.enqueue_trial(default, {DEFAULT: True}, skip_if_exists=True)
         found.set_user_attr(SPEC, spec)
     stored = with_current_name(found.user_attrs[SPEC])
-    differences = compare(stored, json.loads(json.dumps(spec)))
-    if differences:
-        raise ConfigError(
-            f"the storage holds another study {name!r}: {'; '.join(differences)}. Use "
-            "its settings, another folder, or another study name."
-        )
+    refuse(
+        compare(stored, json.loads(json.dumps(spec))),
+        "the storage",
+        f"study {name!r}",
+        "Use its settings, another folder, or another study name.",
+    )
     return study
 
 
@@ -111,17 +111,9 @@ def _await_spec(found: optuna.Study) -> bool:
 
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return what differs between two specifications, in words."""
-    own = {"config", "axes"}
-
-    def others(spec: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in spec.items() if name not in own}
-
-    return [
-        *differing(stored.get("config", {}), new["config"], _text),
-        *differing(stored.get("axes", {}), new["axes"], _text, "the axis "),
-        *differing(others(stored), others(new)),
-    ]
+    """Return what differs between two studies, in words."""
+    parts = {"config": FIELD, "axes": "the axis {}"}
+    return differences(stored, new, parts, text=_text)
 
 
 def _text(value: Any) -> str:
@@ -129,7 +121,7 @@ def _text(value: Any) -> str:
     if isinstance(value, dict) and "kind" in value:
         inside = value.get("values", [value.get("low"), value.get("high")])
         return f"{value['kind']}({', '.join(map(str, inside))})"
-    return "missing" if value is None else repr(value)
+    return repr(value)
 
 
 def sqlite_url(path: Path) -> str:

@@ -77,7 +77,7 @@ def test_resuming_with_another_config_names_the_field(tiny, copy):
 
 
 def test_resuming_with_other_seeds_says_so(tiny, copy):
-    with pytest.raises(ConfigError, match=r"seeds are 0..1 \(2\), not 0..2 \(3\)"):
+    with pytest.raises(ConfigError, match=r"are 0..1 \(2\) there and 0..2 \(3\) here"):
         run_tiny(tiny, seeds=3, out=copy, resume=True)
 
 

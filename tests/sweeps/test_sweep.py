@@ -237,7 +237,7 @@ def test_a_changed_sweep_in_a_folder_is_refused_with_the_difference(tiny, tmp_pa
     run_sweep(tiny, axes, seeds=2, out=out)
     for config, changed, options, words in (
         (tiny.replace(gamma=0.9), axes, {}, "gamma is 0.99 there and 0.9 here"),
-        (tiny, {"gamma": [0.9]}, {}, r"axes: \['learning_rate'\] there and \['gamma'"),
+        (tiny, {"gamma": [0.9]}, {}, r"axes are \['learning_rate'\] there and"),
         (tiny, {"learning_rate": RATES[:1]}, {}, r"2 points there and 1 here \(0 new"),
         (tiny, {"learning_rate": RATES}, {}, r"3 here \(1 new.*--extend"),
         (
@@ -246,10 +246,10 @@ def test_a_changed_sweep_in_a_folder_is_refused_with_the_difference(tiny, tmp_pa
             {},
             "points in another order.*-ex",
         ),
-        (tiny, axes, {"seeds": 1}, r"seeds: 0..1 \(2\) there, 0..0 \(1\) here"),
+        (tiny, axes, {"seeds": 1}, r"seeds are 0..1 \(2\) there and 0..0 \(1\) h"),
         (tiny, axes, {"lanes": 4}, "lanes is 2 there and 4 here"),
         (tiny, axes, {"segment_updates": 5}, "segment_updates is 4 there and 5 here"),
-        (tiny, axes, {"design": "zip"}, "design: 'grid' there and 'zip' here"),
+        (tiny, axes, {"design": "zip"}, "design is 'grid' there and 'zip' here"),
     ):
         with pytest.raises(purerl.ConfigError, match=words):
             run_sweep(config, changed, **{"seeds": 2, "out": out, **options})
