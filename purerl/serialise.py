@@ -44,7 +44,7 @@ from purerl.config import (
 from purerl.networks import modules
 
 LEFTOVER_SECONDS = 600.0
-_IN_FILES = ("loss", "optimiser", "rule")  # Kinds of parts that may hold a network.
+IN_FILES = ("loss", "optimiser", "rule")  # Kinds of parts that may hold a network.
 # `.<name>.<eight characters>`, as `write_atomic` names them.
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
 
@@ -338,7 +338,7 @@ def parse_part(value: Any, kind: str = "") -> Any:
     Raises:
         ConfigError: an unknown part or field, or a file that cannot be read.
     """
-    if kind in _IN_FILES and isinstance(value, str):
+    if kind in IN_FILES and isinstance(value, str):
         if value.strip().endswith(artifact.SUFFIXES):
             return load_part(value.strip(), kind)
     if isinstance(value, str):

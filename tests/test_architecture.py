@@ -162,6 +162,48 @@ def test_what_points_up_is_found(tmp_path):
     assert ["purerl.population", "purerl.tuning"] in circles(between_places(graph))
 
 
+def test_what_several_modules_need_has_one_home():
+    # Each kind of folder counts the changes of its own files.
+    assert set(written_twice(orchestrating())) == {"FORMAT"}
+
+
+def test_what_is_written_twice_is_found():
+    trees = {
+        "a.py": "N = 100\nKINDS: tuple = ('x', 'y')\nM = 1\nE = ()\n_P = 2 ** 3",
+        "b.py": "def f():\n    N = 100\nKINDS = ('x', 'y')\nM = 2\nn = 3\n_P = 2**3",
+        "c.py": "n = 3\nN = KINDS = 0\nM = 1 + 0",
+    }
+    parsed = {path: ast.parse(text) for path, text in trees.items()}
+    assert written_twice(parsed) == {"KINDS": {"a.py", "b.py"}, "_P": {"a.py", "b.py"}}
+
+
+def orchestrating() -> dict[str, ast.Module]:
+    """The modules around one training run, and the commands."""
+    sys.path.insert(0, str(ROOT / "experiments"))
+    import orchestration
+
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
+        for name in (*orchestration.ORCHESTRATION, "cli")
+        for path in sorted((ROOT / "purerl" / name).rglob("*.py"))
+    }
+
+
+def written_twice(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
+    """Constants that have the same name and the same value in several modules."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for path, tree in trees.items():
+        for node in tree.body:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or not node.value:
+                continue
+            several = isinstance(node, ast.Assign)
+            for target in node.targets if several else [node.target]:
+                if isinstance(target, ast.Name) and target.id.isupper():
+                    key = target.id, ast.dump(node.value)
+                    found.setdefault(key, set()).add(path)
+    return {name: paths for (name, _), paths in found.items() if len(paths) > 1}
+
+
 def imports(root: Path, packages: Iterable[str]) -> dict[str, set[str]]:
     """The modules of some packages, and which of one another they import."""
     files = {

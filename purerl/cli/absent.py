@@ -15,6 +15,7 @@ from purerl.execution.format import (
     format_duration,
     with_noun,
 )
+from purerl.execution.programs import segment_length
 from purerl.hardware import compiler
 from purerl.hardware.device import NUMBERS, Device, load_device, names
 from purerl.hardware.estimate import PEAK_SHARE, RESERVED, Estimate, estimate

@@ -14,12 +14,11 @@ from purerl.execution.format import (
 )
 from purerl.execution.members import Members
 from purerl.execution.memory import least_bytes
+from purerl.execution.programs import segment_length
 from purerl.execution.rate import rate
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.train import Bound
 
-# Segments of a run where their length is not given: one of them is timed.
-SEGMENTS = 100
 SECONDS = 0.5  # A measurement takes so long.
 
 
@@ -43,12 +42,6 @@ def whole_runs(bound: Bound, agents: int) -> Part:
     """Describe agents of which each trains from the beginning to the end."""
     steps = bound.plan.num_updates * bound.plan.steps_per_update
     return Part(bound, agents, agents * steps)
-
-
-def segment_length(bound: Bound, segment_updates: int | None) -> int:
-    """Return the updates of a segment: as asked, or a hundredth of the run."""
-    updates = bound.plan.num_updates
-    return min(segment_updates or max(1, updates // SEGMENTS), updates)
 
 
 def show(

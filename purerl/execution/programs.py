@@ -1,5 +1,6 @@
 """Compiled programs: a training run, and its evaluation, over blocks of lanes."""
 
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -22,6 +23,24 @@ from purerl.scale.devices import Worker, compile_for
 from purerl.scale.host import to_host
 from purerl.train import Bound, make_segment
 from purerl.types import Array, Overrides, PyTree
+
+# Segments of a run where their length is not given: fine enough for curves and a
+# progress bar, coarse enough that the host costs nothing.
+SEGMENTS = 100
+
+
+def segment_length(
+    bound: Bound, asked: int | None = None, segments: int = SEGMENTS
+) -> int:
+    """Return the updates of a segment, K, at most those of the whole run.
+
+    Args:
+        bound: What is trained.
+        asked: The updates that were asked for, if any were.
+        segments: The number of segments that a run has where none were.
+    """
+    updates = bound.plan.num_updates
+    return min(asked or max(1, math.ceil(updates / segments)), updates)
 
 
 class Program:

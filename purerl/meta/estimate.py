@@ -8,14 +8,12 @@ import numpy as np
 
 from purerl.execution.fit import BlockCompiler
 from purerl.execution.members import crossed
+from purerl.execution.programs import segment_length
 from purerl.meta.population import rollout_keys
 from purerl.meta.setup import Setup
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, default_lanes
 from purerl.sweeps import planner
-
-# Segments of the run that is timed: one of them is.
-SEGMENTS = 100
 
 
 class Estimate(NamedTuple):
@@ -71,7 +69,7 @@ def estimate(
     compiler = BlockCompiler(workers, memory_limit)
     seconds = 0.0
     for bound in setup.bounds:
-        length = max(1, bound.plan.num_updates // SEGMENTS)
+        length = segment_length(bound)  # One segment is timed.
         is_fixed = lanes is not None
         program = compiler.compile(bound, runs, width, length, is_fixed)
         width = program.lanes

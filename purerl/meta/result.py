@@ -24,9 +24,6 @@ from purerl.types import HostMetrics, Overrides
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# The parts that can be learned, each of which has a file of its own.
-_IN_FILES = ("loss", "optimiser", "rule")
-
 
 class EvolutionResult:
     """The outcome of `purerl.evolve`, or of what there is of it.
@@ -183,7 +180,7 @@ class EvolutionResult:
         """Write `learned.yaml`, and each evolved loss, optimiser and rule as `.npz`."""
         learned = self.learned
         serialise.to_yaml(learned, folder / "learned.yaml")
-        for name, part in self._parts(learned, *_IN_FILES).items():
+        for name, part in self._parts(learned, *serialise.IN_FILES).items():
             serialise.save_part(part, folder / f"{name}.npz")
 
     def plot(self) -> "Figure":

@@ -15,7 +15,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.meta.setup import Setup
-from purerl.meta.store import State
+from purerl.meta.store import KIND, State
 from purerl.runner.trackers import Member, TrackedRun, Tracker
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.stored import lacking
@@ -24,7 +24,6 @@ from purerl.runner.tracking import JsonlTracker, read_rows
 if TYPE_CHECKING:
     from purerl.meta.result import EvolutionResult
 
-KIND = "evolution"
 AXIS = "generation"
 
 

@@ -1,6 +1,5 @@
 """purerl.run: one agent per seed, trained segment by segment."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.fit import fitting_lanes
 from purerl.execution.memory import require_number
+from purerl.execution.programs import SEGMENTS, segment_length
 from purerl.runner import manifest
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.loop import Loop, Options
@@ -27,11 +27,8 @@ from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.storage import checkpoint, folders
 from purerl.train import Bound, bind
 
-# Segments of a run where their length is not given: fine enough for a progress bar,
-# coarse enough that the host costs nothing.
-DEFAULT_SEGMENTS = 100
-# The same where environments are stepped on the host: an update each, so that Ctrl-C
-# and a checkpoint wait for one only, but no more rows of metrics than can be kept.
+# Segments of a run whose environments are stepped on the host: an update each, so that
+# Ctrl-C and a checkpoint wait for one only, but no more rows than can be kept.
 HOST_SEGMENTS = 10_000
 
 
@@ -112,8 +109,8 @@ def run(
         _check_on_host(bound, lanes, data_parallel)
     require_number(bound, num_seeds(seeds), make_workers())
     members = check_seeds(seeds)
-    segments = HOST_SEGMENTS if bound.env.on_host else DEFAULT_SEGMENTS
-    length = segment_updates or max(1, math.ceil(bound.plan.num_updates / segments))
+    segments = HOST_SEGMENTS if bound.env.on_host else SEGMENTS
+    length = segment_updates or segment_length(bound, segments=segments)
     options = Options(
         lanes=lanes
         or (

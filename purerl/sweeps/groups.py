@@ -20,8 +20,6 @@ from purerl.sweeps.identity import canonical, digest
 from purerl.train import Bound, bind, check_time_limit
 from purerl.types import Overrides, PyTree
 
-# Segments of a member's training where their length is not given: rows of its curve.
-SEGMENTS = 100
 _NUMBERS = (int, float)  # A bool is not among them.
 
 
@@ -48,10 +46,6 @@ class Group(NamedTuple):
         """Environment steps of one member."""
         plan = self.bound.plan
         return plan.num_updates * plan.steps_per_update
-
-    def default_length(self) -> int:
-        """Return the updates per segment for about a hundred segments."""
-        return max(1, math.ceil(self.bound.plan.num_updates / SEGMENTS))
 
 
 def group_points(

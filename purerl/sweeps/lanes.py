@@ -15,7 +15,8 @@ import jax
 
 from purerl import serialise
 from purerl.config import TrainConfig
-from purerl.execution.programs import Members
+from purerl.execution.members import Members
+from purerl.execution.programs import segment_length
 from purerl.scale.devices import (
     MOST_ACCELERATOR_LANES,
     Worker,
@@ -24,7 +25,6 @@ from purerl.scale.devices import (
 )
 from purerl.storage.folders import versions
 from purerl.sweeps import planner
-from purerl.sweeps.groups import SEGMENTS
 from purerl.train import Bound, bind
 
 MOST_CPU_LANES = 64
@@ -62,7 +62,7 @@ def find_lanes(
     bound = bind(config)
     workers = make_workers()
     limit = planner.worker_limit(memory_limit, workers)
-    length = max(1, -(-bound.plan.num_updates // SEGMENTS))
+    length = segment_length(bound)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
     found = planner.measure_lanes(
         bound, members, length, workers, widths or _widths(workers), limit, seconds

@@ -16,7 +16,7 @@ from purerl.execution.cache import current_cache
 from purerl.execution.fit import MemoryModel, fit_lanes, fitting_lanes
 from purerl.execution.members import Members, every
 from purerl.execution.memory import require_listing
-from purerl.execution.programs import Program
+from purerl.execution.programs import Program, segment_length
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import (
     Worker,
@@ -335,7 +335,7 @@ def make_outline(
         if points.kind == "random":
             ids, members = _once_each(ids, members)
         bound = group.bound
-        length = min(segment_updates or group.default_length(), bound.plan.num_updates)
+        length = segment_length(bound, segment_updates)
         if lanes == "auto":
             width = lane_finder.find(bound, members, length, workers, limit)
             # It was measured with every worker busy; few members would fill no block.

@@ -1,6 +1,5 @@
 """What all batches of a study share: seeds, lanes, compiled programs, devices."""
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -9,7 +8,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.cache import current_cache
 from purerl.execution.format import format_bytes
 from purerl.execution.members import every
-from purerl.execution.programs import Program
+from purerl.execution.programs import Program, segment_length
 from purerl.scale.devices import Worker, default_lanes, make_workers, run_blocks
 from purerl.search.fitness import FINAL_RETURN, TRAINING_CURVE
 from purerl.sweeps.groups import Group
@@ -84,7 +83,7 @@ class Pool:
             del worker
             members = every(group.overrides, len(group.points), self.setup.seeds)
             example = members.block(0, self.setup.lanes)
-            length = segment_length(group, self.setup.reports)
+            length = segment_length(group.bound, segments=self.setup.reports)
             return cache.get(group.bound, example, length, self.workers)
 
         built = run_blocks(self.workers, missing, one)
@@ -110,8 +109,3 @@ class Pool:
                 f"{format_bytes(free)} are free; ask for smaller batches (batch) or "
                 "fewer seeds."
             )
-
-
-def segment_length(group: Group, reports: int) -> int:
-    """Return the updates per segment that make `reports` segments."""
-    return max(1, math.ceil(group.bound.plan.num_updates / reports))

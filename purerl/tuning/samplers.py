@@ -18,8 +18,6 @@ from optuna.trial import FrozenTrial, TrialState
 from purerl.space.axes import Choice, LogUniform, is_whole
 from purerl.tuning.space import Space
 
-SAMPLERS = ("tpe", "random", "cmaes")
-PRUNERS = ("hyperband", "median")
 # Hyperband: a third goes on at each rung, the first rung after a ninth of the budget.
 REDUCTION = 3
 FIRST_RUNG = 9

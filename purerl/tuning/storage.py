@@ -56,8 +56,8 @@ def open_study(
         storage: The URL of Optuna's storage; None keeps the study in memory.
         name: The name of the study in the storage.
         budget: The number of trials that are to finish.
-        sampler: The kind of sampler, one of `SAMPLERS`.
-        pruner: The kind of pruner, one of `PRUNERS`, or None.
+        sampler: The kind of sampler, one of `purerl.tuning.api.SAMPLERS`.
+        pruner: The kind of pruner, one of `purerl.tuning.api.PRUNERS`, or None.
 
     Raises:
         ConfigError: another study of that name, with what differs; a storage that

@@ -8,9 +8,20 @@ import pytest
 
 from purerl.execution import fit
 from purerl.execution.liveness import peak_bytes, traced_memory
+from purerl.execution.programs import segment_length
 from purerl.scale.devices import Worker
 from purerl.train import bind
 from tests.helpers import tiny_config
+
+
+def test_a_segment_is_as_asked_or_a_hundredth_of_the_run():
+    def length(updates, *asked, **segments):
+        plan = types.SimpleNamespace(num_updates=updates)
+        return segment_length(types.SimpleNamespace(plan=plan), *asked, **segments)
+
+    assert [length(n) for n in (1, 99, 100, 101, 1000)] == [1, 1, 1, 2, 10]
+    assert [length(10, asked) for asked in (None, 3, 10, 50)] == [1, 3, 10, 10]
+    assert [length(10, segments=n) for n in (1, 3, 4, 10, 20)] == [10, 4, 3, 1, 1]
 
 
 def peak(function, *shapes):

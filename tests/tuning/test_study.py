@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 import purerl
 from purerl.train import resolve
 from purerl.tuning import folder, samplers, worker
+from purerl.tuning.api import SAMPLERS
 from purerl.tuning.pool import Setup
 from purerl.tuning.space import Space
 from purerl.tuning.storage import SPEC, compare, open_study, quiet, sqlite_url
@@ -92,7 +93,7 @@ def abandon(study):
     return study.ask(4)
 
 
-@pytest.mark.parametrize("sampler", samplers.SAMPLERS)
+@pytest.mark.parametrize("sampler", SAMPLERS)
 def test_equal_studies_have_equal_trials(sampler):
     one, two = complete(opened(sampler=sampler)), complete(opened(sampler=sampler))
     assert one == two
@@ -107,7 +108,7 @@ def test_equal_studies_have_equal_trials(sampler):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sampler", samplers.SAMPLERS)
+@pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_killed_study_goes_on_as_if_it_had_not_been(sampler, url):
     whole = complete(opened(sampler=sampler, budget=24))
     first = opened(url, sampler, budget=24)
