@@ -21,7 +21,7 @@ from purerl.execution.cohort import Cohort, Segment
 from purerl.execution.curves import mean_of_known, train_until
 from purerl.execution.members import crossed
 from purerl.execution.programs import Program
-from purerl.meta.fitness import Accumulator, first_known, hold
+from purerl.meta.fitness import Accumulator, ReturnCurve
 from purerl.meta.population import Stopped
 from purerl.scale.devices import Worker, run_blocks
 from purerl.storage import arrays
@@ -63,23 +63,20 @@ class _Recorder:
         updates = plan.num_updates
         self.plan = plan
         self.totals = [Accumulator(kind, num_runs, updates) for kind in measures]
-        self.values = np.zeros((num_runs, updates))
-        self.known = np.zeros((num_runs, updates), bool)
+        self.curve, self.values = ReturnCurve(num_runs), np.zeros((num_runs, updates))
 
     def add(self, segment: Segment) -> float:
         """Take a segment; the mean over runs of the curve's last value."""
         means = [total.add(segment) for total in self.totals]
-        part = slice(segment.first, segment.end)
-        self.values[:, part] = segment.metrics["episode_return"]
-        self.known[:, part] = segment.metrics["episodes"] > 0
+        values, late = self.curve.extend(segment)
+        self.values[:, segment.first : segment.end] = values
+        self.values[:, : segment.first] += late[:, None]
         return means[0]
 
     def result(self) -> np.ndarray:
         """Measures and pieces of the curve side by side, `[N, M + T]` float32."""
         edges = _edges(self.plan)
-        whole = hold(self.values, self.known, first_known(self.values, self.known))
-        sums = np.add.reduceat(whole, edges[:-1], axis=1)
-        curve = sums / np.diff(edges)
+        curve = np.add.reduceat(self.values, edges[:-1], axis=1) / np.diff(edges)
         measures = [total.result() for total in self.totals]
         return np.concatenate([np.stack(measures, 1), curve], 1, dtype=np.float32)
 

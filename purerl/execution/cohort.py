@@ -19,7 +19,7 @@ from purerl.execution.programs import Program
 from purerl.execution.rekey import rekey
 from purerl.scale.devices import Worker, make_workers, run_blocks
 from purerl.scale.host import to_device, to_host
-from purerl.train import Bound
+from purerl.train import Bound, Plan
 from purerl.types import Array, HostMetrics, Overrides, PyTree
 
 
@@ -43,6 +43,10 @@ class Segment(NamedTuple):
     def end(self) -> int:
         """Updates that were finished after it."""
         return self.first + self.ran
+
+    def evaluated(self, plan: Plan) -> list[int]:
+        """Return the updates of the segment that were evaluated, a slot for each."""
+        return [at for at in plan.evaluate_after if self.first < at <= self.end]
 
 
 class Evaluation(NamedTuple):

@@ -77,9 +77,7 @@ class Curves:
         for name, values in reduce_segment(segment.metrics).items():
             row = values if name == "env_steps" else _without(values, frozen)
             self._train.setdefault(name, []).append(row)
-        after = self._plan.evaluate_after
-        due = [update for update in after if segment.first < update <= segment.end]
-        for slot, update in enumerate(due):
+        for slot, update in enumerate(segment.evaluated(self._plan)):
             stopped = (self.diverged_at >= 0) & (self.diverged_at < update)
             for name, values in segment.evaluation.items():
                 row = values[:, slot]

@@ -29,7 +29,7 @@ def reduce_segment(metrics: HostMetrics) -> HostMetrics:
         elif name in PER_UPDATE:
             reduced[name] = values.sum(1)
         else:
-            reduced[name] = _weighted(values, _weights(name, metrics))
+            reduced[name] = weighted_mean(values, _weights(name, metrics))
     return reduced
 
 
@@ -69,8 +69,8 @@ def bad_numbers(metrics: HostMetrics) -> dict[str, np.ndarray]:
     return found
 
 
-def _weighted(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Means of `[S, K]` over the second axis; NaN where there is no weight.
+def weighted_mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return means of `[S, K]` over the second axis; NaN where there is no weight.
 
     Values of weight zero are not looked at.
     """

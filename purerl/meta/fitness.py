@@ -45,6 +45,36 @@ def inner_config(config: TrainConfig, kind: str) -> TrainConfig:
     return config.replace(num_evaluations=int(needs_evaluation))
 
 
+class ReturnCurve:
+    """The curves of runs, growing segment by segment.
+
+    Args:
+        num_runs: The number of runs, N.
+
+    Attributes:
+        last: The last value of each curve, `[N]`; 0 before an episode has ended.
+    """
+
+    def __init__(self, num_runs: int) -> None:
+        self.last, self._is_known = np.zeros(num_runs), np.zeros(num_runs, bool)
+
+    def extend(self, segment: Segment) -> tuple[np.ndarray, np.ndarray]:
+        """Take a segment of K updates.
+
+        Returns:
+            The values of its updates, `[N, K]`, and the value of every update before
+            it, `[N]`, for the runs whose first episode ends in it; 0 for the others.
+        """
+        known = segment.metrics["episodes"] > 0
+        start = first_known(segment.metrics["episode_return"], known)
+        before = np.where(self._is_known, self.last, start)
+        values = hold(segment.metrics["episode_return"], known, before)
+        late = np.where(self._is_known, 0.0, start)
+        self.last = values[:, -1]
+        self._is_known |= known.any(1)
+        return values, late
+
+
 class Accumulator:
     """The fitness of runs, growing segment by segment.
 
@@ -62,7 +92,7 @@ class Accumulator:
     def __init__(self, kind: str, num_runs: int, num_updates: int) -> None:
         self.measure, self.num_updates = kind.removeprefix(NEGATIVE), num_updates
         self.sign = -1.0 if kind.startswith(NEGATIVE) else 1.0
-        self.last, self.is_known = np.zeros(num_runs), np.zeros(num_runs, bool)
+        self.curve = ReturnCurve(num_runs)
         self.sum, self.tail = np.zeros(num_runs), np.zeros(num_runs)
         self.evaluated = np.full(num_runs, np.nan)
         self.failed = np.zeros(num_runs, bool)
@@ -75,24 +105,16 @@ class Accumulator:
         Returns:
             The mean over runs of the curve's last value, for a person.
         """
-        metrics, first = segment.metrics, segment.first
-        self._note_failures(bad_numbers(metrics))
-        known = metrics["episodes"] > 0
-        start = first_known(metrics["episode_return"], known)
-        before = np.where(self.is_known, self.last, start)
-        curve = hold(metrics["episode_return"], known, before)
-        # Runs whose first episode ends here: their earlier updates, which had to wait
-        # for it, get its value.
-        late = np.where(self.is_known, 0.0, start)
+        first = segment.first
+        self._note_failures(bad_numbers(segment.metrics))
+        curve, late = self.curve.extend(segment)
         self.sum += curve.sum(1) + late * first
         self.tail += curve[:, max(0, self.first_of_tail - first) :].sum(1)
         self.tail += late * max(0, first - self.first_of_tail)
-        self.last = curve[:, -1]
-        self.is_known |= known.any(1)
         if self.measure == EVALUATION and segment.end == self.num_updates:
             returns = segment.evaluation["episode_return"]
             self.evaluated = returns[:, 0].mean(-1, dtype=float)
-        return mean_of_known(self.last)
+        return mean_of_known(self.curve.last)
 
     def _note_failures(self, bad: Mapping[str, np.ndarray]) -> None:
         """Mark the runs of which a number `[N, K]` was not finite, and say which."""

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from purerl.execution.reduce import weighted_mean
 from purerl.search.fitness import EVALUATION, FINAL_RETURN
 from purerl.search.protocol import Outcome
 
@@ -53,12 +54,9 @@ def measure(outcome: Outcome, kind: str, known: np.ndarray) -> Fitness:
 
 def _training_return(outcome: Outcome) -> np.ndarray:
     """Mean over the episodes that ended; NaN where none did."""
-    episodes = outcome.train["episodes"].astype(np.float64)
-    returns = outcome.train["episode_return"].astype(np.float64)
-    # NaN of a segment without episodes weighs nothing; else it stays what it is.
-    total = np.where(episodes > 0, returns * episodes, 0.0).sum(1)
-    count = np.where(np.isfinite(episodes), episodes, 0.0).sum(1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    # Nothing is counted of a member that has diverged.
+    episodes = np.nan_to_num(outcome.train["episodes"].astype(np.float64))
+    return weighted_mean(outcome.train["episode_return"], episodes)
 
 
 def ranking(fitness: Fitness) -> np.ndarray:

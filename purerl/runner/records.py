@@ -55,9 +55,7 @@ class Records:
             episode has ended yet.
         """
         self._log("train", segment_rows(segment.metrics, segment.end))
-        after = plan.evaluate_after
-        due = [update for update in after if segment.first < update <= segment.end]
-        for slot, at in enumerate(due):
+        for slot, at in enumerate(segment.evaluated(plan)):
             self._log("evaluation", evaluation_rows(segment.evaluation, slot, at))
         self._trackers.flush()
         returns = np.array([m[-1]["episode_return"] for m in self.rows["train"]], float)

@@ -1,4 +1,4 @@
-"""What differs between what a folder holds and what is asked for, in words."""
+"""The differences between what a folder holds and what is asked for, in words."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence

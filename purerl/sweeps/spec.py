@@ -63,7 +63,7 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def _differences_of_groups(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What differs between groups that are in both sweeps, each of it once."""
+    """Return the differences between groups of both sweeps, each of them once."""
     found = []
     for name in (name for name in new if name in stored):
         known = {"auto": new[name]["auto"], **stored[name]}
@@ -72,7 +72,7 @@ def _differences_of_groups(stored: dict[str, Any], new: dict[str, Any]) -> list[
 
 
 def _is_same(stored: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether two sweeps may have members in common."""
+    """Return whether two sweeps may have members in common."""
     return all(stored[name] == new[name] for name in ("config", "axes", "design"))
 
 

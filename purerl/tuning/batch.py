@@ -139,11 +139,10 @@ class Batch:
     def _add(self, run: _Run, segment: Segment) -> None:
         """Take what the members of a group did in a segment."""
         plan = run.group.bound.plan
-        after = plan.evaluate_after
         bad = first_bad_update(segment.metrics) >= 0
-        if after:
-            due = [u for u in after if segment.first < u <= segment.end]
-            scores = segment.evaluation["episode_return"][:, : len(due)]
+        if plan.evaluate_after:
+            slots = len(segment.evaluated(plan))
+            scores = segment.evaluation["episode_return"][:, :slots]
             scores = scores.mean(-1, dtype=float)
             bad |= ~np.isfinite(scores).all(1)
         else:

@@ -8,12 +8,14 @@ from purerl.execution.cohort import Segment
 from purerl.execution.reduce import PARAMETERS_FINITE
 from purerl.meta.fitness import (
     Accumulator,
+    ReturnCurve,
     check_progress,
     hold,
     measured_anchors,
     member_scores,
     read_baselines,
 )
+from purerl.train import Plan
 
 NAN = np.nan
 
@@ -38,6 +40,27 @@ def test_a_curve_is_held_where_no_episode_ended():
     np.testing.assert_array_equal(
         found, [[0, 3, 3, 5, 5], [7, 7, 7, 7, 7], [1, 2, 3, 4, 5]]
     )
+
+
+@pytest.mark.parametrize("cut", [6, 1, 4])
+def test_a_curve_does_not_depend_on_its_segments(cut):
+    episodes = np.array([[0, 0, 1, 0, 2, 0], [0] * 6, [1] * 6])
+    returns = np.array([[NAN, NAN, 4, NAN, 8, NAN], [NAN] * 6, [1, 2, 3, 4, 5, 6]])
+    curve, found = ReturnCurve(3), np.zeros((3, 6))
+    for first in range(0, 6, cut):
+        part = slice(first, first + cut)
+        values, late = curve.extend(segment(first, episodes[:, part], returns[:, part]))
+        found[:, part] = values
+        found[:, :first] += late[:, None]
+    expected = [[4, 4, 4, 4, 8, 8], [0] * 6, [1, 2, 3, 4, 5, 6]]
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(curve.last, [8, 0, 6])
+
+
+def test_the_evaluations_of_a_segment_are_those_after_its_updates():
+    plan = Plan(10, 1, (3, 4, 8, 10), 1)
+    found = [Segment(first, 4, {}, {}).evaluated(plan) for first in (0, 1, 3, 4, 6)]
+    assert found == [[3, 4], [3, 4], [4], [8], [8, 10]]
 
 
 @pytest.mark.parametrize("cut", [10, 1, 4])
