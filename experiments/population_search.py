@@ -34,8 +34,6 @@ from rich.console import Console
 from rich.table import Table
 
 import purerl
-from purerl.acting.environment import bind_params
-from purerl.acting.evaluate import evaluate
 from purerl.population.brackets import make_ladder
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
@@ -43,7 +41,7 @@ from purerl.population.schedule import Schedule
 from purerl.report.statistics import heading_of, mean_interval
 from purerl.scale.host import to_device
 from purerl.serialise import to_dict, write_atomic
-from purerl.train import bind
+from purerl.train import bind, evaluate_afresh
 
 STORE = Path(__file__).parent / "results"
 MEMBERS, UPDATES, READY, MIN_UPDATES = 16, 96, 8, 3
@@ -130,20 +128,11 @@ def methods(config: purerl.PPOConfig, searches: int) -> dict[str, Callable[[], R
 
 def fresh_returns(config: purerl.PPOConfig, states: list[Any]) -> np.ndarray:
     """Mean return `[N]` of trained agents in fresh episodes, the same ones for all."""
-    bound = bind(config)
-    algorithm = purerl.make_algorithm(config)
-    params = bind_params(bound.env, config.env_params)
+    bound, key = bind(config), jax.random.key(123_456)
 
     def one(state: Any) -> jax.Array:
-        result = evaluate(
-            bound.env,
-            params,
-            lambda obs: algorithm.act(state, obs),
-            jax.random.key(123_456),
-            num_episodes=FRESH_EPISODES,
-            max_steps=bound.plan.eval_max_steps,
-        )
-        return result.episode_return.mean()
+        played = evaluate_afresh(bound, bound.config, state, key, FRESH_EPISODES)
+        return played.episode_return.mean()
 
     stacked = jax.tree.map(lambda *x: np.stack(x), *states)
     return np.asarray(jax.jit(jax.vmap(one))(to_device(stacked)))

@@ -39,6 +39,7 @@ from purerl.learning.parts import check_frozen
 from purerl.types import (
     Algorithm,
     Array,
+    Evaluation,
     Metrics,
     Overrides,
     PyTree,
@@ -408,6 +409,39 @@ def evaluate_agent(
     )
     steps = state.update.astype(jnp.uint32) * jnp.uint32(bound.plan.steps_per_update)
     return {"env_steps": steps, **result._asdict()}
+
+
+def evaluate_afresh(
+    bound: Bound,
+    config: TrainConfig,
+    state: PyTree,
+    key: Array,
+    num_episodes: int | None = None,
+) -> Evaluation:
+    """Play fresh episodes of the deterministic policy of a trained agent.
+
+    Args:
+        bound: Environment and plan.
+        config: Config with overrides, of which the environment's numbers are read.
+        state: State of one agent.
+        key: Random key of the episodes, consumed.
+        num_episodes: Number of episodes, E; `eval_episodes` where not given.
+
+    Returns:
+        Undiscounted returns and lengths, `[E]` each.
+    """
+    recurrence = recurrence_of(bound.algorithm(config))
+    env_params = bind_params(bound.env, config.env_params)
+    episodes = num_episodes or config.eval_episodes
+    return evaluate_recurrent(
+        bound.env,
+        env_params,
+        partial(recurrence.act, state),
+        recurrence.init((episodes,)),
+        key,
+        num_episodes=episodes,
+        max_steps=bound.plan.eval_max_steps,
+    )
 
 
 def _update(

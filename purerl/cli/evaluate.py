@@ -13,8 +13,6 @@ import tyro
 from rich.console import Console
 
 from purerl import serialise
-from purerl.acting.environment import bind_params
-from purerl.acting.evaluate import evaluate_recurrent
 from purerl.acting.observe import as_arrays
 from purerl.acting.play import play_episodes
 from purerl.acting.policy import recurrence_of
@@ -23,7 +21,7 @@ from purerl.config import ConfigError, apply_overrides
 from purerl.report import tables
 from purerl.runner.result import SavedRun, load_run
 from purerl.scale.host import to_device
-from purerl.train import bind, make_algorithm
+from purerl.train import bind, evaluate_afresh, make_algorithm
 from purerl.types import PyTree
 
 
@@ -168,21 +166,12 @@ def play_compiled(
             asked, {f"env_params.{n}": v for n, v in numbers.items()}
         )
     bound = bind(asked)
-    recurrence = recurrence_of(make_algorithm(saved.config))
-    params = bind_params(bound.env, asked.env_params)
 
     @jax.jit
     @partial(jax.vmap, in_axes=(0, None))
     def play(state: PyTree, key: Any) -> Any:
-        return evaluate_recurrent(
-            bound.env,
-            params,
-            partial(recurrence.act, state),
-            recurrence.init((episodes,)),
-            key,
-            num_episodes=episodes,
-            max_steps=bound.plan.eval_max_steps,
-        ).episode_return
+        played = evaluate_afresh(bound, bound.config, state, key, episodes)
+        return played.episode_return
 
     return np.asarray(play(to_device(saved.state), jax.random.key(seed)))
 

@@ -11,7 +11,7 @@ import tyro
 from purerl.cli import changes, comparing, flags, settings
 from purerl.cli.comparing import arg
 from purerl.cli.train import base_config, default_folder
-from purerl.comparison.api import compare_losses, planned
+from purerl.comparison.api import compare, planned
 from purerl.comparison.losses import read_loss, settings_of
 from purerl.config import ConfigError, TrainConfig
 from purerl.meta import store
@@ -78,17 +78,16 @@ def main(argv: Sequence[str]) -> int:
             "--loss squared, or give --evolution FOLDER."
         )
     settings.enable_compile_cache()
+    asked = settings_of(config, field, losses)
     if parsed.dry_run:
-        asked = settings_of(config, field, losses)
         parts = planned(config, asked, environments, parsed.seeds, parsed.measures)
         comparing.show_plan(parts, parsed)
         return 0
     folder = _folder(parsed, str(config.env))
-    result = compare_losses(
+    result = compare(
         config,
-        field,
-        losses,
-        environments,
+        asked,
+        environments=environments,
         out=folder,
         baseline=parsed.baseline or next(iter(given), list(losses)[-1]),
         **comparing.keywords(parsed),

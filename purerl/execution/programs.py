@@ -11,9 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.acting.environment import bind_params
-from purerl.acting.evaluate import evaluate_recurrent
-from purerl.acting.policy import recurrence_of
 from purerl.execution.members import Members
 from purerl.execution.memory import BlockMemory, num_bytes, require_agent
 from purerl.execution.reduce import PARAMETERS_FINITE
@@ -21,7 +18,7 @@ from purerl.learning.diagnostics import parameters_finite
 from purerl.scale import parallel
 from purerl.scale.devices import Worker, compile_for
 from purerl.scale.host import to_host
-from purerl.train import Bound, make_segment
+from purerl.train import Bound, evaluate_afresh, make_segment
 from purerl.types import Array, Overrides, PyTree
 
 # Segments of a run where their length is not given: fine enough for curves and a
@@ -269,15 +266,5 @@ def _evaluate(
     bound: Bound, state: PyTree, overrides: Overrides, key: Array
 ) -> tuple[Array, Array]:
     """Mean return of fresh episodes of the deterministic policy, and their steps."""
-    config = bound.at(overrides)
-    recurrence = recurrence_of(bound.algorithm(config))
-    result = evaluate_recurrent(
-        bound.env,
-        bind_params(bound.env, config.env_params),
-        partial(recurrence.act, state),
-        recurrence.init((config.eval_episodes,)),
-        key,
-        num_episodes=config.eval_episodes,
-        max_steps=bound.plan.eval_max_steps,
-    )
+    result = evaluate_afresh(bound, bound.at(overrides), state, key)
     return result.episode_return.mean(), result.episode_length.sum()
