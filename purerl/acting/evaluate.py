@@ -108,6 +108,18 @@ def evaluate_recurrent(
     return Evaluation(end.episode_return, end.episode_length)
 
 
+class Player(NamedTuple):
+    """A policy at the start of `E` episodes.
+
+    Attributes:
+        act: `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
+        memory: `[E, ...]` memory of episodes that are about to begin.
+    """
+
+    act: Callable[[Array, PyTree], tuple[Array, PyTree]]
+    memory: PyTree
+
+
 class Recording(NamedTuple):
     """Episodes with what is kept of every moment; `T` steps, `E` episodes.
 
@@ -128,8 +140,7 @@ class Recording(NamedTuple):
 def record(
     env: Environment,
     params: PyTree,
-    act: Callable[[Array, PyTree], tuple[Array, PyTree]],
-    memory: PyTree,
+    player: Player,
     key: Array,
     *,
     num_episodes: int,
@@ -145,15 +156,14 @@ def record(
     Args:
         env: The environment.
         params: Numbers of the environment.
-        act: `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
-        memory: `[E, ...]` memory of episodes that are about to begin.
+        player: The policy that plays.
         key: Random key, consumed.
         num_episodes: E.
         max_steps: T.
         keep: `(state, obs) -> pytree of arrays`, of one episode.
     """
     keys = jax.random.split(key, 1 + num_episodes)
-    start = _start(env, params, memory, keys[1:])
+    start = _start(env, params, player.memory, keys[1:])
 
     def moment(carry: _Episodes) -> tuple[PyTree, Array]:
         return jax.vmap(keep)(carry.state, carry.obs), carry.episode_return
@@ -161,7 +171,8 @@ def record(
     def play(carry: _Episodes, _: None) -> tuple[_Episodes, tuple[PyTree, Array]]:
         key = jax.random.fold_in(keys[0], carry.step)
         before = carry
-        carry = _step(env, params, act, carry, jax.random.split(key, num_episodes))
+        keys_now = jax.random.split(key, num_episodes)
+        carry = _step(env, params, player.act, carry, keys_now)
         if keeps_last_state(env):
             return carry, moment(carry)
         # The state of an episode that just ended is the start of the next one.

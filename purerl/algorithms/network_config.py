@@ -188,10 +188,10 @@ def torso_of(
         composite.visible(shape, keys),
         config.hidden_sizes if hidden_sizes is None else hidden_sizes,
         config.activation,
-        config.layer_norm,
-        dot_general,
-        _DTYPES[config.torso_dtype],
-        config.torso_gain,
+        layer_norm=config.layer_norm,
+        dot_general=dot_general,
+        dtype=_DTYPES[config.torso_dtype],
+        gain=config.torso_gain,
     )
     return composite.viewed(torso, shape, keys)
 

@@ -1,7 +1,7 @@
 """Torsos: from observations, vectors or images, to features."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import flax.linen as nn
 import jax
@@ -19,6 +19,23 @@ TORSOS = ("auto", "mlp", "cnn", "nature", "impala")
 # Of those with published sizes: the smallest height and width.
 _SMALLEST = {"cnn": 3, "nature": 36, "impala": 1}
 _SQRT2 = float(np.sqrt(2))
+
+
+class Style(TypedDict, total=False):
+    """Options that all torsos have, each with a default.
+
+    Attributes:
+        layer_norm: Whether to normalise before each activation (Ba et al. 2016).
+        dot_general: Product of the dense layers; `jax.lax.dot_general` if None.
+        dtype: Type of the computation, such as `jnp.bfloat16`; None for float32.
+            Parameters and features are float32.
+        gain: Gain of the orthogonal kernels, sqrt(2) where not given.
+    """
+
+    layer_norm: bool
+    dot_general: Callable[..., Array] | None
+    dtype: Any
+    gain: float
 
 
 class MLP(nn.Module):
@@ -139,10 +156,7 @@ def make_torso(
     obs_shape: Any,
     hidden_sizes: tuple[int, ...],
     act: str,
-    layer_norm: bool = False,
-    dot_general: Callable[..., Array] | None = None,
-    dtype: Any = None,
-    gain: float = _SQRT2,
+    **style: Unpack[Style],
 ) -> nn.Module:
     """Make the torso for an observation shape; `auto` takes the CNN for images.
 
@@ -155,29 +169,18 @@ def make_torso(
         hidden_sizes: Units of each dense layer of `mlp` and `cnn`; `nature` and
             `impala` have the published ones.
         act: Activation of `mlp` and `cnn`, one of `ACTIVATIONS`; the others have relu.
-        layer_norm: Whether to normalise before each activation (Ba et al. 2016).
-        dot_general: Product of the dense layers; `jax.lax.dot_general` if None.
-        dtype: Type of the computation, such as `jnp.bfloat16`; None for float32.
-            Parameters and features are float32.
-        gain: Gain of the orthogonal kernels.
+        **style: Options that all torsos have, see `Style`.
 
     Raises:
         ValueError: a CNN for what is not an image, or too small an image.
     """
-    style = {
-        "layer_norm": layer_norm,
-        "dot_general": dot_general,
-        "dtype": dtype,
-        "gain": gain,
-    }
     if not composite.is_shape(obs_shape):
         mlp = MLP(hidden_sizes, act, 1, **style)
-        rest = (act, layer_norm, dot_general, dtype, gain)
         return _joined(
             torso,
             composite.leaf_shapes(obs_shape),
             mlp,
-            lambda name, shape: make_torso(name, shape, (), *rest),
+            lambda name, shape: make_torso(name, shape, (), act, **style),
         )
     if torso == "auto":
         torso = "cnn" if len(obs_shape) == 3 else "mlp"

@@ -11,7 +11,7 @@ import numpy as np
 from envs.registry import is_on_host, source_of
 from envs.wrappers import innermost
 from purerl.acting.environment import bind_params, resolve_env
-from purerl.acting.evaluate import Recording, record
+from purerl.acting.evaluate import Player, Recording, record
 from purerl.acting.policy import recurrence_of
 from purerl.config import ConfigError, TrainConfig
 from purerl.report.brax_page import brax_drawing, is_brax, write_brax_page
@@ -181,8 +181,7 @@ def play(
         return record(
             bound.env,
             params,
-            partial(recurrence.act, state),
-            recurrence.init((episodes,)),
+            Player(partial(recurrence.act, state), recurrence.init((episodes,))),
             key,
             num_episodes=episodes,
             max_steps=steps,

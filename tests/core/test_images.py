@@ -125,9 +125,11 @@ def test_natures_network_is_its_convolutions():
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_bfloat16_is_each_product_rounded_and_features_are_float32(layer_norm):
     obs = jax.random.normal(jax.random.key(0), (7, 5))
-    torso = make_torso("mlp", (5,), (6, 4), "relu", layer_norm, dtype=jnp.bfloat16)
+    torso = make_torso(
+        "mlp", (5,), (6, 4), "relu", layer_norm=layer_norm, dtype=jnp.bfloat16
+    )
     params = init_params(jax.random.key(1), {"torso": (torso, [obs])})["torso"]
-    exact = make_torso("mlp", (5,), (6, 4), "relu", layer_norm)
+    exact = make_torso("mlp", (5,), (6, 4), "relu", layer_norm=layer_norm)
     chex.assert_trees_all_equal_shapes_and_dtypes(
         params, exact.init(jax.random.key(1), obs)
     )

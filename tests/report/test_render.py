@@ -19,7 +19,7 @@ from PIL import Image, ImageColor
 import envs
 import purerl
 from purerl.acting.environment import bind_params, resolve_env, step_without_reset
-from purerl.acting.evaluate import evaluate, record
+from purerl.acting.evaluate import Player, evaluate, record
 from purerl.cli import main, plot
 from purerl.cli.evaluate import play_compiled
 from purerl.config import ConfigError
@@ -254,8 +254,7 @@ def test_a_recording_is_the_evaluation_moment_by_moment():
     played = record(
         env,
         params,
-        lambda obs, memory: (act(obs), memory),
-        (),
+        Player(lambda obs, memory: (act(obs), memory), ()),
         key,
         num_episodes=3,
         max_steps=9,
@@ -352,8 +351,7 @@ def play_cart(env, params, steps):
     return record(
         env,
         params,
-        lambda obs, memory: (jnp.ones(len(obs), jnp.int32), memory),
-        (),
+        Player(lambda obs, memory: (jnp.ones(len(obs), jnp.int32), memory), ()),
         jax.random.key(2),
         num_episodes=3,
         max_steps=steps,
