@@ -8,7 +8,6 @@ import tyro
 from rich.console import Console
 
 from purerl.config import ConfigError
-from purerl.execution.dry_run import segment_length
 from purerl.execution.format import (
     format_bytes,
     format_count,
