@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 import purerl
-from purerl.population.brackets import make_ladder
+from purerl.population.brackets import make_plan
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
@@ -91,11 +91,10 @@ def hyperband_points() -> int:
 
 
 def _updates(points: int) -> int:
-    ladder = make_ladder(UPDATES, MIN_UPDATES, 3, points, "hyperband")
-    spans = np.diff(ladder.rungs, prepend=0)
+    plan = make_plan(UPDATES, MIN_UPDATES, 3, points, "hyperband")
+    spans = np.diff(plan.rungs, prepend=0)
     return sum(
-        ladder.alive(end) * int(span)
-        for end, span in zip(ladder.rungs, spans, strict=True)
+        plan.alive(end) * int(span) for end, span in zip(plan.rungs, spans, strict=True)
     )
 
 

@@ -27,10 +27,10 @@ import sys
 from pathlib import Path
 import purerl
 from purerl.cli import settings
-from purerl.sweeps import engine
+from purerl.sweeps import loop
 
 settings.enable_compile_cache()
-train_chunk = engine.train_chunk
+train_chunk = loop.train_chunk
 
 
 def counted(*args, **options):
@@ -39,7 +39,7 @@ def counted(*args, **options):
     return train_chunk(*args, **options)
 
 
-engine.train_chunk = counted
+loop.train_chunk = counted
 purerl.sweep(
     purerl.PPOConfig(total_timesteps=20_480, num_evaluations=2),
     {"learning_rate": [1e-4, 1e-3, 1e-2]},

@@ -36,7 +36,7 @@ import purerl
 from purerl import optimisers
 from purerl.cli.settings import enable_compile_cache
 from purerl.serialise import write_atomic
-from purerl.tuning import words
+from purerl.tuning.console import best_table, end_line, holdout_table, warnings
 from purerl.tuning.result import holdout_dict
 
 ROOT = Path(__file__).parents[1]
@@ -118,12 +118,12 @@ def main() -> None:
     )
     seconds = time.perf_counter() - started
     console = Console(width=120, highlight=False)
-    console.print(words.best_table(result))
+    console.print(best_table(result))
     assert result.holdout is not None and result.best_row is not None
-    console.print(words.holdout_table(result.holdout))
-    for sentence in words.warnings(result):
+    console.print(holdout_table(result.holdout))
+    for sentence in warnings(result):
         console.print(f"warning: {sentence}")
-    console.print(words.end_line(result))
+    console.print(end_line(result))
     sittings = result.summary["trained_trials"] < asked.trials
     if sittings:
         console.print("a part was trained before: its times are not known")

@@ -27,9 +27,9 @@ import purerl
 from purerl.execution.members import crossed
 from purerl.meta import population as runs
 from purerl.meta import store
-from purerl.meta.engine import Evolution
 from purerl.meta.fitness import inner_config
-from purerl.meta.setup import Settings, make_setup
+from purerl.meta.loop import EvolutionLoop
+from purerl.meta.setup import EvolutionSettings, make_setup
 from purerl.meta.training import Options
 from purerl.scale.devices import make_workers
 from purerl.sweeps.planner import worker_limit
@@ -61,14 +61,14 @@ def timed(function: Callable[[], Any]) -> Time:
     return Time(time.perf_counter() - wall, time.process_time() - busy)
 
 
-def make_evolution(arguments: argparse.Namespace) -> Evolution:
+def make_evolution(arguments: argparse.Namespace) -> EvolutionLoop:
     """The published value-loss evolution with fewer agents and steps."""
     config = purerl.PPOConfig(
         total_timesteps=arguments.steps,
         num_steps=64,
         value_loss=purerl.losses.MLPValueLoss.zeros(),
     )
-    asked = Settings(
+    asked = EvolutionSettings(
         "value_loss",
         "open-es",
         population=arguments.agents // 2,
@@ -79,10 +79,10 @@ def make_evolution(arguments: argparse.Namespace) -> Evolution:
     workers = make_workers()
     limit = worker_limit(None, workers)
     options = Options(None, arguments.lanes, None, arguments.chunk, limit, 0, 0, False)
-    return Evolution(setup, arguments.rounds + 2, workers, options)
+    return EvolutionLoop(setup, arguments.rounds + 2, workers, options)
 
 
-def plain_training(evolution: Evolution) -> Callable[[int], Any]:
+def plain_training(evolution: EvolutionLoop) -> Callable[[int], Any]:
     """`purerl.pmap` of the same agents' training, of a generation's keys and losses."""
     setup = evolution.setup
     config = inner_config(setup.config, setup.fitness)
@@ -139,7 +139,7 @@ def main() -> None:
     _print(evolution, found)
 
 
-def _print(evolution: Evolution, found: dict[str, list[Time]]) -> None:
+def _print(evolution: EvolutionLoop, found: dict[str, list[Time]]) -> None:
     steps, agents = evolution.setup.steps, evolution.setup.runs
     lanes = evolution.training.lanes
     print(f"{hardware()}; {agents} agents, {steps:,} steps, {lanes} lanes")

@@ -21,7 +21,7 @@ from purerl.meta import presets as evolutions
 from purerl.meta import store
 from purerl.meta.estimate import estimate
 from purerl.meta.evolve import evolve
-from purerl.meta.setup import Settings, make_setup
+from purerl.meta.setup import EvolutionSettings, make_setup
 from purerl.meta.strategy import PRESETS, read_strategy
 from purerl.runner import manifest
 from purerl.runner.trackers import TRACKERS
@@ -261,7 +261,7 @@ def _folder(out: Path | None, env: str) -> Path:
 def _show_estimate(
     config: TrainConfig, what: dict, run: dict, parsed: Any, device: Device | None
 ) -> None:
-    setup = make_setup(config, Settings(**what))
+    setup = make_setup(config, EvolutionSettings(**what))
     if device is not None:
         agents = setup.population * setup.rollouts
         absent.show(device, setup.bounds, agents, parsed, run["generations"])

@@ -17,7 +17,7 @@ from purerl.cli.pbt import AXIS_HELP, FITNESS_HELP, best_table, write_summary
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
-from purerl.population.brackets import make_ladder
+from purerl.population.brackets import make_plan
 from purerl.population.fitness import KINDS
 from purerl.population.halving import DEFAULT_ETA, first_rung, halving
 from purerl.population.halving_result import HalvingResult
@@ -112,14 +112,14 @@ def _cost(bound: Bound, parsed: Halving, searches: int) -> dry_run.Part:
     """The agents that start, and the steps of all that go on."""
     updates, count = bound.plan.num_updates, len(check_seeds(searches, "--searches"))
     rung = first_rung(updates, parsed.eta, parsed.min_updates)
-    ladder = make_ladder(updates, rung, parsed.eta, parsed.points, parsed.brackets)
-    spans = np.diff(ladder.milestones, prepend=0).tolist()
+    plan = make_plan(updates, rung, parsed.eta, parsed.points, parsed.brackets)
+    spans = np.diff(plan.milestones, prepend=0).tolist()
     trained = sum(
-        ladder.alive(milestone) * span
-        for milestone, span in zip(ladder.milestones, spans, strict=True)
+        plan.alive(milestone) * span
+        for milestone, span in zip(plan.milestones, spans, strict=True)
     )
     steps = count * trained * bound.plan.steps_per_update
-    return dry_run.Part(bound, count * ladder.size, steps)
+    return dry_run.Part(bound, count * plan.size, steps)
 
 
 def show(result: HalvingResult) -> None:
@@ -135,10 +135,10 @@ def rungs_table(result: HalvingResult) -> Table:
     trained = result.dataset["trained_updates"].values
     table = Table(title="members of all searches trained up to each rung")
     table.add_column("bracket", justify="right")
-    for update in result.ladder.rungs:
+    for update in result.plan.rungs:
         table.add_column(f"{update:,} updates", justify="right")
-    for number in range(len(result.ladder.brackets)):
-        mine = trained[:, result.ladder.bracket_of() == number]
-        counts = [str(int((mine >= update).sum())) for update in result.ladder.rungs]
+    for number in range(len(result.plan.brackets)):
+        mine = trained[:, result.plan.bracket_of() == number]
+        counts = [str(int((mine >= update).sum())) for update in result.plan.rungs]
         table.add_row(str(number), *counts)
     return table

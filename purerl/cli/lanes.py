@@ -12,7 +12,8 @@ from purerl import presets
 from purerl.algorithms import ALGORITHMS
 from purerl.cli import flags, settings
 from purerl.cli.train import base_config
-from purerl.sweeps import lanes, words
+from purerl.sweeps import lanes
+from purerl.sweeps.console import lanes_table
 
 
 def _arg(text: str) -> object:
@@ -50,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
         seconds=parsed.seconds,
     )
     console = Console()
-    console.print(words.lanes_table(found))
+    console.print(lanes_table(found))
     console.print(
         f"remembered in {lanes.cache_file()}", highlight=False, soft_wrap=True
     )

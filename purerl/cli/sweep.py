@@ -19,8 +19,8 @@ from purerl.config import ConfigError
 from purerl.runner.trackers import TRACKERS
 from purerl.scale import hosts
 from purerl.space.parse import parse
-from purerl.sweeps import words
 from purerl.sweeps.api import sweep
+from purerl.sweeps.console import plan_lines, plan_table
 from purerl.sweeps.plan import plan
 from purerl.sweeps.result import SweepResult
 
@@ -167,8 +167,8 @@ def _folder(out: Path | None, env: str) -> Path:
 def show_plan(planned: Any) -> None:
     """Print a plan."""
     console = Console()
-    console.print(words.plan_table(planned))
-    console.print(words.plan_lines(planned), highlight=False)
+    console.print(plan_table(planned))
+    console.print(plan_lines(planned), highlight=False)
 
 
 def show(result: SweepResult, command: str = "") -> None:

@@ -18,8 +18,8 @@ from purerl.execution import dry_run
 from purerl.runner.seeds import check_seeds
 from purerl.search.fitness import check_fitness
 from purerl.train import bind
-from purerl.tuning import words
 from purerl.tuning.api import tune
+from purerl.tuning.console import best_table, end_line, holdout_table, warnings
 from purerl.tuning.pool import KINDS
 from purerl.tuning.result import TuneResult
 
@@ -130,12 +130,12 @@ def show(result: TuneResult, command: str = "") -> None:
         command: The command that started the study.
     """
     console = Console()
-    console.print(words.best_table(result))
+    console.print(best_table(result))
     if result.holdout is not None:
-        console.print(words.holdout_table(result.holdout))
-    for sentence in words.warnings(result):
+        console.print(holdout_table(result.holdout))
+    for sentence in warnings(result):
         console.print(f"warning: {sentence}", markup=False, highlight=False)
-    console.print(words.end_line(result), highlight=False)
+    console.print(end_line(result), highlight=False)
     if not result.finished:
         console.print(
             f"stopped; the same command with --out {result.out} goes on",

@@ -123,7 +123,7 @@ def compare(
         folder,
         choose(trackers, folder),
     )
-    tracking.begin(_say)
+    tracking.begin(_notify)
     with tracking.group:
         tracking.add(known)
         known |= train(parts, options, progress, tracking.add)
@@ -134,7 +134,7 @@ def compare(
     return result
 
 
-def _say(text: str) -> None:
+def _notify(text: str) -> None:
     print(text, file=sys.stderr)
 
 

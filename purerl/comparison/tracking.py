@@ -10,7 +10,7 @@ from purerl.comparison import saved
 from purerl.comparison.held_out import Scores
 from purerl.runner.trackers.base import Member, TrackedRun, Tracker
 from purerl.runner.trackers.members import Ended, MemberGroup
-from purerl.runner.trackers.writer import Say
+from purerl.runner.trackers.writer import Notify
 
 FILES = ("comparison.json", "comparison.csv", "comparison.png")
 Found = Mapping[tuple[str, str], Scores]  # by environment and setting
@@ -43,7 +43,7 @@ class Tracking:
         pairs = [(place, name) for place in environments for name in settings]
         self._numbers = {pair: number for number, pair in enumerate(pairs)}
 
-    def begin(self, say: Say) -> None:
+    def begin(self, notify: Notify) -> None:
         """Open the trackers.
 
         Raises:
@@ -53,7 +53,7 @@ class Tracking:
         run = TrackedRun(
             name, self._config, {}, self._folder, is_sweep=True, kind=saved.KIND
         )
-        self.group.begin(run, len(self._numbers), say, is_fixed=True)
+        self.group.begin(run, len(self._numbers), notify, is_fixed=True)
 
     def add(self, found: Found) -> None:
         """Tell of settings that have been trained in an environment."""
@@ -93,13 +93,13 @@ class Tracking:
         return len({environment for environment, _ in self._numbers}) > 1
 
 
-def track_comparison(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+def track_comparison(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     """Send what trackers lack of a comparison's folder; see `purerl.track`.
 
     Args:
         folder: The folder of a comparison that has ended.
         trackers: Trackers that have not begun.
-        say: A function that prints a sentence for people.
+        notify: A function that prints a sentence for people.
 
     Returns:
         Whether every tracker has everything now.
@@ -123,7 +123,7 @@ def track_comparison(folder: Path, trackers: Sequence[Tracker], say: Say) -> boo
         for e, place in enumerate(found.environments)
         for n, name in enumerate(found.settings)
     }
-    tracking.begin(say)
+    tracking.begin(notify)
     with tracking.group:
         tracking.add(scores)
         tracking.close(is_finished=True)

@@ -149,7 +149,7 @@ def train(
     total = sum(part.steps(num_seeds) for part in parts)
     reporter = Reporter(max(1, total), enabled=is_shown)
     if not parts:
-        reporter.say("everything had been trained before")
+        reporter.info("everything had been trained before")
         return {}
     done, began, lock = 0, time.perf_counter(), threading.Lock()
 
@@ -160,7 +160,7 @@ def train(
             reporter.update(done, mean)
 
     names = dict.fromkeys(name for part in parts for name in part.names)
-    reporter.say(
+    reporter.info(
         f"{with_noun(len(names), 'setting')}, "
         f"{with_noun(num_seeds, 'held-out seed')}: "
         f"{with_noun(len(parts), 'program')}, {format_count(reporter.total)} steps"
@@ -185,7 +185,9 @@ def train(
                 held_out.save(path, one)
             on_part(own)
     seconds = time.perf_counter() - began
-    reporter.say(f"trained in {seconds:.1f} s ({format_count(done / seconds)} steps/s)")
+    reporter.info(
+        f"trained in {seconds:.1f} s ({format_count(done / seconds)} steps/s)"
+    )
     return scores
 
 

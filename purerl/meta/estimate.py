@@ -10,7 +10,7 @@ from purerl.execution.fit import BlockCompiler
 from purerl.execution.members import crossed
 from purerl.execution.programs import segment_length
 from purerl.meta.population import rollout_keys
-from purerl.meta.setup import Setup
+from purerl.meta.setup import EvolutionSetup
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, default_lanes
 from purerl.sweeps import planner
@@ -40,7 +40,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(
-    setup: Setup,
+    setup: EvolutionSetup,
     generations: int,
     workers: Sequence[Worker],
     memory_limit: float,

@@ -11,10 +11,10 @@ from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_listing
-from purerl.meta.engine import Evolution
+from purerl.meta.loop import EvolutionLoop
 from purerl.meta.names import Names
 from purerl.meta.result import EvolutionResult
-from purerl.meta.setup import Environments, Settings, make_setup
+from purerl.meta.setup import Environments, EvolutionSettings, make_setup
 from purerl.meta.strategy import Strategy
 from purerl.meta.training import Options
 from purerl.meta.unrolls import check_whole_runs
@@ -106,7 +106,7 @@ def evolve(
         ConfigError: anything that cannot be evolved, or a folder of another evolution
             (with what differs); before anything is trained.
     """
-    asked = Settings(
+    asked = EvolutionSettings(
         evolve,
         strategy,
         population,
@@ -148,4 +148,4 @@ def evolve(
         return choose(trackers, options.folder) if hosts.index() == 0 else []
 
     chosen = hosts.run_on_all(choose_trackers)
-    return Evolution(setup, generations, workers, options, chosen).run()
+    return EvolutionLoop(setup, generations, workers, options, chosen).run()

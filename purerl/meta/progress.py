@@ -62,7 +62,7 @@ class EvolutionReporter(Reporter):
         share = self.done / self.generations
         if share >= self._next_line or self.done >= self.generations:
             self._next_line = (math.floor(share * LINES) + 1) / LINES
-            self.say("  ".join(fields.values()))
+            self.info("  ".join(fields.values()))
 
     def _completed(self) -> int:
         return self.done * self.runs + self._runs_now

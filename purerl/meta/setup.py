@@ -24,7 +24,7 @@ from purerl.train import Bound, bind
 Environments = Sequence[str | Mapping[str, Any]]
 
 
-class Settings(NamedTuple):
+class EvolutionSettings(NamedTuple):
     """What fixes the result of an evolution, beside its config.
 
     The folder keeps them by these names, as plain values.
@@ -52,7 +52,7 @@ class Settings(NamedTuple):
     truncation: int | None = None
 
 
-class Setup(NamedTuple):
+class EvolutionSetup(NamedTuple):
     """A checked evolution.
 
     Attributes:
@@ -101,7 +101,7 @@ class Setup(NamedTuple):
         return self.truncation or bound.plan.num_updates
 
 
-def make_setup(config: TrainConfig, asked: Settings) -> Setup:
+def make_setup(config: TrainConfig, asked: EvolutionSettings) -> EvolutionSetup:
     """Check what was asked for, and put it together.
 
     Raises:
@@ -141,7 +141,7 @@ def make_setup(config: TrainConfig, asked: Settings) -> Setup:
     )._asdict()
     if asked.truncation is None:
         del plain["truncation"]  # Folders of earlier evolutions do not have it.
-    return Setup(
+    return EvolutionSetup(
         config=config,
         optimiser=optimiser,
         bounds=bounds,
@@ -163,7 +163,7 @@ def _nearest(updates: Sequence[int], cut: int) -> str:
 
 
 def _truncated(
-    strategy: Strategy, asked: Settings, bounds: Sequence[Bound]
+    strategy: Strategy, asked: EvolutionSettings, bounds: Sequence[Bound]
 ) -> Strategy:
     """The strategy, told how long runs are and how much of them a generation trains.
 
@@ -215,7 +215,7 @@ def _truncated(
     return dataclasses.replace(strategy, options=options)
 
 
-def _check(asked: Settings) -> None:
+def _check(asked: EvolutionSettings) -> None:
     check_count("population", asked.population)
     check_count("rollouts", asked.rollouts)
     check_seed("seed", asked.seed)
@@ -261,7 +261,7 @@ def baseline_of(bound: Bound, genome: Genome) -> Bound:
     return bind(bound.asked.replace(**changes))
 
 
-def specification(setup: Setup, generations: int, run: dict[str, Any]) -> dict:
+def specification(setup: EvolutionSetup, generations: int, run: dict[str, Any]) -> dict:
     """Return what the manifest says of an evolution.
 
     Args:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from purerl import serialise
-from purerl.meta.setup import Setup
+from purerl.meta.setup import EvolutionSetup
 from purerl.meta.store import KIND, State
 from purerl.runner.trackers import Member, TrackedRun, Tracker
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.stored import lacking
-from purerl.runner.tracking import JsonlTracker, read_rows
 
 if TYPE_CHECKING:
     from purerl.meta.result import EvolutionResult
@@ -40,28 +39,28 @@ class Tracking:
     """
 
     def __init__(
-        self, setup: Setup, folder: Path | None, trackers: Sequence[Tracker]
+        self, setup: EvolutionSetup, folder: Path | None, trackers: Sequence[Tracker]
     ) -> None:
         self.setup, self.folder = setup, folder
         self.seed = int(setup.settings["seed"])
         self.group = Group(trackers)
-        self.jsonl = JsonlTracker(folder / "metrics") if folder else None
+        self.jsonl = JsonlFiles(folder / "metrics") if folder else None
 
-    def begin(self, state: State, say: Callable[[str], None]) -> None:
+    def begin(self, state: State, notify: Callable[[str], None]) -> None:
         """Open everything, and tell what is known of the generations that are done.
 
         Args:
             state: The state to go on from.
-            say: A function that prints a sentence for people.
+            notify: A function that prints a sentence for people.
 
         Raises:
             ConfigError: a tracker cannot begin.
         """
         config = serialise.to_dict(self.setup.config) if self.group else {}
         run = describe(self.folder, config, self.setup.settings)
-        self.group.begin(run, say)
+        self.group.begin(run, notify)
         for sentence in self.group.where():
-            say(sentence)
+            notify(sentence)
         known = self._rewind(int(state.done))
         for row in rows(self.setup, state):
             if row["update"] > known and self.jsonl is not None:
@@ -119,14 +118,14 @@ def describe(
 
 
 def track_evolution(
-    folder: Path, trackers: Sequence[Tracker], say: Callable[[str], None]
+    folder: Path, trackers: Sequence[Tracker], notify: Callable[[str], None]
 ) -> bool:
     """Send what trackers lack of an evolution's folder; see `purerl.track`.
 
     Args:
         folder: The folder of the evolution.
         trackers: Trackers that have not begun.
-        say: A function that prints a sentence for people.
+        notify: A function that prints a sentence for people.
 
     Returns:
         Whether every tracker has everything now.
@@ -138,20 +137,20 @@ def track_evolution(
 
     result = load_evolution(folder)
     seed = int(result.settings["seed"])
-    path = JsonlTracker(folder / "metrics").path(KIND, seed)
+    path = JsonlFiles(folder / "metrics").path(KIND, seed)
     # What comes after the last checkpoint is told when the evolution goes on.
     told = [row for row in read_rows(path) if row["update"] <= result.done]
-    group = Group(lacking(trackers, folder, len(told), say), in_threads=False)
+    group = Group(lacking(trackers, folder, len(told), notify), in_threads=False)
     if not group:
         return True
     config = serialise.to_dict(result.config)
     with group:
-        group.begin(describe(folder, config, result.settings), say)
+        group.begin(describe(folder, config, result.settings), notify)
         for row in told:
             group.log(KIND, seed, row)
         finish(group, result, result.finished)
     for sentence in group.where():
-        say(sentence)
+        notify(sentence)
     return group.lacks_nothing
 
 
@@ -181,7 +180,7 @@ def _keep_files(group: Group, result: "EvolutionResult", folder: Path) -> None:
     try:
         pictures = _draw(result, folder)
     except Exception as error:  # a picture is not worth an evolution
-        group.say(f"the pictures could not be drawn ({error}).")
+        group.notify(f"the pictures could not be drawn ({error}).")
         return
     for path in pictures:
         group.artifact(path, f"figures/{path.name}")
@@ -194,7 +193,7 @@ def _draw(result: "EvolutionResult", folder: Path) -> list[Path]:
     return [plots.save(one, folder / f"{name}.png") for name, one in figures.items()]
 
 
-def rows(setup: Setup, state: State, first: int = 0) -> list[dict[str, Any]]:
+def rows(setup: EvolutionSetup, state: State, first: int = 0) -> list[dict[str, Any]]:
     """Return a row for every generation that is done, after the first `first` of them.
 
     `env_steps` are those of all agents so far; `return/<environment>` is the mean over

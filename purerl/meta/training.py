@@ -18,7 +18,7 @@ from purerl.execution.fit import BlockCompiler
 from purerl.execution.programs import Program
 from purerl.meta.fitness import Accumulator, measured_anchors
 from purerl.meta.population import Population, Stopped, baseline_keys, rollout_keys
-from purerl.meta.setup import Setup, baseline_of
+from purerl.meta.setup import EvolutionSetup, baseline_of
 from purerl.meta.unrolls import Unrolls
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, default_lanes, run_blocks
@@ -97,7 +97,7 @@ class Training:
     """
 
     def __init__(
-        self, setup: Setup, key: Array, workers: list[Worker], options: Options
+        self, setup: EvolutionSetup, key: Array, workers: list[Worker], options: Options
     ) -> None:
         self.setup, self.key, self.workers = setup, key, workers
         self.segment_updates = options.segment_updates or setup.truncation

@@ -25,7 +25,7 @@ from purerl.execution.memory import require_together
 from purerl.execution.programs import Program
 from purerl.meta.fitness import Accumulator
 from purerl.meta.population import Population, Stopped, rollout_keys
-from purerl.meta.setup import Setup
+from purerl.meta.setup import EvolutionSetup
 from purerl.scale import hosts
 from purerl.scale.devices import Worker
 from purerl.types import Array, Overrides
@@ -83,7 +83,9 @@ class Unrolls:
         workers: Workers of this process.
     """
 
-    def __init__(self, setup: Setup, key: Array, workers: list[Worker]) -> None:
+    def __init__(
+        self, setup: EvolutionSetup, key: Array, workers: list[Worker]
+    ) -> None:
         assert setup.truncation is not None
         self.setup, self.key, self.workers = setup, key, workers
         self.updates: int = setup.truncation
@@ -133,7 +135,7 @@ class Unrolls:
 
 
 def check_whole_runs(
-    setup: Setup, generations: int, segment_updates: int | None
+    setup: EvolutionSetup, generations: int, segment_updates: int | None
 ) -> None:
     """Refuse truncated runs that would end within a generation, or stay unfinished.
 

@@ -30,8 +30,8 @@ class Bracket(NamedTuple):
     first_rung: int
 
 
-class Ladder(NamedTuple):
-    """The plan of a search.
+class HalvingPlan(NamedTuple):
+    """The plan of a search: what starts, and when it is judged.
 
     Attributes:
         eta: The reduction factor: a rung's best `1/eta` go on.
@@ -73,13 +73,13 @@ class Ladder(NamedTuple):
         )
 
 
-def make_ladder(
+def make_plan(
     num_updates: int,
     min_updates: int,
     eta: int,
     num_points: int | None,
     kind: str,
-) -> Ladder:
+) -> HalvingPlan:
     """Plan rungs at `min_updates eta^k` below the end, the end, and who starts.
 
     The last rung is the end of the run, whether or not it is a power away from the one
@@ -118,7 +118,7 @@ def make_ladder(
         for b in range(last + 1 if kind == "hyperband" else 1)
     ]
     milestones = _milestones(rungs, min_updates)
-    return Ladder(eta, rungs, tuple(brackets), milestones)
+    return HalvingPlan(eta, rungs, tuple(brackets), milestones)
 
 
 def _milestones(rungs: tuple[int, ...], min_updates: int) -> tuple[int, ...]:
@@ -130,7 +130,7 @@ def _milestones(rungs: tuple[int, ...], min_updates: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def choose_lanes(ladder: Ladder, num_searches: int, workers: list[Worker]) -> int:
+def choose_lanes(plan: HalvingPlan, num_searches: int, workers: list[Worker]) -> int:
     """Return a width at which few lanes are empty once most members are dropped.
 
     An accelerator's block takes about as long whatever its width, so there it is as
@@ -139,19 +139,19 @@ def choose_lanes(ladder: Ladder, num_searches: int, workers: list[Worker]) -> in
     taken.
 
     Args:
-        ladder: The rungs and brackets of a search.
+        plan: The rungs and brackets of a search.
         num_searches: The number of searches that share the blocks.
         workers: Workers of this process.
     """
-    whole = ladder.size * num_searches
+    whole = plan.size * num_searches
     widest = default_lanes(whole, workers)
     if workers[0].device.platform != "cpu":
         return widest
-    ends = np.asarray(ladder.rungs)
+    ends = np.asarray(plan.rungs)
     spans = np.diff(ends, prepend=0)
 
     def seconds(width: int) -> float:
-        alive = np.asarray([ladder.alive(end) for end in ends]) * num_searches
+        alive = np.asarray([plan.alive(end) for end in ends]) * num_searches
         blocks = np.ceil(alive / width)
         turns = np.ceil(blocks / len(workers))
         return float((turns * (1 + width) * spans).sum())

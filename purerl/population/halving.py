@@ -13,7 +13,7 @@ from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_number
-from purerl.population.brackets import make_ladder
+from purerl.population.brackets import make_plan
 from purerl.population.fitness import KINDS
 from purerl.population.halving_result import HalvingResult
 from purerl.population.halving_search import HalvingSearch
@@ -114,9 +114,9 @@ def halving(
             f"segment_updates must divide min_updates = {rung}, so that every rung is "
             f"the end of a segment, got {segment_updates}."
         )
-    ladder = make_ladder(updates, rung, eta, num_points, brackets)
+    plan = make_plan(updates, rung, eta, num_points, brackets)
     options = {
-        "num_points": ladder.brackets[0].size,
+        "num_points": plan.brackets[0].size,
         "eta": eta,
         "min_updates": rung,
         "brackets": brackets,
@@ -133,7 +133,7 @@ def halving(
         progress=progress,
     )
     folder = as_folder("out", out)
-    return HalvingResult(space, seeds_of, options, search.ladder, finished, folder)
+    return HalvingResult(space, seeds_of, options, search.plan, finished, folder)
 
 
 def first_rung(updates: int, eta: int, min_updates: int | None) -> int:

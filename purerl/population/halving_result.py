@@ -1,5 +1,6 @@
 """What successive halving leaves behind: scores by rung, who reached which."""
 
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from purerl.population.brackets import Ladder
+from purerl.population.brackets import HalvingPlan
 from purerl.population.result import BestMember, Result
 from purerl.population.schedule import Schedule
 from purerl.population.space import Hyper, Space
@@ -25,12 +26,12 @@ class HalvingResult(Result):
         space: The axes that were searched.
         seeds: Seeds of the searches.
         options: Options that fixed the result, as plain values.
-        ladder: Rungs and brackets.
+        plan: Rungs and brackets.
         finished: The steps of the search, the final states and numbers about the run.
         out: The folder, if any.
 
     Attributes:
-        ladder: Rungs and brackets.
+        plan: Rungs and brackets.
     """
 
     def __init__(
@@ -38,11 +39,11 @@ class HalvingResult(Result):
         space: Space,
         seeds: Sequence[int],
         options: dict[str, Any],
-        ladder: Ladder,
+        plan: HalvingPlan,
         finished: Finished,
         out: Path | None,
     ) -> None:
-        self.ladder = ladder
+        self.plan = plan
         super().__init__(space, seeds, options, finished, out)
         if self.states is not None:
             # Members that diverged at the very end did not reach the end.
@@ -50,15 +51,23 @@ class HalvingResult(Result):
             self.states = jax.tree.map(lambda x: x[kept], self.states)
 
     @property
+    def ladder(self) -> HalvingPlan:
+        """The old name of `plan`."""
+        warnings.warn(
+            "HalvingResult.ladder is called plan", DeprecationWarning, stacklevel=2
+        )
+        return self.plan
+
+    @property
     def milestones(self) -> tuple[int, ...]:
         """Updates at which members are judged: the rungs, and some between."""
-        return self.ladder.milestones
+        return self.plan.milestones
 
     @cached_property
     def points(self) -> Hyper:
         """Hyperparameters of all members, `[S, N]` each."""
-        shape = (len(self.seeds), self.ladder.size)
-        hyper = self.space.draws(self.ladder.size, self.seeds)
+        shape = (len(self.seeds), self.plan.size)
+        hyper = self.space.draws(self.plan.size, self.seeds)
         return {name: values.reshape(shape) for name, values in hyper.items()}
 
     @cached_property
@@ -83,9 +92,9 @@ class HalvingResult(Result):
         scores = [
             self._filled(step.before.alive, step.after.score)
             for step in self.steps
-            if step.request.until in self.ladder.rungs
+            if step.request.until in self.plan.rungs
         ]
-        empty = np.empty((len(self.seeds), self.ladder.size, 0))
+        empty = np.empty((len(self.seeds), self.plan.size, 0))
         stacked = np.stack(scores, -1) if scores else empty
         variables["score"] = ((*dims, "rung"), stacked)
         for name in self.train_names():
@@ -97,8 +106,8 @@ class HalvingResult(Result):
                 variables[name] = ((*dims, "segment"), np.concatenate(rows, -1))
         coords = {
             "seed": list(self.seeds),
-            "bracket": ("point", self.ladder.bracket_of()),
-            "updates": ("rung", list(self.ladder.rungs[: len(scores)])),
+            "bracket": ("point", self.plan.bracket_of()),
+            "updates": ("rung", list(self.plan.rungs[: len(scores)])),
         }
         return xr.Dataset(variables, coords=coords)
 
@@ -113,10 +122,10 @@ class HalvingResult(Result):
         """
         states = self.final_states()
         last = self.steps[-1].after
-        whole = np.full(len(self.seeds) * self.ladder.size, np.nan)
+        whole = np.full(len(self.seeds) * self.plan.size, np.nan)
         whole[last.alive] = last.known
-        place = self.best_place(whole, self.ladder.size, seed)
-        number, point = divmod(place, self.ladder.size)
+        place = self.best_place(whole, self.plan.size, seed)
+        number, point = divmod(place, self.plan.size)
         numbers = {name: float(v[number, point]) for name, v in self.points.items()}
         hyper = self.space.values(numbers)
         row = int(np.flatnonzero(last.alive == place)[0])
@@ -133,18 +142,18 @@ class HalvingResult(Result):
 
     def _courses(self) -> tuple[np.ndarray, np.ndarray]:
         """Updates that each member was trained, and at which it diverged."""
-        trained = np.zeros(len(self.seeds) * self.ladder.size)
+        trained = np.zeros(len(self.seeds) * self.plan.size)
         diverged = np.full(len(trained), np.nan)
         for step in self.steps:
             alive, at = step.before.alive, step.outcome.diverged_at
             trained[alive] = step.request.until
             diverged[alive[at >= 0]] = at[at >= 0]
-        shape = (len(self.seeds), self.ladder.size)
+        shape = (len(self.seeds), self.plan.size)
         return trained.reshape(shape).astype(int), diverged.reshape(shape)
 
     def _filled(self, alive: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Values of those alive `[A, ...]` among all, `[S, N, ...]`."""
-        shape = (len(self.seeds) * self.ladder.size, *values.shape[1:])
+        shape = (len(self.seeds) * self.plan.size, *values.shape[1:])
         whole = np.full(shape, np.nan)
         whole[alive] = values
-        return whole.reshape(len(self.seeds), self.ladder.size, *values.shape[1:])
+        return whole.reshape(len(self.seeds), self.plan.size, *values.shape[1:])

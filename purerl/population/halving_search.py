@@ -8,11 +8,11 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.execution.members import Members
 from purerl.population import streams
-from purerl.population.brackets import choose_lanes, make_ladder
+from purerl.population.brackets import choose_lanes, make_plan
 from purerl.population.describe import names_of, rows_of, spec_of
 from purerl.population.fitness import Fitness, measure, ranking
 from purerl.population.space import Hyper, Space
-from purerl.runner.words import notes
+from purerl.runner.messages import notes
 from purerl.scale.devices import make_workers
 from purerl.search.fitness import EVALUATION
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
@@ -51,7 +51,7 @@ class HalvingSearch:
             `fitness`; see `purerl.halving`.
 
     Attributes:
-        ladder: The rungs and brackets that follow from the options.
+        plan: The rungs and brackets that follow from the options.
 
     Raises:
         ConfigError: options of which no rungs and brackets can be made.
@@ -61,28 +61,28 @@ class HalvingSearch:
         self, space: Space, seeds: tuple[int, ...], options: Mapping[str, Any]
     ) -> None:
         self.space, self.seeds, self.options = space, seeds, options
-        self.ladder = make_ladder(
+        self.plan = make_plan(
             space.bound.plan.num_updates,
             options["min_updates"],
             options["eta"],
             options["num_points"],
             options["brackets"],
         )
-        self.size, self.milestones = self.ladder.size, self.ladder.milestones
+        self.size, self.milestones = self.plan.size, self.plan.milestones
         # The seed of every member's search, `[S N]`.
         self.search_of = np.repeat(np.asarray(seeds), self.size)
 
     def search(self) -> Search:
         """Return the search that `purerl.search.drive` carries out."""
         bound, searches = self.space.bound, len(self.seeds)
-        alive = [self.ladder.alive(until) * searches for until in self.milestones]
+        alive = [self.plan.alive(until) * searches for until in self.milestones]
         spans = np.diff(self.milestones, prepend=0) * bound.plan.steps_per_update
         return Search(
             kind="halving",
             bound=bound,
             spec=spec_of(self.space, self.seeds, self.options),
             steps=tuple((spans * alive).tolist()),
-            lanes=choose_lanes(self.ladder, searches, make_workers()),
+            lanes=choose_lanes(self.plan, searches, make_workers()),
             segment_updates=self.options["min_updates"],
             init=self.init,
             ask=self.ask,
@@ -108,7 +108,7 @@ class HalvingSearch:
         keys = streams.member_keys(self.seeds, self.size)[alive]
         hyper = {name: values[alive] for name, values in state.hyper.items()}
         evaluation_keys = None
-        if self._is_fresh and until in self.ladder.rungs:
+        if self._is_fresh and until in self.plan.rungs:
             searches = self.search_of[alive]
             evaluation_keys = streams.evaluation_keys(searches, state.number)
         return Request(
@@ -171,17 +171,17 @@ class HalvingSearch:
             alive: Numbers of these members among the members of all searches, `[A]`.
             until: The number of finished updates at the milestone.
         """
-        ladder, kept = self.ladder, ~found.diverged
-        if until not in ladder.rungs:
+        plan, kept = self.plan, ~found.diverged
+        if until not in plan.rungs:
             return kept
-        rung = ladder.rungs.index(until)
+        rung = plan.rungs.index(until)
         search, member = np.divmod(alive, self.size)
-        bracket_of = ladder.bracket_of()[member]
-        for number, bracket in enumerate(ladder.brackets):
+        bracket_of = plan.bracket_of()[member]
+        for number, bracket in enumerate(plan.brackets):
             if rung < bracket.first_rung:
                 continue
             for place in np.unique(search):
                 group = np.flatnonzero((bracket_of == number) & (search == place))
                 order = ranking(Fitness(found.score[group], found.diverged[group]))
-                kept[group[order[ladder.survivors(number, rung) :]]] = False
+                kept[group[order[plan.survivors(number, rung) :]]] = False
         return kept

@@ -70,7 +70,7 @@ def pbt(
         config: Config of every member, where no axis says otherwise.
         axes: Distributions by (dotted) name of the dynamic field: `purerl.loguniform`,
             `purerl.uniform`, `purerl.choice`, or a list of values (see
-            `purerl.population.space.step` for how each moves).
+            `purerl.population.space.perturb` for how each moves).
         population: The number of members of a search, P.
         num_rounds: The number of rounds of the run, at most; 20 where not given. All
             rounds have the same number of updates, so where it does not divide the

@@ -57,8 +57,8 @@ def load_search(
     finished = Finished(restored.steps, states, {})
     if search.kind == "pbt":
         return PBTResult(space, seeds, options, finished, folder)
-    ladder = HalvingSearch(space, seeds, options).ladder
-    return HalvingResult(space, seeds, options, ladder, finished, folder)
+    plan = HalvingSearch(space, seeds, options).plan
+    return HalvingResult(space, seeds, options, plan, finished, folder)
 
 
 def read(folder: Path, config: TrainConfig | None = None) -> Stored:

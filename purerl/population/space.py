@@ -99,7 +99,7 @@ class Space(FieldAxes):
         Args:
             hyper: The member's hyperparameters, a number by name.
             stream: Numbers that name the draw; every axis has a stream of its own.
-            factors: Factors of which one is drawn for each axis, see `step`.
+            factors: Factors of which one is drawn for each axis, see `perturb`.
             resample_probability: The probability of a new draw instead.
         """
         moved = {}
@@ -110,7 +110,7 @@ class Space(FieldAxes):
                 moved[name] = float(self._numbers[name].draw(rng))
             else:
                 factor = factors[int(rng.integers(len(factors)))]
-                moved[name] = step(axis, float(hyper[name]), factor)
+                moved[name] = perturb(axis, float(hyper[name]), factor)
         return moved
 
     def corners(self) -> list[Overrides]:
@@ -151,7 +151,7 @@ class Space(FieldAxes):
         return table[numbers.astype(int)]
 
 
-def step(axis: Axis, value: float, factor: float) -> float:
+def perturb(axis: Axis, value: float, factor: float) -> float:
     """Move a hyperparameter a step, within its bounds.
 
     * log-uniform: `value * factor` (Jaderberg et al. 2017, section 4).

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
+from purerl.runner.jsonl import JsonlFiles, read_rows, stack_rows
 from purerl.runner.records import KINDS
 from purerl.runner.result import RunResult
-from purerl.runner.tracking import JsonlTracker, read_rows, stack_rows
 
 
 def read_result(folder: Path) -> RunResult:
@@ -16,7 +16,7 @@ def read_result(folder: Path) -> RunResult:
         ConfigError: no run there, or nothing logged yet.
     """
     stored = manifest.load_run(folder)
-    jsonl = JsonlTracker(folder / "metrics")
+    jsonl = JsonlFiles(folder / "metrics")
     records = {}
     for kind in KINDS:
         paths = [jsonl.path(kind, seed) for seed in stored["seeds"]]

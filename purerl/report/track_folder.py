@@ -11,7 +11,7 @@ from purerl.runner.trackers import Tracker, choose, files
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.stored import lacking
-from purerl.runner.trackers.writer import Say
+from purerl.runner.trackers.writer import Notify
 from purerl.storage import checkpoint, folders, kinds
 
 
@@ -54,10 +54,10 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
             f"no tracker has been told of {folder}; name one, such as --track mlflow "
             "(trackers=['mlflow'])."
         )
-    return _KINDS[kind](folder, chosen, _say)
+    return _KINDS[kind](folder, chosen, _notify)
 
 
-def _run(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     from purerl.report.saved import read_result
 
     stored = folders.load(folder)
@@ -72,15 +72,15 @@ def _run(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
     records = Records(stored["seeds"], folder, Group(()))
     records.read(saved[-1])
     total = sum(len(rows) for members in records.rows.values() for rows in members)
-    group = Group(lacking(trackers, folder, total, say), in_threads=False)
+    group = Group(lacking(trackers, folder, total, notify), in_threads=False)
     if not group:
         return True
     with group:
-        group.begin(describe(folder, stored["config"], stored["seeds"]), say)
+        group.begin(describe(folder, stored["config"], stored["seeds"]), notify)
         records.send_missing(group)
         files.finish(group, result._replace(finished=_has_finished(stored, records)))
     for sentence in group.where():
-        say(sentence)
+        notify(sentence)
     return group.lacks_nothing
 
 
@@ -91,36 +91,36 @@ def _has_finished(stored: dict[str, Any], records: Records) -> bool:
     return row["env_steps"] + each > stored["config"]["total_timesteps"]
 
 
-def _sweep(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+def _sweep(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     from purerl.sweeps.result import load_sweep
     from purerl.sweeps.tracking import track_sweep
 
-    return track_sweep(load_sweep(folder), trackers, say)
+    return track_sweep(load_sweep(folder), trackers, notify)
 
 
-def _evolution(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+def _evolution(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     from purerl.meta.tracking import track_evolution
 
-    return track_evolution(folder, trackers, say)
+    return track_evolution(folder, trackers, notify)
 
 
-def _search(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+def _search(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     from purerl.population.saved import read
     from purerl.search.tracking import track_search
 
-    return track_search(folder, read(folder).search, trackers, say)
+    return track_search(folder, read(folder).search, trackers, notify)
 
 
-def _study(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+def _study(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     from purerl.tuning.tracking import track_study
 
-    return track_study(folder, trackers, say)
+    return track_study(folder, trackers, notify)
 
 
-def _comparison(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+def _comparison(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     from purerl.comparison.tracking import track_comparison
 
-    return track_comparison(folder, trackers, say)
+    return track_comparison(folder, trackers, notify)
 
 
 _KINDS = {
@@ -134,5 +134,5 @@ _KINDS = {
 }
 
 
-def _say(text: str) -> None:
+def _notify(text: str) -> None:
     print(text, file=sys.stderr)

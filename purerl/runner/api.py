@@ -10,7 +10,7 @@ from purerl.execution.memory import require_number
 from purerl.execution.programs import SEGMENTS, segment_length
 from purerl.runner import manifest
 from purerl.runner.arguments import as_folder, check_seconds
-from purerl.runner.loop import Loop, Options
+from purerl.runner.loop import Options, RunLoop
 from purerl.runner.result import RunResult
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.start import (
@@ -130,7 +130,7 @@ def run(
     )
     if resume and folder is not None:
         begun = _begun_with(folder, source, bound, members)
-    return Loop(bound, members, folder, options, chosen, progress, begun).run(resume)
+    return RunLoop(bound, members, folder, options, chosen, progress, begun).run(resume)
 
 
 def _check_on_host(bound: Bound, lanes: int | None, data_parallel: bool) -> None:

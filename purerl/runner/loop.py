@@ -22,15 +22,15 @@ from purerl.execution.hosted_program import HostedProgram
 from purerl.execution.members import every
 from purerl.runner.divergence import Divergence
 from purerl.runner.interrupt import Interrupt
+from purerl.runner.jsonl import stack_rows
+from purerl.runner.messages import evaluations, how_to_go_on, notes
 from purerl.runner.records import Records
 from purerl.runner.result import RunResult
 from purerl.runner.start import Begun
 from purerl.runner.trackers import Tracker, files
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.writer import Say
-from purerl.runner.tracking import stack_rows
-from purerl.runner.words import evaluations, how_to_go_on, notes
+from purerl.runner.trackers.writer import Notify
 from purerl.scale.devices import make_workers
 from purerl.storage import checkpoint, folders
 from purerl.train import Bound, make_segment
@@ -62,7 +62,7 @@ class Options(NamedTuple):
     keep: int
 
 
-class Loop:
+class RunLoop:
     """One call of `purerl.run`: the pieces that its phases share.
 
     Args:
@@ -91,7 +91,7 @@ class Loop:
         self.records = Records(seeds, folder, self.trackers)
         self.divergence = Divergence(seeds)
         self.progress = progress
-        self.say: Say = print
+        self.notify: Notify = print
         self.is_disk_full = False
         self.saved_at = self.tried_at = 0
         self.saved_time = time.monotonic()
@@ -100,9 +100,9 @@ class Loop:
         """Train what is missing of the run."""
         restored = self._restore() if resume else None
         reporter = self._reporter(restored)
-        self._begin_trackers(reporter.tell_plain, resume)
+        self._begin_trackers(reporter.notify, resume)
         for sentence in self.trackers.where():
-            reporter.say(sentence)
+            reporter.info(sentence)
         if restored and restored[0] >= self.bound.plan.num_updates:
             with self.trackers:
                 result = self._had_finished(restored[1])
@@ -120,16 +120,16 @@ class Loop:
         update = self._first(restored)
         self.saved_at = self.tried_at = update
         reporter = Reporter(steps, update * self._steps_each, enabled=self.progress)
-        self.say = reporter.tell_plain  # whether progress is shown or not
+        self.notify = reporter.notify  # whether progress is shown or not
         if restored:
-            reporter.say(f"resuming {self.folder} after update {update:,}")
+            reporter.info(f"resuming {self.folder} after update {update:,}")
             if self.bound.env.on_host:
-                reporter.say(NEW_EPISODES)
+                reporter.info(NEW_EPISODES)
             note = folders.differences_of_versions(folders.load(self._folder))
             if note:
-                reporter.say(f"[yellow]{note}")
+                reporter.info(f"[yellow]{note}")
         elif self.begun:
-            reporter.say(self.begun.sentence())
+            reporter.info(self.begun.sentence())
         return reporter
 
     def _first(self, restored: Restored | None) -> int:
@@ -149,11 +149,11 @@ class Loop:
         """Compile, train until the end or until somebody stops it, and sum up."""
         first = self._first(restored)
         with Interrupt() as interrupt, self.trackers:
-            reporter.say(self._banner())
+            reporter.info(self._banner())
             for line in notes(self.bound):
-                reporter.say(line)
+                reporter.info(line)
             cohort = self._cohort(resume)
-            reporter.say(f"compiled in {cohort.compile_seconds:.1f} s")
+            reporter.info(f"compiled in {cohort.compile_seconds:.1f} s")
             began = time.perf_counter()
             with closing(cohort):
                 if restored:
@@ -166,7 +166,7 @@ class Loop:
                     update = self._segments(cohort, first, interrupt, reporter)
             finished = update >= self.bound.plan.num_updates
         if not finished:
-            reporter.tell(self._how_to_resume(update))
+            reporter.notify(self._how_to_resume(update))
         return RunResult(
             config=self.bound.config,
             seeds=self.seeds,
@@ -200,7 +200,7 @@ class Loop:
                     update = segment.end
                     reporter.update(update * self._steps_each, latest)
                     if sentence := self.divergence.sentence(segment):
-                        self.say(sentence)
+                        self.notify(sentence)
             except Exception as error:
                 self._save_after(error, cohort)
                 raise
@@ -239,18 +239,22 @@ class Loop:
             )
         except ConfigError:
             if self.folder and not resume:
-                folders.undo(self.folder)  # so that the same command can be repeated
+                folders.rollback(
+                    self.folder
+                )  # so that the same command can be repeated
             raise
 
-    def _begin_trackers(self, say: Say, resume: bool) -> None:
+    def _begin_trackers(self, notify: Notify, resume: bool) -> None:
         """Open them; those that lack rows of a resumed run are told them."""
         config = serialise.to_dict(self.bound.config) if self.trackers else {}
         run = describe(self.folder, config, self.seeds)
         try:
-            self.trackers.begin(run, say)
+            self.trackers.begin(run, notify)
         except ConfigError:
             if self.folder and not resume:
-                folders.undo(self.folder)  # so that the same command can be repeated
+                folders.rollback(
+                    self.folder
+                )  # so that the same command can be repeated
             raise
         self.records.send_missing(self.trackers)
 
@@ -300,7 +304,7 @@ class Loop:
             if is_last or cohort.update >= self.bound.plan.num_updates:
                 raise
             if not self.is_disk_full:  # said once, until there is room again
-                self.say(f"{error} Training goes on without it.")
+                self.notify(f"{error} Training goes on without it.")
             self.is_disk_full = True
 
     def _save_after(self, error: Exception, cohort: Cohort | HostedCohort) -> None:
@@ -328,7 +332,7 @@ class Loop:
         """The last checkpoint, and the rows up to it; None if it saved none yet."""
         folder = self._folder / "checkpoints"
         if not checkpoint.steps(folder):
-            self.records.set_aside()
+            self.records.back_up()
             return None
         update, flat = checkpoint.restore(folder)
         self.records.rewind(update)

@@ -49,23 +49,23 @@ class Reporter:
         self._next_line = 0.0
         self._began = time.perf_counter()
 
-    def say(self, text: str) -> None:
-        """Print a line above the bar."""
+    def info(self, text: str) -> None:
+        """Print a line with rich's markup above the bar, where progress is shown."""
         if self.enabled:
-            self.tell(text)
+            self._print(text)
 
-    def show(self, renderable: RenderableType) -> None:
-        """Print a table."""
+    def table(self, renderable: RenderableType) -> None:
+        """Print a table, where progress is shown."""
         if self.enabled:
             self.console.print(renderable)
 
-    def tell(self, text: str) -> None:
-        """Print a line whether progress is shown or not; not cut, to be copied."""
-        self.console.print(text, highlight=False, soft_wrap=True)
+    def notify(self, text: str) -> None:
+        """Print a line whether progress is shown or not; brackets are no markup."""
+        self._print(escape(text))
 
-    def tell_plain(self, text: str) -> None:
-        """Print as `tell` does text of others: brackets in it are no markup."""
-        self.tell(escape(text))
+    def _print(self, text: str) -> None:
+        """Print a line that is not cut, so that it can be copied."""
+        self.console.print(text, highlight=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
         self._began = time.perf_counter()
@@ -108,7 +108,7 @@ class Reporter:
         share = done_steps / self.total
         if share >= self._next_line or done_steps >= self.total:
             self._next_line = (math.floor(share * LINES) + 1) / LINES
-            self.say(f"{share:4.0%}  {'  '.join(text.values())}")
+            self.info(f"{share:4.0%}  {'  '.join(text.values())}")
 
 
 class _Field(ProgressColumn):

@@ -9,13 +9,13 @@ import numpy as np
 
 from purerl.execution.cohort import Segment
 from purerl.execution.curves import mean_of_known
-from purerl.runner.trackers.group import Group
-from purerl.runner.tracking import (
-    JsonlTracker,
+from purerl.runner.jsonl import (
+    JsonlFiles,
     evaluation_rows,
     read_rows,
     segment_rows,
 )
+from purerl.runner.trackers.group import Group
 from purerl.train import Plan
 
 KINDS = ("train", "evaluation")
@@ -40,7 +40,7 @@ class Records:
             kind: [[] for _ in seeds] for kind in KINDS
         }
         self._seeds, self._trackers = seeds, trackers
-        self._jsonl = JsonlTracker(folder / "metrics") if folder else None
+        self._jsonl = JsonlFiles(folder / "metrics") if folder else None
         self._latest = np.full(len(seeds), np.nan)
 
     def add(self, plan: Plan, segment: Segment) -> float:
@@ -87,16 +87,16 @@ class Records:
                 rows = read_rows(path) if path.exists() else []
                 self.rows[kind][member] = [r for r in rows if r["update"] <= update]
 
-    def set_aside(self) -> None:
+    def back_up(self) -> None:
         """Start again, as there is nothing to go on from, but lose no measurement."""
         assert self._jsonl is not None
         metrics = self._jsonl.folder
         if metrics.exists():
-            aside = metrics.with_name(f"metrics-before-{int(time.time())}")
-            metrics.rename(aside)
+            backup = metrics.with_name(f"metrics-before-{int(time.time())}")
+            metrics.rename(backup)
             print(
                 f"no checkpoint in {metrics.parent}: starting again; what was logged "
-                f"is in {aside.name}",
+                f"is in {backup.name}",
                 file=sys.stderr,
             )
 

@@ -107,7 +107,7 @@ def drive(
         progress=progress,
     )
     if folder is None:
-        return _Drive(search, options, Restored([], None)).run()
+        return _SearchLoop(search, options, Restored([], None)).run()
     asked = {"lanes_asked": lanes, "segment_updates_asked": segment_updates}
     return _in_folder(folder, search, options, asked, extend)
 
@@ -127,7 +127,7 @@ def _in_folder(
         return call.run()
     except ConfigError:
         if is_new and not call.steps:
-            folders.undo(folder)  # so that the call can be made otherwise
+            folders.rollback(folder)  # so that the call can be made otherwise
         raise
 
 
@@ -149,7 +149,7 @@ def _opened(
     options: _Options,
     widths: dict[str, int | None],
     extend: bool,
-) -> "_Drive":
+) -> "_SearchLoop":
     """The call that goes on from a folder, at the widths that hold there.
 
     Nothing but the call refers to the states that were restored: they are let go of
@@ -163,10 +163,10 @@ def _opened(
     if extend or restored.is_longer:
         store.extend_folder(folder, search, restored)
     options = options._replace(lanes=stored["lanes"], length=stored["segment_updates"])
-    return _Drive(search, options, restored)
+    return _SearchLoop(search, options, restored)
 
 
-class _Drive:
+class _SearchLoop:
     """One call of `drive`: the pieces that its phases share."""
 
     def __init__(self, search: Search, options: _Options, restored: Restored) -> None:
@@ -190,7 +190,7 @@ class _Drive:
         with self.group:
             request = self._ask()
             if request is None:
-                self.reporter.say(f"the search in {self.options.out} had finished")
+                self.reporter.info(f"the search in {self.options.out} had finished")
                 finished = Finished(self.steps, self.states, {"trained_requests": 0})
             else:
                 finished = self._train(request)
@@ -201,10 +201,10 @@ class _Drive:
         """Open them, and tell what they lack of the steps that are done."""
         if not self.group:
             return
-        said = self.reporter.tell_plain
-        self.group.begin(tracking.describe(self.search, self.options.out), said)
+        notify = self.reporter.notify
+        self.group.begin(tracking.describe(self.search, self.options.out), notify)
         for sentence in self.group.where():
-            self.reporter.say(sentence)
+            self.reporter.info(sentence)
         for count in range(len(self.steps)):
             tracking.log(self.group, self.search, self.steps[: count + 1])
 
@@ -215,12 +215,12 @@ class _Drive:
     def _train(self, request: Request) -> Finished:
         """Carry out requests until the search has ended or somebody stops it."""
         for line in (self._banner(request), *self.search.remarks):
-            self.reporter.say(line)
+            self.reporter.info(line)
         next_request: Request | None = request
         with Interrupt() as interrupt:
             self._prepare(request)
             compiled = self.executor.compile_seconds
-            self.reporter.say(f"compiled in {compiled:.1f} s")
+            self.reporter.info(f"compiled in {compiled:.1f} s")
             began = time.perf_counter()
             with self.reporter:
                 while next_request is not None and not interrupt.asked:
@@ -230,7 +230,7 @@ class _Drive:
             seconds = time.perf_counter() - began
         is_finished = next_request is None
         if not is_finished:
-            self.reporter.tell(self._how_to_go_on())
+            self.reporter.notify(self._how_to_go_on())
         numbers = {
             "trained_requests": len(self.steps) - self.first,
             "compile_seconds": round(self.executor.compile_seconds, 2),

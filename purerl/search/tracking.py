@@ -8,7 +8,7 @@ from pathlib import Path
 from purerl.runner.trackers.base import Member, TrackedRun, Tracker
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.stored import lacking
-from purerl.runner.trackers.writer import Say
+from purerl.runner.trackers.writer import Notify
 from purerl.search.folder import restore
 from purerl.search.protocol import Search, Step
 
@@ -80,7 +80,7 @@ def close(group: Group, folder: Path | None, is_finished: bool) -> None:
 
 
 def track_search(
-    folder: Path, search: Search, trackers: Sequence[Tracker], say: Say
+    folder: Path, search: Search, trackers: Sequence[Tracker], notify: Notify
 ) -> bool:
     """Send what trackers lack of a search's folder; see `purerl.track`.
 
@@ -88,7 +88,7 @@ def track_search(
         folder: The folder of the search.
         search: The search that it holds.
         trackers: Trackers that have not begun.
-        say: Prints a sentence for people.
+        notify: Prints a sentence for people.
 
     Returns:
         Whether every tracker has everything now.
@@ -98,14 +98,14 @@ def track_search(
     """
     steps = restore(folder, search).steps
     total = sum(len(search.rows(step)) for step in steps)
-    group = Group(lacking(trackers, folder, total, say), in_threads=False)
+    group = Group(lacking(trackers, folder, total, notify), in_threads=False)
     if not group:
         return True
     with group:
-        group.begin(describe(search, folder), say)
+        group.begin(describe(search, folder), notify)
         for count in range(len(steps)):
             log(group, search, steps[: count + 1])
         close(group, folder, is_finished=len(steps) == len(search.steps))
     for sentence in group.where():
-        say(sentence)
+        notify(sentence)
     return group.lacks_nothing

@@ -161,7 +161,7 @@ def update(folder: Path, changes: Mapping[str, Any]) -> None:
     serialise.write_atomic(folder / MANIFEST, text)
 
 
-def undo(folder: Path) -> None:
+def rollback(folder: Path) -> None:
     """Take back what `write` wrote, where nothing could begin in the folder."""
     for name in (MANIFEST, "config.yaml"):
         (folder / name).unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from purerl.runner.arguments import as_folder
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
-from purerl.sweeps.engine import Engine, agreed
+from purerl.sweeps.loop import SweepLoop, broadcast_outline
 from purerl.sweeps.options import Options
 from purerl.sweeps.plan import list_points, make_outline
 from purerl.sweeps.planner import worker_limit
@@ -108,4 +108,4 @@ def sweep(
         extend,
         hosts.run_on_all(choose_trackers),
     )
-    return Engine(agreed(outline), workers, options, progress).run()
+    return SweepLoop(broadcast_outline(outline), workers, options, progress).run()

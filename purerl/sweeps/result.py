@@ -37,7 +37,7 @@ class SweepResult:
         config: The base config of every point.
         design: The axes and points.
         seeds: Seeds of every point.
-        source: The members' arrays: a folder's index, or chunks in memory.
+        source: The members' arrays: those of a folder, or chunks in memory.
         out: The folder, if any.
         summary: Numbers about how the sweep was run.
         written: Points as the manifest holds them; those of the design where not given.
@@ -60,7 +60,7 @@ class SweepResult:
         config: TrainConfig,
         design: Design,
         seeds: Sequence[int],
-        source: store.Source,
+        source: store.MemberStore,
         out: Path | None = None,
         summary: Mapping[str, Any] | None = None,
         written: Sequence[Mapping[str, Any]] | None = None,
@@ -332,6 +332,6 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     names, kind = tuple(stored["axes"]), stored["design"]
     shape = tuple(stored["shape"])
     design = Design(kind, names, shape, points)
-    index = store.Index(folder)
-    written = stored["points"]
-    return SweepResult(config, design, stored["seeds"], index, folder, written=written)
+    members = store.FolderStore(folder)
+    seeds, written = stored["seeds"], stored["points"]
+    return SweepResult(config, design, seeds, members, folder, written=written)

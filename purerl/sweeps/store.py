@@ -158,12 +158,12 @@ def read_chunk(path: Path) -> Chunk:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove the halves of files that a kill left behind."""
-    for place in (folder, folder / "chunks"):
-        serialise.remove_leftovers(place)
+    for path in (folder, folder / "chunks"):
+        serialise.remove_leftovers(path)
 
 
-class Source(Protocol):
-    """Where members' arrays are: a folder's `Index`, or memory."""
+class MemberStore(Protocol):
+    """Where members' arrays are: a `FolderStore` or a `MemoryStore`."""
 
     def __contains__(self, id: str) -> bool:
         """Return whether a member has finished."""
@@ -180,7 +180,7 @@ class Source(Protocol):
         ...
 
 
-class Index:
+class FolderStore:
     """Which members are in which file of a folder; arrays are read when asked for.
 
     Args:
@@ -188,13 +188,13 @@ class Index:
         verify: Whether to read everything once, for its checksums.
 
     Attributes:
-        places: The file and row of each member, by its id.
+        locations: The file and row of each member, by its id.
         damaged: Files that cannot be read; without `verify`, not all such files.
     """
 
     def __init__(self, folder: Path, *, verify: bool = False) -> None:
         self.folder = folder
-        self.places: dict[str, tuple[Path, int]] = {}
+        self.locations: dict[str, tuple[Path, int]] = {}
         self.damaged: list[Path] = []
         for path in chunk_paths(folder):
             try:
@@ -202,12 +202,12 @@ class Index:
             except arrays.DAMAGE:
                 self.damaged.append(path)
                 continue
-            self.places.update({id: (path, row) for row, id in enumerate(ids)})
+            self.locations.update({id: (path, row) for row, id in enumerate(ids)})
 
     def __contains__(self, id: str) -> bool:
-        return id in self.places
+        return id in self.locations
 
-    def set_damaged_aside(self) -> None:
+    def rename_damaged(self) -> None:
         """Rename what cannot be read, so that it is trained again."""
         for path in self.damaged:
             path.rename(path.with_suffix(".damaged"))
@@ -219,7 +219,7 @@ class Index:
             ConfigError: a damaged file.
         """
         found: dict[str, None] = {}
-        for path in sorted({path for path, _ in self.places.values()}):
+        for path in sorted({path for path, _ in self.locations.values()}):
             with _opened(path) as file:
                 found.update(dict.fromkeys(file.files))
         found.pop(MEMBERS, None)
@@ -240,7 +240,7 @@ class Index:
         """
         rows: dict[str, np.ndarray] = {}
         by_path: dict[Path, list[tuple[str, int]]] = {}
-        for id, (path, row) in self.places.items():
+        for id, (path, row) in self.locations.items():
             if only is not None and id not in only:
                 continue
             by_path.setdefault(path, []).append((id, row))
@@ -252,7 +252,7 @@ class Index:
         return rows
 
 
-class Kept:
+class MemoryStore:
     """Finished chunks in memory, where no folder was given."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.runner.trackers.base import TrackedRun, Tracker
 from purerl.runner.trackers.members import Ended, MemberGroup
 from purerl.runner.trackers.points import ended, files_of
-from purerl.runner.trackers.writer import Say
+from purerl.runner.trackers.writer import Notify
 from purerl.space.design import Design
 from purerl.space.labels import column
 from purerl.sweeps import store
@@ -94,7 +94,7 @@ class Tracking:
         self._has_any = bool(trackers)
         self._left: dict[str, list[int]] = {}
 
-    def begin(self, say: Say) -> None:
+    def begin(self, notify: Notify) -> None:
         """Open the trackers.
 
         Raises:
@@ -102,7 +102,7 @@ class Tracking:
         """
         if not self._has_any:
             return
-        self.group.begin(self.members.run(), self.members.total, say, is_fixed=True)
+        self.group.begin(self.members.run(), self.members.total, notify, is_fixed=True)
         if self.group:
             self._left, self._columns = self.members.numbers(), self.members.columns()
 
@@ -171,13 +171,15 @@ def _rows(
         yield {**row, "env_steps": int(steps)}
 
 
-def track_sweep(result: SweepResult, trackers: Sequence[Tracker], say: Say) -> bool:
+def track_sweep(
+    result: SweepResult, trackers: Sequence[Tracker], notify: Notify
+) -> bool:
     """Send what trackers lack of a sweep's folder; see `purerl.track`.
 
     Args:
         result: The sweep, read from its folder.
         trackers: Trackers that have not begun.
-        say: A function that prints a sentence for people.
+        notify: A function that prints a sentence for people.
 
     Returns:
         Whether every tracker has everything now.
@@ -195,6 +197,6 @@ def track_sweep(result: SweepResult, trackers: Sequence[Tracker], say: Say) -> b
     )
     tracking = Tracking(members, trackers, in_threads=False)
     with tracking.group:
-        tracking.begin(say)
+        tracking.begin(notify)
         tracking.close(result.finished)
     return tracking.group.lacks_nothing

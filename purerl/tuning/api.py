@@ -11,9 +11,9 @@ from purerl.runner.seeds import check_seed, check_seeds, num_seeds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale.devices import check_count, make_workers
 from purerl.search.fitness import check_fitness
-from purerl.tuning.pool import KINDS, Setup, choose_lanes
+from purerl.tuning.loop import Options, StudyLoop
+from purerl.tuning.pool import KINDS, TrialSettings, choose_lanes
 from purerl.tuning.result import TuneResult
-from purerl.tuning.search import Options, Search
 from purerl.tuning.space import Space
 
 SAMPLERS = ("tpe", "random", "cmaes")
@@ -99,7 +99,7 @@ def tune(
     require_listing(batch * num_seeds(seeds), config.total_timesteps)
     space, numbers = Space(config, axes), check_seeds(seeds)
     width = lanes or choose_lanes(batch * len(numbers), len(numbers), make_workers())
-    setup = Setup(config, numbers, kind, reports, width)
+    settings = TrialSettings(config, numbers, kind, reports, width)
     folder = as_folder("out", out)
     options = Options(
         trials,
@@ -112,7 +112,7 @@ def tune(
         holdout_seeds,
         choose(trackers, folder),
     )
-    return Search(space, setup, options, folder, progress).run()
+    return StudyLoop(space, settings, options, folder, progress).run()
 
 
 def _check_options(sampler: str, pruner: str | None, holdout_seeds: int) -> None:

@@ -77,12 +77,12 @@ class Batch:
         points: Sequence[Mapping[str, Any]],
         seeds: Sequence[int] | None = None,
     ) -> None:
-        self.pool, self.setup = pool, pool.setup
-        self.seeds = tuple(seeds or pool.setup.seeds)
+        self.pool, self.settings = pool, pool.settings
+        self.seeds = tuple(seeds or pool.settings.seeds)
         self.refused: dict[int, str] = {}
         for number, point in enumerate(points):
             try:
-                group_points(self.setup.config, [point])
+                group_points(self.settings.config, [point])
             except ConfigError as error:
                 self.refused[number] = str(error)
         numbers = [n for n in range(len(points)) if n not in self.refused]
@@ -102,7 +102,7 @@ class Batch:
         if not numbers:
             return []
         chosen = [points[number] for number in numbers]
-        groups = group_points(self.setup.config, chosen)
+        groups = group_points(self.settings.config, chosen)
         self.pool.compile(groups)
         runs = [self._run(group, np.asarray(numbers)) for group in groups]
         self.pool.check_memory(
@@ -133,7 +133,7 @@ class Batch:
 
     def _is_due(self, run: _Run, report: int) -> bool:
         total = run.group.bound.plan.num_updates
-        is_behind = run.cohort.update * self.setup.reports < report * total
+        is_behind = run.cohort.update * self.settings.reports < report * total
         return is_behind and len(run.trials) > 0
 
     def _add(self, run: _Run, segment: Segment) -> None:
@@ -167,7 +167,7 @@ class Batch:
     def _member_score(self, curve: list[float]) -> float:
         if not curve:
             return float("nan")
-        is_last = self.setup.fitness == FINAL_RETURN
+        is_last = self.settings.fitness == FINAL_RETURN
         return curve[-1] if is_last else float(np.mean(curve))
 
     @property

@@ -16,7 +16,7 @@ from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
 from purerl.config import TrainConfig
 from purerl.storage import folders
-from purerl.tuning.pool import Setup
+from purerl.tuning.pool import TrialSettings
 from purerl.tuning.space import Space
 
 FORMAT = 1
@@ -33,21 +33,21 @@ def start(folder: Path) -> None:
     folders.make(folder)
 
 
-def spec(space: Space, setup: Setup, seed: int) -> dict[str, Any]:
+def spec(space: Space, settings: TrialSettings, seed: int) -> dict[str, Any]:
     """Return what makes scores of a study comparable: none of it may change.
 
     Args:
         space: The axes that the study searches.
-        setup: The base config, seeds, fitness and reports of the study.
+        settings: The base config, seeds, fitness and reports of the study.
         seed: The seed of the sampler.
     """
     return {
         "format": FORMAT,
-        "config": serialise.to_dict(setup.config),
+        "config": serialise.to_dict(settings.config),
         "axes": space.to_dict(),
-        "seeds": list(setup.seeds),
-        "fitness": setup.fitness,
-        "reports": setup.reports,
+        "seeds": list(settings.seeds),
+        "fitness": settings.fitness,
+        "reports": settings.reports,
         "seed": seed,
     }
 

@@ -31,9 +31,9 @@ def compare_on_fresh_seeds(
         default: The config's own point.
         num_seeds: The number of seeds of the comparison.
     """
-    seeds = fresh_seeds(pool.setup.seeds, num_seeds)
+    seeds = fresh_seeds(pool.settings.seeds, num_seeds)
     batch = Batch(pool, [best, default], seeds)
-    for report in range(1, pool.setup.reports + 1):
+    for report in range(1, pool.settings.reports + 1):
         batch.advance(report)
     scores = [batch.score(number).seeds.tolist() for number in (0, 1)]
     return compare(trial, seeds, *scores)

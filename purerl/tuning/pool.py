@@ -18,8 +18,8 @@ KINDS = (FINAL_RETURN, TRAINING_CURVE)
 ACCELERATOR_LANES = 64
 
 
-class Setup(NamedTuple):
-    """What all batches of a study share.
+class TrialSettings(NamedTuple):
+    """What all trials of a study share.
 
     Attributes:
         config: The config of every trial, where no axis says otherwise.
@@ -66,8 +66,8 @@ class Pool:
             block.
     """
 
-    def __init__(self, setup: Setup) -> None:
-        self.setup = setup
+    def __init__(self, settings: TrialSettings) -> None:
+        self.settings = settings
         self.workers = make_workers()
         self.programs: dict[str, Program] = {}
         self.compile_seconds = 0.0
@@ -81,9 +81,9 @@ class Pool:
 
         def one(worker: Worker, group: Group) -> Program:
             del worker
-            members = every(group.overrides, len(group.points), self.setup.seeds)
-            example = members.block(0, self.setup.lanes)
-            length = segment_length(group.bound, segments=self.setup.reports)
+            members = every(group.overrides, len(group.points), self.settings.seeds)
+            example = members.block(0, self.settings.lanes)
+            length = segment_length(group.bound, segments=self.settings.reports)
             return cache.get(group.bound, example, length, self.workers)
 
         built = run_blocks(self.workers, missing, one)

@@ -8,7 +8,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.runner.trackers.base import Member, TrackedRun, Tracker
 from purerl.runner.trackers.members import Ended, MemberGroup
 from purerl.runner.trackers.points import files_of
-from purerl.runner.trackers.writer import Say
+from purerl.runner.trackers.writer import Notify
 from purerl.tuning.result import STATES, Row
 
 FILES = ("trials.csv", "best.yaml", "summary.json")
@@ -37,7 +37,7 @@ class Tracking:
         self._config, self._trials, self._folder = config, trials, folder
         self._told: set[int] = set()
 
-    def begin(self, say: Say) -> None:
+    def begin(self, notify: Notify) -> None:
         """Open the trackers.
 
         Raises:
@@ -46,7 +46,7 @@ class Tracking:
         config = serialise.to_dict(self._config)
         name = self._folder.resolve().name if self._folder else f"tune-{config['env']}"
         run = TrackedRun(name, config, {}, self._folder, is_sweep=True, kind="tune")
-        self.group.begin(run, self._trials, say, is_fixed=False)
+        self.group.begin(run, self._trials, notify, is_fixed=False)
 
     def add(self, rows: Iterable[Row]) -> None:
         """Tell of the finished trials among some, those that were not told before."""
@@ -91,13 +91,13 @@ def ended(row: Row) -> Ended:
     return Ended(row.number, Member(f"trial={row.number}", None, params), rows)
 
 
-def track_study(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
+def track_study(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     """Send what trackers lack of a study's folder; see `purerl.track`.
 
     Args:
         folder: The folder of the study.
         trackers: Trackers that have not begun.
-        say: A function that prints a sentence for people.
+        notify: A function that prints a sentence for people.
 
     Returns:
         Whether every tracker has everything now.
@@ -114,7 +114,7 @@ def track_study(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
     trials, config = int(saved.stored["trials"]), saved.space.config
     tracking = Tracking(config, trials, folder, trackers, in_threads=False)
     with tracking.group:
-        tracking.begin(say)
+        tracking.begin(notify)
         tracking.add(rows)
         tracking.close(saved.result.finished)
     return tracking.group.lacks_nothing

@@ -12,7 +12,7 @@ import purerl
 from envs.adapters import brax as adapter
 from envs.adapters.brax import BraxEnvironment, BraxParams
 from purerl.cli import main
-from purerl.runner import words
+from purerl.runner import messages
 from purerl.train import bind
 
 # Compiling brax takes seconds: what can share a program does, on one worker.
@@ -178,7 +178,7 @@ def test_the_backend_is_said_where_an_environment_is_described(capsys):
         note = envs.describe("brax/inverted_pendulum", **options).note
         assert f"with the backend {backend}: returns do not compare" in note
     config = purerl.PPOConfig(env="brax/inverted_pendulum")
-    assert "the backend spring" in words.notes(bind(config))[-1]
+    assert "the backend spring" in messages.notes(bind(config))[-1]
     assert main(["envs", "brax/inverted_pendulum"]) == 0
     assert "backend spring" in capsys.readouterr().out
     assert envs.describe("CartPole-v1").note == ""

@@ -11,7 +11,7 @@ from purerl import losses, serialise
 from purerl.execution.cohort import make_cohort
 from purerl.execution.fit import BlockCompiler
 from purerl.execution.members import crossed
-from purerl.meta import engine
+from purerl.meta import loop
 from purerl.meta import population as runs
 from purerl.optimisers import LearnedOptimiser
 from tests.helpers import assert_same_bits, tiny_config, trained
@@ -139,7 +139,7 @@ def test_ctrl_c_leaves_the_generation_and_the_folder_goes_on(
             pass
 
     with monkeypatch.context() as patch:
-        patch.setattr(engine, "Interrupt", AtTheSixthLook)
+        patch.setattr(loop, "Interrupt", AtTheSixthLook)
         part = evolve(out=tmp_path)
     assert part.done == 1 and not part.finished
     assert "purerl evolve --resume" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Evolution by parts of training runs: persistent and noise-reuse strategies."""
+"""EvolutionLoop by parts of training runs: persistent and noise-reuse strategies."""
 
 import dataclasses
 import inspect
@@ -70,10 +70,10 @@ def test_stopped_and_gone_on_with_is_uninterrupted(
     stopped_after, truncated, tmp_path, monkeypatch
 ):
     """Between two runs and in the middle of one, which then begins again."""
-    from purerl.meta.engine import Evolution
+    from purerl.meta.loop import EvolutionLoop
     from purerl.meta.population import Stopped
 
-    generation = Evolution.generation
+    generation = EvolutionLoop.generation
 
     def stop(self, state, *args):
         if int(state.done) == stopped_after:
@@ -81,7 +81,7 @@ def test_stopped_and_gone_on_with_is_uninterrupted(
         return generation(self, state, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Evolution, "generation", stop)
+        patch.setattr(EvolutionLoop, "generation", stop)
         part = evolve(out=tmp_path, **TRUNCATED)
     assert part.done == PER_RUN and not part.finished
     rest = evolve(out=tmp_path, **TRUNCATED)

@@ -31,7 +31,7 @@ def whole(tiny, axes):
 @pytest.mark.slow(optimised=False)
 def test_survivors_are_the_same_members_trained_alone_bit_for_bit(tiny, axes, whole):
     space = Space(tiny, axes)
-    size = whole.ladder.size
+    size = whole.plan.size
     everyone = Members(
         streams.member_keys((SEED,), size), space.overrides(space.draw(size, SEED))
     )
@@ -48,7 +48,9 @@ def test_survivors_are_the_same_members_trained_alone_bit_for_bit(tiny, axes, wh
 def test_the_best_third_of_each_bracket_goes_on(whole):
     data = whole.dataset.isel(seed=0)
     trained, bracket = data.trained_updates.values, data.bracket.values
-    assert whole.ladder.rungs == (2, 6, 20)
+    assert whole.plan.rungs == (2, 6, 20)
+    with pytest.warns(DeprecationWarning, match="is called plan"):
+        assert whole.ladder is whole.plan
     for number, counts in enumerate([(6, 2, 1), (0, 4, 1), (0, 0, 3)]):
         mine = trained[bracket == number]
         assert tuple((mine == update).sum() for update in (2, 6, 20)) == counts

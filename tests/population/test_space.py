@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.population.space import Space, step
+from purerl.population.space import Space, perturb
 from purerl.space.axes import Choice, LogUniform, Uniform
 from purerl.space.design import expand
 
@@ -31,7 +31,7 @@ from purerl.space.design import expand
     ],
 )
 def test_a_step_is_what_its_docstring_says(axis, value, factor, expected):
-    assert step(axis, value, factor) == pytest.approx(expected, rel=1e-12)
+    assert perturb(axis, value, factor) == pytest.approx(expected, rel=1e-12)
 
 
 def test_explored_values_stay_in_bounds_and_are_resampled_as_often_as_asked(tiny):
@@ -49,7 +49,7 @@ def test_explored_values_stay_in_bounds_and_are_resampled_as_often_as_asked(tiny
         assert 0.9 <= hyper["gamma"] <= 0.99
         assert hyper["entropy_coef"] in (0.0, 1.0, 2.0)
     middle = {"learning_rate": 3e-4, "gamma": 0.95, "entropy_coef": 1.0}
-    steps = {step(space.axes["learning_rate"], 3e-4, f) for f in (0.8, 1.25)}
+    steps = {perturb(space.axes["learning_rate"], 3e-4, f) for f in (0.8, 1.25)}
     for number in range(400):
         moved = space.explore(middle, (1, number), (0.8, 1.25), 0.5)
         resampled += moved["learning_rate"] not in steps

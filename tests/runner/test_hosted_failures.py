@@ -122,7 +122,7 @@ def test_a_segment_is_an_update_on_the_host(tmp_path, monkeypatch):
     """So that Ctrl-C, which is asked about between segments, waits for one at most."""
     lengths = {}
     monkeypatch.setattr(
-        "purerl.runner.api.Loop",
+        "purerl.runner.api.RunLoop",
         lambda bound, members, folder, options, *rest: pytest.fail(str(options.length)),
     )
     for updates in (200, HOST_SEGMENTS + 1):

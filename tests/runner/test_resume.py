@@ -10,7 +10,7 @@ from flax import struct
 
 import purerl
 from envs import CartPole
-from purerl.runner.tracking import read_rows
+from purerl.runner.jsonl import read_rows
 from tests.helpers import StopAfter, slow_but
 
 from .conftest import (

@@ -165,13 +165,13 @@ def test_ctrl_c_ends_the_waiting(tmp_path, monkeypatch):
     monkeypatch.setattr(writer_group, "QUIET_SECONDS", 0.0)
     hangs, said = Hangs(), []
 
-    def say(text):
+    def notify(text):
         said.append(text)
         if text.startswith("waiting"):
             signal.raise_signal(signal.SIGINT)
 
     trackers, _ = group(hangs, folder=tmp_path)
-    trackers.say = say
+    trackers.notify = notify
     tell(trackers, range(1, 11))
     assert hangs.hangs.wait(10.0)
     trackers.close("finished")

@@ -5,8 +5,8 @@ import struct
 from collections import defaultdict
 from pathlib import Path
 
+from purerl.runner.jsonl import read_rows
 from purerl.runner.trackers.base import scalars
-from purerl.runner.tracking import read_rows
 
 COLUMNS = {"train": 7, "evaluation": 3}
 

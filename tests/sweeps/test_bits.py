@@ -176,7 +176,7 @@ def test_killed_at_any_moment_and_run_again(tiny, whole, tmp_path):
     assert again.summary["trained_members"] <= 15 - 2 * (kept - 1)
     assert_equal(again, whole)
     # Nothing but chunks that can be read is left where results are.
-    assert not store.Index(out, verify=True).damaged
+    assert not store.FolderStore(out, verify=True).damaged
 
 
 @pytest.mark.slow

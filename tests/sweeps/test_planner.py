@@ -13,7 +13,7 @@ from purerl.execution.programs import Program
 from purerl.scale.devices import make_workers
 from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps import planner
-from purerl.sweeps.words import plan_table
+from purerl.sweeps.console import plan_table
 from purerl.train import bind
 from tests.helpers import tiny_config
 

@@ -125,9 +125,9 @@ def test_one_members_rows_open_one_file(tmp_path):
     result = write_sweep(tmp_path, "gamma", [0.9, 0.99])
     with pytest.raises(purerl.ConfigError, match="no finished member"):
         result.state({"gamma": 0.5}, seed=0)
-    index = store.Index(tmp_path)
+    index = store.FolderStore(tmp_path)
     id = member_id({"gamma": 0.99}, 0)
-    other, _ = index.places[member_id({"gamma": 0.9}, 0)]
+    other, _ = index.locations[member_id({"gamma": 0.9}, 0)]
     other.write_bytes(b"")
     np.testing.assert_array_equal(index.read("state/w", {id})[id], [1, 1])
     with pytest.raises(purerl.ConfigError, match="is damaged"):

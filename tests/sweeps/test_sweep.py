@@ -217,7 +217,7 @@ def test_more_updates_per_segment_than_a_run_has_are_a_whole_run(tiny):
 
 
 def test_what_a_folder_has_is_not_held_in_memory_too(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(store.Kept, "add", lambda *args: pytest.fail("kept"))
+    monkeypatch.setattr(store.MemoryStore, "add", lambda *args: pytest.fail("kept"))
     result = run_sweep(tiny, {"learning_rate": RATES}, seeds=2, out=tmp_path)
     assert result.finished
 

@@ -8,7 +8,7 @@ import pytest
 import purerl
 from purerl.config import ConfigError
 from purerl.runner.trackers import writer
-from purerl.sweeps import engine
+from purerl.sweeps import loop
 
 from .conftest import RATES, run_sweep
 
@@ -91,12 +91,12 @@ def test_members_are_told_while_a_sweep_runs_and_the_rest_when_it_goes_on(
         trained.append(args)
         return train_chunk(*args, **kwargs)
 
-    train_chunk = engine.train_chunk
+    train_chunk = loop.train_chunk
     first.background = False  # Training waits for it, so that the order is known.
     options = {"seeds": 2, "out": out, "lanes": 1, "chunk_blocks": 1}
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(engine, "train_chunk", stops)
-        patch.setattr(engine, "run_blocks", one_by_one)
+        patch.setattr(loop, "train_chunk", stops)
+        patch.setattr(loop, "run_blocks", one_by_one)
         run_sweep(tiny, AXES, trackers=[first], **options)
     assert first.status == "interrupted"
     entry = json.loads((out / "trackers.json").read_text())["keeps"]

@@ -13,7 +13,7 @@ import purerl
 from purerl.train import resolve
 from purerl.tuning import folder, samplers, worker
 from purerl.tuning.api import SAMPLERS
-from purerl.tuning.pool import Setup
+from purerl.tuning.pool import TrialSettings
 from purerl.tuning.space import Space
 from purerl.tuning.storage import SPEC, compare, open_study, quiet, sqlite_url
 
@@ -41,7 +41,7 @@ def opened(
 ):
     config = purerl.PPOConfig(**fields)
     space = Space(config, AXES)
-    spec = folder.spec(space, Setup(config, (0, 1), fitness, 9, 2), seed)
+    spec = folder.spec(space, TrialSettings(config, (0, 1), fitness, 9, 2), seed)
     return open_study(
         space,
         spec,

@@ -21,10 +21,10 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.report.page_study import study_page
-from purerl.tuning import pool, search
+from purerl.tuning import loop, pool
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch
-from purerl.tuning.pool import Pool, Setup
+from purerl.tuning.pool import Pool, TrialSettings
 from purerl.tuning.saved import read
 from tests.helpers import slow_but
 
@@ -237,8 +237,8 @@ def test_values_that_do_not_fit_together_are_refused_one_by_one(chain):
 
 
 def test_the_training_curve_is_the_mean_along_the_way(chain):
-    setup = Setup(chain, (0, 1), "training_curve", 6, 2)
-    batch = Batch(Pool(setup), [{AXIS: 8.0}])
+    settings = TrialSettings(chain, (0, 1), "training_curve", 6, 2)
+    batch = Batch(Pool(settings), [{AXIS: 8.0}])
     for report in range(1, 7):
         batch.advance(report)
     curves = np.array(batch.curves[0])
@@ -256,7 +256,7 @@ def test_without_evaluations_the_training_return_counts(chain):
 
 @pytest.mark.slow
 def test_ctrl_c_gives_back_what_was_begun(chain, tmp_path, monkeypatch):
-    look = search.Search._report_scores
+    look = loop.StudyLoop._report_scores
     calls = []
 
     def interrupt(self, *args):
@@ -265,11 +265,11 @@ def test_ctrl_c_gives_back_what_was_begun(chain, tmp_path, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
         look(self, *args)
 
-    monkeypatch.setattr(search.Search, "_report_scores", interrupt)
+    monkeypatch.setattr(loop.StudyLoop, "_report_scores", interrupt)
     axes = {AXIS: purerl.uniform(0.5, 9.0)}
     stopped = tune(chain, axes, out=tmp_path / "a", trials=9)
     assert not stopped.finished and len(stopped.rows) == 3
-    monkeypatch.setattr(search.Search, "_report_scores", look)
+    monkeypatch.setattr(loop.StudyLoop, "_report_scores", look)
     resumed = tune(chain, axes, out=tmp_path / "a", trials=9)
     whole = tune(chain, axes, trials=9)
     assert [r.params for r in resumed.rows] == [r.params for r in whole.rows]

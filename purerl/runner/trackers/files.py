@@ -37,6 +37,6 @@ def _keep(trackers: Group, result: RunResult, folder: Path) -> None:
 
             plots.learning_curve(result, path)
         except Exception as error:  # A picture is not worth a run.
-            trackers.say(f"the learning curve could not be drawn ({error}).")
+            trackers.notify(f"the learning curve could not be drawn ({error}).")
             return
         trackers.artifact(path, "figures/curve.png")

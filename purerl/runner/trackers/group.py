@@ -15,7 +15,7 @@ from typing import Any
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker
 from purerl.runner.trackers.closing import ClosesOnFailure
 from purerl.runner.trackers.stored import how_to_send, load_stored, store, stored_for
-from purerl.runner.trackers.writer import LoggedRow, Say, Writer
+from purerl.runner.trackers.writer import LoggedRow, Notify, Writer
 
 # How long the end of a run waits for its trackers, and of one that was stopped.
 END_SECONDS, STOP_SECONDS = 60.0, 10.0
@@ -36,7 +36,7 @@ class Group(ClosesOnFailure):
 
     def __init__(self, trackers: Sequence[Tracker], in_threads: bool = True) -> None:
         self._writers = [Writer(t, in_threads, self._remember) for t in trackers]
-        self.say: Say = print
+        self.notify: Notify = print
         self._pending: list[LoggedRow] = []
         self._folder: Path | None = None
         self._has_begun = False
@@ -52,22 +52,22 @@ class Group(ClosesOnFailure):
             for writer in self._writers
         )
 
-    def begin(self, run: TrackedRun, say: Say) -> None:
+    def begin(self, run: TrackedRun, notify: Notify) -> None:
         """Open a new run, or the same one again.
 
         Args:
             run: Run that begins.
-            say: Function that prints a sentence for people.
+            notify: Function that prints a sentence for people.
 
         Raises:
             ConfigError: a tracker cannot begin a new run. One that cannot go on with a
                 resumed run is left out, with a sentence: that run has time to lose.
         """
-        self._folder, self.say = run.folder, say
+        self._folder, self.notify = run.folder, notify
         stored = load_stored(run.folder)
         try:
             for writer in self._writers:
-                writer.begin(run, stored_for(writer.tracker, stored), say)
+                writer.begin(run, stored_for(writer.tracker, stored), notify)
         except BaseException:
             self._end("failed", STOP_SECONDS)
             raise
@@ -113,7 +113,7 @@ class Group(ClosesOnFailure):
         self._end(status, END_SECONDS if status == "finished" else STOP_SECONDS)
         for writer in self._writers:
             if sentence := self._missed(writer):
-                self.say(sentence)
+                self.notify(sentence)
 
     @property
     def lacks_nothing(self) -> bool:
@@ -132,13 +132,13 @@ class Group(ClosesOnFailure):
         began = time.monotonic()
         try:
             if not self._wait(began + min(QUIET_SECONDS, limit)):
-                self.say(
+                self.notify(
                     f"waiting for {self._unfinished()}, at most {limit:g} s; Ctrl-C "
                     "ends the waiting."
                 )
                 self._wait(began + limit)
         except KeyboardInterrupt:
-            self.say(f"not waiting for {self._unfinished()} any longer.")
+            self.notify(f"not waiting for {self._unfinished()} any longer.")
         late = [w for w in self._writers if not w.wait(0.0)]
         for writer in late:
             writer.give_up()

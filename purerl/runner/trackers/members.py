@@ -24,7 +24,7 @@ from purerl.runner.trackers.stored import (
     store,
     stored_for,
 )
-from purerl.runner.trackers.writer import Say, Writer
+from purerl.runner.trackers.writer import Notify, Writer
 
 
 class Ended(NamedTuple):
@@ -98,19 +98,21 @@ class MemberGroup(ClosesOnFailure):
         self._folder: Path | None = None
         self._total: int | None = None
         self._has_begun = False
-        self.say: Say = print
+        self.notify: Notify = print
 
     def __bool__(self) -> bool:
         return bool(self._pairs)
 
-    def begin(self, run: TrackedRun, total: int, say: Say, is_fixed: bool) -> None:
+    def begin(
+        self, run: TrackedRun, total: int, notify: Notify, is_fixed: bool
+    ) -> None:
         """Open a new outer run, or the same one again, of those that lack something.
 
         Args:
             run: Description of the whole; members that are not known yet are told
                 when they end.
             total: Number of members that there are to be.
-            say: Function that prints a sentence for people.
+            notify: Function that prints a sentence for people.
             is_fixed: Whether another total makes it another whole, whose members have
                 other numbers.
 
@@ -118,10 +120,10 @@ class MemberGroup(ClosesOnFailure):
             ConfigError: a tracker cannot begin a new run, or `trackers.json` is
                 damaged.
         """
-        self._folder, self._total, self.say = run.folder, total, say
+        self._folder, self._total, self.notify = run.folder, total, notify
         trackers = self._trackers
         if trackers and run.folder is not None:
-            trackers = lacking(trackers, run.folder, total, say)
+            trackers = lacking(trackers, run.folder, total, notify)
         stored = load_stored(run.folder) if trackers else {}
         for tracker in trackers:
             adapter = _Adapter(tracker, self._remember)
@@ -134,7 +136,7 @@ class MemberGroup(ClosesOnFailure):
                 if is_fixed and known.get("total", total) != total:
                     known = {}
                 adapter.told = set(_numbers(known))
-                writer.begin(run, known, say)
+                writer.begin(run, known, notify)
         except BaseException:
             self._close("failed", STOP_SECONDS)
             raise
@@ -142,7 +144,7 @@ class MemberGroup(ClosesOnFailure):
         self._remember()
         working = [t.tracker for t, w in self._pairs if not w.failed]
         for sentence in filter(None, (tracker.where() for tracker in working)):
-            say(sentence)
+            notify(sentence)
 
     def add(self, numbers: Iterable[int], load: Load) -> None:
         """Tell all of some members that have ended.
@@ -170,7 +172,7 @@ class MemberGroup(ClosesOnFailure):
         self._remember()
         for adapter, writer in self._pairs:
             if sentence := self._missed(adapter, writer):
-                self.say(sentence)
+                self.notify(sentence)
 
     @property
     def lacks_nothing(self) -> bool:
@@ -184,7 +186,7 @@ class MemberGroup(ClosesOnFailure):
             for adapter, writer in self._pairs:
                 self._wait(adapter, writer, limit)
         except KeyboardInterrupt:
-            self.say("not waiting for trackers any longer.")
+            self.notify("not waiting for trackers any longer.")
         for adapter, writer in self._pairs:
             if not writer.wait(0.0):
                 adapter.is_left = True
@@ -194,7 +196,7 @@ class MemberGroup(ClosesOnFailure):
         """Wait for a tracker, as long as it gets on, or at most `limit` seconds."""
         if writer.wait(min(QUIET_SECONDS, limit or QUIET_SECONDS)):
             return
-        self.say(
+        self.notify(
             f"waiting for tracker {adapter.name!r}, which has {len(adapter.told):,} of "
             f"{len(self._offered | adapter.told):,} members; Ctrl-C ends the waiting."
         )
@@ -204,7 +206,7 @@ class MemberGroup(ClosesOnFailure):
             if limit is None and len(adapter.told) > known:
                 began, known = time.monotonic(), len(adapter.told)
             if time.monotonic() - began >= patience:
-                self.say(
+                self.notify(
                     f"tracker {adapter.name!r}: no answer within {patience:g} s; it is "
                     "left to itself."
                 )

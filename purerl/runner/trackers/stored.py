@@ -16,7 +16,7 @@ from typing import Any
 from purerl.config import ConfigError
 from purerl.runner.trackers.base import Tracker
 from purerl.runner.trackers.catalogue import TRACKERS
-from purerl.runner.trackers.writer import Say
+from purerl.runner.trackers.writer import Notify
 from purerl.serialise import write_atomic
 
 FILE = "trackers.json"
@@ -54,7 +54,7 @@ def stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def lacking(
-    trackers: Sequence[Tracker], folder: Path, total: int, say: Say
+    trackers: Sequence[Tracker], folder: Path, total: int, notify: Notify
 ) -> list[Tracker]:
     """Choose the trackers that lack something of a folder; name the others.
 
@@ -62,7 +62,7 @@ def lacking(
         trackers: Trackers to be looked at.
         folder: Folder of a run, sweep or evolution.
         total: Number of rows that a tracker should have, of a sweep members.
-        say: Function that prints a sentence for people.
+        notify: Function that prints a sentence for people.
 
     Raises:
         ConfigError: see `load_stored`.
@@ -71,7 +71,7 @@ def lacking(
     for tracker in trackers:
         entry = stored_for(tracker, stored)
         if entry.get("status") and entry["rows"] >= total:
-            say(f"tracker {tracker.name!r} has everything of {folder} already.")
+            notify(f"tracker {tracker.name!r} has everything of {folder} already.")
         else:
             found.append(tracker)
     return found

@@ -26,7 +26,7 @@ BATCH_ROWS = 1_000
 # How long a tracker may take to begin.
 BEGIN_SECONDS = 120.0
 
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 class LoggedRow(NamedTuple):
@@ -85,16 +85,16 @@ class Writer:
         self._is_busy = self._is_behind = self._is_ending = False
         self._free_at = 0.0
         self._changed = threading.Condition()
-        self._say: Say = lambda text: None
+        self._notify: Notify = lambda text: None
 
-    def begin(self, run: TrackedRun, stored: Mapping[str, Any], say: Say) -> None:
+    def begin(self, run: TrackedRun, stored: Mapping[str, Any], notify: Notify) -> None:
         """Open the tracker, and wait until it is open.
 
         Args:
             run: Run that begins.
             stored: The values that are stored of an earlier call of the same run: `id`
                 and `rows`, or nothing.
-            say: Function that prints a sentence for people.
+            notify: Function that prints a sentence for people.
 
         Raises:
             ConfigError: it cannot begin, and there is no earlier call.
@@ -106,11 +106,11 @@ class Writer:
         self.call("begin", run._replace(id=stored.get("id")))
         if not self.wait(BEGIN_SECONDS):
             self._fail(TimeoutError(f"no answer within {BEGIN_SECONDS:g} s"))
-        self._say = say
+        self._notify = notify
         if self._error is None:
             return
         if stored:
-            say(self._sentence(self._error))
+            notify(self._sentence(self._error))
             return
         raise ConfigError(
             f"tracker {self.tracker.name!r} cannot begin ({reason(self._error)}); "
@@ -126,7 +126,7 @@ class Writer:
             return
         if self.in_thread and self._waiting and self._waiting + len(rows) > MAX_ROWS:
             self._is_behind = True
-            self._say(
+            self._notify(
                 f"tracker {self.tracker.name!r} is {self._waiting:,} rows behind and "
                 "is told no further ones."
             )
@@ -265,7 +265,7 @@ class Writer:
             return
         self._error = error
         self.give_up()
-        self._say(self._sentence(error))
+        self._notify(self._sentence(error))
 
     def _sentence(self, error: BaseException) -> str:
         return (

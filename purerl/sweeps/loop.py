@@ -28,11 +28,11 @@ from purerl.sweeps.plan import (
 )
 from purerl.sweeps.result import SweepResult
 from purerl.sweeps.spec import describe
-from purerl.sweeps.store import Kept
+from purerl.sweeps.store import FolderStore, MemoryStore
 from purerl.sweeps.tracking import TrackedMembers, Tracking
 
 
-def agreed(outline: Outline) -> Outline:
+def broadcast_outline(outline: Outline) -> Outline:
     """Return the outline with the lanes and segments of process 0.
 
     A measured width, or that of a folder that is not shared, may differ elsewhere.
@@ -61,16 +61,16 @@ class Task(NamedTuple):
         return len(self.ids) * self.group.group.steps_each
 
 
-def _whole(number: float) -> float:
+def _round_known(number: float) -> float:
     """Round bytes to a whole number; NaN where the platform does not report memory."""
     return round(number) if math.isfinite(number) else number
 
 
-def _say(text: str) -> None:
+def _notify(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-class Engine:
+class SweepLoop:
     """One call of `sweep`: the pieces that its phases share.
 
     Args:
@@ -90,7 +90,7 @@ class Engine:
         self.outline, self.workers, self.options = outline, workers, options
         self.folder = options.folder
         self.progress = progress and hosts.index() == 0
-        self.source = Kept()  # It is used where there is no folder.
+        self.source = MemoryStore()  # It is used where there is no folder.
         self.lock = threading.Lock()
         self.compiler = Compiler(workers, options.memory_limit, options.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
@@ -107,7 +107,7 @@ class Engine:
             ConfigError: see `purerl.sweep`.
         """
         finished = self._open()
-        hosts.run_on_all(lambda: self.tracking.begin(_say))
+        hosts.run_on_all(lambda: self.tracking.begin(_notify))
         with self.tracking.group:
             result = self._run(finished)
             self.tracking.close(result.finished)
@@ -117,7 +117,7 @@ class Engine:
         """Compile and train what is missing, and sum up."""
         # Imported here so that only callers that run pay for importing rich.
         from purerl.runner.progress import Reporter
-        from purerl.sweeps import words
+        from purerl.sweeps.console import end_line, plan_lines, plan_table
 
         plan, tasks = self._prepare(finished)
         self.done_steps = self.outline.steps - plan.steps
@@ -125,10 +125,10 @@ class Engine:
         total = self.done_steps + sum(task.steps for task in mine)
         reporter = Reporter(total, self.done_steps, enabled=self.progress)
         if tasks:
-            reporter.show(words.plan_table(plan, self.outline))
-            reporter.say(words.plan_lines(plan, self.compiler.seconds))
+            reporter.table(plan_table(plan, self.outline))
+            reporter.info(plan_lines(plan, self.compiler.seconds))
         else:
-            reporter.say(f"all {self.outline.num_members:,} members had finished")
+            reporter.info(f"all {self.outline.num_members:,} members had finished")
         before = planner.memory_in_use(self.workers)
         with Interrupt() as interrupt, planner.PeakMemory(self.workers) as peak:
             with reporter:
@@ -136,14 +136,16 @@ class Engine:
         result = self._result(plan, seconds, before, peak.bytes)
         if not interrupt.asked:
             if tasks:
-                reporter.say(words.end_line(result.summary))
+                reporter.info(end_line(result.summary))
         elif self.folder is not None:
-            reporter.tell(
+            reporter.notify(
                 f"stopped; finished chunks are in {self.folder}. The same sweep with "
                 f"--out {self.folder} (out=) trains what is missing."
             )
         else:
-            reporter.tell("stopped; finished chunks are in the result (no out folder)")
+            reporter.notify(
+                "stopped; finished chunks are in the result (no out folder)"
+            )
         return result
 
     def _open(self) -> set[str]:
@@ -155,16 +157,16 @@ class Engine:
         hosts.run_on_all(lambda: self._open_own(folder) if is_first else None)
         # After the first: a shared folder is there by now, and is compared like any.
         hosts.run_on_all(lambda: None if is_first else self._open_own(folder))
-        self.outline = agreed(self.outline)
-        index = store.Index(folder, verify=True)
+        self.outline = broadcast_outline(self.outline)
+        stored = FolderStore(folder, verify=True)
         hosts.barrier()
-        for path in index.damaged:
+        for path in stored.damaged:
             print(f"{path} is damaged: trained again", file=sys.stderr)
         if hosts.index() == 0:  # no process writes before all have met again
-            index.set_damaged_aside()
+            stored.rename_damaged()
             store.remove_leftovers(folder)
         ids = [id for group in self.outline.groups for id in group.ids]
-        known = hosts.all_any(np.array([id in index for id in ids]))
+        known = hosts.all_any(np.array([id in stored for id in ids]))
         return {id for id, is_known in zip(ids, known, strict=True) if is_known}
 
     def _open_own(self, folder: Path) -> None:
@@ -227,7 +229,7 @@ class Engine:
                     reporter.update(self.done_steps, mean_return)
                     if interrupt.asked and not self.told:
                         self.told = True
-                        reporter.tell(
+                        reporter.notify(
                             "finishing the chunks under way; Ctrl-C again stops at "
                             "once and loses them"
                         )
@@ -260,7 +262,7 @@ class Engine:
         self, plan: SweepPlan, seconds: float, before: float, peak: float
     ) -> SweepResult:
         """What there is now, and how it went: see `SweepResult.summary`."""
-        source = store.Index(self.folder) if self.folder is not None else self.source
+        source = FolderStore(self.folder) if self.folder is not None else self.source
         own_steps = self.done_steps - (self.outline.steps - plan.steps)
         trained, steps = map(int, hosts.all_sum([self.trained, own_steps]))
         seconds = float(hosts.all_max(seconds))
@@ -274,11 +276,11 @@ class Engine:
             "train_seconds": round(seconds, 2),
             "env_steps": steps,
             "steps_per_second": round(steps / max(seconds, 1e-9)),
-            "memory_planned": _whole(
+            "memory_planned": _round_known(
                 before + plan.device_bytes() + plan.result_bytes()
             ),
-            "memory_used": _whole(peak),
-            "memory_before": _whole(before),
+            "memory_used": _round_known(peak),
+            "memory_before": _round_known(before),
             "lanes": sorted({group.lanes for group in plan.groups}),
         }
         return SweepResult(

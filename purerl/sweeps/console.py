@@ -12,7 +12,7 @@ from purerl.execution.format import (
     format_duration,
     with_noun,
 )
-from purerl.runner.words import evaluations, notes
+from purerl.runner.messages import evaluations, notes
 from purerl.sweeps.plan import GroupPlan, Outline, SweepPlan
 from purerl.sweeps.planner import LaneRate
 

@@ -16,19 +16,19 @@ from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
 from purerl.meta.population import Stopped, strategy_keys
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
-from purerl.meta.setup import Setup, specification
+from purerl.meta.setup import EvolutionSetup, specification
 from purerl.meta.store import State
 from purerl.meta.tracking import Tracking
 from purerl.meta.training import Options, Training
 from purerl.runner.interrupt import Interrupt
+from purerl.runner.messages import notes
 from purerl.runner.trackers import Tracker
-from purerl.runner.words import notes
 from purerl.scale import hosts
 from purerl.scale.devices import Worker
 from purerl.storage import folders
 
 
-class Evolution:
+class EvolutionLoop:
     """One call of `purerl.evolve`: the pieces that its phases share.
 
     Args:
@@ -41,7 +41,7 @@ class Evolution:
 
     def __init__(
         self,
-        setup: Setup,
+        setup: EvolutionSetup,
         generations: int,
         workers: list[Worker],
         options: Options,
@@ -73,9 +73,9 @@ class Evolution:
             self.options.progress,
         )
         with self.tracking.group:
-            hosts.run_on_all(lambda: self.tracking.begin(state, reporter.say))
+            hosts.run_on_all(lambda: self.tracking.begin(state, reporter.info))
             if first >= generations:
-                reporter.say(f"all {generations:,} generations had finished")
+                reporter.info(f"all {generations:,} generations had finished")
                 result = self._result(state, {"generations_run": 0})
             else:
                 result = self._evolve(state, generations, reporter)
@@ -85,13 +85,13 @@ class Evolution:
     def _evolve(self, state: State, generations: int, reporter: Any) -> EvolutionResult:
         """The generations that are missing, until somebody asks to stop."""
         first = int(state.done)
-        reporter.say(self._banner())
+        reporter.info(self._banner())
         evolved = [self.optimiser.genome.values]
         for bound in self.setup.bounds:
             for line in notes(bound, evolved):
-                reporter.say(line)
+                reporter.info(line)
         self.compile()
-        reporter.say(f"compiled in {self.training.compile_seconds:.1f} s")
+        reporter.info(f"compiled in {self.training.compile_seconds:.1f} s")
         began = time.perf_counter()
         with Interrupt() as interrupt, reporter:
 
@@ -109,7 +109,7 @@ class Evolution:
                     self._save(state, force=int(state.done) == generations)
             except Stopped:
                 self._save(state, force=int(state.done) > 0)
-                reporter.tell(self._how_to_go_on(int(state.done)))
+                reporter.notify(self._how_to_go_on(int(state.done)))
         return self._result(
             state, self._summary(state, first, time.perf_counter() - began)
         )
@@ -135,7 +135,7 @@ class Evolution:
         if folder is None:
             return self.generations
         stored = store.open_folder(folder, self._specification())
-        self._say_versions(stored)
+        self._print_versions(stored)
         self.training.lanes = stored["lanes"]
         return stored["generations"]
 
@@ -147,7 +147,7 @@ class Evolution:
         }
         return specification(self.setup, self.generations, run)
 
-    def _say_versions(self, stored: dict[str, Any]) -> None:
+    def _print_versions(self, stored: dict[str, Any]) -> None:
         note = folders.differences_of_versions(stored)
         here = metadata.version("evosax")
         if note is None and stored["evosax"] != here:

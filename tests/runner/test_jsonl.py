@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from purerl.report.tables import last_known
-from purerl.runner.tracking import (
-    JsonlTracker,
+from purerl.runner.jsonl import (
+    JsonlFiles,
     evaluation_rows,
     read_rows,
     segment_rows,
@@ -42,7 +42,7 @@ def test_updates_without_episodes_do_not_count():
 
 
 def test_rows_survive_the_file_exactly(tmp_path):
-    tracker = JsonlTracker(tmp_path)
+    tracker = JsonlFiles(tmp_path)
     value = float(np.float32(0.1) / np.float32(3))
     tracker.log("train", 0, {"update": 1, "loss": value, "episode_return": np.nan})
     tracker.close()
@@ -69,7 +69,7 @@ def test_evaluations_keep_every_episode():
 
 @pytest.mark.parametrize("update", [0, 2])
 def test_rewind_drops_later_rows(tmp_path, update):
-    tracker = JsonlTracker(tmp_path)
+    tracker = JsonlFiles(tmp_path)
     for at in (1, 2, 3):
         tracker.log("train", 0, {"update": at})
     tracker.flush()

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from purerl import serialise
 from purerl.report.plots import tuning as plots
 from purerl.runner.interrupt import Interrupt
+from purerl.runner.messages import notes
 from purerl.runner.progress import Reporter
 from purerl.runner.trackers import Tracker
-from purerl.runner.words import notes
 from purerl.train import bind
-from purerl.tuning import folder, words
+from purerl.tuning import folder
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch
+from purerl.tuning.console import batch_line
 from purerl.tuning.holdout import compare_on_fresh_seeds, fresh_seeds
-from purerl.tuning.pool import Pool, Setup
+from purerl.tuning.pool import Pool, TrialSettings
 from purerl.tuning.result import Holdout, TuneResult
 from purerl.tuning.space import Space
 from purerl.tuning.tracking import Tracking
@@ -54,12 +55,12 @@ class Options(NamedTuple):
     trackers: Sequence[Tracker] = ()
 
 
-class Search:
+class StudyLoop:
     """One call of `tune`: the pieces that its phases share.
 
     Args:
         space: The axes that are searched.
-        setup: Base config, seeds, fitness, reports and lanes of all batches.
+        settings: Base config, seeds, fitness, reports and lanes of all batches.
         options: Options of how the study is searched.
         out: The folder of the study, or None.
         progress: Whether to show the progress.
@@ -68,17 +69,17 @@ class Search:
     def __init__(
         self,
         space: Space,
-        setup: Setup,
+        settings: TrialSettings,
         options: Options,
         out: Path | None,
         progress: bool,
     ) -> None:
-        self.space, self.setup, self.options = space, setup, options
+        self.space, self.settings, self.options = space, settings, options
         self.folder = out
         self.reporter = Reporter(1, enabled=progress)
         self.began = time.perf_counter()
         self.trained = 0
-        self.tracking = Tracking(setup.config, options.trials, out, options.trackers)
+        self.tracking = Tracking(settings.config, options.trials, out, options.trackers)
 
     def run(self) -> TuneResult:
         """Carry out what is missing of the study, and tell trackers."""
@@ -86,7 +87,7 @@ class Search:
 
         with quiet():
             study = self._open()
-            self.pool = Pool(self.setup)
+            self.pool = Pool(self.settings)
             self._begin_trackers(study)
             with self.tracking.group:
                 result = self._carry_out(study)
@@ -94,7 +95,7 @@ class Search:
             return result
 
     def _begin_trackers(self, study: "Study") -> None:
-        self.tracking.begin(self.reporter.tell_plain)
+        self.tracking.begin(self.reporter.notify)
         if not study.counts().running:  # Otherwise other workers tell of their trials.
             self.tracking.add(study.rows())
 
@@ -112,7 +113,7 @@ class Search:
         from purerl.tuning.storage import open_study, sqlite_url
 
         options = self.options
-        spec = folder.spec(self.space, self.setup, options.seed)
+        spec = folder.spec(self.space, self.settings, options.seed)
         url = options.storage
         if self.folder is not None:
             folder.start(self.folder)
@@ -128,27 +129,27 @@ class Search:
             pruner=options.pruner,
         )
         if self.folder is not None:
-            run = {"study": name, "lanes": self.setup.lanes, **options._asdict()}
+            run = {"study": name, "lanes": self.settings.lanes, **options._asdict()}
             del run["storage"]  # An address may hold a password.
             del run["trackers"]
-            folder.describe(self.folder, self.setup.config, spec, run)
+            folder.describe(self.folder, self.settings.config, spec, run)
         self._say_what_to_expect()
         return study
 
     def _say_what_to_expect(self) -> None:
-        bound = bind(self.setup.config)
+        bound = bind(self.settings.config)
         for line in notes(bound):
-            self.reporter.say(f"of the config itself, {line}")
+            self.reporter.info(f"of the config itself, {line}")
         planned = bound.plan.evaluate_after
-        if self.options.pruner and 0 < len(planned) < self.setup.reports:
-            self.reporter.say(
+        if self.options.pruner and 0 < len(planned) < self.settings.reports:
+            self.reporter.info(
                 f"the config evaluates {len(planned)} times, so the pruner looks only "
                 "as often; more evaluations need a larger eval_share or fewer "
                 "eval_episodes (num_evaluations=0 scores by the training return)"
             )
         outside = self.space.outside()
         if outside:
-            self.reporter.say(
+            self.reporter.info(
                 f"the config's own {', '.join(outside)} is not on its axis, so the "
                 "default is no trial; it is compared on fresh seeds in the end"
             )
@@ -159,7 +160,7 @@ class Search:
         while not interrupt.asked:
             rescued = study.rescue()
             if rescued:
-                self.reporter.say(f"{rescued} trials of a stopped worker wait again")
+                self.reporter.info(f"{rescued} trials of a stopped worker wait again")
             if study.counts().finished >= self.options.trials:
                 return
             asked = study.ask(self.options.batch)
@@ -169,7 +170,7 @@ class Search:
                 continue
             if not waited:
                 running = study.counts().running
-                self.reporter.say(f"waiting for {running} trials of other workers")
+                self.reporter.info(f"waiting for {running} trials of other workers")
             waited = True
             time.sleep(POLL_SECONDS)
 
@@ -183,7 +184,7 @@ class Search:
                 detail = {"state": "refused", "note": reason}
                 study.finish(open_trials.pop(number), None, detail)
             with self._bar(batch) as bar:
-                for report in range(1, self.setup.reports + 1):
+                for report in range(1, self.settings.reports + 1):
                     if interrupt.asked or not open_trials:
                         break
                     batch.advance(report)
@@ -195,7 +196,7 @@ class Search:
         rows = study.rows()
         own = {trial.number for trial in asked}
         self.tracking.add(row for row in rows if row.number in own)
-        self.reporter.say(words.batch_line(rows, self.options.trials))
+        self.reporter.info(batch_line(rows, self.options.trials))
         self._write_table(rows)
 
     def _bar(self, batch: Batch) -> Reporter:
@@ -208,8 +209,10 @@ class Search:
         self, study: "Study", batch: Batch, open_trials: dict[int, Any], report: int
     ) -> None:
         """Report scores, and finish trials that are done, pruned or diverged."""
-        is_last = report == self.setup.reports
-        step = round(report * self.setup.config.total_timesteps / self.setup.reports)
+        is_last = report == self.settings.reports
+        step = round(
+            report * self.settings.config.total_timesteps / self.settings.reports
+        )
         stopped = []
         for number, trial in list(open_trials.items()):
             score = batch.score(number)
@@ -240,12 +243,12 @@ class Search:
         best = results.best_of(study.rows())
         if best is None:
             return None
-        seeds = fresh_seeds(self.setup.seeds, self.options.holdout_seeds)
+        seeds = fresh_seeds(self.settings.seeds, self.options.holdout_seeds)
         stored = study.study.user_attrs.get(HOLDOUT)
         if stored and (stored["trial"], stored["seeds"]) == (best.number, list(seeds)):
             scores = [stored[name]["scores"] for name in ("best", "default")]
             return results.compare(best.number, seeds, *scores)
-        self.reporter.say(
+        self.reporter.info(
             f"training trial {best.number} and the default with {len(seeds)} fresh "
             "seeds"
         )

@@ -58,7 +58,7 @@ def evaluation_rows(evaluation: HostMetrics, slot: int, update: int) -> list[Row
     ]
 
 
-class JsonlTracker:
+class JsonlFiles:
     """Files `<kind>/seed=<n>.jsonl` under a folder; NaN is written as null."""
 
     def __init__(self, folder: Path) -> None:
