@@ -80,10 +80,10 @@ def show(
         generations: How often all of them are trained; once where not given.
     """
     console = Console(highlight=False, soft_wrap=True)
-    found: list[Estimate] = []
+    costs: list[Estimate] = []
     for bound in bounds:
         length = segment_length(bound, parsed.segment_updates)
-        found.append(
+        costs.append(
             estimate(
                 bound,
                 agents,
@@ -93,69 +93,69 @@ def show(
                 is_compiled=parsed.compile,
             )
         )
-        text = lines(bound.env.name, found[-1])
+        text = lines(bound.env.name, costs[-1])
         console.print("\n".join(text), markup=False)
     if generations is not None:
-        seconds = generations * sum(each.seconds for each in found)
+        seconds = generations * sum(cost.seconds for cost in costs)
         console.print(
             f"{with_noun(generations, 'generation')} of these: about "
             f"{format_duration(seconds)}"
         )
-    console.print("\n".join(how(found[-1])), markup=False)
+    console.print("\n".join(how(costs[-1])), markup=False)
 
 
-def lines(env: str, found: Estimate) -> list[str]:
+def lines(env: str, cost: Estimate) -> list[str]:
     """Return an estimate as lines of text.
 
     Args:
         env: The name of the environment.
-        found: The estimate.
+        cost: The estimate.
     """
-    device, blocks = found.device, with_noun(found.blocks, "block")
-    rate = found.env_steps / found.seconds
+    device, blocks = cost.device, with_noun(cost.blocks, "block")
+    rate = cost.env_steps / cost.seconds
     return [
-        f"{with_noun(found.agents, 'agent')}, {env}, on {device.name}: an estimate, "
+        f"{with_noun(cost.agents, 'agent')}, {env}, on {device.name}: an estimate, "
         "nothing ran",
-        f"  blocks      {blocks} of {with_noun(found.lanes, 'lane')}",
-        *_memory(found),
-        f"  kernels     {format_count(found.blocks * found.kernels)} that follow one "
+        f"  blocks      {blocks} of {with_noun(cost.lanes, 'lane')}",
+        *_memory(cost),
+        f"  kernels     {format_count(cost.blocks * cost.kernels)} that follow one "
         f"another, {device.microseconds_per_kernel:g} µs each: "
-        f"{found.kernel_seconds:,.1f} s",
-        f"  arithmetic  {format_count(found.flops)}FLOP at "
+        f"{cost.kernel_seconds:,.1f} s",
+        f"  arithmetic  {format_count(cost.flops)}FLOP at "
         f"{PEAK_SHARE:.0%} of {format_count(device.flops)}FLOP/s: "
-        f"{found.flop_seconds:,.1f} s",
-        f"  bytes       {format_bytes(found.bytes)} at "
+        f"{cost.flop_seconds:,.1f} s",
+        f"  bytes       {format_bytes(cost.bytes)} at "
         f"{PEAK_SHARE:.0%} of {format_bytes(device.bandwidth)}/s: "
-        f"{found.byte_seconds:,.1f} s",
-        f"about {format_duration(found.seconds)} of training there: "
-        f"{format_count(found.env_steps)} environment steps at "
+        f"{cost.byte_seconds:,.1f} s",
+        f"about {format_duration(cost.seconds)} of training there: "
+        f"{format_count(cost.env_steps)} environment steps at "
         f"{format_count(rate)} steps/s, compilation and evaluations apart",
     ]
 
 
-def _memory(found: Estimate) -> list[str]:
-    together = found.needs_together
-    fits = "fit too" if together <= found.limit else "do not fit: use purerl sweep"
-    held = f"; all states at once ({format_bytes(together)}) {fits}"
+def _memory(cost: Estimate) -> list[str]:
+    together = cost.needs_together
+    fits = "fit too" if together <= cost.limit else "do not fit: use purerl sweep"
+    together_text = f"; all states at once ({format_bytes(together)}) {fits}"
     return [
-        f"  memory      {format_bytes(found.needs)} for a block, of "
-        f"{format_bytes(found.limit)} that training may take"
-        f"{held if found.blocks > 1 else ''}"
+        f"  memory      {format_bytes(cost.needs)} for a block, of "
+        f"{format_bytes(cost.limit)} that training may take"
+        f"{together_text if cost.blocks > 1 else ''}"
     ]
 
 
-def how(found: Estimate) -> list[str]:
+def how(cost: Estimate) -> list[str]:
     """Return how an estimate was made, as lines of text.
 
     Args:
-        found: The estimate.
+        cost: The estimate.
     """
-    device = found.device
-    if found.is_compiled:
-        own = "" if device.is_own_target else ", as it would be for an H200"
-        how = f"kernels and memory: counted in the compiled GPU program{own}"
+    device = cost.device
+    if cost.is_compiled:
+        target = "" if device.is_own_target else ", as it would be for an H200"
+        how = f"kernels and memory: counted in the compiled GPU program{target}"
     else:
-        why = found.remark or "no GPU compiler is installed or asked for"
+        why = cost.remark or "no GPU compiler is installed or asked for"
         how = (
             f"kernels and memory: from shapes ({why}), so kernels within about a "
             "factor of two"

@@ -65,17 +65,17 @@ def read_changes(flag: str, text: str, pieces: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: a part that is no `name=value`, or a name given twice.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for piece in pieces:
         name, equals, value = (part.strip() for part in piece.partition("="))
         if not equals:
             raise ConfigError(
                 f"{flag} {text!r}: after a semicolon comes name=value, got {piece!r}."
             )
-        if name in found:
+        if name in values:
             raise ConfigError(f"{flag} {text!r}: {name} is given twice.")
         try:
-            found[name] = ast.literal_eval(value)
+            values[name] = ast.literal_eval(value)
         except (SyntaxError, ValueError):
-            found[name] = value
-    return found
+            values[name] = value
+    return values

@@ -71,7 +71,7 @@ def read_settings(texts: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: none, one that cannot be read, or a name that is given twice.
     """
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for text in texts:
         name, colon, rest = (part.strip() for part in text.partition(":"))
         if not colon or not name:
@@ -79,18 +79,18 @@ def read_settings(texts: Sequence[str]) -> dict[str, Any]:
                 f"--setting {text!r}: write NAME: field=value; ..., such as "
                 "'fast: learning_rate=1e-3'."
             )
-        if name in found:
+        if name in by_name:
             raise ConfigError(f"--setting {text!r}: the name {name!r} is taken.")
         values = changes.read_changes(
             "--setting", text, changes.split(rest) if rest else []
         )
-        found[name] = _whole(text, values)
-    if not found:
+        by_name[name] = _whole(text, values)
+    if not by_name:
         raise ConfigError(
             "say what to compare, such as --setting 'own:' --setting "
             "'fast: learning_rate=1e-3'."
         )
-    return found
+    return by_name
 
 
 def _whole(text: str, values: dict[str, Any]) -> Any:
@@ -106,10 +106,10 @@ def _whole(text: str, values: dict[str, Any]) -> Any:
     value = str(values.pop(wholes[0]))
     if wholes == ["evolution"]:
         return Path(value)
-    whole = presets.load(value) if wholes == ["preset"] else serialise.from_yaml(value)
-    return _changed(whole, values)
+    config = presets.load(value) if wholes == ["preset"] else serialise.from_yaml(value)
+    return _changed(config, values)
 
 
-def _changed(whole: TrainConfig, values: dict[str, Any]) -> TrainConfig:
+def _changed(config: TrainConfig, values: dict[str, Any]) -> TrainConfig:
     read = {name: serialise.parse_text(name, value) for name, value in values.items()}
-    return whole.replace(**read)
+    return config.replace(**read)

@@ -31,14 +31,14 @@ class Doctor:
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status: 1 where JAX lacks what was asked."""
     flags.parse(Doctor, argv, "doctor")
-    asked = jax.config.jax_platforms  # type: ignore[attr-defined]
+    platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
     lacking = settings.backend_problem()
     if lacking is not None:
         settings.take_what_there_is()
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in (*_software(), *_asked(asked), *_devices(), *_cache()):
+    for name, value in (*_software(), *_asked(platforms), *_devices(), *_cache()):
         table.add_row(name, value)
     console = Console(highlight=False)
     console.print(table)
@@ -50,14 +50,17 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _software() -> list[tuple[str, str]]:
-    found = [f"{name} {version}" for name, version in versions().items()]
+    packages = [f"{name} {version}" for name, version in versions().items()]
     optional = []
     for name in OPTIONAL:
         try:
             optional.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             optional.append(f"{name} (not installed)")
-    return [("versions", ", ".join(found)), ("loaded when used", ", ".join(optional))]
+    return [
+        ("versions", ", ".join(packages)),
+        ("loaded when used", ", ".join(optional)),
+    ]
 
 
 def _asked(platforms: str | None) -> list[tuple[str, str]]:
@@ -100,9 +103,9 @@ def _cache() -> list[tuple[str, str]]:
 
 
 def _problems() -> list[str]:
-    found = []
+    problems = []
     if settings.has_nvidia_gpu() and jax.default_backend() == "cpu":
-        found.append(
+        problems.append(
             "there is an NVIDIA GPU, but JAX runs on the CPU: install purerl[cuda12] "
             "or purerl[cuda13]."
         )
@@ -110,5 +113,5 @@ def _problems() -> list[str]:
     if folder is not None:
         parent = next(p for p in (folder, *folder.parents) if p.exists())
         if not os.access(parent, os.W_OK):
-            found.append(f"the compile cache {folder} cannot be written.")
-    return found
+            problems.append(f"the compile cache {folder} cannot be written.")
+    return problems

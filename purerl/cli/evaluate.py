@@ -160,12 +160,12 @@ def play_compiled(
         seed: Seed of the episodes.
         numbers: Parameters that are others than in training, by name.
     """
-    asked = saved.config
+    config = saved.config
     if numbers:
-        asked = apply_overrides(
-            asked, {f"env_params.{n}": v for n, v in numbers.items()}
+        config = apply_overrides(
+            config, {f"env_params.{n}": v for n, v in numbers.items()}
         )
-    bound = bind(asked)
+    bound = bind(config)
 
     @jax.jit
     @partial(jax.vmap, in_axes=(0, None))

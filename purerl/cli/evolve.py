@@ -268,6 +268,6 @@ def _show_estimate(
         return
     workers = make_workers()
     limit = worker_limit(parsed.memory_limit, workers)
-    found = estimate(setup, run["generations"], workers, limit, run["lanes"])
+    cost = estimate(setup, run["generations"], workers, limit, run["lanes"])
     console = Console()
-    console.print(estimate_table(found, setup.settings))
+    console.print(estimate_table(cost, setup.settings))

@@ -14,7 +14,7 @@ from purerl.meta.estimate import Estimate
 from purerl.meta.result import EvolutionResult
 
 
-def estimate_table(found: Estimate, what: dict[str, Any]) -> Table:
+def estimate_table(cost: Estimate, what: dict[str, Any]) -> Table:
     """Return the cost of an evolution as a table."""
     table = Table(show_header=False, box=None)
     strategy = {
@@ -24,18 +24,18 @@ def estimate_table(found: Estimate, what: dict[str, Any]) -> Table:
     }
     rows = {
         "evolve": (
-            f"{with_noun(found.numbers, 'number')} of {', '.join(what['evolve'])}"
+            f"{with_noun(cost.numbers, 'number')} of {', '.join(what['evolve'])}"
         ),
         "strategy": yaml.safe_dump(strategy, default_flow_style=True, width=72).strip(),
         "population": (
             f"{what['population']:,} x {with_noun(what['rollouts'], 'rollout')}"
         ),
-        "generations": f"{found.generations:,}",
-        "agents": f"{found.agents:,}",
-        "environment steps": format_count(found.env_steps),
-        "measured here": f"{format_count(found.steps_per_second)} steps/s "
-        f"({with_noun(found.lanes, 'lane')})",
-        "estimated hours": _hours(found.hours),
+        "generations": f"{cost.generations:,}",
+        "agents": f"{cost.agents:,}",
+        "environment steps": format_count(cost.env_steps),
+        "measured here": f"{format_count(cost.steps_per_second)} steps/s "
+        f"({with_noun(cost.lanes, 'lane')})",
+        "estimated hours": _hours(cost.hours),
     }
     for name, text in rows.items():
         table.add_row(name, text)

@@ -34,10 +34,10 @@ def parser_class(config: TrainConfig, options: type, *more: type) -> type:
         options: A dataclass of the command's own options.
         *more: Dataclasses of options that the command shares with others.
     """
-    own = [
+    fields = [
         (field.name, field.type, field)
-        for each in (options, *more)
-        for field in dataclasses.fields(each)
+        for options_class in (options, *more)
+        for field in dataclasses.fields(options_class)
     ]
     ours = []
     for field in dataclasses.fields(config):
@@ -49,7 +49,7 @@ def parser_class(config: TrainConfig, options: type, *more: type) -> type:
         ours.append((field.name, Annotated[kind, help_], default))
     return dataclasses.make_dataclass(
         options.__name__,
-        [*own, *ours],
+        [*fields, *ours],
         namespace={"__doc__": options.__doc__},
         kw_only=True,
     )
@@ -201,15 +201,15 @@ def _switches(cls: type, argv: Sequence[str]) -> list[str]:
     """
     kinds = {field.name: get_args(field.type)[:1] for field in dataclasses.fields(cls)}
     names = {name for name, kind in kinds.items() if kind == (bool | Literal["auto"],)}
-    found = []
+    words = []
     for word, following in zip(argv, [*argv[1:], ""], strict=False):
-        found.append(word)
+        words.append(word)
         name = word.removeprefix("--").replace("-", "_") if word[:2] == "--" else ""
         if name in names and following not in ("True", "False", AUTO):
-            found.append("True")
+            words.append("True")
         elif name.removeprefix("no_") in names and name.startswith("no_"):
-            found[-1:] = [f"--{name.removeprefix('no_')}", "False"]
-    return found
+            words[-1:] = [f"--{name.removeprefix('no_')}", "False"]
+    return words
 
 
 def _check_algorithm(cls: type, argv: Sequence[str]) -> None:

@@ -44,14 +44,14 @@ def main(argv: Sequence[str]) -> int:
     base = base_config(argv)
     parsed = flags.parse(flags.parser_class(base, Lanes), argv, "lanes")
     settings.enable_compile_cache()
-    found = lanes.find_lanes(
+    rates = lanes.find_lanes(
         flags.read_config(parsed, base),
         widths=sorted(parsed.widths) or None,
         memory_limit=parsed.memory_limit,
         seconds=parsed.seconds,
     )
     console = Console()
-    console.print(lanes_table(found))
+    console.print(lanes_table(rates))
     console.print(
         f"remembered in {lanes.cache_file()}", highlight=False, soft_wrap=True
     )

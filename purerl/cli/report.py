@@ -77,14 +77,14 @@ def _search(folder: Path, path: Path, command: str) -> Path:
     best = []
     for seed in result.seeds if result.finished else ():
         try:
-            found = result.best(seed)
+            winner = result.best(seed)
         except ConfigError:  # All of its members diverged.
             continue
-        schedule = found.schedule.merged()
+        schedule = winner.schedule.merged()
         pieces = list(zip(schedule.first_updates, schedule.values, strict=True))
         best.append(
             page.BestRow(
-                seed, found.member, found.score, found.point, found.lineage, pieces
+                seed, winner.member, winner.score, winner.point, winner.lineage, pieces
             )
         )
     return page.population_page(
@@ -119,8 +119,8 @@ def _study(folder: Path, path: Path, command: str) -> Path:
     from purerl.report.page_study import study_page
     from purerl.tuning.saved import read
 
-    found = read(folder)
-    return study_page(found.result, found.space, found.stored, path, command)
+    study = read(folder)
+    return study_page(study.result, study.space, study.stored, path, command)
 
 
 def _evolution(folder: Path, path: Path, command: str) -> Path:

@@ -50,12 +50,12 @@ def backend_problem(error: BaseException | None = None) -> str | None:
         else:
             return None
     reason = str(error).partition(" (")[0].removeprefix(_FAILED).strip()
-    asked = jax.config.jax_platforms  # type: ignore[attr-defined]
-    if not asked:
+    platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
+    if not platforms:
         return f"JAX cannot use the devices of this machine: {reason}."
-    remedies = [_remedy(name) for name in asked.split(",") if name != "cpu"]
+    remedies = [_remedy(name) for name in platforms.split(",") if name != "cpu"]
     return (
-        f"JAX_PLATFORMS={asked} asks for devices that JAX cannot use here: "
+        f"JAX_PLATFORMS={platforms} asks for devices that JAX cannot use here: "
         f"{'; '.join(remedies)}. To take the devices that there are, unset "
         "JAX_PLATFORMS."
     )

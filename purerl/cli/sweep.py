@@ -95,7 +95,7 @@ def main(argv: Sequence[str]) -> int:
     settings.enable_compile_cache()
     hosts.join(parsed.coordinator, parsed.num_processes, parsed.process)
     config = flags.read_config(parsed, base)
-    asked = read_axes(parsed.axis)
+    axes = read_axes(parsed.axis)
     options: dict[str, Any] = {
         "seeds": range(parsed.first_seed, parsed.first_seed + parsed.seeds),
         "design": parsed.design,
@@ -109,11 +109,11 @@ def main(argv: Sequence[str]) -> int:
         "out": _folder(parsed.out, str(config.env)),
     }
     if parsed.dry_run:
-        show_plan(plan(config, asked, **options))
+        show_plan(plan(config, axes, **options))
         return 0
     result = sweep(
         config,
-        asked,
+        axes,
         extend=parsed.extend,
         trackers=read_trackers(parsed.track, parsed.tracking_uri) or None,
         progress=parsed.progress,
@@ -131,16 +131,16 @@ def read_axes(texts: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: one that cannot be read, or given twice.
     """
-    found: dict[str, Any] = {}
+    axes: dict[str, Any] = {}
     for text in texts:
         name, values = parse(text)
-        if name in found:
+        if name in axes:
             raise ConfigError(
                 f"--axis {name} is given twice; list all its values in one, such as "
                 f"{name}=1,2,3."
             )
-        found[name] = values
-    return found
+        axes[name] = values
+    return axes
 
 
 def read_lanes(text: str | None) -> int | str | None:

@@ -98,15 +98,15 @@ def main(argv: Sequence[str]) -> int:
 
 def _given(field: str, texts: Sequence[str], evolved: Mapping[str, Any]) -> dict:
     """Losses by name from the texts of `--loss`, beside those of an evolution."""
-    found: dict[str, Any] = {}
+    losses: dict[str, Any] = {}
     for text in texts:
         name, value = _loss(field, text)
-        if name in found or name in evolved:
+        if name in losses or name in evolved:
             raise ConfigError(
                 f"--loss {text}: the name {name!r} is taken; write {name}-2={text}."
             )
-        found[name] = value
-    return found
+        losses[name] = value
+    return losses
 
 
 def _base(argv: Sequence[str]) -> TrainConfig:
@@ -168,7 +168,7 @@ def _evolved(folder: Path, field: str) -> tuple[str, dict[str, Any]]:
     if touched == [field]:
         return field, {"learned": learned[field], "generation 0": start[field]}
     return field, {
-        name: {each: getattr(config, each) for each in touched}
+        name: {part: getattr(config, part) for part in touched}
         for name, config in (
             ("learned", result.learned),
             ("generation 0", result.config),

@@ -94,8 +94,8 @@ def main(argv: Sequence[str]) -> int:
     if parsed.dry_run:
         seeds = len(check_seeds(parsed.seeds))
         agents = parsed.trials * seeds + 2 * parsed.holdout_seeds
-        whole = dry_run.whole_runs(bind(config), agents)
-        part = whole._replace(agents=min(agents, parsed.batch * seeds))
+        study = dry_run.whole_runs(bind(config), agents)
+        part = study._replace(agents=min(agents, parsed.batch * seeds))
         note = "; trials that are pruned take less, and other settings other times"
         dry_run.show([part], parsed.lanes, note=note)
         return 0

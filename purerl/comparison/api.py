@@ -101,7 +101,7 @@ def compare(
     hosts.require_one("a comparison", "Call it in a program of its own.")
     require_listing(num_seeds(seeds), config.total_timesteps)
     entries = read_settings(settings)
-    places = read_environments(config, environments)
+    tasks = read_environments(config, environments)
     workers = make_workers(devices)
     check_seed("seed", seed)
     options = Options(
@@ -115,10 +115,10 @@ def compare(
     )
     _check(options, baseline, [entry.name for entry in entries])
     folder = _folder(out)
-    known, parts = make_parts(entries, places, options, folder)
+    known, parts = make_parts(entries, tasks, options, folder)
     tracking = Tracking(
-        serialise.to_dict(places[0].config),
-        [place.name for place in places],
+        serialise.to_dict(tasks[0].config),
+        [task.name for task in tasks],
         {entry.name: described(entry) for entry in entries},
         folder,
         choose(trackers, folder),
@@ -127,7 +127,7 @@ def compare(
     with tracking.group:
         tracking.add(known)
         known |= train(parts, options, progress, tracking.add)
-        result = Comparison.of(entries, places, options, baseline, known)
+        result = Comparison.of(entries, tasks, options, baseline, known)
         if folder is not None:
             result.save(folder)
         tracking.close(is_finished=True)
@@ -225,8 +225,8 @@ def planned(
     options = Options(
         _measures(measures), check_seeds(seeds), 0, None, None, (), float("inf")
     )
-    places = read_environments(config, environments)
-    return make_parts(read_settings(settings), places, options)[1]
+    tasks = read_environments(config, environments)
+    return make_parts(read_settings(settings), tasks, options)[1]
 
 
 def _check(options: Options, baseline: str | None, names: Sequence[str]) -> None:
@@ -240,14 +240,14 @@ def _check(options: Options, baseline: str | None, names: Sequence[str]) -> None
 
 
 def _measures(measures: Sequence[str]) -> tuple[str, ...]:
-    asked = (measures,) if isinstance(measures, str) else measures
-    found = tuple(check_fitness(kind, tuple(WORDS), "measures") for kind in asked)
-    if not found or len(set(found)) < len(found):
+    given = (measures,) if isinstance(measures, str) else measures
+    names = tuple(check_fitness(kind, tuple(WORDS), "measures") for kind in given)
+    if not names or len(set(names)) < len(names):
         raise ConfigError(
             f"measures must name each kind once and at least one, got {measures!r}; "
             f"for example {MEASURES}."
         )
-    return found
+    return names
 
 
 def _folder(out: str | Path | None) -> Path | None:

@@ -9,13 +9,13 @@ from purerl.config import ConfigError, TrainConfig
 # A name, changes of the config by name (and `name`, what to call it), or a config.
 Environments = Sequence[str | Mapping[str, Any] | TrainConfig]
 # What a config that stands for an environment says to configs of other algorithms.
-_PLACE = (
+_TASK_FIELDS = (
     *("env", "env_kwargs", "env_wrappers", "env_params", "randomise_per"),
     "total_timesteps",
 )
 
 
-class Place(NamedTuple):
+class Task(NamedTuple):
     """An environment in which all settings train.
 
     Attributes:
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     changes: dict[str, Any]
 
 
-def read_environments(config: TrainConfig, environments: Environments) -> list[Place]:
+def read_environments(config: TrainConfig, environments: Environments) -> list[Task]:
     """Return the environments in their order; the config's own where none are given.
 
     Raises:
@@ -37,19 +37,19 @@ def read_environments(config: TrainConfig, environments: Environments) -> list[P
     """
     if isinstance(environments, str | Mapping | TrainConfig):
         environments = [environments]
-    found: dict[str, Place] = {}
+    by_name: dict[str, Task] = {}
     for entry in environments or [{}]:
-        place = _place(config, entry)
-        if place.name in found:
+        task = _read(config, entry)
+        if task.name in by_name:
             raise ConfigError(
-                f"environments names {place.name!r} twice; give one of them a name of "
-                f"its own: {{'name': '{place.name} 2', ...}}."
+                f"environments names {task.name!r} twice; give one of them a name of "
+                f"its own: {{'name': '{task.name} 2', ...}}."
             )
-        found[place.name] = place
-    return list(found.values())
+        by_name[task.name] = task
+    return list(by_name.values())
 
 
-def _place(config: TrainConfig, entry: Any) -> Place:
+def _read(config: TrainConfig, entry: Any) -> Task:
     name: str | None = None
     if isinstance(entry, str):
         changes: dict[str, Any] = {"env": entry}
@@ -65,11 +65,11 @@ def _place(config: TrainConfig, entry: Any) -> Place:
                 f"{type(config).__name__}s; give the environment's name, or what it "
                 "changes, and other algorithms as settings."
             )
-        changes = {field: getattr(entry, field) for field in _PLACE}
+        changes = {field: getattr(entry, field) for field in _TASK_FIELDS}
         changed = entry
     else:
         raise ConfigError(
             "environments takes names, changes of the config by name, and configs, got "
             f"{entry!r}."
         )
-    return Place(str(name or serialise.plain(changed.env, "env")), changed, changes)
+    return Task(str(name or serialise.plain(changed.env, "env")), changed, changes)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from purerl.acting.environment import bind_params
 from purerl.algorithms import name_of
-from purerl.comparison.environments import Place
+from purerl.comparison.environments import Task
 from purerl.comparison.settings import Piece, Setting
 from purerl.config import ConfigError, TrainConfig, apply_overrides, is_auto
 from purerl.space.points import resolve_point
@@ -36,21 +36,21 @@ class Group(NamedTuple):
     starts: tuple[int, ...]
     overrides: tuple[Overrides, ...]
 
-    def length(self, asked: int | None) -> int | None:
+    def length(self, segment_updates: int | None) -> int | None:
         """Return the updates of a compiled call; None for the whole run.
 
         Raises:
             ConfigError: a piece that would not begin with a call.
         """
         if len(self.starts) == 1:
-            return asked
+            return segment_updates
         common = math.gcd(*self.starts)
-        if asked is not None and common % asked:
+        if segment_updates is not None and common % segment_updates:
             raise ConfigError(
                 f"segment_updates must divide {common}, so that every piece of a "
-                f"schedule begins with a segment, got {asked}."
+                f"schedule begins with a segment, got {segment_updates}."
             )
-        return asked or common
+        return segment_updates or common
 
 
 class Contestant(NamedTuple):
@@ -72,13 +72,13 @@ class Contestant(NamedTuple):
         return [[p.first, canonical(p.values)] for p in self.pieces[1:]]
 
 
-def enter(setting: Setting, place: Place) -> Contestant:
+def enter(setting: Setting, task: Task) -> Contestant:
     """Return a setting in an environment, checked.
 
     Raises:
         ConfigError: anything about it that cannot be trained.
     """
-    start, pieces = setting.within(place)
+    start, pieces = setting.within(task)
     try:
         checked = [_checked(start, piece) for piece in pieces]
         points = [piece.values for piece in pieces]
@@ -96,16 +96,16 @@ def _checked(start: TrainConfig, piece: Piece) -> TrainConfig:
     """The config that trains in a piece."""
     config, numbers = resolve_point(start, piece.values)
     bound = bind(apply_overrides(config, numbers))
-    found = bind(config).at(numbers)
+    changed = bind(config).at(numbers)
     if any(name.split(".")[0] == "env_params" for name in numbers):
-        bind_params(bound.env, found.env_params)
-    check_time_limit(bind(config), found)
+        bind_params(bound.env, changed.env_params)
+    check_time_limit(bind(config), changed)
     if piece.first >= bound.plan.num_updates:
         raise ConfigError(
             f"the schedule's piece at update {piece.first} is after the end of the "
             f"run, which has {bound.plan.num_updates}; raise total_timesteps."
         )
-    return found
+    return changed
 
 
 def make_groups(contestants: Sequence[Contestant]) -> list[Group]:
@@ -114,22 +114,22 @@ def make_groups(contestants: Sequence[Contestant]) -> list[Group]:
     What sets the same numbers, with losses of the same structure, shares a program.
     """
     alike: dict[str, list[int]] = {}
-    for number, one in enumerate(contestants):
+    for number, contestant in enumerate(contestants):
         # Configs of one class and environment differ in what is `auto` alone.
-        starts = [piece.first for piece in one.pieces]
-        automatic = [n for n, value in vars(one.start).items() if is_auto(value)]
-        kind = str((name_of(one.start), automatic, starts))
+        starts = [piece.first for piece in contestant.pieces]
+        automatic = [n for n, value in vars(contestant.start).items() if is_auto(value)]
+        kind = str((name_of(contestant.start), automatic, starts))
         alike.setdefault(kind, []).append(number)
-    found = []
+    groups = []
     for numbers in alike.values():
         first = contestants[numbers[0]]
         values = [[p.values for p in contestants[n].pieces] for n in numbers]
         by_piece = [
             group_points(first.start, points) for points in zip(*values, strict=True)
         ]
-        for groups in zip(*by_piece, strict=True):
-            members = tuple(numbers[point] for point in groups[0].points)
+        for piece_groups in zip(*by_piece, strict=True):
+            members = tuple(numbers[point] for point in piece_groups[0].points)
             starts = tuple(piece.first for piece in first.pieces)
-            overrides = tuple(group.overrides for group in groups)
-            found.append(Group(groups[0].bound, members, starts, overrides))
-    return sorted(found, key=lambda group: group.members)
+            overrides = tuple(group.overrides for group in piece_groups)
+            groups.append(Group(piece_groups[0].bound, members, starts, overrides))
+    return sorted(groups, key=lambda group: group.members)

@@ -52,8 +52,8 @@ class Scores(NamedTuple):
 
 def held_out_keys(seed: int, seeds: Sequence[int]) -> Array:
     """Return keys `[S]`; the key of a number does not depend on the other numbers."""
-    own = jax.random.fold_in(jax.random.key(seed), _HELD_OUT)
-    return jax.vmap(lambda n: jax.random.fold_in(own, n))(np.asarray(seeds, np.uint32))
+    base = jax.random.fold_in(jax.random.key(seed), _HELD_OUT)
+    return jax.vmap(lambda n: jax.random.fold_in(base, n))(np.asarray(seeds, np.uint32))
 
 
 class _Recorder:
@@ -117,26 +117,26 @@ def train(
     plan, num_seeds = program.bound.plan, keys.shape[0]
     num_members = len(group.members)
     edges = _edges(plan)
-    found = np.zeros(
+    results = np.zeros(
         (num_members * num_seeds, len(measures) + len(edges) - 1), np.float32
     )
-    trained = np.zeros(len(found), bool)
+    trained = np.zeros(len(results), bool)
     host_keys = jax.device_put(keys, jax.local_devices()[0])
 
-    def one(worker: Worker, start: int) -> None:
+    def train_block(worker: Worker, start: int) -> None:
         if is_stopped():
             return
-        rows = np.arange(start, min(start + program.lanes, len(found)))
+        rows = np.arange(start, min(start + program.lanes, len(results)))
         recorder = _Recorder(measures, len(rows), plan)
         _train_block(program, host_keys, group, rows, worker, recorder)
-        found[rows] = recorder.result()
+        results[rows] = recorder.result()
         trained[rows] = True
-        on_block(len(rows) * program.steps_each, mean_of_known(found[rows, 0]))
+        on_block(len(rows) * program.steps_each, mean_of_known(results[rows, 0]))
 
-    run_blocks(workers, range(0, len(found), program.lanes), one)
+    run_blocks(workers, range(0, len(results), program.lanes), train_block)
     if not trained.all():
         raise Stopped
-    everything = found.reshape(num_members, num_seeds, -1)
+    everything = results.reshape(num_members, num_seeds, -1)
     steps = edges[1:] * plan.steps_per_update
     return [
         Scores(
@@ -182,9 +182,9 @@ def save(path: Path, scores: Scores) -> None:
 def load(path: Path) -> Scores | None:
     """Return what `save` wrote; None where there is nothing or it is damaged."""
     try:
-        found = arrays.load(path)
-        curve, steps = found.pop("curve"), found.pop("steps")
+        stored = arrays.load(path)
+        curve, steps = stored.pop("curve"), stored.pop("steps")
     except arrays.DAMAGE:
         return None
-    measures = {name.removeprefix("measure_"): x for name, x in found.items()}
+    measures = {name.removeprefix("measure_"): x for name, x in stored.items()}
     return Scores(measures, curve, steps)

@@ -31,13 +31,13 @@ def settings_of(config: TrainConfig, field: str, losses: Losses) -> dict[str, An
             "{'squared': purerl.losses.SquaredError()}, got "
             f"{losses if not isinstance(losses, Mapping) else 'none'!r}."
         )
-    found = {}
+    settings = {}
     for name, value in losses.items():
         if isinstance(value, Mapping) and "type" not in value:
-            found[name] = {**value, field: value.get(field, getattr(config, field))}
+            settings[name] = {**value, field: value.get(field, getattr(config, field))}
         else:
-            found[name] = {field: read_loss(field, value)}
-    return found
+            settings[name] = {field: read_loss(field, value)}
+    return settings
 
 
 def check_field(config: TrainConfig, field: str) -> None:
@@ -84,5 +84,5 @@ def _full_name(field: str, text: str) -> str:
     known = list(kinds.get(field, {}))
     if not start.isidentifier() or start in registry.LOSSES:
         return text
-    found = [name for name in known if name.lower().startswith(start.lower())]
-    return f"{found[0]}{bracket}{rest}" if len(found) == 1 else text
+    matches = [name for name in known if name.lower().startswith(start.lower())]
+    return f"{matches[0]}{bracket}{rest}" if len(matches) == 1 else text

@@ -10,7 +10,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.comparison import saved
-from purerl.comparison.environments import Place
+from purerl.comparison.environments import Task
 from purerl.comparison.held_out import Scores
 from purerl.comparison.rows import make_rows
 from purerl.comparison.settings import Setting, described
@@ -75,7 +75,7 @@ class Comparison:
     def of(
         cls,
         settings: Sequence[Setting],
-        places: Sequence[Place],
+        tasks: Sequence[Task],
         options: Options,
         baseline: str | None,
         found: Mapping[tuple[str, str], Scores],
@@ -84,13 +84,13 @@ class Comparison:
 
         Args:
             settings: The settings.
-            places: The environments.
+            tasks: Environments with their configs.
             options: Options with which the settings were trained.
             baseline: The name of the setting that others are compared with; the first
                 if not given.
             found: The scores, by names of environment and setting.
         """
-        names, environments = [s.name for s in settings], [p.name for p in places]
+        names, environments = [s.name for s in settings], [p.name for p in tasks]
         scores = {
             measure: np.stack(
                 [[found[e, n].measures[measure] for n in names] for e in environments]
@@ -105,12 +105,12 @@ class Comparison:
             "settings": {setting.name: described(setting) for setting in settings},
             # The compared losses and rules are left out: they may be networks.
             "environments": {
-                place.name: {
+                task.name: {
                     name: value
-                    for name, value in serialise.to_dict(place.config).items()
+                    for name, value in serialise.to_dict(task.config).items()
                     if name not in losses
                 }
-                for place in places
+                for task in tasks
             },
         }
         seeds, seed = options.seeds, options.seed
@@ -120,8 +120,8 @@ class Comparison:
     def subject(self) -> str:
         """What is compared, for titles: the one field that all settings change."""
         changed = {tuple(values or ()) for values in self.about["settings"].values()}
-        one = next(iter(changed)) if len(changed) == 1 else ()
-        return one[0] if len(one) == 1 else "settings"
+        fields = next(iter(changed)) if len(changed) == 1 else ()
+        return fields[0] if len(fields) == 1 else "settings"
 
     @property
     def losses(self) -> tuple[str, ...]:
@@ -245,9 +245,9 @@ def find_comparison(folder: Path) -> Comparison | None:
     Raises:
         ConfigError: it is damaged.
     """
-    for place in (folder / "transfer", folder):
-        if kinds.holds_comparison(place):
-            return load_comparison(place)
+    for path in (folder / "transfer", folder):
+        if kinds.holds_comparison(path):
+            return load_comparison(path)
     return None
 
 

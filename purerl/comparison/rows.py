@@ -23,16 +23,16 @@ def make_rows(
         settings: Names of the settings, N of them.
         baseline: The setting that others are compared with.
     """
-    found: list[Row] = []
+    rows: list[Row] = []
     for measure, values in scores.items():
         # [N, S, E]: one group of runs per setting, one task per environment.
         raw = np.moveaxis(values, 0, -1).astype(float)
-        for place, environment in enumerate(environments):
-            part = raw[..., place : place + 1]
-            found += _rows(part, measure, environment, settings, baseline)
+        for index, environment in enumerate(environments):
+            part = raw[..., index : index + 1]
+            rows += _rows(part, measure, environment, settings, baseline)
         if len(environments) > 1:
-            found += _rows(raw, measure, ALL, settings, baseline)
-    return tuple(found)
+            rows += _rows(raw, measure, ALL, settings, baseline)
+    return tuple(rows)
 
 
 def _rows(
@@ -43,24 +43,24 @@ def _rows(
     baseline: str,
 ) -> list[Row]:
     filled = _filled(raw)
-    one = filled.shape[-1] == 1
+    is_one_task = filled.shape[-1] == 1
     base = filled[settings.index(baseline)]
-    unit = np.ones(1) if one else _units(filled, base)
+    unit = np.ones(1) if is_one_task else _units(filled, base)
     rows = []
     for number, name in enumerate(settings):
-        own, nothing = filled[number], statistics.Estimate(np.nan, np.nan, np.nan)
+        scores, nothing = filled[number], statistics.Estimate(np.nan, np.nan, np.nan)
         mean, iqm, gap, better = [nothing] * 4
-        known = np.isfinite(own).all()
-        if known and one:
-            both = statistics.estimates(own, ("mean", "iqm"))
+        known = np.isfinite(scores).all()
+        if known and is_one_task:
+            both = statistics.estimates(scores, ("mean", "iqm"))
             mean, iqm = both["mean"], both["iqm"]
         if known and name != baseline and (unit > 0).all():
-            gap = statistics.estimate((own - base) / unit, "mean")
-            better = statistics.probability_of_improvement(own, base)
+            gap = statistics.estimate((scores - base) / unit, "mean")
+            better = statistics.probability_of_improvement(scores, base)
         numbers = [x for e in (mean, iqm, gap, better) for x in e[:3]]
         failed = int((~np.isfinite(raw[number])).sum())
         rows.append(
-            Row(environment, measure, name, own.size, failed, *map(float, numbers))
+            Row(environment, measure, name, scores.size, failed, *map(float, numbers))
         )
     return rows
 

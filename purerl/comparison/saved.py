@@ -77,8 +77,10 @@ def read(folder: Path) -> Stored:
     try:
         values = _current(json.loads(path.read_text()))
         stored = arrays.load(path.with_suffix(".npz"))
-        places = list(values["environments"])
-        return Stored(values, {e: stored[f"curve{i}"] for i, e in enumerate(places)})
+        environments = list(values["environments"])
+        return Stored(
+            values, {e: stored[f"curve{i}"] for i, e in enumerate(environments)}
+        )
     except (*arrays.DAMAGE, TypeError) as error:
         raise ConfigError(
             f"cannot read a comparison in {folder} ({error}); give the out folder of "

@@ -15,7 +15,7 @@ import numpy as np
 
 from purerl import artifact, serialise
 from purerl.algorithms import name_of
-from purerl.comparison.environments import Place
+from purerl.comparison.environments import Task
 from purerl.comparison.losses import read_loss
 from purerl.config import ConfigError, TrainConfig, field_names, is_auto, part_kind
 from purerl.meta.result import EvolutionResult, load_evolution
@@ -67,26 +67,26 @@ class Setting(NamedTuple):
     pieces: tuple[Piece, ...]
     config: TrainConfig | None = None
 
-    def within(self, place: Place) -> tuple[TrainConfig, tuple[Piece, ...]]:
+    def within(self, task: Task) -> tuple[TrainConfig, tuple[Piece, ...]]:
         """Return the config that the setting changes in an environment, and its pieces.
 
-        A whole config is what it changes of the place's one, in the algorithm of its
+        A whole config is what it changes of the task's one, in the algorithm of its
         own: so several of an algorithm that differ in numbers are one program.
 
         Raises:
             ConfigError: a whole config for another environment or number of steps.
         """
         if self.config is None:
-            return place.config, self.pieces
-        whole = _moved(self.name, self.config, place)
-        start = with_algorithm(place.config, name_of(whole))
+            return task.config, self.pieces
+        moved = _moved(self.name, self.config, task)
+        start = with_algorithm(task.config, name_of(moved))
         # No number can be `auto` beside others that are not: the program differs.
-        automatic = {n: v for n, v in _fields(whole).items() if is_auto(v)}
+        automatic = {n: v for n, v in _fields(moved).items() if is_auto(v)}
         start = start.replace(**automatic)
         before = _fields(start)
         changed = {
             name: value
-            for name, value in _fields(whole).items()
+            for name, value in _fields(moved).items()
             if not _is_same(value, before[name], name)
         }
         return start, (Piece(0, changed),)
@@ -105,15 +105,15 @@ def read_settings(settings: Settings) -> list[Setting]:
             "{'fast': {'learning_rate': 1e-3}}, got "
             f"{settings if not isinstance(settings, Mapping) else 'none'!r}."
         )
-    found = []
+    entries = []
     for name, value in settings.items():
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
             raise ConfigError(f"settings: {name!r} is no name; give a word for tables.")
         try:
-            found.append(_read(name, value))
+            entries.append(_read(name, value))
         except ConfigError as error:
             raise ConfigError(f"settings: {name}: {error}") from None
-    return found
+    return entries
 
 
 def _read(name: str, value: Any) -> Setting:
@@ -135,7 +135,7 @@ def _read(name: str, value: Any) -> Setting:
 
 
 def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
-    found = {}
+    changes = {}
     for field, value in values.items():
         if not isinstance(field, str):
             raise ConfigError(f"{field!r} is no name of a field.")
@@ -143,8 +143,8 @@ def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"it changes {field}, but {_OTHERS_PLACE[field]}.")
         is_loss = part_kind(field) == "loss"
         read = read_loss if is_loss else serialise.parse_text
-        found[field] = read(field, value)
-    return found
+        changes[field] = read(field, value)
+    return changes
 
 
 def _checked(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
@@ -161,41 +161,41 @@ def _checked(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
 
 def _evolved(result: EvolutionResult) -> dict[str, Any]:
     """What was learned: fields as they are after it, and parameters by their names."""
-    found = {}
+    changes = {}
     for name, value in result.solution.items():
         field = name.split(".")[0]
         if field == "env_params":  # An environment may set others of them.
-            found[name] = value
+            changes[name] = value
         else:
-            found[field] = getattr(result.learned, field)
-    return found
+            changes[field] = getattr(result.learned, field)
+    return changes
 
 
-def _moved(name: str, whole: TrainConfig, place: Place) -> TrainConfig:
+def _moved(name: str, config: TrainConfig, task: Task) -> TrainConfig:
     """A whole config in an environment, with as many steps as all others there."""
-    known = field_names(whole)
-    for field in place.changes:
+    known = field_names(config)
+    for field in task.changes:
         if field not in known:
             raise ConfigError(
-                f"settings: {name} is a {type(whole).__name__}, which has no field "
-                f"{field!r} that the environment {place.name!r} changes; take it out "
+                f"settings: {name} is a {type(config).__name__}, which has no field "
+                f"{field!r} that the environment {task.name!r} changes; take it out "
                 "of environments, and set it in the settings that have it."
             )
-    moved = whole.replace(
-        **place.changes, **{"num_evaluations": place.config.num_evaluations}
+    moved = config.replace(
+        **task.changes, **{"num_evaluations": task.config.num_evaluations}
     )
-    if not _is_same(moved.env, place.config.env, "env"):
+    if not _is_same(moved.env, task.config.env, "env"):
         raise ConfigError(
             f"settings: {name} is a config of another environment "
-            f"({serialise.plain(moved.env, 'env')}) than {place.name}; name it in "
-            f"environments, such as environments=[{place.name!r}], for all settings."
+            f"({serialise.plain(moved.env, 'env')}) than {task.name}; name it in "
+            f"environments, such as environments=[{task.name!r}], for all settings."
         )
-    if moved.total_timesteps != place.config.total_timesteps:
+    if moved.total_timesteps != task.config.total_timesteps:
         raise ConfigError(
             f"settings: {name} is a config of {moved.total_timesteps:,} steps, and "
-            f"config has {place.config.total_timesteps:,}; give both the same "
+            f"config has {task.config.total_timesteps:,}; give both the same "
             "total_timesteps, or set it for all in environments, such as "
-            f"{{'env': {place.name!r}, 'total_timesteps': ...}}."
+            f"{{'env': {task.name!r}, 'total_timesteps': ...}}."
         )
     return moved
 
@@ -222,17 +222,17 @@ def described(setting: Setting) -> dict[str, Any]:
 
 def _described(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values by name: what is long by a digest that tells networks apart."""
-    found = {}
+    texts = {}
     for name, value in values.items():
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(value)]
         count = sum(leaf.size for leaf in leaves)
         kind = part_kind(name)
         if kind in ("loss", "rule") or (kind == "optimiser" and count > MOST_NUMBERS):
             digest = hashlib.sha256(artifact.pack(value)).hexdigest()
-            found[name] = {kind: serialise.part_text(value), "sha256": digest}
+            texts[name] = {kind: serialise.part_text(value), "sha256": digest}
         elif count > MOST_NUMBERS:
             digest = hashlib.sha256(b"".join(leaf.tobytes() for leaf in leaves))
-            found[name] = {"numbers": count, "sha256": digest.hexdigest()}
+            texts[name] = {"numbers": count, "sha256": digest.hexdigest()}
         else:
-            found[name] = serialise.plain(value, name)
-    return found
+            texts[name] = serialise.plain(value, name)
+    return texts

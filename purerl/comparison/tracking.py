@@ -13,7 +13,7 @@ from purerl.runner.trackers.members import Ended, MemberGroup
 from purerl.runner.trackers.writer import Notify
 
 FILES = ("comparison.json", "comparison.csv", "comparison.png")
-Found = Mapping[tuple[str, str], Scores]  # by environment and setting
+Results = Mapping[tuple[str, str], Scores]  # by environment and setting
 
 
 class Tracking:
@@ -40,7 +40,9 @@ class Tracking:
         self.group = MemberGroup(trackers, in_threads)
         self._config, self._folder = config, folder
         self._settings = settings
-        pairs = [(place, name) for place in environments for name in settings]
+        pairs = [
+            (environment, name) for environment in environments for name in settings
+        ]
         self._numbers = {pair: number for number, pair in enumerate(pairs)}
 
     def begin(self, notify: Notify) -> None:
@@ -55,15 +57,15 @@ class Tracking:
         )
         self.group.begin(run, len(self._numbers), notify, is_fixed=True)
 
-    def add(self, found: Found) -> None:
+    def add(self, results: Results) -> None:
         """Tell of settings that have been trained in an environment."""
 
         def load() -> Iterator[Ended]:
-            for pair, scores in found.items():
+            for pair, scores in results.items():
                 yield self._ended(pair, scores)
 
-        if found:
-            self.group.add([self._numbers[pair] for pair in found], load)
+        if results:
+            self.group.add([self._numbers[pair] for pair in results], load)
 
     def close(self, is_finished: bool) -> None:
         """Hand over the files of a comparison that has ended, and end."""
@@ -109,19 +111,21 @@ def track_comparison(folder: Path, trackers: Sequence[Tracker], notify: Notify) 
     """
     from purerl.comparison.result import load_comparison
 
-    found = load_comparison(folder)
-    settings = {n: dict(v or {}) for n, v in found.about["settings"].items()}
-    config = dict(found.about["environments"][found.environments[0]])
+    comparison = load_comparison(folder)
+    settings = {n: dict(v or {}) for n, v in comparison.about["settings"].items()}
+    config = dict(comparison.about["environments"][comparison.environments[0]])
     tracking = Tracking(
-        config, found.environments, settings, folder, trackers, in_threads=False
+        config, comparison.environments, settings, folder, trackers, in_threads=False
     )
     scores = {
-        (place, name): Scores(
-            {measure: x[e, n] for measure, x in found.scores.items()},
-            *_known(found.curves[place][n], found.steps[place][n]),
+        (environment, name): Scores(
+            {measure: x[e, n] for measure, x in comparison.scores.items()},
+            *_known(
+                comparison.curves[environment][n], comparison.steps[environment][n]
+            ),
         )
-        for e, place in enumerate(found.environments)
-        for n, name in enumerate(found.settings)
+        for e, environment in enumerate(comparison.environments)
+        for n, name in enumerate(comparison.settings)
     }
     tracking.begin(notify)
     with tracking.group:

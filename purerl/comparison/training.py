@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from purerl.comparison import held_out
-from purerl.comparison.environments import Place
+from purerl.comparison.environments import Task
 from purerl.comparison.groups import Contestant, Group, enter, make_groups
 from purerl.comparison.settings import Setting
 from purerl.execution.cache import ProgramCache, current_cache
@@ -74,7 +74,7 @@ class Part(NamedTuple):
 
 def make_parts(
     settings: Sequence[Setting],
-    places: Sequence[Place],
+    tasks: Sequence[Task],
     options: Options,
     folder: Path | None = None,
 ) -> tuple[Known, list[Part]]:
@@ -82,7 +82,7 @@ def make_parts(
 
     Args:
         settings: The settings.
-        places: The environments.
+        tasks: Environments with their configs.
         options: Options with which the settings are trained.
         folder: The folder in which scores are kept; None without one.
 
@@ -91,9 +91,9 @@ def make_parts(
     """
     known: Known = {}
     parts = []
-    for place in places:
+    for task in tasks:
         evaluations = 1 if "evaluation" in options.measures else 0
-        inner = place._replace(config=place.config.replace(num_evaluations=evaluations))
+        inner = task._replace(config=task.config.replace(num_evaluations=evaluations))
         entered = [enter(setting, inner) for setting in settings]
         missing, files = [], []
         for number, contestant in enumerate(entered):
@@ -102,16 +102,16 @@ def make_parts(
                 files.append(path)
                 stored = held_out.load(path)
                 if stored is not None:
-                    known[place.name, settings[number].name] = stored
+                    known[task.name, settings[number].name] = stored
                     continue
             missing.append(number)
         for group in make_groups([entered[number] for number in missing]):
             group.length(options.segment_updates)  # refuses what does not fit
-            own = tuple(missing[member] for member in group.members)
-            group = group._replace(members=own)
-            names = tuple(settings[number].name for number in own)
-            kept = tuple(files[number] for number in own if files)
-            parts.append(Part(place.name, group, names, kept))
+            numbers = tuple(missing[member] for member in group.members)
+            group = group._replace(members=numbers)
+            names = tuple(settings[number].name for number in numbers)
+            kept = tuple(files[number] for number in numbers if files)
+            parts.append(Part(task.name, group, names, kept))
     return known, parts
 
 
@@ -175,15 +175,15 @@ def train(
 
         for part in parts:
             try:
-                found = _train_part(part, options, on_block, is_stopped, cache)
+                results = _train_part(part, options, on_block, is_stopped, cache)
             except Stopped:
                 raise KeyboardInterrupt from None
-            pairs = zip(part.names, found, strict=True)
-            own = {(part.environment, name): one for name, one in pairs}
-            scores |= own
-            for path, one in zip(part.files, found, strict=False):
-                held_out.save(path, one)
-            on_part(own)
+            pairs = zip(part.names, results, strict=True)
+            by_setting = {(part.environment, name): result for name, result in pairs}
+            scores |= by_setting
+            for path, result in zip(part.files, results, strict=False):
+                held_out.save(path, result)
+            on_part(by_setting)
     seconds = time.perf_counter() - began
     reporter.info(
         f"trained in {seconds:.1f} s ({format_count(done / seconds)} steps/s)"

@@ -156,7 +156,7 @@ class Cohort:
             is_stopped: A function that is asked before every segment whether to train
                 no further; what was dispatched by then is still yielded.
         """
-        return (found for (found,) in advance([self], [until], is_stopped))
+        return (segment for (segment,) in advance([self], [until], is_stopped))
 
     def evaluate(self, keys: Array) -> Evaluation:
         """Play fresh episodes of every member with its key, `[N]`."""
@@ -169,16 +169,16 @@ class Cohort:
             block, state = item
             index = fill(block.rows, self.program.lanes)
             overrides = self._members.lanes(block.rows, self.program.lanes).overrides
-            found = self.program.evaluate(
+            results = self.program.evaluate(
                 block.worker.device, state, overrides, keys[position[index]]
             )
-            return [x[: block.size] for x in found]
+            return [x[: block.size] for x in results]
 
         items = list(zip(self._blocks, self._states, strict=True))
         parts = zip(*run_blocks(self.workers, items, play), strict=True)
-        found = Evaluation(*(self._joined(list(part)) for part in parts))
+        evaluation = Evaluation(*(self._joined(list(part)) for part in parts))
         self.compile_seconds += self.program.compile_seconds - before
-        return found
+        return evaluation
 
     def set_overrides(self, overrides: Overrides) -> None:
         """Train the members with other hyperparameters, `[N, ...]`, from now on."""
@@ -261,11 +261,11 @@ class Cohort:
 
     def _joined(self, parts: list[np.ndarray]) -> np.ndarray:
         """Arrays of the blocks `[size, ...]` as one of the members `[N, ...]`."""
-        whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        if len(whole) == self.size:
-            return whole
+        joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if len(joined) == self.size:
+            return joined
         rows = np.concatenate([block.rows for block in self._blocks])
-        return whole[np.searchsorted(rows, self._living)]
+        return joined[np.searchsorted(rows, self._living)]
 
     def _dispatch(self, number: int, first: int) -> Any:
         """Begin a block's segment; its records are on the device."""
@@ -337,13 +337,13 @@ def _dispatch_all(cohorts: Sequence[Cohort]) -> list[tuple[Cohort, int, list[Any
 
     items = [(c, number) for c in cohorts for number in range(c.num_blocks)]
     records = iter(run_blocks(workers, items, begin))
-    found = []
+    dispatched = []
     for cohort in cohorts:
         of_cohort = [next(records) for _ in range(cohort.num_blocks)]
-        found.append((cohort, cohort.update, of_cohort))
+        dispatched.append((cohort, cohort.update, of_cohort))
         cohort.update = cohort.next_update
         cohort.block_calls += cohort.num_blocks
-    return found
+    return dispatched
 
 
 def make_cohort(

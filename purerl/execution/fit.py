@@ -60,14 +60,14 @@ def extrapolate(memories: Sequence[BlockMemory], widths: Sequence[int]) -> Memor
     return MemoryModel(a.state / first, working, fixed)
 
 
-def fit_lanes(model: MemoryModel, lanes: int, limit: float, asked: bool) -> int:
+def fit_lanes(model: MemoryModel, lanes: int, limit: float, is_fixed: bool) -> int:
     """Return the width, halved until one block fits the memory.
 
     Args:
         model: A model of a worker's bytes.
         lanes: The width to begin with, W.
         limit: Bytes that a worker may use.
-        asked: Whether to refuse a width that does not fit instead of halving it.
+        is_fixed: Whether to refuse a width that does not fit instead of halving it.
 
     Raises:
         ConfigError: not even one lane fits, or a width that was asked for does not.
@@ -75,10 +75,10 @@ def fit_lanes(model: MemoryModel, lanes: int, limit: float, asked: bool) -> int:
     width = lanes
     while model.block(width) > limit and width > 1:
         width //= 2
-    if model.block(width) > limit or (asked and width != lanes):
-        need = model.block(lanes if asked else 1)
+    if model.block(width) > limit or (is_fixed and width != lanes):
+        need = model.block(lanes if is_fixed else 1)
         raise ConfigError(
-            f"memory: a block of {lanes if asked else 1} lanes needs "
+            f"memory: a block of {lanes if is_fixed else 1} lanes needs "
             f"{need / 2**20:,.0f} MiB, and a worker has {limit / 2**20:,.0f} MiB; use "
             "fewer lanes, a smaller replay buffer or network, or a higher "
             "memory_limit."
@@ -86,7 +86,9 @@ def fit_lanes(model: MemoryModel, lanes: int, limit: float, asked: bool) -> int:
     return width
 
 
-def lanes_by_shapes(model: MemoryModel, lanes: int, held: int, limit: float) -> int:
+def lanes_by_shapes(
+    model: MemoryModel, lanes: int, num_members: int, limit: float
+) -> int:
     """Return a width, halved while shapes say that it does not fit.
 
     It is never narrowed below `POWERS_UP_TO` lanes: there what the compiler counts
@@ -95,12 +97,12 @@ def lanes_by_shapes(model: MemoryModel, lanes: int, held: int, limit: float) -> 
     Args:
         model: A model of a worker's bytes, from shapes.
         lanes: The width to begin with, W.
-        held: Members whose states the worker holds at once; a block at the least.
+        num_members: Members whose states the worker holds at once, at least a block.
         limit: Bytes that the worker may use.
     """
     width = lanes
     while width > POWERS_UP_TO:
-        states = max(held, width) * model.state
+        states = max(num_members, width) * model.state
         if model.fixed + states + width * model.working <= limit:
             break
         width = max(POWERS_UP_TO, width // 2)
@@ -110,7 +112,7 @@ def lanes_by_shapes(model: MemoryModel, lanes: int, held: int, limit: float) -> 
 def fitting_lanes(
     bound: Bound,
     lanes: int,
-    held: int,
+    num_members: int,
     length: int,
     workers: Sequence[Worker],
     limit: float | None = None,
@@ -123,17 +125,17 @@ def fitting_lanes(
     Args:
         bound: Config, environment and plan of the members.
         lanes: The width where memory does not matter, W.
-        held: Members whose states a worker holds at once; a block at the least.
+        num_members: Members whose states a worker holds at once; a block at the least.
         length: Updates of one call, K.
         workers: Workers of this process.
         limit: Bytes that a worker may use; of what is free where not given.
     """
     if lanes <= POWERS_UP_TO or workers[0].device.platform == "cpu":
         return lanes
-    one = traced_memory(bound, length)
-    model = MemoryModel(one.state, UNSEEN * one.working, 0.0)
+    memory = traced_memory(bound, length)
+    model = MemoryModel(memory.state, UNSEEN * memory.working, 0.0)
     most = SHARE * free_memory(workers[0]) if limit is None else limit
-    return lanes_by_shapes(model, lanes, held, most)
+    return lanes_by_shapes(model, lanes, num_members, most)
 
 
 class BlockCompiler(NamedTuple):

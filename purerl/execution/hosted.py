@@ -106,11 +106,11 @@ class HostedCohort:
             ran = min(self._length, total - first)
             before = list(self._states)
             try:
-                found = [self._advance(i, first, ran) for i in range(len(self._keys))]
+                results = [self._advance(i, first, ran) for i in range(len(self._keys))]
             except Exception:
                 self._states = before
                 raise
-            metrics, evaluation = jax.tree.map(lambda *x: np.stack(x), *found)
+            metrics, evaluation = jax.tree.map(lambda *x: np.stack(x), *results)
             self.update = first + ran
             yield Segment(first, ran, metrics, evaluation)
 

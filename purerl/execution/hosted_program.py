@@ -96,9 +96,9 @@ class HostedProgram:
         shape = (self.num_steps, self.bound.config.num_envs)
         number: Any = jax.ShapeDtypeStruct(shape, np.float32)
         flag: Any = jax.ShapeDtypeStruct(shape, bool)
-        whole: Any = jax.ShapeDtypeStruct(shape, np.int32)
+        scalar: Any = jax.ShapeDtypeStruct(shape, np.int32)
         transitions = Transition(obs, raw, outputs, number, obs, flag, flag)
-        return envs, transitions, memory, (number, whole)
+        return envs, transitions, memory, (number, scalar)
 
     def member_shapes(self) -> PyTree:
         """Return the shapes of one agent's state."""
@@ -146,12 +146,12 @@ def _act(hosted: Any) -> Callable:
         update: Array,
         work: PyTree,
         noise: PyTree,
-        place: tuple[Array, Array],
+        position: tuple[Array, Array],
         obs: PyTree,
         memory: PyTree,
         done: Array,
     ) -> tuple:
-        now = jax.tree.map(lambda x: x[place], noise)
+        now = jax.tree.map(lambda x: x[position], noise)
         memory = forget(memory, done)
         (raw, outputs, action), memory = hosted(update).act(work, obs, memory, now)
         return raw, outputs, action, memory

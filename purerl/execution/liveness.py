@@ -29,9 +29,9 @@ def traced_memory(bound: Bound, length: int) -> BlockMemory:
     closed = jax.make_jaxpr(lambda s, first: segment.advance(s, first, length))(
         state, jax.ShapeDtypeStruct((), jnp.int32)
     )
-    held = sum(map(num_bytes, jax.tree.leaves(state)))
+    state_bytes = sum(map(num_bytes, jax.tree.leaves(state)))
     # The old states are given to the call, which may write the new ones over them.
-    return BlockMemory(held, max(0, peak_bytes(closed.jaxpr) - held), 0)
+    return BlockMemory(state_bytes, max(0, peak_bytes(closed.jaxpr) - state_bytes), 0)
 
 
 def peak_bytes(jaxpr: core.Jaxpr) -> int:
@@ -81,8 +81,8 @@ def _last_uses(jaxpr: core.Jaxpr) -> dict[Any, int]:
 def inner_programs(equation: core.JaxprEqn) -> Iterator[core.Jaxpr]:
     """Return the programs inside an operation: of loops, branches and calls."""
     for value in equation.params.values():
-        for each in value if isinstance(value, (tuple, list)) else (value,):
-            if isinstance(each, core.ClosedJaxpr):
-                yield each.jaxpr
-            elif isinstance(each, core.Jaxpr):
-                yield each
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(item, core.ClosedJaxpr):
+                yield item.jaxpr
+            elif isinstance(item, core.Jaxpr):
+                yield item

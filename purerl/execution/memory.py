@@ -64,13 +64,13 @@ def all_free_memory(workers: Sequence[Worker]) -> float:
 
 def available_memory() -> float:
     """Return the bytes of main memory that are free for this process."""
-    found = []
+    limits = []
     try:
         with open("/proc/meminfo") as file:
             values = dict(line.split(":", 1) for line in file)
-        found.append(1024.0 * int(values["MemAvailable"].split()[0]))
+        limits.append(1024.0 * int(values["MemAvailable"].split()[0]))
     except (OSError, KeyError, ValueError):
-        found.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
+        limits.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         (
@@ -80,10 +80,10 @@ def available_memory() -> float:
     ):
         try:
             with open(limit) as most, open(used) as now:
-                found.append(float(most.read()) - float(now.read()))
+                limits.append(float(most.read()) - float(now.read()))
         except (OSError, ValueError):  # no such group, or "max"
             continue
-    return max(0.0, min(found))
+    return max(0.0, min(limits))
 
 
 def num_bytes(leaf: Any) -> int:
@@ -173,9 +173,9 @@ def require_number(bound: Bound, agents: int, workers: Sequence[Worker]) -> None
     if agents <= MANY:
         return
     shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
-    each = HOST_BYTES + sum(map(num_bytes, jax.tree.leaves(shapes)))
+    bytes_each = HOST_BYTES + sum(map(num_bytes, jax.tree.leaves(shapes)))
     steps = bound.plan.num_updates * bound.plan.steps_per_update
-    _refuse(agents, steps, each, all_free_memory(workers), "is free")
+    _refuse(agents, steps, bytes_each, all_free_memory(workers), "is free")
 
 
 def require_listing(agents: int, steps_each: int) -> None:
@@ -192,13 +192,15 @@ def require_listing(agents: int, steps_each: int) -> None:
     _refuse(agents, steps_each, HOST_BYTES, free, "may hold the list of a sweep's")
 
 
-def _refuse(agents: int, steps_each: int, each: int, free: float, what: str) -> None:
-    if agents * each <= free:
+def _refuse(
+    agents: int, steps_each: int, bytes_each: int, free: float, what: str
+) -> None:
+    if agents * bytes_each <= free:
         return
     hours = agents * steps_each / FAST / 3600
     raise ConfigError(
-        f"memory: {agents:,} agents need at least {format_bytes(agents * each)} "
-        f"({format_bytes(each)} each), and {format_bytes(free)} {what}. At {FAST:,.0f} "
-        f"environment steps per second they would take {hours:,.0f} hours. Use fewer "
-        "agents (seeds, points)."
+        f"memory: {agents:,} agents need at least {format_bytes(agents * bytes_each)} "
+        f"({format_bytes(bytes_each)} each), and {format_bytes(free)} {what}. At "
+        f"{FAST:,.0f} environment steps per second they would take {hours:,.0f} hours. "
+        "Use fewer agents (seeds, points)."
     )

@@ -92,11 +92,11 @@ class Program:
             # Shapes with the placement that `init` gives, so that no call moves data.
             members = members_on(device)
             shapes = jax.eval_shape(init, *members)
-            places = self._init[device].output_shardings
+            shardings = self._init[device].output_shardings
             placed = jax.tree.map(
                 lambda s, p: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=p),
                 shapes,
-                places,
+                shardings,
             )
             first = jax.ShapeDtypeStruct((), jnp.int32)
             return placed, members.overrides, first
@@ -208,30 +208,30 @@ class Program:
         shapes = jax.eval_shape(self._init_function, *self._example)
         state = sum(num_bytes(leaf) for leaf in jax.tree.leaves(shapes))
         program = next(iter(self._advance.values()))
-        found = program.memory_analysis()
-        if found is None:  # a backend that does not count
+        sizes = program.memory_analysis()
+        if sizes is None:  # a backend that does not count
             return BlockMemory(state, state, 0)
-        records = found.output_size_in_bytes - found.alias_size_in_bytes
-        code = found.generated_code_size_in_bytes
-        return BlockMemory(state, found.temp_size_in_bytes + max(records, 0), code)
+        records = sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+        code = sizes.generated_code_size_in_bytes
+        return BlockMemory(state, sizes.temp_size_in_bytes + max(records, 0), code)
 
 
 def _functions(
     bound: Bound, example: Members, length: int, data_parallel: bool
 ) -> tuple[Any, Any]:
     """`init(keys, overrides)` and `advance(states, overrides, first_update)`, `[W]`."""
-    whole = batched(bound, length, None)
+    functions = batched(bound, length, None)
     if not data_parallel:
-        return whole
+        return functions
     devices = jax.local_devices()
     parallel.check_split(bound.config, len(devices))
     part = batched(bound, length, parallel.AXIS)
     local_state = parallel.part_shapes(part[0], tuple(example), len(devices))
     first = jax.ShapeDtypeStruct((), jnp.int32)
     return (
-        parallel.spread(whole[0], part[0], devices),
+        parallel.spread(functions[0], part[0], devices),
         parallel.spread(
-            whole[1], part[1], devices, (local_state, example.overrides, first)
+            functions[1], part[1], devices, (local_state, example.overrides, first)
         ),
     )
 

@@ -44,8 +44,8 @@ def _weights(name: str, metrics: HostMetrics) -> np.ndarray:
 def first_bad_update(metrics: HostMetrics) -> np.ndarray:
     """Return a segment's first update `[S]` with a number that is not finite, or -1."""
     bad = np.zeros(np.shape(metrics["episodes"]), bool)
-    for places in bad_numbers(metrics).values():
-        bad |= places
+    for is_bad in bad_numbers(metrics).values():
+        bad |= is_bad
     return np.where(bad.any(1), bad.argmax(1), -1)
 
 
@@ -55,7 +55,7 @@ def bad_numbers(metrics: HostMetrics) -> dict[str, np.ndarray]:
     What is undefined does not count: see `purerl.metrics`. What no metric shows yet,
     parameters that broke in the very last gradient step, does.
     """
-    found = {}
+    flags = {}
     for name, values in metrics.items():
         values = np.asarray(values)
         if name == PARAMETERS_FINITE:
@@ -65,8 +65,8 @@ def bad_numbers(metrics: HostMetrics) -> dict[str, np.ndarray]:
         else:
             continue
         if bad.any():
-            found[name] = bad
-    return found
+            flags[name] = bad
+    return flags
 
 
 def weighted_mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -28,12 +28,12 @@ def rekey(states: PyTree, is_copy: np.ndarray, keys: Array) -> PyTree:
         keys: Fresh keys `[N]`; those of other members are not used.
     """
     leaves, structure = jax.tree.flatten(states, is_leaf=is_host_key)
-    own = jax.tree.leaves(states.key, is_leaf=is_host_key)[0]
+    agent_key = jax.tree.leaves(states.key, is_leaf=is_host_key)[0]
     fresh: list[Any] = []
     for number, leaf in enumerate(leaves):
         if not is_host_key(leaf):
             fresh.append(leaf)
-        elif leaf is own:
+        elif leaf is agent_key:
             fresh.append(_put(leaf, is_copy, np.asarray(jax.random.key_data(keys))))
         else:
             fresh.append(_put(leaf, is_copy, _inner(keys, leaf, number)))
@@ -49,8 +49,8 @@ def _inner(keys: Array, leaf: HostKey, number: int) -> np.ndarray:
     """Key data of a leaf `[N, ..., words]` inside the environments' states."""
     shape = leaf.data.shape[1:-1]
 
-    def one(key: Array) -> Array:
+    def inner_key(key: Array) -> Array:
         key = jax.random.fold_in(key, jnp.uint32(_INSIDE - number))
         return jax.random.split(key, shape)
 
-    return np.asarray(jax.random.key_data(jax.vmap(one)(keys)))
+    return np.asarray(jax.random.key_data(jax.vmap(inner_key)(keys)))

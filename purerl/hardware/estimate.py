@@ -153,7 +153,7 @@ def estimate(
         else:
             kernels = found.kernels * updates / length
             memory = model_of(found.memory, width)
-    width = fit_lanes(memory, width, limit, asked=lanes is not None)
+    width = fit_lanes(memory, width, limit, is_fixed=lanes is not None)
     steps = agents * updates * plain.plan.steps_per_update
     return Estimate(
         device,

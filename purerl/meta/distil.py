@@ -119,11 +119,11 @@ def distil(
             f"and {gain}."
         )
     _check_drift(drift)
-    found = []
+    searches = []
     for sign in (1, -1):
         seen = sample(drift, sign, spread, samples, seed)
-        found.append(_search(seen, max_terms))
-    rise, fall = (_chosen(sides, gain) for sides in found)
+        searches.append(_search(seen, max_terms))
+    rise, fall = (_chosen(sides, gain) for sides in searches)
     formula = FormulaDrift(
         rise.coefficients,
         rise.scales,
@@ -132,8 +132,8 @@ def distil(
         rise.names,
         fall.names,
     )
-    whole = float(np.sqrt((rise.error**2 + fall.error**2) / 2))
-    return Distilled(formula, whole, *found)
+    error = float(np.sqrt((rise.error**2 + fall.error**2) / 2))
+    return Distilled(formula, error, *searches)
 
 
 def _check_drift(drift: Any) -> None:
@@ -188,16 +188,16 @@ def _search(seen: Samples, max_terms: int) -> list[Side]:
     gram, right = matrix.T @ matrix, matrix.T @ wanted
     total = float(wanted @ wanted)
     sums = [(number,) for number in range(len(columns))]
-    found = []
+    sides = []
     for length in range(1, max_terms + 1):
         sums = _best(gram, right, total, sums, KEPT)
         # Of the same terms at other scales, only the best: scales move.
         kinds: dict[tuple[str, ...], list[tuple[str, float]]] = {}
-        for each in sums:
-            chosen = [columns[i] for i in each]
+        for indices in sums:
+            chosen = [columns[i] for i in indices]
             kinds.setdefault(tuple(sorted(name for name, _ in chosen)), chosen)
         tried = [_refined(seen, chosen) for chosen in [*kinds.values()][:REFINED]]
-        found.append(min(tried, key=lambda side: side.error))
+        sides.append(min(tried, key=lambda side: side.error))
         if length < max_terms:
             # All pairs are tried, and of longer sums those that begin with a good one.
             grown = sums if length > 1 else [(n,) for n in range(len(columns))]
@@ -207,7 +207,7 @@ def _search(seen: Samples, max_terms: int) -> list[Side]:
                 if n not in s
             }
             sums = sorted(wider)
-    return found
+    return sides
 
 
 def _table(
@@ -292,10 +292,10 @@ def _refined(seen: Samples, columns: list[tuple[str, float]]) -> Side:
         return best, least
 
     first = jnp.asarray(start, jnp.float32), jnp.asarray(scales, jnp.float32)
-    (found, log_scales), least = run(first)
+    (coefficients, log_scales), least = run(first)
     return Side(
         names,
-        tuple(float(x) for x in found),
+        tuple(float(x) for x in coefficients),
         tuple(float(x) for x in jnp.exp(log_scales)),
         float(jnp.sqrt(least)),
     )

@@ -76,12 +76,12 @@ def estimate(
         block = runs.block(0, width)
         # There are never more busy workers than blocks.
         busy = min(len(everyone), -(-per_environment // width))
-        one = planner.rate(program, block, workers, 0.5) / len(workers)
+        worker_rate = planner.rate(program, block, workers, 0.5) / len(workers)
         # Whole rounds of blocks: the last round takes as long as the others.
         rounds = -(-per_environment // width) / busy
         steps = setup.updates(bound) * bound.plan.steps_per_update
         steps = steps * width * np.ceil(rounds)
-        seconds += generations * steps / one
+        seconds += generations * steps / worker_rate
     total = setup.steps * generations
     return Estimate(
         setup.runs * generations,

@@ -106,7 +106,7 @@ def evolve(
         ConfigError: anything that cannot be evolved, or a folder of another evolution
             (with what differs); before anything is trained.
     """
-    asked = EvolutionSettings(
+    settings = EvolutionSettings(
         evolve,
         strategy,
         population,
@@ -117,7 +117,7 @@ def evolve(
         seed,
         truncation,
     )
-    setup = make_setup(config, asked)
+    setup = make_setup(config, settings)
     for name, count in (
         ("generations", generations),
         ("lanes", lanes),

@@ -121,8 +121,8 @@ class Accumulator:
         never = np.iinfo(np.int64).max
         first = np.full(len(self.failed), never)
         names = [""] * len(self.failed)
-        for name, places in bad.items():
-            at = np.where(places.any(1), places.argmax(1), never)
+        for name, is_bad in bad.items():
+            at = np.where(is_bad.any(1), is_bad.argmax(1), never)
             for lane in np.flatnonzero(at < first):
                 names[lane] = "parameters" if name == PARAMETERS_FINITE else name
             first = np.minimum(first, at)

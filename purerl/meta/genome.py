@@ -106,13 +106,13 @@ class Genome:
 
     def decode(self, vectors: Array) -> Overrides:
         """Return overrides of a population `[P, D]`, leaves `[P, ...]`; traceable."""
-        found, first = [], 0
+        leaves, first = [], 0
         for leaf in self.leaves:
             part = vectors[:, first : first + leaf.start.size]
             first += leaf.start.size
             part = part.reshape(part.shape[0], *leaf.start.shape)
-            found.append(_from_vector(part, leaf))
-        evolved = iter(found)
+            leaves.append(_from_vector(part, leaf))
+        evolved = iter(leaves)
         number = vectors.shape[0]
 
         def put(leaf: Any) -> Any:
@@ -153,17 +153,17 @@ def _from_vector(part: Array, leaf: Leaf) -> Array:
 
 def _leaves(config: TrainConfig, name: str, value: PyTree, scale: str) -> list[Leaf]:
     paths, _ = jax.tree_util.tree_flatten_with_path(value)
-    found = []
+    leaves = []
     for path, leaf in paths:
         if not is_float(leaf):
             continue
         where = name + jax.tree_util.keystr(path)
         start = np.asarray(leaf, np.float32)
         chosen = _scale(where, start, scale, _check_at(config, name, path))
-        found.append(Leaf(name, where, start, chosen))
-    if not found:
+        leaves.append(Leaf(name, where, start, chosen))
+    if not leaves:
         raise ConfigError(_no_leaves(name, value))
-    return found
+    return leaves
 
 
 def _no_leaves(name: str, value: Any) -> str:

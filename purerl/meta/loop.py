@@ -183,8 +183,8 @@ class EvolutionLoop:
         """
         began, number = time.perf_counter(), int(state.done)
         key_ask, key_tell = strategy_keys(self.key, number)
-        vectors, overrides, asked = self.optimiser.ask(key_ask, state.strategy)
-        sigma = self.optimiser.sigma(asked)
+        vectors, overrides, strategy = self.optimiser.ask(key_ask, state.strategy)
+        sigma = self.optimiser.sigma(strategy)
 
         def on_runs(number: int) -> None:
             with self.lock:
@@ -196,8 +196,10 @@ class EvolutionLoop:
         scores = member_scores(returns, state.anchors)
         known = np.vstack([state.fitness[:number], scores])
         check_progress(best_of_runs(known, self.setup.per_run), reasons)
-        told = self.optimiser.tell(key_tell, vectors, scores, asked)
-        state = with_generation(state._replace(strategy=told), vectors, scores, returns)
+        updated = self.optimiser.tell(key_tell, vectors, scores, strategy)
+        state = with_generation(
+            state._replace(strategy=updated), vectors, scores, returns
+        )
         state.sigma[number] = sigma
         state.seconds[number] = time.perf_counter() - began
         self.tracking.generation(state)

@@ -61,20 +61,20 @@ def read_names(
             )
     if not isinstance(evolve, Mapping) and len(scales) != len(evolve):
         raise ConfigError(f"{word} names a field twice: {', '.join(evolve)}.")
-    found: dict[str, str] = {}
+    scale_of: dict[str, str] = {}
     for name, scale in scales.items():
         if name == "env_params":
-            found.update(dict.fromkeys(_numbers_of(env, word), scale))
+            scale_of.update(dict.fromkeys(_numbers_of(env, word), scale))
         else:
-            found[name] = scale
-    for name in found:
-        inside = [other for other in found if other.startswith(f"{name}.")]
+            scale_of[name] = scale
+    for name in scale_of:
+        inside = [other for other in scale_of if other.startswith(f"{name}.")]
         if inside:
             raise ConfigError(
                 f"{word} names {name} and {inside[0]}, which is inside it; leave one "
                 "of them out."
             )
-    return found
+    return scale_of
 
 
 def _numbers_of(env: Environment, word: str) -> list[str]:

@@ -234,8 +234,8 @@ def _params(strategy: Strategy, algorithm: Any) -> PyTree:
     for name, value in strategy.options.items():
         if name in taken:
             continue
-        own = [field.name for field in dataclasses.fields(Strategy)]
-        everything = [*known, *taken[3:], *own]
+        fields = [field.name for field in dataclasses.fields(Strategy)]
+        everything = [*known, *taken[3:], *fields]
         check_known(name, everything, f"strategy: {strategy.name}")
         changes[name] = value
     return dataclasses.replace(params, **changes)

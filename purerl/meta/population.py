@@ -63,8 +63,8 @@ def rollout_keys(key: Array, generation: int, rollouts: int) -> Array:
         generation: The number of the generation.
         rollouts: The number of runs of a member in an environment, R.
     """
-    own = jax.random.fold_in(jax.random.fold_in(key, _ROLLOUTS), generation)
-    return jax.random.split(own, rollouts)
+    generation_key = jax.random.fold_in(jax.random.fold_in(key, _ROLLOUTS), generation)
+    return jax.random.split(generation_key, rollouts)
 
 
 def baseline_keys(key: Array, rollouts: int) -> Array:

@@ -34,8 +34,8 @@ RENAMED = {
 def names() -> tuple[str, ...]:
     """Return the names of the presets."""
     folder = resources.files(_FOLDER) / "evolve"
-    found = [Path(item.name) for item in folder.iterdir()]
-    return tuple(sorted(path.stem for path in found if path.suffix == ".yaml"))
+    paths = [Path(item.name) for item in folder.iterdir()]
+    return tuple(sorted(path.stem for path in paths if path.suffix == ".yaml"))
 
 
 def load(name: str) -> dict[str, Any]:

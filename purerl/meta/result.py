@@ -98,9 +98,9 @@ class EvolutionResult:
         """
         if not np.isfinite(self._state.best_fitness):
             raise ConfigError("no member of the evolution has a fitness yet.")
-        found = self._optimiser.genome.solution(self._state.best)
+        parts = self._optimiser.genome.solution(self._state.best)
         fitness = float(self._state.best_fitness)
-        return Best(dict(found), fitness, _applied(self.config, found))
+        return Best(dict(parts), fitness, _applied(self.config, parts))
 
     @property
     def start(self) -> dict[str, Any]:
@@ -125,13 +125,13 @@ class EvolutionResult:
         Raises:
             ConfigError: no rule was evolved.
         """
-        found = self._parts(self.learned, "rule")
-        if not found:
+        rules = self._parts(self.learned, "rule")
+        if not rules:
             raise ConfigError(
                 f"no rule was evolved ({', '.join(self.solution)} was); what was "
                 "learned is in result.solution and result.learned."
             )
-        return found["rule"]
+        return rules["rule"]
 
     @property
     def loss(self) -> Any:
@@ -140,13 +140,13 @@ class EvolutionResult:
         Raises:
             ConfigError: no loss was evolved, or two were (see `learned`).
         """
-        found = self.losses(self.learned)
-        if len(found) != 1:
+        losses = self.losses(self.learned)
+        if len(losses) != 1:
             raise ConfigError(
-                f"{len(found)} losses were evolved ({', '.join(self.solution)}); what "
+                f"{len(losses)} losses were evolved ({', '.join(self.solution)}); what "
                 "was learned is in result.solution and result.learned."
             )
-        return next(iter(found.values()))
+        return next(iter(losses.values()))
 
     def losses(self, config: TrainConfig) -> dict[str, Any]:
         """Return the losses of a config that were evolved, by the field's name."""

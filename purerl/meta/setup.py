@@ -88,8 +88,8 @@ class EvolutionSetup(NamedTuple):
     @property
     def steps(self) -> int:
         """Environment steps of a generation."""
-        each = [self.updates(b) * b.plan.steps_per_update for b in self.bounds]
-        return sum(each) * self.population * self.rollouts
+        steps = [self.updates(b) * b.plan.steps_per_update for b in self.bounds]
+        return sum(steps) * self.population * self.rollouts
 
     @property
     def per_run(self) -> int:
@@ -101,57 +101,57 @@ class EvolutionSetup(NamedTuple):
         return self.truncation or bound.plan.num_updates
 
 
-def make_setup(config: TrainConfig, asked: EvolutionSettings) -> EvolutionSetup:
+def make_setup(config: TrainConfig, settings: EvolutionSettings) -> EvolutionSetup:
     """Check what was asked for, and put it together.
 
     Raises:
         ConfigError: anything that cannot be evolved, or evolved so.
     """
-    _check(asked)
-    kind = check_fitness(asked.fitness, fitness_of.KINDS)
-    asked = asked._replace(fitness=kind)
-    changes = _changes(asked.environments)
+    _check(settings)
+    kind = check_fitness(settings.fitness, fitness_of.KINDS)
+    settings = settings._replace(fitness=kind)
+    changes = _changes(settings.environments)
     bounds = tuple(
-        bind(fitness_of.inner_config(config.replace(**change), asked.fitness))
+        bind(fitness_of.inner_config(config.replace(**change), settings.fitness))
         for change in changes
     )
     names = _names(bounds)
-    anchors = fitness_of.read_baselines(asked.baselines, names)
-    strategy = read_strategy(asked.strategy)
+    anchors = fitness_of.read_baselines(settings.baselines, names)
+    strategy = read_strategy(settings.strategy)
     if len(changes) == 1:
         config = config.replace(**changes[0])  # What is learned is for this one.
-    told = _truncated(strategy, asked, bounds)
-    genome = Genome(config, resolve_env(config), asked.evolve)
+    truncated = _truncated(strategy, settings, bounds)
+    genome = Genome(config, resolve_env(config), settings.evolve)
     if len(changes) > 1:
         for bound in bounds:
             Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
-    optimiser = Optimiser(told, genome, asked.population)
+    optimiser = Optimiser(truncated, genome, settings.population)
     compares = strategy.name in COMPARING or not optimiser.is_distribution
-    if asked.truncation is not None and compares:
+    if settings.truncation is not None and compares:
         raise ConfigError(
             f"truncation must be left out with {strategy.name}, which compares members "
             "with earlier ones, and so the end of a run with its beginning; take "
             "persistent-es or noise-reuse-es."
         )
-    plain = asked._replace(
+    plain = settings._replace(
         evolve=genome.scales,
         strategy=strategy.to_dict(),
-        environments=[_plain(change) for change in changes if asked.environments],
+        environments=[_plain(change) for change in changes if settings.environments],
         baselines=None if anchors is None else anchors.tolist(),
     )._asdict()
-    if asked.truncation is None:
+    if settings.truncation is None:
         del plain["truncation"]  # Folders of earlier evolutions do not have it.
     return EvolutionSetup(
         config=config,
         optimiser=optimiser,
         bounds=bounds,
         names=names,
-        population=asked.population,
-        rollouts=asked.rollouts,
-        fitness=asked.fitness,
+        population=settings.population,
+        rollouts=settings.rollouts,
+        fitness=settings.fitness,
         anchors=anchors,
         settings=plain,
-        truncation=asked.truncation,
+        truncation=settings.truncation,
     )
 
 
@@ -163,7 +163,7 @@ def _nearest(updates: Sequence[int], cut: int) -> str:
 
 
 def _truncated(
-    strategy: Strategy, asked: EvolutionSettings, bounds: Sequence[Bound]
+    strategy: Strategy, settings: EvolutionSettings, bounds: Sequence[Bound]
 ) -> Strategy:
     """The strategy, told how long runs are and how much of them a generation trains.
 
@@ -171,7 +171,7 @@ def _truncated(
         ConfigError: runs cannot be cut so, or the strategy needs that they are.
     """
     updates = sorted({bound.plan.num_updates for bound in bounds})
-    needs_it, cut = strategy.name in TRUNCATED, asked.truncation
+    needs_it, cut = strategy.name in TRUNCATED, settings.truncation
     if cut is None:
         if needs_it:
             raise ConfigError(
@@ -191,17 +191,17 @@ def _truncated(
             f"outlast a generation, got {strategy.sigma_decay:g}."
         )
     if len(updates) > 1 or updates[0] % cut:
-        whole = ", ".join(f"{number:,}" for number in updates)
+        lengths = ", ".join(f"{number:,}" for number in updates)
         raise ConfigError(
-            f"truncation must divide the updates of a run ({whole}), which must be the "
-            f"same in all environments, got {cut:,}; {_nearest(updates, cut)}change "
-            "total_timesteps, num_envs or num_steps."
+            f"truncation must divide the updates of a run ({lengths}), which must be "
+            f"the same in all environments, got {cut:,}; {_nearest(updates, cut)}"
+            "change total_timesteps, num_envs or num_steps."
         )
-    if asked.fitness.removeprefix(NEGATIVE) != TRAINING_CURVE:
+    if settings.fitness.removeprefix(NEGATIVE) != TRAINING_CURVE:
         raise ConfigError(
             "fitness must be training_curve or negative_training_curve with "
-            f"truncation, got {asked.fitness}: a generation is worth what is earned in "
-            "it."
+            f"truncation, got {settings.fitness}: a generation is worth what is "
+            "earned in it."
         )
     given = [name for name in ("T", "K") if name in strategy.options]
     if given:
@@ -215,11 +215,11 @@ def _truncated(
     return dataclasses.replace(strategy, options=options)
 
 
-def _check(asked: EvolutionSettings) -> None:
-    check_count("population", asked.population)
-    check_count("rollouts", asked.rollouts)
-    check_seed("seed", asked.seed)
-    if asked.population < 2:
+def _check(settings: EvolutionSettings) -> None:
+    check_count("population", settings.population)
+    check_count("rollouts", settings.rollouts)
+    check_seed("seed", settings.seed)
+    if settings.population < 2:
         raise ConfigError("population must be at least 2: members are compared.")
 
 

@@ -110,9 +110,9 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
 def save(folder: Path, state: State) -> None:
     """Write a state; a reader sees all of it or nothing."""
     flat = checkpoint.flatten(state._asdict())
-    place = folder / "checkpoints"
-    arrays.save(place / f"{int(state.done):06d}.npz", flat)
-    for old in _saved(place)[:-KEEP]:
+    checkpoints = folder / "checkpoints"
+    arrays.save(checkpoints / f"{int(state.done):06d}.npz", flat)
+    for old in _saved(checkpoints)[:-KEEP]:
         old.unlink(missing_ok=True)
 
 
@@ -156,8 +156,8 @@ def load_snapshots(folder: Path) -> dict[int, np.ndarray]:
     }
 
 
-def _saved(place: Path) -> list[Path]:
-    return sorted(path for path in place.glob("*.npz") if path.stem.isdigit())
+def _saved(checkpoints: Path) -> list[Path]:
+    return sorted(path for path in checkpoints.glob("*.npz") if path.stem.isdigit())
 
 
 def _read(path: Path, others: list[str]) -> dict[str, np.ndarray]:

@@ -110,24 +110,24 @@ def OpenES(**changes: Any) -> Strategy:  # noqa: N802  (reads like the class it 
     return _changed(_OPEN_ES, changes)
 
 
-def read_strategy(asked: "str | Mapping[str, Any] | Strategy") -> Strategy:
+def read_strategy(given: "str | Mapping[str, Any] | Strategy") -> Strategy:
     """Read a strategy: its name, `"cma-es(sigma=0.2)"`, a mapping, or one as it is.
 
     Raises:
         ConfigError: an unknown strategy or field, or a value that cannot be.
     """
-    if isinstance(asked, Strategy):
-        strategy = asked
-    elif isinstance(asked, str):
-        strategy = read_strategy(_parse(asked))
-    elif isinstance(asked, Mapping):
-        values = dict(asked)
+    if isinstance(given, Strategy):
+        strategy = given
+    elif isinstance(given, str):
+        strategy = read_strategy(_parse(given))
+    elif isinstance(given, Mapping):
+        values = dict(given)
         name = str(values.pop("name", "open-es"))
         presets = {_plain(known): preset for known, preset in PRESETS.items()}
         preset = presets.get(_plain(name), Strategy(name=name))
         strategy = _changed(preset, values)
     else:
-        raise ConfigError(f"strategy must be a name or a Strategy, got {asked!r}.")
+        raise ConfigError(f"strategy must be a name or a Strategy, got {given!r}.")
     strategy = dataclasses.replace(strategy, name=_known(strategy.name))
     _check(strategy)
     return strategy
@@ -156,11 +156,11 @@ def _parse(text: str) -> dict[str, Any]:
 
 def _changed(strategy: Strategy, changes: Mapping[str, Any]) -> Strategy:
     known = [field.name for field in dataclasses.fields(Strategy)]
-    own = {name: value for name, value in changes.items() if name in known}
+    fields = {name: value for name, value in changes.items() if name in known}
     # Any other name is the algorithm's: checked against it when it is made.
     others = {name: value for name, value in changes.items() if name not in known}
-    options = {**strategy.options, **dict(own.pop("options", {}) or {}), **others}
-    return dataclasses.replace(strategy, **own, options=options)
+    options = {**strategy.options, **dict(fields.pop("options", {}) or {}), **others}
+    return dataclasses.replace(strategy, **fields, options=options)
 
 
 def _normal(name: str) -> str:

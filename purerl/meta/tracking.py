@@ -139,14 +139,14 @@ def track_evolution(
     seed = int(result.settings["seed"])
     path = JsonlFiles(folder / "metrics").path(KIND, seed)
     # What comes after the last checkpoint is told when the evolution goes on.
-    told = [row for row in read_rows(path) if row["update"] <= result.done]
-    group = Group(lacking(trackers, folder, len(told), notify), in_threads=False)
+    lines = [row for row in read_rows(path) if row["update"] <= result.done]
+    group = Group(lacking(trackers, folder, len(lines), notify), in_threads=False)
     if not group:
         return True
     config = serialise.to_dict(result.config)
     with group:
         group.begin(describe(folder, config, result.settings), notify)
-        for row in told:
+        for row in lines:
             group.log(KIND, seed, row)
         finish(group, result, result.finished)
     for sentence in group.where():
@@ -190,7 +190,9 @@ def _draw(result: "EvolutionResult", folder: Path) -> list[Path]:
     from purerl.report import plots
 
     figures = {"evolution": result.plot(), **result.pictures()}
-    return [plots.save(one, folder / f"{name}.png") for name, one in figures.items()]
+    return [
+        plots.save(figure, folder / f"{name}.png") for name, figure in figures.items()
+    ]
 
 
 def rows(setup: EvolutionSetup, state: State, first: int = 0) -> list[dict[str, Any]]:
@@ -217,8 +219,8 @@ def rows(setup: EvolutionSetup, state: State, first: int = 0) -> list[dict[str, 
             "env_steps": (number + 1) * setup.steps,
             **{name: history[name][number].item() for name in names},
             **{
-                f"return/{name}": float(history["returns"][number, place])
-                for place, name in enumerate(setup.names)
+                f"return/{name}": float(history["returns"][number, column])
+                for column, name in enumerate(setup.names)
             },
         }
         for number in range(first, int(state.done))

@@ -151,11 +151,11 @@ class Training:
         """
         setup = self.setup
         if self.unrolls is not None:
-            found, reasons = self.unrolls.generation(
+            returns, reasons = self.unrolls.generation(
                 self.programs, number, overrides, on_runs, is_stopped
             )
             split = (len(setup.bounds), setup.population, setup.rollouts)
-            return Trained(found.reshape(split), reasons)
+            return Trained(returns.reshape(split), reasons)
         keys = rollout_keys(self.key, number, setup.rollouts)
         population = Population(keys, overrides, setup.population)
         return self._train(self.programs, population, on_runs, is_stopped)
@@ -196,7 +196,7 @@ class Training:
     ) -> list[Program]:
         """A program per environment, all as wide as the narrowest that fits here."""
         while True:
-            programs = [self._program(each, population, lanes) for each in bounds]
+            programs = [self._program(bound, population, lanes) for bound in bounds]
             width = min(program.lanes for program in programs)
             if all(program.lanes == width for program in programs):
                 return programs
@@ -223,26 +223,26 @@ class Training:
         mine = chunks[hosts.index() :: hosts.count()]
         keys = jax.device_put(population.keys, jax.local_devices()[0])
         here = population._replace(keys=keys)
-        found = np.zeros((len(programs), population.num_runs), np.float32)
+        returns = np.zeros((len(programs), population.num_runs), np.float32)
         reasons: Counter[str] = Counter()
 
-        def one(worker: Worker, chunk: Chunk) -> None:
+        def train_chunk(worker: Worker, chunk: Chunk) -> None:
             if is_stopped():
                 return
             program, members = programs[chunk.program], here.runs(chunk.rows)
             updates = program.bound.plan.num_updates
             total = Accumulator(self.setup.fitness, members.size, updates)
             train_through(program, members, worker, total)
-            found[chunk.program, chunk.rows] = total.result()
+            returns[chunk.program, chunk.rows] = total.result()
             reasons.update(filter(None, total.reasons))
             on_runs(members.size)
 
-        hosts.run_on_all(lambda: run_blocks(self.workers, mine, one))
+        hosts.run_on_all(lambda: run_blocks(self.workers, mine, train_chunk))
         if hosts.all_any(np.array([is_stopped()]))[0]:
             raise Stopped
-        whole = hosts.all_sum(found)
+        gathered = hosts.all_sum(returns)
         split = (len(programs), population.size, population.rollouts)
-        return Trained(whole.reshape(split), reasons)
+        return Trained(gathered.reshape(split), reasons)
 
 
 def _cut(programs: Sequence[Program], num_runs: int, chunk_blocks: int) -> list[Chunk]:

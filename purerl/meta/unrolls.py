@@ -124,14 +124,14 @@ class Unrolls:
             population = Population(keys, overrides, self.setup.population)
             fitness = self.setup.fitness
             self.runs = [Run(p, population, fitness, self.workers) for p in programs]
-        found = []
-        for each in self.runs:
+        returns = []
+        for member_runs in self.runs:
             if is_stopped():
                 raise Stopped
-            found.append(each.part(overrides, self.updates))
-            on_runs(each.population.num_runs)
+            returns.append(member_runs.part(overrides, self.updates))
+            on_runs(member_runs.population.num_runs)
         reasons = Counter(filter(None, (r for x in self.runs for r in x.curve.reasons)))
-        return np.stack(found), reasons
+        return np.stack(returns), reasons
 
 
 def check_whole_runs(

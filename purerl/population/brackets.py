@@ -124,10 +124,10 @@ def make_plan(
 def _milestones(rungs: tuple[int, ...], min_updates: int) -> tuple[int, ...]:
     """The rungs, and what cuts long ways between them; multiples of the first."""
     stride = min_updates * math.ceil(rungs[-1] / (PIECES * min_updates))
-    found: list[int] = []
+    milestones: list[int] = []
     for before, rung in zip((0, *rungs[:-1]), rungs, strict=True):
-        found += [*range(before + stride, rung, stride), rung]
-    return tuple(found)
+        milestones += [*range(before + stride, rung, stride), rung]
+    return tuple(milestones)
 
 
 def choose_lanes(plan: HalvingPlan, num_searches: int, workers: list[Worker]) -> int:
@@ -143,8 +143,8 @@ def choose_lanes(plan: HalvingPlan, num_searches: int, workers: list[Worker]) ->
         num_searches: The number of searches that share the blocks.
         workers: Workers of this process.
     """
-    whole = plan.size * num_searches
-    widest = default_lanes(whole, workers)
+    num_members = plan.size * num_searches
+    widest = default_lanes(num_members, workers)
     if workers[0].device.platform != "cpu":
         return widest
     ends = np.asarray(plan.rungs)

@@ -48,8 +48,8 @@ def stored_options(folder: Path | None, kind: str, extend: bool) -> dict[str, An
 def names_of(seeds: tuple[int, ...], size: int) -> dict[int, str]:
     """Return names of the members of all searches, `size` each, by their number."""
     return {
-        place * size + number: f"seed={seed}-member={number}"
-        for place, seed in enumerate(seeds)
+        search * size + number: f"seed={seed}-member={number}"
+        for search, seed in enumerate(seeds)
         for number in range(size)
     }
 

@@ -122,17 +122,17 @@ class HalvingResult(Result):
         """
         states = self.final_states()
         last = self.steps[-1].after
-        whole = np.full(len(self.seeds) * self.plan.size, np.nan)
-        whole[last.alive] = last.known
-        place = self.best_place(whole, self.plan.size, seed)
-        number, point = divmod(place, self.plan.size)
+        scores = np.full(len(self.seeds) * self.plan.size, np.nan)
+        scores[last.alive] = last.known
+        index = self.best_place(scores, self.plan.size, seed)
+        number, point = divmod(index, self.plan.size)
         numbers = {name: float(v[number, point]) for name, v in self.points.items()}
         hyper = self.space.values(numbers)
-        row = int(np.flatnonzero(last.alive == place)[0])
+        row = int(np.flatnonzero(last.alive == index)[0])
         return BestMember(
             seed=self.seeds[number],
             member=point,
-            score=float(whole[place]),
+            score=float(scores[index]),
             point=hyper,
             config=self.space.config_at(hyper),
             schedule=Schedule((0,), (hyper,)),
@@ -154,6 +154,6 @@ class HalvingResult(Result):
     def _filled(self, alive: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Values of those alive `[A, ...]` among all, `[S, N, ...]`."""
         shape = (len(self.seeds) * self.plan.size, *values.shape[1:])
-        whole = np.full(shape, np.nan)
-        whole[alive] = values
-        return whole.reshape(len(self.seeds), self.plan.size, *values.shape[1:])
+        filled = np.full(shape, np.nan)
+        filled[alive] = values
+        return filled.reshape(len(self.seeds), self.plan.size, *values.shape[1:])

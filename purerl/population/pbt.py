@@ -164,11 +164,11 @@ def _ready(
     )
 
 
-def _check_length(ready_updates: int, asked: int | None) -> None:
-    if asked is not None and ready_updates % asked:
+def _check_length(ready_updates: int, segment_updates: int | None) -> None:
+    if segment_updates is not None and ready_updates % segment_updates:
         raise ConfigError(
             f"segment_updates must divide ready_updates = {ready_updates}, so that a "
-            f"round is whole segments, got {asked}."
+            f"round is whole segments, got {segment_updates}."
         )
 
 
@@ -182,12 +182,12 @@ def _fraction(name: str, value: float, most: float = 1.0) -> float:
 
 def _factors(factors: Sequence[float]) -> list[float]:
     try:
-        found = [float(factor) for factor in factors]
+        numbers = [float(factor) for factor in factors]
     except (TypeError, ValueError):
-        found = []
-    if not found or not all(0 < f < math.inf and f != 1 for f in found):
+        numbers = []
+    if not numbers or not all(0 < f < math.inf and f != 1 for f in numbers):
         raise ConfigError(
             "factors must be positive numbers other than 1, such as (0.8, 1.25), got "
             f"{factors!r}."
         )
-    return found
+    return numbers

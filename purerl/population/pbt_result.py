@@ -77,18 +77,18 @@ class PBTResult(Result):
         """
         states = self.final_states()
         scores = self.steps[-1].after.score
-        place = self.best_place(scores, self.population, seed)
-        number, member = divmod(place, self.population)
-        hyper = self.space.values(self._hyper(len(self.milestones) - 1, place))
+        index = self.best_place(scores, self.population, seed)
+        number, member = divmod(index, self.population)
+        hyper = self.space.values(self._hyper(len(self.milestones) - 1, index))
         return BestMember(
             seed=self.seeds[number],
             member=member,
-            score=float(scores[place]),
+            score=float(scores[index]),
             point=hyper,
             config=self.space.config_at(hyper),
             schedule=self.schedule(self.seeds[number], member),
             lineage=self.lineage(self.seeds[number], member),
-            state=jax.tree.map(lambda x: x[place], states),
+            state=jax.tree.map(lambda x: x[index], states),
         )
 
     def lineage(self, seed: int, member: int) -> np.ndarray:
@@ -110,10 +110,10 @@ class PBTResult(Result):
         starts = (0, *self.milestones[: len(self.steps) - 1])
         return Schedule(starts, tuple(values))
 
-    def _hyper(self, number: int, place: int) -> dict[str, float]:
+    def _hyper(self, number: int, index: int) -> dict[str, float]:
         """The hyperparameters with which a member was trained in a round."""
         hyper = self.steps[number].before.hyper
-        return {name: float(values[place]) for name, values in hyper.items()}
+        return {name: float(values[index]) for name, values in hyper.items()}
 
     def _parents(self) -> np.ndarray:
         """Whose state each member has after each round, `[S, R, P]` within a search."""

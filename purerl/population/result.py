@@ -124,8 +124,8 @@ class Result(abc.ABC):
         """Environment steps of training, of all searches together."""
         spans = np.diff(self.milestones, prepend=0)[: len(self.steps)]
         members = [step.request.members.size for step in self.steps]
-        each = self.space.bound.plan.steps_per_update
-        return int((spans * members).sum()) * each
+        per_update = self.space.bound.plan.steps_per_update
+        return int((spans * members).sum()) * per_update
 
     @property
     def evaluation_steps(self) -> int:
@@ -167,8 +167,8 @@ class Result(abc.ABC):
             size: The number of members of a search.
             seed: The seed of the search; all searches where not given.
         """
-        places = [p * size + i for p in self.places(seed) for i in range(size)]
-        known = [place for place in places if np.isfinite(scores[place])]
+        indices = [p * size + i for p in self.places(seed) for i in range(size)]
+        known = [index for index in indices if np.isfinite(scores[index])]
         if not known:
             raise ConfigError("no member of the search has a score at the end.")
-        return max(known, key=lambda place: scores[place])  # the first of equals
+        return max(known, key=lambda index: scores[index])  # the first of equals

@@ -26,8 +26,8 @@ class Schedule(NamedTuple):
 
     def at(self, update: int) -> dict[str, Any]:
         """Return the hyperparameters with which update number `update` is made."""
-        place = np.searchsorted(self.first_updates, update, side="right") - 1
-        return self.values[int(place)]
+        piece = np.searchsorted(self.first_updates, update, side="right") - 1
+        return self.values[int(piece)]
 
     def merged(self) -> "Schedule":
         """Return the same schedule with neighbouring pieces of equal values as one."""
@@ -98,8 +98,8 @@ def cut(config: TrainConfig, schedules: Sequence[Schedule]) -> Pieces:
         raise ConfigError("train_schedules needs at least one schedule, got none.")
     for schedule in schedules:
         _check(schedule, set(schedules[0].values[0]))
-    starts = tuple(sorted({s for each in schedules for s in each.first_updates}))
-    points = tuple(each.at(start) for start in starts for each in schedules)
+    starts = tuple(sorted({s for one_of in schedules for s in one_of.first_updates}))
+    points = tuple(one_of.at(start) for start in starts for one_of in schedules)
     groups = group_points(config, points)
     if len(groups) > 1 or groups[0].static:
         raise ConfigError(

@@ -62,9 +62,9 @@ class SchedulesSearch:
             tell=self.tell,
             rows=self.rows,
             names={
-                number * len(self.seeds) + place: f"schedule={number}-seed={seed}"
+                number * len(self.seeds) + row: f"schedule={number}-seed={seed}"
                 for number in range(self.num_schedules)
-                for place, seed in enumerate(self.seeds)
+                for row, seed in enumerate(self.seeds)
             },
         )
 

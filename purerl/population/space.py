@@ -84,8 +84,10 @@ class Space(FieldAxes):
 
     def draws(self, num: int, seeds: tuple[int, ...]) -> Hyper:
         """Draw the points of several searches, `[S * num]`, the points fastest."""
-        each = [self.draw(num, seed) for seed in seeds]
-        return {name: np.concatenate([draw[name] for draw in each]) for name in each[0]}
+        draws = [self.draw(num, seed) for seed in seeds]
+        return {
+            name: np.concatenate([draw[name] for draw in draws]) for name in draws[0]
+        }
 
     def explore(
         self,
@@ -120,26 +122,26 @@ class Space(FieldAxes):
 
     def overrides(self, hyper: Hyper) -> Overrides:
         """Return what a program takes, leaves `[N, ...]` from arrays `[N]`."""
-        found = {}
+        overrides = {}
         for name, axis in self.axes.items():
             if isinstance(axis, Choice):
-                places = hyper[name].astype(int)
+                choices = hyper[name].astype(int)
                 stacked = self._stacked[name]
-                found[name] = jax.tree.map(lambda x, i=places: x[i], stacked)
+                overrides[name] = jax.tree.map(lambda x, i=choices: x[i], stacked)
             else:
-                found[name] = hyper[name].astype(np.float32)
-        return found
+                overrides[name] = hyper[name].astype(np.float32)
+        return overrides
 
     def values(self, hyper: Mapping[str, float]) -> dict[str, Any]:
         """Return a member's hyperparameters as a person writes them."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, axis in self.axes.items():
             number = hyper[name]
             if isinstance(axis, Choice):
-                found[name] = axis.values[int(number)]
+                values[name] = axis.values[int(number)]
             else:
-                found[name] = int(number) if is_whole(axis) else float(number)
-        return found
+                values[name] = int(number) if is_whole(axis) else float(number)
+        return values
 
     def labelled(self, name: str, numbers: np.ndarray) -> np.ndarray:
         """Return an axis's numbers as results show them, a choice's values by name."""
@@ -168,8 +170,8 @@ def perturb(axis: Axis, value: float, factor: float) -> float:
     """
     if isinstance(axis, Choice):
         last = len(axis.values) - 1
-        place = int(value) + (1 if factor > 1 else -1)
-        return float(0 if last == 0 else last - 1 if place > last else abs(place))
+        position = int(value) + (1 if factor > 1 else -1)
+        return float(0 if last == 0 else last - 1 if position > last else abs(position))
     if isinstance(axis, LogUniform):
         moved = value * factor
     else:

@@ -140,7 +140,7 @@ def _known(step: Step) -> HostMetrics:
     }
 
 
-def _length(pieces: Pieces, asked: int | None) -> int:
+def _length(pieces: Pieces, segment_updates: int | None) -> int:
     """Updates per segment: the largest with which every piece begins a segment."""
     starts, num_updates = pieces.starts, pieces.ends[-1]
     if starts[-1] >= num_updates:
@@ -148,10 +148,10 @@ def _length(pieces: Pieces, asked: int | None) -> int:
             f"the schedule's last piece begins at update {starts[-1]}, but the run has "
             f"{num_updates}; raise total_timesteps."
         )
-    found = math.gcd(*starts)
-    if asked is not None and found % asked:
+    divisor = math.gcd(*starts)
+    if segment_updates is not None and divisor % segment_updates:
         raise ConfigError(
-            f"segment_updates must divide {found}, so that every piece of the schedule "
-            f"begins with a segment, got {asked}."
+            f"segment_updates must divide {divisor}, so that every piece of the "
+            f"schedule begins with a segment, got {segment_updates}."
         )
-    return asked or found or num_updates
+    return segment_updates or divisor or num_updates

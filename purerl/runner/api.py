@@ -167,8 +167,8 @@ def _default_lanes(bound: Bound, num_members: int, length: int) -> int:
     """The width of a block where nobody asks for one."""
     workers = make_workers()
     lanes = default_lanes(num_members, workers)
-    held = -(-num_members // len(workers))
-    return fitting_lanes(bound, lanes, held, length, workers)
+    members_each = -(-num_members // len(workers))
+    return fitting_lanes(bound, lanes, members_each, length, workers)
 
 
 def _open_folder(
@@ -203,8 +203,8 @@ def _open_folder(
     folders.require_writable(folder)
     if extend:
         manifest.extend(folder, stored, config)
-    for place in (folder, *folder.glob("metrics/*")):
-        serialise.remove_leftovers(place)
+    for path in (folder, *folder.glob("metrics/*")):
+        serialise.remove_leftovers(path)
     return options._replace(
         lanes=stored["lanes"],
         length=stored["segment_updates"],

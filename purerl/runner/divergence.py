@@ -40,8 +40,8 @@ class Divergence:
         update = first[new].min()
         names = [
             "parameters" if name == PARAMETERS_FINITE else name
-            for name, places in bad_numbers(segment.metrics).items()
-            if places[new & (first == update), update].any()
+            for name, is_bad in bad_numbers(segment.metrics).items()
+            if is_bad[new & (first == update), update].any()
         ]
         seeds = self._seeds[new].tolist()
         return (

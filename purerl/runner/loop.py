@@ -325,8 +325,8 @@ class RunLoop:
             except checkpoint.NotSavedError as unsaved:
                 error.add_note(f"purerl: {unsaved}")
         saved = checkpoint.steps(self.folder / "checkpoints")
-        told = f"update {saved[-1]:,} is saved. {self._go_on()}" if saved else ""
-        error.add_note(f"purerl: {told or 'no update was saved.'}")
+        note = f"update {saved[-1]:,} is saved. {self._go_on()}" if saved else ""
+        error.add_note(f"purerl: {note or 'no update was saved.'}")
 
     def _restore(self) -> Restored | None:
         """The last checkpoint, and the rows up to it; None if it saved none yet."""

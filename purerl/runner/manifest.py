@@ -150,7 +150,7 @@ def check_same(
     Raises:
         ConfigError: naming what differs.
     """
-    asked = json.loads(json.dumps(serialise.to_dict(config)))
+    given = json.loads(json.dumps(serialise.to_dict(config)))
     before = {name: _renamed(value) for name, value in stored["config"].items()}
     if may_be_longer:
         steps, more = before["total_timesteps"], config.total_timesteps
@@ -162,7 +162,7 @@ def check_same(
         before["total_timesteps"] = more
     found = differences(
         {"config": before, "seeds": stored["seeds"]},
-        {"config": asked, "seeds": list(seeds)},
+        {"config": given, "seeds": list(seeds)},
     )
     refuse(found, "cannot resume, the folder", "run")
 

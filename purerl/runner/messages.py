@@ -34,16 +34,18 @@ def notes(bound: Bound, overrides: Sequence[Overrides] = ()) -> list[str]:
         bound: Config, environment and plan.
         overrides: Overrides with which some of its members are trained.
     """
-    each = [auto.values(bound.asked, bound.at(values)) for values in overrides or [{}]]
+    automatic = [
+        auto.values(bound.asked, bound.at(values)) for values in overrides or [{}]
+    ]
     named = {name for values in overrides for name in values}
     words = [
         f"{name}={_plain(value)}"
-        for name, value in each[0].items()
+        for name, value in automatic[0].items()
         # The axes say what the members differ in.
-        if name not in named and all(other.get(name) == value for other in each)
+        if name not in named and all(other.get(name) == value for other in automatic)
     ]
-    found = [f"auto: {', '.join(words)}"] if words else []
-    return [*found, bound.env.note] if bound.env.note else found
+    lines = [f"auto: {', '.join(words)}"] if words else []
+    return [*lines, bound.env.note] if bound.env.note else lines
 
 
 def _plain(value: object) -> str:

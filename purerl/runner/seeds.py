@@ -24,9 +24,9 @@ def check_seeds(seeds: int | Sequence[int], name: str = "seeds") -> tuple[int, .
     Raises:
         ConfigError: none, negative ones, or the same one twice.
     """
-    asked = range(seeds) if isinstance(seeds, int) else seeds
+    numbers = range(seeds) if isinstance(seeds, int) else seeds
     try:
-        members = tuple(operator.index(seed) for seed in asked)
+        members = tuple(operator.index(seed) for seed in numbers)
     except TypeError:
         members = ()
     in_range = all(0 <= seed < 2**32 for seed in members)

@@ -180,9 +180,9 @@ def check_same_start(described: Mapping[str, Any] | None, start: Start | None) -
     """
     if start is None:
         return
-    asked = (str(Path(start.folder).resolve()), start.parts)
+    given = (str(Path(start.folder).resolve()), start.parts)
     is_same = described is not None and (
-        asked == (described["run"], described["parts"])
+        given == (described["run"], described["parts"])
         and (start.seed is None or set(described["seeds"]) == {start.seed})
     )
     if not is_same:
@@ -219,8 +219,8 @@ def _networks(flat: Mapping[str, np.ndarray], parts: str) -> HostMetrics:
         prefix = [] if field == "params" else [field]
         words = [word for word in words if word != "params"]
         named.setdefault(field, []).append((".".join([*prefix, *words]), array))
-    asked = () if parts == NETWORKS else tuple(p.strip() for p in parts.split(","))
-    return choose(named, [part for part in asked if part], "start")
+    names = () if parts == NETWORKS else tuple(p.strip() for p in parts.split(","))
+    return choose(named, [part for part in names if part], "start")
 
 
 def _check_pace(folder: Path, stored: dict[str, Any], bound: Bound) -> None:

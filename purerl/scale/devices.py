@@ -110,11 +110,11 @@ def accelerator_lanes(share: int, most: int = MOST_ACCELERATOR_LANES) -> int:
             program or, before that, from shapes (`purerl.execution.fit`).
     """
     blocks = -(-share // most)
-    each = -(-share // blocks)
-    if each <= POWERS_UP_TO:
-        return min(most, widest_power(each))
+    width = -(-share // blocks)
+    if width <= POWERS_UP_TO:
+        return min(most, widest_power(width))
     step = POWERS_UP_TO // 4
-    return min(most, -(-each // step) * step)
+    return min(most, -(-width // step) * step)
 
 
 def widest_power(lanes: int) -> int:

@@ -82,9 +82,9 @@ def _cannot_join(error: Exception, is_given: bool) -> str:
     reason = str(error).strip().rstrip(".") or type(error).__name__
     if is_given or isinstance(error, RuntimeError):
         return f"cannot join the other processes: {reason}."
-    found = _launcher()
-    assert found is not None
-    (rank, number), (size, count) = found
+    launcher = _launcher()
+    assert launcher is not None
+    (rank, number), (size, count) = launcher
     return (
         f"{rank}={number} and {size}={count} say that this is one of {count} "
         f"processes, but not where process 0 can be found ({reason}). Say it by hand "
@@ -208,12 +208,12 @@ def barrier() -> None:
         return
     client, number = _client(), next(_barriers)
     client.key_value_set(_barrier_key(number, index()), "here")
-    began = said = time.monotonic()
+    began = last_message = time.monotonic()
     for other in range(count()):
         while not _is_there(client, number, other):
             now = time.monotonic()
-            if now - said >= SAY_SECONDS:
-                said = now
+            if now - last_message >= SAY_SECONDS:
+                last_message = now
                 print(
                     f"process {index()} has waited {(now - began) / 60:.0f} min for "
                     f"process {other}",

@@ -108,20 +108,20 @@ def drive(
     )
     if folder is None:
         return _SearchLoop(search, options, Restored([], None)).run()
-    asked = {"lanes_asked": lanes, "segment_updates_asked": segment_updates}
-    return _in_folder(folder, search, options, asked, extend)
+    given = {"lanes_asked": lanes, "segment_updates_asked": segment_updates}
+    return _in_folder(folder, search, options, given, extend)
 
 
 def _in_folder(
     folder: Path,
     search: Search,
     options: _Options,
-    asked: dict[str, int | None],
+    given: dict[str, int | None],
     extend: bool,
 ) -> Finished:
     """Carry out a search with a folder, which is undone where nothing came of it."""
     is_new = not (folder / folders.MANIFEST).exists()
-    widths = {"lanes": options.lanes, "segment_updates": options.length, **asked}
+    widths = {"lanes": options.lanes, "segment_updates": options.length, **given}
     call = _opened(folder, search, options, widths, extend)
     try:
         return call.run()
@@ -252,12 +252,12 @@ class _SearchLoop:
     def _step(self, request: Request) -> None:
         """Train what is asked for, tell the search, keep the step."""
         number = len(self.steps)
-        each = self.search.bound.plan.steps_per_update
+        steps_per_update = self.search.bound.plan.steps_per_update
         done = sum(self.search.steps[:number])
 
         def on_segment(members: int, updates: int, mean_return: float) -> None:
             nonlocal done
-            done += members * updates * each
+            done += members * updates * steps_per_update
             self.reporter.update(done, mean_return)
 
         before = self.steps[-1].after if self.steps else self.search.init()

@@ -29,8 +29,8 @@ class Executor:
     @property
     def compile_seconds(self) -> float:
         """Seconds spent compiling so far."""
-        own = self._cohort.compile_seconds if self._cohort else 0.0
-        return self._compile_seconds + own
+        seconds = self._cohort.compile_seconds if self._cohort else 0.0
+        return self._compile_seconds + seconds
 
     def run(self, request: Request, on_segment: OnSegment = lambda *_: None) -> Outcome:
         """Train the members of a request, then evaluate them.

@@ -156,10 +156,10 @@ def restore(folder: Path, search: Search) -> Restored:
         ConfigError: a damaged record or checkpoint, or one of another program, which
             decided otherwise.
     """
-    place = folder / "checkpoints"
-    if not checkpoint.steps(place):
+    checkpoints = folder / "checkpoints"
+    if not checkpoint.steps(checkpoints):
         return Restored([], None)
-    done, flat = checkpoint.restore(place)
+    done, flat = checkpoint.restore(checkpoints)
     state, steps, is_longer = search.init(), [], False
     for number in range(done):
         request = search.ask(state)
@@ -184,7 +184,7 @@ def restore(folder: Path, search: Search) -> Restored:
                 "folder."
             )
     shapes = jax.eval_shape(make_algorithm(search.bound.config).init, jax.random.key(0))
-    states = checkpoint.unflatten(flat, shapes, place)
+    states = checkpoint.unflatten(flat, shapes, checkpoints)
     return Restored(steps, states, is_longer)
 
 

@@ -51,7 +51,7 @@ def log(group: Group, search: Search, steps: Sequence[Step]) -> None:
     """
     if not group:
         return
-    each, last = search.bound.plan.steps_per_update, steps[-1]
+    steps_per_update, last = search.bound.plan.steps_per_update, steps[-1]
     update = last.request.until + sum(
         before.request.until
         for before, after in itertools.pairwise(steps)
@@ -59,7 +59,9 @@ def log(group: Group, search: Search, steps: Sequence[Step]) -> None:
     )
     for number, row in search.rows(last):
         group.log(
-            "train", number, {"update": update, "env_steps": update * each, **row}
+            "train",
+            number,
+            {"update": update, "env_steps": update * steps_per_update, **row},
         )
     group.flush()
 

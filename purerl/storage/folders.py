@@ -34,24 +34,24 @@ class Format(NamedTuple):
         kind: The kind, of `purerl.storage.kinds`, that the manifest names.
         version: The version of the layout that this program writes and reads.
         noun: The noun for what a folder holds, for the sentence "holds another NOUN".
-        places: Folders to make inside the folder.
+        subfolders: Folders to make inside the folder.
     """
 
     kind: str
     version: int
     noun: str
-    places: tuple[str, ...] = ()
+    subfolders: tuple[str, ...] = ()
 
 
 def versions() -> dict[str, str]:
     """Return the versions of what the bits of results depend on."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            installed[name] = "not installed"
+    return installed
 
 
 def made_with() -> dict[str, Any]:
@@ -104,7 +104,7 @@ def open_folder(
     """
     new = json.loads(json.dumps(spec))
     if not (folder / MANIFEST).exists():
-        write(folder, new, layout.places)
+        write(folder, new, layout.subfolders)
         return new
     refuse_other(folder, layout.kind)
     stored = load_kind(folder, layout.kind, layout.version)
@@ -115,7 +115,7 @@ def open_folder(
     if merged == stored:
         require_writable(folder)
     else:
-        write(folder, merged, layout.places)
+        write(folder, merged, layout.subfolders)
     return merged
 
 
@@ -135,18 +135,18 @@ def refuse_other(folder: Path, wanted: str | Sequence[str]) -> None:
         )
 
 
-def write(folder: Path, spec: Spec, places: Sequence[str] = ()) -> None:
+def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     """Write config.yaml and manifest.json, and make the folder where there is none.
 
     Args:
         folder: The folder.
         spec: The specification of what is in it: plain values, with `config`.
-        places: Folders to make inside the folder.
+        subfolders: Folders to make inside the folder.
 
     Raises:
         ConfigError: the folder cannot be written.
     """
-    make(folder, places)
+    make(folder, subfolders)
     try:
         text = serialise.yaml_text(spec["config"])
         serialise.write_atomic(folder / "config.yaml", text)
@@ -167,16 +167,16 @@ def rollback(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def make(folder: Path, places: Sequence[str] = ()) -> None:
+def make(folder: Path, subfolders: Sequence[str] = ()) -> None:
     """Make a folder and folders in it, and see that they can be written.
 
     Raises:
         ConfigError: they cannot.
     """
     try:
-        for place in (folder, *(folder / name for name in places)):
-            place.mkdir(parents=True, exist_ok=True)
-            _write_and_remove(place)
+        for path in (folder, *(folder / name for name in subfolders)):
+            path.mkdir(parents=True, exist_ok=True)
+            _write_and_remove(path)
     except OSError as error:
         raise cannot_write(folder, error) from None
 

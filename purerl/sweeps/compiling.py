@@ -66,9 +66,9 @@ class Compiler:
             built = hosts.run_on_all(
                 lambda: list(pool.map(self._fitted, groups, is_fixed))
             )
-        found = self._alike(groups, built)
+        compiled = self._alike(groups, built)
         self.seconds += time.perf_counter() - began
-        return found
+        return compiled
 
     def _fitted(
         self, group: GroupOutline, is_fixed: bool
@@ -92,13 +92,13 @@ class Compiler:
         """The groups with lanes and chunks that fit the memory of every process."""
         if not groups:
             return []
-        least = hosts.all_min([(each[0].lanes, each[2]) for each in fitted]).tolist()
-        found = []
-        for group, one, (lanes, blocks) in zip(groups, fitted, least, strict=True):
-            if one[0].lanes != lanes:
-                one = self._fitted(replace(group, lanes=lanes), is_fixed=True)
-            program, memory, _ = one
+        least = hosts.all_min([(entry[0].lanes, entry[2]) for entry in fitted]).tolist()
+        compiled = []
+        for group, fit, (lanes, blocks) in zip(groups, fitted, least, strict=True):
+            if fit[0].lanes != lanes:
+                fit = self._fitted(replace(group, lanes=lanes), is_fixed=True)
+            program, memory, _ = fit
             rate = measured_rate(program, group.members, self._workers) * hosts.count()
-            asked = group.group, group.ids, group.members, lanes, group.length
-            found.append(CompiledGroup(*asked, blocks, memory, rate, program))
-        return found
+            fields = group.group, group.ids, group.members, lanes, group.length
+            compiled.append(CompiledGroup(*fields, blocks, memory, rate, program))
+        return compiled

@@ -20,14 +20,14 @@ ROWS = 40  # The number of groups that are listed.
 HEADERS = ("members", "steps\neach", "steps", "lanes", "chunk", "memory", "time")
 
 
-def plan_table(plan: SweepPlan, whole: Outline | None = None) -> Table:
+def plan_table(plan: SweepPlan, sweep: Outline | None = None) -> Table:
     """Return a table with a row per group that is to be trained.
 
     Args:
         plan: The plan of what is left to do.
-        whole: The whole sweep, with what has been done before, if any.
+        sweep: The whole sweep, with what has been done before, if any.
     """
-    outline = whole or plan
+    outline = sweep or plan
     done = outline.num_members - plan.num_members
     points, seeds = len(outline.design.points), len(outline.seeds)
     different = outline.num_members // seeds
@@ -85,16 +85,14 @@ def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
 
 def _notes(plan: SweepPlan) -> list[str]:
     """What its groups have to say, once where they say the same."""
-    found: dict[str, None] = {}
-    for group in (each.group for each in plan.groups):
-        ends = [
-            jax.tree.map(lambda x, i=place: x[i], group.overrides) for place in (0, -1)
-        ]
+    lines: dict[str, None] = {}
+    for group in (planned_group.group for planned_group in plan.groups):
+        ends = [jax.tree.map(lambda x, i=end: x[i], group.overrides) for end in (0, -1)]
         planned = len(group.bound.plan.evaluate_after)
         if planned != group.bound.config.num_evaluations:
-            found[evaluations(group.bound)] = None
-        found.update(dict.fromkeys(notes(group.bound, ends)))
-    return list(found)
+            lines[evaluations(group.bound)] = None
+        lines.update(dict.fromkeys(notes(group.bound, ends)))
+    return list(lines)
 
 
 def end_line(summary: Mapping[str, Any]) -> str:

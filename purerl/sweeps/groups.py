@@ -59,7 +59,7 @@ def group_points(
         ConfigError: an axis that is no field, a value that its field refuses, a config
             that cannot be trained.
     """
-    found: dict[str, _Draft] = {}
+    drafts: dict[str, _Draft] = {}
     numeric = _numeric_fields(config)
     alike: dict[Any, tuple[_Draft, Overrides]] = {}
     for number, point in enumerate(points):
@@ -71,7 +71,7 @@ def group_points(
                 draft, others = alike[shape]
                 values = {**others, **_checked_numbers(point, numeric)}
             else:
-                draft = _draft(config, point, found)
+                draft = _draft(config, point, drafts)
                 values = _numbers(draft.bound.config, point, draft.dynamic)
         except ConfigError as error:
             where = ", ".join(f"{name}={value!r}" for name, value in point.items())
@@ -82,7 +82,7 @@ def group_points(
             alike.setdefault(shape, (draft, values))
         draft.numbers.append(number)
         draft.values.append(values)
-    return [_finish(name, draft) for name, draft in found.items()]
+    return [_finish(name, draft) for name, draft in drafts.items()]
 
 
 def _numeric_fields(config: TrainConfig) -> dict[str, dataclasses.Field]:
@@ -98,7 +98,7 @@ def _shape_of(
     point: Mapping[str, Any], numeric: Mapping[str, dataclasses.Field]
 ) -> tuple[Any, ...] | None:
     """What a point has beside its numbers; None where that cannot be compared."""
-    found = tuple(
+    shape = tuple(
         (name, None)
         if name in numeric and type(value) in _NUMBERS
         # 1, 1.0 and True are equal, and are no equal values of a static field.
@@ -106,10 +106,10 @@ def _shape_of(
         for name, value in point.items()
     )
     try:
-        hash(found)
+        hash(shape)
     except TypeError:
         return None
-    return found
+    return shape
 
 
 def _checked_numbers(
@@ -120,7 +120,7 @@ def _checked_numbers(
     Raises:
         ConfigError: a value that its field refuses.
     """
-    found = {}
+    numbers = {}
     for name, value in point.items():
         field = numeric.get(name)
         if field is None or type(value) not in _NUMBERS:
@@ -128,8 +128,8 @@ def _checked_numbers(
         check = field.metadata.get("check")
         if not math.isfinite(value) or (check is not None and not check.holds(value)):
             validate_field(field, value)  # raises, with the sentence
-        found[name] = np.float32(value)
-    return found
+        numbers[name] = np.float32(value)
+    return numbers
 
 
 class _Draft(NamedTuple):
@@ -141,16 +141,16 @@ class _Draft(NamedTuple):
 
 
 def _draft(
-    config: TrainConfig, point: Mapping[str, Any], found: dict[str, _Draft]
+    config: TrainConfig, point: Mapping[str, Any], drafts: dict[str, _Draft]
 ) -> _Draft:
     """The group of a point: a known one, or a new one with a checked config."""
     base = with_algorithm(config, point.get("algorithm", name_of(config)))
     static, dynamic = split(base, point)
     name = digest([name_of(base), canonical(static), _structures(base, dynamic)])
-    if name not in found:
+    if name not in drafts:
         bound = bind(with_static(base, static))
-        found[name] = _Draft(bound, static, tuple(dynamic), [], [])
-    draft = found[name]
+        drafts[name] = _Draft(bound, static, tuple(dynamic), [], [])
+    draft = drafts[name]
     checked = draft.bound.at(dynamic)
     if any(field.startswith("env_params") for field in dynamic):
         bind_params(draft.bound.env, checked.env_params)
@@ -190,7 +190,7 @@ def _as_array(value: Any) -> np.ndarray:
 
 def _structures(config: TrainConfig, dynamic: Mapping[str, Any]) -> list[Any]:
     """Names of the overrides, and the structure and shapes of each."""
-    found = []
+    structures = []
     for name, value in dynamic.items():
         leaves, structure = jax.tree.flatten(value)
         for leaf in leaves:
@@ -200,8 +200,8 @@ def _structures(config: TrainConfig, dynamic: Mapping[str, Any]) -> list[Any]:
                     f"{type(config).__name__}."
                 )
         shapes = [np.shape(leaf) for leaf in leaves]
-        found.append([name, _structure_text(value, structure), shapes])
-    return found
+        structures.append([name, _structure_text(value, structure), shapes])
+    return structures
 
 
 def _structure_text(value: Any, structure: Any) -> str:

@@ -64,12 +64,12 @@ def find_lanes(
     limit = planner.worker_limit(memory_limit, workers)
     length = segment_length(bound)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
-    found = planner.measure_lanes(
+    rates = planner.measure_lanes(
         bound, members, length, workers, widths or _widths(workers), limit, seconds
     )
     if remember:
-        _remember(_identity(bound, workers), best_of(found))
-    return found
+        _remember(_identity(bound, workers), best_of(rates))
+    return rates
 
 
 def find(
@@ -92,11 +92,11 @@ def find(
     known = _remembered().get(identity)
     if isinstance(known, int) and known >= 1:
         return known
-    found = planner.measure_lanes(
+    rates = planner.measure_lanes(
         bound, members, length, workers, _widths(workers), limit
     )
-    _remember(identity, best_of(found))
-    return best_of(found)
+    _remember(identity, best_of(rates))
+    return best_of(rates)
 
 
 def best_of(rates: Sequence[planner.LaneRate]) -> int:
@@ -138,10 +138,10 @@ def _identity(bound: Bound, workers: Sequence[Worker]) -> str:
 
 def _remembered() -> dict[str, int]:
     try:
-        found = json.loads(cache_file().read_text())
+        remembered = json.loads(cache_file().read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return remembered if isinstance(remembered, dict) else {}
 
 
 def _remember(identity: str, lanes: int) -> None:

@@ -189,8 +189,9 @@ class SweepLoop:
         left = [group for group, _ in pairs if group.num_members]
         # A width that a person or finished members fix is not narrowed to fit memory.
         fixed = [
-            isinstance(self.options.lanes, int) or group.num_members < whole.num_members
-            for group, whole in pairs
+            isinstance(self.options.lanes, int)
+            or group.num_members < complete.num_members
+            for group, complete in pairs
             if group.num_members
         ]
         groups = self.compiler.compile(left, fixed)
@@ -203,10 +204,10 @@ class SweepLoop:
             cuts = cut(group.members, group.ids, group.chunk_members)
             tasks += [Task(group, ids, members) for ids, members in cuts]
         outline, options = self.outline, self.options
-        asked = outline.config, outline.design, outline.seeds, tuple(groups)
+        fields = outline.config, outline.design, outline.seeds, tuple(groups)
         keeps = KeptOutputs(self.folder is None, options.keep_states)
         workers = len(self.workers)
-        return SweepPlan(*asked, workers, options.memory_limit, keeps), tasks
+        return SweepPlan(*fields, workers, options.memory_limit, keeps), tasks
 
     def _mine(self, tasks: list[Task]) -> list[Task]:
         """The chunks of this process."""
@@ -215,7 +216,7 @@ class SweepLoop:
     def _train(self, tasks: list[Task], reporter: Any, interrupt: Interrupt) -> float:
         """Train some chunks; the seconds that it took, without waiting for others."""
 
-        def one(worker: Worker, task: Task) -> None:
+        def train_one(worker: Worker, task: Task) -> None:
             if interrupt.asked:
                 return
             group = task.group
@@ -253,7 +254,7 @@ class SweepLoop:
 
         def work() -> float:
             began = time.perf_counter()
-            run_blocks(self.workers, tasks, one)
+            run_blocks(self.workers, tasks, train_one)
             return time.perf_counter() - began
 
         return hosts.run_on_all(work)

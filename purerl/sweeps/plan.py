@@ -260,8 +260,8 @@ def _plan_group(
     block = members.block(0, width)
     program = current_cache().get(bound, block, length, workers[:1])
     rate = measured_rate(program, members, workers)
-    asked = group.group, group.ids, members, width, length
-    return GroupPlan(*asked, blocks, memory, rate)
+    fields = group.group, group.ids, members, width, length
+    return GroupPlan(*fields, blocks, memory, rate)
 
 
 def measured_rate(

@@ -116,9 +116,9 @@ def parse_bytes(text: str | float | None) -> float | None:
 
 def worker_limit(memory_limit: str | float | None, workers: Sequence[Worker]) -> float:
     """Return the bytes that a worker may use, its share of `memory_limit` if given."""
-    asked = parse_bytes(memory_limit)
-    if asked is not None:
-        return asked / len(workers)
+    limit = parse_bytes(memory_limit)
+    if limit is not None:
+        return limit / len(workers)
     return device_memory(workers[0], workers)
 
 
@@ -176,7 +176,7 @@ def measure_lanes(
         limit: Bytes per worker.
         least_seconds: Seconds of measurement per width at the least.
     """
-    found: list[LaneRate] = []
+    rates: list[LaneRate] = []
     for width in widths:
         block = members.block(0, width)
         program = current_cache().get(bound, block, length, workers)
@@ -184,16 +184,16 @@ def measure_lanes(
         if memory > limit:
             break
         speed = rate(program, block, workers, least_seconds)
-        found.append(LaneRate(width, speed, program.compile_seconds, memory))
-        best = max(entry.steps_per_second for entry in found)
-        if len(found) >= 3 and found[-2].steps_per_second < 0.7 * best > 0:
+        rates.append(LaneRate(width, speed, program.compile_seconds, memory))
+        best = max(entry.steps_per_second for entry in rates)
+        if len(rates) >= 3 and rates[-2].steps_per_second < 0.7 * best > 0:
             if speed < 0.7 * best:
                 break  # Two widths far below the best one: it is past saturation.
-    if not found:
+    if not rates:
         raise ConfigError(
             f"memory: not even {widths[0]} lanes fit {limit / 2**20:,.0f} MiB."
         )
-    return found
+    return rates
 
 
 def widths_up_to(most: int) -> list[int]:

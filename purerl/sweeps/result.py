@@ -83,16 +83,16 @@ class SweepResult:
     @cached_property
     def names(self) -> dict[str, str]:
         """Name of a variable -> name of its array on disk."""
-        found = {}
+        arrays = {}
         for name in self._source.names():
             kind, _, metric = name.partition("/")
             if kind == "train":
-                found[metric] = name
+                arrays[metric] = name
             elif kind == "evaluation":
-                found[f"evaluation_{_RENAMED.get(metric, metric)}"] = name
+                arrays[f"evaluation_{_RENAMED.get(metric, metric)}"] = name
             elif kind == "diverged_at":
-                found[kind] = name
-        return found
+                arrays[kind] = name
+        return arrays
 
     def __getitem__(self, name: str) -> "xr.DataArray":
         """Return one variable over all points and seeds; NaN where there is nothing.
@@ -191,8 +191,8 @@ class SweepResult:
         Raises:
             ConfigError: a loss's file has changed since.
         """
-        for asked, known in zip(self.design.points, self.written, strict=True):
-            if canonical(asked) == canonical(point):
+        for given, known in zip(self.design.points, self.written, strict=True):
+            if canonical(given) == canonical(point):
                 check_files(point, known)
         return config_at(self.config, point)
 
@@ -210,8 +210,8 @@ class SweepResult:
                 "purerl.run(result.config_at(point), seeds=[seed])."
             )
         id = self._id_of(point, seed)
-        found = {name[6:]: self._source.read(name, {id}) for name in paths}
-        flat = {name: rows[id] for name, rows in found.items() if id in rows}
+        leaves = {name[6:]: self._source.read(name, {id}) for name in paths}
+        flat = {name: rows[id] for name, rows in leaves.items() if id in rows}
         if not flat:
             raise ConfigError(
                 f"the sweep has no finished member {dict(point)}, {seed}, or did not "
@@ -220,8 +220,8 @@ class SweepResult:
         algorithm = make_algorithm(self.config_at(point))
         shapes = jax.eval_shape(algorithm.init, jax.random.key(0))
         stacked = {name: value[None] for name, value in flat.items()}
-        whole = checkpoint.unflatten(stacked, shapes, self.out or Path("memory"))
-        return jax.tree.map(lambda x: x[0], whole)
+        members = checkpoint.unflatten(stacked, shapes, self.out or Path("memory"))
+        return jax.tree.map(lambda x: x[0], members)
 
     def _id_of(self, point: Mapping[str, Any], seed: int) -> str:
         id = member_id(point, seed)
@@ -271,9 +271,9 @@ class SweepResult:
             values[values < 0] = np.nan
         dims = _DIMS[len(shape)] if name.startswith("evaluation_") else ("segment",)
         dims = dims[: len(shape)]
-        whole = values.reshape(*self.design.shape, *values.shape[1:])
+        grid = values.reshape(*self.design.shape, *values.shape[1:])
         dims = (*self.design.dims, "seed", *dims)
-        return xr.DataArray(whole, dims=dims, coords=self._coords(), name=name)
+        return xr.DataArray(grid, dims=dims, coords=self._coords(), name=name)
 
     def _coords(self) -> dict[str, Any]:
         coords: dict[str, Any] = {"seed": list(self.seeds)}
@@ -290,16 +290,16 @@ class SweepResult:
         if callable(value):  # a loss: networks are told apart by numbers
             wanted = known_label(self.design.points, name, value) or wanted
         if np.issubdtype(values.dtype, np.number) and isinstance(wanted, int | float):
-            found = np.isclose(values, wanted, rtol=1e-6, atol=0.0)
+            matches = np.isclose(values, wanted, rtol=1e-6, atol=0.0)
         else:
-            found = np.array([str(x) for x in values]) == str(wanted)
-        if not np.any(found):
+            matches = np.array([str(x) for x in values]) == str(wanted)
+        if not np.any(matches):
             listed = ", ".join(map(str, values[:12]))
             raise ConfigError(
                 f"the sweep has no {name}={value!r}; it has {listed}"
                 f"{', ...' if len(values) > 12 else ''}."
             )
-        return np.flatnonzero(found)
+        return np.flatnonzero(matches)
 
 
 _DIMS = {1: ("evaluation",), 2: ("evaluation", "episode")}
@@ -308,8 +308,8 @@ _DIMS = {1: ("evaluation",), 2: ("evaluation", "episode")}
 def _last(array: "xr.DataArray", dim: str) -> "xr.DataArray":
     """The last number along `dim` that is one; NaN where there is none."""
     values = np.moveaxis(array.values, array.get_axis_num(dim), -1)
-    places = np.where(np.isfinite(values), np.arange(values.shape[-1]), 0).max(-1)
-    last = np.take_along_axis(values, places[..., None], -1)[..., 0]
+    index = np.where(np.isfinite(values), np.arange(values.shape[-1]), 0).max(-1)
+    last = np.take_along_axis(values, index[..., None], -1)[..., 0]
     return array.isel({dim: 0}, drop=True).copy(data=last)
 
 

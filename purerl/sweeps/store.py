@@ -151,9 +151,9 @@ def read_chunk(path: Path) -> Chunk:
         ConfigError: it is damaged.
     """
     with _opened(path) as file:
-        found = {name: file[name] for name in file.files}
-    ids = json.loads(found.pop(MEMBERS).tobytes())["ids"]
-    return Chunk(tuple(ids), found)
+        contents = {name: file[name] for name in file.files}
+    ids = json.loads(contents.pop(MEMBERS).tobytes())["ids"]
+    return Chunk(tuple(ids), contents)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -218,12 +218,12 @@ class FolderStore:
         Raises:
             ConfigError: a damaged file.
         """
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for path in sorted({path for path, _ in self.locations.values()}):
             with _opened(path) as file:
-                found.update(dict.fromkeys(file.files))
-        found.pop(MEMBERS, None)
-        return list(found)
+                names.update(dict.fromkeys(file.files))
+        names.pop(MEMBERS, None)
+        return list(names)
 
     def read(
         self, name: str, only: Container[str] | None = None

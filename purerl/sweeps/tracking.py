@@ -56,8 +56,8 @@ class TrackedMembers(NamedTuple):
 
     def point(self, number: int) -> dict[str, Any]:
         """Return the values and the seed of a member."""
-        place, seed = divmod(number, len(self.seeds))
-        values = {name: column[place] for name, column in self.columns().items()}
+        row, seed = divmod(number, len(self.seeds))
+        values = {name: column[row] for name, column in self.columns().items()}
         return {"params": values, "seed": self.seeds[seed]}
 
     def columns(self) -> dict[str, list[Any]]:
@@ -66,12 +66,12 @@ class TrackedMembers(NamedTuple):
 
     def numbers(self) -> dict[str, list[int]]:
         """Return the numbers of each id: equal draws of a random design share one."""
-        found: dict[str, list[int]] = {}
+        numbers: dict[str, list[int]] = {}
         for number in range(self.total):
-            place, seed = divmod(number, len(self.seeds))
-            id = member_id(self.written[place], self.seeds[seed])
-            found.setdefault(id, []).append(number)
-        return found
+            row, seed = divmod(number, len(self.seeds))
+            id = member_id(self.written[row], self.seeds[seed])
+            numbers.setdefault(id, []).append(number)
+        return numbers
 
 
 class Tracking:

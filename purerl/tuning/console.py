@@ -51,8 +51,8 @@ def _interval(row: Row) -> str:
     import numpy as np
 
     known = np.array([x for x in row.seed_scores if x is not None], float)
-    found = mean_interval(known)
-    return found.text(2, heading_of(len(row.seed_scores)))
+    interval = mean_interval(known)
+    return interval.text(2, heading_of(len(row.seed_scores)))
 
 
 def holdout_table(holdout: Holdout) -> Table:
@@ -62,13 +62,13 @@ def holdout_table(holdout: Holdout) -> Table:
     table.add_column("")
     for header in ("mean", heading_of(len(seeds)), "diverged"):
         table.add_column(header, justify="right")
-    for name, held in (
+    for name, scores in (
         (f"trial {holdout.trial}", holdout.best),
         ("default", holdout.default),
         ("difference", holdout.difference),
     ):
-        ends = text_of(held.low, held.high, held.known, 2, heading_of(len(seeds)))
-        table.add_row(name, f"{held.mean:,.2f}", ends, str(held.diverged))
+        ends = text_of(scores.low, scores.high, scores.known, 2, heading_of(len(seeds)))
+        table.add_row(name, f"{scores.mean:,.2f}", ends, str(scores.diverged))
     return table
 
 
@@ -81,15 +81,15 @@ def warnings(result: TuneResult) -> list[str]:
         "unknown": "ended no episode, so nothing is known of them; train longer, or "
         "set num_evaluations",
     }
-    found = []
+    sentences = []
     for state, words in reasons.items():
         rows = [row for row in result.rows if row.state == state]
         if rows:
             note = f" (first: {rows[0].note})" if rows[0].note else ""
-            found.append(f"{len(rows)} trials {words}{note}")
+            sentences.append(f"{len(rows)} trials {words}{note}")
     if result.best_row is not None and result.best_row.is_default:
-        found.append("no trial was better than the default")
-    return found
+        sentences.append("no trial was better than the default")
+    return sentences
 
 
 def end_line(result: TuneResult) -> str:

@@ -163,10 +163,10 @@ class StudyLoop:
                 self.reporter.info(f"{rescued} trials of a stopped worker wait again")
             if study.counts().finished >= self.options.trials:
                 return
-            asked = study.ask(self.options.batch)
-            if asked:
+            trials = study.ask(self.options.batch)
+            if trials:
                 waited = False
-                self._train(study, asked, interrupt)
+                self._train(study, trials, interrupt)
                 continue
             if not waited:
                 running = study.counts().running
@@ -174,11 +174,11 @@ class StudyLoop:
             waited = True
             time.sleep(POLL_SECONDS)
 
-    def _train(self, study: "Study", asked: list[Any], interrupt: Interrupt) -> None:
+    def _train(self, study: "Study", trials: list[Any], interrupt: Interrupt) -> None:
         """Train a batch; what is not finished is given back, whatever happens."""
-        open_trials = dict(enumerate(asked))
+        open_trials = dict(enumerate(trials))
         try:
-            points = [self.space.point(trial.params) for trial in asked]
+            points = [self.space.point(trial.params) for trial in trials]
             batch = Batch(self.pool, points)
             for number, reason in batch.refused.items():
                 detail = {"state": "refused", "note": reason}
@@ -194,8 +194,8 @@ class StudyLoop:
         finally:
             study.give_back(list(open_trials.values()))
         rows = study.rows()
-        own = {trial.number for trial in asked}
-        self.tracking.add(row for row in rows if row.number in own)
+        numbers = {trial.number for trial in trials}
+        self.tracking.add(row for row in rows if row.number in numbers)
         self.reporter.info(batch_line(rows, self.options.trials))
         self._write_table(rows)
 
@@ -252,15 +252,15 @@ class StudyLoop:
             f"training trial {best.number} and the default with {len(seeds)} fresh "
             "seeds"
         )
-        found = compare_on_fresh_seeds(
+        holdout = compare_on_fresh_seeds(
             self.pool,
             best.number,
             self.space.point(best.params),
             self.space.default_point(),
             len(seeds),
         )
-        study.study.set_user_attr(HOLDOUT, results.holdout_dict(found))
-        return found
+        study.study.set_user_attr(HOLDOUT, results.holdout_dict(holdout))
+        return holdout
 
     def _result(
         self, study: "Study", is_done: bool, holdout: Holdout | None
@@ -268,7 +268,7 @@ class StudyLoop:
         rows = study.rows()
         best = results.best_of(rows)
         config = self.space.config_at(self.space.point(best.params)) if best else None
-        found = TuneResult(
+        result = TuneResult(
             rows=tuple(rows),
             best_config=config,
             best_row=best,
@@ -279,11 +279,11 @@ class StudyLoop:
             out=self.folder,
         )
         if self.folder is not None:
-            results.write(self.folder, found)
-            shown = plots.figures(rows, found.importance, self.space.drawn())
+            results.write(self.folder, result)
+            shown = plots.figures(rows, result.importance, self.space.drawn())
             for name, figure in shown.items():
                 plots.save(figure, self.folder / f"{name}.png")
-        return found
+        return result
 
     def _summary(self, rows: Sequence[results.Row]) -> dict[str, Any]:
         states = [row.state for row in rows]

@@ -48,11 +48,11 @@ def choose_lanes(members: int, seeds: int, workers: Sequence[Worker]) -> int:
         seeds: The number of seeds of a trial.
         workers: Workers of this process.
     """
-    whole = default_lanes(members, workers)
+    widest = default_lanes(members, workers)
     if workers[0].device.platform != "cpu":
         quarter = 1 << max(0, (-(-members // 4) - 1).bit_length())
-        return min(whole, max(ACCELERATOR_LANES, quarter))
-    return min(whole, max(4, 1 << (seeds - 1).bit_length()))
+        return min(widest, max(ACCELERATOR_LANES, quarter))
+    return min(widest, max(4, 1 << (seeds - 1).bit_length()))
 
 
 class Pool:
@@ -79,14 +79,14 @@ class Pool:
         missing = [group for group in groups if group.name not in self.programs]
         cache = current_cache()
 
-        def one(worker: Worker, group: Group) -> Program:
+        def compile_one(worker: Worker, group: Group) -> Program:
             del worker
             members = every(group.overrides, len(group.points), self.settings.seeds)
             example = members.block(0, self.settings.lanes)
             length = segment_length(group.bound, segments=self.settings.reports)
             return cache.get(group.bound, example, length, self.workers)
 
-        built = run_blocks(self.workers, missing, one)
+        built = run_blocks(self.workers, missing, compile_one)
         for group, programs in zip(missing, built, strict=True):
             self.programs[group.name] = programs
         self.compile_seconds += time.perf_counter() - started
@@ -99,13 +99,13 @@ class Pool:
         """
         memories = {name: self.programs[name].memory() for name in blocks}
         num = len(self.workers)
-        held = sum(memories[name].state * count for name, count in blocks.items())
+        states = sum(memories[name].state * count for name, count in blocks.items())
         working = max(memory.working + memory.code for memory in memories.values())
         free = worker_limit(None, self.workers) * num
-        if held + working * num > free:
+        if states + working * num > free:
             raise ConfigError(
                 f"a batch of these trials with {num_seeds} seeds needs "
-                f"{format_bytes(held + working * num)} for training, "
+                f"{format_bytes(states + working * num)} for training, "
                 f"{format_bytes(free)} are free; ask for smaller batches (batch) or "
                 "fewer seeds."
             )

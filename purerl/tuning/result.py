@@ -137,10 +137,10 @@ def held(scores: Sequence[float | None]) -> HeldOutScores:
         return HeldOutScores(
             values, float("nan"), float("nan"), float("nan"), len(values)
         )
-    found = mean_interval(known)
+    interval = mean_interval(known)
     diverged = len(values) - known.size
     return HeldOutScores(
-        values, float(known.mean()), float(found.low), float(found.high), diverged
+        values, float(known.mean()), float(interval.low), float(interval.high), diverged
     )
 
 

@@ -32,17 +32,19 @@ LOST = "lost"
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
     """Return Optuna's distribution of every axis; whole ends make whole numbers."""
-    found: dict[str, BaseDistribution] = {}
+    search_space: dict[str, BaseDistribution] = {}
     for name, axis in space.axes.items():
         if isinstance(axis, Choice):
-            found[name] = CategoricalDistribution(tuple(space.names[name]))
+            search_space[name] = CategoricalDistribution(tuple(space.names[name]))
             continue
         log = isinstance(axis, LogUniform)
         if is_whole(axis):
-            found[name] = IntDistribution(int(axis.low), int(axis.high), log=log)
+            search_space[name] = IntDistribution(int(axis.low), int(axis.high), log=log)
         else:
-            found[name] = FloatDistribution(float(axis.low), float(axis.high), log=log)
-    return found
+            search_space[name] = FloatDistribution(
+                float(axis.low), float(axis.high), log=log
+            )
+    return search_space
 
 
 def make_pruner(name: str | None, total_steps: int) -> optuna.pruners.BasePruner:
@@ -250,13 +252,13 @@ class ReplayedCma(optuna.samplers.BaseSampler):
 def _generations(study: optuna.Study, size: int) -> list[list[FrozenTrial]]:
     """The finished generations in order, the first `size` finished members of each."""
     done = study.get_trials(False, (TrialState.COMPLETE, TrialState.PRUNED))
-    found: list[list[FrozenTrial]] = []
+    generations: list[list[FrozenTrial]] = []
     while True:
-        number = len(found)
+        number = len(generations)
         members = [t for t in done if t.user_attrs.get(GENERATION) == number]
         if len(members) < size:
-            return found
-        found.append(members[:size])
+            return generations
+        generations.append(members[:size])
 
 
 def _badness(trial: FrozenTrial) -> tuple[int, int, float]:
@@ -274,9 +276,9 @@ def _badness(trial: FrozenTrial) -> tuple[int, int, float]:
 def _unit(
     trial: FrozenTrial, names: list[str], space: dict[str, BaseDistribution]
 ) -> np.ndarray:
-    found = [_to_unit(trial.params[name], space[name]) for name in names]
+    coordinates = [_to_unit(trial.params[name], space[name]) for name in names]
     # A lone number gets a second coordinate that says nothing.
-    return np.array(found if len(found) > 1 else [*found, 0.5])
+    return np.array(coordinates if len(coordinates) > 1 else [*coordinates, 0.5])
 
 
 def _ends(axis: Any) -> tuple[float, float]:
@@ -291,9 +293,9 @@ def _to_unit(value: float, axis: Any) -> float:
     return ((math.log(value) if axis.log else value) - low) / (high - low)
 
 
-def _from_unit(place: float, axis: Any) -> float:
+def _from_unit(coordinate: float, axis: Any) -> float:
     low, high = _ends(axis)
-    value = low + min(max(place, 0.0), 1.0) * (high - low)
+    value = low + min(max(coordinate, 0.0), 1.0) * (high - low)
     value = math.exp(value) if axis.log else value
     if isinstance(axis, IntDistribution):
         return int(min(max(round(value), axis.low), axis.high))

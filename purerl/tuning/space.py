@@ -64,18 +64,18 @@ class Space(FieldAxes):
 
     def point(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values that a trial's `params` name, in the order of the axes."""
-        found = {}
+        values = {}
         for name, axis in self.axes.items():
             value = params[name]
             if isinstance(axis, Choice):
                 value = axis.values[self.names[name].index(value)]
-            found[name] = value
-        return found
+            values[name] = value
+        return values
 
     def default_params(self) -> dict[str, Any] | None:
         """Return the config's own values, or None where some lie outside the axes."""
-        found = self._default_places()
-        return None if None in found.values() else found
+        params = self._default_places()
+        return None if None in params.values() else params
 
     def default_point(self) -> dict[str, Any]:
         """Return the config's own values of the axes, also those outside the axes."""
@@ -123,7 +123,7 @@ def _place(axis: Axis, names: Sequence[Any], value: Any) -> Any:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    whole = is_whole(axis)
-    if not axis.low <= value <= axis.high or (whole and value != int(value)):
+    needs_whole = is_whole(axis)
+    if not axis.low <= value <= axis.high or (needs_whole and value != int(value)):
         return None
-    return int(value) if whole else float(value)
+    return int(value) if needs_whole else float(value)

@@ -99,13 +99,13 @@ def open_study(
     return study
 
 
-def _await_spec(found: optuna.Study) -> bool:
+def _await_spec(study: optuna.Study) -> bool:
     """Whether the process that made the study has described it."""
     until = time.monotonic() + START_SECONDS
-    while SPEC not in found.user_attrs:
-        if found.trials or time.monotonic() > until:
+    while SPEC not in study.user_attrs:
+        if study.trials or time.monotonic() > until:
             # The study is somebody else's, or its maker was killed in between.
-            return SPEC in found.user_attrs
+            return SPEC in study.user_attrs
         time.sleep(0.2)
     return True
 

@@ -95,8 +95,8 @@ class Study:
         counts = self.counts()
         room = self.budget - counts.finished - counts.running
         num = min(most, room, counts.again or most)
-        asked = [self._ask_one() for _ in range(max(0, num))]
-        return [trial for trial in asked if trial is not None]
+        trials = [self._ask_one() for _ in range(max(0, num))]
+        return [trial for trial in trials if trial is not None]
 
     def _ask_one(self) -> optuna.Trial | None:
         trial = self.study.ask(self.axes)
@@ -179,7 +179,7 @@ class Study:
     def rescue(self) -> int:
         """Queue the trials of workers that have stopped; return how many there were."""
         beats = self.study.user_attrs
-        found = 0
+        rescued = 0
         for trial in self.trials():
             if trial.state != TrialState.RUNNING:
                 continue
@@ -191,8 +191,8 @@ class Study:
             else:
                 dead = self.watch.is_dead(by, beats.get(BEAT + by["id"]))
             if dead:
-                found += self._requeue(trial)
-        return found
+                rescued += self._requeue(trial)
+        return rescued
 
     def _requeue(self, trial: FrozenTrial, counts_as_attempt: bool = True) -> bool:
         """Fail a trial and queue its values again; False if another worker has."""
@@ -244,10 +244,10 @@ class Study:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             evaluator = optuna.importance.PedAnovaImportanceEvaluator()
-            found = optuna.importance.get_param_importances(
+            importances = optuna.importance.get_param_importances(
                 self.study, evaluator=evaluator
             )
-        return {name: float(value) for name, value in found.items()}
+        return {name: float(value) for name, value in importances.items()}
 
 
 def _age(trial: FrozenTrial) -> float:

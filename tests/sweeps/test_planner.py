@@ -71,12 +71,12 @@ def test_measured_lanes_are_no_wider_than_the_members_need(monkeypatch):
 
 def test_lanes_are_halved_until_a_block_fits():
     model = fit.MemoryModel(state=100.0, working=50.0, fixed=0.0)
-    assert fit.fit_lanes(model, 8, 1_200.0, asked=False) == 8
-    assert fit.fit_lanes(model, 8, 1_199.0, asked=False) == 4
+    assert fit.fit_lanes(model, 8, 1_200.0, is_fixed=False) == 8
+    assert fit.fit_lanes(model, 8, 1_199.0, is_fixed=False) == 4
     with pytest.raises(purerl.ConfigError, match="a block of 8 lanes needs"):
-        fit.fit_lanes(model, 8, 1_199.0, asked=True)
+        fit.fit_lanes(model, 8, 1_199.0, is_fixed=True)
     with pytest.raises(purerl.ConfigError, match="a block of 1 lanes needs"):
-        fit.fit_lanes(model, 8, 100.0, asked=False)
+        fit.fit_lanes(model, 8, 100.0, is_fixed=False)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def read_trackers(trackers: Sequence[str | Tracker]) -> list[Tracker]:
         raise ConfigError(
             f"trackers must be a list, got {trackers!r}; for example ['mlflow']."
         )
-    found: list[Tracker] = []
+    opened: list[Tracker] = []
     for tracker in trackers:
         if isinstance(tracker, str):
             tracker = make_tracker(tracker)
@@ -73,12 +73,12 @@ def read_trackers(trackers: Sequence[str | Tracker]) -> list[Tracker]:
                 f"trackers takes names and subclasses of purerl.Tracker, got "
                 f"{tracker!r}; names are {', '.join(TRACKERS)}."
             )
-        if tracker.name in TRACKERS and tracker.name in [t.name for t in found]:
+        if tracker.name in TRACKERS and tracker.name in [t.name for t in opened]:
             raise ConfigError(
                 f"trackers names {tracker.name!r} twice; leave one of them out."
             )
-        found.append(tracker)
-    return found
+        opened.append(tracker)
+    return opened
 
 
 def choose(

@@ -173,19 +173,19 @@ def flat_params(values: Mapping[str, Any], limit: int = 250) -> dict[str, str]:
 
     A loss is one text, `ClipDrift(clip_eps=0.2)`; long arrays are cut at `limit`.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and "type" in value:
             inner = ", ".join(f"{k}={v}" for k, v in value.items() if k != "type")
             text = f"{value['type']}({inner})"
         elif isinstance(value, Mapping) and value:
             nested = {f"{name}.{key}": inner for key, inner in value.items()}
-            found.update(flat_params(nested, limit))
+            texts.update(flat_params(nested, limit))
             continue
         else:
             text = str(value)
-        found[name] = text if len(text) <= limit else text[: limit - 1] + "…"
-    return found
+        texts[name] = text if len(text) <= limit else text[: limit - 1] + "…"
+    return texts
 
 
 def missing(package: str, name: str) -> ConfigError:

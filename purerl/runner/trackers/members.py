@@ -244,11 +244,11 @@ class MemberGroup(ClosesOnFailure):
         if known.get("id") == adapter.tracker.id and known.get("total") == self._total:
             # Another worker of the same study may have told it more in the meantime.
             adapter.told.update(_numbers(known))
-        told = sorted(adapter.told.copy())
+        numbers = sorted(adapter.told.copy())
         return {
             "id": adapter.tracker.id,
-            "rows": len(told),
-            "members": list(_ranges(told)),
+            "rows": len(numbers),
+            "members": list(_ranges(numbers)),
             "total": self._total,
             "status": writer.status,
             "options": plain_options(adapter.tracker),
@@ -257,8 +257,8 @@ class MemberGroup(ClosesOnFailure):
 
 def _ranges(numbers: Sequence[int]) -> Iterator[list[int]]:
     """First and last of each run of ascending numbers without a gap."""
-    places = enumerate(numbers)
-    for _, same in itertools.groupby(places, key=lambda pair: pair[1] - pair[0]):
+    pairs = enumerate(numbers)
+    for _, same in itertools.groupby(pairs, key=lambda pair: pair[1] - pair[0]):
         run = [number for _, number in same]
         yield [run[0], run[-1]]
 
@@ -266,6 +266,6 @@ def _ranges(numbers: Sequence[int]) -> Iterator[list[int]]:
 def _numbers(entry: Mapping[str, Any]) -> Iterator[int]:
     """The members that an entry of `trackers.json` says were told."""
     # Before the first version that tells members as they end, they had one order.
-    whole = [[0, int(entry.get("rows", 0)) - 1]]
-    for first, last in entry.get("members", whole):
+    everyone = [[0, int(entry.get("rows", 0)) - 1]]
+    for first, last in entry.get("members", everyone):
         yield from range(int(first), int(last) + 1)

@@ -186,7 +186,7 @@ class MLflowTracker(Tracker):
         return self.id
 
     def _find_children(self) -> dict[int, str]:
-        query, token, found = f"tags.`{PARENT}` = '{self._outer}'", None, {}
+        query, token, children = f"tags.`{PARENT}` = '{self._outer}'", None, {}
         while True:
             page = self._client.search_runs(
                 [self._experiment], query, max_results=1000, page_token=token
@@ -195,14 +195,14 @@ class MLflowTracker(Tracker):
                 if self._run.is_sweep and run.info.status == STATUS["finished"]:
                     continue  # No row of this member will come.
                 number = int(run.data.tags["member"])
-                found[number] = run.info.run_id
+                children[number] = run.info.run_id
                 self._recall(run)
                 self._client.update_run(run.info.run_id, status="RUNNING")
                 if not run.data.params:  # It was created, and then the answer was lost.
                     self._log_member(number, run.info.run_id)
             token = page.token
             if not token:
-                return found
+                return children
 
     def _child(self, seed: int) -> str:
         if seed not in self._children:
@@ -264,8 +264,8 @@ def _parts(rows: list[_Values]) -> Iterator[list[_Values]]:
 
 def database(uri: str) -> Path | None:
     """Return the file of a SQLite store; None for another store, or one in memory."""
-    scheme, found, path = uri.partition(":///")
-    return Path(path) if found and scheme.startswith("sqlite") and path else None
+    scheme, separator, path = uri.partition(":///")
+    return Path(path) if separator and scheme.startswith("sqlite") and path else None
 
 
 def set_limits() -> None:
@@ -294,8 +294,8 @@ def find_experiment(client: "MlflowClient", uri: str, name: str) -> str:
     if known is not None:
         return known.experiment_id
     file = database(uri)
-    place = (file.parent / "mlruns").as_uri() if file else None
-    return client.create_experiment(name, artifact_location=place)
+    location = (file.parent / "mlruns").as_uri() if file else None
+    return client.create_experiment(name, artifact_location=location)
 
 
 def connect(uri: str) -> "MlflowClient":

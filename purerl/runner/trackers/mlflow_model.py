@@ -73,8 +73,8 @@ def log_policy(
         if run_id is not None:
             with _store(tracker.uri):
                 return _log(folder, about, run_id, name)
-        place = find_experiment(client, tracker.uri, tracker.experiment)
-        owner = client.create_run(place, run_name=folder.name).info.run_id
+        experiment_id = find_experiment(client, tracker.uri, tracker.experiment)
+        owner = client.create_run(experiment_id, run_name=folder.name).info.run_id
         try:
             with _store(tracker.uri):
                 address = _log(folder, about, owner, name)
@@ -121,11 +121,11 @@ def _parts(observation: Any) -> dict[str | None, Any] | None:
         return None
     if set(observation) == {"shape", "dtype"}:
         return {None: observation}
-    whole = [
+    has_all = [
         isinstance(part, dict) and set(part) == {"shape", "dtype"}
         for part in observation.values()
     ]
-    return dict(observation) if all(whole) else None
+    return dict(observation) if all(has_all) else None
 
 
 def _log(folder: Path, about: dict[str, Any], run_id: str, name: str) -> str:

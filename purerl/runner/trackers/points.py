@@ -54,14 +54,14 @@ def track_points(
     number = 0
     try:
         for number, point in enumerate(points, 1):
-            found = ended(number - 1, point)
-            members[found.number] = found.member
+            end = ended(number - 1, point)
+            members[end.number] = end.member
             if number == 1:  # A tracker may open its first member when it begins.
                 tracker.begin(run)
-            for kind, row in found.rows:
-                tracker.log(kind, found.number, row)
+            for kind, row in end.rows:
+                tracker.log(kind, end.number, row)
             tracker.flush()
-            tracker.end_member(found.number)
+            tracker.end_member(end.number)
         if not number:
             raise ConfigError(
                 "points is empty: the sweep has no finished member to track."
@@ -111,9 +111,9 @@ def files_of(folder: Path | None) -> dict[str, Path]:
     if folder is None:
         return {}
     pictures = sorted(folder.glob("*.png"))
-    found = {f"figures/{path.name}": path for path in pictures}
+    figures = {f"figures/{path.name}": path for path in pictures}
     plain = [folder / name for name in ("config.yaml", "manifest.json")]
-    return found | {f"sweep/{path.name}": path for path in plain if path.exists()}
+    return figures | {f"sweep/{path.name}": path for path in plain if path.exists()}
 
 
 def dataset_points(dataset: "xr.Dataset") -> Iterator[Point]:
@@ -152,10 +152,10 @@ _LONG = {"return": "episode_return", "length": "episode_length"}
 def _rows(member: "xr.Dataset", names: Mapping[str, str], dim: str) -> list[Point]:
     """A dict per index along `dim`, as far as its `env_steps` are numbers."""
     columns = {_LONG.get(new, new): member[old].values for old, new in names.items()}
-    found = []
+    rows = []
     for index, steps in enumerate(columns.get(_STEPS, ())):
         if math.isnan(steps):
             break
         row = {name: column[index].tolist() for name, column in columns.items()}
-        found.append({**row, _STEPS: int(steps)})
-    return found
+        rows.append({**row, _STEPS: int(steps)})
+    return rows

@@ -67,14 +67,14 @@ def lacking(
     Raises:
         ConfigError: see `load_stored`.
     """
-    stored, found = load_stored(folder), []
+    stored, missing = load_stored(folder), []
     for tracker in trackers:
         entry = stored_for(tracker, stored)
         if entry.get("status") and entry["rows"] >= total:
             notify(f"tracker {tracker.name!r} has everything of {folder} already.")
         else:
-            found.append(tracker)
-    return found
+            missing.append(tracker)
+    return missing
 
 
 def plain_options(tracker: Tracker) -> dict[str, Any]:
