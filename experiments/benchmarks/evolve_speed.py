@@ -25,10 +25,10 @@ from report import hardware
 
 import purerl
 from purerl.execution.members import crossed
-from purerl.meta import population as runs
 from purerl.meta import store
 from purerl.meta.fitness import inner_config
 from purerl.meta.loop import EvolutionLoop
+from purerl.meta.population import rollout_keys, strategy_keys
 from purerl.meta.setup import EvolutionSettings, make_setup
 from purerl.meta.training import Options
 from purerl.scale.devices import make_workers
@@ -96,9 +96,9 @@ def plain_training(evolution: EvolutionLoop) -> Callable[[int], Any]:
     state = optimiser.init(key)
 
     def one(generation: int) -> Any:
-        ask, _ = runs.strategy_keys(key, generation)
+        ask, _ = strategy_keys(key, generation)
         _, overrides, _ = optimiser.ask(ask, state)
-        keys = runs.rollout_keys(key, generation, setup.rollouts)
+        keys = rollout_keys(key, generation, setup.rollouts)
         members = crossed(keys, overrides, np.arange(setup.runs))
         return jax.block_until_ready(mapped(members.keys, members.overrides))
 

@@ -135,7 +135,7 @@ def choose_lanes(plan: HalvingPlan, num_searches: int, workers: list[Worker]) ->
 
     An accelerator's block takes about as long whatever its width, so there it is as
     wide as the whole population asks for. On a CPU its time grows with its lanes: it
-    is modelled as `1 + lanes`, and the width with the least time over all stretches is
+    is modelled as `1 + lanes`, and the width with the least time over all rungs is
     taken.
 
     Args:

@@ -129,7 +129,7 @@ def best_of(rows: Sequence[Row]) -> Row | None:
     return max(complete, key=lambda row: (row.score, -row.number), default=None)
 
 
-def held(scores: Sequence[float | None]) -> HeldOutScores:
+def held_out_scores(scores: Sequence[float | None]) -> HeldOutScores:
     """Return statistics of scores; None and NaN are members that diverged."""
     values = np.array([np.nan if s is None else s for s in scores], float)
     known = values[np.isfinite(values)]
@@ -155,9 +155,9 @@ def compare(
         best: Scores of the best trial, one per seed.
         default: Scores of the config's own values, one per seed.
     """
-    one, other = held(best), held(default)
-    gap = held(list(one.scores - other.scores))
-    return Holdout(trial, tuple(seeds), one, other, gap)
+    best_scores, default_scores = held_out_scores(best), held_out_scores(default)
+    gap = held_out_scores(list(best_scores.scores - default_scores.scores))
+    return Holdout(trial, tuple(seeds), best_scores, default_scores, gap)
 
 
 def holdout_dict(holdout: Holdout) -> dict[str, Any]:

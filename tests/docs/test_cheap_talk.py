@@ -1,7 +1,7 @@
 """The page on cheap talk: its code runs; its evolutions are checked, not trained."""
 
 import purerl
-from purerl.meta.setup import Settings, make_setup
+from purerl.meta.setup import EvolutionSettings, make_setup
 
 from .pages import ROOT, run
 
@@ -10,7 +10,7 @@ def test_the_pages_code_runs(monkeypatch):
     asked = []
 
     def setup(config, evolve, strategy, fitness):
-        made = make_setup(config, Settings(evolve, strategy, 64, 1, fitness))
+        made = make_setup(config, EvolutionSettings(evolve, strategy, 64, 1, fitness))
         asked.append(made)
         return made
 

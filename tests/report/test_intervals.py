@@ -12,7 +12,8 @@ from purerl.report.plots.run import run_curve
 from purerl.report.statistics.host import FEWEST
 from purerl.report.sweep_tables import best_table
 from purerl.report.tables import episodes_table, run_table
-from purerl.tuning import result, words
+from purerl.tuning import result
+from purerl.tuning.console import holdout_table
 from tests.helpers import slow_but
 from tests.report import synthetic
 
@@ -170,10 +171,10 @@ def test_tables_of_few_seeds_name_the_range():
     dataset = synthetic.grid().isel(seed=slice(4))
     table = best_table(dataset)
     assert "range of 4" in [column.header for column in table.columns]
-    held = result.held([1.0, 2.0, 4.0, None])
-    assert (held.low, held.high, held.known) == (1.0, 4.0, 3)
+    scores = result.held_out_scores([1.0, 2.0, 4.0, None])
+    assert (scores.low, scores.high, scores.known) == (1.0, 4.0, 3)
     whole = result.compare(0, range(12), np.arange(12.0), np.zeros(12))
-    headers = [column.header for column in words.holdout_table(whole).columns]
+    headers = [column.header for column in holdout_table(whole).columns]
     assert "95% interval" in headers
 
 
