@@ -53,8 +53,8 @@ class Common:
     progress: Annotated[bool, arg("Show the progress.")] = True
 
 
-class Asked(NamedTuple):
-    """What a command was asked for.
+class Arguments(NamedTuple):
+    """The arguments of a command, read and checked.
 
     Attributes:
         parsed: The options by name: the command's own, those of `Common`, and the
@@ -72,7 +72,7 @@ def read(
     argv: Sequence[str],
     options: type,
     base_of: Callable[[Sequence[str]], TrainConfig],
-) -> Asked:
+) -> Arguments:
     """Read the words of a command.
 
     Args:
@@ -92,7 +92,7 @@ def read(
     environments = [changes.read_environment(config, text) for text in texts]
     if environments:
         config = config.replace(env=environments[0]["env"])
-    return Asked(parsed, config, environments)
+    return Arguments(parsed, config, environments)
 
 
 def keywords(parsed: Any) -> dict[str, Any]:

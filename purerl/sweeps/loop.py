@@ -98,7 +98,8 @@ class SweepLoop:
             outline.config, outline.design, outline.seeds, self.points, self.folder
         )
         self.tracking = Tracking(members, options.trackers)
-        self.done_steps, self.trained, self.told = 0, 0, False
+        self.done_steps, self.trained = 0, 0
+        self.is_stop_announced = False
 
     def run(self) -> SweepResult:
         """Train what is missing; every process ends with the same summary of all.
@@ -228,8 +229,8 @@ class SweepLoop:
                 with self.lock:
                     self.done_steps += members * updates * steps_per_update
                     reporter.update(self.done_steps, mean_return)
-                    if interrupt.asked and not self.told:
-                        self.told = True
+                    if interrupt.asked and not self.is_stop_announced:
+                        self.is_stop_announced = True
                         reporter.notify(
                             "finishing the chunks under way; Ctrl-C again stops at "
                             "once and loses them"

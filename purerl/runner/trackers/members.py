@@ -45,13 +45,13 @@ Load = Callable[[], Iterable[Ended]]
 
 
 class _Adapter(Tracker):
-    """A tracker that is told whole members, and knows which ones it has."""
+    """A tracker that is sent whole members, and knows which ones it has."""
 
     def __init__(self, tracker: Tracker, on_member: Callable[[], None]) -> None:
         self.tracker, self.on_member = tracker, on_member
         self.name, self.background = tracker.name, tracker.background
         self.time_share = tracker.time_share
-        self.told: set[int] = set()
+        self.sent: set[int] = set()
         self.is_left = False
         self._members: dict[int, Member] = {}
 
@@ -63,14 +63,14 @@ class _Adapter(Tracker):
         for number, member, rows in load():
             if self.is_left:
                 return
-            if number in self.told:
+            if number in self.sent:
                 continue
             self._members[number] = member
             for kind, row in rows:
                 self.tracker.log(kind, number, row)
             self.tracker.flush()
             self.tracker.end_member(number)
-            self.told.add(number)
+            self.sent.add(number)
             self.on_member()
 
     def artifact(self, path: Path, name: str) -> None:
@@ -135,7 +135,7 @@ class MemberGroup(ClosesOnFailure):
                 known = stored_for(adapter.tracker, stored)
                 if is_fixed and known.get("total", total) != total:
                     known = {}
-                adapter.told = set(_numbers(known))
+                adapter.sent = set(_numbers(known))
                 writer.begin(run, known, notify)
         except BaseException:
             self._close("failed", STOP_SECONDS)
@@ -177,7 +177,7 @@ class MemberGroup(ClosesOnFailure):
     @property
     def lacks_nothing(self) -> bool:
         """Whether every tracker has all members that were told, and the files."""
-        return all(w.status and self._offered <= t.told for t, w in self._pairs)
+        return all(w.status and self._offered <= t.sent for t, w in self._pairs)
 
     def _close(self, status: str, limit: float | None) -> None:
         for _, writer in self._pairs:
@@ -197,14 +197,14 @@ class MemberGroup(ClosesOnFailure):
         if writer.wait(min(QUIET_SECONDS, limit or QUIET_SECONDS)):
             return
         self.notify(
-            f"waiting for tracker {adapter.name!r}, which has {len(adapter.told):,} of "
-            f"{len(self._offered | adapter.told):,} members; Ctrl-C ends the waiting."
+            f"waiting for tracker {adapter.name!r}, which has {len(adapter.sent):,} of "
+            f"{len(self._offered | adapter.sent):,} members; Ctrl-C ends the waiting."
         )
-        began, known = time.monotonic(), len(adapter.told)
+        began, known = time.monotonic(), len(adapter.sent)
         patience = writers.BEGIN_SECONDS if limit is None else limit
         while not writer.wait(min(1.0, patience)):
-            if limit is None and len(adapter.told) > known:
-                began, known = time.monotonic(), len(adapter.told)
+            if limit is None and len(adapter.sent) > known:
+                began, known = time.monotonic(), len(adapter.sent)
             if time.monotonic() - began >= patience:
                 self.notify(
                     f"tracker {adapter.name!r}: no answer within {patience:g} s; it is "
@@ -214,11 +214,11 @@ class MemberGroup(ClosesOnFailure):
 
     def _missed(self, adapter: _Adapter, writer: Writer) -> str:
         """What a tracker lacks, and how it gets it; empty where it has everything."""
-        missing = len(self._offered - adapter.told)
+        missing = len(self._offered - adapter.sent)
         if writer.status and not missing:
             return ""
         what = (
-            f"lacks {missing:,} of {len(self._offered | adapter.told):,} members"
+            f"lacks {missing:,} of {len(self._offered | adapter.sent):,} members"
             if missing
             else "has all members, but perhaps not all files"
         )
@@ -242,9 +242,9 @@ class MemberGroup(ClosesOnFailure):
     def _entry(self, adapter: _Adapter, writer: Writer) -> dict[str, Any]:
         known = stored_for(adapter.tracker, load_stored(self._folder))
         if known.get("id") == adapter.tracker.id and known.get("total") == self._total:
-            # Another worker of the same study may have told it more in the meantime.
-            adapter.told.update(_numbers(known))
-        numbers = sorted(adapter.told.copy())
+            # Another worker of the same study may have sent it more in the meantime.
+            adapter.sent.update(_numbers(known))
+        numbers = sorted(adapter.sent.copy())
         return {
             "id": adapter.tracker.id,
             "rows": len(numbers),
