@@ -17,7 +17,7 @@ from .spaces import Box, Discrete, bounds
 
 @struct.dataclass
 class CartPoleState(EnvState):
-    """Where cart and pole are.
+    """The positions and velocities of cart and pole.
 
     Attributes:
         x: Position of the cart, m.

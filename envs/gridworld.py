@@ -27,7 +27,7 @@ _COLOURS = np.array([(0, 0, 0), (255, 0, 0), (0, 160, 0), (0, 0, 255)], np.uint8
 
 @struct.dataclass
 class GridState(EnvState):
-    """Where the agent is.
+    """The place of the agent.
 
     Attributes:
         position: `[2]` int32, row and column.
@@ -229,7 +229,7 @@ class GridWorld(Environment[GridState, GridParams]):
     def _land(
         self, target: jax.Array, is_goal: jax.Array, falls: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Where a move to `target` ends, and whether the episode does."""
+        """Return where a move to `target` ends, and whether the episode does."""
         del falls
         return target, is_goal
 

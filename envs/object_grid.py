@@ -27,7 +27,7 @@ OBSERVATIONS = ("number", "vector")
 
 @struct.dataclass
 class ObjectGridState(EnvState):
-    """Where the agent is, and which objects are there.
+    """The place of the agent, and the objects that are there.
 
     Attributes:
         cell: `[]` int32, number of the agent's cell, row by row.
@@ -272,7 +272,7 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
         return float(values[start, -1])
 
     def _tables(self, params: ObjectGridParams) -> tuple[np.ndarray, ...]:
-        """What arriving in each cell with each set of objects does.
+        """Return the effects of arriving in each cell with each set of objects.
 
         Returns:
             The sets `[2^K, K]`; probabilities of the next set `[cells, 2^K, 2^K]`;

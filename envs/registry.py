@@ -86,7 +86,7 @@ BRAX_NAMES: tuple[str, ...] = (
 
 @dataclasses.dataclass(frozen=True)
 class EnvDescription:
-    """What a command line shows about an environment.
+    """The description of an environment that the command line shows.
 
     Attributes:
         id: The name for `make`.
@@ -228,7 +228,7 @@ def _add(id: str, factory: Factory, source: str) -> None:
 
 
 def _is_rerun(factory: Factory, entry: _Entry) -> bool:
-    """Whether a user's factory is what is registered, its code run once more."""
+    """Return whether a user's factory is the registered one, its code run once more."""
     module, name = (getattr(factory, k, "") for k in ("__module__", "__qualname__"))
     before = entry.factory
     return (

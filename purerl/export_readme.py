@@ -5,7 +5,7 @@ from typing import Any
 
 
 def _is_array(about: Any) -> bool:
-    """Whether this describes one array, and not an observation of several parts."""
+    """Return whether this describes one array, not an observation of several parts."""
     return isinstance(about, dict) and set(about) == {"shape", "dtype"}
 
 

@@ -97,7 +97,7 @@ class Bound(NamedTuple):
 
     @property
     def automatic(self) -> dict[str, Any]:
-        """What `auto` stands for, by name of the field."""
+        """The values that `auto` stands for, by name of the field."""
         return auto.values(self.asked, self.config)
 
     def algorithm(self, config: TrainConfig, axis_name: str | None = None) -> Algorithm:

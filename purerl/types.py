@@ -66,7 +66,7 @@ class Evaluation(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-    """What a whole training run leaves behind.
+    """The result of a whole training run.
 
     Attributes:
         state: Final algorithm state, a pytree of arrays (see `make_policy`).
@@ -86,7 +86,7 @@ class TrainResult(NamedTuple):
 
 
 class AgentState(Protocol):
-    """What the training loop reads of an algorithm's state: a NamedTuple of arrays.
+    """The part of an algorithm's state that the training loop reads: a NamedTuple.
 
     An algorithm adds its parameters, environments, replay; see `docs/adding.md`.
     """
@@ -107,7 +107,7 @@ class AgentState(Protocol):
 
 
 class Recurrence(NamedTuple):
-    """How a policy acts that remembers the episode so far.
+    """The functions by which a policy acts that remembers the episode so far.
 
     Attributes:
         init: `(shape) -> memory` of `[*shape]` episodes that are about to begin: all

@@ -20,7 +20,7 @@ from ..base import Environment, Info, Obs, select_tree
 
 
 class Lane(NamedTuple):
-    """What a lane carries.
+    """The key and the state that one environment carries from step to step.
 
     Attributes:
         key: `[]`, or `[N]` in a vector: where the lane's stream of keys is.
@@ -32,7 +32,7 @@ class Lane(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a step led to, before any reset; `[N, ...]` each in a vector."""
+    """The outcome of a step before any reset; `[N, ...]` each in a vector."""
 
     obs: Obs
     reward: jax.Array

@@ -1,4 +1,4 @@
-"""What Gymnasium's two kinds of environment share: the task and its numbers."""
+"""The task and its numbers, which Gymnasium's two kinds of environment share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Task:
 
     @property
     def has_picture(self) -> bool:
-        """Whether `render` is written for it."""
+        """True if `render` is written for the environment."""
         return self.env.has_picture
 
     def metadata(self) -> dict[str, Any]:

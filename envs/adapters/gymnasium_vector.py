@@ -189,7 +189,7 @@ class GymnasiumVectorEnv(VectorEnv):
         return mask
 
     def _infos(self, outcome: Outcome) -> dict[str, Any]:
-        """What the lanes say, and what those say that ended."""
+        """Return the info of all lanes, and the final info of those that ended."""
         done = np.asarray(outcome.terminated) | np.asarray(outcome.truncated)
         infos = _masked(outcome.info, ~done)
         if not done.any():

@@ -48,7 +48,7 @@ class GymnaxEnvironment(Environment[Any, Any]):
 
     @property
     def name(self) -> str:
-        """As gymnax names it."""
+        """The name that gymnax gives the environment."""
         return self.wrapped.name
 
     @property

@@ -24,7 +24,7 @@ NO_LIMIT = 10_000_000
 
 
 class HostStep(NamedTuple):
-    """What one step of `B` environments gives, arrays of the host, `[B, ...]` each.
+    """One step of `B` environments: arrays of the host, `[B, ...]` each.
 
     Attributes:
         obs: What the policy sees next: where an episode ended, the first observation of

@@ -28,7 +28,7 @@ with warnings.catch_warnings():
 
 @struct.dataclass
 class PlaygroundState(EnvState):
-    """What an episode carries.
+    """The state of an episode of a MuJoCo Playground environment.
 
     Attributes:
         inner: Playground's state: physics, metrics and what the task remembers.

@@ -26,7 +26,7 @@ TIT_FOR_TAT = np.array([1, 1, -1, 1, -1], np.float32) * np.float32(_CERTAIN)
 
 
 class Payoffs(NamedTuple):
-    """What the two players earn per round, or in total; float32, shapes as said there.
+    """The payoffs of the two players per round, or in total; float32.
 
     Attributes:
         agent: The first player's.

@@ -1,4 +1,4 @@
-"""What is inside all wrappers: the environment, its numbers and its state."""
+"""The innermost environment of a stack of wrappers, with its numbers and state."""
 
 from __future__ import annotations
 

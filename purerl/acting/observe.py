@@ -116,7 +116,7 @@ def _part(key: Any, space: Any, obs: PyTree) -> Any:
 
 
 def _is_picture(space: Any) -> bool:
-    """Whether observations are `[height, width, channels]` in bytes from 0 to 255."""
+    """Return whether members are `[height, width, channels]` in bytes from 0 to 255."""
     if len(space.shape) != 3 or np.dtype(space.dtype) != np.uint8:
         return False
     bounds = space.low, space.high
@@ -188,7 +188,7 @@ def normalised(
 
 
 def _scaled_leaves(space: Any) -> Iterator[bool]:
-    """Whether each array of a composite observation is one of floats."""
+    """Yield for each array of a composite observation whether it holds floats."""
     if not hasattr(space, "spaces"):
         yield hasattr(space, "low") and np.issubdtype(space.dtype, np.floating)
         return

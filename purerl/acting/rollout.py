@@ -50,7 +50,7 @@ class EnvCarry(NamedTuple):
 
 
 class StepOutput(NamedTuple):
-    """What one step of all environments gives, `[B, ...]` each."""
+    """The outcome of one step of all environments, `[B, ...]` each."""
 
     reward: Array
     next_obs: Array
@@ -61,7 +61,7 @@ class StepOutput(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """Where episodes ended in a rollout, and what they had earned, `[T, B]` each."""
+    """The ends of episodes in a rollout, with returns and lengths, `[T, B]` each."""
 
     done: Array
     returns: Array
@@ -73,7 +73,7 @@ Rollout = tuple[EnvCarry, Transition, Episodes]
 
 
 class Played(NamedTuple):
-    """What some steps of all environments left, on the device or on the host.
+    """Some steps of all environments, taken on the device or on the host.
 
     Attributes:
         envs: The environments after the last step.
@@ -92,7 +92,7 @@ class Played(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """How an update chooses actions, inside the program or from the host.
+    """The choice of actions in an update, inside the program or from the host.
 
     Attributes:
         act: `(prepared obs [B, ...], memory, noise [B, ...]) -> ((raw action, outputs,

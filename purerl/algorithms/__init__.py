@@ -30,7 +30,7 @@ from purerl.types import Algorithm
 
 
 class Entry(NamedTuple):
-    """What makes an algorithm: its config, its checks, and how it is bound.
+    """The parts of an algorithm: its config, its checks, the function that binds it.
 
     Attributes:
         config: The config class.

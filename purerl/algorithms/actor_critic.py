@@ -1,4 +1,4 @@
-"""What actor-critics with a replay buffer share: fields, state, optimisers.
+"""The common part of actor-critics with a replay buffer: fields, state, optimisers.
 
 TD3 and SAC differ in what the critics are fitted to and how the policy climbs them.
 Parameters stay layers inside the loop, not one flat vector as in `dqn`: layers of 256
@@ -129,7 +129,7 @@ class ActorCriticState(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """What a gradient step changes, named as in the state."""
+    """The part of the state that a gradient step changes, named as in the state."""
 
     params: dict[str, PyTree]
     target_params: dict[str, PyTree]

@@ -1,4 +1,4 @@
-"""What actor-critics of continuous control share: the range of actions, its checks.
+"""The common part of continuous control: the range of actions, its checks.
 
 Policies, critics and the replay buffer know actions in [-1, 1] only; the environment
 gets them scaled to its bounds.

@@ -20,7 +20,7 @@ from purerl.types import Array, Metrics, PyTree, Transition
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers.
+    """The parts of DiscoRL, bound once in Python: structure, and the config's numbers.
 
     Attributes:
         config: The numbers.
@@ -40,7 +40,7 @@ class Parts(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """What a gradient step changes.
+    """The part of the state that a gradient step changes.
 
     Attributes:
         params: Parameters of the network.

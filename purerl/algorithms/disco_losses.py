@@ -1,4 +1,4 @@
-"""What the agent of DiscoRL makes of trajectories: values, a rule's inputs, losses.
+"""The values, inputs of a rule and losses that DiscoRL's agent makes of trajectories.
 
 Axes: `T` steps, `N` trajectories, `A` actions.
 """
@@ -18,7 +18,7 @@ from purerl.types import Array, Transition
 
 
 class Made(NamedTuple):
-    """What the networks made of trajectories, leaves `[T, N, ...]`.
+    """The outputs of the networks on trajectories, leaves `[T, N, ...]`.
 
     Attributes:
         online: The network that learns.

@@ -61,7 +61,7 @@ from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers."""
+    """The parts of DQN, bound once in Python: structure, and the config's numbers."""
 
     config: DQNConfig
     stepper: rollout.Stepper
@@ -72,7 +72,7 @@ class Parts(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What is random in a gradient step.
+    """The random numbers of a gradient step.
 
     Attributes:
         levels: Levels of the distributions, where the network takes them.
@@ -119,7 +119,7 @@ class DQNState(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """What a gradient step changes; networks as flat vectors `[P]`."""
+    """The part of the state that a gradient step changes; networks as vectors `[P]`."""
 
     params: Array
     target_params: Array
@@ -406,7 +406,7 @@ def draw(parts: Parts, key: Any, num: int) -> Draws:
 
 
 def _is_random(config: DQNConfig) -> bool:
-    """Whether a gradient step draws noise or levels."""
+    """Return whether a gradient step draws noise or levels."""
     return config.noisy or config.values == "implicit"
 
 

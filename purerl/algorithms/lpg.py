@@ -124,7 +124,7 @@ class LPGConfig(NetworkConfig):
 
 
 class Batch(NamedTuple):
-    """What the gradient step sees, `[T, B, ...]`; observations are prepared already."""
+    """The samples of the gradient step, `[T, B, ...]`; observations are prepared."""
 
     obs: Array
     action: Array

@@ -149,7 +149,7 @@ class MPOConfig(ActorCriticConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers.
+    """The parts of MPO, bound once in Python: structure, and the config's numbers.
 
     Attributes:
         config: The numbers.

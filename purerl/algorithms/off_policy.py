@@ -43,7 +43,7 @@ MOST_WRITTEN_OUT = 4
 
 
 class OffPolicyHooks(NamedTuple):
-    """What an algorithm brings to the loop.
+    """The functions and numbers that an algorithm gives to the off-policy loop.
 
     Attributes:
         config: The numbers.
@@ -83,7 +83,7 @@ class OffPolicyHooks(NamedTuple):
 
 
 class Experience(NamedTuple):
-    """What the loop carries beside the learner.
+    """The replay buffer and the environments, which the loop carries with the learner.
 
     Between two updates every leaf either has an axis of environments, along which
     devices share it, or is the same on all devices. Inside an update a device has a
@@ -291,7 +291,7 @@ def gradient_steps_before(config: OffPolicyConfig, number: Array) -> Array:
 
 
 def _counts(hooks: OffPolicyHooks, before: Array, end: Array) -> Metrics:
-    """How often what happened in an update: the weights of its averages."""
+    """Return the counts of what happened in an update: the weights of its averages."""
     after_it = gradient_steps_before(hooks.config, end)
     counts = {"gradient_steps": after_it - before}
     if hooks.policy_delay is not None:

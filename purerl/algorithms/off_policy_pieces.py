@@ -23,7 +23,7 @@ _NUM_KEYS = 5
 
 
 class Split(NamedTuple):
-    """What an update of a state is made of.
+    """The state of an algorithm, taken apart for the pieces of an update.
 
     Attributes:
         hooks: What the algorithm brings to the loop.
@@ -39,7 +39,7 @@ class Split(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What the pieces of an update hand on.
+    """The values that one piece of an update hands on to the next.
 
     Attributes:
         state: State before the update, without buffer, priorities and environments.

@@ -1,4 +1,4 @@
-"""What every on-policy actor-critic shares; the algorithm's own file is its objective.
+"""The common part of on-policy actor-critics: everything but the objective.
 
 An update collects `T` steps in `B` environments with the current policy (`collect`),
 looks at them with the critic (`estimate`), learns, and reports (`report`, `observe`).
@@ -38,7 +38,7 @@ MOST_AT_ONCE = 2**18
 
 
 class Parts(NamedTuple, Generic[ConfigT]):
-    """What is bound once, in Python: structure, and the config's numbers.
+    """The parts of an agent, bound once in Python: structure, and the config's numbers.
 
     Attributes:
         config: The numbers.
@@ -88,7 +88,7 @@ class OnPolicyState(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """What the critic makes of a rollout, `[T, B, ...]`.
+    """The critic's estimates on a rollout, `[T, B, ...]`.
 
     Attributes:
         obs: Prepared observations.
@@ -104,7 +104,7 @@ class Estimates(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a gradient step sees, `[N, ...]`; observations are prepared already."""
+    """The samples of a gradient step, `[N, ...]`; observations are prepared already."""
 
     obs: Array
     action: Array
@@ -190,7 +190,7 @@ def outputs(
 
 
 def _noted(network: nn.Module, params: PyTree, inputs: Any) -> tuple[Any, PyTree]:
-    """What a network makes of inputs, and what it notes of its units."""
+    """Return the outputs of a network, and what it notes of its units."""
     found, noted = network.apply(params, inputs, mutable=networks.COLLECTION)
     return found, noted.get(networks.COLLECTION, {})
 

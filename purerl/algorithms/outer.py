@@ -1,4 +1,4 @@
-"""What an algorithm's updates are judged by when they are differentiated.
+"""Outer losses: they judge an algorithm's updates when these are differentiated.
 
 A meta-gradient is the derivative of an *outer loss* after some updates. The outer loss
 looks at the parameters that the updates led to, and at the rollout that they collect
@@ -29,7 +29,7 @@ OuterLoss = Callable[[Any, Any, Any], Array]
 
 
 class Outer(NamedTuple):
-    """How an algorithm's updates are judged.
+    """The functions and the outer losses by which an algorithm's updates are judged.
 
     Attributes:
         build: `(config, env) -> parts`, what the functions below work with.
@@ -47,7 +47,7 @@ class Outer(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What actor and critic make of a rollout after the updates.
+    """The outputs of actor and critic on a rollout after the updates.
 
     Attributes:
         log_prob: `[N]` log-probabilities of the actions.

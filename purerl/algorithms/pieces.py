@@ -111,7 +111,7 @@ class Steps(NamedTuple):
 
 
 class StepWork(NamedTuple):
-    """What the pieces of an update that learns in every step hand on.
+    """The values that the pieces of an update that learns in every step hand on.
 
     Attributes:
         state: State before the update.

@@ -358,7 +358,7 @@ def _standardise(axis_name: str | None, batch: Batch) -> Batch:
 
 
 def _is_paired(parts: Parts[PPOConfig]) -> bool:
-    """Whether actor and critic learn as one network."""
+    """Return whether actor and critic learn as one network."""
     config = parts.config
     is_plain = not (config.shared_torso or config.frozen)
     return (

@@ -137,7 +137,7 @@ class PQNConfig(NetworkConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers."""
+    """The parts of PQN, bound once in Python: structure, and the config's numbers."""
 
     config: PQNConfig
     stepper: rollout.Stepper
@@ -170,7 +170,7 @@ class PQNState(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a gradient step sees, `[N, ...]`; observations are prepared already."""
+    """The samples of a gradient step, `[N, ...]`; observations are prepared already."""
 
     obs: Array
     action: Array

@@ -1,4 +1,4 @@
-"""What recurrent DQN does with sequences of its replay buffer; see `recurrent_dqn`."""
+"""The learner of recurrent DQN: gradient steps on sequences of its replay buffer."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from purerl.types import Array, Metrics, PyTree
 
 
 class Learner(NamedTuple):
-    """What a gradient step changes.
+    """The part of the state that a gradient step changes.
 
     Attributes:
         params: Parameters of the online network, as a flat vector `[P]`.

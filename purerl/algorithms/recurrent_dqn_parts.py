@@ -17,7 +17,7 @@ from purerl.types import Array, PyTree
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python.
+    """The parts of recurrent DQN, bound once in Python.
 
     Attributes:
         config: Config with the environment's numbers, `auto` resolved.

@@ -83,7 +83,7 @@ class RecurrentPPOConfig(PPOConfig):
 
     @property
     def samples_per_update(self) -> int:
-        """What minibatches are drawn from: sequences."""
+        """The number of sequences from which minibatches are drawn."""
         return memory_config.num_sequences(self)
 
     @property
@@ -98,7 +98,7 @@ class RecurrentPPOConfig(PPOConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python.
+    """The parts of recurrent PPO, bound once in Python.
 
     Attributes:
         core: Network from observations to memories.
@@ -530,5 +530,5 @@ def _choose(
 
 
 def _seen(parts: Parts, memory: PyTree, obs: Any) -> Any:
-    """What heads see: a memory `[..., H]`, beside the mask of `obs` if it has one."""
+    """Return the heads' input: a memory `[..., H]`, beside the mask of `obs` if any."""
     return composite.beside_mask(parts.kind.read(memory), obs)

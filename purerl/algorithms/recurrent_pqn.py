@@ -47,7 +47,7 @@ from purerl.types import (
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python.
+    """The parts of recurrent PQN, bound once in Python.
 
     Attributes:
         config: Config with the environment's numbers, `auto` resolved.
@@ -354,5 +354,5 @@ def _values(
 
 
 def _seen(parts: Parts, memory: PyTree, obs: Any) -> Any:
-    """What the head sees: a memory, beside the mask of `obs` if it has one."""
+    """Return the head's input: a memory, beside the mask of `obs` if it has one."""
     return composite.beside_mask(parts.kind.read(memory), obs)

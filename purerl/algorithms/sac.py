@@ -115,7 +115,7 @@ class SACConfig(EnsembleConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers.
+    """The parts of SAC, bound once in Python: structure, and the config's numbers.
 
     Attributes:
         config: The numbers.

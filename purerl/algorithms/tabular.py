@@ -97,7 +97,7 @@ class TabularConfig(TrainConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers."""
+    """The parts of the agent, bound in Python: structure, and the config's numbers."""
 
     config: TabularConfig
     stepper: rollout.Stepper
@@ -157,7 +157,7 @@ class Moment(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """What a step changes.
+    """The part of the state that a step changes.
 
     Attributes:
         q: `[K, S, A]` tables.
@@ -169,7 +169,7 @@ class Learner(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What the metrics of an update are made of, `[T, B]` each."""
+    """The steps of an update, from which its metrics are made, `[T, B]` each."""
 
     obs: Array
     action: Array
@@ -517,7 +517,7 @@ def _explore(parts: Parts, values: Array, coin: exploration.Coin, tie: Array) ->
 
 
 def _count(parts: Parts, trace: Trace, one: Array) -> Array:
-    """How often each action was taken in each state, int32 `[S, A]`."""
+    """Return how often each action was taken in each state, int32 `[S, A]`."""
     zeros = jnp.zeros((parts.num_states, parts.num_actions))
     counted = zeros.at[trace.obs, trace.action].add(one)
     return psum(counted, parts.axis_name).astype(jnp.int32)

@@ -81,7 +81,7 @@ class TD3Config(EnsembleConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers."""
+    """The parts of TD3, bound once in Python: structure, and the config's numbers."""
 
     config: TD3Config
     stepper: rollout.Stepper

@@ -35,7 +35,7 @@ OnBlock = Callable[[int, float], None]
 
 
 class Scores(NamedTuple):
-    """What training with one setting in one environment gave.
+    """The scores of training with one setting in one environment.
 
     Attributes:
         measures: Values by name of the measure, `[S]` float32, NaN where a run met a

@@ -42,7 +42,7 @@ class LevelBuffer(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of playing a level; fields `[]`, or `[B]` of several.
+    """The result of playing a level; fields `[]`, or `[B]` of several.
 
     Attributes:
         score: Score of the level, float32.

@@ -134,7 +134,7 @@ class PLRConfig(PPOConfig):
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a leaf can be looked at: it is not traced, and no schedule."""
+    """Return whether a leaf can be looked at: it is not traced, and no schedule."""
     return not isinstance(value, Tracer | Schedule)
 
 

@@ -21,7 +21,7 @@ _ONE_LOOP_WORDS = 2**18
 
 
 class Passes(NamedTuple):
-    """How gradient steps go through a batch.
+    """The passes of gradient steps through a batch.
 
     Attributes:
         optim: Optimiser, from `optimiser`; it keeps the norm of its last gradient.
@@ -133,7 +133,7 @@ def _gradient_step(
 
 
 def is_one_loop(batch: Any, passes: Passes) -> bool:
-    """Whether all passes are one loop, over minibatches that are there before it.
+    """Return whether all passes are one loop, over minibatches made before it.
 
     On an accelerator that is fewer kernels, and takes the batch E times in memory.
 

@@ -29,7 +29,7 @@ MOST_CARRIED = 2**8
 
 
 class Layout(NamedTuple):
-    """Where the leaves of a pytree lie in the packed array.
+    """The places of the leaves of a pytree in the packed array.
 
     Attributes:
         structure: The structure of the pytree.

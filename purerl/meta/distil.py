@@ -33,7 +33,7 @@ KEPT, REFINED, STEPS = 128, 6, 400
 
 
 class Samples(NamedTuple):
-    """Where a drift is compared, all with one sign of the advantage.
+    """The points where a drift is compared, all with one sign of the advantage.
 
     Attributes:
         log_ratio: `[N]`.

@@ -1,4 +1,4 @@
-"""What is evolved: leaves of a config as one vector, and the vector as overrides.
+"""The genome: leaves of a config as one vector, and the vector as overrides.
 
 Any field or sub-tree of a config with float leaves can be evolved: a learned loss, the
 two numbers of `DPODrift`, a set of hyperparameters, the environment's physics. A

@@ -1,4 +1,4 @@
-"""What a meta-gradient is of: leaves of a config as named arrays without bounds.
+"""The coordinates of a meta-gradient: leaves of a config as arrays without bounds.
 
 The names and scales are those of `purerl.evolve`: a number that must stay positive is
 `start * exp(z)`, a fraction `sigmoid(logit(start) + z)`, and arrays are themselves. The

@@ -25,7 +25,7 @@ INIT = nn.initializers.variance_scaling(LEFT, "fan_in", "truncated_normal")
 
 
 class Predictions(NamedTuple):
-    """What the network says of observations, for A actions.
+    """The outputs of the network on observations, for A actions.
 
     Attributes:
         logits: `[..., A]` of the policy.

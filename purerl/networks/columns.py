@@ -1,4 +1,4 @@
-"""What has few outputs, one output after another, for few kernels.
+"""Functions of few outputs, written one output after another, for few kernels.
 
 A compiler for an accelerator makes a kernel of every sum over an axis, also where that
 has two members. A policy over few actions written as sums of columns, with its

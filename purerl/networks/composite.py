@@ -94,7 +94,7 @@ class View(nn.Module):
     keys: tuple[str, ...]
 
     def __call__(self, obs: Mapping[str, Any], *more: Array) -> Any:
-        """What the module makes of these keys."""
+        """Return the outputs of the module on these keys."""
         return self.module({key: obs[key] for key in self.keys}, *more)
 
 
@@ -110,7 +110,7 @@ class Part(nn.Module):
     key: str
 
     def __call__(self, obs: Mapping[str, Any], *more: Array) -> Any:
-        """What the module makes of it."""
+        """Return the outputs of the module on the part."""
         return self.module(obs[self.key], *more)
 
 

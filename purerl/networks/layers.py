@@ -122,7 +122,7 @@ def narrow_product(x: Array, kernel: Array) -> Array:
 
 
 class Features(nn.Module):
-    """In the place of a torso whose features are there already: returns its input."""
+    """A stand-in for a torso whose features are there already: returns its input."""
 
     def __call__(self, features: Array) -> Array:
         """Features as they are."""

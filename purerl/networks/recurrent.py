@@ -1,4 +1,4 @@
-"""What a policy remembers of an episode: memories, and forgetting where episodes end.
+"""Gated units: memories of an episode, and forgetting where episodes end.
 
 A memory is a pytree of arrays with the environments' leading axes. It is zero before
 an episode's first observation, and holds nothing of the episode before. Here are the
@@ -69,7 +69,7 @@ class GRU(nn.Module):
 
 
 class LSTMMemory(NamedTuple):
-    """What an LSTM remembers, `[..., H]` each.
+    """The memory of an LSTM, `[..., H]` each.
 
     Attributes:
         hidden: What heads see.

@@ -50,7 +50,7 @@ HIDDEN_SIZE = 8
 
 
 class LearnedState(NamedTuple):
-    """What a `LearnedOptimiser` carries from step to step, for P parameters.
+    """The state of a `LearnedOptimiser`, for P parameters.
 
     Attributes:
         count: `[]` int32, number of steps done.
@@ -234,7 +234,7 @@ class LearnedOptimiser:
         layout: Layout,
         moving: np.ndarray | None,
     ) -> Array:
-        """What the network sees of each parameter, `[F, P]`; all near one in size."""
+        """Return the features `[F, P]` of P parameters, all near one in size."""
         size = jnp.log(root)
         typical = jnp.sqrt(mean_of(jnp.square(params), moving)) + 1e-8
         share = schedules.at(self.share, 0.0)  # a number, unless nobody trains with it

@@ -36,7 +36,7 @@ EXPONENT = 1e-3  # What the second output is multiplied by, before it is an expo
 
 
 class OpenState(NamedTuple):
-    """What an `OpenOptimiser` carries from step to step, for P parameters.
+    """The state of an `OpenOptimiser`, for P parameters.
 
     Attributes:
         count: `[]` int32, number of steps done.

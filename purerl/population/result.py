@@ -1,4 +1,4 @@
-"""What all searches leave behind."""
+"""The common part of the results of all searches over hyperparameters."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ class BestMember(NamedTuple):
 
 
 class Result(abc.ABC):
-    """What the results of all searches over hyperparameters have.
+    """The base of the results of all searches over hyperparameters.
 
     Args:
         space: The axes that were searched.
@@ -116,7 +116,7 @@ class Result(abc.ABC):
 
     @property
     def finished(self) -> bool:
-        """Whether the last milestone was reached."""
+        """True if the last milestone was reached."""
         return len(self.steps) == len(self.milestones)
 
     @property

@@ -22,7 +22,7 @@ from purerl.types import Array, PyTree, Transition
 
 
 class Stored(NamedTuple):
-    """What the buffer keeps of the steps of an environment in a round.
+    """A stored sequence: the steps of an environment in a round, and a memory.
 
     Attributes:
         memory: Memory `[...]` before the last `N` of the steps, from where a burn-in

@@ -113,7 +113,7 @@ def _range(row: "Row", name: str, digits: int | None = None) -> str:
 
 
 def _settings(result: "Comparison") -> str:
-    """What every setting changes; a whole config behind a click."""
+    """Return a table of what every setting changes; a whole config behind a click."""
     body = ""
     short: dict[str, str] = {}
     for name, values in result.about["settings"].items():

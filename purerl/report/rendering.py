@@ -53,7 +53,7 @@ class Rendering(NamedTuple):
 
 
 class _Cast(NamedTuple):
-    """Who is shown: a run with the chosen agents alone, and what each is called."""
+    """The agents that are shown: a run with these alone, and what each is called."""
 
     saved: SavedRun
     tags: tuple[str, ...]
@@ -193,7 +193,7 @@ def play(
 
 
 def _panels(cast: _Cast, played: Recording) -> list[Panel]:
-    """What is shown of every agent."""
+    """Return a panel for every agent."""
     names = zip(cast.saved.seeds, cast.tags, strict=True)
     return [
         Panel(f"seed {seed}", tag, _takes(played, member))

@@ -85,7 +85,7 @@ def _run(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
 
 
 def _has_finished(stored: dict[str, Any], records: Records) -> bool:
-    """Whether not even one update of the run is left to be done."""
+    """Return whether not even one update of the run is left to be done."""
     row = records.rows["train"][0][-1]
     each = row["env_steps"] // row["update"]
     return row["env_steps"] + each > stored["config"]["total_timesteps"]

@@ -1,4 +1,4 @@
-"""What a rule of learning sees of a rollout, and what it asks for in return.
+"""The inputs and targets of a rule of learning.
 
 Axes: `T` steps of the rollout, `B` environments, `M` numbers of the prediction vector.
 """
@@ -44,7 +44,7 @@ class RuleInputs(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What the agent shall do with the rollout.
+    """The targets that a rule sets the agent for a rollout.
 
     Attributes:
         policy: `[T, B]`, how much more probable the action shall become: the weight of

@@ -1,4 +1,4 @@
-"""What the agents of a run begin with: agents in the folder of another run."""
+"""The agents that a run begins with, read from the folder of another run."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _STEP = re.compile(r"\['([^']*)'\]|\.(\w+)|\[(\d+)\]")
 
 
 class Start(NamedTuple):
-    """What the agents of a run begin with.
+    """The agents that a run begins with.
 
     Attributes:
         folder: The folder of the run whose agents are taken.

@@ -226,7 +226,7 @@ def _barrier_key(number: int, process: int) -> str:
 
 
 def _is_there(client: Any, number: int, process: int) -> bool:
-    """Whether a process reaches a barrier within `ASK_SECONDS`."""
+    """Return whether a process reaches a barrier within `ASK_SECONDS`."""
     try:
         key = _barrier_key(number, process)
         client.blocking_key_value_get(key, int(ASK_SECONDS * 1e3))

@@ -28,7 +28,7 @@ from purerl.types import PyTree
 
 
 class Finished(NamedTuple):
-    """What is left of a search.
+    """A search after its last step.
 
     Attributes:
         steps: The steps that it took.
@@ -43,7 +43,7 @@ class Finished(NamedTuple):
 
 
 class _Options(NamedTuple):
-    """How a search is carried out; of these only W and K change what is computed."""
+    """The way a search is carried out; only W and K change what is computed."""
 
     out: Path | None
     lanes: int

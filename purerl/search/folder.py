@@ -32,7 +32,7 @@ KEEP_CHECKPOINTS = 2
 
 
 class Restored(NamedTuple):
-    """How far a search has come for good.
+    """The part of a search that is on disk for good.
 
     Attributes:
         steps: The steps up to the last checkpoint.
@@ -108,7 +108,7 @@ def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:
 
 
 def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """What is stored, with the environment steps of a search that is no shorter."""
+    """Return what is stored, with the steps of a search that is no shorter."""
     before, now = (x["config"].get("total_timesteps", 0) for x in (stored, new))
     if now < before:
         return stored

@@ -47,7 +47,7 @@ class Request(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a request, on the host.
+    """The outcome of a request, on the host.
 
     Attributes:
         train: Training metrics by name, rows `[N, R]`, one per segment.
@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
 
     @property
     def diverged(self) -> np.ndarray:
-        """Whether a number was not finite, `[N]` bool."""
+        """The members with a number that was not finite, `[N]` bool."""
         return self.diverged_at >= 0
 
     @property
@@ -95,7 +95,7 @@ class Step(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What to train, and what to make of it.
+    """A search: the requests of what to train, and the use of their outcomes.
 
     Attributes:
         kind: Name of the search, `pbt` for example; it stands in the folder.

@@ -1,4 +1,4 @@
-"""What trackers are told of a search while it goes on: a row per member and request."""
+"""The rows of a search for trackers: one per member and request, while it goes on."""
 
 import itertools
 import time

@@ -1,4 +1,4 @@
-"""What differs between a folder's specification and a new one, in words."""
+"""The differences between a folder's specification and a new one, in words."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What identifies a member of a sweep: the values of its point, and its seed.
+"""The identity of a member of a sweep: the values of its point, and its seed.
 
 A loss that an axis names by its file is what the file holds, whatever it is called
 there: another content is another member.

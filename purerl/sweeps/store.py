@@ -162,7 +162,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 class Source(Protocol):
-    """Where members' arrays are: a folder's `Index`, or memory."""
+    """A source of members' arrays: a folder's `Index`, or memory."""
 
     def __contains__(self, id: str) -> bool:
         """Return whether a member has finished."""
@@ -180,7 +180,7 @@ class Source(Protocol):
 
 
 class Index:
-    """Which members are in which file of a folder; arrays are read when asked for.
+    """The files of a folder and the members in them; arrays are read when asked for.
 
     Args:
         folder: The folder of the sweep.

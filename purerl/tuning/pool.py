@@ -1,4 +1,4 @@
-"""What all batches of a study share: seeds, lanes, compiled programs, devices."""
+"""The pool that all batches of a study share: seeds, lanes, programs, devices."""
 
 import math
 import time
@@ -20,7 +20,7 @@ ACCELERATOR_LANES = 64
 
 
 class Setup(NamedTuple):
-    """What all batches of a study share.
+    """The settings that all batches of a study share.
 
     Attributes:
         config: The config of every trial, where no axis says otherwise.

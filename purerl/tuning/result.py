@@ -1,4 +1,4 @@
-"""What a study found: rows, the best config, the comparison on fresh seeds; files."""
+"""The result of a study: rows, the best config, a comparison on fresh seeds, files."""
 
 import csv
 import io
@@ -66,7 +66,7 @@ class HeldOutScores(NamedTuple):
 
     @property
     def known(self) -> int:
-        """How many did not diverge."""
+        """The number of seeds that did not diverge."""
         return len(self.scores) - self.diverged
 
 

@@ -100,7 +100,7 @@ def open_study(
 
 
 def _await_spec(found: optuna.Study) -> bool:
-    """Whether the process that made the study has described it."""
+    """Return whether the process that made the study has described it."""
     until = time.monotonic() + START_SECONDS
     while SPEC not in found.user_attrs:
         if found.trials or time.monotonic() > until:

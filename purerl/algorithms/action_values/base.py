@@ -1,4 +1,4 @@
-"""What DQN asks of a kind of action values.
+"""The interface of a kind of action values: what DQN calls.
 
 *Outputs* are what the network returns: `[..., n]` for values of n actions, `[..., n,
 K]` where the return of each has a distribution of K numbers. Those of one action have

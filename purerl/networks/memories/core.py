@@ -37,7 +37,7 @@ def features_of(memory: Any) -> int:
 
 
 class Remembered(NamedTuple):
-    """What such a memory holds between two steps.
+    """The memory of such a network between two steps.
 
     Attributes:
         output: `[..., features]`, what heads see.

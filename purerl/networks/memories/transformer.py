@@ -16,7 +16,7 @@ from purerl.types import Array
 
 
 class Cache(NamedTuple):
-    """What one block remembers of the last steps, the oldest first.
+    """The memory that one block has of the last steps, the oldest first.
 
     Attributes:
         keys: `[..., window, heads, D]`; zero in the places of steps that are not there.
@@ -182,7 +182,7 @@ class Attention(nn.Module):
         return Dense(width, name="outputs")(seen), self._after(keys, values, is_same)
 
     def _sees(self, filled: Array, resets: Array) -> tuple[Array, Array]:
-        """Which places `[B, T, W + T]` a step sees, and which are the last episode's.
+        """Return the places `[B, T, W + T]` that a step sees, and the last episode's.
 
         Args:
             filled: `[B]`, how many places of the cache hold a step.

@@ -1,4 +1,4 @@
-"""What drawings are painted on; the only module that imports Pillow.
+"""The canvas of drawings; the only module that imports Pillow.
 
 Everything is painted three times as large and then reduced, so that edges are smooth.
 """

@@ -17,7 +17,7 @@ _EDGE = (c.HEIGHT - SIDE) / 2
 
 
 class Kind(NamedTuple):
-    """What stands in cells of a grid.
+    """A kind of thing that stands in cells of a grid.
 
     Attributes:
         name: The name in the legend; none if empty.

@@ -1,4 +1,4 @@
-"""Which environment is drawn by what."""
+"""The registry of drawings by environment."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ FPS = 25
 
 
 class Drawing(NamedTuple):
-    """How the moments of an environment become pictures.
+    """The functions that make pictures of the moments of an environment.
 
     Attributes:
         draw: `(state, params) -> uint8 [height, width, 3]`, on the host.
@@ -31,7 +31,7 @@ class Drawing(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What is kept of a moment: the arguments of `Drawing.draw`."""
+    """The part of a moment that is kept: the arguments of `Drawing.draw`."""
 
     state: Any
     params: Any

@@ -20,7 +20,7 @@ _COUNTERS = ("env_steps", "update")
 
 
 class Run(Protocol):
-    """What a picture reads of a run, as `purerl.runner.result.RunResult` has it."""
+    """The part of a `purerl.runner.result.RunResult` that a picture reads."""
 
     @property
     def config(self) -> Any:

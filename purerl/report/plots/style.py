@@ -1,4 +1,4 @@
-"""How every picture looks: colours, axes, labels, and how it reaches a file.
+"""The style of every picture: colours, axes, labels, and how it reaches a file.
 
 Colours are close to those of Okabe and Ito, which people with any colour vision can
 tell apart; lines differ by marker as well. No global state of matplotlib is used.

@@ -20,7 +20,7 @@ BANDWIDTH = 0.15  # The Gaussian that smooths a contour has this share of an axi
 
 
 class Trial(Protocol):
-    """What a picture reads of a trial, as `purerl.tuning.result.Row` has it."""
+    """The part of a `purerl.tuning.result.Row` that a picture reads."""
 
     @property
     def number(self) -> int:
@@ -29,7 +29,7 @@ class Trial(Protocol):
 
     @property
     def state(self) -> str:
-        """How it ended: `complete`, `pruned`, `diverged`, `refused`, ..."""
+        """The end of the trial: `complete`, `pruned`, `diverged`, `refused`, ..."""
         ...
 
     @property
@@ -49,12 +49,12 @@ class Trial(Protocol):
 
     @property
     def is_default(self) -> bool:
-        """Whether its values are the config's own."""
+        """True if the trial's values are the config's own."""
         ...
 
 
 class Axis(NamedTuple):
-    """Where an axis's values lie in a picture.
+    """The places of an axis's values in a picture.
 
     Attributes:
         name: Name of the axis.

@@ -27,7 +27,7 @@ WORDS = 4_000_000  # Numbers of a block of resamples by columns, at most.
 
 
 class Interval(NamedTuple):
-    """What is said beside a mean over runs.
+    """The interval or range that stands beside a mean over runs.
 
     Attributes:
         low: Lower ends, shaped like the mean; NaN where there is none.
@@ -44,7 +44,7 @@ class Interval(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What the two ends are, for a heading, a legend or a caption."""
+        """The name of the two ends, for a heading, a legend or a caption."""
         return name_of(self.kind, self.runs)
 
     def text(self, digits: int = 1, heading: str = INTERVAL) -> str:

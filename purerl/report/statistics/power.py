@@ -1,4 +1,4 @@
-"""How many seeds a comparison needs.
+"""The number of seeds that a comparison needs.
 
 After Colas, Sigaud & Oudeyer 2018, "How Many Random Seeds? Statistical Power Analysis
 in Deep Reinforcement Learning Experiments", but simulated: n seeds of one configuration
@@ -175,7 +175,7 @@ def seeds_needed(
 
 
 class _Known(NamedTuple):
-    """What is known of the scores of both configurations.
+    """The facts that are known of the scores of both configurations.
 
     Attributes:
         shapes: Standardised pilots of both; None where scores are normal.

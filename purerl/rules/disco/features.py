@@ -1,4 +1,4 @@
-"""What DiscoRL's network sees of every step (Oh et al. 2025, Methods).
+"""The inputs of DiscoRL's network for every step (Oh et al. 2025, Methods).
 
 The numbers and their order are those of the published weights.
 """

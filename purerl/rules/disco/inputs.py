@@ -1,4 +1,4 @@
-"""What a rule of DiscoRL's kind sees of trajectories, and what it asks for in return.
+"""The inputs and targets of a rule of DiscoRL's kind.
 
 Axes: `T` steps, `B` trajectories, `A` actions, `M` numbers of the predictions.
 """
@@ -23,7 +23,7 @@ class Outputs(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What the action values say of trajectories.
+    """The values and advantages of trajectories, computed from the action values.
 
     With the online network's policy `pi` and its action values `Q`, those `Q'` of the
     target network, and the targets `G` that `learning.returns.retrace` makes of `Q'`.
@@ -86,7 +86,7 @@ class DiscoInputs(NamedTuple):
 
 
 class DiscoTargets(NamedTuple):
-    """What the network shall come nearer to: logits of distributions.
+    """The targets that the network shall come nearer to: logits of distributions.
 
     Attributes:
         logits: `[T, B, A]` of the policy.

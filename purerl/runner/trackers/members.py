@@ -174,7 +174,7 @@ class MemberGroup(ClosesOnFailure):
 
     @property
     def lacks_nothing(self) -> bool:
-        """Whether every tracker has all members that were told, and the files."""
+        """True if every tracker has all members that were told, and the files."""
         return all(w.status and self._offered <= t.told for t, w in self._pairs)
 
     def _close(self, status: str, limit: float | None) -> None:
@@ -211,7 +211,7 @@ class MemberGroup(ClosesOnFailure):
                 return
 
     def _missed(self, adapter: _Adapter, writer: Writer) -> str:
-        """What a tracker lacks, and how it gets it; empty where it has everything."""
+        """Return what a tracker lacks, and how it gets it; empty if it has all."""
         missing = len(self._offered - adapter.told)
         if writer.status and not missing:
             return ""
