@@ -61,7 +61,7 @@ class KArmedBandit(Environment[BanditState, BanditParams]):
       `walk_std=0.01`.
 
     Attributes:
-        num_arms: k.
+        num_arms: Number k of arms.
     """
 
     num_arms: int = 10

@@ -241,7 +241,7 @@ def select_tree(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
     """Choose between two pytrees of the same structure by one boolean `[]`.
 
     Args:
-        condition: `[]` bool.
+        condition: `[]` bool, which of the two is taken.
         on_true: Pytree that is returned where the condition holds.
         on_false: Pytree that is returned otherwise.
     """

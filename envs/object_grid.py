@@ -82,8 +82,8 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
 
     Attributes:
         size: Height and width of the grid.
-        num_objects: K, at most 8.
-        observation: `number` or `vector`.
+        num_objects: Number K of objects, at most 8.
+        observation: Kind of the observation, `number` or `vector`.
     """
 
     size: tuple[int, int] = (5, 5)

@@ -90,13 +90,13 @@ class EnvDescription:
 
     Attributes:
         id: The name for `make`.
-        source: `purerl`, `gymnax`, `brax`, `craftax`, `playground`, `gymnasium`,
-            `envpool` or `registered`.
+        source: Where the environment comes from: `purerl`, `gymnax`, `brax`, `craftax`,
+            `playground`, `gymnasium`, `envpool` or `registered`.
         observation_space: Observation space with the default parameters.
         action_space: Action space with the default parameters.
         params: The default parameters.
         summary: First line of the documentation.
-        note: What its returns do not compare with; empty where there is nothing.
+        note: Warning about returns that do not compare; empty where there is none.
     """
 
     id: str

@@ -42,7 +42,7 @@ def readme(about: dict[str, Any]) -> str:
     """Return how to use the folder, with this agent's shapes.
 
     Args:
-        about: What `policy.json` says.
+        about: Contents of `policy.json`.
     """
     batch = "batch" if about["batch"] == "any" else about["batch"]
     rows = 8 if about["batch"] == "any" else about["batch"]

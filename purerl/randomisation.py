@@ -144,7 +144,7 @@ def check_distribution(distribution: Distribution, owner: str) -> None:
 
     Args:
         distribution: The distribution.
-        owner: What it is a distribution of, for the message.
+        owner: Name of what the distribution is of, for the message.
 
     Raises:
         ConfigError: a number that is none, or a low end above the high one.

@@ -108,7 +108,7 @@ class WarmUp(Schedule):
 
     Attributes:
         fraction: Share of the run that the warm-up takes.
-        then: What follows, a schedule or a number.
+        then: Schedule or number that follows the warm-up.
         start: Number at the beginning of the run.
     """
 

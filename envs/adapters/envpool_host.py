@@ -125,7 +125,7 @@ class EnvPoolEnvs(HostEnvs):
     """`B` environments of EnvPool between two steps.
 
     Args:
-        env: What they are.
+        env: Environment of which these are copies.
         num_envs: Number B of environments.
     """
 

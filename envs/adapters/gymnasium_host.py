@@ -101,7 +101,7 @@ class GymnasiumEnvs(HostEnvs):
     """`B` environments of Gymnasium between two steps.
 
     Args:
-        env: What they are.
+        env: Environment of which these are copies.
         num_envs: Number B of environments.
 
     Raises:

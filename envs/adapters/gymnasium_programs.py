@@ -45,13 +45,14 @@ class Programs(NamedTuple):
     """Compiled on first use, once for all environments that are equal.
 
     Attributes:
-        reset: `(params, key) -> obs, lane`.
-        step: `(params, lane, action) -> lane, outcome`.
-        reset_lanes: `(params, keys [N]) -> obs, lanes`.
-        reset_some: `(params, keys [N], mask [N], obs, lanes) -> obs, lanes`, new where
-            the mask is true.
-        step_lanes: `(params, lanes, actions) -> obs, lanes, outcome`; `obs` and
-            `lanes` are the next episode's where one ended.
+        reset: Function that resets an environment, `(params, key) -> obs, lane`.
+        step: Function that steps an environment, `(params, lane, action) -> lane,
+            outcome`.
+        reset_lanes: Function that resets a vector, `(params, keys [N]) -> obs, lanes`.
+        reset_some: Function that resets some of a vector, `(params, keys [N], mask [N],
+            obs, lanes) -> obs, lanes`; those are new where the mask is true.
+        step_lanes: Function that steps a vector, `(params, lanes, actions) -> obs,
+            lanes, outcome`; `obs` and `lanes` are the next episode's where one ended.
     """
 
     reset: Callable[..., tuple[Obs, Lane]]

@@ -30,8 +30,8 @@ class Task:
         env: The environment.
         params: Numbers of the environment, arrays all of them.
         programs: Compiled reset and step.
-        observation_space: Gymnasium's, of one observation.
-        action_space: Gymnasium's, of one action.
+        observation_space: Gymnasium's space of one observation.
+        action_space: Gymnasium's space of one action.
     """
 
     env: Environment

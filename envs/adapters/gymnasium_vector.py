@@ -112,7 +112,7 @@ class GymnasiumVectorEnv(VectorEnv):
         """Take one step in every lane.
 
         Args:
-            actions: `[N, ...]`.
+            actions: `[N, ...]` actions, one for each environment.
 
         Returns:
             `obs [N, ...]`, rewards float64 `[N]`, terminated and truncated bool `[N]`
@@ -212,7 +212,7 @@ def _masked(info: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
 
     Args:
         info: Pytree with leaves `[N, ...]`.
-        mask: `[N]` bool.
+        mask: `[N]` bool, the lanes whose info is kept.
     """
     masked: dict[str, Any] = {}
     if not mask.any():

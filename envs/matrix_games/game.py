@@ -41,7 +41,8 @@ class MatrixGameParams(EnvParams):
         max_steps_in_episode: Number of games of a lifetime: updates of the opponent.
         payoff: The agent's payoff of a round, `[2, 2]`: row its own action, column the
             opponent's.
-        opponent_payoff: The opponent's, indexed likewise.
+        opponent_payoff: The opponent's payoff of a round, `[2, 2]`: row the agent's
+            action, column the opponent's own.
         discount: Discount of the rounds of one game, at least 0 and less than 1.
         opponent_learning_rate: Learning rate of the opponent's ascent on its discounted
             sum of payoffs.

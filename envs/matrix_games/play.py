@@ -29,8 +29,8 @@ class Payoffs(NamedTuple):
     """The payoffs of the two players per round, or in total; float32.
 
     Attributes:
-        agent: The first player's.
-        opponent: The second player's.
+        agent: Payoff of the first player.
+        opponent: Payoff of the second player.
     """
 
     agent: Any

@@ -271,7 +271,7 @@ def check_count(who: str, name: str, value: Any) -> None:
     Args:
         who: Name of the wrapper.
         name: Name of its field.
-        value: Value of it.
+        value: Value of the field.
 
     Raises:
         ValueError: it is something else.

@@ -176,7 +176,7 @@ def normalised(
     Args:
         space: Space of the observations.
         moments: Statistics of observations, see `init_moments`.
-        features: `[..., *obs_shape]`.
+        features: `[..., *obs_shape]` features of observations.
         clip: Largest absolute value of what is standardised.
     """
     if not hasattr(space, "spaces"):

@@ -81,7 +81,7 @@ class Played(NamedTuple):
             ended one.
         transitions: `[T, B, ...]`, with the policy's outputs in place of `log_prob`.
         memories: Memories `[T, B, ...]` on which each action was chosen.
-        episodes: Where episodes ended.
+        episodes: The ends of the episodes.
     """
 
     envs: EnvCarry
@@ -97,8 +97,8 @@ class Policy(NamedTuple):
     Attributes:
         act: `(prepared obs [B, ...], memory, noise [B, ...]) -> ((raw action, outputs,
             env action), memory)`; without a memory as `collect` has it.
-        prepare: What the policy sees of an observation (cast, normalised).
-        draw: `(key, (T, B)) -> noise` of the actions.
+        prepare: Function from an observation to the policy's input (cast, normalised).
+        draw: Function that draws the noise of the actions, `(key, (T, B)) -> noise`.
     """
 
     act: Callable[..., Any]
@@ -290,13 +290,13 @@ def collect(
     Args:
         stepper: Environment, numbers, reset scheme.
         carry: Environments before the rollout.
-        act: `(prepared obs [B, ...], noise [B, ...]) -> (raw action, outputs, env
-            action)`; the outputs, from which a log-probability can be computed, are
-            what the transitions have in the place of it.
-        prepare: What the policy sees of an observation (cast, normalised).
+        act: Policy, `(prepared obs [B, ...], noise [B, ...]) -> (raw action, outputs,
+            env action)`. The transitions have the outputs, from which a log-probability
+            can be computed, in the place of the log-probability.
+        prepare: Function from an observation to the policy's input (cast, normalised).
         key: Random key, or the three of the actions, the environments and the pool of
             restarts, `[3]`; consumed.
-        num_steps: T.
+        num_steps: Number T of steps.
         draw: `(key, (T, B)) -> noise` of the actions, called once before the rollout;
             where not given the noise is a key for each.
 
@@ -336,7 +336,7 @@ def draw_randomness(
         stepper: Environment, numbers, reset scheme.
         key: Random key, or the three of the actions, the environments and the pool of
             restarts, `[3]`; consumed.
-        num_steps: T.
+        num_steps: Number T of steps.
         num_envs: B, on this device.
         draw: `(key, (T, B)) -> noise` of the actions; where not given a key for each.
     """
@@ -362,9 +362,10 @@ def unroll(
         stepper: Environment, numbers, reset scheme.
         carry: Environments before the rollout.
         act: Policy, as in `collect`.
-        prepare: What the policy sees of an observation (cast, normalised).
-        inputs: `RolloutRandomness.inputs`, or some consecutive steps of them.
-        restart: `RolloutRandomness.restart`.
+        prepare: Function from an observation to the policy's input (cast, normalised).
+        inputs: Inputs of the steps, `RolloutRandomness.inputs` or some consecutive ones
+            of them.
+        restart: Function that restarts episodes, `RolloutRandomness.restart`.
 
     Returns:
         As `collect`.
@@ -407,7 +408,7 @@ def unroll_recurrent(
         memory: `[B, ...]` memory of the running episodes before `carry.obs`.
         act: `(prepared obs, memory, noise) -> ((raw action, outputs, env action),
             memory)`, with `obs` in the memory that it returns.
-        prepare: What the policy sees of an observation.
+        prepare: Function from an observation to the policy's input.
         inputs: `[T, B, ...]` inputs of the steps, see `RolloutRandomness`.
         restart: Function from a step's inputs to its restarts, see `RolloutRandomness`.
 

@@ -164,7 +164,7 @@ def init(
     """Make a state of the given networks, copies as targets, and an empty buffer.
 
     Args:
-        hooks: What the algorithm brings to the off-policy loop.
+        hooks: Functions and numbers that the algorithm gives to the off-policy loop.
         params: Fresh parameters by name.
         targets: Names of the parameters that have a target network.
         key: Random key, which is kept in the state.
@@ -218,7 +218,7 @@ def hosted(hooks: OffPolicyHooks, update: Array) -> Hosted:
     """Return an update in pieces, for environments on the host.
 
     Args:
-        hooks: What the algorithm brings to the off-policy loop.
+        hooks: Functions and numbers that the algorithm gives to the off-policy loop.
         update: `[]` int32, number of updates done.
     """
     return off_policy_pieces.of_rounds(hooks.config, partial(split, hooks), update)

@@ -153,7 +153,7 @@ class Noise(NamedTuple):
 
     Attributes:
         coin: Whether a uniform arm is pulled, and which; its toss draws of softmax.
-        tie: int32, which of several best arms is pulled.
+        tie: Number that decides which of several best arms is pulled, int32.
     """
 
     coin: exploration.Coin
@@ -340,9 +340,9 @@ def finish(
     Args:
         parts: Environment and config.
         state: State before the update.
-        learner: What is known after the last pull.
+        learner: Estimates after the last pull.
         envs: The environment after the last pull.
-        trace: What the pulls were.
+        trace: Records of the pulls.
     """
     update = state.update + 1
     new = BanditState(
@@ -389,8 +389,8 @@ def choose(parts: Parts, learner: Learner, noise: Noise) -> Array:
 
     Args:
         parts: Environment and config.
-        learner: What is known of the problem.
-        noise: `[...]` randomness.
+        learner: Estimates that the agent has of the problem.
+        noise: `[...]` randomness of the pulls.
     """
     config = parts.config
     if config.method == "gradient":
@@ -417,7 +417,7 @@ def learn(config: BanditConfig, learner: Learner, arm: Array, reward: Array) -> 
 
     Args:
         config: Config of the agent.
-        learner: What is known of the problem before.
+        learner: Estimates before the pull.
         arm: `[]` int32, the arm that was pulled.
         reward: `[]`, what it paid.
     """

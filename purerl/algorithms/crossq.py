@@ -39,7 +39,7 @@ def validate(config: Any, env: Environment) -> None:
 
     Args:
         config: Config of the agent.
-        env: Its environment.
+        env: Environment of the config.
 
     Raises:
         ConfigError: naming the field, its value and the remedy.

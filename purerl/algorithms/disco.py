@@ -67,7 +67,7 @@ class DiscoState(NamedTuple):
         params: Parameters of the network.
         target_params: Parameters of the target network.
         opt_state: State of the optimiser.
-        rule_memory: What the rule remembers of the agent's updates.
+        rule_memory: The rule's memory of the agent's updates.
         advantage_moments: Moving moments of the advantages.
         buffer: Trajectories, leaves `[C / B, B, T, ...]`, with the logits of the policy
             that acted in the place of log-probabilities.

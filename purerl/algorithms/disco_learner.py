@@ -46,7 +46,7 @@ class Learner(NamedTuple):
         params: Parameters of the network.
         target_params: Parameters of the target network.
         opt_state: State of the optimiser.
-        rule_memory: What the rule remembers of the agent's updates.
+        rule_memory: The rule's memory of the agent's updates.
         advantage_moments: Moving moments of the advantages.
     """
 
@@ -116,7 +116,7 @@ def loss(
         parts: Network, environments and config; see `build`.
         learner: Learner before the step.
         params: Parameters of the network that learns, by which it is differentiated.
-        batch: `[T, N, ...]` trajectories.
+        batch: `[T, N, ...]` transitions of the trajectories.
     """
     config, axis = parts.config, parts.axis_name
     obs, next_obs = (

@@ -77,8 +77,9 @@ class Draws(NamedTuple):
     Attributes:
         levels: Levels of the distributions, where the network takes them.
         online: Random key of the online network's noise; None without noise.
-        target: Random key of the target network's.
-        chooser: Random key of the online network's where it chooses actions.
+        target: Random key of the target network's noise; None without noise.
+        chooser: Random key of the online network's noise where it chooses actions; None
+            without noise.
     """
 
     levels: action_values.Levels = action_values.Levels()
@@ -424,7 +425,7 @@ def td_target(
         restore: Function from a flat vector to the network's parameters.
         learner: Online and target network, as flat vectors.
         batch: Batch from the replay buffer.
-        draws: What is random in the gradient step.
+        draws: Random numbers of the gradient step.
     """
     config, kind, slow = parts.config, parts.kind, restore(learner.target_params)
     outputs = evaluate(parts, slow, batch.next_obs, draws.levels.target, draws.target)
@@ -465,8 +466,8 @@ def loss(
         restore: Function from a flat vector to the network's parameters.
         params: Parameters of the online network, as a flat vector.
         batch: Batch from the replay buffer.
-        target: `[N, ...]` targets.
-        draws: What is random in the gradient step.
+        target: `[N, ...]` targets of the outputs.
+        draws: Random numbers of the gradient step.
     """
     levels, kind = draws.levels.online, parts.kind
     outputs = evaluate(parts, restore(params), batch.obs, levels, draws.online)

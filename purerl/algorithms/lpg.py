@@ -308,7 +308,7 @@ def log_prediction(parts: Parts, params: PyTree, inputs: Any) -> Array:
     Args:
         parts: Networks, environments and config; see `build`.
         params: Parameters of `actor` and `critic`.
-        inputs: What `on_policy.inputs` returns of prepared observations.
+        inputs: Inputs that `on_policy.inputs` makes of prepared observations.
     """
     logits: Any = parts.critic.apply(params["critic"], inputs)
     return jax.nn.log_softmax(logits)
@@ -371,8 +371,8 @@ def divergence(log_prediction: Array, log_target: Array) -> Array:
     """Return KL(prediction || target) in nats, `[...]`.
 
     Args:
-        log_prediction: `[..., M]`.
-        log_target: `[..., M]`.
+        log_prediction: `[..., M]` logarithms of the prediction's probabilities.
+        log_target: `[..., M]` logarithms of the target's probabilities.
     """
     return (jnp.exp(log_prediction) * (log_prediction - log_target)).sum(-1)
 

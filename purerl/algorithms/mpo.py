@@ -400,7 +400,7 @@ def improve(
         parts: Networks, environments and config; see `build`.
         targets: Parameters of the target networks.
         duals: Variables of the constraints.
-        obs: `[N, O]` features.
+        obs: `[N, O]` features of observations.
         key: Random key, consumed.
     """
     config = parts.config
@@ -425,7 +425,7 @@ def sample_actions(
     Args:
         parts: Networks, environments and config; see `build`.
         targets: Parameters of the target networks.
-        obs: `[N, O]` features.
+        obs: `[N, O]` features of observations.
         num: S, actions per observation.
         key: Random key, consumed.
 

@@ -49,13 +49,14 @@ class OffPolicyHooks(NamedTuple):
         config: The numbers.
         stepper: The environments.
         obs_space: Observation space of the environment.
-        replay: How batches are sampled.
+        replay: Functions that sample batches.
         draw_action: `(key, shape) -> noise [*shape, ...]` of exploring actions.
         explore: `(learner, features [B, ...], noise [B, ...], env_step [B]) ->
             action [B, ...]`, as it is stored.
         random_action: `(key, shape) -> actions [*shape, ...]` of the warm-up, as they
             are stored, or what `exploration.valid_action` makes them.
-        to_env: Function from the stored action to the environment's.
+        to_env: Function from the stored action to the action that the environment
+            takes.
         draw_learning: `(key, shape) -> noise [*shape, ...]` of gradient steps;
             `jax.random.split` for those that draw their own.
         learn: `(learner, batch, noise, count) -> (learner, td_error [N], metrics)`,
@@ -143,8 +144,8 @@ def run(
     """Make one update: rounds of acting, remembering, learning.
 
     Args:
-        hooks: What the algorithm brings.
-        learner: What `hooks.learn` changes.
+        hooks: Functions and numbers of the algorithm.
+        learner: The learner: everything that `hooks.learn` changes.
         experience: Experience before the update.
         key: Random key, or five: the three of a rollout (see `rollout.collect`), that
             of replay and that of learning. Consumed.
@@ -199,7 +200,7 @@ def closed(
     """Return the experience as it is between two updates.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: Functions and numbers of the algorithm.
         experience: Experience inside the update.
         num_envs: B, on this device.
         metrics: Metrics of the update, whose averages come first.
@@ -238,7 +239,7 @@ def draw_actions(
     """Draw the noise of exploring actions and the actions of the warm-up.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: Functions and numbers of the algorithm.
         key: Random key, consumed.
         shape: Leading axes.
     """
@@ -258,7 +259,7 @@ def report(
     """Return what there is to say about the update that began with round `first`.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: Functions and numbers of the algorithm.
         first: `[]` uint32, number of the first round.
         episodes: Ends of the episodes, `[R, T, B]`.
         sums: Sums of the metrics of each round's gradient steps, `[R]`.
@@ -304,7 +305,7 @@ def draw_learning(hooks: OffPolicyHooks, key_replay: Array, key_learn: Array) ->
     """Draw what is random in the gradient steps of an update, `[R, G, ...]`.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: Functions and numbers of the algorithm.
         key_replay: Random key of the batches, consumed.
         key_learn: Random key of the gradient steps, consumed.
     """
@@ -354,7 +355,7 @@ def numbers_of_steps(hooks: OffPolicyHooks, first: Array, num_envs: int) -> Arra
     """Return the numbers of the environment steps of a round, uint32 `[T, B]`.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: Functions and numbers of the algorithm.
         first: `[]` uint32, number of the round's first step.
         num_envs: B, on this device.
     """
@@ -372,8 +373,8 @@ def policy(hooks: OffPolicyHooks, learner: Any, moments: PyTree = ()) -> rollout
     A step's noise is that of `draw_actions` and the step's number.
 
     Args:
-        hooks: What the algorithm brings.
-        learner: What `hooks.learn` changes.
+        hooks: Functions and numbers of the algorithm.
+        learner: The learner: everything that `hooks.learn` changes.
         moments: Statistics of observations.
     """
     config = hooks.config
@@ -418,11 +419,11 @@ def remember(
     """Put the steps of a round into the buffer.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: Functions and numbers of the algorithm.
         experience: Experience before the round.
         first: `[]` uint32, number of the round's first step.
         envs: The environments after it.
-        transitions: `[T, B, ...]`.
+        transitions: `[T, B, ...]` transitions of the round.
     """
     config, axis = hooks.config, hooks.stepper.axis_name
     num_envs = experience.envs.episode_return.shape[0]
@@ -459,11 +460,11 @@ def learn_if_due(
     """Take the round's gradient steps, or nothing during the warm-up.
 
     Args:
-        hooks: What the algorithm brings.
-        learner: What `hooks.learn` changes.
+        hooks: Functions and numbers of the algorithm.
+        learner: The learner: everything that `hooks.learn` changes.
         experience: Experience with the round's steps in it.
         number: `[]` uint32, number of the round.
-        noise: What is random in the round's gradient steps, `[G, ...]`.
+        noise: Random numbers of the round's gradient steps, `[G, ...]`.
         key: Key of the update; see `branches.change_if`.
 
     Returns:

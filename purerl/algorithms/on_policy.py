@@ -67,8 +67,8 @@ class OnPolicyState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: Parameters of `actor` and `critic`; a torso that they share is the
-            actor's.
+        params: Parameters of `actor` and `critic`; a torso that both share is among
+            those of the actor.
         opt_state: State of the optimiser, or of several.
         obs_moments: Statistics of observations, see `observe.init_moments`.
         reward_scale: Statistics of returns.
@@ -93,8 +93,8 @@ class Estimates(NamedTuple):
     Attributes:
         obs: Prepared observations.
         reward: Reward, scaled if the config says so.
-        value: `V(s_t)`.
-        next_value: `V(s'_t)`, the value of the observation before any reset.
+        value: Values `V(s_t)`.
+        next_value: Values `V(s'_t)` of the observations before any reset.
     """
 
     obs: Array
@@ -169,8 +169,8 @@ def outputs(
     Args:
         parts: Networks, environments and config; see `build`.
         params: Parameters of `actor` and `critic`, or both as one.
-        inputs: What `inputs` returns, `[N, ...]`; for both as one, what
-            `paired.with_ones` makes of it.
+        inputs: Inputs that `inputs` returns, `[N, ...]`; for both networks as one, what
+            `paired.with_ones` makes of them.
 
     Returns:
         Outputs, values, and the mean absolute output of every unit by the names of the

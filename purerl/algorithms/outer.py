@@ -51,7 +51,7 @@ class Seen(NamedTuple):
 
     Attributes:
         log_prob: `[N]` log-probabilities of the actions.
-        value: `[N]` values.
+        value: `[N]` values of the observations.
         batch: `[N, ...]` samples, which are constants; `batch.log_prob` equals
             `log_prob`.
     """
@@ -152,7 +152,7 @@ def policy_loss(config: OnPolicyConfig, seen: Seen) -> Array:
 
     Args:
         config: The reference.
-        seen: What actor and critic make of the rollout.
+        seen: Outputs of actor and critic on the rollout.
     """
     advantage = seen.batch.advantage
     if config.normalize_advantages:

@@ -95,8 +95,8 @@ class Steps(NamedTuple):
         draw: `(key, (T, B)) -> noise` of the actions and of what is learned.
         begin: `(state) -> learner`, what the steps change.
         act: `(learner, envs, noise) -> action` `[B]`, before a step of `envs`.
-        learn: `(learner, envs, action, out, noise) -> (learner, trace)` after it, with
-            the same `envs` and what came `out`.
+        learn: `(learner, envs, action, out, noise) -> (learner, trace)` after the step,
+            with the environments before it and its outcome `out`.
         finish: `(state, learner, envs, traces) -> (state, metrics)`, traces with leaves
             `[T, B]` and the environments after the last step.
         restart: `(state, obs) -> state` whose episodes begin anew.
@@ -115,9 +115,9 @@ class StepWork(NamedTuple):
 
     Attributes:
         state: State before the update.
-        learner: What the steps change.
+        learner: The learner: everything that the steps change.
         envs: The environments between two steps.
-        noise: What is random in the update, leaves `[T, B, ...]`.
+        noise: Random numbers of the update, leaves `[T, B, ...]`.
     """
 
     state: Any
@@ -131,7 +131,7 @@ def of_steps(config: Any, steps: Steps) -> Hosted:
 
     Args:
         config: Config with `num_steps` and `num_envs`.
-        steps: What the update is made of.
+        steps: Functions that the update is made of.
     """
 
     def begin(state: Any) -> tuple[StepWork, PyTree, PyTree]:

@@ -292,7 +292,7 @@ def standardised(parts: Parts[PPOConfig], advantage: Array) -> Array:
 
     Args:
         parts: Networks, environments and config; see `build`.
-        advantage: `[T, B]`.
+        advantage: `[T, B]` advantages.
     """
     config = parts.config
     if not (config.normalize_advantages and config.normalize_whole_batch):
@@ -336,7 +336,7 @@ def with_few_kernels(
         parts: Networks, environments and config; see `build`.
         params: Parameters of `actor` and `critic`.
         batch: `[N, ...]` samples of the rollout.
-        passes: How the gradient steps are taken.
+        passes: Passes of gradient steps through the batch.
     """
     config = parts.config
     if config.normalize_advantages and not config.normalize_whole_batch:

@@ -295,7 +295,7 @@ def report(
         parts: Network, environments and config; see `build`.
         state: State before the update.
         transitions: `[T, B, ...]` transitions of the rollout.
-        episodes: Where its episodes ended.
+        episodes: The ends of the rollout's episodes.
         losses: Means over the gradient steps.
     """
     config, axis = parts.config, parts.axis_name

@@ -24,7 +24,7 @@ class Learner(NamedTuple):
 
     Attributes:
         params: Parameters of the online network, as a flat vector `[P]`.
-        target_params: Parameters of the target network, likewise.
+        target_params: Parameters of the target network, as a flat vector `[P]`.
         opt_state: State of the optimiser.
         priorities: Priorities of the sequences; empty without them.
     """
@@ -183,7 +183,7 @@ def loss(
         restore: Function from a flat vector to the network's parameters.
         params: Parameters of the online network, as a flat vector.
         rows: Sequences of the batch, `prepared`.
-        target: `[L, R]` targets.
+        target: `[L, R]` targets of the values.
         weight: `[R]` weights of the sequences.
     """
     nets = restore(params)

@@ -102,7 +102,7 @@ class Parts(NamedTuple):
 
     Attributes:
         core: Network from observations to memories.
-        kind: Kind of the memory: how it begins, and what heads see of it.
+        kind: Kind of the memory: its beginning, and the part that heads see.
         heads: Everything of PPO, with an actor and a critic of memories.
     """
 
@@ -407,7 +407,7 @@ def make_sequences(
     Args:
         parts: Networks, environments and config; see `build`.
         state: State before the rollout.
-        transitions: `[T, B, ...]`.
+        transitions: `[T, B, ...]` transitions of the rollout.
         memories: Memories on which the actions were chosen, leaves `[T, B, H]`.
 
     Returns:

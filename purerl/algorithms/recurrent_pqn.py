@@ -52,7 +52,7 @@ class Parts(NamedTuple):
     Attributes:
         config: Config with the environment's numbers, `auto` resolved.
         core: Network from observations to memories.
-        kind: Kind of the memory: how it begins, and what heads see of it.
+        kind: Kind of the memory: its beginning, and the part that heads see.
         values: Everything of PQN, with a network of memories.
     """
 

@@ -42,8 +42,8 @@ def members(
 
     Args:
         critics: All E critics.
-        params: Their parameters, leaves `[E, ...]`.
-        subset: `[M]` int32, the numbers of those in the set.
+        params: Parameters of all critics, leaves `[E, ...]`.
+        subset: `[M]` int32, numbers of the critics in the set.
     """
     few: Any = critics.clone(num=subset.shape[0])
     return few, jax.tree.map(lambda x: x[subset], params)

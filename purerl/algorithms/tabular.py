@@ -133,10 +133,11 @@ class Noise(NamedTuple):
 
     Attributes:
         coin: Coin of the action.
-        tie: int32, which of several best actions is taken.
-        table: bool, whether the second table of double Q-learning moves.
+        tie: Number that decides which of several best actions is taken, int32.
+        table: Whether the second table of double Q-learning moves, bool.
         next_coin: Coin of SARSA's next action.
-        next_tie: int32, as `tie`, of the action that is bootstrapped on.
+        next_tie: Number that decides which of several best actions is bootstrapped on,
+            int32.
     """
 
     coin: exploration.Coin
@@ -160,8 +161,8 @@ class Learner(NamedTuple):
     """The part of the state that a step changes.
 
     Attributes:
-        q: `[K, S, A]` tables.
-        next_action: `[B]` int32, as in `TabularState`.
+        q: `[K, S, A]` tables of action values.
+        next_action: `[B]` int32 next actions, as in `TabularState`.
     """
 
     q: Array
@@ -335,7 +336,7 @@ def finish(
     Args:
         parts: Environment and config; see `build`.
         state: State before the update.
-        learner: What the steps made of tables and next actions.
+        learner: Tables and next actions after the steps.
         envs: The environments after the last step.
         trace: `[T, B]`, what the steps were.
     """
@@ -406,10 +407,10 @@ def learn(
 
     Args:
         parts: Environment and config; see `build`.
-        learner: What the step changes.
+        learner: The learner: everything that the step changes.
         envs: The environments before the step.
         action: `[B]` actions that were taken.
-        out: What came of them.
+        out: Outcome of the actions.
         noise: `[B]` randomness of the step.
     """
     (q, next_action), obs = learner, envs.obs
@@ -435,7 +436,7 @@ def bootstrap_action(parts: Parts, q: Array, next_obs: Array, noise: Noise) -> A
 
     Args:
         parts: Environment and config; see `build`.
-        q: `[K, S, A]` tables.
+        q: `[K, S, A]` tables of action values.
         next_obs: `[B]` states after the step, before any reset.
         noise: `[B]` randomness of the step.
     """
@@ -453,9 +454,9 @@ def td_error(
 
     Args:
         config: Config of the agent.
-        q: `[K, S, A]` tables.
+        q: `[K, S, A]` tables of action values.
         moment: The step.
-        next_action: `[B]`, from `bootstrap_action`.
+        next_action: `[B]` next actions, from `bootstrap_action`.
         table: `[B]`, whether the second table of double Q-learning moves.
     """
     after_it = q[:, moment.next_obs]  # [K, B, A]
@@ -482,9 +483,9 @@ def move(parts: Parts, q: Array, moment: Moment, error: Array, table: Array) -> 
 
     Args:
         parts: Environment and config; see `build`.
-        q: `[K, S, A]` tables.
+        q: `[K, S, A]` tables of action values.
         moment: The step.
-        error: `[B]` errors.
+        error: `[B]` errors of the values.
         table: `[B]`, whether the second table of double Q-learning moves.
     """
     rate = parts.config.learning_rate

@@ -195,7 +195,7 @@ def perturb(
     """Return `clip(action + clip(std * noise, -limit, limit), -1, 1)`.
 
     Args:
-        action: `[..., A]` in [-1, 1].
+        action: `[..., A]` actions in [-1, 1].
         noise: Standard normal noise, of the same shape.
         std: Standard deviation of the noise that is added.
         limit: The most that is added, to either side.

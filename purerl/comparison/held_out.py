@@ -104,7 +104,7 @@ def train(
     Args:
         program: The program that trains the members.
         keys: Keys `[S]`, with each of which every member is trained.
-        group: The members, P of them.
+        group: The group of members, P of them.
         measures: Kinds of `purerl.meta.fitness`.
         workers: The workers of this process.
         on_block: A function that is called after every block with its environment steps

@@ -57,8 +57,10 @@ class Priorities(NamedTuple):
     """The numbers of the replay distribution.
 
     Attributes:
-        temperature: beta; the smaller, the more the highest scores are preferred.
-        staleness_coef: rho, the share of what has not been played for long.
+        temperature: Temperature beta: the smaller it is, the more the highest scores
+            are preferred.
+        staleness_coef: Share rho of the distribution that prefers levels not played for
+            long.
     """
 
     temperature: Array | float
@@ -70,7 +72,7 @@ def empty(level: PyTree, capacity: int) -> LevelBuffer:
 
     Args:
         level: A level, of which only shapes and types are taken.
-        capacity: K.
+        capacity: Capacity K of the buffer, in levels.
     """
     return LevelBuffer(
         levels=jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), level),
@@ -118,7 +120,7 @@ def draw(key: Array, probabilities: Array, number: int) -> Array:
     Args:
         key: Random key, consumed.
         probabilities: `[K]`; where all are zero the places mean nothing.
-        number: B.
+        number: Number B of levels to draw.
     """
     places = jax.random.categorical(key, jnp.log(probabilities), shape=(number,))
     return places.astype(jnp.int32)
@@ -140,7 +142,7 @@ def update(
     Args:
         buffer: The buffer.
         places: `[B]` int32, where the levels are.
-        results: `[B]` each.
+        results: Results of the levels, `[B]` each.
         now: `[]` int32, the present time.
     """
 
@@ -172,8 +174,8 @@ def insert(
 
     Args:
         buffer: The buffer.
-        levels: `[B, ...]` levels.
-        results: `[B]` each.
+        levels: `[B, ...]` levels to insert.
+        results: Results of these levels, `[B]` each.
         now: `[]` int32, the present time.
         priorities: Temperature and share of staleness.
     """
@@ -203,7 +205,7 @@ def select(condition: Array, on_true: Any, on_false: Any) -> Any:
     """Choose between two pytrees by one boolean `[]`.
 
     Args:
-        condition: `[]` bool.
+        condition: `[]` bool, which of the two is taken.
         on_true: Pytree that is returned where the condition holds.
         on_false: Pytree of the same structure.
     """

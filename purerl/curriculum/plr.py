@@ -142,13 +142,15 @@ class PLRState(NamedTuple):
     """Everything that training carries: PPO's state, and the buffer.
 
     Attributes:
-        params: As `OnPolicyState` has it, and all others but the last.
-        opt_state: See there.
-        obs_moments: See there.
-        reward_scale: See there.
-        envs: See there; `envs.state.level` is what is played.
-        key: See there.
-        update: See there; it is the time of the buffer.
+        params: Parameters of `actor` and `critic`; this field and those up to `update`
+            are as in `OnPolicyState`.
+        opt_state: State of the optimiser.
+        obs_moments: Statistics of the observations.
+        reward_scale: Statistics of the returns, which scale rewards.
+        envs: The environments between two updates; `envs.state.level` is what is
+            played.
+        key: The agent's key, which never changes.
+        update: Number of updates done, int32 `[]`; it is the time of the buffer.
         level_buffer: Levels that can be replayed.
     """
 
@@ -352,7 +354,7 @@ def remember(
         config: Config of the agent.
         state: State before the update.
         played: The levels.
-        results: What came of them, `[B]` each.
+        results: Results of playing the levels, `[B]` each.
     """
     buffer, now = state.level_buffer, state.update
     again = levels.update(buffer, played.places, results, now)

@@ -32,7 +32,7 @@ class Passes(NamedTuple):
             `[]`: whether no pass follows. All passes are made where not given.
         tells: Whether the optimiser is told the share of the passes that is over, as
             `epoch`, and what the loss leaves under `activity` in its metrics.
-        form: What the loss and the optimiser get in place of parameters and a flat
+        form: Form that the loss and the optimiser get in place of parameters and a flat
             vector.
         prepare: Function of a minibatch, which is called for all of a pass at once.
     """
@@ -60,7 +60,7 @@ def minimise(
     The optimiser works on one flat vector of all parameters: see `optimiser.flatten`.
 
     Args:
-        loss: `(params, minibatch) -> (scalar, metrics)`.
+        loss: Loss of a minibatch, `(params, minibatch) -> (scalar, metrics)`.
         params: Pytree of float leaves.
         opt_state: State of `passes.optim`, for the flat vector of `params`.
         batch: A pytree of leaves `[N, ...]`, N divisible by M.
@@ -115,10 +115,10 @@ def _gradient_step(
     """Move parameters by one gradient.
 
     Args:
-        loss: `(what moves, minibatch) -> (scalar, metrics)`.
+        loss: Loss of a minibatch, `(what moves, minibatch) -> (scalar, metrics)`.
         passes: Optimiser, and how it goes through the batch.
         epoch: Share of the passes that is over, where the optimiser is told it.
-        carry: What moves, and the state of the optimiser.
+        carry: Parameters that move, and the state of the optimiser.
         minibatch: A pytree of leaves `[N / M, ...]`.
     """
     moved, opt_state = carry
@@ -139,7 +139,7 @@ def is_one_loop(batch: Any, passes: Passes) -> bool:
 
     Args:
         batch: A pytree of leaves `[N, ...]`.
-        passes: How gradient steps go through it.
+        passes: Passes of gradient steps through the batch.
     """
     if traced_for_cpu() or passes.tells or passes.is_last is not None:
         return False
@@ -189,7 +189,7 @@ def step_means(metrics: Metrics) -> Metrics:
     """Average what gradient steps left of each sample, in one reduction, `[E, M]` each.
 
     Args:
-        metrics: `[E, M]` or `[E, M, N / M]` each, from `minimise`.
+        metrics: Metrics from `minimise`, `[E, M]` or `[E, M, N / M]` each.
     """
     many = {name: x for name, x in metrics.items() if x.ndim > 2}
     rows = jnp.stack([x.astype(jnp.float32) for x in many.values()])
@@ -200,7 +200,7 @@ def pass_means(metrics: Metrics) -> Metrics:
     """Average metrics of gradient steps over those that happened, `[]` each.
 
     Args:
-        metrics: `[E, M]` each, from `minimise`.
+        metrics: Metrics from `minimise`, `[E, M]` each.
 
     Returns:
         The averages; `approx_kl_last`, that of the last pass, which says how far the

@@ -64,8 +64,8 @@ def transformation(
     Args:
         optimiser: Optimiser of a config, such as `purerl.optimisers.Adam()`.
         learning_rate: Step size, may be traced.
-        layers: As in `make`.
-        frozen: As in `make`.
+        layers: Function from the flat vector to layers, as in `make`.
+        frozen: Function from layers to which of them do not learn, as in `make`.
     """
     inner = optimiser(learning_rate)
     tells = sees_frozen(optimiser)
@@ -97,8 +97,8 @@ def keep_frozen(
 
     Args:
         optim: Optimiser of a flat vector, or of layers where `layers` is None.
-        layers: As in `make`.
-        frozen: As in `make`.
+        layers: Function from the flat vector to layers, as in `make`.
+        frozen: Function from layers to which of them do not learn, as in `make`.
         tells: Whether the optimiser is told, see `sees_frozen`.
     """
     if frozen is None:

@@ -107,7 +107,7 @@ def scan(
     """Scan as `jax.lax.scan` does; on an accelerator, write a step's outputs at once.
 
     Args:
-        step: `(carry, input) -> (carry, outputs)`.
+        step: Body of the scan, `(carry, input) -> (carry, outputs)`.
         carry: The carry before the first step.
         inputs: Leaves `[T, ...]`.
 

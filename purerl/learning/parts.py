@@ -49,7 +49,7 @@ def check_parts(parts: Sequence[str], names: Iterable[str], owner: str) -> None:
     Args:
         parts: Names of parts.
         names: Names of the arrays that there are.
-        owner: Where the parts were given, for the message.
+        owner: Place where the parts were given, for the message.
 
     Raises:
         ConfigError: with the names that there are.

@@ -31,11 +31,11 @@ def gae(
     the trace. The target of the value function is `A + value`.
 
     Args:
-        reward: `[T, B]`.
-        value: `[T, B]` `V(s_t)`.
-        next_value: `[T, B]` `V(s'_t)`.
-        terminated: `[T, B]` bool.
-        truncated: `[T, B]` bool.
+        reward: `[T, B]` rewards.
+        value: `[T, B]` values `V(s_t)`.
+        next_value: `[T, B]` values `V(s'_t)`.
+        terminated: `[T, B]` bool, the episode ended in a state of value zero.
+        truncated: `[T, B]` bool, the episode was cut (time limit).
         gamma: Discount.
         gae_lambda: Trace decay; 0 gives the TD error, 1 the Monte-Carlo advantage.
 
@@ -69,10 +69,10 @@ def q_lambda(
     reset, so a time limit bootstraps. Exploring actions do not cut the trace.
 
     Args:
-        reward: `[T, B]`.
-        next_value: `[T, B]` `M_t`.
-        terminated: `[T, B]` bool.
-        truncated: `[T, B]` bool.
+        reward: `[T, B]` rewards.
+        next_value: `[T, B]` bootstrap values `M_t`.
+        terminated: `[T, B]` bool, the episode ended in a state of value zero.
+        truncated: `[T, B]` bool, the episode was cut (time limit).
         gamma: Discount.
         trace_decay: Lambda; 0 gives the one-step target of Q-learning, 1 the rewards
             to the episode's or rollout's end and what lies beyond it.
@@ -110,13 +110,13 @@ def retrace(
     is the state after step t and before any reset, so a time limit bootstraps.
 
     Args:
-        reward: `[T, B]`.
-        action_value: `[T, B]` `Q(s_t, a_t)`.
+        reward: `[T, B]` rewards.
+        action_value: `[T, B]` values `Q(s_t, a_t)` of the actions that were taken.
         next_value: `[T, B]` `V(s'_t)`, the value under the policy that is judged.
         ratio: `[T, B]`, how much more probable the action is under that policy than
             under the one that chose it.
-        terminated: `[T, B]` bool.
-        truncated: `[T, B]` bool.
+        terminated: `[T, B]` bool, the episode ended in a state of value zero.
+        truncated: `[T, B]` bool, the episode was cut (time limit).
         gamma: Discount.
         trace_decay: Lambda.
 
@@ -154,10 +154,10 @@ def rewards_to_go(
     with lambda 1, without a value in between.
 
     Args:
-        reward: `[T, B]`.
+        reward: `[T, B]` rewards.
         next_value: `[T, B]` `V(s'_t)`, read only where a path is cut.
-        terminated: `[T, B]` bool.
-        truncated: `[T, B]` bool.
+        terminated: `[T, B]` bool, the episode ended in a state of value zero.
+        truncated: `[T, B]` bool, the episode was cut (time limit).
         gamma: Discount.
 
     Returns:
@@ -188,10 +188,10 @@ def n_step(
     state after step t and before any reset, so a time limit bootstraps.
 
     Args:
-        reward: `[T, B]`.
-        next_value: `[T, B]` `V(s'_t)`.
-        terminated: `[T, B]` bool.
-        truncated: `[T, B]` bool.
+        reward: `[T, B]` rewards.
+        next_value: `[T, B]` values `V(s'_t)`.
+        terminated: `[T, B]` bool, the episode ended in a state of value zero.
+        truncated: `[T, B]` bool, the episode was cut (time limit).
         gamma: Discount.
         n: The most steps, at least 1.
 
@@ -222,8 +222,8 @@ def running_returns(
 
     Args:
         start: `[B]` the sum carried from the previous rollout.
-        reward: `[T, B]`.
-        done: `[T, B]` bool, `terminated | truncated`.
+        reward: `[T, B]` rewards.
+        done: `[T, B]` bool, the episode ended: `terminated | truncated`.
         gamma: Discount.
 
     Returns:

@@ -80,8 +80,8 @@ class MLPValueLoss:
 
         Args:
             hidden_sizes: Units of each hidden layer.
-            inputs: `error` or `pair`.
-            init: `zeros` or `random`.
+            inputs: Kind of the network's inputs, `error` or `pair`.
+            init: Kind of the first parameters, `zeros` or `random`.
             seed: Seed of `random`.
 
         Raises:
@@ -115,7 +115,7 @@ class MLPDrift:
     network is added to PPO's drift inside the relu: zero parameters then are PPO.
 
     Attributes:
-        params: `(kernel [8, H], kernel [H, 1])`.
+        params: Kernels of the two layers, `(kernel [8, H], kernel [H, 1])`.
         base_clip: Half-width of PPO's clip that the network starts from; None starts
             from no drift.
     """
@@ -170,7 +170,7 @@ class MLPDrift:
             hidden_size: Units of the hidden layer.
             base_clip: Half-width of the PPO clip to start from; None starts from no
                 drift.
-            init: `zeros` or `random`.
+            init: Kind of the first parameters, `zeros` or `random`.
             seed: Seed of `random`.
 
         Raises:
@@ -209,7 +209,7 @@ class TemporalDrift(MLPDrift):
     run as an input). Every parameter vector is a valid drift at every share.
 
     Attributes:
-        params: `(kernel [16, H], kernel [H, 1])`.
+        params: Kernels of the two layers, `(kernel [16, H], kernel [H, 1])`.
         base_clip: Half-width of PPO's clip that the network starts from; None starts
             from no drift.
         share: Share of the run that is over.

@@ -93,7 +93,7 @@ def solve_temperature(
         epsilon: Bound on the weights' divergence from the samples, in nats; more than
             `log S` is never reached.
         axis_name: Mapped axis over which the states are spread, if any.
-        log_prior: As in `temperature_dual`.
+        log_prior: Log-probabilities of the prior, as in `temperature_dual`.
 
     Returns:
         float32 `[]`, in units of Q; correct to about 1e-5 of itself.
@@ -183,7 +183,7 @@ def action_weights(q_values: Array, temperature: Array | float) -> Array:
 
     Args:
         q_values: `[S, N]` values of actions sampled from the target policy.
-        temperature: `[]`, eta.
+        temperature: `[]` temperature eta.
 
     Returns:
         `[S, N]`; the weights of a state sum to 1.

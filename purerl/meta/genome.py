@@ -63,7 +63,7 @@ class Genome:
         config: The config whose leaves are evolved.
         env: The environment, whose parameters may be evolved.
         evolve: The name of a field, several, or names with their scales.
-        word: What messages call the argument that names the fields.
+        word: Name in messages of the argument that names the fields.
 
     Attributes:
         scales: Scales as asked for, by name of the field.

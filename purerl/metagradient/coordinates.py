@@ -31,7 +31,7 @@ class Coordinates:
     Args:
         bound: The config and its environment.
         names: The name of a field, several, or names with their scales.
-        word: What messages call the argument that names the fields: `wrt` or `tune`.
+        word: Name in messages of the argument that names the fields: `wrt` or `tune`.
 
     Raises:
         ConfigError: the field is unknown, static or has no float leaves, or it starts

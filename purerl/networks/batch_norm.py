@@ -96,8 +96,8 @@ def forward(module: nn.Module, params: PyTree, *inputs: Any) -> tuple[Any, PyTre
 
     Args:
         module: Network with `BatchRenorm` layers.
-        params: Its parameters.
-        *inputs: What it sees; all leading axes are the batch.
+        params: Parameters of the network.
+        *inputs: Inputs of the network; all leading axes are the batch.
 
     Returns:
         The outputs, and the new running statistics for `put_statistics`.
@@ -111,7 +111,7 @@ def put_statistics(params: PyTree, statistics: PyTree) -> PyTree:
 
     Args:
         params: Parameters `{"params": ...}`.
-        statistics: What `forward` returned.
+        statistics: Running statistics that `forward` returned.
     """
     return {**params, "params": _put(params["params"], statistics)}
 

@@ -110,7 +110,7 @@ def product(x: Array, kernel: Array) -> list[Array]:
     The gradient of `x` is a sum of as many terms, in place of a product.
 
     Args:
-        x: `[K, N, I]`.
+        x: `[K, N, I]` inputs.
         kernel: `[K, I, O]`, with few columns.
     """
     whole = x @ kernel

@@ -58,7 +58,7 @@ def visible(shape: Any, keys: tuple[str, ...] = ()) -> Any:
 
     Args:
         shape: Shape of the features.
-        keys: Keys of a dictionary that it sees; none for all of them.
+        keys: Keys of a dictionary that the network sees; none for all keys.
     """
     if not isinstance(shape, Mapping):
         return shape
@@ -73,7 +73,7 @@ def viewed(module: nn.Module, shape: Any, keys: tuple[str, ...] = ()) -> nn.Modu
     Args:
         module: Module of what `visible` says.
         shape: Shape of the features.
-        keys: Keys of a dictionary that it sees; none for all of them.
+        keys: Keys of a dictionary that the module sees; none for all keys.
     """
     if not isinstance(shape, Mapping):
         return module
@@ -136,7 +136,7 @@ def exclude(outputs: Array, mask: Array) -> Array:
     """Return logits or values with `EXCLUDED` in the place of invalid actions.
 
     Args:
-        outputs: `[..., A]`.
+        outputs: `[..., A]` logits or values of all actions.
         mask: `[..., A]` bool, true for valid actions.
     """
     return jnp.where(mask, outputs, jnp.full_like(outputs, EXCLUDED))
@@ -146,7 +146,7 @@ def mean_of_valid(values: Array, mask: Array) -> Array:
     """Return the mean over the valid actions, `[..., 1]`.
 
     Args:
-        values: `[..., A]`.
+        values: `[..., A]` values of all actions.
         mask: `[..., A]` bool, true for valid actions.
     """
     total = jnp.where(mask, values, 0.0).sum(-1, keepdims=True)

@@ -240,7 +240,8 @@ def make_head(space: Any, policy: str) -> Head:
     Args:
         space: Action space of `envs.spaces`, or one with the same attributes: discrete
             (see `is_discrete`) or a box (has `low`, `high`, `shape`).
-        policy: `auto`, `categorical`, `gaussian` or `tanh_gaussian`.
+        policy: Kind of the distribution, `auto`, `categorical`, `gaussian` or
+            `tanh_gaussian`.
 
     Raises:
         ValueError: the policy does not fit the space.

@@ -166,7 +166,7 @@ def small_product(
 
     Args:
         x: `[N, I]`; other ranks take the plain product.
-        kernel: `[I, O]`.
+        kernel: `[I, O]` kernel of the layer.
         dimension_numbers: Axes of the product, as in `jax.lax.dot_general`.
         options: Keywords of `jax.lax.dot_general`.
     """

@@ -55,7 +55,7 @@ class GRU(nn.Module):
         """Return the memories with each of a sequence's observations in them.
 
         Args:
-            obs: `[T, B, *obs_shape]`.
+            obs: `[T, B, *obs_shape]` observations.
             memory: `[B, H]` memory before the first observation.
             first: `[T, B]` bool, the observation begins an episode: the memory is
                 cleared *before* it. That is the flag of the step before it.
@@ -72,8 +72,8 @@ class LSTMMemory(NamedTuple):
     """The memory of an LSTM, `[..., H]` each.
 
     Attributes:
-        hidden: What heads see.
-        cell: What is carried on.
+        hidden: Hidden state, which heads see.
+        cell: Cell state, which only the next step sees.
     """
 
     hidden: Array
@@ -118,7 +118,7 @@ class LSTM(nn.Module):
         """Return the memories with each of a sequence's observations in them.
 
         Args:
-            obs: `[T, B, *obs_shape]`.
+            obs: `[T, B, *obs_shape]` observations.
             memory: Memory `[B, H]` before the first observation.
             first: `[T, B]` bool, the observation begins an episode; see `GRU.unroll`.
 

@@ -54,7 +54,8 @@ class LearnedState(NamedTuple):
 
     Attributes:
         count: `[]` int32, number of steps done.
-        momenta: `[3, P]`, decaying means of the gradients: Adam's, then `DECAYS`.
+        momenta: `[3, P]` decaying means of the gradients: Adam's first, then those of
+            `DECAYS`.
         second: `[P]`, decaying mean of the squared gradients.
         seed: `[]` uint32, where the noise of the run begins; zero without noise.
     """
@@ -216,8 +217,7 @@ class LearnedOptimiser:
 
         Args:
             adam: Adam's direction, `[P]`.
-            features: What the network sees of each parameter, `[F, P]`, in the order of
-                `FEATURES`.
+            features: `[F, P]` features of the parameters, in the order of `FEATURES`.
             normal: Standard normal numbers `[P]`; without them there is no noise.
         """
         (kernel_in, bias_in), (kernel_out, bias_out) = self.params
@@ -254,7 +254,7 @@ def mean_of(x: Array, moving: np.ndarray | None) -> Array:
     """Return the mean `[]` of numbers `[P]` of the parameters that are not frozen.
 
     Args:
-        x: `[P]`.
+        x: `[P]` numbers of the parameters.
         moving: `[P]` bool, which parameters are not frozen; None where all are not.
     """
     if moving is None:
@@ -288,9 +288,9 @@ def noise_at(seed: Array, count: Array, layout: Layout) -> Array:
     """Return standard normal numbers `[P]` of one step; a critic's parameters have 0.
 
     Args:
-        seed: `[]` uint32, from `seed_of`.
+        seed: `[]` uint32 seed, from `seed_of`.
         count: `[]` int32, number of steps done.
-        layout: Where each parameter stands.
+        layout: Places of the parameters in the networks.
     """
     key = jax.random.fold_in(jax.random.key(seed), count)
     has_noise = layout.spread(~layout.is_critic)

@@ -77,7 +77,7 @@ def features_of(
         params: Parameters `[P]`.
         gradient: Gradient `[P]`, clipped.
         momenta: Decaying means of the gradients, `[6, P]`.
-        layout: Where each parameter stands.
+        layout: Places of the parameters in the networks.
     """
     rows = jnp.concatenate(
         [
@@ -156,7 +156,7 @@ def dormancy(layout: Layout, activity: Any, params: PyTree) -> Array:
     nothing is known of the layer.
 
     Args:
-        layout: Where each parameter stands.
+        layout: Places of the parameters in the networks.
         activity: Mean absolute outputs `[N]` of layers, by the names of their networks,
             as `networks.layers.note_activity` leaves them; None where nobody knows.
         params: Pytree of arrays of the parameters' shapes.

@@ -125,8 +125,8 @@ class HalvingSearch:
 
         Args:
             state: The state before the milestone.
-            request: What was asked for.
-            outcome: What came of it.
+            request: The request that the outcome belongs to.
+            outcome: The outcome of the request.
 
         Raises:
             ConfigError: every member has diverged.

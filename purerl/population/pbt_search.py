@@ -112,8 +112,8 @@ class PBTSearch:
 
         Args:
             state: The state before the round.
-            request: What was asked for in the round.
-            outcome: What came of it.
+            request: The request of the round.
+            outcome: The outcome of the request.
 
         Raises:
             ConfigError: every member has diverged.

@@ -72,7 +72,7 @@ class Result(abc.ABC):
         milestones: Updates at which members are judged; the last is the end.
         steps: Requests, outcomes and decisions, one step for every milestone that was
             reached; see `purerl.search.protocol.Step`.
-        states: Final states of those that reached the end, on the host.
+        states: Final states of the members that reached the end, on the host.
         summary: Numbers about how the search was run.
         out: The folder, if any.
     """

@@ -98,8 +98,8 @@ class SchedulesSearch:
 
         Args:
             state: The state before the piece.
-            request: What was asked for.
-            outcome: What came of it.
+            request: The request that the outcome belongs to.
+            outcome: The outcome of the request.
         """
         diverged, score = state.diverged | outcome.diverged, state.score
         if outcome.fresh is not None:

@@ -85,9 +85,12 @@ class Replay(NamedTuple):
         grow: `(kept) -> priorities`, a pytree that `add` and `update` change.
         keep: `(priorities, anchor) -> kept`, not before the number `anchor` is known.
         add: `(priorities, added, num) -> priorities` after `num` items came.
-        draw: `(key, shape) -> noise [*shape, N]` of batches.
-        sample: `(priorities, noise, added) -> (numbers, weights)`.
-        update: `(priorities, numbers, td_error) -> priorities`.
+        draw: Function that draws the noise of batches, `(key, shape) -> noise [*shape,
+            N]`.
+        sample: Function that samples items, `(priorities, noise, added) -> (numbers,
+            weights)`.
+        update: Function that sets new priorities, `(priorities, numbers, td_error) ->
+            priorities`.
         gather: `(buffer, numbers) -> (item, reward, next_obs, discount)`, or what else
             a gradient step takes.
     """

@@ -163,8 +163,8 @@ def play(
 
     Args:
         saved: Run with the S agents.
-        bound: Its environment.
-        drawing: What says what is kept of every moment.
+        bound: Config with its environment.
+        drawing: Drawing, which says what is kept of every moment.
         episodes: Number E of episodes of each agent.
         steps: Steps after which an episode is cut.
         seed: Seed of the episodes.

@@ -23,8 +23,8 @@ class RuleInputs(NamedTuple):
         log_prediction: `[T, B, M]`, log of the prediction `y(s_t)`.
         next_log_prediction: `[T, B, M]`, log of the prediction `y(s'_t)` of the
             observation after the step and *before* any reset.
-        share: float32 `[]`, share of the run that is over, 0 in the first update.
-        num_updates: float32 `[]`, updates of the whole run.
+        share: Share of the run that is over, float32 `[]`, 0 in the first update.
+        num_updates: Updates of the whole run, float32 `[]`.
     """
 
     reward: Array

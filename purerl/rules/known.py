@@ -99,7 +99,7 @@ class ActorCriticRule:
         """Return the logs of a discrete bell around each return.
 
         Args:
-            centre: `[...]` returns.
+            centre: `[...]` returns at the centres of the bells.
             support: `[M]` returns, evenly spaced.
 
         Returns:

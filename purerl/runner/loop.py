@@ -72,7 +72,7 @@ class Loop:
         options: Options of how the run is carried out.
         trackers: Trackers of this call, beside JSON lines.
         progress: Whether to show the progress.
-        begun: What the agents begin with, where they are not fresh.
+        begun: The agents to begin with, where they are not fresh.
     """
 
     def __init__(

@@ -70,7 +70,7 @@ def drive(
     uninterrupted one. Ctrl-C finishes the request, saves, and says how to go on.
 
     Args:
-        search: What to train, and what to make of it.
+        search: The search to carry out.
         out: Folder to write; nothing is written without one.
         extend: The folder may hold the same search of fewer environment steps.
         lanes: Width of a block, W; the search's own where not given.

@@ -36,8 +36,8 @@ class Restored(NamedTuple):
 
     Attributes:
         steps: The steps up to the last checkpoint.
-        states: States of the members of the last of them, on the host; None where
-            there is no checkpoint.
+        states: States of the members of the last step, on the host; None where there is
+            no checkpoint.
         is_longer: Whether the last step was the end of a shorter search: what is
             decided after it is not yet in its record.
     """
@@ -54,9 +54,9 @@ def open_folder(
 
     Args:
         folder: The folder.
-        search: What is to be in it.
-        widths: `lanes`, `segment_updates`, and what was asked of them, by the same
-            names with `_asked`.
+        search: The search that the folder is to hold.
+        widths: Widths by name: `lanes` and `segment_updates`, and the values that were
+            asked for, by the same names with `_asked`.
         extend: A stored search of fewer environment steps may be gone on with.
 
     Returns:
@@ -96,7 +96,7 @@ def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:
     Args:
         folder: The folder.
         search: The longer search.
-        restored: What `restore` made of the folder with it.
+        restored: The steps and states that `restore` read from the folder.
     """
     stored = folders.load(folder)
     longer = _extended(stored, {"config": search.spec["config"]})

@@ -47,7 +47,7 @@ def log(group: Group, search: Search, steps: Sequence[Step]) -> None:
     Args:
         group: The trackers.
         search: The search.
-        steps: Its steps so far.
+        steps: The steps of the search so far.
     """
     if not group:
         return

@@ -74,7 +74,7 @@ def check_files(point: Mapping[str, Any], known: Mapping[str, Any]) -> None:
 
     Args:
         point: The point as a person gives it.
-        known: The same point as `written` before.
+        known: The point as `written` described it before.
 
     Raises:
         ConfigError: naming the file.

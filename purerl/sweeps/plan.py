@@ -43,7 +43,7 @@ class GroupOutline:
     Attributes:
         group: The group's points and what they compile to.
         ids: Ids of the members that are to be trained.
-        members: Keys and overrides of those members, `[M]`.
+        members: Keys and overrides of the members that are to be trained, `[M]`.
         lanes: The width of a block, W.
         length: Updates per segment, K.
     """

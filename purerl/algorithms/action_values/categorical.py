@@ -44,12 +44,24 @@ class Categorical(ActionValues):
         return jax.nn.softmax(outputs)
 
     def target(self, reward: Array, discount: Array, following: Array) -> Array:
-        """Return the projected probabilities, `[N, K]`."""
+        """Return the projected probabilities, `[N, K]`.
+
+        Args:
+            reward: `[N]` rewards.
+            discount: `[N]` discounts, 0 after the end of an episode.
+            following: `[N, K]` probabilities of the atoms for what follows.
+        """
         points = reward[:, None] + discount[:, None] * self.atoms[None]
         return project(points, following, self.atoms)
 
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
-        """Return the divergence `KL(target || prediction)`, `[N]`."""
+        """Return the divergence `KL(target || prediction)`, `[N]`.
+
+        Args:
+            outputs: `[N, K]` logits of the actions that were taken.
+            target: `[N, K]` probabilities, from `target`.
+            levels: None; atoms take no levels.
+        """
         del levels
         log_prob = jax.nn.log_softmax(outputs)
         divergence = (xlogy(target, target) - target * log_prob).sum(-1)

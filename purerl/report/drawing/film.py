@@ -36,7 +36,7 @@ class Take(NamedTuple):
     """One episode of one agent.
 
     Attributes:
-        moments: What is kept of every moment, leaves `[T + 1, ...]`, on the host.
+        moments: Record of every moment, leaves `[T + 1, ...]`, on the host.
         episode_return: `[T + 1]` sum of rewards until then.
         length: Steps of the episode, T at most.
         ended: Whether the episode ended then; else it was cut.
@@ -52,9 +52,9 @@ class Panel(NamedTuple):
     """One agent's part of a film.
 
     Attributes:
-        title: Its name, such as `seed 3`.
-        tag: What it is among the others, such as `best`; may be empty.
-        takes: Its episodes, one after the other.
+        title: Name of the agent, such as `seed 3`.
+        tag: Rank of the agent among the others, such as `best`; may be empty.
+        takes: Episodes of the agent, one after the other.
     """
 
     title: str
@@ -78,7 +78,7 @@ class Film:
 
         Args:
             panels: The agents, from the left to the right, in rows of `COLUMNS`.
-            drawing: How the moments are drawn.
+            drawing: Drawing of the moments.
         """
         self.panels, self.drawing = panels, drawing
         self.times = [
@@ -129,7 +129,7 @@ def fitted(drawn: Any) -> "Image":
     """Return a drawing as large as its place in a panel allows.
 
     Args:
-        drawn: uint8 `[height, width, 3]`.
+        drawn: Picture, uint8 `[height, width, 3]`.
 
     Raises:
         ConfigError: it is something else.
@@ -188,7 +188,7 @@ def write_film(
     Args:
         path: Path of the file.
         panels: The agents.
-        drawing: How the moments are drawn.
+        drawing: Drawing of the moments.
         kind: The format, of `FORMATS`.
         fps: Frames per second.
 

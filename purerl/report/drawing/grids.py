@@ -21,7 +21,7 @@ class Kind(NamedTuple):
 
     Attributes:
         name: The name in the legend; none if empty.
-        colour: Its colour.
+        colour: Colour of the cell or disc.
         is_round: Whether it is a disc, not a square.
     """
 
@@ -35,7 +35,7 @@ class Grid(NamedTuple):
 
     Attributes:
         shape: Number of rows and columns.
-        kinds: What can stand in a cell, in the order of the legend.
+        kinds: Kinds of things that can stand in a cell, in the order of the legend.
     """
 
     shape: tuple[int, int]

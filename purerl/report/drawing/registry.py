@@ -186,7 +186,7 @@ def moment_of(
 
     Args:
         env: The environment, with its wrappers.
-        drawing: How it is drawn.
+        drawing: Drawing of the environment.
         params: Numbers of the environment, distributions among them.
         state: State of one environment.
         obs: The observation.

@@ -21,7 +21,7 @@ def dense(layer: tuple[Array, Array], x: Array) -> Array:
 
     Args:
         layer: Kernel `[I, O]` and bias `[O]`.
-        x: `[..., I]`.
+        x: `[..., I]` inputs.
     """
     kernel, bias = layer
     out = x @ kernel
@@ -33,8 +33,8 @@ def embed(params: Params, name: str, logits: Array) -> Array:
 
     Args:
         params: Layers of the network, by name.
-        name: `y` or `z`, or the same with a prefix.
-        logits: `[..., M]` of the distributions.
+        name: Name of the layers: `y` or `z`, with or without a prefix.
+        logits: `[..., M]` logits of the distributions.
     """
     hidden = jax.nn.relu(dense(params[f"{name}_embedding"], jax.nn.softmax(logits)))
     return dense(params[f"{name}_number"], hidden)
@@ -44,8 +44,8 @@ def among_actions(layer: tuple[Array, Array], x: Array) -> Array:
     """Return relu units of each action, which also see the mean over the actions.
 
     Args:
-        layer: Kernel `[2 I, O]` and bias `[O]`, the same for all actions.
-        x: `[..., A, I]`.
+        layer: Kernel `[2 I, O]` and bias `[O]`, shared by all actions.
+        x: `[..., A, I]` inputs of each action.
     """
     mean = jnp.broadcast_to(x.mean(axis=-2, keepdims=True), x.shape)
     return jax.nn.relu(dense(layer, jnp.concatenate([x, mean], axis=-1)))
@@ -55,8 +55,8 @@ def of_action(x: Array, action: Array) -> Array:
     """Return what belongs to the actions that were taken, `[T, B, ...]`.
 
     Args:
-        x: `[T, B, A, ...]`.
-        action: `[T, B]` int.
+        x: `[T, B, A, ...]` values of all actions.
+        action: `[T, B]` int, the actions that were taken.
     """
     # A sum with one term: the gradient of a look-up writes number by number.
     is_taken = action[..., None] == jnp.arange(x.shape[2])[None, None]

@@ -119,7 +119,7 @@ def read(path: str, sha256: str = "") -> Params:
 
     Args:
         path: Path of the file, such as `disco_103.npz`.
-        sha256: What `digest_of` must return; empty for any file.
+        sha256: Digest that `digest_of` must return; empty for any file.
 
     Raises:
         ConfigError: there is no such file, it is another one than it was, or it does

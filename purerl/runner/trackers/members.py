@@ -32,7 +32,7 @@ class Ended(NamedTuple):
 
     Attributes:
         number: Number of the member, which `Tracker.log` names it with.
-        member: What people see of it.
+        member: The member as people see it.
         rows: Kind and numbers of its rows, in the order of their steps.
     """
 
