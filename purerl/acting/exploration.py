@@ -15,7 +15,7 @@ from purerl.networks import columns, composite
 from purerl.types import Array
 
 SCHEDULES = ("linear", "inverse_time", "constant")
-# Of how many a uniform number is drawn where the number of valid actions is not known.
+# A uniform number is drawn below this where the number of valid actions is not known.
 MANY = 2**31 - 1
 SHARE = Check(lambda x: 0 < x <= 1, "must be greater than 0 and at most 1")
 

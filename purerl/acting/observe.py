@@ -161,7 +161,7 @@ def merge_moments(
         if not one:
             merged.append(one)
             continue
-        # One phase of averages over devices after another: see `collectives`.
+        # Averages over devices must come one after another: see `collectives`.
         part = part if before is None else after(part, before, axis_name)
         merged.append(normalise.merge(one, part, axis_name))
         before = merged[-1].var.sum()

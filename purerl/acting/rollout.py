@@ -25,9 +25,10 @@ from purerl.networks.recurrent import forget
 from purerl.types import Array, Metrics, PyTree, Transition
 
 Number = TypeVar("Number", int, Array)
-# From a key and a shape to noise with that leading shape.
+# A function from a key and a shape to noise with that leading shape.
 Draw = Callable[[Array, tuple[int, ...]], PyTree]
-# What a derivative through updates keeps of them, and does not compute again.
+# The name of the arrays that a derivative through updates keeps and does not compute
+# again.
 ROLLOUT = "rollout"
 # Fresh starts of a rollout are drawn before it if they take no more than this.
 PRECOMPUTED_BYTES = 2**20
@@ -192,7 +193,7 @@ def make_restarts(
             inputs[0],
             jax.tree.map(lambda x: x[inputs[1]], pool),
         )
-    # As `Environment.step`: without random transitions a key has one use only.
+    # As in `Environment.step`, a key has only one use if transitions are not random.
     split = _split_each(keys) if env.stochastic_transitions else (keys, keys)
     keys_step, keys_reset = split
     if _start_bytes(stepper) * keys.size <= PRECOMPUTED_BYTES:

@@ -42,7 +42,7 @@ from purerl.optimisers.check import check_optimisers
 from purerl.optimisers.older import take_epsilon
 from purerl.types import Array, Hosted, Metrics, PyTree
 
-# Name of the parameters -> how the names of their fields begin in a config.
+# From the name of some parameters to the prefix of their fields in a config.
 _PREFIXES = {
     "actor": "actor",
     "critics": "critic",

@@ -56,7 +56,7 @@ from purerl.replay import uniform as ring
 from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Transition
 
-# Of actions, environments, restarts; of the batch.
+# An update needs keys for actions, environments and restarts, and one for the batch.
 _NUM_KEYS = pieces.NUM_KEYS
 
 
@@ -232,7 +232,7 @@ def learn(
         learner, sums = change_where(due, change, learner)
 
     losses = averages(sums, {"gradient_steps": due.astype(jnp.int32)})
-    # One phase of averages over devices after another: see `collectives`.
+    # Averages over devices must come one after another: see `collectives`.
     episodes = after(episodes, losses["policy_loss"], axis)
     done = (state.update + 1).astype(jnp.uint32)
     metrics = {

@@ -134,7 +134,8 @@ def loss(
             )
         ),
     )
-    # What is asked for is a constant; the rule's own numbers are not cut off from it.
+    # The targets send no gradient to the agent's outputs; the rule's own numbers still
+    # get one.
     known = made._replace(online=jax.lax.stop_gradient(online))
     values, moments = disco_losses.estimate(
         config, batch, known, learner.advantage_moments, axis

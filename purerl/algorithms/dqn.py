@@ -302,7 +302,7 @@ def _valid(parts: Parts, outputs: Array, obs: Any) -> Array:
     """The values of outputs, far below the others for invalid actions."""
     mask = composite.mask_of(obs)
     q = parts.kind.values(outputs)
-    # A network of means has the mask around it.
+    # A network of expected values already has the mask around it.
     if mask is None or parts.config.values == "expected":
         return q
     return composite.exclude(q, mask)

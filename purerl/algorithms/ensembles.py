@@ -247,7 +247,7 @@ def climbed(config: EnsembleConfig, values: Values) -> Array:
     chosen = config.policy_value
     means = _means(config, values)
     if chosen == "first":
-        # Of a second critic by itself nothing is used, so nothing is computed.
+        # The other critics are not used, so the compiler leaves their computation out.
         return means[0]
     return _smallest(means) if chosen == "min" else jnp.stack([*means]).mean(0)
 

@@ -320,7 +320,8 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         explore=explore,
         random_action=random_action,
         to_env=head.to_env,
-        # Keys, not noise: a step's is wide enough, and a whole update's would be large.
+        # Keys are drawn in place of noise: the noise of one step is wide enough for the
+        # device, and that of a whole update would be large.
         draw_learning=jax.random.split,
         learn=partial(learn, parts),
     )

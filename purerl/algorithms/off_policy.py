@@ -382,7 +382,8 @@ def policy(hooks: OffPolicyHooks, learner: Any, moments: PyTree = ()) -> rollout
     def act(features: Any, noise: tuple) -> tuple[Array, PyTree, Array]:
         (noise_action, random), step = noise
         action = hooks.explore(learner, features, noise_action, step)
-        # To the step: some environments may still be in the warm-up, others not.
+        # The warm-up ends at an exact step: some environments may still be in it,
+        # others not.
         random = valid_action(features, random)
         warming_up = step < config.warm_up_steps
         extra = (1,) * (action.ndim - 1)
@@ -442,8 +443,8 @@ def remember(
     priorities = hooks.replay.add(experience.priorities, added, num)
     moments = experience.obs_moments
     if config.normalize_observations:
-        # What was acted on, once each: what follows the last step of an episode is
-        # stored, and is not in the statistics.
+        # Every observation that was acted on counts once. The one after the last step
+        # of an episode is stored, but it is not in the statistics.
         features = to_features(hooks.obs_space, transitions.obs)
         moments = observe.merge_moments(hooks.obs_space, moments, features, axis)
     return Experience(buffer, priorities, envs, moments)
@@ -474,7 +475,7 @@ def learn_if_due(
     due = number >= jnp.uint32(config.first_round)
     learn = partial(_learn, hooks, experience, number, noise)
     carry = (learner, experience.priorities)
-    # Priorities are as large as the buffer: not to be computed and thrown away.
+    # Priorities are as large as the buffer, so they are not computed to be thrown away.
     if traced_for_cpu() or jax.tree.leaves(experience.priorities):
         return change_if(due, learn, carry, like=key)
     return learn(carry, due)

@@ -18,7 +18,8 @@ from purerl.algorithms.off_policy_config import OffPolicyConfig
 from purerl.keys import update_keys
 from purerl.types import Array, Hosted, Metrics, PyTree
 
-# Of actions, environments and restarts; of replay; of learning.
+# An update needs keys for actions, environments and restarts, for replay, and for
+# learning.
 _NUM_KEYS = 5
 
 

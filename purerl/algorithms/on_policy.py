@@ -449,7 +449,7 @@ def report(
         batch: Batch of values and targets to which the rollout led.
         losses: Averages over devices already, `value_loss` after the others.
     """
-    # One phase of averages over devices after another: see `collectives`.
+    # Averages over devices must come one after another: see `collectives`.
     episodes = after(episodes, losses["value_loss"], parts.axis_name)
     metrics = rollout.episode_metrics(episodes, parts.axis_name) | losses
     batch = after(batch, metrics["episode_return"], parts.axis_name)

@@ -157,7 +157,7 @@ def policy_loss(config: OnPolicyConfig, seen: Seen) -> Array:
     advantage = seen.batch.advantage
     if config.normalize_advantages:
         advantage = normalise.standardise(advantage)
-    # The log-probabilities of the rollout, constants, to the last bit.
+    # The constants equal the log-probabilities of the rollout to the last bit.
     ratio = jnp.exp(seen.log_prob - jax.lax.stop_gradient(seen.log_prob))
     return -(ratio * advantage).mean()
 

@@ -17,9 +17,10 @@ from purerl.acting import rollout
 from purerl.keys import update_keys
 from purerl.types import Array, Hosted, Metrics, PyTree
 
-# Of actions, environments, restarts and learning: what an update has at least.
+# An update has keys for actions, environments, restarts and learning at least.
 NUM_KEYS = 4
-# The same of an update that learns in every step, for which it draws with the actions.
+# An update that learns in every step has one key less: it draws its noise with the
+# actions.
 NUM_KEYS_OF_STEPS = 3
 
 

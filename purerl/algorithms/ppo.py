@@ -389,7 +389,8 @@ def loss(
     if config.normalize_advantages and not config.normalize_whole_batch:
         advantage = normalise.standardise(advantage, parts.axis_name)
 
-    # Of the drift's own interval, or of the usual one where it has none.
+    # Ratios are counted outside the drift's own interval, or the usual one if it has
+    # none.
     clip_eps = getattr(config.policy_loss, "clip_eps", 0.2)
     samples = {
         "policy_loss": surrogate(config.policy_loss, log_ratio, advantage),
@@ -418,7 +419,7 @@ def make_passes(parts: Parts[PPOConfig], params: PyTree, update: Array) -> Passe
     target_kl = config.target_kl
 
     def is_last(last: Metrics) -> Array:
-        # After each pass, by its last minibatch, as in CleanRL's code.
+        # The test comes after each pass, on its last minibatch, as in CleanRL's code.
         return last["approx_kl"] > target_kl  # type: ignore[operator]
 
     return Passes(

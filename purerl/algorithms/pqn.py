@@ -299,7 +299,7 @@ def report(
         losses: Means over the gradient steps.
     """
     config, axis = parts.config, parts.axis_name
-    # One phase of averages over devices after another: see `collectives`.
+    # Averages over devices must come one after another: see `collectives`.
     episodes = after(episodes, losses["value_loss"], axis)
     metrics = rollout.episode_metrics(episodes, axis) | losses
     obs_moments = state.obs_moments
@@ -365,7 +365,7 @@ def policy(parts: Parts, state: PQNState) -> rollout.Policy:
     return rollout.Policy(
         explore,
         partial(prepare, parts, state.obs_moments),
-        # A coin per step and environment.
+        # One coin is drawn for every step and environment.
         partial(exploration.draw_coin, num_actions=choices(parts)),
     )
 
@@ -413,7 +413,7 @@ def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
     """
     config = parts.config
     seen = partial(prepare, parts, state.obs_moments)
-    # Of the observation before any reset: what a time limit bootstraps on.
+    # A time limit bootstraps on the values of the observation before any reset.
     q_next: Any = parts.network.apply(state.params, seen(transitions.next_obs))
     target = q_lambda(
         transitions.reward,

@@ -320,7 +320,7 @@ def learn(
         state.update,
         keys[3],
     )
-    # Priorities are not to be computed and thrown away.
+    # Priorities are not computed to be thrown away.
     if traced_for_cpu() or config.prioritised:
         learner, sums = change_if(due, change, learner, like=state.key)
     else:

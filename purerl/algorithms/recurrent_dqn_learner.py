@@ -213,7 +213,7 @@ def report(
     end = gradient_steps_before(config, done)
     taken = end - gradient_steps_before(config, update)
     losses = averages(sums, {"gradient_steps": taken})
-    # One phase of averages over devices after another: see `collectives`.
+    # Averages over devices must come one after another: see `collectives`.
     episodes = after(episodes, losses["value_loss"], axis)
     return {
         "env_steps": done.astype(jnp.uint32) * jnp.uint32(config.steps_per_update),

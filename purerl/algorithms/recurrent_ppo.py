@@ -451,8 +451,8 @@ def make_sequences(
         advantage=ppo.standardised(heads, advantage),
         target=advantage + value,
     )
-    # The flag precedes the observation; that of the last rollout's last step has
-    # cleared `state.memory` already.
+    # A flag says that an episode ended before the observation. The flag of the last
+    # rollout's last step has cleared `state.memory` already.
     first = jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
     if config.sequence_length == config.num_steps:
         return sequences.whole(state.memory, first, batch), scale

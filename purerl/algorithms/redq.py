@@ -30,7 +30,7 @@ def draw_subsets(
         num_critics: E, the number of critics.
         subset: M, the number of critics in a set.
     """
-    # The places of the M largest of E independent numbers.
+    # The places of the M largest of E independent numbers are a random subset.
     uniform = jax.random.uniform(key, (*shape, num_critics))
     return jax.lax.top_k(uniform, subset)[1]
 

@@ -524,8 +524,9 @@ def improve(
     )
     gradients = {"actor": grads}
     if parts.config.learn_temperature:
-        # Of log alpha (H - H*): more entropy than wanted makes it cheaper.
-        # One average over devices after another: see `collectives`.
+        # The gradient is that of log alpha (H - H*): more entropy than wanted makes
+        # alpha smaller. Averages over devices must come one after another: see
+        # `collectives`.
         seen = after(obs, entropy, parts.stepper.axis_name)
         gradients["log_temperature"] = entropy - target_entropy(parts, seen)
     learner = actor_critic.descend(parts.config, learner, gradients)

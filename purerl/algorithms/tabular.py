@@ -50,7 +50,7 @@ from purerl.learning.collectives import after, pmean, psum
 from purerl.types import Algorithm, Array, Hosted, Metrics
 
 METHODS = ("q_learning", "sarsa", "expected_sarsa", "double_q")
-NONE = -1  # in the place of a next action that is not chosen yet
+NONE = -1  # Stands in the place of a next action that is not chosen yet.
 
 
 @config_dataclass

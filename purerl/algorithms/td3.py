@@ -255,8 +255,8 @@ def learn(
     )
 
     def wait(learner: Learner) -> tuple[Learner, Array]:
-        # No policy step adds nothing to the sum of its losses. (A product and no
-        # constant: it varies over devices as the loss does.)
+        # Without a policy step, zero is added to the sum of the policy's losses. It is
+        # a product, so that it varies over devices as the loss does.
         return learner, 0.0 * metrics["value_loss"]
 
     due = count.completes(parts.config.policy_delay)

@@ -101,7 +101,8 @@ def replay_probabilities(
     order = jnp.argsort(jnp.where(is_level, -buffer.score, jnp.inf), stable=True)
     place = jnp.arange(1, capacity + 1, dtype=jnp.float32)
     rank = jnp.zeros(capacity).at[order].set(place)
-    # As a softmax, because the powers of a small temperature are no floats.
+    # Weights are a softmax, because powers of ranks leave the range of floats at a
+    # small temperature.
     log_weight = -jnp.log(rank) / priorities.temperature
     by_score = jax.nn.softmax(log_weight, where=is_level | (buffer.size == 0))
 
@@ -156,7 +157,8 @@ def update(
             played=buffer.played.at[place].set(now),
         ), None
 
-    # One after the other: a scatter to equal places has no order on accelerators.
+    # Levels are written one after the other: on accelerators a scatter to equal places
+    # has no order.
     return jax.lax.scan(write, buffer, (places, results))[0]
 
 

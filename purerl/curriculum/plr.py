@@ -49,9 +49,9 @@ from purerl.learning import normalise
 from purerl.learning.returns import gae
 from purerl.types import Algorithm, Array, Metrics, PyTree, Schedule
 
-# As PPO's, around a `RepeatedLevels`.
+# The parts are PPO's, with a `RepeatedLevels` as the environment.
 Parts = on_policy.Parts[Any]
-# An update's keys: the first four are PPO's.
+# The numbers of an update's keys; the first four are those of PPO.
 _DECIDE, _NEW, _DRAW, _BEGIN, _NUM_KEYS = 4, 5, 6, 7, 8
 
 
@@ -118,7 +118,7 @@ class PLRConfig(PPOConfig):
             )
         if not _is_number(fill):
             return
-        # Rounded as `choose` rounds it.
+        # The threshold is rounded as `choose` rounds it.
         needed = max(1, math.ceil(np.float32(fill) * np.float32(self.buffer_size)))
         num_updates = self.total_timesteps // self.steps_per_update
         drawn = (num_updates - 1) * self.num_envs
@@ -161,7 +161,7 @@ class PLRState(NamedTuple):
     envs: EnvCarry
     key: Array
     update: Array
-    # Not `buffer`: checkpoints let a field of that name grow with the run.
+    # It is not called `buffer`: checkpoints let a field of that name grow with the run.
     level_buffer: levels.LevelBuffer
 
 

@@ -16,7 +16,8 @@ from purerl.types import Array, Metrics, PyTree
 
 # Up to here the packed sort leaves at least 16 random bits per index.
 _PACKED_LIMIT = 2**16
-# A MiB of one agent's samples; populations have thousands of agents side by side.
+# This is one MiB of samples per agent; populations have thousands of agents side by
+# side.
 _ONE_LOOP_WORDS = 2**18
 
 
@@ -214,7 +215,8 @@ def pass_means(metrics: Metrics) -> Metrics:
         return means
     passes = happened[:, 0].sum()
     means = {
-        # What did not happen may be anything, also NaN, and does not count.
+        # Metrics of steps that did not happen may be anything, NaN too, and do not
+        # count.
         name: jnp.where(happened, values, 0.0).sum() / happened.sum()
         for name, values in metrics.items()
         if name != "happened"

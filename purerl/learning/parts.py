@@ -13,7 +13,8 @@ import jax
 from purerl.config import ConfigError
 from purerl.types import PyTree
 
-# Flax's collection of what is learned, and the field of a state that holds networks.
+# Flax's name for the collection of parameters, and the field of a state that holds
+# networks.
 _LEFT_OUT = "params"
 
 

@@ -82,7 +82,7 @@ def q_lambda(
     """
     chex.assert_rank(reward, 2)
     chex.assert_equal_shape([reward, next_value, terminated, truncated])
-    # Nothing of G is known after the last step, as after an episode's end.
+    # After the last step G is unknown, as it is after an episode's end.
     cut = (terminated | truncated).at[-1].set(True)
     decay = jnp.where(cut, 0.0, trace_decay)
     bootstrap = jnp.where(terminated, 0.0, next_value)
@@ -129,7 +129,8 @@ def retrace(
     )
     is_cut = (terminated | truncated).at[-1].set(True)
     trace = trace_decay * jnp.minimum(1.0, ratio)
-    # What the next step has; what `roll` puts after the last one is cut off.
+    # This is the next step's trace; the value that `roll` puts after the last step is
+    # cut off.
     decay = jnp.where(is_cut, 0.0, jnp.roll(trace, -1, axis=0))
     later = jnp.roll(action_value, -1, axis=0)
     bootstrap = jnp.where(terminated, 0.0, next_value)
@@ -204,7 +205,7 @@ def n_step(
     shortest = reward + gamma * jnp.where(terminated, 0.0, next_value)
     target = shortest
     for _ in range(min(n, reward.shape[0]) - 1):
-        # What `roll` puts after the last step is not read.
+        # The value that `roll` puts after the last step is not read.
         longer = reward + gamma * jnp.roll(target, -1, axis=0)
         target = jnp.where(is_last, shortest, longer)
     return target

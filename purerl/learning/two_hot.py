@@ -56,7 +56,7 @@ def mean(logits: Array, top: Array | float) -> Array:
         top: The largest number of the support.
     """
     numbers = support(logits.shape[-1], top).reshape((1,) * (logits.ndim - 1) + (-1,))
-    # A sum, as a product on an accelerator has fewer digits.
+    # This is a sum because an accelerator computes a product with fewer digits.
     return unsqueeze((jax.nn.softmax(logits) * numbers).sum(-1))
 
 

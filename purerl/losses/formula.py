@@ -29,7 +29,7 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "above": lambda z: jax.nn.relu(z - 1.0),
     "below": lambda z: jax.nn.relu(-z - 1.0),
 }
-# By name, `z` and `w` of the log-ratio and the advantage.
+# By name, functions that return `z` and `w` for a log-ratio and an advantage.
 FEATURES: dict[str, Callable[[Array, Array], tuple[Array, Array]]] = {
     "(r-1)A": lambda log_ratio, a: (jnp.expm1(log_ratio) * a, jnp.ones_like(a)),
     "log(r)A": lambda log_ratio, a: (log_ratio * a, jnp.ones_like(a)),

@@ -15,7 +15,7 @@ from purerl.losses.policy import ClipDrift
 from purerl.schedules import Share
 from purerl.types import Array, PyTree
 
-# Keeps the drift exactly flat around ratio 1 (Lu et al. 2022, section 4.1).
+# The shift keeps the drift exactly flat around ratio 1 (Lu et al. 2022, section 4.1).
 DRIFT_SHIFT = 1e-4
 VALUE_INPUTS = ("error", "pair")
 
@@ -222,7 +222,8 @@ class TemporalDrift(MLPDrift):
     def features(self, log_ratio: Array, advantage: Array) -> Array:
         """Return what the network sees, `[N, F]`; all of it is 0 at ratio 1."""
         plain = super().features(log_ratio, advantage)
-        share = schedules.at(self.share, 0.0)  # a number, unless nobody trains with it
+        # It is a number wherever somebody trains with it.
+        share = schedules.at(self.share, 0.0)
         return jnp.concatenate([plain, plain * share], axis=-1)
 
 

@@ -66,7 +66,8 @@ def improved(log_policy: Array, q_values: Array, temperature: Array) -> Improvem
         temperature: `[]` temperature eta.
     """
     q_values = e_step.without_impossible(log_policy, q_values)
-    # Centred, for beside a large quotient log-probabilities would lose their digits.
+    # The quotient is centred: beside a large one log-probabilities would lose their
+    # digits.
     centred = q_values - q_values.max(0, keepdims=True)
     weights = jax.nn.softmax(log_policy + centred / temperature, axis=0)
     return Improvement(log_policy, q_values, weights, temperature)

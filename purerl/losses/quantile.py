@@ -40,7 +40,7 @@ def regression(
     """
 
     def against(theta: Array, level: Array) -> Array:
-        below = target < theta[None]  # Where it is too large it costs 1 - level.
+        below = target < theta[None]  # A prediction that is too large costs 1 - level.
         cost = jax.vmap(lambda y: loss(theta, y, theta))(target)
         return (jnp.abs(level - below.astype(jnp.float32)) * cost).mean(0)
 

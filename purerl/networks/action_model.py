@@ -16,10 +16,10 @@ import jax.numpy as jnp
 from purerl.networks.recurrent import LSTMMemory, lstm
 from purerl.types import Array, PyTree
 
-HEAD_STD = 0.01  # Of the kernels of policy and `y` at first.
-# Normal numbers of variance 1 / fan_in, cut off at two standard deviations, which
-# leaves this share of the variance: as the authors' layers start, whose library does
-# not make up for it.
+HEAD_STD = 0.01  # Of the first kernels of the policy and of `y`.
+# Normal numbers of variance 1 / fan_in are cut off at two standard deviations, which
+# leaves this share of the variance. The authors' layers start so: their library does
+# not make up for the loss.
 LEFT = 0.7737
 INIT = nn.initializers.variance_scaling(LEFT, "fan_in", "truncated_normal")
 

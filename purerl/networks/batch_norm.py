@@ -22,7 +22,7 @@ from purerl.types import Array, PyTree
 COLLECTION = "statistics"
 # Names of the parameters that are running statistics.
 STATISTICS = ("running_mean", "running_var", "running_steps")
-# Of the correction after the warm-up, those of Ioffe (2017).
+# The bounds of the correction after the warm-up are those of Ioffe (2017).
 LARGEST_SCALE, LARGEST_SHIFT = 3.0, 5.0
 
 

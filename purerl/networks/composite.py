@@ -21,10 +21,10 @@ from purerl.types import Array, PyTree
 MASK = "action_mask"
 """The key of a dictionary observation that says which actions are valid."""
 
-# The key of features that stand beside a mask: a memory's, or a shared torso's.
+# The key of features that stand beside a mask: those of a memory or of a shared torso.
 FEATURES = "<features>"
-# Far below every logit and every value, and yet finite: its softmax is exactly zero,
-# and neither its product with zero nor a gradient through it is NaN.
+# This is far below every logit and every value, and yet finite: its softmax is exactly
+# zero, and neither its product with zero nor a gradient through it is NaN.
 EXCLUDED = -1e9
 
 

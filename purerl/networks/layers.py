@@ -26,9 +26,9 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 # The most rows of a product that is written as sums: those of acting, not of learning.
 MOST_ROWS = 64
-# How a module calls what one of its layers put out: `activity_Dense_0`.
+# The prefix of the name under which a layer's activity is noted: `activity_Dense_0`.
 ACTIVITY = "activity_"
-COLLECTION = "intermediates"  # flax's, which no initialisation makes.
+COLLECTION = "intermediates"  # A collection of flax that no initialisation makes.
 
 
 def note_activity(module: nn.Module, layer: str, x: Array) -> None:

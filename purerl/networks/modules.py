@@ -23,7 +23,7 @@ from purerl.types import Array, PyTree
 
 # The fields of configs that hold a network.
 FIELDS = ("torso", "actor", "critic", "memory")
-# Where what has moved within these packages can be imported from for good.
+# Packages from which objects that have moved within them can be imported for good.
 _PUBLIC = (nn, jax.nn, jnp)
 _IMPORT = "import"  # The key of a function or a class among a module's fields.
 _EXAMPLE = "mypackage.nets:MyTorso(features=64)"

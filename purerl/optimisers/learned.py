@@ -30,7 +30,8 @@ from purerl.optimisers.differentiable import EPS_ROOT
 from purerl.optimisers.layout import Layout, layout_of
 from purerl.types import Array, PyTree
 
-# Decays of the momenta beside Adam's own: of two steps and of a hundred.
+# The decays of the momenta beside Adam's own: they average over two steps and a
+# hundred.
 DECAYS = (0.5, 0.99)
 FEATURES = (
     "gradient",
@@ -42,9 +43,9 @@ FEATURES = (
     "depth of the layer",
     "matrix or bias",
 )
-# What an output of one adds, in units of Adam's step. A shift moves every parameter
-# that has the same features the same way: where it is small, random weights still
-# learn, so that an evolution has something to choose from.
+# An output of one adds this to the step, in units of Adam's step. A shift moves every
+# parameter that has the same features the same way: where it is small, random weights
+# still learn, so that an evolution has something to choose from.
 SHIFT = 0.1
 HIDDEN_SIZE = 8
 
@@ -201,7 +202,8 @@ class LearnedOptimiser:
         decays = decays[:, None]
         momenta = (1.0 - decays) * gradient[None] + decays * state.momenta
         second = (1.0 - self.b2) * jnp.square(gradient) + self.b2 * state.second
-        # What has never had a gradient would have no derivative with zero under it.
+        # A zero under the root would leave parameters without a gradient so far no
+        # derivative.
         root = jnp.sqrt(second / (1.0 - self.b2**count) + EPS_ROOT) + self.eps
         ratios = momenta / (1.0 - decays**count) / root[None]
         seen = jnp.stack([gradient / root, *ratios])
@@ -237,7 +239,8 @@ class LearnedOptimiser:
         """Return the features `[F, P]` of P parameters, all near one in size."""
         size = jnp.log(root)
         typical = jnp.sqrt(mean_of(jnp.square(params), moving)) + 1e-8
-        share = schedules.at(self.share, 0.0)  # a number, unless nobody trains with it
+        # It is a number wherever somebody trains with it.
+        share = schedules.at(self.share, 0.0)
         return jnp.concatenate(
             [
                 compressed(ratios),
@@ -278,7 +281,8 @@ def seed_of(flat: Array) -> Array:
         flat: Parameters `[P]`, float32.
     """
     words = jax.lax.bitcast_convert_type(flat, jnp.uint32)
-    # Each word is shuffled by its place first, or exchanging two would change nothing.
+    # Each word is mixed with its place first; else exchanging two words would change
+    # nothing.
     place = jnp.arange(words.size, dtype=jnp.uint32) * jnp.uint32(2) + jnp.uint32(1)
     mixed = (words ^ (words >> 15)) * (place * jnp.uint32(0x9E3779B1) | jnp.uint32(1))
     return jnp.sum(mixed ^ (mixed >> 13), dtype=jnp.uint32)

@@ -17,7 +17,7 @@ from purerl.types import Array, PyTree
 
 DECAYS = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 NUM_FEATURES = 2 * len(DECAYS) + 7
-# What is added to a magnitude before its logarithm, and to a mean square.
+# These are added to a magnitude before its logarithm, and to a mean square.
 _LOG_EPS, _SQUARE_EPS, _NORM_EPS = 1e-13, 1e-5, 1e-6
 _ACTIVITY_EPS = 1e-11
 

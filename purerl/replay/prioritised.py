@@ -194,12 +194,13 @@ def importance_weights(probability: Array, exponent: Array | float) -> Array:
 def _set(levels: tuple[Array, ...], slots: Array, values: Array) -> tuple[Array, ...]:
     """Write leaves and sum their ancestors anew, level by level."""
     row, child = slots // CHILDREN, slots % CHILDREN
-    # Of duplicates the largest, in whatever order a device writes them.
+    # Duplicates get the largest priority, in whatever order a device writes them.
     leaves = levels[0].at[row, child].set(0.0, mode="promise_in_bounds")
     leaves = leaves.at[row, child].max(values, mode="promise_in_bounds")
     new = [leaves]
     for level in levels[1:]:
-        # Read after all writes below, so that duplicates have the same sum.
+        # The sums are read after all writes below, so that duplicates have the same
+        # sum.
         sums = _running_sums(new[-1].at[row].get(mode="promise_in_bounds"))[..., -1]
         row, child = row // CHILDREN, row % CHILDREN
         new.append(level.at[row, child].set(sums, mode="promise_in_bounds"))

@@ -146,7 +146,7 @@ def can_render(config: TrainConfig) -> bool:
         _check_inside(config)
         inside = innermost(resolve_env(config))
         return is_brax(inside) or bool(drawing_of(inside))
-    except (ConfigError, OSError):  # Also one that is not registered here.
+    except (ConfigError, OSError):  # The environment may also not be registered here.
         return False
 
 

@@ -62,7 +62,7 @@ def _run(folder: Path, trackers: Sequence[Tracker], say: Say) -> bool:
 
     stored = folders.load(folder)
     result = read_result(folder)
-    # What comes after the last checkpoint is computed, and told, when the run goes on.
+    # Rows after the last checkpoint are computed again, and told, when the run goes on.
     saved = checkpoint.steps(folder / "checkpoints")
     if not saved:
         raise ConfigError(

@@ -191,7 +191,8 @@ class LPGRule:
             memory: LSTMMemory, xs: tuple[Array, Array]
         ) -> tuple[LSTMMemory, Array]:
             gates_t, done_t = xs
-            # It remembers the steps after this one: another episode, if this one ended.
+            # The memory holds the steps after this one; they are another episode's if
+            # this one ended.
             memory = lstm(recurrent, gates_t, forget(memory, done_t))
             return memory, memory.hidden
 

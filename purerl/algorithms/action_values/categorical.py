@@ -30,12 +30,13 @@ class Categorical(ActionValues):
         """
         self.num_outputs = num_atoms
         atoms = jnp.linspace(value_min, value_max, num_atoms)
-        # A swept or evolved range that is empty: such an agent is to be seen to fail.
+        # A sweep or an evolution may make the range empty: NaN makes such an agent fail
+        # visibly.
         self.atoms = jnp.where(jnp.less(value_min, value_max), atoms, jnp.nan)
 
     def values(self, outputs: Array) -> Array:
         """Return the means, `[..., n]` of logits `[..., n, K]`."""
-        # A sum, as a product on an accelerator has fewer digits.
+        # This is a sum because an accelerator computes a product with fewer digits.
         atoms = self.atoms.reshape((1,) * (outputs.ndim - 1) + (-1,))
         return (jax.nn.softmax(outputs) * atoms).sum(-1)
 

@@ -44,7 +44,7 @@ def make_network(config: Any, shape: Any, num_actions: int) -> nn.Module:
         is_plain = config.values == "expected" and not config.noisy
         make = _discrete_critic if is_plain else _return_critic
         network = make(config, shape, num_actions)
-    # Of distributions the means are masked, see `dqn.values_of`.
+    # With distributions, the mask is put on their means later, see `dqn.values_of`.
     is_masked = composite.has_mask(shape) and config.values == "expected"
     return networks.Masked(network) if is_masked else network
 

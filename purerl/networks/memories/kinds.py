@@ -16,7 +16,7 @@ from purerl.networks.memories.transformer import Transformer
 from purerl.networks.recurrent import GRU, LSTM, LSTMMemory
 from purerl.types import Array, PyTree
 
-# Those that stand for a module of sequences, of `memory_size` outputs.
+# The kinds that stand for a module of sequences, with `memory_size` outputs.
 MODULES: dict[str, Callable[..., Any]] = {
     "lru": LRU,
     "s5": S5,

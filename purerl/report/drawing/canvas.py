@@ -21,7 +21,7 @@ BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, PURPLE, GREY = COLOURS
 DARK = INK
 PAPER, SOFT, LINE = "#ffffff", "#eef1f4", "#b6bec7"
 NIGHT, DUSK = "#1b2129", "#2b333d"  # The background of grids, and its cells.
-WIDTH, HEIGHT = 320, 240  # Of a drawing, in pixels.
+WIDTH, HEIGHT = 320, 240  # The size of a drawing in pixels.
 _FINE = 3
 
 Point = tuple[float, float]

@@ -26,7 +26,7 @@ PAGE = "html"  # The format of what is a page, not a film.
 CAPTION = 44  # Height of what stands over a drawing, in pixels.
 COLUMNS = 4  # Panels beside one another.
 GIF_FPS = 50  # Most frames per second of a GIF: viewers slow down faster ones.
-_PAUSE_MS = 1_500  # On the last frame of an episode.
+_PAUSE_MS = 1_500  # The last frame of an episode stays for so long.
 _COLOURS = 255  # One of the 256 of a GIF is left for what did not change.
 _SAMPLES = 8  # Number of frames from which the colours are chosen.
 _EXACT = 24  # Number of colours that stay exactly as they were drawn.
@@ -146,7 +146,7 @@ def fitted(drawn: Any) -> "Image":
     if scale == 1:
         return picture
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
-    # Few pixels are cells, which stay sharp; many are a photograph of a kind.
+    # A drawing with few pixels has cells, which stay sharp; one with many is smoothed.
     how = image.Resampling.NEAREST if scale >= 2 else image.Resampling.LANCZOS
     return picture.resize(size, how)
 
@@ -260,7 +260,8 @@ def _palette(film: Film) -> "Image":
     packed, counts = np.unique(red << 16 | green << 8 | blue, return_counts=True)
     frequent = packed[np.argsort(-counts)[:_EXACT]]
     colours = np.array(found.getpalette()).reshape(-1, 3)
-    for number in frequent[::-1]:  # The most frequent one has the last word.
+    # The most frequent colour is written last, so it wins.
+    for number in frequent[::-1]:
         exact = np.array([number >> 16, number >> 8 & 255, number & 255])
         colours[np.square(colours - exact).sum(1).argmin()] = exact
         # Pillow looks for the colour that is nearest to the upper six bits of each.

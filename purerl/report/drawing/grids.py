@@ -247,7 +247,7 @@ def _walk(
 def frozen_lake(env: Any) -> Draw:
     """Make the drawing of gymnax's FrozenLake on any map."""
     tiles = np.asarray(env.wrapped.desc)
-    start, _, hole, goal = range(4)  # As gymnax numbers them; 1 is ice.
+    start, _, hole, goal = range(4)  # The numbers are those of gymnax; 1 is ice.
     ice = Kind("ice", "#8fb4cc")
     water, begin = Kind("hole", "#255a86"), Kind("start", c.GREEN)
     agent = Kind("agent", c.ORANGE, True)

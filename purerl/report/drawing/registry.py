@@ -81,8 +81,8 @@ _BARS = (
     "UmbrellaChain-bsuite",
 )
 _SWINGUPS = ("Balance", "BalanceSparse", "Swingup", "SwingupSparse")
-# By the name of the environment; the steps of CartPole and of CartpoleSwingup, which is
-# drawn at half its pace, last 20 and 10 ms.
+# Drawings by the name of the environment. The steps of CartPole last 20 ms; those of
+# CartpoleSwingup last 10 ms, and it is drawn at half its pace.
 _BUILT_IN: dict[str, Callable[[Any], Drawing]] = {
     "CartPole-v1": _plain(classic.cartpole, 50),
     **{f"Cartpole{name}-v0": _plain(classic.swingup, 50) for name in _SWINGUPS},

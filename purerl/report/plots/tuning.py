@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7f7f7f"
 TICKS = 4  # A logarithmic axis has few ticks, as three panels lie side by side.
 CELLS = 160  # A contour has so many cells along each side.
-BANDWIDTH = 0.15  # The Gaussian that smooths a contour has this share of an axis.
+# The standard deviation of the Gaussian that smooths a contour, as a share of an axis.
+BANDWIDTH = 0.15
 
 
 class Trial(Protocol):
@@ -194,7 +195,7 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
         axis.set_up(axes, "x")
         positions = axis.coordinates(complete)
         if axis.names:
-            # Trials of one value lie beside one another.
+            # Trials with the same value are moved beside one another.
             spread = np.random.default_rng(0).uniform(-0.2, 0.2, len(positions))
             positions = positions + spread
         dots = axes.scatter(

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from purerl.rules.disco.inputs import DiscoInputs, Outputs
 from purerl.types import Array, PyTree
 
-# Of every step, without the embeddings of the actions; of every action.
+# The numbers of inputs of a step, without the embeddings of the actions, and of an
+# action.
 NUM_OF_STEP = 23
 NUM_OF_ACTION = 9
 
@@ -58,7 +59,8 @@ def of_action(x: Array, action: Array) -> Array:
         x: `[T, B, A, ...]` values of all actions.
         action: `[T, B]` int, the actions that were taken.
     """
-    # A sum with one term: the gradient of a look-up writes number by number.
+    # A sum with one term is used because the gradient of a look-up writes number by
+    # number.
     is_taken = action[..., None] == jnp.arange(x.shape[2])[None, None]
     is_taken = is_taken.reshape(*is_taken.shape, *[1] * (x.ndim - 3))
     return jnp.where(is_taken, x, 0.0).sum(2)
