@@ -139,12 +139,12 @@ class Doors(Environment[DoorsState, DoorsParams]):
 
     @property
     def name(self) -> str:
-        """`Doors-v0`."""
+        """The name, `Doors-v0`."""
         return "Doors-v0"
 
     @property
     def default_params(self) -> DoorsParams:
-        """60 steps."""
+        """The default parameters, with a time limit of 60 steps."""
         return DoorsParams()
 
     @property

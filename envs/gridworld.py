@@ -112,7 +112,7 @@ class GridWorld(Environment[GridState, GridParams]):
 
     @property
     def name(self) -> str:
-        """`GridWorld-v0`."""
+        """The name, `GridWorld-v0`."""
         return "GridWorld-v0"
 
     @property
@@ -158,7 +158,7 @@ class GridWorld(Environment[GridState, GridParams]):
         return Discrete(len(MOVES))
 
     def observation_space(self, params: GridParams | None = None) -> Discrete:
-        """One number for each cell."""
+        """Return the space of observations, one number for each cell."""
         del params
         return Discrete(self.size[0] * self.size[1])
 
@@ -293,7 +293,7 @@ class CliffWalking(GridWorld):
 
     @property
     def name(self) -> str:
-        """`CliffWalking-v0`."""
+        """The name, `CliffWalking-v0`."""
         return "CliffWalking-v0"
 
     @property

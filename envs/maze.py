@@ -127,7 +127,7 @@ class Maze(Environment[MazeState, MazeParams]):
 
     @property
     def name(self) -> str:
-        """`Maze-v0`."""
+        """The name, `Maze-v0`."""
         return "Maze-v0"
 
     @property

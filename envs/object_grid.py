@@ -117,7 +117,7 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
 
     @property
     def name(self) -> str:
-        """`ObjectGrid-v0`."""
+        """The name, `ObjectGrid-v0`."""
         return "ObjectGrid-v0"
 
     @property

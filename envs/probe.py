@@ -59,7 +59,7 @@ class Probe(Environment[ProbeState, ProbeParams]):
 
     @property
     def default_params(self) -> ProbeParams:
-        """Reward 1."""
+        """The default parameters, with a reward of 1."""
         return ProbeParams()
 
     def action_space(self, params: ProbeParams | None = None) -> Space:
@@ -219,7 +219,7 @@ class MemoryProbe(Probe):
 
     @property
     def default_params(self) -> MemoryProbeParams:
-        """Three blanks."""
+        """The default parameters, with three blanks."""
         return MemoryProbeParams()
 
     def reset_env(

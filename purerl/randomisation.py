@@ -24,7 +24,7 @@ from purerl.types import Array
 
 @struct.dataclass
 class Uniform(Distribution):
-    """Every number between two ends is equally likely.
+    """A distribution in which every number between two ends is equally likely.
 
     Attributes:
         low: Smallest number.
@@ -47,7 +47,7 @@ class Uniform(Distribution):
 
 @struct.dataclass
 class LogUniform(Distribution):
-    """Every order of magnitude between two ends is equally likely.
+    """A distribution in which every order of magnitude between two ends is as likely.
 
     Attributes:
         low: Smallest number, greater than 0.

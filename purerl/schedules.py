@@ -34,7 +34,7 @@ Tree = TypeVar("Tree")
 
 @struct.dataclass
 class Constant(Schedule):
-    """The same number in the whole run: what a plain number is.
+    """A schedule that has the same number in the whole run, as a plain number does.
 
     Attributes:
         value: Number.

@@ -102,7 +102,7 @@ class AgentState(Protocol):
         ...
 
     def _replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed, as every NamedTuple has it."""
+        """Return a copy with some fields changed, as every NamedTuple does."""
         ...
 
 

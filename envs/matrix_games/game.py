@@ -60,7 +60,7 @@ class MatrixGameParams(EnvParams):
 
     @property
     def payoffs(self) -> Payoffs:
-        """Both tables."""
+        """The payoff tables of both players."""
         return Payoffs(self.payoff, self.opponent_payoff)
 
 
@@ -168,7 +168,7 @@ class IteratedPrisonersDilemma(MatrixGame):
 
     @property
     def name(self) -> str:
-        """`IteratedPrisonersDilemma-v0`."""
+        """The name, `IteratedPrisonersDilemma-v0`."""
         return "IteratedPrisonersDilemma-v0"
 
 
@@ -185,7 +185,7 @@ class MatchingPennies(MatrixGame):
 
     @property
     def name(self) -> str:
-        """`MatchingPennies-v0`."""
+        """The name, `MatchingPennies-v0`."""
         return "MatchingPennies-v0"
 
 
@@ -204,7 +204,7 @@ class ChickenGame(MatrixGame):
 
     @property
     def name(self) -> str:
-        """`Chicken-v0`."""
+        """The name, `Chicken-v0`."""
         return "Chicken-v0"
 
 

@@ -26,7 +26,7 @@ class HostEnvs(Protocol):
         ...
 
     def close(self) -> None:
-        """End them."""
+        """Close the environments."""
         ...
 
 

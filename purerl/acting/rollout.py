@@ -311,7 +311,7 @@ def collect(
 
 
 class RolloutRandomness(NamedTuple):
-    """All that is random in the next steps of the environments, drawn before them.
+    """The random numbers of the next steps of the environments, drawn before them.
 
     Attributes:
         inputs: Pytree with leaves `[T, B, ...]`: noise of the actions and inputs of the

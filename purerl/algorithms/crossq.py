@@ -97,7 +97,7 @@ def evaluate_critics(
     next_action: Array,
     params: PyTree,
 ) -> tuple[Values, Values, PyTree]:
-    """Value the actions of a batch and those that come next, in one pass.
+    """Return the values of a batch's actions and of those that come next, in one pass.
 
     Args:
         critics: The critics.

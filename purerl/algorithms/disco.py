@@ -161,7 +161,7 @@ def init(parts: Parts, key: Array) -> DiscoState:
 
 
 def _example(parts: Parts, envs: rollout.EnvCarry) -> Transition:
-    """One trajectory `[T, ...]`."""
+    """Return one trajectory of the right shapes `[T, ...]`."""
     num = parts.config.num_steps
     obs = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], (num, *x.shape[1:])), envs.obs)
     logits = jnp.zeros((num, parts.head.num_outputs))

@@ -65,7 +65,7 @@ _OLDER = {"radam": RAdam(), "adam": Adam()}
 
 @config_dataclass
 class PQNConfig(NetworkConfig):
-    """Parallel Q-learning."""
+    """The config of parallel Q-learning."""
 
     num_envs: int = static(
         32, "Environments that one agent steps in parallel.", POSITIVE

@@ -146,7 +146,7 @@ def init(parts: Parts, key: Array) -> RecurrentDQNState:
 
 
 def _example(parts: Parts, envs: rollout.EnvCarry, memory: PyTree) -> replay.Stored:
-    """One item of the buffer."""
+    """Return one item of the right shapes for the buffer."""
     num = parts.config.sequence_length
     obs = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], (num, *x.shape[1:])), envs.obs)
     flag = jnp.zeros(num, bool)

@@ -62,7 +62,7 @@ def work_of(jaxpr: core.Jaxpr) -> Work:
 
 
 def _written(jaxpr: core.Jaxpr) -> set[Any]:
-    """The arrays that reach the memory: the others live inside fused kernels."""
+    """Return the arrays that reach the memory: the others live inside fused kernels."""
     found = set(_variables(jaxpr.outvars))
     for equation in reversed(jaxpr.eqns):
         is_view = equation.primitive.name in VIEWS

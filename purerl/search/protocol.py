@@ -24,7 +24,7 @@ Row = tuple[int, dict[str, Any]]
 
 
 class Request(NamedTuple):
-    """Train these members, up to there.
+    """A request to train members on, up to a number of updates.
 
     Attributes:
         members: Keys and hyperparameters of the members, `[N]`.

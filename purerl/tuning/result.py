@@ -19,7 +19,7 @@ STATES = ("complete", "pruned", "diverged", "refused", "unknown")
 
 
 class Row(NamedTuple):
-    """One trial.
+    """One trial of a study.
 
     Attributes:
         number: The number of the trial in the study.

@@ -35,17 +35,17 @@ class Trial(Protocol):
 
     @property
     def score(self) -> float | None:
-        """Its score, if it is complete."""
+        """The score of the trial, if it is complete."""
         ...
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Its values of the axes, by name."""
+        """The trial's values of the axes, by name."""
         ...
 
     @property
     def curve(self) -> Mapping[int, float]:
-        """Its scores by the environment steps that it had taken."""
+        """The trial's scores by the environment steps that it had taken."""
         ...
 
     @property
