@@ -230,7 +230,7 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
         return Discrete(len(MOVES))
 
     def observation_space(self, params: ObjectGridParams | None = None) -> Space:
-        """One number for each state, or a vector of zeros and ones."""
+        """Return the space of the states' numbers, or of vectors of zeros and ones."""
         del params
         if self.observation == "number":
             return Discrete(self.num_cells * 2**self.num_objects)

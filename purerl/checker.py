@@ -248,7 +248,7 @@ def _check_randomness(
     after: AgentState,
     other: Array,
 ) -> None:
-    """An update is a function of the state, and of its key and counter too."""
+    """Check that an update is a function of state, key and counter."""
 
     def again(**changes: Any) -> AgentState:
         state, _ = step(start._replace(**changes))

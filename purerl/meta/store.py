@@ -29,7 +29,7 @@ _PARTS = ("config", "settings")
 
 
 class State(NamedTuple):
-    """All that going on needs, beside the settings. `G` generations, on the host.
+    """The state that going on needs beside the settings. `G` generations, on the host.
 
     Attributes:
         done: The number of finished generations, int32 `[]`.
