@@ -1,4 +1,4 @@
-"""Docstrings of purerl and envs: how they open, lines that stand alone, `Args:`."""
+"""Docstrings: how they open, lines that stand alone, `Args:`."""
 
 import ast
 import re
@@ -23,12 +23,15 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def test_no_docstring_opens_with_a_question():
-    found = [text for source in sources() for text in docstrings(source)]
+    folders = ("purerl", "envs", "examples", "experiments", "docs/hooks")
+    found = [text for source in sources(*folders) for text in docstrings(source)]
     assert [text.splitlines()[0] for text in found if OPENERS.match(text)] == []
 
 
 def test_arguments_and_attributes_stand_alone():
-    found = [line for source in sources() for line in dependent_lines(source)]
+    found = [
+        line for source in sources("purerl", "envs") for line in dependent_lines(source)
+    ]
     assert found == []
 
 
@@ -79,11 +82,10 @@ class A:
     ]
 
 
-def sources() -> list[str]:
-    """Return the text of every file of both packages."""
-    folders = [ROOT / "purerl", ROOT / "envs"]
-    paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
-    return [path.read_text() for path in paths]
+def sources(*folders: str) -> list[str]:
+    """Return the text of every file of Python in some folders."""
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    return [path.read_text() for path in sorted(paths)]
 
 
 def docstrings(source: str) -> Iterator[str]:

@@ -173,7 +173,7 @@ def _config_class(algorithm: str) -> Iterator[type]:
 
 
 def _resolved(cls: type, tasks: Mapping[str, str]) -> dict[str, str]:
-    """What the `auto` fields of a config stand for, by kind of task."""
+    """Return the values that `auto` stands for in a config, by kind of task."""
     import purerl
     from purerl.config import Auto, ConfigError
 
