@@ -218,7 +218,7 @@ def split(parts: Parts, state: DQNState) -> Split:
 
 
 def _form(config: DQNConfig) -> optimiser.Form | None:
-    """In which form parameters are learned: as one flat vector, on accelerators layers.
+    """Return how parameters are held while they learn: None for one flat vector.
 
     Layers that are cut out of a vector are a kernel each, and an accelerator's product
     adds a bias only where that is an array of its own.

@@ -528,7 +528,8 @@ def _learn(
         if is_due is None:
             learner, (td_error, metrics) = change(learner)
         else:
-            # Here, and not around all steps, so that the optimiser's kernels do it.
+            # The choice is made in each step, not around all of them, so that the
+            # optimiser's kernels make it.
             learner, (td_error, metrics) = change_where(is_due, change, learner)
         priorities = replay.update(priorities, numbers, td_error)
         return (learner, priorities), metrics

@@ -407,7 +407,7 @@ def _values(
     obs = prepare(parts, state.obs_moments, transitions.obs)
     is_small = isinstance(obs, Array) and obs.size <= MOST_AT_ONCE
     value = None if is_small and not traced_for_cpu() else value_of(obs)
-    # The value of the observation before any reset: what a time limit bootstraps on.
+    # A time limit bootstraps on the value of the observation before any reset.
     next_obs = prepare(parts, state.obs_moments, transitions.next_obs)
     if value is None:
         value, next_value = value_of(jnp.stack([obs, next_obs]))

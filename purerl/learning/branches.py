@@ -67,7 +67,7 @@ def change_where(
 
 
 class StepCount(NamedTuple):
-    """Where a gradient step stands among all.
+    """The place of a gradient step among all.
 
     Attributes:
         number: `[]` uint32, gradient steps before this one.

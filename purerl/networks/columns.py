@@ -23,7 +23,7 @@ def argmax(values: Array) -> Array:
     """Return the index of the largest of the last axis, the first of equals, int32.
 
     Args:
-        values: `[..., n]`.
+        values: `[..., n]` values, n along the last axis.
     """
     if not is_written_out(values):
         return jnp.argmax(values, -1).astype(jnp.int32)
@@ -39,7 +39,7 @@ def pick(values: Array, choice: Array) -> Array:
     """Return one of the last axis, `[...]`.
 
     Args:
-        values: `[..., n]`.
+        values: `[..., n]` values, n along the last axis.
         choice: `[...]` int32, below n.
     """
     if not is_written_out(values):
@@ -54,7 +54,7 @@ def largest(values: Array) -> Array:
     """Return the largest of the last axis, `[...]`.
 
     Args:
-        values: `[..., n]`.
+        values: `[..., n]` values, n along the last axis.
     """
     if not is_written_out(values):
         return values.max(-1)
@@ -65,7 +65,7 @@ def is_written_out(values: Array) -> bool:
     """Return whether an axis is written out: a short one, on an accelerator.
 
     Args:
-        values: `[..., n]`.
+        values: `[..., n]` values, n along the last axis.
     """
     return not traced_for_cpu() and values.shape[-1] <= MOST
 

@@ -96,8 +96,8 @@ def is_narrow(x: Array, kernel: Array) -> bool:
     to multiply: as sums it is one kernel with the bias and the activation after it.
 
     Args:
-        x: `[..., I]`.
-        kernel: `[I, O]`.
+        x: `[..., I]` inputs.
+        kernel: `[I, O]` kernel of the layer.
     """
     lead = x.shape[:-1]
     # An exported program may have a batch of any size.
@@ -110,8 +110,8 @@ def narrow_product(x: Array, kernel: Array) -> Array:
     """Return `x @ kernel` as sums of few terms, or as few sums; see `is_narrow`.
 
     Args:
-        x: `[..., I]`.
-        kernel: `[I, O]`.
+        x: `[..., I]` inputs.
+        kernel: `[I, O]` kernel of the layer.
     """
     lead = (1,) * (x.ndim - 1)
     if kernel.shape[0] <= columns.MOST:

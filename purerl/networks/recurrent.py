@@ -172,7 +172,9 @@ def _gru_gate(
     return (1.0 - update) * new + update * memory
 
 
-# Of parameters `recurrent` `[H, 4H]`: `U_i`, `U_f`, `U_g`, `U_o` side by side.
+# A cell whose parameters are `recurrent` `[H, 4H]`: `U_i`, `U_f`, `U_g`, `U_o` side by
+# side.
 LSTM_CELL = Cell(_lstm_project, _lstm_gate)
-# Of parameters `recurrent` `[H, 3H]` and `bias` `[H]`: `U_r`, `U_z`, `U_n`, and `c`.
+# A cell whose parameters are `recurrent` `[H, 3H]`, with `U_r`, `U_z`, `U_n` side by
+# side, and `bias` `[H]`, which is `c`.
 GRU_CELL = Cell(_gru_project, _gru_gate)

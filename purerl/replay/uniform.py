@@ -166,7 +166,7 @@ def gather_n_step(
         first = jax.tree.map(lambda x: x[0], items)
         next_obs = first.next_obs if n == 1 else gather(buffer, summed.last).next_obs
     else:
-        # Of the later steps observations are not needed.
+        # Observations of the later steps are not needed.
         of_all = gather((buffer.reward, buffer.terminated, buffer.truncated), steps)
         summed = _sum_rewards(of_all, numbers, later, gamma)
         first = gather(buffer, numbers)
@@ -181,7 +181,7 @@ def gather_n_step(
 
 
 class _Summed(NamedTuple):
-    """What the steps of windows sum to, `[N]` each; see `Window`."""
+    """The sums over the steps of windows, `[N]` each; see `Window`."""
 
     reward: Array
     discount: Array
