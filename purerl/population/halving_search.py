@@ -157,7 +157,7 @@ class HalvingSearch:
 
     @property
     def _is_fresh(self) -> bool:
-        """Whether members are judged by fresh episodes, at the rungs alone."""
+        """True if members are judged by fresh episodes, at the rungs alone."""
         return self.options["fitness"] == EVALUATION
 
     def _survivors(self, found: Fitness, alive: np.ndarray, until: int) -> np.ndarray:
