@@ -61,7 +61,7 @@ class KArmedBandit(Environment[BanditState, BanditParams]):
       `walk_std=0.01`.
 
     Attributes:
-        num_arms: k.
+        num_arms: Number k of arms.
     """
 
     num_arms: int = 10
@@ -77,7 +77,7 @@ class KArmedBandit(Environment[BanditState, BanditParams]):
 
     @property
     def name(self) -> str:
-        """`KArmedBandit-v0`."""
+        """The name, `KArmedBandit-v0`."""
         return "KArmedBandit-v0"
 
     @property
@@ -132,11 +132,11 @@ class KArmedBandit(Environment[BanditState, BanditParams]):
         return state.values
 
     def action_space(self, params: BanditParams | None = None) -> Discrete:
-        """One action for each arm."""
+        """Return the space of actions, one for each arm."""
         del params
         return Discrete(self.num_arms)
 
     def observation_space(self, params: BanditParams | None = None) -> Discrete:
-        """Nothing is seen: there is one observation."""
+        """Return a space of one observation: nothing is seen."""
         del params
         return Discrete(1)

@@ -24,7 +24,7 @@ Info = dict[str, Any]
 
 @struct.dataclass
 class EnvState:
-    """What an episode carries.
+    """The state that an episode carries from step to step.
 
     Attributes:
         time: `[]` int32, number of steps taken since the reset.
@@ -80,17 +80,17 @@ class Environment(Generic[StateT, ParamsT]):
 
     @property
     def time_per_step(self) -> int:
-        """By how much a step brings the time limit nearer; 1 unless it is repeated."""
+        """The time that a step adds to the state's `time`; 1 unless it is repeated."""
         return 1
 
     @property
     def has_picture(self) -> bool:
-        """Whether `render` is written for it."""
+        """True if `render` is written for the environment."""
         return type(self).render is not Environment.render
 
     @property
     def has_levels(self) -> bool:
-        """Whether `draw_level` is written for it."""
+        """True if `draw_level` is written for the environment."""
         return type(self).draw_level is not Environment.draw_level
 
     @property
@@ -241,7 +241,7 @@ def select_tree(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
     """Choose between two pytrees of the same structure by one boolean `[]`.
 
     Args:
-        condition: `[]` bool.
+        condition: `[]` bool, which of the two is taken.
         on_true: Pytree that is returned where the condition holds.
         on_false: Pytree that is returned otherwise.
     """

@@ -17,7 +17,7 @@ from .spaces import Box, Discrete, bounds
 
 @struct.dataclass
 class CartPoleState(EnvState):
-    """Where cart and pole are.
+    """The positions and velocities of cart and pole.
 
     Attributes:
         x: Position of the cart, m.
@@ -95,12 +95,12 @@ class CartPole(Environment[CartPoleState, CartPoleParams]):
 
     @property
     def name(self) -> str:
-        """`CartPole-v1`."""
+        """The name, `CartPole-v1`."""
         return "CartPole-v1"
 
     @property
     def default_params(self) -> CartPoleParams:
-        """Gymnasium's constants."""
+        """The constants of Gymnasium."""
         return CartPoleParams()
 
     def reset_env(

@@ -16,7 +16,7 @@ from .spaces import Box, Discrete, Space
 
 @struct.dataclass
 class ChainState(EnvState):
-    """Where the walk is.
+    """The place of the walk.
 
     Attributes:
         position: `[]` int32; `length` means past the end.

@@ -34,10 +34,10 @@ class Channel:
     """The weights of a message, a small network; `I` inputs, `H` hidden, `C` outputs.
 
     Attributes:
-        weight_in: `[I, H]`.
-        bias_in: `[H]`.
-        weight_out: `[H, C]`.
-        bias_out: `[C]`.
+        weight_in: `[I, H]` weights from the inputs to the hidden units.
+        bias_in: `[H]` biases of the hidden units.
+        weight_out: `[H, C]` weights from the hidden units to the outputs.
+        bias_out: `[C]` biases of the outputs.
     """
 
     weight_in: Any
@@ -50,9 +50,9 @@ class Channel:
         """Return all zeros: every message is zero, whatever is observed.
 
         Args:
-            obs_size: `I`.
-            size: `C`.
-            hidden_size: `H`.
+            obs_size: Number `I` of inputs: the size of an observation.
+            size: Number `C` of outputs: the length of a message.
+            hidden_size: Number `H` of hidden units.
         """
         shapes = ((obs_size, hidden_size), hidden_size, (hidden_size, size), size)
         return cls(*(np.zeros(shape, np.float32) for shape in shapes))
@@ -65,9 +65,9 @@ class Channel:
 
         Args:
             key: Random key, consumed.
-            obs_size: `I`.
-            size: `C`.
-            hidden_size: `H`.
+            obs_size: Number `I` of inputs: the size of an observation.
+            size: Number `C` of outputs: the length of a message.
+            hidden_size: Number `H` of hidden units.
         """
         key_in, key_out = jax.random.split(key)
         weight_in = jax.random.normal(key_in, (obs_size, hidden_size))

@@ -194,7 +194,7 @@ def check_member(
 
     Args:
         env: Environment that is checked.
-        what: What the message calls the observation.
+        what: Name of the observation in the message.
         obs: The observation, or its shapes.
         space: Space that it is to be a member of.
         exact: Whether the dtype must be the same; without it, one that loses nothing as

@@ -20,7 +20,7 @@ class EnvCheckError(AssertionError):
 
 
 class PlayedStep(NamedTuple):
-    """What one step gave; in a rollout every field leads with `[T, B]`."""
+    """The outcome of one step; in a rollout every field leads with `[T, B]`."""
 
     obs: Any
     reward: jax.Array

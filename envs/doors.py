@@ -31,7 +31,7 @@ COLOURS = np.array([(0, 0, 0), (0, 0, 255), (0, 255, 0), (255, 0, 0)], np.uint8)
 
 @struct.dataclass
 class DoorsState(EnvState):
-    """Where agent and goal are; the walls never move.
+    """The places of agent and goal; the walls never move.
 
     Attributes:
         agent: `[2]` int32, row and column.
@@ -56,7 +56,7 @@ class DoorsParams(EnvParams):
 
 
 class DoorsOptimum(NamedTuple):
-    """What the shortest path achieves from each start.
+    """The length and the return of the shortest path from each start.
 
     Attributes:
         length: `[width, width]` int, steps by agent column and goal column; the time
@@ -139,12 +139,12 @@ class Doors(Environment[DoorsState, DoorsParams]):
 
     @property
     def name(self) -> str:
-        """`Doors-v0`."""
+        """The name, `Doors-v0`."""
         return "Doors-v0"
 
     @property
     def default_params(self) -> DoorsParams:
-        """60 steps."""
+        """The default parameters, with a time limit of 60 steps."""
         return DoorsParams()
 
     @property

@@ -27,7 +27,7 @@ _COLOURS = np.array([(0, 0, 0), (255, 0, 0), (0, 160, 0), (0, 0, 255)], np.uint8
 
 @struct.dataclass
 class GridState(EnvState):
-    """Where the agent is.
+    """The place of the agent.
 
     Attributes:
         position: `[2]` int32, row and column.
@@ -112,7 +112,7 @@ class GridWorld(Environment[GridState, GridParams]):
 
     @property
     def name(self) -> str:
-        """`GridWorld-v0`."""
+        """The name, `GridWorld-v0`."""
         return "GridWorld-v0"
 
     @property
@@ -158,7 +158,7 @@ class GridWorld(Environment[GridState, GridParams]):
         return Discrete(len(MOVES))
 
     def observation_space(self, params: GridParams | None = None) -> Discrete:
-        """One number for each cell."""
+        """Return the space of observations, one number for each cell."""
         del params
         return Discrete(self.size[0] * self.size[1])
 
@@ -229,7 +229,7 @@ class GridWorld(Environment[GridState, GridParams]):
     def _land(
         self, target: jax.Array, is_goal: jax.Array, falls: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Where a move to `target` ends, and whether the episode does."""
+        """Return where a move to `target` ends, and whether the episode does."""
         del falls
         return target, is_goal
 
@@ -293,7 +293,7 @@ class CliffWalking(GridWorld):
 
     @property
     def name(self) -> str:
-        """`CliffWalking-v0`."""
+        """The name, `CliffWalking-v0`."""
         return "CliffWalking-v0"
 
     @property

@@ -35,7 +35,7 @@ NOT_GIVEN = -1
 
 @struct.dataclass
 class MazeState(EnvState):
-    """Where the agent is and looks.
+    """The place of the agent, and the direction in which it looks.
 
     Attributes:
         position: `[2]` int32, row and column.
@@ -127,7 +127,7 @@ class Maze(Environment[MazeState, MazeParams]):
 
     @property
     def name(self) -> str:
-        """`Maze-v0`."""
+        """The name, `Maze-v0`."""
         return "Maze-v0"
 
     @property
@@ -317,7 +317,7 @@ class Maze(Environment[MazeState, MazeParams]):
         return jnp.stack([cell // self.size[1], cell % self.size[1]])
 
     def _is_wall(self, places: jax.Array, params: MazeParams) -> jax.Array:
-        """Whether places `[..., 2]` are walls or outside of the maze."""
+        """Return whether places `[..., 2]` are walls or outside of the maze."""
         edge = jnp.asarray(self.size, jnp.int32) - 1
         inside = jnp.clip(places, 0, jnp.broadcast_to(edge, places.shape))
         is_outside = jnp.any(inside != places, axis=-1)

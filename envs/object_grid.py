@@ -27,7 +27,7 @@ OBSERVATIONS = ("number", "vector")
 
 @struct.dataclass
 class ObjectGridState(EnvState):
-    """Where the agent is, and which objects are there.
+    """The place of the agent, and the objects that are there.
 
     Attributes:
         cell: `[]` int32, number of the agent's cell, row by row.
@@ -82,8 +82,8 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
 
     Attributes:
         size: Height and width of the grid.
-        num_objects: K, at most 8.
-        observation: `number` or `vector`.
+        num_objects: Number K of objects, at most 8.
+        observation: Kind of the observation, `number` or `vector`.
     """
 
     size: tuple[int, int] = (5, 5)
@@ -117,7 +117,7 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
 
     @property
     def name(self) -> str:
-        """`ObjectGrid-v0`."""
+        """The name, `ObjectGrid-v0`."""
         return "ObjectGrid-v0"
 
     @property
@@ -230,7 +230,7 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
         return Discrete(len(MOVES))
 
     def observation_space(self, params: ObjectGridParams | None = None) -> Space:
-        """One number for each state, or a vector of zeros and ones."""
+        """Return the space of the states' numbers, or of vectors of zeros and ones."""
         del params
         if self.observation == "number":
             return Discrete(self.num_cells * 2**self.num_objects)
@@ -272,7 +272,7 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
         return float(values[start, -1])
 
     def _tables(self, params: ObjectGridParams) -> tuple[np.ndarray, ...]:
-        """What arriving in each cell with each set of objects does.
+        """Return the effects of arriving in each cell with each set of objects.
 
         Returns:
             The sets `[2^K, K]`; probabilities of the next set `[cells, 2^K, 2^K]`;

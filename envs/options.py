@@ -11,7 +11,7 @@ def whole_number(name: str, value: Any, *, least: int) -> int:
 
     Args:
         name: Name of the option, for the message.
-        value: What was given.
+        value: Value that was given.
         least: The smallest number that can be.
 
     Raises:
@@ -30,8 +30,8 @@ def two_whole_numbers(name: str, value: Any, example: str) -> tuple[int, int]:
 
     Args:
         name: Name of the option, for the message.
-        value: What was given: a tuple, a list or an array.
-        example: What could be given, for the message, such as `[4, 12]`.
+        value: Value that was given: a tuple, a list or an array.
+        example: Example of a value for the message, such as `[4, 12]`.
 
     Raises:
         ValueError: it is something else.

@@ -29,7 +29,7 @@ Step = tuple[jax.Array, "ProbeState", jax.Array, jax.Array, Info]
 
 @struct.dataclass
 class ProbeState(EnvState):
-    """What the episode is about.
+    """The sign that decides what an episode shows or rewards.
 
     Attributes:
         sign: `[]` float32, +1 or -1, what the episode shows (0: nothing).
@@ -53,13 +53,13 @@ class ProbeParams(EnvParams):
 
 @dataclasses.dataclass(unsafe_hash=True)
 class Probe(Environment[ProbeState, ProbeParams]):
-    """What the probes share: one number observed, two actions, no chance in a step."""
+    """The base of the probes: one number observed, two actions, no chance in a step."""
 
     stochastic_transitions: ClassVar[bool] = False
 
     @property
     def default_params(self) -> ProbeParams:
-        """Reward 1."""
+        """The default parameters, with a reward of 1."""
         return ProbeParams()
 
     def action_space(self, params: ProbeParams | None = None) -> Space:
@@ -219,7 +219,7 @@ class MemoryProbe(Probe):
 
     @property
     def default_params(self) -> MemoryProbeParams:
-        """Three blanks."""
+        """The default parameters, with three blanks."""
         return MemoryProbeParams()
 
     def reset_env(

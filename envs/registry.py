@@ -86,17 +86,17 @@ BRAX_NAMES: tuple[str, ...] = (
 
 @dataclasses.dataclass(frozen=True)
 class EnvDescription:
-    """What a command line shows about an environment.
+    """The description of an environment that the command line shows.
 
     Attributes:
         id: The name for `make`.
-        source: `purerl`, `gymnax`, `brax`, `craftax`, `playground`, `gymnasium`,
-            `envpool` or `registered`.
+        source: Where the environment comes from: `purerl`, `gymnax`, `brax`, `craftax`,
+            `playground`, `gymnasium`, `envpool` or `registered`.
         observation_space: Observation space with the default parameters.
         action_space: Action space with the default parameters.
         params: The default parameters.
         summary: First line of the documentation.
-        note: What its returns do not compare with; empty where there is nothing.
+        note: Warning about returns that do not compare; empty where there is none.
     """
 
     id: str
@@ -228,7 +228,7 @@ def _add(id: str, factory: Factory, source: str) -> None:
 
 
 def _is_rerun(factory: Factory, entry: _Entry) -> bool:
-    """Whether a user's factory is what is registered, its code run once more."""
+    """Return whether a user's factory is the registered one, its code run once more."""
     module, name = (getattr(factory, k, "") for k in ("__module__", "__qualname__"))
     before = entry.factory
     return (

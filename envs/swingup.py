@@ -24,7 +24,7 @@ from .swingup_physics import CartAndPoleParams, Motion, Number, advance
 
 @struct.dataclass
 class SwingupState(EnvState):
-    """Where cart and pole are.
+    """The motion of cart and pole.
 
     Attributes:
         motion: Positions and velocities.

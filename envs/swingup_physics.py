@@ -28,7 +28,7 @@ Number = float | jax.Array
 
 
 class Motion(NamedTuple):
-    """Where cart and pole are and how they move; or the rates of change of that.
+    """The positions and velocities of cart and pole, or their rates of change.
 
     Attributes:
         x: Position of the cart, m.

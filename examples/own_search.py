@@ -22,7 +22,7 @@ AGENTS, REQUESTS = 8, 6  # in a batch; halves of batches that are trained in all
 
 
 class State(NamedTuple):
-    """What the search knows.
+    """The state of the search.
 
     Attributes:
         told: Number of requests that have been answered.

@@ -1,4 +1,4 @@
-"""What a mask of valid actions is worth: PPO with one and without, in a row of locks.
+"""The worth of a mask of valid actions: PPO with one and without, in a row of locks.
 
     python experiments/action_masks.py
 

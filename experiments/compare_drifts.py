@@ -33,7 +33,7 @@ MEASURES = ("training_curve", "final_return", "evaluation")
 
 
 def environments() -> list[purerl.PPOConfig]:
-    """What they are compared on."""
+    """Return the configs of the environments in which drifts are compared."""
     pendulum = purerl.presets.load("ppo-pendulum")
     assert isinstance(pendulum, purerl.PPOConfig)
     pendulum = pendulum.replace(total_timesteps=STEPS)

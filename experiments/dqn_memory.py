@@ -1,4 +1,4 @@
-"""How much memory 64 vmapped DQN agents take: what the compiled program says.
+"""The memory that 64 vmapped DQN agents take: what the compiled program says.
 
     python experiments/dqn_memory.py
 

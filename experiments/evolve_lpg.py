@@ -63,7 +63,7 @@ class Tasks(NamedTuple):
     anchors: np.ndarray
 
     def change(self, number: int) -> dict[str, Any]:
-        """What of a config a grid changes."""
+        """Return the changes of a config that a grid makes."""
         values = {name.split(".")[1]: x[number] for name, x in self.params.items()}
         return {"env_params": {name: x.tolist() for name, x in values.items()}}
 
@@ -112,7 +112,7 @@ def make_rule(asked: argparse.Namespace, init: str) -> LPGRule:
 
 
 def baselines(config: purerl.LPGConfig) -> dict[str, TrainConfig]:
-    """What is written by hand, with the networks and environments of the others.
+    """Return hand-written rules, with the networks and environments of the others.
 
     A2C is the preset `a2c-cartpole`, PPO has its defaults but for the rollouts.
     """
@@ -146,7 +146,7 @@ class Agents(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """What tells them from others."""
+        """The digest that tells these agents from others."""
         found = hashlib.sha256(json.dumps(to_dict(self.config)).encode())
         rest = (list(map(dict, self.settings)), self.tasks, self.seeds, self.stream)
         for leaf in jax.tree.leaves(rest):
@@ -208,7 +208,7 @@ def tuned(
 
 
 class Entry(NamedTuple):
-    """What is judged: a name, a config, and overrides of it."""
+    """An entry that is judged: a name, a config, and overrides of it."""
 
     name: str
     config: TrainConfig

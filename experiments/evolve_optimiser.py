@@ -89,7 +89,7 @@ def evolved(
 def settings_of(
     config: purerl.PPOConfig, fork: Any, tuned: Any, learned: Any
 ) -> dict[str, dict[str, Any]]:
-    """What is judged: step size and optimiser by name; the first is the baseline.
+    """Return step size and optimiser by name; the first is the baseline.
 
     Args:
         config: The config that everything started from.

@@ -153,7 +153,7 @@ def finished(name: str, out: Path) -> purerl.EvolutionResult | None:
 
 
 def learned(name: str, out: Path) -> dict[str, Any] | None:
-    """What a setting changes of PPO's default, as evolved; None before it ended."""
+    """Return the changes of PPO's default that were evolved; None before the end."""
     found = finished(name, out)
     if found is None:
         return None
@@ -277,7 +277,7 @@ def _apart(found: np.ndarray, one: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _is_above(scores: np.ndarray, others: np.ndarray) -> bool:
-    """Whether the mean of some scores is above that of others, beyond three errors."""
+    """Return whether the mean of some scores is three errors above that of others."""
     error = np.sqrt((scores.var(ddof=1) + others.var(ddof=1)) / len(scores))
     return bool(scores.mean() - others.mean() > 3.0 * error)
 

@@ -1,4 +1,4 @@
-"""How often 95% intervals of a mean of few runs hold the mean: five methods compared.
+"""The coverage of 95% intervals of a mean of few runs: five methods compared.
 
     python experiments/interval_coverage.py [--repeats 2000]
 

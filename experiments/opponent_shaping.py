@@ -170,7 +170,7 @@ def _mean(scores: np.ndarray) -> list[float]:
 
 
 def verdict(name: str, players: dict[str, Any]) -> dict[str, bool]:
-    """What the study is to show, decided by intervals alone (or ranges)."""
+    """Return the claims of the study, decided by intervals alone (or ranges)."""
     _, low, _ = players[SHAPED]["agent"]["lifetime"]
     found = {"above two naive learners": low > players[NAIVE]["agent"]["lifetime"][2]}
     if name == "ipd":

@@ -98,7 +98,7 @@ def train(name: str, row: Row, lanes: int | None, out: Path) -> dict[str, Any] |
 
 
 def hardware() -> dict[str, Any]:
-    """What the numbers were printed on and with."""
+    """Return the machine and the versions that printed the numbers."""
     import jax
 
     device = jax.local_devices()[0]
@@ -120,7 +120,7 @@ def hardware() -> dict[str, Any]:
 
 
 def command(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> str:
-    """What would print the same numbers again: the script, and what was changed."""
+    """Return the command that prints the same numbers again."""
     kept = ("out", "dry")
     flags = [
         f" --{name.replace('_', '-')}{'' if value is True else ' ' + _words(value)}"
@@ -168,7 +168,7 @@ def _line(name: str, row: Row, numbers: dict[str, Any]) -> str:
 
 
 def _seconds(numbers: dict[str, Any]) -> str:
-    """How long training took, if it was done in one sitting."""
+    """Return the time of training, if it was done in one sitting."""
     found = numbers["train_seconds"]
     return "in sittings" if found is None else f"{found:,.0f} s"
 
@@ -206,7 +206,7 @@ def _is_met(row: Row, numbers: dict[str, Any]) -> bool:
 
 
 def _section(name: str, row: Row, numbers: dict[str, Any]) -> list[str]:
-    """What a row came from, and its course."""
+    """Return the section of a row: its source, its config and its course."""
     changes = ", ".join(f"{k}={v}" for k, v in (row.changes or {}).items())
     seeds = ", ".join(f"{x:,g}" for x in numbers["per_seed"])
     course = ", ".join(

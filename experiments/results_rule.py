@@ -57,7 +57,7 @@ def section() -> list[str]:
 
 
 def _learned() -> list[str]:
-    """What was learned by meta-gradients, a table for each command."""
+    """Return the section on rules learned by meta-gradients, a table per command."""
     lines = [
         "",
         '## <a id="learn-lpg"></a>A rule of learning, learned by meta-gradients',

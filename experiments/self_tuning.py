@@ -122,7 +122,7 @@ def best_of_grid(config: purerl.PPOConfig) -> dict[str, Any]:
 
 
 class Parts:
-    """What is done already, one file for each part, so that it is not done again."""
+    """The parts that are done, one file for each, so that none is done again."""
 
     def __init__(self, settings: Any, fresh: bool) -> None:
         self.settings, self.fresh = settings, fresh

@@ -1,4 +1,4 @@
-"""How long the statistics take: 4096 seeds, 2000 bootstrap resamples.
+"""The time that the statistics take: 4096 seeds, 2000 bootstrap resamples.
 
     python experiments/statistics_speed.py [SEEDS [RESAMPLES]]
 

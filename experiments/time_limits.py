@@ -1,4 +1,4 @@
-"""What a time limit does to values when it is taken for an ending.
+"""The values that come out when a time limit is taken for an ending.
 
     python experiments/time_limits.py
 

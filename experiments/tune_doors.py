@@ -63,7 +63,7 @@ TIMES = ("compile_seconds", "seconds", "wall_seconds")
 
 
 class Task(NamedTuple):
-    """What is tuned.
+    """The config and the axes that are tuned.
 
     Attributes:
         make: Function that returns the config of every trial.

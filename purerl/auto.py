@@ -77,7 +77,7 @@ def values(asked: TrainConfig, config: TrainConfig) -> dict[str, Any]:
 
     Args:
         asked: The config as it was given.
-        config: The config that `resolve` made of it.
+        config: Config that `resolve` made of what was asked for.
     """
     return {
         field.name: getattr(config, field.name)

@@ -123,7 +123,7 @@ def _check_config(config: TrainConfig) -> None:
 
 
 def _check_start(config: TrainConfig, state: Any) -> None:
-    """A NamedTuple of strongly typed arrays with `key` and `update`."""
+    """Check that a state is a NamedTuple of typed arrays with `key` and `update`."""
     _require(
         config,
         isinstance(state, tuple) and hasattr(state, "_replace"),
@@ -226,7 +226,7 @@ def _check_learns(config: TrainConfig, metrics: Metrics) -> None:
 
 
 def _check_frozen(config: TrainConfig, state: AgentState) -> None:
-    """A part that the config freezes stays as it is in an update that learns."""
+    """Check that a part that the config freezes stays as it is when others learn."""
     params = getattr(state, "params", None)
     names = [name for name, _ in name_leaves(params)]
     if len(names) < 2:  # There is nothing to freeze, or nothing else.
@@ -248,7 +248,7 @@ def _check_randomness(
     after: AgentState,
     other: Array,
 ) -> None:
-    """An update is a function of the state, and of its key and counter too."""
+    """Check that an update is a function of state, key and counter."""
 
     def again(**changes: Any) -> AgentState:
         state, _ = step(start._replace(**changes))
@@ -310,7 +310,7 @@ def _check_act(
 
 
 def _check_tracing(bound: Bound, key: Array) -> None:
-    """Every number of the config may be a tracer."""
+    """Check that every number of the config may be a tracer."""
 
     def program(config: TrainConfig, key: Array) -> PyTree:
         return make_train(config)(key)
@@ -323,7 +323,7 @@ def _check_tracing(bound: Bound, key: Array) -> None:
 def _check_vmap(
     config: TrainConfig, bound: Bound, key: Array, other: Array, alone: list[Metrics]
 ) -> None:
-    """Two vmapped agents differ, and the first is the one that ran alone."""
+    """Check that two vmapped agents differ, and that the first equals the one alone."""
     segment = make_segment(bound)
 
     def train(key: Array) -> tuple[PyTree, Metrics]:

@@ -301,7 +301,7 @@ def check_known(name: str, known: list[str], owner: str) -> None:
     Args:
         name: Name that was given.
         known: Names that there are.
-        owner: What has these names, for the message.
+        owner: Owner of these names, for the message.
 
     Raises:
         ConfigError: with a guess at what was meant.
@@ -355,8 +355,9 @@ def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None
 
     Args:
         field: The field.
-        value: Its value.
-        name: Name of the field in messages, with dots; its own where none is given.
+        value: Value of the field.
+        name: Name of the field in messages, with dots; the field's own name where not
+            given.
 
     Raises:
         ConfigError: naming the field, the value, the constraint and the remedy.

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def _is_array(about: Any) -> bool:
-    """Whether this describes one array, and not an observation of several parts."""
+    """Return whether this describes one array, not an observation of several parts."""
     return isinstance(about, dict) and set(about) == {"shape", "dtype"}
 
 
@@ -42,7 +42,7 @@ def readme(about: dict[str, Any]) -> str:
     """Return how to use the folder, with this agent's shapes.
 
     Args:
-        about: What `policy.json` says.
+        about: Contents of `policy.json`.
     """
     batch = "batch" if about["batch"] == "any" else about["batch"]
     rows = 8 if about["batch"] == "any" else about["batch"]

@@ -1,4 +1,4 @@
-"""What a user has gathered while an agent trains, by functions of its state.
+"""Hooks: a user's functions of the state, gathered while an agent trains.
 
 Hooks become part of the compiled program. Without them it is the same as ever, and
 nothing in it calls back to the host.

@@ -1,4 +1,4 @@
-"""Where an agent's randomness comes from: one key, and the number of the update.
+"""Random keys: all follow from an agent's one key and the number of the update.
 
 Everything that update `u` draws comes from the eight keys `fold_in(key, 8 * u + i)`, so
 that neither segments, nor saving, nor logging changes a number. Updates have the lower

@@ -1,4 +1,4 @@
-"""What a metric is an average over, and so in which updates it is defined.
+"""Metrics: the count that each averages over, and so where it is defined.
 
 An average over something that did not happen (no episode ended, the policy took no
 step) is undefined, and undefined is not the same as wrong. So every such metric stands

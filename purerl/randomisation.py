@@ -24,7 +24,7 @@ from purerl.types import Array
 
 @struct.dataclass
 class Uniform(Distribution):
-    """Every number between two ends is equally likely.
+    """A distribution in which every number between two ends is equally likely.
 
     Attributes:
         low: Smallest number.
@@ -47,7 +47,7 @@ class Uniform(Distribution):
 
 @struct.dataclass
 class LogUniform(Distribution):
-    """Every order of magnitude between two ends is equally likely.
+    """A distribution in which every order of magnitude between two ends is as likely.
 
     Attributes:
         low: Smallest number, greater than 0.
@@ -144,7 +144,7 @@ def check_distribution(distribution: Distribution, owner: str) -> None:
 
     Args:
         distribution: The distribution.
-        owner: What it is a distribution of, for the message.
+        owner: Name of what the distribution is of, for the message.
 
     Raises:
         ConfigError: a number that is none, or a low end above the high one.

@@ -19,9 +19,10 @@ class Registry:
     Args:
         kind: Noun of the kind, such as `loss`.
         plural: Plural of the noun.
-        call: Where users register a class, such as `purerl.losses.register`.
+        call: Name of the function by which users register a class, such as
+            `purerl.losses.register`.
         classes: Classes by name; `register` adds to this dictionary.
-        base: Class that all of them derive from, if any.
+        base: Base class of all registered classes, if any.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Registry:
 
         Args:
             name: Name in files and on command lines, such as `"KLDrift"`.
-            cls: A `flax.struct.dataclass` with `__call__`.
+            cls: Class to register, a `flax.struct.dataclass` with `__call__`.
 
         Raises:
             ConfigError: no such class, no name, or either is taken.

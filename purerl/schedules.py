@@ -34,7 +34,7 @@ Tree = TypeVar("Tree")
 
 @struct.dataclass
 class Constant(Schedule):
-    """The same number in the whole run: what a plain number is.
+    """A schedule that has the same number in the whole run, as a plain number does.
 
     Attributes:
         value: Number.
@@ -108,7 +108,7 @@ class WarmUp(Schedule):
 
     Attributes:
         fraction: Share of the run that the warm-up takes.
-        then: What follows, a schedule or a number.
+        then: Schedule or number that follows the warm-up.
         start: Number at the beginning of the run.
     """
 

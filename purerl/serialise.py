@@ -330,10 +330,11 @@ def parse_part(value: Any, kind: str = "") -> Any:
     """Read a part from its dict, from `"Name(field=number, ...)"`, or as it is.
 
     Args:
-        value: What stands in a file, on a command line or in an axis. Of a loss, an
-            optimiser or a rule also the name of a file that `save_part` wrote.
-        kind: Noun of what it should be: `loss`, `optimiser`, `rule`, `schedule` or
-            `distribution`; any of them where none is given.
+        value: Value in a file, on a command line or in an axis. For a loss, an
+            optimiser or a rule this may also be the name of a file that `save_part`
+            wrote.
+        kind: Noun of the part: `loss`, `optimiser`, `rule`, `schedule` or
+            `distribution`; any of these where none is given.
 
     Raises:
         ConfigError: an unknown part or field, or a file that cannot be read.
@@ -433,8 +434,8 @@ def load_part(path: str | Path, kind: str = "part") -> Any:
 
     Args:
         path: Path of a file, `.yaml` or `.npz`.
-        kind: Noun of what it should be, `loss`, `optimiser` or `rule`; any of them
-            where it is `part`.
+        kind: Noun of the part, `loss`, `optimiser` or `rule`; any of these where it is
+            `part`.
 
     Raises:
         ConfigError: there is no such file, it is damaged, or it holds nothing of the

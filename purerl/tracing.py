@@ -29,5 +29,5 @@ def traced_for(platform: str) -> Iterator[None]:
 
 
 def traced_for_cpu() -> bool:
-    """Whether programs are traced for a CPU, where small kernels cost very little."""
+    """Return whether programs are traced for a CPU, where small kernels cost little."""
     return (_platform.get() or jax.default_backend()) == "cpu"

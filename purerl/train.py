@@ -98,7 +98,7 @@ class Bound(NamedTuple):
 
     @property
     def automatic(self) -> dict[str, Any]:
-        """What `auto` stands for, by name of the field."""
+        """The values that `auto` stands for, by name of the field."""
         return auto.values(self.asked, self.config)
 
     def algorithm(self, config: TrainConfig, axis_name: str | None = None) -> Algorithm:
@@ -234,7 +234,7 @@ def check_acts(bound: Bound, algorithm: Algorithm, state: PyTree) -> None:
 
     Args:
         bound: The config and its environment.
-        algorithm: Its algorithm.
+        algorithm: Algorithm of the config.
         state: State of one agent.
 
     Raises:
@@ -309,7 +309,7 @@ class Segment(NamedTuple):
     """A run in pieces: `init`, then `advance` any number of times.
 
     Attributes:
-        init: `(key) -> state`.
+        init: Function that makes the first state, `(key) -> state`.
         advance: `(state, first_update, length) -> (state, metrics, evaluation)`:
             `length` updates from number `first_update` on. `length` is static;
             `first_update` may be traced but must not be batched, so that "is it time
@@ -395,7 +395,7 @@ def evaluate_agent(
         bound: Environment and plan.
         config: Config with overrides, of which the number of episodes is read.
         env_params: Numbers of the environment.
-        recurrence: How the algorithm acts with a memory.
+        recurrence: Functions by which the algorithm acts with a memory.
         state: State of one agent.
     """
     result = evaluate_recurrent(

@@ -66,7 +66,7 @@ class Evaluation(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-    """What a whole training run leaves behind.
+    """The result of a whole training run.
 
     Attributes:
         state: Final algorithm state, a pytree of arrays (see `make_policy`).
@@ -75,7 +75,7 @@ class TrainResult(NamedTuple):
             losses and diagnostics of the algorithm.
         evaluation: `env_steps` `[K]`, `episode_return` and `episode_length`
             `[K, E]` of the deterministic policy.
-        observed: What the hook `observe` returned at each evaluation, leaves
+        observed: Values that the hook `observe` returned at each evaluation, leaves
             `[K, ...]`; None without one.
     """
 
@@ -86,7 +86,7 @@ class TrainResult(NamedTuple):
 
 
 class AgentState(Protocol):
-    """What the training loop reads of an algorithm's state: a NamedTuple of arrays.
+    """The part of an algorithm's state that the training loop reads: a NamedTuple.
 
     An algorithm adds its parameters, environments, replay; see `docs/adding.md`.
     """
@@ -102,12 +102,12 @@ class AgentState(Protocol):
         ...
 
     def _replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed, as every NamedTuple has it."""
+        """Return a copy with some fields changed, as every NamedTuple does."""
         ...
 
 
 class Recurrence(NamedTuple):
-    """How a policy acts that remembers the episode so far.
+    """The functions by which a policy acts that remembers the episode so far.
 
     Attributes:
         init: `(shape) -> memory` of `[*shape]` episodes that are about to begin: all
@@ -129,8 +129,8 @@ class Hosted(NamedTuple):
     they are its own functions, and draw from the same keys.
 
     Attributes:
-        num_rounds: R.
-        num_steps: T.
+        num_rounds: Number R of rounds of an update.
+        num_steps: Number T of steps.
         begin: `(state) -> (work, memory, noise)`: what the pieces hand on, the memory
             of the running episodes `[B, ...]`, and the noise of all actions, leaves
             `[R, T, B, ...]`.
@@ -161,7 +161,7 @@ class Algorithm(NamedTuple):
         step: `(state) -> (state, metrics)`, one update: a `lax.scan` body.
         act: `(state, obs, key=None) -> action`; deterministic without a key. Of a
             policy that remembers it refuses to act.
-        recurrence: How to act with a memory, where the policy has one.
+        recurrence: Functions by which a policy with a memory acts, where it has one.
         hosted: `(update) -> Hosted`, the same update in pieces, for environments that
             are stepped on the host; `update` int32 `[]` updates have been done, and
             only numbers depend on it. None for an algorithm that has no such pieces.

@@ -67,7 +67,7 @@ def choose(
     Args:
         named: Names and arrays by the field of the state; other fields are left out.
         parts: Names of the parts to return; all where there is none.
-        owner: Where the parts were given, for the message.
+        owner: Place where the parts were given, for the message.
 
     Raises:
         ConfigError: there is no such part.
@@ -185,7 +185,7 @@ def check_agent(state: PyTree) -> None:
     """Refuse what is not the state of one agent.
 
     Args:
-        state: What was given as a state.
+        state: Value that was given as a state.
 
     Raises:
         ConfigError: with what to give.
@@ -211,7 +211,7 @@ def check_acts(state: PyTree, fresh: PyTree, agent: str) -> None:
     Args:
         state: State of one agent.
         fresh: Shapes of a state of the config's agent.
-        agent: What the message calls that agent.
+        agent: Name of the agent in the message.
 
     Raises:
         ConfigError: naming the first array that differs, and what to give.

@@ -1,17 +1,19 @@
 """Tables of a config's fields, made from the config itself when the site is built.
 
 A page says where one belongs with a line `<!-- fields: ppo -->`, the name being one of
-`purerl.algorithms.ALGORITHMS`. Names, defaults, kinds and meanings come from the
-dataclass, so that they cannot differ from the code; what an `auto` field stands for
-comes from `purerl.resolve`. Where a default comes from is written in `defaults.yaml`
-beside this file, together with the default it was written for: a default that has
-changed since fails the build, and so does one without an origin.
+`purerl.algorithms.ALGORITHMS`, or `plr`, which a user registers by hand. Names,
+defaults, kinds and meanings come from the dataclass, so that they cannot differ from
+the code; what an `auto` field stands for comes from `purerl.resolve`. Where a default
+comes from is written in `defaults.yaml` beside this file, together with the default it
+was written for: a default that has changed since fails the build, and so does one
+without an origin.
 """
 
 import dataclasses
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +21,7 @@ import yaml
 
 MARKER = re.compile(r"^<!-- fields: (\w+) -->$", re.MULTILINE)
 TASKS = {"discrete": "CartPole-v1", "continuous": "Pendulum-v1"}
+LEVELS = {"mazes": "Maze-v0"}  # PLR trains in nothing but levels.
 ORIGINS = Path(__file__).with_name("defaults.yaml")
 # Of the fields that every algorithm has, those that are looked for first.
 FIRST = ("total_timesteps", "num_envs", "gamma", "learning_rate")
@@ -89,11 +92,11 @@ def fields_of(algorithm: str) -> list[Row]:
     Raises:
         ValueError: A field has no origin, or one that was written for another default.
     """
-    from purerl.algorithms import config_class
     from purerl.config import TrainConfig
 
-    cls = config_class(algorithm)
-    origins, resolved = read_origins(), _resolved(cls)
+    with _config_class(algorithm) as cls:
+        resolved = _resolved(cls, LEVELS if algorithm == "plr" else TASKS)
+    origins = read_origins()
     rows = []
     for field in dataclasses.fields(cls):
         value = _default_of(field)
@@ -153,14 +156,30 @@ def _origin(
     raise ValueError(f"{cls.__name__}.{name} has no origin in {ORIGINS.name}.")
 
 
-def _resolved(cls: type) -> dict[str, str]:
-    """What the `auto` fields of a config stand for, by kind of actions."""
+@contextmanager
+def _config_class(algorithm: str) -> Iterator[type]:
+    """The config class of an algorithm; PLR is registered for as long as it takes."""
+    from purerl.algorithms import ALGORITHMS, config_class
+    from purerl.curriculum import ENTRY
+
+    known = dict(ALGORITHMS)
+    try:
+        if algorithm == "plr":
+            ALGORITHMS.setdefault("plr", ENTRY)
+        yield config_class(algorithm)
+    finally:
+        ALGORITHMS.clear()
+        ALGORITHMS.update(known)
+
+
+def _resolved(cls: type, tasks: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that `auto` stands for in a config, by kind of task."""
     import purerl
     from purerl.config import Auto, ConfigError
 
     names = [f.name for f in dataclasses.fields(cls) if isinstance(f.default, Auto)]
     found: dict[str, dict[str, str]] = {name: {} for name in names}
-    for kind, env in TASKS.items() if names else ():
+    for kind, env in tasks.items() if names else ():
         try:
             config = purerl.resolve(cls(env=env))
         except ConfigError:  # not for this kind of actions

@@ -40,7 +40,7 @@ RESCALES_ACTIONS = ("humanoid", "humanoidstandup", "inverted_pendulum", "pusher"
 
 @struct.dataclass
 class BraxState(EnvState):
-    """What an episode carries.
+    """The state of an episode of a brax environment.
 
     Attributes:
         pipeline: State of the physics, brax's `pipeline_state`: positions, velocities
@@ -122,7 +122,7 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
 
     @property
     def note(self) -> str:
-        """Which physics it has: returns under one backend say nothing of another's."""
+        """The physics in words: returns do not compare between backends."""
         return (
             f"{self.name} with the backend {self.backend}: returns do not compare with "
             "those under another backend. Published ones are mostly of positional, "
@@ -131,7 +131,7 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
 
     @property
     def default_params(self) -> BraxParams:
-        """What brax ships."""
+        """The physics that brax ships with the environment."""
         return self._params
 
     def reset_env(
@@ -224,7 +224,7 @@ def _make_bare(brax_name: str, backend: str, options: dict[str, Any]) -> Any:
 
 
 def _has_contacts(env: Any) -> bool:
-    """Whether any two geometries can touch; no answer for mjx or `fast`, so yes."""
+    """Return whether two geometries can touch; True where mjx or `fast` cannot tell."""
     if not hasattr(env, "sys") or env.backend == "mjx":
         return True
     pose = Transform.zero((env.sys.num_links(),))

@@ -55,7 +55,7 @@ class BraxParams(EnvParams):
 
     Attributes:
         max_steps_in_episode: Time limit; the usual one is 1000.
-        gravity: `[3]`, m/s^2.
+        gravity: `[3]` acceleration of gravity, m/s^2.
         mass: `[L]`, kg. None where brax levels all masses (spring_mass_scale 1).
         inertia: `[L, 3, 3]` about the centre of mass (mjx: `[L, 3]`), kg m^2. A denser
             link has both more mass and more inertia: change them together.

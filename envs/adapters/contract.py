@@ -47,7 +47,7 @@ class ContractEnvironment(Environment[Any, Any]):
 
     @property
     def default_params(self) -> Any:
-        """The object's."""
+        """The default parameters of the object."""
         return self.wrapped.default_params
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, Any]:

@@ -27,7 +27,7 @@ _NEVER = np.iinfo(np.int32).max
 
 @struct.dataclass
 class CraftaxState(EnvState):
-    """What an episode carries.
+    """The state of an episode of Craftax.
 
     Attributes:
         game: Craftax's own state.

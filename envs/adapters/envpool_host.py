@@ -125,7 +125,7 @@ class EnvPoolEnvs(HostEnvs):
     """`B` environments of EnvPool between two steps.
 
     Args:
-        env: What they are.
+        env: Environment of which these are copies.
         num_envs: Number B of environments.
     """
 
@@ -217,7 +217,7 @@ def _choices(space: gym_spaces.Space) -> gym_spaces.Space:
 
 
 def _has_channels_first(space: gym_spaces.Space) -> bool:
-    """Whether it is of pictures `[channels, height, width]`, fewer than pixels."""
+    """Return whether members are pictures `[channels, height, width]`."""
     shape = space.shape
     if shape is None or len(shape) != 3 or space.dtype != np.uint8:
         return False
@@ -225,7 +225,7 @@ def _has_channels_first(space: gym_spaces.Space) -> bool:
 
 
 def _made(envpool_id: str, make: Callable[[], Any]) -> Any:
-    """What `make` makes; where it cannot, one sentence."""
+    """Return what `make` makes, or raise a ValueError that says why it cannot."""
     try:
         return make()
     except ImportError as error:

@@ -153,7 +153,7 @@ class FiveValueEnvironment(Environment[Any, Any]):
         return hasattr(self.wrapped.default_params, "max_steps_in_episode")
 
     def _ends(self, key: Any, inner: Any, action: Any, params: Any) -> Any:
-        """Whether the same step ends the episode without a limit too."""
+        """Return whether the step ends the episode without a time limit too."""
         if not self._has_limit:
             return True
         dtype = jnp.result_type(params.max_steps_in_episode)

@@ -55,7 +55,7 @@ class NumpyDoors(gymnasium.Env):
         max_steps_in_episode: int = 60,
         render_mode: str | None = None,
     ) -> None:
-        """Make one.
+        """Make an environment; see the class.
 
         Args:
             size: Height and width of the grid.

@@ -101,7 +101,7 @@ class GymnasiumEnvs(HostEnvs):
     """`B` environments of Gymnasium between two steps.
 
     Args:
-        env: What they are.
+        env: Environment of which these are copies.
         num_envs: Number B of environments.
 
     Raises:
@@ -177,7 +177,7 @@ def _own_observations(env: gymnasium.Env) -> gymnasium.Env:
 
 
 def _made(gymnasium_id: str, make: Any) -> Any:
-    """What `make` makes; where it cannot, one sentence."""
+    """Return what `make` makes, or raise a ValueError that says why it cannot."""
     try:
         return make()
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:

@@ -26,7 +26,7 @@ def play_in_gymnasium(
         env_id: Gymnasium's id.
         policy: `observations [E, ...] -> actions [E, ...]`, called once per step with
             the episodes side by side (those that ended are still in it).
-        episodes: E.
+        episodes: Number E of episodes.
         seed: The first episode's reset seed; the others follow.
         **options: Options of `gymnasium.make`.
 
@@ -70,7 +70,7 @@ def play_in_vector(
 
     Args:
         envs: Any vector environment that resets its lanes by itself; left open.
-        policy: `observations [N, ...] -> actions [N, ...]`.
+        policy: Policy, `observations [N, ...] -> actions [N, ...]`.
         seed: Seed of the reset.
 
     Returns:

@@ -20,7 +20,7 @@ from ..base import Environment, Info, Obs, select_tree
 
 
 class Lane(NamedTuple):
-    """What a lane carries.
+    """The key and the state that one environment carries from step to step.
 
     Attributes:
         key: `[]`, or `[N]` in a vector: where the lane's stream of keys is.
@@ -32,7 +32,7 @@ class Lane(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a step led to, before any reset; `[N, ...]` each in a vector."""
+    """The outcome of a step before any reset; `[N, ...]` each in a vector."""
 
     obs: Obs
     reward: jax.Array
@@ -45,13 +45,14 @@ class Programs(NamedTuple):
     """Compiled on first use, once for all environments that are equal.
 
     Attributes:
-        reset: `(params, key) -> obs, lane`.
-        step: `(params, lane, action) -> lane, outcome`.
-        reset_lanes: `(params, keys [N]) -> obs, lanes`.
-        reset_some: `(params, keys [N], mask [N], obs, lanes) -> obs, lanes`, new where
-            the mask is true.
-        step_lanes: `(params, lanes, actions) -> obs, lanes, outcome`; `obs` and
-            `lanes` are the next episode's where one ended.
+        reset: Function that resets an environment, `(params, key) -> obs, lane`.
+        step: Function that steps an environment, `(params, lane, action) -> lane,
+            outcome`.
+        reset_lanes: Function that resets a vector, `(params, keys [N]) -> obs, lanes`.
+        reset_some: Function that resets some of a vector, `(params, keys [N], mask [N],
+            obs, lanes) -> obs, lanes`; those are new where the mask is true.
+        step_lanes: Function that steps a vector, `(params, lanes, actions) -> obs,
+            lanes, outcome`; `obs` and `lanes` are the next episode's where one ended.
     """
 
     reset: Callable[..., tuple[Obs, Lane]]

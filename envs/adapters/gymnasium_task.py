@@ -1,4 +1,4 @@
-"""What Gymnasium's two kinds of environment share: the task and its numbers."""
+"""The task and its numbers, which Gymnasium's two kinds of environment share."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Task:
         env: The environment.
         params: Numbers of the environment, arrays all of them.
         programs: Compiled reset and step.
-        observation_space: Gymnasium's, of one observation.
-        action_space: Gymnasium's, of one action.
+        observation_space: Gymnasium's space of one observation.
+        action_space: Gymnasium's space of one action.
     """
 
     env: Environment
@@ -42,7 +42,7 @@ class Task:
 
     @property
     def has_picture(self) -> bool:
-        """Whether `render` is written for it."""
+        """True if `render` is written for the environment."""
         return self.env.has_picture
 
     def metadata(self) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class GymnasiumVectorEnv(VectorEnv):
         """Take one step in every lane.
 
         Args:
-            actions: `[N, ...]`.
+            actions: `[N, ...]` actions, one for each environment.
 
         Returns:
             `obs [N, ...]`, rewards float64 `[N]`, terminated and truncated bool `[N]`
@@ -189,7 +189,7 @@ class GymnasiumVectorEnv(VectorEnv):
         return mask
 
     def _infos(self, outcome: Outcome) -> dict[str, Any]:
-        """What the lanes say, and what those say that ended."""
+        """Return the info of all lanes, and the final info of those that ended."""
         done = np.asarray(outcome.terminated) | np.asarray(outcome.truncated)
         infos = _masked(outcome.info, ~done)
         if not done.any():
@@ -212,7 +212,7 @@ def _masked(info: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
 
     Args:
         info: Pytree with leaves `[N, ...]`.
-        mask: `[N]` bool.
+        mask: `[N]` bool, the lanes whose info is kept.
     """
     masked: dict[str, Any] = {}
     if not mask.any():

@@ -26,7 +26,7 @@ class GymnaxEnvironment(Environment[Any, Any]):
     """
 
     def __init__(self, env: str | Any, **options: Any) -> None:
-        """Wrap one.
+        """Wrap an environment of gymnax.
 
         Args:
             env: A gymnax id, or an environment of gymnax.
@@ -48,12 +48,12 @@ class GymnaxEnvironment(Environment[Any, Any]):
 
     @property
     def name(self) -> str:
-        """As gymnax names it."""
+        """The name that gymnax gives the environment."""
         return self.wrapped.name
 
     @property
     def default_params(self) -> Any:
-        """Gymnax's own."""
+        """The default parameters of gymnax."""
         return self.wrapped.default_params
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, Any]:

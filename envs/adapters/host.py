@@ -24,13 +24,13 @@ NO_LIMIT = 10_000_000
 
 
 class HostStep(NamedTuple):
-    """What one step of `B` environments gives, arrays of the host, `[B, ...]` each.
+    """One step of `B` environments: arrays of the host, `[B, ...]` each.
 
     Attributes:
-        obs: What the policy sees next: where an episode ended, the first observation of
-            the next one.
+        obs: Observation that the policy sees next: where an episode ended, the first
+            one of the next episode.
         next_obs: Observation that the action led to, before any reset.
-        reward: float32.
+        reward: Reward of the step, float32.
         terminated: The episode ended by itself.
         truncated: The episode was cut; never true with `terminated`.
     """
@@ -48,8 +48,9 @@ class HostEnvironment(Environment[Any, EnvParams]):
     Integers of spaces with a `start` count from 0 here, and 64-bit numbers have 32.
 
     Attributes:
-        taken_by: What takes the options of the environment, for messages.
-        wrapped_by: What to do instead of putting purerl's wrappers around it.
+        taken_by: Function that takes the options of the environment, for messages.
+        wrapped_by: Remedy in messages: what to do instead of putting purerl's wrappers
+            around it.
         gym_observation_space: Gymnasium's space of one observation.
         gym_action_space: Gymnasium's space of one action.
     """
@@ -113,6 +114,12 @@ class HostEnvironment(Environment[Any, EnvParams]):
     ) -> Any:
         """Refuse to step inside a program.
 
+        Args:
+            key: Random key, which is not used.
+            state: State of the episode, which is not used.
+            action: Action, which is not used.
+            params: Numbers of the environment, which are not used.
+
         Raises:
             ValueError: always.
         """
@@ -138,11 +145,11 @@ class HostEnvs(abc.ABC):
     """`B` environments between two steps, with this package's arrays.
 
     Args:
-        env: What they are.
+        env: Environment of which these are copies.
         num_envs: Number B of environments.
 
     Attributes:
-        env: What they are.
+        env: Environment of which these are copies.
         num_envs: Number B of environments.
     """
 

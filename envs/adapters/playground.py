@@ -28,7 +28,7 @@ with warnings.catch_warnings():
 
 @struct.dataclass
 class PlaygroundState(EnvState):
-    """What an episode carries.
+    """The state of an episode of a MuJoCo Playground environment.
 
     Attributes:
         inner: Playground's state: physics, metrics and what the task remembers.
@@ -65,7 +65,7 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
         Args:
             playground_name: Name of the environment, such as `CartpoleSwingup`.
             max_steps_in_episode: Time limit; Playground's own where not given.
-            impl: What computes the physics: `jax` anywhere, or `warp` on a GPU of
+            impl: Implementation of the physics: `jax` anywhere, or `warp` on a GPU of
                 NVIDIA.
             **options: Other entries of Playground's config, such as `ctrl_dt`.
 

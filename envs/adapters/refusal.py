@@ -1,4 +1,4 @@
-"""How an object of Gymnasium is told from others, and why it cannot be trained in.
+"""Objects of Gymnasium: the test for them, and why they cannot be trained in.
 
 Importing this does not import Gymnasium.
 """

@@ -1,4 +1,4 @@
-"""What to say where a package that an adapter is named after cannot be imported."""
+"""The import of an adapter's package, or one sentence on how to install it."""
 
 from __future__ import annotations
 

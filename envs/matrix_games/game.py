@@ -41,7 +41,8 @@ class MatrixGameParams(EnvParams):
         max_steps_in_episode: Number of games of a lifetime: updates of the opponent.
         payoff: The agent's payoff of a round, `[2, 2]`: row its own action, column the
             opponent's.
-        opponent_payoff: The opponent's, indexed likewise.
+        opponent_payoff: The opponent's payoff of a round, `[2, 2]`: row the agent's
+            action, column the opponent's own.
         discount: Discount of the rounds of one game, at least 0 and less than 1.
         opponent_learning_rate: Learning rate of the opponent's ascent on its discounted
             sum of payoffs.
@@ -59,7 +60,7 @@ class MatrixGameParams(EnvParams):
 
     @property
     def payoffs(self) -> Payoffs:
-        """Both tables."""
+        """The payoff tables of both players."""
         return Payoffs(self.payoff, self.opponent_payoff)
 
 
@@ -167,7 +168,7 @@ class IteratedPrisonersDilemma(MatrixGame):
 
     @property
     def name(self) -> str:
-        """`IteratedPrisonersDilemma-v0`."""
+        """The name, `IteratedPrisonersDilemma-v0`."""
         return "IteratedPrisonersDilemma-v0"
 
 
@@ -184,7 +185,7 @@ class MatchingPennies(MatrixGame):
 
     @property
     def name(self) -> str:
-        """`MatchingPennies-v0`."""
+        """The name, `MatchingPennies-v0`."""
         return "MatchingPennies-v0"
 
 
@@ -203,7 +204,7 @@ class ChickenGame(MatrixGame):
 
     @property
     def name(self) -> str:
-        """`Chicken-v0`."""
+        """The name, `Chicken-v0`."""
         return "Chicken-v0"
 
 

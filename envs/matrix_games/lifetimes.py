@@ -20,7 +20,8 @@ class Lifetime(NamedTuple):
     Attributes:
         payoffs: `[T]` float32 each, discounted average payoffs per round.
         agent: The agent's probabilities of action 0, float32 `[T, 5]`.
-        opponent: The opponent's, counted from its own side, likewise.
+        opponent: The opponent's probabilities of action 0, counted from its own side,
+            float32 `[T, 5]`.
     """
 
     payoffs: Payoffs
@@ -40,7 +41,7 @@ def shaped_lifetime(
 
     Args:
         game: The environment.
-        act: `(observation [10]) -> logits [5]`.
+        act: Policy of the agent, `(observation [10]) -> logits [5]`.
         key: Random key, consumed; the same key draws the same opponent in every
             function here.
         params: The numbers; the game's own where not given.

@@ -26,11 +26,11 @@ TIT_FOR_TAT = np.array([1, 1, -1, 1, -1], np.float32) * np.float32(_CERTAIN)
 
 
 class Payoffs(NamedTuple):
-    """What the two players earn per round, or in total; float32, shapes as said there.
+    """The payoffs of the two players per round, or in total; float32.
 
     Attributes:
-        agent: The first player's.
-        opponent: The second player's.
+        agent: Payoff of the first player.
+        opponent: Payoff of the second player.
     """
 
     agent: Any

@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 
 class Space:
-    """What all kinds share: a `shape`, a `dtype`, `sample` and `contains`.
+    """A set of values with a `shape`, a `dtype`, `sample` and `contains`.
 
     Attributes:
         shape: Shape of a member; of a `Dict` or a `Tuple` that of each part.

@@ -124,5 +124,5 @@ class Tuple(Space):
 
 
 def _all(answers: Iterable[Any]) -> jax.Array:
-    """Whether all of some boolean scalars are true."""
+    """Return whether all of some boolean scalars are true."""
     return jnp.all(jnp.stack([jnp.asarray(answer) for answer in answers]))

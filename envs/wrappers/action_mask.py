@@ -52,7 +52,7 @@ class ActionMask(ObservationWrapper):
 
     @property
     def name(self) -> str:
-        """That of the environment inside, with `masked/` before it."""
+        """The name of the environment inside, with `masked/` before it."""
         return f"masked/{self.env.name}"
 
     def observe(self, obs: Obs, state: Any, params: Any) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class ActionMask(ObservationWrapper):
 
 
 def _size(actions: Any) -> int:
-    """How many values a mask of the actions has."""
+    """Return the number of values that a mask of the actions has."""
     if hasattr(actions, "n"):
         return int(actions.n)
     if hasattr(actions, "nvec"):

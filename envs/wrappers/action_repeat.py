@@ -14,7 +14,7 @@ from .base import Wrapper, check_count
 
 @dataclasses.dataclass(unsafe_hash=True)
 class ActionRepeat(Wrapper):
-    """Every action is taken n times; the rewards are added up.
+    """A wrapper that takes every action n times and adds up the rewards.
 
     It stops within the n steps where the episode terminates or its time limit is
     reached. The limit stays one of the environment inside: `max_steps_in_episode`

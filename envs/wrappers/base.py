@@ -1,4 +1,4 @@
-"""What every wrapper shares: an environment inside, and numbers of its own."""
+"""The base of all wrappers: an environment inside, and numbers of their own."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Wrapper(Environment[Any, Any]):
 
     @property
     def stochastic_transitions(self) -> bool:  # type: ignore[override]
-        """That of the environment inside."""
+        """True if transitions of the environment inside are random."""
         return self.env.stochastic_transitions
 
     @property
@@ -91,12 +91,12 @@ class Wrapper(Environment[Any, Any]):
 
     @property
     def time_per_step(self) -> int:
-        """That of the environment inside."""
+        """The time that a step of the environment inside adds to its `time`."""
         return self.env.time_per_step
 
     @property
     def has_picture(self) -> bool:
-        """Whether the environment inside can be drawn."""
+        """True if the environment inside can be drawn."""
         return self.env.has_picture
 
     @property
@@ -107,7 +107,7 @@ class Wrapper(Environment[Any, Any]):
 
     @property
     def has_levels(self) -> bool:
-        """Whether the environment inside draws levels."""
+        """True if the environment inside draws levels."""
         return self.env.has_levels
 
     def draw_level(self, key: jax.Array, params: Any) -> Any:
@@ -271,7 +271,7 @@ def check_count(who: str, name: str, value: Any) -> None:
     Args:
         who: Name of the wrapper.
         name: Name of its field.
-        value: Value of it.
+        value: Value of the field.
 
     Raises:
         ValueError: it is something else.

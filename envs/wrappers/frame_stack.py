@@ -37,8 +37,8 @@ class FrameStack(Wrapper):
     Attributes:
         env: The environment inside; its observations are arrays.
         n: Number of observations.
-        padding: What stands in place of observations from before the episode: `reset`
-            repeats the first one, which is the default of Gymnasium's
+        padding: Kind of what stands in place of observations from before the episode:
+            `reset` repeats the first one, which is the default of Gymnasium's
             FrameStackObservation too; `zero` has zeros.
     """
 

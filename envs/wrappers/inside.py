@@ -1,4 +1,4 @@
-"""What is inside all wrappers: the environment, its numbers and its state."""
+"""The innermost environment of a stack of wrappers, with its numbers and state."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Inside(NamedTuple):
 
     Attributes:
         env: The environment.
-        params: Its numbers, with what was drawn for the episode among them.
-        state: Its state.
+        params: Numbers of the environment, those drawn for the episode among them.
+        state: State of the environment.
     """
 
     env: Environment

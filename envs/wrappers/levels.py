@@ -123,7 +123,7 @@ class RandomLevels(Wrapper):
 
 @dataclasses.dataclass(unsafe_hash=True)
 class RepeatedLevels(RandomLevels):
-    """As `RandomLevels`, but the episodes of an environment stay in its level.
+    """Random levels that stay: all episodes of an environment have its first level.
 
     Every `reset` draws. `step` starts the next episode in the level of the last one, so
     that its reset is its own: there is no pool of resets for it.

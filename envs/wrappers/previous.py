@@ -1,4 +1,4 @@
-"""What was done last, and what came of it."""
+"""The wrapper that adds the last action and reward to observations."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class Randomised(Wrapper):
 
 @dataclasses.dataclass(unsafe_hash=True)
 class RandomisedOnce(Randomised):
-    """As `Randomised`, but what an environment drew at first stays in its episodes.
+    """Random numbers that stay: an environment draws them once for all its episodes.
 
     Every `reset` draws. `step` starts the next episode with the numbers of the last
     one, so that its reset is its own: there is no pool of resets for it.

@@ -28,7 +28,7 @@ class StickyActionsState(WrapperState):
 
 @dataclasses.dataclass(unsafe_hash=True)
 class StickyActions(Wrapper):
-    """With some probability the action before is executed in place of a new one.
+    """A wrapper that with some probability repeats the action before.
 
     Machado et al. (2018), "Revisiting the Arcade Learning Environment", section 5.1,
     with a probability of 0.25. The first action of an episode is always executed,

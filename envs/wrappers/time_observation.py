@@ -1,4 +1,4 @@
-"""How much of the time limit is over."""
+"""The wrapper that adds the share of the time limit that is over to observations."""
 
 from __future__ import annotations
 

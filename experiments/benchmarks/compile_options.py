@@ -1,4 +1,4 @@
-"""What the compiler's level of optimisation costs and brings on this machine.
+"""The costs and gains of the compiler's level of optimisation on this machine.
 
     python experiments/benchmarks/compile_options.py
     python experiments/benchmarks/compile_options.py ppo-halfcheetah:1:65536

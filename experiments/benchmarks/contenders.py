@@ -1,4 +1,4 @@
-"""What `speed.py` times in its own interpreter: purerl, gymnax's steps, imports."""
+"""The contenders of `speed.py` in its own interpreter: purerl, gymnax, imports."""
 
 import math
 import subprocess

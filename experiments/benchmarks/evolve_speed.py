@@ -1,4 +1,4 @@
-"""How much of plain vmapped training's speed is left inside an evolution.
+"""The speed of an evolution as a share of that of plain vmapped training.
 
     python experiments/benchmarks/evolve_speed.py
     python experiments/benchmarks/evolve_speed.py --agents 512 --steps 500000  # a GPU
@@ -45,7 +45,7 @@ class Time(NamedTuple):
 
 
 class Quiet:
-    """In place of a progress bar."""
+    """A stand-in for a progress bar, which shows nothing."""
 
     def ran(self, runs: int) -> None:
         """Nothing is shown."""

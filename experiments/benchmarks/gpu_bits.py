@@ -1,4 +1,4 @@
-"""Whether a GPU repeats itself to the last bit: four runs of one seed, and a kill.
+"""A check that a GPU repeats itself to the last bit: four runs of a seed, and a kill.
 
 Every run is a process of its own. The first one compiles and fills a cache; the second
 one takes its programs from there; the third one compiles anew, so that the compiler's

@@ -100,7 +100,7 @@ def measure_brax(day: Day, task: str) -> None:
 
 
 def replicated(tree: Any, devices: Sequence[Any]) -> Any:
-    """What `jax.device_put_replicated` was: every array once per device, `[D, ...]`."""
+    """Put every array once on each device, `[D, ...]`, as JAX's former function did."""
     mesh = jax.sharding.Mesh(np.asarray(devices), ("devices",))
     place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("devices"))
     return jax.tree.map(

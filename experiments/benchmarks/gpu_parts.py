@@ -1,4 +1,4 @@
-"""What `gpu_day.py` measures: a function for each part, which adds rows as it goes.
+"""The parts of `gpu_day.py`: a function for each, which adds rows as it goes.
 
 A row is a dictionary of plain values. Rows that have `seconds` (one number per timed
 run) and `env_steps` stand in the table of speeds. What fails becomes a row with an
@@ -31,7 +31,7 @@ ROUNDS = 4  # Timed runs of each contender, of which the first one warms up.
 
 
 class Day(NamedTuple):
-    """What a part is given.
+    """The arguments that a part is given.
 
     Attributes:
         is_toy: Whether to measure next to nothing, which a CPU can do.

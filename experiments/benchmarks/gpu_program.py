@@ -1,4 +1,4 @@
-"""How many kernels a GPU would run for purerl and its peers, on any machine.
+"""The number of kernels that a GPU would run for purerl and its peers, on any machine.
 
     experiments/benchmarks/setup_gpu_program.sh
     .venv-gpu-program/bin/python experiments/benchmarks/gpu_program.py [ROW ...]

@@ -1,4 +1,4 @@
-"""How fast TD3, SAC and DQN are, next to Stable-Baselines3, sbx and rejax, in one run.
+"""The speed of TD3, SAC and DQN, next to Stable-Baselines3, sbx and rejax, in one run.
 
     experiments/benchmarks/setup_peers.sh
     python experiments/benchmarks/off_policy_speed.py --rounds 3 --out results/off
@@ -159,7 +159,7 @@ def measure_actor_critic(name: str, options: Options) -> list[Row]:
 
 
 def dqn_numbers(config: purerl.DQNConfig) -> dict[str, Any]:
-    """What rejax's DQN is told of a config."""
+    """Return the numbers of a config that rejax's DQN takes."""
     return {
         name: getattr(config, name)
         for name in (

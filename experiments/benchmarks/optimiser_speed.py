@@ -1,4 +1,4 @@
-"""What a learned optimiser costs beside Adam, in a gradient step and in training.
+"""The cost of a learned optimiser beside Adam, in a gradient step and in training.
 
     python experiments/benchmarks/optimiser_speed.py
 

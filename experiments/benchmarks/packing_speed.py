@@ -1,4 +1,4 @@
-"""What packing a loop's outputs costs on this machine's own platform.
+"""The cost of packing a loop's outputs on this machine's own platform.
 
     python experiments/benchmarks/packing_speed.py
 

@@ -1,4 +1,4 @@
-"""What replay_speed.py times: the buffers of purerl and flashbax, doing the same."""
+"""The contenders of replay_speed.py: the buffers of purerl and flashbax."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ ALPHA = 0.6
 
 
 class Item(NamedTuple):
-    """What an agent of CartPole stores of a step: 42 bytes."""
+    """One stored step of an agent of CartPole: 42 bytes."""
 
     obs: jax.Array
     action: jax.Array
@@ -24,7 +24,7 @@ class Item(NamedTuple):
 
 
 class Case(NamedTuple):
-    """What an agent does in an iteration, and how many agents do it."""
+    """The work of an agent in an iteration, and the number of agents that do it."""
 
     agents: int
     capacity: int

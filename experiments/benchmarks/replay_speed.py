@@ -1,4 +1,4 @@
-"""How fast replay is, next to flashbax 0.1.3, in one process.
+"""The speed of replay, next to flashbax 0.1.3, in one process.
 
 flashbax is no dependency of purerl: run this in an environment that has both, made by
 `setup_replay_peer.sh`.
@@ -186,7 +186,7 @@ def copies(rounds: int, agents: int) -> None:
 
 
 def facts() -> str:
-    """What the numbers were measured on and with."""
+    """Return a line on the machine and the versions of the measurement."""
     found = hardware(("purerl", "jax", "jaxlib", "flashbax", "numpy"))
     versions = ", ".join(f"{k} {v}" for k, v in found["versions"].items())
     return (

@@ -46,7 +46,7 @@ class Goal(NamedTuple):
     bound: float
 
     def is_met(self, figure: float) -> bool:
-        """Whether a figure reaches the goal."""
+        """Return whether a figure reaches the goal."""
         return figure >= self.bound if self.is_floor else figure <= self.bound
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Row:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the goal is met; None without one."""
+        """True if the goal is met; None without one."""
         return None if self.goal is None else self.goal.is_met(self.figure.median)
 
 
@@ -133,7 +133,7 @@ PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy", "gymnax")
 
 
 def hardware(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
-    """What the numbers were measured on and with."""
+    """Return the machine and the versions of the measurement."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

@@ -1,4 +1,4 @@
-"""Which share of this machine PPO on CartPole-v1 uses: the rate of its products alone.
+"""PPO's share of this machine on CartPole-v1: its rate beside that of its products.
 
     python experiments/benchmarks/share.py [--rounds 5] [--out FILE]
 

@@ -1,4 +1,4 @@
-"""How fast purerl is, next to rejax 0.1.3 and gymnax 1.0.1, in one run.
+"""The speed of purerl, next to rejax 0.1.3 and gymnax 1.0.1, in one run.
 
     experiments/benchmarks/setup_peers.sh
     python experiments/benchmarks/speed.py --rounds 5 --out results/speed
@@ -242,7 +242,7 @@ def measure_evaluation(options: Options) -> list[Row]:
 
 
 def evaluations(config: Any) -> int:
-    """How many evaluations a run does after `eval_share` has had its say."""
+    """Return the number of a run's evaluations that `eval_share` leaves."""
     from purerl.train import bind
 
     return len(bind(config).plan.evaluate_after)

@@ -1,4 +1,4 @@
-"""How fast 512 steps of N environments of Doors-v0 are, in four ways.
+"""The time of 512 steps of N environments of Doors-v0, in four ways.
 
     python experiments/studies/doors_speed.py KIND SIZE ... [--repeats 3] [--steps 512]
 

@@ -1,4 +1,4 @@
-"""What the study "doors" says beside its numbers: the source's task, and its bugs."""
+"""The words of the study "doors" beside its numbers: the source's task and its bugs."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""How the studies time programs and write numbers.
+"""Functions by which the studies time programs and write numbers.
 
 Compilation is apart, results are waited for, and of several repeats the median counts.
 """

@@ -35,7 +35,7 @@ ENTROPIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 
 
 class Found(NamedTuple):
-    """What the parts of the study gave."""
+    """The results of the parts of the study."""
 
     ours: dict[str, Any]
     theirs: list[dict[str, Any]]

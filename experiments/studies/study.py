@@ -1,4 +1,4 @@
-"""What every study has: a command, its budget, what was claimed, and what was found.
+"""The frame of every study: a command, its budget, the claims, and the findings.
 
 A study is a script in this folder with a `STUDY`, and a function from a `Budget` to
 `Findings`; `main` does the rest:
@@ -43,7 +43,7 @@ IMAGES = ROOT / "docs" / "images" / "studies"
 
 
 class Study(NamedTuple):
-    """What a study asks.
+    """The question of a study.
 
     Attributes:
         name: Name of its script, of its file and of its figures.
@@ -90,7 +90,7 @@ class Picture(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What a study found.
+    """The findings of a study.
 
     Attributes:
         rows: Claims beside what was measured.
@@ -108,7 +108,7 @@ class Findings(NamedTuple):
 
 
 class Budget:
-    """How much a study may spend, and where it keeps what it has.
+    """The budget of a study, and the place where it keeps what it has.
 
     Args:
         study: The study.

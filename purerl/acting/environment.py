@@ -167,7 +167,7 @@ def check_observations(config: TrainConfig, env: Environment) -> None:
             f"env: {error} Change one of the two; envs.check(env) tests the rest."
         ) from None
     except Exception:
-        return  # Whoever trains in it sees its own error.
+        return  # Training in the environment will show its own error.
     pairs = zip(jax.tree.leaves(first), jax.tree.leaves(later), strict=True)
     for one, other in pairs:
         if jnp.promote_types(one.dtype, other.dtype) != one.dtype:
@@ -250,12 +250,13 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
         if isinstance(default, bool | str) or np.shape(default) != ():
             raise ConfigError(f"{owner} is no single number, got {value!r}.")
         check_distribution(value, owner)
-        # Fractions, also of ends that were written as whole numbers: they can move.
+        # Ends that were written as whole numbers become fractions too, because they can
+        # move.
         return jax.tree.map(lambda x: x if isinstance(x, Tracer) else float(x), value)
     if isinstance(value, Mapping):
         return _put_in(default, value, owner)
     if isinstance(default, bool | str) or default is None:
-        return value  # A static field, which is no leaf.
+        return value  # A static field is no leaf, so it stays as it is.
     if not jax.tree_util.all_leaves([default]):
         _check_shapes(default, value, owner)
         return value  # The value replaces a whole sub-structure.
@@ -346,7 +347,8 @@ def step_without_reset(
         `obs, state, reward, terminated, truncated`, the flags never both true.
     """
     if isinstance(env, RandomisedOnce):
-        # Only its next episode is special. The key is spent as its own `step` does.
+        # Only its next episode is special. The key is split as in the environment's own
+        # `step`.
         if env.stochastic_transitions:
             key = jax.random.split(key)[0]
         obs, state, reward, terminated, _ = env.step_env(key, state, action, params)

@@ -45,9 +45,9 @@ def evaluate(
     Args:
         env: The environment.
         params: Numbers of the environment.
-        act: `(obs [E, ...]) -> action [E, ...]`.
+        act: Policy, `(obs [E, ...]) -> action [E, ...]`.
         key: Random key, consumed.
-        num_episodes: E.
+        num_episodes: Number E of episodes.
         max_steps: Longest episode.
 
     Returns:
@@ -83,10 +83,10 @@ def evaluate_recurrent(
     Args:
         env: The environment.
         params: Numbers of the environment.
-        act: `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
+        act: Policy, `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
         memory: `[E, ...]` memory of episodes that are about to begin.
         key: Random key, consumed.
-        num_episodes: E.
+        num_episodes: Number E of episodes.
         max_steps: Longest episode.
 
     Returns:
@@ -124,8 +124,8 @@ class Recording(NamedTuple):
     """Episodes with what is kept of every moment; `T` steps, `E` episodes.
 
     Attributes:
-        kept: What was kept, leaves `[T + 1, E, ...]`; row 0 is the start. After an
-            episode has ended its rows mean nothing.
+        kept: Record of every moment, leaves `[T + 1, E, ...]`; row 0 is the start.
+            After an episode has ended its rows mean nothing.
         episode_return: `[T + 1, E]` sum of rewards until then.
         episode_length: `[E]` int32 steps until the episode ended, T if it did not.
         ended: `[E]` bool, whether the episode ended within the steps.
@@ -158,8 +158,8 @@ def record(
         params: Numbers of the environment.
         player: The policy that plays.
         key: Random key, consumed.
-        num_episodes: E.
-        max_steps: T.
+        num_episodes: Number E of episodes.
+        max_steps: Number T of steps.
         keep: `(state, obs) -> pytree of arrays`, of one episode.
     """
     keys = jax.random.split(key, 1 + num_episodes)

@@ -15,7 +15,7 @@ from purerl.networks import columns, composite
 from purerl.types import Array
 
 SCHEDULES = ("linear", "inverse_time", "constant")
-# Of how many a uniform number is drawn where the number of valid actions is not known.
+# A uniform number is drawn below this where the number of valid actions is not known.
 MANY = 2**31 - 1
 SHARE = Check(lambda x: 0 < x <= 1, "must be greater than 0 and at most 1")
 
@@ -137,7 +137,7 @@ def best_at_random(values: Array, number: Array) -> Array:
     """Return an action with the largest value, of several one at random.
 
     Args:
-        values: `[..., n]`.
+        values: `[..., n]` values of the actions.
         number: `[...]` int32, uniform in 0 .. 2^31 - 1; it decides among equals, and
             favours none by more than n / 2^31.
 
@@ -165,8 +165,8 @@ def epsilon_greedy(
     """Return the greedy action, or with probability epsilon a uniform one.
 
     Args:
-        q_values: `[..., n]`; far below the others for invalid actions.
-        coin: `[...]`.
+        q_values: `[..., n]` action values; far below the others for invalid actions.
+        coin: `[...]` randomness of the choices.
         epsilon: `[...]`, the probability of a uniform action (which may be greedy too).
         obs: Features of the observations, which may say what actions are valid.
 

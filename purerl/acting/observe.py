@@ -116,7 +116,7 @@ def _part(key: Any, space: Any, obs: PyTree) -> Any:
 
 
 def _is_picture(space: Any) -> bool:
-    """Whether observations are `[height, width, channels]` in bytes from 0 to 255."""
+    """Return whether members are `[height, width, channels]` in bytes from 0 to 255."""
     if len(space.shape) != 3 or np.dtype(space.dtype) != np.uint8:
         return False
     bounds = space.low, space.high
@@ -161,7 +161,7 @@ def merge_moments(
         if not one:
             merged.append(one)
             continue
-        # One phase of averages over devices after another: see `collectives`.
+        # Averages over devices must come one after another: see `collectives`.
         part = part if before is None else after(part, before, axis_name)
         merged.append(normalise.merge(one, part, axis_name))
         before = merged[-1].var.sum()
@@ -176,7 +176,7 @@ def normalised(
     Args:
         space: Space of the observations.
         moments: Statistics of observations, see `init_moments`.
-        features: `[..., *obs_shape]`.
+        features: `[..., *obs_shape]` features of observations.
         clip: Largest absolute value of what is standardised.
     """
     if not hasattr(space, "spaces"):
@@ -188,7 +188,7 @@ def normalised(
 
 
 def _scaled_leaves(space: Any) -> Iterator[bool]:
-    """Whether each array of a composite observation is one of floats."""
+    """Yield for each array of a composite observation whether it holds floats."""
     if not hasattr(space, "spaces"):
         yield hasattr(space, "low") and np.issubdtype(space.dtype, np.floating)
         return

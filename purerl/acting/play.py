@@ -12,7 +12,7 @@ class HostEnvs(Protocol):
     """`B` environments that are stepped from Python; see `envs.adapters.host`.
 
     Attributes:
-        num_envs: B.
+        num_envs: Number B of environments.
     """
 
     num_envs: int
@@ -26,7 +26,7 @@ class HostEnvs(Protocol):
         ...
 
     def close(self) -> None:
-        """End them."""
+        """Close the environments."""
         ...
 
 
@@ -43,8 +43,8 @@ def play_episodes(
     episode that still runs after `max_steps` counts with what it has earned by then.
 
     Args:
-        envs: `E` environments.
-        act: `(obs [E, ...], memory) -> (action, memory)`.
+        envs: The `E` environments to play in.
+        act: Policy, `(obs [E, ...], memory) -> (action, memory)`.
         memory: Memory of episodes that are about to begin, `[E, ...]`.
         seed: Seed of the first environment; the others follow.
         max_steps: Longest episode.

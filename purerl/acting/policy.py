@@ -22,7 +22,7 @@ class RecurrentPolicy:
     All three are pure functions that `jax.jit`, `jax.vmap` and `jax.lax.scan` take.
 
     Attributes:
-        recurrence: How the algorithm acts with a memory.
+        recurrence: Functions by which the algorithm acts with a memory.
         state: State of one agent.
     """
 
@@ -39,7 +39,7 @@ class RecurrentPolicy:
         """Act on the next observation of every episode.
 
         Args:
-            obs: `[*shape, *obs_shape]`.
+            obs: `[*shape, *obs_shape]` observations.
             memory: `[*shape, ...]` memory, from `init` or the call before.
             key: Random key, consumed; without one the action is the deterministic one.
 

@@ -25,9 +25,10 @@ from purerl.networks.recurrent import forget
 from purerl.types import Array, Metrics, PyTree, Transition
 
 Number = TypeVar("Number", int, Array)
-# From a key and a shape to noise with that leading shape.
+# A function from a key and a shape to noise with that leading shape.
 Draw = Callable[[Array, tuple[int, ...]], PyTree]
-# What a derivative through updates keeps of them, and does not compute again.
+# The name of the arrays that a derivative through updates keeps and does not compute
+# again.
 ROLLOUT = "rollout"
 # Fresh starts of a rollout are drawn before it if they take no more than this.
 PRECOMPUTED_BYTES = 2**20
@@ -50,7 +51,7 @@ class EnvCarry(NamedTuple):
 
 
 class StepOutput(NamedTuple):
-    """What one step of all environments gives, `[B, ...]` each."""
+    """The outcome of one step of all environments, `[B, ...]` each."""
 
     reward: Array
     next_obs: Array
@@ -61,7 +62,7 @@ class StepOutput(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """Where episodes ended in a rollout, and what they had earned, `[T, B]` each."""
+    """The ends of episodes in a rollout, with returns and lengths, `[T, B]` each."""
 
     done: Array
     returns: Array
@@ -73,7 +74,7 @@ Rollout = tuple[EnvCarry, Transition, Episodes]
 
 
 class Played(NamedTuple):
-    """What some steps of all environments left, on the device or on the host.
+    """Some steps of all environments, taken on the device or on the host.
 
     Attributes:
         envs: The environments after the last step.
@@ -81,7 +82,7 @@ class Played(NamedTuple):
             ended one.
         transitions: `[T, B, ...]`, with the policy's outputs in place of `log_prob`.
         memories: Memories `[T, B, ...]` on which each action was chosen.
-        episodes: Where episodes ended.
+        episodes: The ends of the episodes.
     """
 
     envs: EnvCarry
@@ -92,13 +93,13 @@ class Played(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """How an update chooses actions, inside the program or from the host.
+    """The choice of actions in an update, inside the program or from the host.
 
     Attributes:
         act: `(prepared obs [B, ...], memory, noise [B, ...]) -> ((raw action, outputs,
             env action), memory)`; without a memory as `collect` has it.
-        prepare: What the policy sees of an observation (cast, normalised).
-        draw: `(key, (T, B)) -> noise` of the actions.
+        prepare: Function from an observation to the policy's input (cast, normalised).
+        draw: Function that draws the noise of the actions, `(key, (T, B)) -> noise`.
     """
 
     act: Callable[..., Any]
@@ -192,7 +193,7 @@ def make_restarts(
             inputs[0],
             jax.tree.map(lambda x: x[inputs[1]], pool),
         )
-    # As `Environment.step`: without random transitions a key has one use only.
+    # As in `Environment.step`, a key has only one use if transitions are not random.
     split = _split_each(keys) if env.stochastic_transitions else (keys, keys)
     keys_step, keys_reset = split
     if _start_bytes(stepper) * keys.size <= PRECOMPUTED_BYTES:
@@ -290,13 +291,13 @@ def collect(
     Args:
         stepper: Environment, numbers, reset scheme.
         carry: Environments before the rollout.
-        act: `(prepared obs [B, ...], noise [B, ...]) -> (raw action, outputs, env
-            action)`; the outputs, from which a log-probability can be computed, are
-            what the transitions have in the place of it.
-        prepare: What the policy sees of an observation (cast, normalised).
+        act: Policy, `(prepared obs [B, ...], noise [B, ...]) -> (raw action, outputs,
+            env action)`. The transitions have the outputs, from which a log-probability
+            can be computed, in the place of the log-probability.
+        prepare: Function from an observation to the policy's input (cast, normalised).
         key: Random key, or the three of the actions, the environments and the pool of
             restarts, `[3]`; consumed.
-        num_steps: T.
+        num_steps: Number T of steps.
         draw: `(key, (T, B)) -> noise` of the actions, called once before the rollout;
             where not given the noise is a key for each.
 
@@ -310,7 +311,7 @@ def collect(
 
 
 class RolloutRandomness(NamedTuple):
-    """All that is random in the next steps of the environments, drawn before them.
+    """The random numbers of the next steps of the environments, drawn before them.
 
     Attributes:
         inputs: Pytree with leaves `[T, B, ...]`: noise of the actions and inputs of the
@@ -336,7 +337,7 @@ def draw_randomness(
         stepper: Environment, numbers, reset scheme.
         key: Random key, or the three of the actions, the environments and the pool of
             restarts, `[3]`; consumed.
-        num_steps: T.
+        num_steps: Number T of steps.
         num_envs: B, on this device.
         draw: `(key, (T, B)) -> noise` of the actions; where not given a key for each.
     """
@@ -362,9 +363,10 @@ def unroll(
         stepper: Environment, numbers, reset scheme.
         carry: Environments before the rollout.
         act: Policy, as in `collect`.
-        prepare: What the policy sees of an observation (cast, normalised).
-        inputs: `RolloutRandomness.inputs`, or some consecutive steps of them.
-        restart: `RolloutRandomness.restart`.
+        prepare: Function from an observation to the policy's input (cast, normalised).
+        inputs: Inputs of the steps, `RolloutRandomness.inputs` or some consecutive ones
+            of them.
+        restart: Function that restarts episodes, `RolloutRandomness.restart`.
 
     Returns:
         As `collect`.
@@ -407,7 +409,7 @@ def unroll_recurrent(
         memory: `[B, ...]` memory of the running episodes before `carry.obs`.
         act: `(prepared obs, memory, noise) -> ((raw action, outputs, env action),
             memory)`, with `obs` in the memory that it returns.
-        prepare: What the policy sees of an observation.
+        prepare: Function from an observation to the policy's input.
         inputs: `[T, B, ...]` inputs of the steps, see `RolloutRandomness`.
         restart: Function from a step's inputs to its restarts, see `RolloutRandomness`.
 

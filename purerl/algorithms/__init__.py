@@ -30,14 +30,15 @@ from purerl.types import Algorithm
 
 
 class Entry(NamedTuple):
-    """What makes an algorithm: its config, its checks, and how it is bound.
+    """The parts of an algorithm: its config, its checks, the function that binds it.
 
     Attributes:
         config: The config class.
-        validate: `(config, env)`, which refuses what cannot be trained.
-        make: `(config, env, axis_name) -> Algorithm`.
-        outer: What its updates are judged by when they are differentiated, see
-            `purerl.meta_gradient`; None where they are not.
+        validate: Function that refuses what cannot be trained, `(config, env)`.
+        make: Function that binds the algorithm, `(config, env, axis_name) ->
+            Algorithm`.
+        outer: Outer losses that judge the algorithm's updates when these are
+            differentiated, see `purerl.meta_gradient`; None where they are not.
     """
 
     config: type[TrainConfig]

@@ -1,4 +1,4 @@
-"""What actor-critics with a replay buffer share: fields, state, optimisers.
+"""The common part of actor-critics with a replay buffer: fields, state, optimisers.
 
 TD3 and SAC differ in what the critics are fitted to and how the policy climbs them.
 Parameters stay layers inside the loop, not one flat vector as in `dqn`: layers of 256
@@ -42,7 +42,7 @@ from purerl.optimisers.check import check_optimisers
 from purerl.optimisers.older import take_epsilon
 from purerl.types import Array, Hosted, Metrics, PyTree
 
-# Name of the parameters -> how the names of their fields begin in a config.
+# From the name of some parameters to the prefix of their fields in a config.
 _PREFIXES = {
     "actor": "actor",
     "critics": "critic",
@@ -129,7 +129,7 @@ class ActorCriticState(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """What a gradient step changes, named as in the state."""
+    """The part of the state that a gradient step changes, named as in the state."""
 
     params: dict[str, PyTree]
     target_params: dict[str, PyTree]
@@ -164,7 +164,7 @@ def init(
     """Make a state of the given networks, copies as targets, and an empty buffer.
 
     Args:
-        hooks: What the algorithm brings to the off-policy loop.
+        hooks: Functions and numbers that the algorithm gives to the off-policy loop.
         params: Fresh parameters by name.
         targets: Names of the parameters that have a target network.
         key: Random key, which is kept in the state.
@@ -218,7 +218,7 @@ def hosted(hooks: OffPolicyHooks, update: Array) -> Hosted:
     """Return an update in pieces, for environments on the host.
 
     Args:
-        hooks: What the algorithm brings to the off-policy loop.
+        hooks: Functions and numbers that the algorithm gives to the off-policy loop.
         update: `[]` int32, number of updates done.
     """
     return off_policy_pieces.of_rounds(hooks.config, partial(split, hooks), update)

@@ -106,7 +106,7 @@ class BanditConfig(TrainConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers."""
+    """The parts of the agent, bound in Python: structure, and the config's numbers."""
 
     config: BanditConfig
     stepper: rollout.Stepper
@@ -114,7 +114,7 @@ class Parts(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """What is learned of a problem.
+    """The estimates that the agent has of a problem.
 
     Attributes:
         values: `[k]` estimates, or preferences of `gradient`.
@@ -153,7 +153,7 @@ class Noise(NamedTuple):
 
     Attributes:
         coin: Whether a uniform arm is pulled, and which; its toss draws of softmax.
-        tie: int32, which of several best arms is pulled.
+        tie: Number that decides which of several best arms is pulled, int32.
     """
 
     coin: exploration.Coin
@@ -161,7 +161,7 @@ class Noise(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What the metrics of an update are made of, `[T]` or `[T, 1]` each."""
+    """The pulls of an update, of which its metrics are made, `[T]` or `[T, 1]` each."""
 
     reward: Array
     optimal: Array
@@ -340,9 +340,9 @@ def finish(
     Args:
         parts: Environment and config.
         state: State before the update.
-        learner: What is known after the last pull.
+        learner: Estimates after the last pull.
         envs: The environment after the last pull.
-        trace: What the pulls were.
+        trace: Records of the pulls.
     """
     update = state.update + 1
     new = BanditState(
@@ -358,12 +358,12 @@ def finish(
 
 
 def _learner(state: BanditState) -> Learner:
-    """What a state knows of the problem."""
+    """Return the agent's estimates from its state."""
     return Learner(state.params["values"], state.counts, state.mean_reward)
 
 
 def _known(parts: Parts, learner: Learner, envs: rollout.EnvCarry) -> Learner:
-    """What is known before a pull: nothing, where it is the first of its problem."""
+    """Return the estimates before a pull: fresh ones if it is its problem's first."""
     is_new = envs.episode_length[0] == 0
     return jax.tree.map(
         lambda first, known: jnp.where(is_new, first, known), fresh(parts), learner
@@ -389,8 +389,8 @@ def choose(parts: Parts, learner: Learner, noise: Noise) -> Array:
 
     Args:
         parts: Environment and config.
-        learner: What is known of the problem.
-        noise: `[...]` randomness.
+        learner: Estimates that the agent has of the problem.
+        noise: `[...]` randomness of the pulls.
     """
     config = parts.config
     if config.method == "gradient":
@@ -417,7 +417,7 @@ def learn(config: BanditConfig, learner: Learner, arm: Array, reward: Array) -> 
 
     Args:
         config: Config of the agent.
-        learner: What is known of the problem before.
+        learner: Estimates before the pull.
         arm: `[]` int32, the arm that was pulled.
         reward: `[]`, what it paid.
     """
@@ -454,7 +454,7 @@ def _pull(
 
 
 def _trace(out: rollout.StepOutput, optimal: Array, regret: Array) -> Trace:
-    """What the metrics need to know of a pull."""
+    """Return the numbers of a pull that the metrics need."""
     return Trace(
         *(out.reward[0], optimal, regret),
         *(out.terminated | out.truncated, out.episode_return, out.episode_length),
@@ -462,7 +462,7 @@ def _trace(out: rollout.StepOutput, optimal: Array, regret: Array) -> Trace:
 
 
 def _judge(parts: Parts, envs: rollout.EnvCarry, arm: Array) -> tuple[Array, Array]:
-    """Whether an arm is a best one, and what it lacks of it; for the metrics alone."""
+    """Return whether an arm is a best one, and its regret; for the metrics alone."""
     if not _knows_arms(parts):
         return jnp.float32(0.0), jnp.float32(0.0)
     state = jax.tree.map(lambda x: x[0], envs.state)
@@ -473,7 +473,7 @@ def _judge(parts: Parts, envs: rollout.EnvCarry, arm: Array) -> tuple[Array, Arr
 
 
 def _knows_arms(parts: Parts) -> bool:
-    """Whether the environment inside all wrappers tells the values of its arms."""
+    """Return whether the innermost environment tells the values of its arms."""
     return hasattr(innermost(parts.stepper.env), "arm_values")
 
 

@@ -46,7 +46,7 @@ def check_idle(config: Any, fields: tuple[str, ...], switch: str, on: str) -> No
         config: Config of the agent.
         fields: Names of the numbers.
         switch: Field that turns the option on, which it has not.
-        on: What to set it to.
+        on: Value of the switch that turns the option on.
 
     Raises:
         ConfigError: one of them is given: it is not what it is by default.

@@ -1,4 +1,4 @@
-"""What actor-critics of continuous control share: the range of actions, its checks.
+"""The common part of continuous control: the range of actions, its checks.
 
 Policies, critics and the replay buffer know actions in [-1, 1] only; the environment
 gets them scaled to its bounds.
@@ -92,7 +92,7 @@ def check_networks(
         config: Config of the agent.
         env: Environment, from `resolve_env`.
         outputs: Shapes of what the actor must return, see `networks.modules.check`.
-        words: What that is, for the message.
+        words: Words for these outputs in the message.
         num_actions: Number of values of a critic of observations alone; 0 for a critic
             of observations and actions.
 

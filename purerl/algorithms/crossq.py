@@ -39,7 +39,7 @@ def validate(config: Any, env: Environment) -> None:
 
     Args:
         config: Config of the agent.
-        env: Its environment.
+        env: Environment of the config.
 
     Raises:
         ConfigError: naming the field, its value and the remedy.
@@ -97,7 +97,7 @@ def evaluate_critics(
     next_action: Array,
     params: PyTree,
 ) -> tuple[Values, Values, PyTree]:
-    """Value the actions of a batch and those that come next, in one pass.
+    """Return the values of a batch's actions and of those that come next, in one pass.
 
     Args:
         critics: The critics.

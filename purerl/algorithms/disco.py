@@ -56,7 +56,7 @@ from purerl.replay import uniform as ring
 from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Transition
 
-# Of actions, environments, restarts; of the batch.
+# An update needs keys for actions, environments and restarts, and one for the batch.
 _NUM_KEYS = pieces.NUM_KEYS
 
 
@@ -67,7 +67,7 @@ class DiscoState(NamedTuple):
         params: Parameters of the network.
         target_params: Parameters of the target network.
         opt_state: State of the optimiser.
-        rule_memory: What the rule remembers of the agent's updates.
+        rule_memory: The rule's memory of the agent's updates.
         advantage_moments: Moving moments of the advantages.
         buffer: Trajectories, leaves `[C / B, B, T, ...]`, with the logits of the policy
             that acted in the place of log-probabilities.
@@ -161,7 +161,7 @@ def init(parts: Parts, key: Array) -> DiscoState:
 
 
 def _example(parts: Parts, envs: rollout.EnvCarry) -> Transition:
-    """One trajectory `[T, ...]`."""
+    """Return one trajectory of the right shapes `[T, ...]`."""
     num = parts.config.num_steps
     obs = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], (num, *x.shape[1:])), envs.obs)
     logits = jnp.zeros((num, parts.head.num_outputs))
@@ -232,7 +232,7 @@ def learn(
         learner, sums = change_where(due, change, learner)
 
     losses = averages(sums, {"gradient_steps": due.astype(jnp.int32)})
-    # One phase of averages over devices after another: see `collectives`.
+    # Averages over devices must come one after another: see `collectives`.
     episodes = after(episodes, losses["policy_loss"], axis)
     done = (state.update + 1).astype(jnp.uint32)
     metrics = {

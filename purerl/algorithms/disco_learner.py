@@ -20,7 +20,7 @@ from purerl.types import Array, Metrics, PyTree, Transition
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers.
+    """The parts of DiscoRL, bound once in Python: structure, and the config's numbers.
 
     Attributes:
         config: The numbers.
@@ -40,13 +40,13 @@ class Parts(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """What a gradient step changes.
+    """The part of the state that a gradient step changes.
 
     Attributes:
         params: Parameters of the network.
         target_params: Parameters of the target network.
         opt_state: State of the optimiser.
-        rule_memory: What the rule remembers of the agent's updates.
+        rule_memory: The rule's memory of the agent's updates.
         advantage_moments: Moving moments of the advantages.
     """
 
@@ -116,7 +116,7 @@ def loss(
         parts: Network, environments and config; see `build`.
         learner: Learner before the step.
         params: Parameters of the network that learns, by which it is differentiated.
-        batch: `[T, N, ...]` trajectories.
+        batch: `[T, N, ...]` transitions of the trajectories.
     """
     config, axis = parts.config, parts.axis_name
     obs, next_obs = (
@@ -134,7 +134,8 @@ def loss(
             )
         ),
     )
-    # What is asked for is a constant; the rule's own numbers are not cut off from it.
+    # The targets send no gradient to the agent's outputs; the rule's own numbers still
+    # get one.
     known = made._replace(online=jax.lax.stop_gradient(online))
     values, moments = disco_losses.estimate(
         config, batch, known, learner.advantage_moments, axis

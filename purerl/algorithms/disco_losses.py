@@ -1,4 +1,4 @@
-"""What the agent of DiscoRL makes of trajectories: values, a rule's inputs, losses.
+"""The values, inputs of a rule and losses that DiscoRL's agent makes of trajectories.
 
 Axes: `T` steps, `N` trajectories, `A` actions.
 """
@@ -18,13 +18,15 @@ from purerl.types import Array, Transition
 
 
 class Made(NamedTuple):
-    """What the networks made of trajectories, leaves `[T, N, ...]`.
+    """The outputs of the networks on trajectories, leaves `[T, N, ...]`.
 
     Attributes:
-        online: The network that learns.
-        next_online: The same of the observation after the step and before any reset.
-        target: The target network.
-        next_target: The same of the observation after the step.
+        online: Outputs of the network that learns.
+        next_online: Outputs of the network that learns on the observations after the
+            steps and before any reset.
+        target: Outputs of the target network.
+        next_target: Outputs of the target network on the observations after the steps
+            and before any reset.
     """
 
     online: Predictions
@@ -46,7 +48,7 @@ def estimate(
         config: Config of the agent.
         batch: `[T, N, ...]`, with the logits of the policy that chose the actions in
             the place of their log-probabilities.
-        made: What the networks made of it.
+        made: Outputs of the networks on the trajectories.
         moments: Moments of the advantages before.
         axis_name: Mapped axis over which trajectories are spread, if any.
 
@@ -92,8 +94,8 @@ def rule_inputs(batch: Transition, made: Made, values: Values) -> DiscoInputs:
 
     Args:
         batch: `[T, N, ...]`, with logits in the place of log-probabilities.
-        made: What the networks made of it.
-        values: What `estimate` returned.
+        made: Outputs of the networks on the trajectories.
+        values: Values and advantages that `estimate` returned.
     """
 
     def outputs(predictions: Predictions) -> Outputs:
@@ -124,10 +126,11 @@ def losses(
 
     Args:
         config: Config of the agent.
-        batch: `[T, N, ...]` trajectories.
-        made: What the networks made of it; the gradient is that of `online`.
-        targets: What the rule asks for; constants.
-        values: What the action values say; constants.
+        batch: `[T, N, ...]` transitions of the trajectories.
+        made: Outputs of the networks on the trajectories; the gradient is that of
+            `online`.
+        targets: Targets that the rule asks for; constants.
+        values: Values and advantages of the trajectories; constants.
     """
     action, online = batch.action, made.online
     model = divergence(made.next_online.logits, of_action(online.next_logits, action))
@@ -147,7 +150,7 @@ def divergence(target: Array, logits: Array) -> Array:
 
     Args:
         target: `[..., A]` logits, to which nothing of the gradient goes.
-        logits: `[..., A]`.
+        logits: `[..., A]` logits of the distribution that learns.
     """
     log_target = jax.nn.log_softmax(target)
     difference = log_target - jax.nn.log_softmax(logits)

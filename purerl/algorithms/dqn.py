@@ -61,7 +61,7 @@ from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers."""
+    """The parts of DQN, bound once in Python: structure, and the config's numbers."""
 
     config: DQNConfig
     stepper: rollout.Stepper
@@ -72,13 +72,14 @@ class Parts(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What is random in a gradient step.
+    """The random numbers of a gradient step.
 
     Attributes:
         levels: Levels of the distributions, where the network takes them.
         online: Random key of the online network's noise; None without noise.
-        target: Random key of the target network's.
-        chooser: Random key of the online network's where it chooses actions.
+        target: Random key of the target network's noise; None without noise.
+        chooser: Random key of the online network's noise where it chooses actions; None
+            without noise.
     """
 
     levels: action_values.Levels = action_values.Levels()
@@ -119,7 +120,7 @@ class DQNState(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """What a gradient step changes; networks as flat vectors `[P]`."""
+    """The part of the state that a gradient step changes; networks as vectors `[P]`."""
 
     params: Array
     target_params: Array
@@ -217,7 +218,7 @@ def split(parts: Parts, state: DQNState) -> Split:
 
 
 def _form(config: DQNConfig) -> optimiser.Form | None:
-    """In which form parameters are learned: as one flat vector, on accelerators layers.
+    """Return how parameters are held while they learn: None for one flat vector.
 
     Layers that are cut out of a vector are a kernel each, and an accelerator's product
     adds a bias only where that is an array of its own.
@@ -301,7 +302,7 @@ def _valid(parts: Parts, outputs: Array, obs: Any) -> Array:
     """The values of outputs, far below the others for invalid actions."""
     mask = composite.mask_of(obs)
     q = parts.kind.values(outputs)
-    # A network of means has the mask around it.
+    # A network of expected values already has the mask around it.
     if mask is None or parts.config.values == "expected":
         return q
     return composite.exclude(q, mask)
@@ -406,7 +407,7 @@ def draw(parts: Parts, key: Any, num: int) -> Draws:
 
 
 def _is_random(config: DQNConfig) -> bool:
-    """Whether a gradient step draws noise or levels."""
+    """Return whether a gradient step draws noise or levels."""
     return config.noisy or config.values == "implicit"
 
 
@@ -424,7 +425,7 @@ def td_target(
         restore: Function from a flat vector to the network's parameters.
         learner: Online and target network, as flat vectors.
         batch: Batch from the replay buffer.
-        draws: What is random in the gradient step.
+        draws: Random numbers of the gradient step.
     """
     config, kind, slow = parts.config, parts.kind, restore(learner.target_params)
     outputs = evaluate(parts, slow, batch.next_obs, draws.levels.target, draws.target)
@@ -465,8 +466,8 @@ def loss(
         restore: Function from a flat vector to the network's parameters.
         params: Parameters of the online network, as a flat vector.
         batch: Batch from the replay buffer.
-        target: `[N, ...]` targets.
-        draws: What is random in the gradient step.
+        target: `[N, ...]` targets of the outputs.
+        draws: Random numbers of the gradient step.
     """
     levels, kind = draws.levels.online, parts.kind
     outputs = evaluate(parts, restore(params), batch.obs, levels, draws.online)

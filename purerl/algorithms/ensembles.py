@@ -69,7 +69,8 @@ class EnsembleConfig(ActorCriticConfig):
     """Fields of actor-critics whose critics may be many.
 
     Attributes:
-        usual_value: What the policy climbs without quantiles and without a subset.
+        usual_value: The value that the policy climbs without quantiles and without a
+            subset.
     """
 
     usual_value: ClassVar[str] = "min"
@@ -188,7 +189,7 @@ def with_subset(config: EnsembleConfig, noise: PyTree) -> tuple[PyTree, Array | 
 
     Args:
         config: Config of the agent.
-        noise: What `off_policy.draw_learning` has drawn for the step.
+        noise: Noise that `off_policy.draw_learning` has drawn for the step.
     """
     return noise if uses_subset(config) else (noise, None)
 
@@ -200,9 +201,9 @@ def target_values(
 
     Args:
         critics: The critics.
-        params: Their parameters.
+        params: Parameters of the critics.
         subset: `[M]` int32, numbers of the critics; None for all.
-        *inputs: What the critics see.
+        *inputs: Inputs of the critics.
     """
     if subset is not None:
         critics, params = redq.members(critics, params, subset)
@@ -246,7 +247,7 @@ def climbed(config: EnsembleConfig, values: Values) -> Array:
     chosen = config.policy_value
     means = _means(config, values)
     if chosen == "first":
-        # Of a second critic by itself nothing is used, so nothing is computed.
+        # The other critics are not used, so the compiler leaves their computation out.
         return means[0]
     return _smallest(means) if chosen == "min" else jnp.stack([*means]).mean(0)
 

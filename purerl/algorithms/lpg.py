@@ -61,7 +61,7 @@ from purerl.rules import ActorCriticRule, RuleInputs, Targets
 from purerl.rules.check import check_rule
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
-# Size of the prediction where no rule sets it: the paper's.
+# The paper's size of the prediction, for rules that do not set one.
 PREDICTION_SIZE = 30
 # The networks and the environments are those of `on_policy`.
 Parts = on_policy.Parts[Any]
@@ -124,7 +124,7 @@ class LPGConfig(NetworkConfig):
 
 
 class Batch(NamedTuple):
-    """What the gradient step sees, `[T, B, ...]`; observations are prepared already."""
+    """The samples of the gradient step, `[T, B, ...]`; observations are prepared."""
 
     obs: Array
     action: Array
@@ -252,7 +252,7 @@ def learn(
     batch = Batch(obs, transitions.action, targets)
     params, opt_state, losses = improve(parts, state, batch)
 
-    # One phase of averages over devices after another: see `collectives`.
+    # Averages over devices must come one after another: see `collectives`.
     episodes = after(episodes, losses["policy_loss"], axis)
     metrics = rollout.episode_metrics(episodes, axis) | losses
     env_steps = (state.update + 1).astype(jnp.uint32)
@@ -291,11 +291,12 @@ def rule_inputs(
         terminated=transitions.terminated,
         truncated=transitions.truncated,
         gamma=parts.config.gamma,
-        # The rollout's own, which are data, are constants to a meta-gradient; what a
-        # rule sees of an agent that it has made is not.
+        # The log-probabilities stored in the rollout are data, so they would be
+        # constants to a meta-gradient. The rule must see those of an agent that it has
+        # made itself.
         log_prob=parts.head.log_prob(outputs, transitions.action),
         log_prediction=log_prediction(parts, state.params, inputs),
-        # The prediction for the observation before any reset.
+        # This is the prediction for the observation before any reset.
         next_log_prediction=log_prediction(parts, state.params, next_inputs),
         share=state.update.astype(jnp.float32) / parts.num_updates,
         num_updates=jnp.float32(parts.num_updates),
@@ -308,7 +309,7 @@ def log_prediction(parts: Parts, params: PyTree, inputs: Any) -> Array:
     Args:
         parts: Networks, environments and config; see `build`.
         params: Parameters of `actor` and `critic`.
-        inputs: What `on_policy.inputs` returns of prepared observations.
+        inputs: Inputs that `on_policy.inputs` makes of prepared observations.
     """
     logits: Any = parts.critic.apply(params["critic"], inputs)
     return jax.nn.log_softmax(logits)
@@ -371,8 +372,8 @@ def divergence(log_prediction: Array, log_target: Array) -> Array:
     """Return KL(prediction || target) in nats, `[...]`.
 
     Args:
-        log_prediction: `[..., M]`.
-        log_target: `[..., M]`.
+        log_prediction: `[..., M]` logarithms of the prediction's probabilities.
+        log_target: `[..., M]` logarithms of the target's probabilities.
     """
     return (jnp.exp(log_prediction) * (log_prediction - log_target)).sum(-1)
 

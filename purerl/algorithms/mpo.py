@@ -149,7 +149,7 @@ class MPOConfig(ActorCriticConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers.
+    """The parts of MPO, bound once in Python: structure, and the config's numbers.
 
     Attributes:
         config: The numbers.
@@ -320,7 +320,8 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         explore=explore,
         random_action=random_action,
         to_env=head.to_env,
-        # Keys, not noise: a step's is wide enough, and a whole update's would be large.
+        # Keys are drawn in place of noise: the noise of one step is wide enough for the
+        # device, and that of a whole update would be large.
         draw_learning=jax.random.split,
         learn=partial(learn, parts),
     )
@@ -400,7 +401,7 @@ def improve(
         parts: Networks, environments and config; see `build`.
         targets: Parameters of the target networks.
         duals: Variables of the constraints.
-        obs: `[N, O]` features.
+        obs: `[N, O]` features of observations.
         key: Random key, consumed.
     """
     config = parts.config
@@ -425,7 +426,7 @@ def sample_actions(
     Args:
         parts: Networks, environments and config; see `build`.
         targets: Parameters of the target networks.
-        obs: `[N, O]` features.
+        obs: `[N, O]` features of observations.
         num: S, actions per observation.
         key: Random key, consumed.
 

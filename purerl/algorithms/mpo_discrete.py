@@ -48,7 +48,7 @@ def judged(
         actor: Network of logits.
         critics: Networks of the values of all actions.
         targets: Parameters of the target networks.
-        obs: `[N, ...]` features.
+        obs: `[N, ...]` features of observations.
     """
     logits: Any = actor.apply(targets["actor"], obs)
     pair: Any = critics.apply(targets["critics"], obs)

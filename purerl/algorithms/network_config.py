@@ -136,7 +136,7 @@ def whole(
 
     Args:
         config: Config of the agent.
-        field: `actor` or `critic`.
+        field: Name of the field, `actor` or `critic`.
         shape: Shape of the features of one observation.
         finish: Function that makes the module's outputs what the algorithm takes.
     """
@@ -173,7 +173,7 @@ def torso_of(
         config: Config of the agent.
         shape: Shape of the features of one observation.
         field: Network that it is for: `actor` and `critic` may name their own.
-        hidden_sizes: Units of each hidden layer, in place of the config's.
+        hidden_sizes: Units of each hidden layer, in place of those in the config.
         dot_general: Product of the dense layers; `jax.lax.dot_general` if None.
 
     Raises:
@@ -219,7 +219,7 @@ def is_vector_torso(config: Any, shape: Any, field: str) -> bool:
     Args:
         config: Config of the agent.
         shape: Shape of the features of one observation.
-        field: `actor` or `critic`.
+        field: Name of the field, `actor` or `critic`.
     """
     chosen = _chosen(config, field)
     is_vector = composite.is_shape(shape) and len(shape) == 1
@@ -315,7 +315,7 @@ def check_whole(
         field: `actor` or `critic`; nothing is checked where it holds a name.
         inputs: Shape of each input, without the batch axis.
         outputs: Shapes of what it must return, see `networks.modules.check`.
-        words: What the outputs are, for the message.
+        words: Words for the outputs in the message.
 
     Raises:
         ConfigError: naming the module and both shapes.

@@ -100,7 +100,7 @@ def mask_size(actions: Any) -> int | None:
 
 
 def _is_hidden(space: Any, depth: int = 0) -> bool:
-    """Whether there is a mask's key below the top of a composite space."""
+    """Return whether there is a mask's key below the top of a composite space."""
     if not hasattr(space, "spaces"):
         return False
     parts = space.spaces

@@ -43,19 +43,20 @@ MOST_WRITTEN_OUT = 4
 
 
 class OffPolicyHooks(NamedTuple):
-    """What an algorithm brings to the loop.
+    """The functions and numbers that an algorithm gives to the off-policy loop.
 
     Attributes:
         config: The numbers.
         stepper: The environments.
         obs_space: Observation space of the environment.
-        replay: How batches are sampled.
+        replay: Functions that sample batches.
         draw_action: `(key, shape) -> noise [*shape, ...]` of exploring actions.
         explore: `(learner, features [B, ...], noise [B, ...], env_step [B]) ->
             action [B, ...]`, as it is stored.
         random_action: `(key, shape) -> actions [*shape, ...]` of the warm-up, as they
             are stored, or what `exploration.valid_action` makes them.
-        to_env: Function from the stored action to the environment's.
+        to_env: Function from the stored action to the action that the environment
+            takes.
         draw_learning: `(key, shape) -> noise [*shape, ...]` of gradient steps;
             `jax.random.split` for those that draw their own.
         learn: `(learner, batch, noise, count) -> (learner, td_error [N], metrics)`,
@@ -83,7 +84,7 @@ class OffPolicyHooks(NamedTuple):
 
 
 class Experience(NamedTuple):
-    """What the loop carries beside the learner.
+    """The replay buffer and the environments, which the loop carries with the learner.
 
     Between two updates every leaf either has an axis of environments, along which
     devices share it, or is the same on all devices. Inside an update a device has a
@@ -143,8 +144,8 @@ def run(
     """Make one update: rounds of acting, remembering, learning.
 
     Args:
-        hooks: What the algorithm brings.
-        learner: What `hooks.learn` changes.
+        hooks: Functions and numbers of the algorithm.
+        learner: The learner: everything that `hooks.learn` changes.
         experience: Experience before the update.
         key: Random key, or five: the three of a rollout (see `rollout.collect`), that
             of replay and that of learning. Consumed.
@@ -199,7 +200,7 @@ def closed(
     """Return the experience as it is between two updates.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: Functions and numbers of the algorithm.
         experience: Experience inside the update.
         num_envs: B, on this device.
         metrics: Metrics of the update, whose averages come first.
@@ -238,7 +239,7 @@ def draw_actions(
     """Draw the noise of exploring actions and the actions of the warm-up.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: Functions and numbers of the algorithm.
         key: Random key, consumed.
         shape: Leading axes.
     """
@@ -258,7 +259,7 @@ def report(
     """Return what there is to say about the update that began with round `first`.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: Functions and numbers of the algorithm.
         first: `[]` uint32, number of the first round.
         episodes: Ends of the episodes, `[R, T, B]`.
         sums: Sums of the metrics of each round's gradient steps, `[R]`.
@@ -291,7 +292,7 @@ def gradient_steps_before(config: OffPolicyConfig, number: Array) -> Array:
 
 
 def _counts(hooks: OffPolicyHooks, before: Array, end: Array) -> Metrics:
-    """How often what happened in an update: the weights of its averages."""
+    """Return the counts of what happened in an update: the weights of its averages."""
     after_it = gradient_steps_before(hooks.config, end)
     counts = {"gradient_steps": after_it - before}
     if hooks.policy_delay is not None:
@@ -304,7 +305,7 @@ def draw_learning(hooks: OffPolicyHooks, key_replay: Array, key_learn: Array) ->
     """Draw what is random in the gradient steps of an update, `[R, G, ...]`.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: Functions and numbers of the algorithm.
         key_replay: Random key of the batches, consumed.
         key_learn: Random key of the gradient steps, consumed.
     """
@@ -354,7 +355,7 @@ def numbers_of_steps(hooks: OffPolicyHooks, first: Array, num_envs: int) -> Arra
     """Return the numbers of the environment steps of a round, uint32 `[T, B]`.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: Functions and numbers of the algorithm.
         first: `[]` uint32, number of the round's first step.
         num_envs: B, on this device.
     """
@@ -372,8 +373,8 @@ def policy(hooks: OffPolicyHooks, learner: Any, moments: PyTree = ()) -> rollout
     A step's noise is that of `draw_actions` and the step's number.
 
     Args:
-        hooks: What the algorithm brings.
-        learner: What `hooks.learn` changes.
+        hooks: Functions and numbers of the algorithm.
+        learner: The learner: everything that `hooks.learn` changes.
         moments: Statistics of observations.
     """
     config = hooks.config
@@ -381,7 +382,8 @@ def policy(hooks: OffPolicyHooks, learner: Any, moments: PyTree = ()) -> rollout
     def act(features: Any, noise: tuple) -> tuple[Array, PyTree, Array]:
         (noise_action, random), step = noise
         action = hooks.explore(learner, features, noise_action, step)
-        # To the step: some environments may still be in the warm-up, others not.
+        # The warm-up ends at an exact step: some environments may still be in it,
+        # others not.
         random = valid_action(features, random)
         warming_up = step < config.warm_up_steps
         extra = (1,) * (action.ndim - 1)
@@ -418,11 +420,11 @@ def remember(
     """Put the steps of a round into the buffer.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: Functions and numbers of the algorithm.
         experience: Experience before the round.
         first: `[]` uint32, number of the round's first step.
         envs: The environments after it.
-        transitions: `[T, B, ...]`.
+        transitions: `[T, B, ...]` transitions of the round.
     """
     config, axis = hooks.config, hooks.stepper.axis_name
     num_envs = experience.envs.episode_return.shape[0]
@@ -441,8 +443,8 @@ def remember(
     priorities = hooks.replay.add(experience.priorities, added, num)
     moments = experience.obs_moments
     if config.normalize_observations:
-        # What was acted on, once each: what follows the last step of an episode is
-        # stored, and is not in the statistics.
+        # Every observation that was acted on counts once. The one after the last step
+        # of an episode is stored, but it is not in the statistics.
         features = to_features(hooks.obs_space, transitions.obs)
         moments = observe.merge_moments(hooks.obs_space, moments, features, axis)
     return Experience(buffer, priorities, envs, moments)
@@ -459,11 +461,11 @@ def learn_if_due(
     """Take the round's gradient steps, or nothing during the warm-up.
 
     Args:
-        hooks: What the algorithm brings.
-        learner: What `hooks.learn` changes.
+        hooks: Functions and numbers of the algorithm.
+        learner: The learner: everything that `hooks.learn` changes.
         experience: Experience with the round's steps in it.
         number: `[]` uint32, number of the round.
-        noise: What is random in the round's gradient steps, `[G, ...]`.
+        noise: Random numbers of the round's gradient steps, `[G, ...]`.
         key: Key of the update; see `branches.change_if`.
 
     Returns:
@@ -473,7 +475,7 @@ def learn_if_due(
     due = number >= jnp.uint32(config.first_round)
     learn = partial(_learn, hooks, experience, number, noise)
     carry = (learner, experience.priorities)
-    # Priorities are as large as the buffer: not to be computed and thrown away.
+    # Priorities are as large as the buffer, so they are not computed to be thrown away.
     if traced_for_cpu() or jax.tree.leaves(experience.priorities):
         return change_if(due, learn, carry, like=key)
     return learn(carry, due)
@@ -526,7 +528,8 @@ def _learn(
         if is_due is None:
             learner, (td_error, metrics) = change(learner)
         else:
-            # Here, and not around all steps, so that the optimiser's kernels do it.
+            # The choice is made in each step, not around all of them, so that the
+            # optimiser's kernels make it.
             learner, (td_error, metrics) = change_where(is_due, change, learner)
         priorities = replay.update(priorities, numbers, td_error)
         return (learner, priorities), metrics

@@ -18,16 +18,17 @@ from purerl.algorithms.off_policy_config import OffPolicyConfig
 from purerl.keys import update_keys
 from purerl.types import Array, Hosted, Metrics, PyTree
 
-# Of actions, environments and restarts; of replay; of learning.
+# An update needs keys for actions, environments and restarts, for replay, and for
+# learning.
 _NUM_KEYS = 5
 
 
 class Split(NamedTuple):
-    """What an update of a state is made of.
+    """The state of an algorithm, taken apart for the pieces of an update.
 
     Attributes:
-        hooks: What the algorithm brings to the loop.
-        learner: What `hooks.learn` changes.
+        hooks: Functions and numbers that the algorithm gives to the loop.
+        learner: The learner: everything that `hooks.learn` changes.
         experience: Buffer and environments, as between two updates.
         join: `(learner, experience) -> state` after the update.
     """
@@ -39,13 +40,13 @@ class Split(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What the pieces of an update hand on.
+    """The values that one piece of an update hands on to the next.
 
     Attributes:
         state: State before the update, without buffer, priorities and environments.
-        learner: What `hooks.learn` changes.
+        learner: The learner: everything that `hooks.learn` changes.
         experience: Experience as it is inside an update.
-        noise: What is random in the gradient steps, `[R, G, ...]`.
+        noise: Random numbers of the gradient steps, `[R, G, ...]`.
     """
 
     state: Any
@@ -58,7 +59,7 @@ def step(whole: Split, state: Any) -> tuple[Any, Metrics]:
     """Make one update: rounds of acting, remembering, learning.
 
     Args:
-        whole: What the state is made of.
+        whole: The state, taken apart.
         state: State of one agent.
     """
     learner, experience, metrics = off_policy.run(
@@ -78,7 +79,7 @@ def of_rounds(
 
     Args:
         config: Config of the agent; its leaves may be traced.
-        split: `(state) -> Split`.
+        split: Function that takes a state apart, `(state) -> Split`.
         update: `[]` int32, number of updates done.
     """
     rounds = config.rounds_per_update
@@ -101,7 +102,7 @@ class _Rounds(NamedTuple):
 
     Attributes:
         config: Config of the agent; its leaves may be traced.
-        split: `(state) -> Split`.
+        split: Function that takes a state apart, `(state) -> Split`.
         first: `[]` uint32, number of rounds before this update.
     """
 

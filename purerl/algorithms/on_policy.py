@@ -1,4 +1,4 @@
-"""What every on-policy actor-critic shares; the algorithm's own file is its objective.
+"""The common part of on-policy actor-critics: everything but the objective.
 
 An update collects `T` steps in `B` environments with the current policy (`collect`),
 looks at them with the critic (`estimate`), learns, and reports (`report`, `observe`).
@@ -38,7 +38,7 @@ MOST_AT_ONCE = 2**18
 
 
 class Parts(NamedTuple, Generic[ConfigT]):
-    """What is bound once, in Python: structure, and the config's numbers.
+    """The parts of an agent, bound once in Python: structure, and the config's numbers.
 
     Attributes:
         config: The numbers.
@@ -67,8 +67,8 @@ class OnPolicyState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: Parameters of `actor` and `critic`; a torso that they share is the
-            actor's.
+        params: Parameters of `actor` and `critic`; a torso that both share is among
+            those of the actor.
         opt_state: State of the optimiser, or of several.
         obs_moments: Statistics of observations, see `observe.init_moments`.
         reward_scale: Statistics of returns.
@@ -88,13 +88,13 @@ class OnPolicyState(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """What the critic makes of a rollout, `[T, B, ...]`.
+    """The critic's estimates on a rollout, `[T, B, ...]`.
 
     Attributes:
         obs: Prepared observations.
         reward: Reward, scaled if the config says so.
-        value: `V(s_t)`.
-        next_value: `V(s'_t)`, the value of the observation before any reset.
+        value: Values `V(s_t)`.
+        next_value: Values `V(s'_t)` of the observations before any reset.
     """
 
     obs: Array
@@ -104,7 +104,7 @@ class Estimates(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a gradient step sees, `[N, ...]`; observations are prepared already."""
+    """The samples of a gradient step, `[N, ...]`; observations are prepared already."""
 
     obs: Array
     action: Array
@@ -169,8 +169,8 @@ def outputs(
     Args:
         parts: Networks, environments and config; see `build`.
         params: Parameters of `actor` and `critic`, or both as one.
-        inputs: What `inputs` returns, `[N, ...]`; for both as one, what
-            `paired.with_ones` makes of it.
+        inputs: Inputs that `inputs` returns, `[N, ...]`; for both networks as one, what
+            `paired.with_ones` makes of them.
 
     Returns:
         Outputs, values, and the mean absolute output of every unit by the names of the
@@ -190,7 +190,7 @@ def outputs(
 
 
 def _noted(network: nn.Module, params: PyTree, inputs: Any) -> tuple[Any, PyTree]:
-    """What a network makes of inputs, and what it notes of its units."""
+    """Return the outputs of a network, and what it notes of its units."""
     found, noted = network.apply(params, inputs, mutable=networks.COLLECTION)
     return found, noted.get(networks.COLLECTION, {})
 
@@ -407,7 +407,7 @@ def _values(
     obs = prepare(parts, state.obs_moments, transitions.obs)
     is_small = isinstance(obs, Array) and obs.size <= MOST_AT_ONCE
     value = None if is_small and not traced_for_cpu() else value_of(obs)
-    # The value of the observation before any reset: what a time limit bootstraps on.
+    # A time limit bootstraps on the value of the observation before any reset.
     next_obs = prepare(parts, state.obs_moments, transitions.next_obs)
     if value is None:
         value, next_value = value_of(jnp.stack([obs, next_obs]))
@@ -449,7 +449,7 @@ def report(
         batch: Batch of values and targets to which the rollout led.
         losses: Averages over devices already, `value_loss` after the others.
     """
-    # One phase of averages over devices after another: see `collectives`.
+    # Averages over devices must come one after another: see `collectives`.
     episodes = after(episodes, losses["value_loss"], parts.axis_name)
     metrics = rollout.episode_metrics(episodes, parts.axis_name) | losses
     batch = after(batch, metrics["episode_return"], parts.axis_name)

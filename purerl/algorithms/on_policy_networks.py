@@ -31,7 +31,7 @@ def make_actor(
         config: Config of the agent.
         head: Distribution of the actions.
         shape: Shape of the features of one observation.
-        torso: Torso in place of the config's.
+        torso: Torso to use in place of the config's own.
     """
     finish = None if head.is_discrete else _as_gaussian
     actor = network_config.whole(config, "actor", shape, finish)
@@ -61,7 +61,7 @@ def make_critic(
     Args:
         config: Config of the agent.
         shape: Shape of the features of one observation.
-        torso: Torso in place of the config's.
+        torso: Torso to use in place of the config's own.
     """
     own = network_config.whole(config, "critic", shape)
     if own is not None:

@@ -1,4 +1,4 @@
-"""What an algorithm's updates are judged by when they are differentiated.
+"""Outer losses: they judge an algorithm's updates when these are differentiated.
 
 A meta-gradient is the derivative of an *outer loss* after some updates. The outer loss
 looks at the parameters that the updates led to, and at the rollout that they collect
@@ -29,7 +29,7 @@ OuterLoss = Callable[[Any, Any, Any], Array]
 
 
 class Outer(NamedTuple):
-    """How an algorithm's updates are judged.
+    """The functions and the outer losses by which an algorithm's updates are judged.
 
     Attributes:
         build: `(config, env) -> parts`, what the functions below work with.
@@ -47,11 +47,11 @@ class Outer(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What actor and critic make of a rollout after the updates.
+    """The outputs of actor and critic on a rollout after the updates.
 
     Attributes:
         log_prob: `[N]` log-probabilities of the actions.
-        value: `[N]` values.
+        value: `[N]` values of the observations.
         batch: `[N, ...]` samples, which are constants; `batch.log_prob` equals
             `log_prob`.
     """
@@ -152,12 +152,12 @@ def policy_loss(config: OnPolicyConfig, seen: Seen) -> Array:
 
     Args:
         config: The reference.
-        seen: What actor and critic make of the rollout.
+        seen: Outputs of actor and critic on the rollout.
     """
     advantage = seen.batch.advantage
     if config.normalize_advantages:
         advantage = normalise.standardise(advantage)
-    # The log-probabilities of the rollout, constants, to the last bit.
+    # The constants equal the log-probabilities of the rollout to the last bit.
     ratio = jnp.exp(seen.log_prob - jax.lax.stop_gradient(seen.log_prob))
     return -(ratio * advantage).mean()
 

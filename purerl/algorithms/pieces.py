@@ -17,9 +17,10 @@ from purerl.acting import rollout
 from purerl.keys import update_keys
 from purerl.types import Array, Hosted, Metrics, PyTree
 
-# Of actions, environments, restarts and learning: what an update has at least.
+# An update has keys for actions, environments, restarts and learning at least.
 NUM_KEYS = 4
-# The same of an update that learns in every step, for which it draws with the actions.
+# An update that learns in every step has one key less: it draws its noise with the
+# actions.
 NUM_KEYS_OF_STEPS = 3
 
 
@@ -95,8 +96,8 @@ class Steps(NamedTuple):
         draw: `(key, (T, B)) -> noise` of the actions and of what is learned.
         begin: `(state) -> learner`, what the steps change.
         act: `(learner, envs, noise) -> action` `[B]`, before a step of `envs`.
-        learn: `(learner, envs, action, out, noise) -> (learner, trace)` after it, with
-            the same `envs` and what came `out`.
+        learn: `(learner, envs, action, out, noise) -> (learner, trace)` after the step,
+            with the environments before it and its outcome `out`.
         finish: `(state, learner, envs, traces) -> (state, metrics)`, traces with leaves
             `[T, B]` and the environments after the last step.
         restart: `(state, obs) -> state` whose episodes begin anew.
@@ -111,13 +112,13 @@ class Steps(NamedTuple):
 
 
 class StepWork(NamedTuple):
-    """What the pieces of an update that learns in every step hand on.
+    """The values that the pieces of an update that learns in every step hand on.
 
     Attributes:
         state: State before the update.
-        learner: What the steps change.
+        learner: The learner: everything that the steps change.
         envs: The environments between two steps.
-        noise: What is random in the update, leaves `[T, B, ...]`.
+        noise: Random numbers of the update, leaves `[T, B, ...]`.
     """
 
     state: Any
@@ -131,7 +132,7 @@ def of_steps(config: Any, steps: Steps) -> Hosted:
 
     Args:
         config: Config with `num_steps` and `num_envs`.
-        steps: What the update is made of.
+        steps: Functions that the update is made of.
     """
 
     def begin(state: Any) -> tuple[StepWork, PyTree, PyTree]:

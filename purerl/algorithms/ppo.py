@@ -292,7 +292,7 @@ def standardised(parts: Parts[PPOConfig], advantage: Array) -> Array:
 
     Args:
         parts: Networks, environments and config; see `build`.
-        advantage: `[T, B]`.
+        advantage: `[T, B]` advantages.
     """
     config = parts.config
     if not (config.normalize_advantages and config.normalize_whole_batch):
@@ -336,7 +336,7 @@ def with_few_kernels(
         parts: Networks, environments and config; see `build`.
         params: Parameters of `actor` and `critic`.
         batch: `[N, ...]` samples of the rollout.
-        passes: How the gradient steps are taken.
+        passes: Passes of gradient steps through the batch.
     """
     config = parts.config
     if config.normalize_advantages and not config.normalize_whole_batch:
@@ -358,7 +358,7 @@ def _standardise(axis_name: str | None, batch: Batch) -> Batch:
 
 
 def _is_paired(parts: Parts[PPOConfig]) -> bool:
-    """Whether actor and critic learn as one network."""
+    """Return whether actor and critic learn as one network."""
     config = parts.config
     is_plain = not (config.shared_torso or config.frozen)
     return (
@@ -389,7 +389,8 @@ def loss(
     if config.normalize_advantages and not config.normalize_whole_batch:
         advantage = normalise.standardise(advantage, parts.axis_name)
 
-    # Of the drift's own interval, or of the usual one where it has none.
+    # Ratios are counted outside the drift's own interval, or the usual one if it has
+    # none.
     clip_eps = getattr(config.policy_loss, "clip_eps", 0.2)
     samples = {
         "policy_loss": surrogate(config.policy_loss, log_ratio, advantage),
@@ -418,7 +419,7 @@ def make_passes(parts: Parts[PPOConfig], params: PyTree, update: Array) -> Passe
     target_kl = config.target_kl
 
     def is_last(last: Metrics) -> Array:
-        # After each pass, by its last minibatch, as in CleanRL's code.
+        # The test comes after each pass, on its last minibatch, as in CleanRL's code.
         return last["approx_kl"] > target_kl  # type: ignore[operator]
 
     return Passes(

@@ -65,7 +65,7 @@ _OLDER = {"radam": RAdam(), "adam": Adam()}
 
 @config_dataclass
 class PQNConfig(NetworkConfig):
-    """Parallel Q-learning."""
+    """The config of parallel Q-learning."""
 
     num_envs: int = static(
         32, "Environments that one agent steps in parallel.", POSITIVE
@@ -137,7 +137,7 @@ class PQNConfig(NetworkConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers."""
+    """The parts of PQN, bound once in Python: structure, and the config's numbers."""
 
     config: PQNConfig
     stepper: rollout.Stepper
@@ -170,7 +170,7 @@ class PQNState(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a gradient step sees, `[N, ...]`; observations are prepared already."""
+    """The samples of a gradient step, `[N, ...]`; observations are prepared already."""
 
     obs: Array
     action: Array
@@ -295,11 +295,11 @@ def report(
         parts: Network, environments and config; see `build`.
         state: State before the update.
         transitions: `[T, B, ...]` transitions of the rollout.
-        episodes: Where its episodes ended.
+        episodes: The ends of the rollout's episodes.
         losses: Means over the gradient steps.
     """
     config, axis = parts.config, parts.axis_name
-    # One phase of averages over devices after another: see `collectives`.
+    # Averages over devices must come one after another: see `collectives`.
     episodes = after(episodes, losses["value_loss"], axis)
     metrics = rollout.episode_metrics(episodes, axis) | losses
     obs_moments = state.obs_moments
@@ -365,7 +365,7 @@ def policy(parts: Parts, state: PQNState) -> rollout.Policy:
     return rollout.Policy(
         explore,
         partial(prepare, parts, state.obs_moments),
-        # A coin per step and environment.
+        # One coin is drawn for every step and environment.
         partial(exploration.draw_coin, num_actions=choices(parts)),
     )
 
@@ -413,7 +413,7 @@ def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
     """
     config = parts.config
     seen = partial(prepare, parts, state.obs_moments)
-    # Of the observation before any reset: what a time limit bootstraps on.
+    # A time limit bootstraps on the values of the observation before any reset.
     q_next: Any = parts.network.apply(state.params, seen(transitions.next_obs))
     target = q_lambda(
         transitions.reward,

@@ -146,7 +146,7 @@ def init(parts: Parts, key: Array) -> RecurrentDQNState:
 
 
 def _example(parts: Parts, envs: rollout.EnvCarry, memory: PyTree) -> replay.Stored:
-    """One item of the buffer."""
+    """Return one item of the right shapes for the buffer."""
     num = parts.config.sequence_length
     obs = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], (num, *x.shape[1:])), envs.obs)
     flag = jnp.zeros(num, bool)
@@ -320,7 +320,7 @@ def learn(
         state.update,
         keys[3],
     )
-    # Priorities are not to be computed and thrown away.
+    # Priorities are not computed to be thrown away.
     if traced_for_cpu() or config.prioritised:
         learner, sums = change_if(due, change, learner, like=state.key)
     else:

@@ -1,4 +1,4 @@
-"""What recurrent DQN does with sequences of its replay buffer; see `recurrent_dqn`."""
+"""The learner of recurrent DQN: gradient steps on sequences of its replay buffer."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,11 +20,11 @@ from purerl.types import Array, Metrics, PyTree
 
 
 class Learner(NamedTuple):
-    """What a gradient step changes.
+    """The part of the state that a gradient step changes.
 
     Attributes:
         params: Parameters of the online network, as a flat vector `[P]`.
-        target_params: Parameters of the target network, likewise.
+        target_params: Parameters of the target network, as a flat vector `[P]`.
         opt_state: State of the optimiser.
         priorities: Priorities of the sequences; empty without them.
     """
@@ -183,7 +183,7 @@ def loss(
         restore: Function from a flat vector to the network's parameters.
         params: Parameters of the online network, as a flat vector.
         rows: Sequences of the batch, `prepared`.
-        target: `[L, R]` targets.
+        target: `[L, R]` targets of the values.
         weight: `[R]` weights of the sequences.
     """
     nets = restore(params)
@@ -213,7 +213,7 @@ def report(
     end = gradient_steps_before(config, done)
     taken = end - gradient_steps_before(config, update)
     losses = averages(sums, {"gradient_steps": taken})
-    # One phase of averages over devices after another: see `collectives`.
+    # Averages over devices must come one after another: see `collectives`.
     episodes = after(episodes, losses["value_loss"], axis)
     return {
         "env_steps": done.astype(jnp.uint32) * jnp.uint32(config.steps_per_update),

@@ -17,7 +17,7 @@ from purerl.types import Array, PyTree
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python.
+    """The parts of recurrent DQN, bound once in Python.
 
     Attributes:
         config: Config with the environment's numbers, `auto` resolved.
@@ -25,9 +25,9 @@ class Parts(NamedTuple):
         obs_space: Observation space of the environment.
         num_actions: Number of actions.
         core: Network from observations to memories.
-        kind: Kind of the memory: how it begins, and what the head sees of it.
+        kind: Kind of the memory: its beginning, and the part that the head sees.
         head: Network from memories to values.
-        replay: How sequences are sampled.
+        replay: Functions that sample sequences.
     """
 
     config: RecurrentDQNConfig

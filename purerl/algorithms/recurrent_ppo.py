@@ -83,7 +83,7 @@ class RecurrentPPOConfig(PPOConfig):
 
     @property
     def samples_per_update(self) -> int:
-        """What minibatches are drawn from: sequences."""
+        """The number of sequences from which minibatches are drawn."""
         return memory_config.num_sequences(self)
 
     @property
@@ -98,11 +98,11 @@ class RecurrentPPOConfig(PPOConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python.
+    """The parts of recurrent PPO, bound once in Python.
 
     Attributes:
         core: Network from observations to memories.
-        kind: Kind of the memory: how it begins, and what heads see of it.
+        kind: Kind of the memory: its beginning, and the part that heads see.
         heads: Everything of PPO, with an actor and a critic of memories.
     """
 
@@ -407,7 +407,7 @@ def make_sequences(
     Args:
         parts: Networks, environments and config; see `build`.
         state: State before the rollout.
-        transitions: `[T, B, ...]`.
+        transitions: `[T, B, ...]` transitions of the rollout.
         memories: Memories on which the actions were chosen, leaves `[T, B, H]`.
 
     Returns:
@@ -451,8 +451,8 @@ def make_sequences(
         advantage=ppo.standardised(heads, advantage),
         target=advantage + value,
     )
-    # The flag precedes the observation; that of the last rollout's last step has
-    # cleared `state.memory` already.
+    # A flag says that an episode ended before the observation. The flag of the last
+    # rollout's last step has cleared `state.memory` already.
     first = jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
     if config.sequence_length == config.num_steps:
         return sequences.whole(state.memory, first, batch), scale
@@ -530,5 +530,5 @@ def _choose(
 
 
 def _seen(parts: Parts, memory: PyTree, obs: Any) -> Any:
-    """What heads see: a memory `[..., H]`, beside the mask of `obs` if it has one."""
+    """Return the heads' input: a memory `[..., H]`, beside the mask of `obs` if any."""
     return composite.beside_mask(parts.kind.read(memory), obs)

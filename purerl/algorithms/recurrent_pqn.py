@@ -47,12 +47,12 @@ from purerl.types import (
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python.
+    """The parts of recurrent PQN, bound once in Python.
 
     Attributes:
         config: Config with the environment's numbers, `auto` resolved.
         core: Network from observations to memories.
-        kind: Kind of the memory: how it begins, and what heads see of it.
+        kind: Kind of the memory: its beginning, and the part that heads see.
         values: Everything of PQN, with a network of memories.
     """
 
@@ -313,8 +313,8 @@ def make_sequences(
     )
     batch = pqn.Batch(prepare(transitions.obs), transitions.action, target)
     done = transitions.terminated | transitions.truncated
-    # The flag precedes the observation; that of the last rollout's last step has
-    # cleared `state.memory` already.
+    # A flag says that an episode ended before the observation. The flag of the last
+    # rollout's last step has cleared `state.memory` already.
     first = jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
     if config.sequence_length == config.num_steps:
         return sequences.whole(state.memory, first, batch)
@@ -354,5 +354,5 @@ def _values(
 
 
 def _seen(parts: Parts, memory: PyTree, obs: Any) -> Any:
-    """What the head sees: a memory, beside the mask of `obs` if it has one."""
+    """Return the head's input: a memory, beside the mask of `obs` if it has one."""
     return composite.beside_mask(parts.kind.read(memory), obs)

@@ -28,7 +28,7 @@ class RecurrentPQNConfig(PQNConfig):
 
     @property
     def samples_per_update(self) -> int:
-        """What minibatches are drawn from: sequences."""
+        """The number of sequences from which minibatches are drawn."""
         return memory_config.num_sequences(self)
 
     @property

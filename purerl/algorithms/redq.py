@@ -30,7 +30,7 @@ def draw_subsets(
         num_critics: E, the number of critics.
         subset: M, the number of critics in a set.
     """
-    # The places of the M largest of E independent numbers.
+    # The places of the M largest of E independent numbers are a random subset.
     uniform = jax.random.uniform(key, (*shape, num_critics))
     return jax.lax.top_k(uniform, subset)[1]
 
@@ -42,8 +42,8 @@ def members(
 
     Args:
         critics: All E critics.
-        params: Their parameters, leaves `[E, ...]`.
-        subset: `[M]` int32, the numbers of those in the set.
+        params: Parameters of all critics, leaves `[E, ...]`.
+        subset: `[M]` int32, numbers of the critics in the set.
     """
     few: Any = critics.clone(num=subset.shape[0])
     return few, jax.tree.map(lambda x: x[subset], params)

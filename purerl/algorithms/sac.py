@@ -115,7 +115,7 @@ class SACConfig(EnsembleConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers.
+    """The parts of SAC, bound once in Python: structure, and the config's numbers.
 
     Attributes:
         config: The numbers.
@@ -142,8 +142,8 @@ class Choices(NamedTuple):
     One that was sampled, of weight 1, or all of them by their probability.
 
     Attributes:
-        value: What is made of the critics' values, by default the smaller of two; in a
-            target of quantiles `[K, N, C]`.
+        value: Function of the critics' values, by default the smaller of two; in a
+            target of quantiles it returns `[K, N, C]`.
         log_prob: Log-probability under the policy.
         weight: Weight in the expectation.
     """
@@ -330,7 +330,7 @@ def choices(
 
     Args:
         parts: Networks, environments and config; see `build`.
-        outputs: What the policy's network returned for them.
+        outputs: Outputs of the policy's network for these observations.
         critics: `(obs, action) -> values`, or `(obs) -> values` of discrete actions.
         estimate: Function from the critics' values to one.
         obs: Features of the observations.
@@ -524,8 +524,9 @@ def improve(
     )
     gradients = {"actor": grads}
     if parts.config.learn_temperature:
-        # Of log alpha (H - H*): more entropy than wanted makes it cheaper.
-        # One average over devices after another: see `collectives`.
+        # The gradient is that of log alpha (H - H*): more entropy than wanted makes
+        # alpha smaller. Averages over devices must come one after another: see
+        # `collectives`.
         seen = after(obs, entropy, parts.stepper.axis_name)
         gradients["log_temperature"] = entropy - target_entropy(parts, seen)
     learner = actor_critic.descend(parts.config, learner, gradients)

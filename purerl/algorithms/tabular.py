@@ -50,7 +50,7 @@ from purerl.learning.collectives import after, pmean, psum
 from purerl.types import Algorithm, Array, Hosted, Metrics
 
 METHODS = ("q_learning", "sarsa", "expected_sarsa", "double_q")
-NONE = -1  # in the place of a next action that is not chosen yet
+NONE = -1  # Stands in the place of a next action that is not chosen yet.
 
 
 @config_dataclass
@@ -97,7 +97,7 @@ class TabularConfig(TrainConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers."""
+    """The parts of the agent, bound in Python: structure, and the config's numbers."""
 
     config: TabularConfig
     stepper: rollout.Stepper
@@ -133,10 +133,11 @@ class Noise(NamedTuple):
 
     Attributes:
         coin: Coin of the action.
-        tie: int32, which of several best actions is taken.
-        table: bool, whether the second table of double Q-learning moves.
+        tie: Number that decides which of several best actions is taken, int32.
+        table: Whether the second table of double Q-learning moves, bool.
         next_coin: Coin of SARSA's next action.
-        next_tie: int32, as `tie`, of the action that is bootstrapped on.
+        next_tie: Number that decides which of several best actions is bootstrapped on,
+            int32.
     """
 
     coin: exploration.Coin
@@ -157,11 +158,11 @@ class Moment(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """What a step changes.
+    """The part of the state that a step changes.
 
     Attributes:
-        q: `[K, S, A]` tables.
-        next_action: `[B]` int32, as in `TabularState`.
+        q: `[K, S, A]` tables of action values.
+        next_action: `[B]` int32 next actions, as in `TabularState`.
     """
 
     q: Array
@@ -169,7 +170,7 @@ class Learner(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What the metrics of an update are made of, `[T, B]` each."""
+    """The steps of an update, from which its metrics are made, `[T, B]` each."""
 
     obs: Array
     action: Array
@@ -335,7 +336,7 @@ def finish(
     Args:
         parts: Environment and config; see `build`.
         state: State before the update.
-        learner: What the steps made of tables and next actions.
+        learner: Tables and next actions after the steps.
         envs: The environments after the last step.
         trace: `[T, B]`, what the steps were.
     """
@@ -406,10 +407,10 @@ def learn(
 
     Args:
         parts: Environment and config; see `build`.
-        learner: What the step changes.
+        learner: The learner: everything that the step changes.
         envs: The environments before the step.
         action: `[B]` actions that were taken.
-        out: What came of them.
+        out: Outcome of the actions.
         noise: `[B]` randomness of the step.
     """
     (q, next_action), obs = learner, envs.obs
@@ -435,7 +436,7 @@ def bootstrap_action(parts: Parts, q: Array, next_obs: Array, noise: Noise) -> A
 
     Args:
         parts: Environment and config; see `build`.
-        q: `[K, S, A]` tables.
+        q: `[K, S, A]` tables of action values.
         next_obs: `[B]` states after the step, before any reset.
         noise: `[B]` randomness of the step.
     """
@@ -453,9 +454,9 @@ def td_error(
 
     Args:
         config: Config of the agent.
-        q: `[K, S, A]` tables.
+        q: `[K, S, A]` tables of action values.
         moment: The step.
-        next_action: `[B]`, from `bootstrap_action`.
+        next_action: `[B]` next actions, from `bootstrap_action`.
         table: `[B]`, whether the second table of double Q-learning moves.
     """
     after_it = q[:, moment.next_obs]  # [K, B, A]
@@ -482,9 +483,9 @@ def move(parts: Parts, q: Array, moment: Moment, error: Array, table: Array) -> 
 
     Args:
         parts: Environment and config; see `build`.
-        q: `[K, S, A]` tables.
+        q: `[K, S, A]` tables of action values.
         moment: The step.
-        error: `[B]` errors.
+        error: `[B]` errors of the values.
         table: `[B]`, whether the second table of double Q-learning moves.
     """
     rate = parts.config.learning_rate
@@ -517,7 +518,7 @@ def _explore(parts: Parts, values: Array, coin: exploration.Coin, tie: Array) ->
 
 
 def _count(parts: Parts, trace: Trace, one: Array) -> Array:
-    """How often each action was taken in each state, int32 `[S, A]`."""
+    """Return how often each action was taken in each state, int32 `[S, A]`."""
     zeros = jnp.zeros((parts.num_states, parts.num_actions))
     counted = zeros.at[trace.obs, trace.action].add(one)
     return psum(counted, parts.axis_name).astype(jnp.int32)

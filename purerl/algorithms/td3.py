@@ -81,7 +81,7 @@ class TD3Config(EnsembleConfig):
 
 
 class Parts(NamedTuple):
-    """What is bound once, in Python: structure, and the config's numbers."""
+    """The parts of TD3, bound once in Python: structure, and the config's numbers."""
 
     config: TD3Config
     stepper: rollout.Stepper
@@ -195,7 +195,7 @@ def perturb(
     """Return `clip(action + clip(std * noise, -limit, limit), -1, 1)`.
 
     Args:
-        action: `[..., A]` in [-1, 1].
+        action: `[..., A]` actions in [-1, 1].
         noise: Standard normal noise, of the same shape.
         std: Standard deviation of the noise that is added.
         limit: The most that is added, to either side.
@@ -255,8 +255,8 @@ def learn(
     )
 
     def wait(learner: Learner) -> tuple[Learner, Array]:
-        # No policy step adds nothing to the sum of its losses. (A product and no
-        # constant: it varies over devices as the loss does.)
+        # Without a policy step, zero is added to the sum of the policy's losses. It is
+        # a product, so that it varies over devices as the loss does.
         return learner, 0.0 * metrics["value_loss"]
 
     due = count.completes(parts.config.policy_delay)

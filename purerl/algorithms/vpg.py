@@ -163,7 +163,7 @@ def learn(
     envs, transitions, episodes = collected
     batch, reward_scale = make_batch(parts, state, transitions)
     actor, actor_opt, losses = improve_policy(parts, state, batch)
-    # One phase of averages over devices after another: see `collectives`.
+    # Averages over devices must come one after another: see `collectives`.
     last = after(batch, losses["approx_kl"], parts.axis_name)
     moved = state._replace(params={**state.params, "actor": actor})
     critic, critic_opt, value_losses = fit_value(parts, moved, last)

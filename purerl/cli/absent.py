@@ -77,7 +77,7 @@ def show(
         bounds: Config, environment and plan of the agents of each environment.
         agents: Number of agents in each environment.
         parsed: The flags: `lanes`, `segment_updates` and `compile` count.
-        generations: How often all of them are trained; once where not given.
+        generations: Number of times that all agents are trained; once where not given.
     """
     console = Console(highlight=False, soft_wrap=True)
     costs: list[Estimate] = []

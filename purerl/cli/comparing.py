@@ -1,4 +1,4 @@
-"""What `purerl compare` and `purerl transfer` share: options, costs, what is shown."""
+"""The common part of `purerl compare` and `purerl transfer`: options, costs, output."""
 
 import dataclasses
 import shlex
@@ -54,7 +54,7 @@ class Common:
 
 
 class Arguments(NamedTuple):
-    """The arguments of a command, read and checked.
+    """A command as it was read: its options, the config and the environments.
 
     Attributes:
         parsed: The options by name: the command's own, those of `Common`, and the

@@ -1,4 +1,4 @@
-"""What `purerl evolve` prints: what an evolution would cost, and what came out."""
+"""The output of `purerl evolve`: the costs of an evolution, and its result."""
 
 import json
 from typing import Any

@@ -76,7 +76,7 @@ def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
 
 
 def _number(field: dataclasses.Field) -> Any:
-    """How tyro reads a number that may also be a schedule, and a word where it may."""
+    """Return how tyro reads a number that may also be a schedule or a word."""
     word = AUTO if isinstance(field.default, Auto) else None
     words = {str(word): word} if word is not None or may_be_none(field) else {}
 

@@ -1,4 +1,4 @@
-"""What the command line sets up before the first computation."""
+"""Settings that the command line makes before the first computation."""
 
 import hashlib
 import os
@@ -65,7 +65,7 @@ _FAILED = "Unable to initialize backend"
 
 
 def _remedy(platform: str) -> str:
-    """What a platform needs, what of it is missing, and how to get it."""
+    """Return the needs of a platform, which of them is missing, and how to get it."""
     if platform in ("cuda", "gpu"):
         gpu = "" if has_nvidia_gpu() else " (none is visible)"
         build = _missing("jax-cuda12-plugin", "jax-cuda13-plugin")
@@ -83,7 +83,7 @@ def _remedy(platform: str) -> str:
 
 
 def _missing(*packages: str) -> bool:
-    """Whether none of some packages is installed."""
+    """Return whether none of some packages is installed."""
     return all(not list(metadata.distributions(name=name)) for name in packages)
 
 

@@ -153,7 +153,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _start(parsed: Any) -> Start | None:
-    """What --from and --from-parts ask for."""
+    """Return the agents that --from and --from-parts name, or None."""
     if parsed.from_run is None:
         if parsed.from_parts != NETWORKS:
             raise ConfigError(
@@ -226,7 +226,7 @@ def _resume(parsed: Train) -> RunResult:
 
 
 def _trackers(parsed: Train) -> list[str | Tracker] | None:
-    """What --track asks for; None where it does not: a resumed run knows its own."""
+    """Return the trackers of --track, or None: a resumed run knows its own."""
     return read_trackers(parsed.track, parsed.tracking_uri) or None
 
 

@@ -1,4 +1,4 @@
-"""Where settings are compared: environments with names, and what each changes."""
+"""The environments of a comparison: their names, and the fields that each changes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

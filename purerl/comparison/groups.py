@@ -1,4 +1,4 @@
-"""What one compiled program trains: settings that change the same numbers.
+"""Groups of settings that change the same numbers, and so share a compiled program.
 
 A setting's program follows from the setting alone, never from what it is compared with:
 so its bits are the same in every comparison.
@@ -68,7 +68,7 @@ class Contestant(NamedTuple):
 
     @property
     def identity(self) -> list[Any]:
-        """What is trained beside the config: the pieces after the first."""
+        """The part of its identity beside the config: the pieces after the first."""
         return [[p.first, canonical(p.values)] for p in self.pieces[1:]]
 
 

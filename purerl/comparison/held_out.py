@@ -35,7 +35,7 @@ OnBlock = Callable[[int, float], None]
 
 
 class Scores(NamedTuple):
-    """What training with one setting in one environment gave.
+    """The scores of training with one setting in one environment.
 
     Attributes:
         measures: Values by name of the measure, `[S]` float32, NaN where a run met a
@@ -101,7 +101,7 @@ def train(
     Args:
         program: The program that trains the members.
         keys: Keys `[S]`, with each of which every member is trained.
-        group: The members, P of them.
+        group: The group of members, P of them.
         measures: Kinds of `purerl.meta.fitness`.
         workers: The workers of this process.
         on_block: A function that is called after every block with its environment steps

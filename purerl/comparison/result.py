@@ -1,4 +1,4 @@
-"""What a comparison found: scores with labels, statistics, one table."""
+"""The result of a comparison: scores with labels, statistics, one table."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -118,7 +118,7 @@ class Comparison:
 
     @property
     def subject(self) -> str:
-        """What is compared, for titles: the one field that all settings change."""
+        """The subject for titles: the one field that all settings change."""
         changed = {tuple(values or ()) for values in self.about["settings"].values()}
         fields = next(iter(changed)) if len(changed) == 1 else ()
         return fields[0] if len(fields) == 1 else "settings"

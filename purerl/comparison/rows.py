@@ -66,7 +66,7 @@ def _rows(
 
 
 def _units(filled: np.ndarray, base: np.ndarray) -> np.ndarray:
-    """What differences are divided by in each environment, `[E]`.
+    """Return the divisors of differences in each environment, `[E]`.
 
     A mean return near zero says nothing of the scale of an environment's returns, so it
     is at least the spread of all scores `[N, S, E]`: a baseline of 0.02 on the way from

@@ -29,7 +29,7 @@ KIND, FILE, FORMAT = kinds.COMPARISON, kinds.COMPARISON_FILE, 2
 
 
 class Stored(NamedTuple):
-    """What the files of a comparison hold.
+    """The contents of the files of a comparison.
 
     Attributes:
         values: Names, seeds, and what the settings and environments are, as plain
@@ -89,7 +89,7 @@ def read(folder: Path) -> Stored:
 
 
 def _current(values: dict[str, Any]) -> dict[str, Any]:
-    """What a file says in today's format; the first one knew losses alone."""
+    """Return a file's contents in today's format; the first one knew losses alone."""
     kind, version = values["kind"], values["format"]
     if (kind, version) == (kinds.OLD_COMPARISON, 1):
         losses = values["losses"]

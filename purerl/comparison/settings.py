@@ -54,7 +54,7 @@ class Piece(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What is compared.
+    """One of the settings that a comparison compares.
 
     Attributes:
         name: The setting's name.
@@ -160,7 +160,7 @@ def _checked(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
 
 
 def _evolved(result: EvolutionResult) -> dict[str, Any]:
-    """What was learned: fields as they are after it, and parameters by their names."""
+    """Return the learned fields as they are now, and learned parameters by name."""
     changes = {}
     for name, value in result.solution.items():
         field = name.split(".")[0]

@@ -22,7 +22,7 @@ class Tracking:
     Args:
         config: The config of the first environment, as plain values.
         environments: Names of the environments.
-        settings: What the settings change, by their names, as plain values.
+        settings: Changes that each setting makes, by its name, as plain values.
         folder: The folder of the comparison, if any.
         trackers: Trackers that have not begun.
         in_threads: Whether training must not wait for them.

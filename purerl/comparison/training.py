@@ -26,7 +26,7 @@ Known = dict[tuple[str, str], held_out.Scores]  # by environment and setting
 
 
 class Options(NamedTuple):
-    """How settings are trained.
+    """The way in which settings are trained.
 
     Attributes:
         measures: Kinds of `purerl.meta.fitness`.

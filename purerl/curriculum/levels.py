@@ -42,7 +42,7 @@ class LevelBuffer(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of playing a level; fields `[]`, or `[B]` of several.
+    """The result of playing a level; fields `[]`, or `[B]` of several.
 
     Attributes:
         score: Score of the level, float32.
@@ -57,8 +57,10 @@ class Priorities(NamedTuple):
     """The numbers of the replay distribution.
 
     Attributes:
-        temperature: beta; the smaller, the more the highest scores are preferred.
-        staleness_coef: rho, the share of what has not been played for long.
+        temperature: Temperature beta: the smaller it is, the more the highest scores
+            are preferred.
+        staleness_coef: Share rho of the distribution that prefers levels not played for
+            long.
     """
 
     temperature: Array | float
@@ -70,7 +72,7 @@ def empty(level: PyTree, capacity: int) -> LevelBuffer:
 
     Args:
         level: A level, of which only shapes and types are taken.
-        capacity: K.
+        capacity: Capacity K of the buffer, in levels.
     """
     return LevelBuffer(
         levels=jax.tree.map(lambda x: jnp.zeros((capacity, *x.shape), x.dtype), level),
@@ -99,7 +101,8 @@ def replay_probabilities(
     order = jnp.argsort(jnp.where(is_level, -buffer.score, jnp.inf), stable=True)
     place = jnp.arange(1, capacity + 1, dtype=jnp.float32)
     rank = jnp.zeros(capacity).at[order].set(place)
-    # As a softmax, because the powers of a small temperature are no floats.
+    # Weights are a softmax, because powers of ranks leave the range of floats at a
+    # small temperature.
     log_weight = -jnp.log(rank) / priorities.temperature
     by_score = jax.nn.softmax(log_weight, where=is_level | (buffer.size == 0))
 
@@ -118,7 +121,7 @@ def draw(key: Array, probabilities: Array, number: int) -> Array:
     Args:
         key: Random key, consumed.
         probabilities: `[K]`; where all are zero the places mean nothing.
-        number: B.
+        number: Number B of levels to draw.
     """
     places = jax.random.categorical(key, jnp.log(probabilities), shape=(number,))
     return places.astype(jnp.int32)
@@ -140,7 +143,7 @@ def update(
     Args:
         buffer: The buffer.
         places: `[B]` int32, where the levels are.
-        results: `[B]` each.
+        results: Results of the levels, `[B]` each.
         now: `[]` int32, the present time.
     """
 
@@ -154,7 +157,8 @@ def update(
             played=buffer.played.at[place].set(now),
         ), None
 
-    # One after the other: a scatter to equal places has no order on accelerators.
+    # Levels are written one after the other: on accelerators a scatter to equal places
+    # has no order.
     return jax.lax.scan(write, buffer, (places, results))[0]
 
 
@@ -172,8 +176,8 @@ def insert(
 
     Args:
         buffer: The buffer.
-        levels: `[B, ...]` levels.
-        results: `[B]` each.
+        levels: `[B, ...]` levels to insert.
+        results: Results of these levels, `[B]` each.
         now: `[]` int32, the present time.
         priorities: Temperature and share of staleness.
     """
@@ -203,7 +207,7 @@ def select(condition: Array, on_true: Any, on_false: Any) -> Any:
     """Choose between two pytrees by one boolean `[]`.
 
     Args:
-        condition: `[]` bool.
+        condition: `[]` bool, which of the two is taken.
         on_true: Pytree that is returned where the condition holds.
         on_false: Pytree of the same structure.
     """

@@ -49,9 +49,9 @@ from purerl.learning import normalise
 from purerl.learning.returns import gae
 from purerl.types import Algorithm, Array, Metrics, PyTree, Schedule
 
-# As PPO's, around a `RepeatedLevels`.
+# The parts are PPO's, with a `RepeatedLevels` as the environment.
 Parts = on_policy.Parts[Any]
-# An update's keys: the first four are PPO's.
+# The numbers of an update's keys; the first four are those of PPO.
 _DECIDE, _NEW, _DRAW, _BEGIN, _NUM_KEYS = 4, 5, 6, 7, 8
 
 
@@ -118,7 +118,7 @@ class PLRConfig(PPOConfig):
             )
         if not _is_number(fill):
             return
-        # Rounded as `choose` rounds it.
+        # The threshold is rounded as `choose` rounds it.
         needed = max(1, math.ceil(np.float32(fill) * np.float32(self.buffer_size)))
         num_updates = self.total_timesteps // self.steps_per_update
         drawn = (num_updates - 1) * self.num_envs
@@ -134,7 +134,7 @@ class PLRConfig(PPOConfig):
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a leaf can be looked at: it is not traced, and no schedule."""
+    """Return whether a leaf can be looked at: it is not traced, and no schedule."""
     return not isinstance(value, Tracer | Schedule)
 
 
@@ -142,13 +142,15 @@ class PLRState(NamedTuple):
     """Everything that training carries: PPO's state, and the buffer.
 
     Attributes:
-        params: As `OnPolicyState` has it, and all others but the last.
-        opt_state: See there.
-        obs_moments: See there.
-        reward_scale: See there.
-        envs: See there; `envs.state.level` is what is played.
-        key: See there.
-        update: See there; it is the time of the buffer.
+        params: Parameters of `actor` and `critic`; this field and those up to `update`
+            are as in `OnPolicyState`.
+        opt_state: State of the optimiser.
+        obs_moments: Statistics of the observations.
+        reward_scale: Statistics of the returns, which scale rewards.
+        envs: The environments between two updates; `envs.state.level` is what is
+            played.
+        key: The agent's key, which never changes.
+        update: Number of updates done, int32 `[]`; it is the time of the buffer.
         level_buffer: Levels that can be replayed.
     """
 
@@ -159,7 +161,7 @@ class PLRState(NamedTuple):
     envs: EnvCarry
     key: Array
     update: Array
-    # Not `buffer`: checkpoints let a field of that name grow with the run.
+    # It is not called `buffer`: checkpoints let a field of that name grow with the run.
     level_buffer: levels.LevelBuffer
 
 
@@ -352,7 +354,7 @@ def remember(
         config: Config of the agent.
         state: State before the update.
         played: The levels.
-        results: What came of them, `[B]` each.
+        results: Results of playing the levels, `[B]` each.
     """
     buffer, now = state.level_buffer, state.update
     again = levels.update(buffer, played.places, results, now)

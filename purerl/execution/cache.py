@@ -95,7 +95,7 @@ def _name(
     workers: Sequence[Worker],
     data_parallel: bool,
 ) -> Hashable | None:
-    """What tells programs apart; None for a config that no dictionary can hold.
+    """Return the key of a program in the cache; None if the config is not hashable.
 
     The config's numbers are constants of the program, the values of overrides are not.
     """

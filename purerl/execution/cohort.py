@@ -24,7 +24,7 @@ from purerl.types import Array, HostMetrics, Overrides, PyTree
 
 
 class Segment(NamedTuple):
-    """What the members did in some updates, on the host.
+    """The records of some updates of all members, on the host.
 
     Attributes:
         first: Number of the first update.
@@ -277,7 +277,7 @@ class Cohort:
         return records
 
     def _segment(self, first: int, records: Sequence[Any]) -> Segment:
-        """What blocks returned, as one segment of the members that go on."""
+        """Return the records of all blocks as one segment of the members that go on."""
         ran = min(self.program.length, self.program.bound.plan.num_updates - first)
         sizes = [block.size for block in self._blocks]
         cut_off = [
@@ -320,7 +320,7 @@ def advance(
 
 
 def _works_alone(cohort: Cohort) -> bool:
-    """Whether the devices compute while the host does something else."""
+    """Return whether the devices compute while the host does something else."""
     return cohort.workers[0].device.platform != "cpu"
 
 

@@ -1,4 +1,4 @@
-"""What is kept of members while they train: a row per segment, and when they broke."""
+"""Curves of members while they train: a row per segment, and when they diverged."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -18,7 +18,7 @@ OnSegment = Callable[[int, int, float], None]
 
 
 class Reducer(Protocol):
-    """What reduces the segments of some members to what is kept of them."""
+    """A reducer: it turns the segments of some members into what is kept of them."""
 
     def add(self, segment: Segment) -> float:
         """Take a segment; return its members' mean episode return, for a person."""

@@ -187,7 +187,7 @@ def play_steps(
             action, memory)`, which forgets the memory of episodes that are done.
         carry: The environments before the first step, arrays of the host.
         memory: Memory of the running episodes, `[B, ...]`.
-        num_steps: T.
+        num_steps: Number T of steps.
 
     Returns:
         The environments after the steps; the memory, zero where an episode ended; and

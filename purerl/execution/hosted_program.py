@@ -160,7 +160,7 @@ def _act(hosted: Any) -> Callable:
 
 
 def _learn(hosted: Any) -> Callable:
-    """What follows a round's steps."""
+    """Return the compiled function that learns from the steps of a round."""
 
     def learn(
         update: Array,

@@ -38,7 +38,7 @@ def peak_bytes(jaxpr: core.Jaxpr) -> int:
     """Return the most bytes that a program's own arrays take at once.
 
     Args:
-        jaxpr: The program; its arguments and constants are its caller's, and do not
+        jaxpr: The program; arguments and constants belong to the caller, and do not
             count.
     """
     last = _last_uses(jaxpr)

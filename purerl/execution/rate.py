@@ -1,4 +1,4 @@
-"""How fast a compiled program trains here, measured."""
+"""The measured speed at which a compiled program trains here."""
 
 import time
 from collections.abc import Sequence

@@ -34,7 +34,7 @@ def reduce_segment(metrics: HostMetrics) -> HostMetrics:
 
 
 def _weights(name: str, metrics: HostMetrics) -> np.ndarray:
-    """How much the updates `[S, K]` count in the average of a metric."""
+    """Return the weights of the updates `[S, K]` in the average of a metric."""
     count = count_of(name, metrics)
     if count in PER_UPDATE:
         return np.asarray(metrics[count])

@@ -27,7 +27,7 @@ OPTIONS: dict[str, Any] = {"xla_gpu_autotune_level": 0}
 
 
 class Compiled(NamedTuple):
-    """What a compiled segment of a block needs.
+    """The needs of a compiled segment of a block.
 
     Attributes:
         kernels: Kernels, one after the other.
@@ -39,7 +39,7 @@ class Compiled(NamedTuple):
 
 
 def is_installed() -> bool:
-    """Whether the CUDA plugin of JAX is installed."""
+    """Return whether the CUDA plugin of JAX is installed."""
     return any(importlib.util.find_spec(name) is not None for name in PLUGINS)
 
 

@@ -20,12 +20,13 @@ class Device(NamedTuple):
     """A device that need not be here.
 
     Attributes:
-        name: Its name.
+        name: Name of the device.
         memory: Bytes of its memory.
         bandwidth: Bytes per second to and from that memory, at its peak.
         flops: Floating-point operations per second in float32, at its peak.
-        microseconds_per_kernel: From one kernel to the next one, which waits for it.
-        sources: Where each of the four numbers is from, by its name.
+        microseconds_per_kernel: Time from one kernel to the next one, which waits for
+            it, in microseconds.
+        sources: Source of each of the four numbers, by its name.
         target: XLA's description of the device for its compiler, a text.
         is_own_target: Whether that text is of this device, and not of a similar one.
     """

@@ -1,4 +1,4 @@
-"""How long training would take on a device that is not here, and what it would need.
+"""Estimates of the time and memory of training on a device that is not here.
 
 Nothing is measured. The time of a block of W lanes is taken to be
 
@@ -38,7 +38,7 @@ RESERVED = 0.75
 
 
 class Estimate(NamedTuple):
-    """What some agents would take on a device.
+    """The estimated costs of training some agents on a device.
 
     Attributes:
         device: The device.

@@ -23,8 +23,8 @@ class Kernel(NamedTuple):
     """One kernel, or a copy.
 
     Attributes:
-        op: Its operation.
-        shape: What it writes.
+        op: Operation that the kernel computes.
+        shape: Shape of what the kernel writes.
         source: The operation of JAX that it came from.
     """
 
@@ -37,8 +37,9 @@ class Loop(NamedTuple):
     """The program itself, a loop in it, or a branch.
 
     Attributes:
-        trips: How often its body runs each time that it is reached; 1 for the program
-            and for branches, None where that is not known when it is compiled.
+        trips: Number of times that its body runs each time that it is reached; 1 for
+            the program and for branches, None where that is not known when it is
+            compiled.
         kernels: Kernels of one pass, without those of loops inside it.
         inner: Loops inside it.
         is_branch: Whether it is one of several branches, of which one runs.
@@ -122,7 +123,7 @@ def lines(loop: Loop, is_listed: bool = False, depth: int = 0) -> list[str]:
     Args:
         loop: The loop.
         is_listed: Whether to name every kernel.
-        depth: How deep it lies.
+        depth: Number of loops around this one.
     """
     trips = "?" if loop.trips is None else f"{loop.trips:,}"
     what = "branch of" if loop.is_branch else f"{trips} x"

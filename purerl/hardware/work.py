@@ -1,4 +1,4 @@
-"""What a program does, from its operations before anything is compiled."""
+"""The work of a program, counted from its operations before anything is compiled."""
 
 import math
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ VIEWS = {
 
 
 class Work(NamedTuple):
-    """What a program does; branches count as taken, loops of unknown length as one.
+    """The work of a program; branches count as taken, loops of unknown length as one.
 
     Attributes:
         kernels: Kernels that a GPU would run one after the other. The compiler's own
@@ -62,7 +62,7 @@ def work_of(jaxpr: core.Jaxpr) -> Work:
 
 
 def _written(jaxpr: core.Jaxpr) -> set[Any]:
-    """The arrays that reach the memory: the others live inside fused kernels."""
+    """Return the arrays that reach the memory: the others live inside fused kernels."""
     found = set(_variables(jaxpr.outvars))
     for equation in reversed(jaxpr.eqns):
         is_view = equation.primitive.name in VIEWS

@@ -31,8 +31,8 @@ def change_if(
 
     Args:
         is_due: `[]` bool; not batched, it stays one branch for all vmapped agents.
-        change: `(carry) -> (carry, report)`.
-        carry: What may change.
+        change: Function that makes the change, `(carry) -> (carry, report)`.
+        carry: Pytree that may change.
         like: Key that differs between the devices that the report differs between; see
             `collectives.vary_like`.
     """
@@ -55,10 +55,10 @@ def change_where(
     change is nearly always due, and what may change is small, this is faster.
 
     Args:
-        is_due: `[]` bool.
+        is_due: `[]` bool, whether the change is made.
         change: `(carry) -> (carry, report)`; what it makes of a carry for which it is
             not due may be anything.
-        carry: What may change.
+        carry: Pytree that may change.
     """
     changed, report = change(carry)
     kept = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), changed, carry)
@@ -67,7 +67,7 @@ def change_where(
 
 
 class StepCount(NamedTuple):
-    """Where a gradient step stands among all.
+    """The place of a gradient step among all.
 
     Attributes:
         number: `[]` uint32, gradient steps before this one.

@@ -76,7 +76,7 @@ def env_draw(
     over devices changes no random number.
 
     Args:
-        draw: `(key, shape) -> leaves [*shape, ...]`.
+        draw: Function that draws, `(key, shape) -> leaves [*shape, ...]`.
         key: Random key, consumed.
         shape: `(..., B)` with `B` environments on this device.
         axis_name: Mapped axis over which environments are spread, if any.

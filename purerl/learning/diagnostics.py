@@ -15,8 +15,8 @@ def explained_variance(
     """Return `1 - Var[target - value] / Var[target]`; 1 is perfect, 0 a constant guess.
 
     Args:
-        value: `[N]` predictions.
-        target: `[N]`.
+        value: `[N]` predicted values.
+        target: `[N]` targets of the predictions.
         axis_name: Mapped axis over which the samples are spread, if any.
     """
     pair = jnp.stack([target, target - value])

@@ -16,12 +16,13 @@ from purerl.types import Array, Metrics, PyTree
 
 # Up to here the packed sort leaves at least 16 random bits per index.
 _PACKED_LIMIT = 2**16
-# A MiB of one agent's samples; populations have thousands of agents side by side.
+# This is one MiB of samples per agent; populations have thousands of agents side by
+# side.
 _ONE_LOOP_WORDS = 2**18
 
 
 class Passes(NamedTuple):
-    """How gradient steps go through a batch.
+    """The passes of gradient steps through a batch.
 
     Attributes:
         optim: Optimiser, from `optimiser`; it keeps the norm of its last gradient.
@@ -32,7 +33,7 @@ class Passes(NamedTuple):
             `[]`: whether no pass follows. All passes are made where not given.
         tells: Whether the optimiser is told the share of the passes that is over, as
             `epoch`, and what the loss leaves under `activity` in its metrics.
-        form: What the loss and the optimiser get in place of parameters and a flat
+        form: Form that the loss and the optimiser get in place of parameters and a flat
             vector.
         prepare: Function of a minibatch, which is called for all of a pass at once.
     """
@@ -60,7 +61,7 @@ def minimise(
     The optimiser works on one flat vector of all parameters: see `optimiser.flatten`.
 
     Args:
-        loss: `(params, minibatch) -> (scalar, metrics)`.
+        loss: Loss of a minibatch, `(params, minibatch) -> (scalar, metrics)`.
         params: Pytree of float leaves.
         opt_state: State of `passes.optim`, for the flat vector of `params`.
         batch: A pytree of leaves `[N, ...]`, N divisible by M.
@@ -115,10 +116,10 @@ def _gradient_step(
     """Move parameters by one gradient.
 
     Args:
-        loss: `(what moves, minibatch) -> (scalar, metrics)`.
+        loss: Loss of a minibatch, `(what moves, minibatch) -> (scalar, metrics)`.
         passes: Optimiser, and how it goes through the batch.
         epoch: Share of the passes that is over, where the optimiser is told it.
-        carry: What moves, and the state of the optimiser.
+        carry: Parameters that move, and the state of the optimiser.
         minibatch: A pytree of leaves `[N / M, ...]`.
     """
     moved, opt_state = carry
@@ -133,13 +134,13 @@ def _gradient_step(
 
 
 def is_one_loop(batch: Any, passes: Passes) -> bool:
-    """Whether all passes are one loop, over minibatches that are there before it.
+    """Return whether all passes are one loop, over minibatches made before it.
 
     On an accelerator that is fewer kernels, and takes the batch E times in memory.
 
     Args:
         batch: A pytree of leaves `[N, ...]`.
-        passes: How gradient steps go through it.
+        passes: Passes of gradient steps through the batch.
     """
     if traced_for_cpu() or passes.tells or passes.is_last is not None:
         return False
@@ -189,7 +190,7 @@ def step_means(metrics: Metrics) -> Metrics:
     """Average what gradient steps left of each sample, in one reduction, `[E, M]` each.
 
     Args:
-        metrics: `[E, M]` or `[E, M, N / M]` each, from `minimise`.
+        metrics: Metrics from `minimise`, `[E, M]` or `[E, M, N / M]` each.
     """
     many = {name: x for name, x in metrics.items() if x.ndim > 2}
     rows = jnp.stack([x.astype(jnp.float32) for x in many.values()])
@@ -200,7 +201,7 @@ def pass_means(metrics: Metrics) -> Metrics:
     """Average metrics of gradient steps over those that happened, `[]` each.
 
     Args:
-        metrics: `[E, M]` each, from `minimise`.
+        metrics: Metrics from `minimise`, `[E, M]` each.
 
     Returns:
         The averages; `approx_kl_last`, that of the last pass, which says how far the
@@ -214,7 +215,8 @@ def pass_means(metrics: Metrics) -> Metrics:
         return means
     passes = happened[:, 0].sum()
     means = {
-        # What did not happen may be anything, also NaN, and does not count.
+        # Metrics of steps that did not happen may be anything, NaN too, and do not
+        # count.
         name: jnp.where(happened, values, 0.0).sum() / happened.sum()
         for name, values in metrics.items()
         if name != "happened"

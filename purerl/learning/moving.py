@@ -14,9 +14,10 @@ class MovingMoments(NamedTuple):
     """Exponential averages of a number and of its square, which begin at zero.
 
     Attributes:
-        mean: `[]`, not corrected for its beginning.
-        square: `[]`, likewise.
-        weight: `[]`, 1 minus the share of the beginning in both; 0 at first.
+        mean: `[]` average of the number, not corrected for its beginning.
+        square: `[]` average of the square, not corrected for its beginning.
+        weight: `[]` weight of what was seen: 1 minus the share of the beginning in both
+            averages; 0 at first.
     """
 
     mean: Array
@@ -56,7 +57,7 @@ def standardised(moments: MovingMoments, values: Array) -> Array:
 
     Args:
         moments: Moments of at least one batch.
-        values: `[...]`.
+        values: `[...]` values to standardise.
     """
     mean = moments.mean / moments.weight
     variance = jnp.maximum(0.0, moments.square / moments.weight - jnp.square(mean))

@@ -21,7 +21,7 @@ class Moments(NamedTuple):
 
     Attributes:
         count: `[]` float32, number of samples seen.
-        mean: `[*shape]`.
+        mean: `[*shape]` mean.
         var: `[*shape]`, population variance.
     """
 
@@ -51,7 +51,7 @@ def merge(moments: Moments, batch: Array, axis_name: str | None = None) -> Momen
     """Merge a batch into the moments (Chan, Golub & LeVeque 1979).
 
     Args:
-        moments: `[*shape]` statistics.
+        moments: Statistics of what was seen so far, leaves `[*shape]`.
         batch: `[..., *shape]` samples; all leading axes are samples.
         axis_name: Mapped axis over which the samples are spread, if any.
     """
@@ -78,8 +78,8 @@ def normalise(moments: Moments, x: Array, clip: Array | float) -> Array:
     clipped in their own units.
 
     Args:
-        moments: `[*shape]` statistics.
-        x: `[..., *shape]`.
+        moments: Statistics of what was seen so far, leaves `[*shape]`.
+        x: `[..., *shape]` values to standardise.
         clip: Largest absolute value of what is returned.
     """
     scale = jax.lax.rsqrt(moments.var + 1e-8)
@@ -103,8 +103,8 @@ def scale_rewards(
 
     Args:
         scale: Statistics before this rollout.
-        reward: `[T, B]`.
-        done: `[T, B]` bool, `terminated | truncated`.
+        reward: `[T, B]` rewards.
+        done: `[T, B]` bool, the episode ended: `terminated | truncated`.
         gamma: Discount.
         clip: Largest absolute value of a scaled reward.
         axis_name: Mapped axis over which environments are spread, if any.

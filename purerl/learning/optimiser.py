@@ -64,8 +64,8 @@ def transformation(
     Args:
         optimiser: Optimiser of a config, such as `purerl.optimisers.Adam()`.
         learning_rate: Step size, may be traced.
-        layers: As in `make`.
-        frozen: As in `make`.
+        layers: Function from the flat vector to layers, as in `make`.
+        frozen: Function from layers to which of them do not learn, as in `make`.
     """
     inner = optimiser(learning_rate)
     tells = sees_frozen(optimiser)
@@ -97,8 +97,8 @@ def keep_frozen(
 
     Args:
         optim: Optimiser of a flat vector, or of layers where `layers` is None.
-        layers: As in `make`.
-        frozen: As in `make`.
+        layers: Function from the flat vector to layers, as in `make`.
+        frozen: Function from layers to which of them do not learn, as in `make`.
         tells: Whether the optimiser is told, see `sees_frozen`.
     """
     if frozen is None:
@@ -121,7 +121,7 @@ def keep_frozen(
         if tells:
             seen["moving"] = ~flat
         moves, state = given.update(masked(updates, still, 0.0), state, params, **seen)
-        # The one number that leaves every other, 0 and -0 among them, as it is.
+        # Adding -0.0 leaves every number as it is, 0 and -0 among them.
         return masked(moves, still, -0.0), state
 
     return optax.GradientTransformationExtraArgs(optim.init, update)
@@ -280,7 +280,7 @@ def clip_by_global_norm(
         norm = _norm(updates)
         if max_norm is None:
             return updates, ClipState(norm)
-        # The larger of the two divides: no 0 / 0 where the gradient vanishes.
+        # Dividing by the larger of the two avoids 0 / 0 where the gradient vanishes.
         longest = jnp.maximum(norm, max_norm)
         if traced_for_cpu():
             clipped = optax.tree.scale(max_norm / longest, updates)

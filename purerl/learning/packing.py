@@ -29,7 +29,7 @@ MOST_CARRIED = 2**8
 
 
 class Layout(NamedTuple):
-    """Where the leaves of a pytree lie in the packed array.
+    """The places of the leaves of a pytree in the packed array.
 
     Attributes:
         structure: The structure of the pytree.
@@ -107,7 +107,7 @@ def scan(
     """Scan as `jax.lax.scan` does; on an accelerator, write a step's outputs at once.
 
     Args:
-        step: `(carry, input) -> (carry, outputs)`.
+        step: Body of the scan, `(carry, input) -> (carry, outputs)`.
         carry: The carry before the first step.
         inputs: Leaves `[T, ...]`.
 
@@ -136,7 +136,7 @@ def written_out(
     """Scan as `jax.lax.scan` does, with a copy of the step for each input.
 
     Args:
-        step: `(carry, input) -> (carry, outputs)`.
+        step: Body of the scan, `(carry, input) -> (carry, outputs)`.
         carry: The carry before the first step.
         inputs: Leaves `[T, ...]`; those of NumPy stay numbers that the step knows.
 
@@ -188,7 +188,7 @@ def is_small(leaf: Array, shape: tuple[int, ...]) -> bool:
 
     Args:
         leaf: The array.
-        shape: Its shape without the axes that all share.
+        shape: Shape of the array without the axes that all share.
     """
     if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return False

@@ -13,7 +13,8 @@ import jax
 from purerl.config import ConfigError
 from purerl.types import PyTree
 
-# Flax's collection of what is learned, and the field of a state that holds networks.
+# Flax's name for the collection of parameters, and the field of a state that holds
+# networks.
 _LEFT_OUT = "params"
 
 
@@ -49,7 +50,7 @@ def check_parts(parts: Sequence[str], names: Iterable[str], owner: str) -> None:
     Args:
         parts: Names of parts.
         names: Names of the arrays that there are.
-        owner: Where the parts were given, for the message.
+        owner: Place where the parts were given, for the message.
 
     Raises:
         ConfigError: with the names that there are.

@@ -31,11 +31,11 @@ def gae(
     the trace. The target of the value function is `A + value`.
 
     Args:
-        reward: `[T, B]`.
-        value: `[T, B]` `V(s_t)`.
-        next_value: `[T, B]` `V(s'_t)`.
-        terminated: `[T, B]` bool.
-        truncated: `[T, B]` bool.
+        reward: `[T, B]` rewards.
+        value: `[T, B]` values `V(s_t)`.
+        next_value: `[T, B]` values `V(s'_t)`.
+        terminated: `[T, B]` bool, the episode ended in a state of value zero.
+        truncated: `[T, B]` bool, the episode was cut (time limit).
         gamma: Discount.
         gae_lambda: Trace decay; 0 gives the TD error, 1 the Monte-Carlo advantage.
 
@@ -69,10 +69,10 @@ def q_lambda(
     reset, so a time limit bootstraps. Exploring actions do not cut the trace.
 
     Args:
-        reward: `[T, B]`.
-        next_value: `[T, B]` `M_t`.
-        terminated: `[T, B]` bool.
-        truncated: `[T, B]` bool.
+        reward: `[T, B]` rewards.
+        next_value: `[T, B]` bootstrap values `M_t`.
+        terminated: `[T, B]` bool, the episode ended in a state of value zero.
+        truncated: `[T, B]` bool, the episode was cut (time limit).
         gamma: Discount.
         trace_decay: Lambda; 0 gives the one-step target of Q-learning, 1 the rewards
             to the episode's or rollout's end and what lies beyond it.
@@ -82,7 +82,7 @@ def q_lambda(
     """
     chex.assert_rank(reward, 2)
     chex.assert_equal_shape([reward, next_value, terminated, truncated])
-    # Nothing of G is known after the last step, as after an episode's end.
+    # After the last step G is unknown, as it is after an episode's end.
     cut = (terminated | truncated).at[-1].set(True)
     decay = jnp.where(cut, 0.0, trace_decay)
     bootstrap = jnp.where(terminated, 0.0, next_value)
@@ -110,13 +110,13 @@ def retrace(
     is the state after step t and before any reset, so a time limit bootstraps.
 
     Args:
-        reward: `[T, B]`.
-        action_value: `[T, B]` `Q(s_t, a_t)`.
+        reward: `[T, B]` rewards.
+        action_value: `[T, B]` values `Q(s_t, a_t)` of the actions that were taken.
         next_value: `[T, B]` `V(s'_t)`, the value under the policy that is judged.
         ratio: `[T, B]`, how much more probable the action is under that policy than
             under the one that chose it.
-        terminated: `[T, B]` bool.
-        truncated: `[T, B]` bool.
+        terminated: `[T, B]` bool, the episode ended in a state of value zero.
+        truncated: `[T, B]` bool, the episode was cut (time limit).
         gamma: Discount.
         trace_decay: Lambda.
 
@@ -129,7 +129,8 @@ def retrace(
     )
     is_cut = (terminated | truncated).at[-1].set(True)
     trace = trace_decay * jnp.minimum(1.0, ratio)
-    # What the next step has; what `roll` puts after the last one is cut off.
+    # This is the next step's trace; the value that `roll` puts after the last step is
+    # cut off.
     decay = jnp.where(is_cut, 0.0, jnp.roll(trace, -1, axis=0))
     later = jnp.roll(action_value, -1, axis=0)
     bootstrap = jnp.where(terminated, 0.0, next_value)
@@ -154,10 +155,10 @@ def rewards_to_go(
     with lambda 1, without a value in between.
 
     Args:
-        reward: `[T, B]`.
+        reward: `[T, B]` rewards.
         next_value: `[T, B]` `V(s'_t)`, read only where a path is cut.
-        terminated: `[T, B]` bool.
-        truncated: `[T, B]` bool.
+        terminated: `[T, B]` bool, the episode ended in a state of value zero.
+        truncated: `[T, B]` bool, the episode was cut (time limit).
         gamma: Discount.
 
     Returns:
@@ -188,10 +189,10 @@ def n_step(
     state after step t and before any reset, so a time limit bootstraps.
 
     Args:
-        reward: `[T, B]`.
-        next_value: `[T, B]` `V(s'_t)`.
-        terminated: `[T, B]` bool.
-        truncated: `[T, B]` bool.
+        reward: `[T, B]` rewards.
+        next_value: `[T, B]` values `V(s'_t)`.
+        terminated: `[T, B]` bool, the episode ended in a state of value zero.
+        truncated: `[T, B]` bool, the episode was cut (time limit).
         gamma: Discount.
         n: The most steps, at least 1.
 
@@ -204,7 +205,7 @@ def n_step(
     shortest = reward + gamma * jnp.where(terminated, 0.0, next_value)
     target = shortest
     for _ in range(min(n, reward.shape[0]) - 1):
-        # What `roll` puts after the last step is not read.
+        # The value that `roll` puts after the last step is not read.
         longer = reward + gamma * jnp.roll(target, -1, axis=0)
         target = jnp.where(is_last, shortest, longer)
     return target
@@ -222,8 +223,8 @@ def running_returns(
 
     Args:
         start: `[B]` the sum carried from the previous rollout.
-        reward: `[T, B]`.
-        done: `[T, B]` bool, `terminated | truncated`.
+        reward: `[T, B]` rewards.
+        done: `[T, B]` bool, the episode ended: `terminated | truncated`.
         gamma: Discount.
 
     Returns:

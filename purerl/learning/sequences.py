@@ -37,7 +37,7 @@ class Sequences(NamedTuple):
             leaves `[R, ...]`.
         first: `[R, L]` bool, the observation is the first of an episode that began
             within the rollout.
-        batch: `[R, L, ...]`.
+        batch: `[R, L, ...]` steps to learn from.
         burn_in: The steps before; None without burn-in.
     """
 

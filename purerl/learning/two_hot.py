@@ -18,7 +18,7 @@ def squeeze(value: Array) -> Array:
     """Return `sign(x) (sqrt(|x| + 1) - 1) + 0.001 x` (Pohlen et al. 2018).
 
     Args:
-        value: `[...]`.
+        value: `[...]` values of any size.
     """
     root = jnp.sqrt(jnp.abs(value) + 1.0) - 1.0
     return jnp.sign(value) * root + EPSILON * value
@@ -31,7 +31,7 @@ def unsqueeze(value: Array) -> Array:
     would lose half of the digits of a float32 near zero.
 
     Args:
-        value: `[...]`.
+        value: `[...]` values of any size.
     """
     inner = EPSILON + 1.0 + jnp.abs(value)
     root = 2.0 * inner / (jnp.sqrt(1.0 + 4.0 * EPSILON * inner) + 1.0)
@@ -42,8 +42,8 @@ def support(size: int, top: Array | float) -> Array:
     """Return the numbers `[K]` whose probabilities are put out.
 
     Args:
-        size: K, at least 2.
-        top: The largest of them.
+        size: Number K of the support's entries, at least 2.
+        top: Largest number of the support.
     """
     return jnp.linspace(-1.0, 1.0, size) * top
 
@@ -52,11 +52,11 @@ def mean(logits: Array, top: Array | float) -> Array:
     """Return the values `[...]` of logits `[..., K]`.
 
     Args:
-        logits: `[..., K]`.
+        logits: `[..., K]` logits of the probabilities of the support.
         top: The largest number of the support.
     """
     numbers = support(logits.shape[-1], top).reshape((1,) * (logits.ndim - 1) + (-1,))
-    # A sum, as a product on an accelerator has fewer digits.
+    # This is a sum because an accelerator computes a product with fewer digits.
     return unsqueeze((jax.nn.softmax(logits) * numbers).sum(-1))
 
 
@@ -66,7 +66,7 @@ def cross_entropy(logits: Array, value: Array, top: Array | float) -> Array:
     A value beyond the ends of the support counts as the end.
 
     Args:
-        logits: `[..., K]`.
+        logits: `[..., K]` logits of the probabilities of the support.
         value: `[...]` values, to which nothing of a gradient goes.
         top: The largest number of the support.
     """

@@ -1,4 +1,4 @@
-"""What a loss in a config must be, checked on shapes before anything is traced."""
+"""The checks of a loss in a config, made on shapes before anything is traced."""
 
 import dataclasses
 from typing import Any
@@ -50,6 +50,6 @@ def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
 
 
 def _is_struct(loss: Any) -> bool:
-    """Whether it is a dataclass that JAX knows as a pytree."""
+    """Return whether the loss is a dataclass that JAX knows as a pytree."""
     # A loss without numbers has no leaves, so that its structure looks like one.
     return dataclasses.is_dataclass(loss) and not jax.tree_util.all_leaves([loss])

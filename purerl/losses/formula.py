@@ -29,7 +29,7 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "above": lambda z: jax.nn.relu(z - 1.0),
     "below": lambda z: jax.nn.relu(-z - 1.0),
 }
-# By name, `z` and `w` of the log-ratio and the advantage.
+# By name, functions that return `z` and `w` for a log-ratio and an advantage.
 FEATURES: dict[str, Callable[[Array, Array], tuple[Array, Array]]] = {
     "(r-1)A": lambda log_ratio, a: (jnp.expm1(log_ratio) * a, jnp.ones_like(a)),
     "log(r)A": lambda log_ratio, a: (log_ratio * a, jnp.ones_like(a)),
@@ -44,7 +44,7 @@ def evaluate(name: str, scale: Any, log_ratio: Array, advantage: Array) -> Array
 
     Args:
         name: One of `TERMS`.
-        scale: s, positive.
+        scale: Scale s of the term, positive.
         log_ratio: `[N]` logarithms of the ratio.
         advantage: `[N]` advantages.
     """
@@ -59,9 +59,9 @@ class FormulaDrift:
 
     Attributes:
         rise_coefficients: Coefficients of the terms where `A >= 0`.
-        rise_scales: Scales of these terms, positive.
+        rise_scales: Scales of the terms where `A >= 0`, positive.
         fall_coefficients: Coefficients of the terms where `A < 0`.
-        fall_scales: Scales of these terms, positive.
+        fall_scales: Scales of the terms where `A < 0`, positive.
         rise: Names of the terms where `A >= 0`, of `TERMS`.
         fall: Names of the terms where `A < 0`.
     """
@@ -88,10 +88,10 @@ class FormulaDrift:
         Args:
             rise: Names of the terms where `A >= 0`.
             fall: Names of the terms where `A < 0`.
-            rise_coefficients: Coefficients of the first.
-            rise_scales: Their scales.
-            fall_coefficients: Coefficients of the others.
-            fall_scales: Their scales.
+            rise_coefficients: Coefficients of the terms where `A >= 0`.
+            rise_scales: Scales of the terms where `A >= 0`.
+            fall_coefficients: Coefficients of the terms where `A < 0`.
+            fall_scales: Scales of the terms where `A < 0`.
 
         Raises:
             ConfigError: an unknown term, or not a coefficient and a positive scale for

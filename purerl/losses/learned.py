@@ -15,7 +15,7 @@ from purerl.losses.policy import ClipDrift
 from purerl.schedules import Share
 from purerl.types import Array, PyTree
 
-# Keeps the drift exactly flat around ratio 1 (Lu et al. 2022, section 4.1).
+# The shift keeps the drift exactly flat around ratio 1 (Lu et al. 2022, section 4.1).
 DRIFT_SHIFT = 1e-4
 VALUE_INPUTS = ("error", "pair")
 
@@ -80,8 +80,8 @@ class MLPValueLoss:
 
         Args:
             hidden_sizes: Units of each hidden layer.
-            inputs: `error` or `pair`.
-            init: `zeros` or `random`.
+            inputs: Kind of the network's inputs, `error` or `pair`.
+            init: Kind of the first parameters, `zeros` or `random`.
             seed: Seed of `random`.
 
         Raises:
@@ -115,7 +115,7 @@ class MLPDrift:
     network is added to PPO's drift inside the relu: zero parameters then are PPO.
 
     Attributes:
-        params: `(kernel [8, H], kernel [H, 1])`.
+        params: Kernels of the two layers, `(kernel [8, H], kernel [H, 1])`.
         base_clip: Half-width of PPO's clip that the network starts from; None starts
             from no drift.
     """
@@ -170,7 +170,7 @@ class MLPDrift:
             hidden_size: Units of the hidden layer.
             base_clip: Half-width of the PPO clip to start from; None starts from no
                 drift.
-            init: `zeros` or `random`.
+            init: Kind of the first parameters, `zeros` or `random`.
             seed: Seed of `random`.
 
         Raises:
@@ -209,7 +209,7 @@ class TemporalDrift(MLPDrift):
     run as an input). Every parameter vector is a valid drift at every share.
 
     Attributes:
-        params: `(kernel [16, H], kernel [H, 1])`.
+        params: Kernels of the two layers, `(kernel [16, H], kernel [H, 1])`.
         base_clip: Half-width of PPO's clip that the network starts from; None starts
             from no drift.
         share: Share of the run that is over.
@@ -222,7 +222,8 @@ class TemporalDrift(MLPDrift):
     def features(self, log_ratio: Array, advantage: Array) -> Array:
         """Return what the network sees, `[N, F]`; all of it is 0 at ratio 1."""
         plain = super().features(log_ratio, advantage)
-        share = schedules.at(self.share, 0.0)  # a number, unless nobody trains with it
+        # It is a number wherever somebody trains with it.
+        share = schedules.at(self.share, 0.0)
         return jnp.concatenate([plain, plain * share], axis=-1)
 
 

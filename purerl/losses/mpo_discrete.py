@@ -63,10 +63,11 @@ def improved(log_policy: Array, q_values: Array, temperature: Array) -> Improvem
     Args:
         log_policy: `[n, N]` log-probabilities of the target policy.
         q_values: `[n, N]` values of all actions.
-        temperature: `[]`, eta.
+        temperature: `[]` temperature eta.
     """
     q_values = e_step.without_impossible(log_policy, q_values)
-    # Centred, for beside a large quotient log-probabilities would lose their digits.
+    # The quotient is centred: beside a large one log-probabilities would lose their
+    # digits.
     centred = q_values - q_values.max(0, keepdims=True)
     weights = jax.nn.softmax(log_policy + centred / temperature, axis=0)
     return Improvement(log_policy, q_values, weights, temperature)
@@ -76,7 +77,7 @@ def divergence(weights: Array, log_policy: Array) -> Array:
     """Return `KL(weights || policy)`, in nats, `[N]`.
 
     Args:
-        weights: `[n, N]` probabilities.
+        weights: `[n, N]` probabilities of the actions.
         log_policy: `[n, N]` log-probabilities, finite.
     """
     return (jax.scipy.special.xlogy(weights, weights) - weights * log_policy).sum(0)

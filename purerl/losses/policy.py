@@ -47,8 +47,8 @@ class AsymmetricClipDrift:
     arXiv:2503.14476, equation 10). With both ends equal it is `ClipDrift`.
 
     Attributes:
-        low: How far below 1 the ratio earns something, between 0 and 1.
-        high: How far above 1 the ratio earns something.
+        low: Distance below 1 up to which the ratio earns something, between 0 and 1.
+        high: Distance above 1 up to which the ratio earns something.
     """
 
     low: float = dynamic(0.2, "How far below 1 the ratio earns something.", FRACTION)

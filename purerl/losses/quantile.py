@@ -40,7 +40,7 @@ def regression(
     """
 
     def against(theta: Array, level: Array) -> Array:
-        below = target < theta[None]  # Where it is too large it costs 1 - level.
+        below = target < theta[None]  # A prediction that is too large costs 1 - level.
         cost = jax.vmap(lambda y: loss(theta, y, theta))(target)
         return (jnp.abs(level - below.astype(jnp.float32)) * cost).mean(0)
 
@@ -56,7 +56,7 @@ def truncated(quantiles: Array, dropped: int) -> Array:
 
     Args:
         quantiles: `[E, N, Q]` quantiles of E critics.
-        dropped: d, how many are left out for each critic.
+        dropped: Number d of quantiles that are left out for each critic.
 
     Returns:
         `[E * (Q - d), N]`, ascending along the first axis.
@@ -79,7 +79,7 @@ def quantile_huber(
     Args:
         quantiles: `[N, K]` predictions `q`.
         target: `[N, M]` samples or quantiles `y` of the target.
-        levels: `[N, K]` or `[1, K]`, the levels `t`.
+        levels: Levels `t` of the quantiles, `[N, K]` or `[1, K]`.
         kappa: Error at which Huber's loss turns linear.
 
     Returns:

@@ -45,7 +45,7 @@ def register(name: str, cls: type) -> None:
 
     Args:
         name: Name in files and on command lines, such as `"KLDrift"`.
-        cls: A `flax.struct.dataclass` with `__call__`.
+        cls: Class to register, a `flax.struct.dataclass` with `__call__`.
 
     Raises:
         ConfigError: no such class, no name, or either is taken.

@@ -29,9 +29,9 @@ MIN_TEMPERATURE = 1e-6
 """Smallest temperature, in units of Q: where all sampled actions are worth the same,
 any temperature gives the same weights."""
 
-# From the side of the root where Newton's method cannot overshoot, six iterations
-# reach the rounding of a float for usual Q-values, twelve for states whose Q-values
-# differ by seven orders of magnitude in scale.
+# Newton's method starts on the side of the root where it cannot overshoot. Six
+# iterations then reach the rounding of a float for usual Q-values, twelve for states
+# whose Q-values differ by seven orders of magnitude in scale.
 _ITERATIONS = 16
 # A step of log(eta) this small is one of a converged iteration, whatever rounding
 # says about the bracket.
@@ -93,7 +93,7 @@ def solve_temperature(
         epsilon: Bound on the weights' divergence from the samples, in nats; more than
             `log S` is never reached.
         axis_name: Mapped axis over which the states are spread, if any.
-        log_prior: As in `temperature_dual`.
+        log_prior: Log-probabilities of the prior, as in `temperature_dual`.
 
     Returns:
         float32 `[]`, in units of Q; correct to about 1e-5 of itself.
@@ -125,10 +125,12 @@ def solve_temperature(
         return low, high, jnp.where(is_inside, newton, 0.5 * (low + high))
 
     start = jnp.maximum(_first(centred, epsilon, axis_name), floor)
-    # The floor itself, but from the data, as what becomes of it in the loop is.
+    # This is the floor itself, but computed from the data: it then varies over devices
+    # as the temperature in the loop does.
     low = jnp.minimum(floor, start)
     *_, solution = jax.lax.fori_loop(0, _ITERATIONS, iterate, (low, start, start))
-    # Nothing binds: the dual grows with the temperature from the smallest one on.
+    # The constraint does not bind: the dual grows with the temperature from the
+    # smallest one.
     is_slack = divergence(floor)[0] <= epsilon
     return jnp.exp(jnp.where(is_slack, floor, jnp.maximum(solution, floor)))
 
@@ -183,7 +185,7 @@ def action_weights(q_values: Array, temperature: Array | float) -> Array:
 
     Args:
         q_values: `[S, N]` values of actions sampled from the target policy.
-        temperature: `[]`, eta.
+        temperature: `[]` temperature eta.
 
     Returns:
         `[S, N]`; the weights of a state sum to 1.

@@ -11,7 +11,7 @@ from flax import struct
 from purerl.config import POSITIVE, dynamic
 from purerl.types import Array
 
-# Keeps the powers below away from their two removable singularities (Barron 2019, B).
+# The shift keeps powers away from their two removable singularities (Barron 2019, B).
 _SHIFT = 1e-5
 
 
@@ -90,6 +90,6 @@ class RobustError:
         square = jnp.square((value - target) / self.scale)
         width = jnp.abs(self.alpha - 2.0) + _SHIFT
         power = self.alpha + jnp.where(self.alpha < 0.0, -_SHIFT, _SHIFT)
-        # expm1 and log1p keep the digits of small errors.
+        # The functions expm1 and log1p keep the digits of small errors.
         grown = jnp.expm1(0.5 * power * jnp.log1p(square / width))
         return jnp.square(self.scale) * (width / power) * grown

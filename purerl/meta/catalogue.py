@@ -1,4 +1,4 @@
-"""Which algorithms of evosax can be used here, and why the others cannot."""
+"""The algorithms of evosax that can be used here, and why the others cannot."""
 
 from typing import Any
 

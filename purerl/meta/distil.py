@@ -33,13 +33,13 @@ KEPT, REFINED, STEPS = 128, 6, 400
 
 
 class Samples(NamedTuple):
-    """Where a drift is compared, all with one sign of the advantage.
+    """The points where a drift is compared, all with one sign of the advantage.
 
     Attributes:
-        log_ratio: `[N]`.
-        advantage: `[N]`.
-        value: `[N]` of the drift to distil.
-        slope: `[N]`, its derivative by the log-ratio.
+        log_ratio: `[N]` logarithms of the ratio.
+        advantage: `[N]` advantages.
+        value: `[N]` values of the drift to distil.
+        slope: `[N]` derivatives of the drift by the log-ratio.
     """
 
     log_ratio: Array
@@ -69,11 +69,11 @@ class Distilled(NamedTuple):
 
     Attributes:
         drift: The drift, which trains and evolves as any other.
-        error: Error of its slope and value, as a share of the root mean squares of
-            those of the drift that it stands for: the root mean square of the errors of
-            both signs of the advantage.
+        error: Error of the slope and the value, as a share of the root mean squares of
+            slope and value of the drift that it stands for: the root mean square of the
+            errors of both signs of the advantage.
         rise: The best sum of each number of terms where the advantage is positive.
-        fall: The same where it is negative.
+        fall: The best sum of each number of terms where the advantage is negative.
     """
 
     drift: FormulaDrift

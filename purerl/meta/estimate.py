@@ -1,4 +1,4 @@
-"""What an evolution would cost, measured without running it."""
+"""The estimated cost of an evolution, measured without running it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -71,9 +71,9 @@ def evolve(
         generations: The number of generations in all; an evolution in a folder may go
             on for more.
         rollouts: The number of training runs of each member in each environment, R.
-        fitness: The kind of fitness: `training_curve`, `final_return` or `evaluation`,
-            or to have as little of it as can be, `negative_training_curve` and so on;
-            see `purerl.meta.fitness`.
+        fitness: The kind of fitness: `training_curve`, `final_return` or `evaluation`;
+            with `negative_` before it, as in `negative_training_curve`, it is
+            minimised. See `purerl.meta.fitness`.
         environments: Names of environments, or changes of the config by name; the
             config's own where not given.
         baselines: The return that counts 1 (or a pair, the returns that count 0 and 1),

@@ -1,4 +1,4 @@
-"""What a training run is worth, and what a member of a population is worth.
+"""Fitness: the worth of a training run, and of a member of a population.
 
 A run's *curve* has a value per update: the mean return of the episodes that ended in
 it; where none ended, the last value that was known; before the run's first episode has

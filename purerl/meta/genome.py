@@ -1,4 +1,4 @@
-"""What is evolved: leaves of a config as one vector, and the vector as overrides.
+"""The genome: leaves of a config as one vector, and the vector as overrides.
 
 Any field or sub-tree of a config with float leaves can be evolved: a learned loss, the
 two numbers of `DPODrift`, a set of hyperparameters, the environment's physics. A
@@ -63,7 +63,7 @@ class Genome:
         config: The config whose leaves are evolved.
         env: The environment, whose parameters may be evolved.
         evolve: The name of a field, several, or names with their scales.
-        word: What messages call the argument that names the fields.
+        word: Name in messages of the argument that names the fields.
 
     Attributes:
         scales: Scales as asked for, by name of the field.

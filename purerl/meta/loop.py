@@ -274,5 +274,5 @@ class EvolutionLoop:
 
 
 def _restored(folder: Path | None, state: State) -> State:
-    """What the folder's newest checkpoint holds, else the state as it is."""
+    """Return the state in the folder's newest checkpoint, else the state as it is."""
     return state if folder is None else store.restore(folder, state) or state

@@ -34,7 +34,7 @@ def read_names(
         config: The config, whose fields may be evolved.
         env: The environment, whose parameters may be evolved.
         evolve: A name, several, or names with their scales.
-        word: What messages call the argument that names the fields.
+        word: Name in messages of the argument that names the fields.
 
     Raises:
         ConfigError: none, one given twice or inside another, or an unknown scale.
@@ -98,7 +98,7 @@ def value_at(
         config: The config.
         env: The environment.
         name: Name of a field, dotted where it lies inside one.
-        word: What messages call the argument that named it.
+        word: Name in messages of the argument that named the field.
 
     Raises:
         ConfigError: there is nothing of that name.

@@ -1,4 +1,4 @@
-"""What a person sees of an evolution: a bar over its generations, or lines."""
+"""The progress of an evolution as a person sees it: a bar, or lines."""
 
 import math
 import time

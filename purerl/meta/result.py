@@ -1,4 +1,4 @@
-"""What an evolution leaves behind: a solution, a loss, a curve."""
+"""The result of an evolution: a solution, a loss, a curve."""
 
 from functools import cached_property
 from pathlib import Path
@@ -66,7 +66,7 @@ class EvolutionResult:
 
     @property
     def finished(self) -> bool:
-        """Whether every generation has been evaluated."""
+        """True if every generation has been evaluated."""
         return self.done >= self.generations
 
     @cached_property
@@ -80,7 +80,7 @@ class EvolutionResult:
 
     @cached_property
     def solution(self) -> Overrides:
-        """What was learned, by name: the distribution's mean, where there is one.
+        """The learned values by name: the distribution's mean, where there is one.
 
         A strategy with a population instead has its best member here. The mean is what
         the published evolutions keep: the best of many noisy evaluations is partly
@@ -104,7 +104,7 @@ class EvolutionResult:
 
     @property
     def start(self) -> dict[str, Any]:
-        """What the config had before, by name."""
+        """The values that the config had before, by name."""
         return dict(self._optimiser.genome.values)
 
     @property

@@ -1,4 +1,4 @@
-"""What an evolution is made of, checked before anything is traced or compiled."""
+"""The parts of an evolution, checked before anything is traced or compiled."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ Environments = Sequence[str | Mapping[str, Any]]
 
 
 class EvolutionSettings(NamedTuple):
-    """What fixes the result of an evolution, beside its config.
+    """The settings that fix the result of an evolution, beside its config.
 
     The folder keeps them by these names, as plain values.
 

@@ -27,7 +27,7 @@ KEEP = 2
 
 
 class State(NamedTuple):
-    """All that going on needs, beside the settings. `G` generations, on the host.
+    """The state that going on needs beside the settings. `G` generations, on the host.
 
     Attributes:
         done: The number of finished generations, int32 `[]`.

@@ -1,4 +1,4 @@
-"""What a strategy is asked to be: a name and numbers, as code, text or YAML.
+"""Strategies as they are asked for: a name and numbers, as code, text or YAML.
 
 The published experiments ran on evosax 0.0.4 and 0.1, whose defaults differ much from
 those of today: here sigma, its schedule and Adam are always explicit, and what was
@@ -21,7 +21,7 @@ SHAPINGS = ("auto", "none", "centered_rank", "z_score", "normalize")
 
 @dataclasses.dataclass(frozen=True)
 class Strategy:
-    """How a population moves; names are those of evosax, `-`, `_` and case do not tell.
+    """The strategy that moves a population; case, `-` and `_` of its name do not tell.
 
     Attributes:
         name: The name: `open-es`, `cma-es`, `sep-cma-es`, `snes`, `pgpe`, `simple-ga`,

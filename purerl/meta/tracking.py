@@ -1,4 +1,4 @@
-"""What is told of an evolution while it goes on: JSON lines always, trackers if asked.
+"""The record of an evolution while it goes on: JSON lines, and trackers if asked.
 
 A generation is a row of `metrics/evolution/seed=<seed>.jsonl`, and a step of every
 chart of a tracker (`purerl.runner.trackers`). What a killed evolution had logged past
@@ -16,6 +16,7 @@ import numpy as np
 from purerl import serialise
 from purerl.meta.setup import EvolutionSetup
 from purerl.meta.store import KIND, State
+from purerl.runner.jsonl import JsonlFiles, read_rows
 from purerl.runner.trackers import Member, TrackedRun, Tracker
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.stored import lacking
@@ -170,7 +171,7 @@ def finish(group: Group, result: "EvolutionResult", is_finished: bool) -> None:
 
 
 def _keep_files(group: Group, result: "EvolutionResult", folder: Path) -> None:
-    """What was learned, what it was started with, and pictures."""
+    """Send the learned part, the files it was started with, and pictures."""
     result.save(folder)
     for path in sorted(folder.iterdir()):
         group.artifact(path, f"{KIND}/{path.name}")

@@ -32,7 +32,7 @@ OnRuns = Callable[[int], None]
 
 
 class Options(NamedTuple):
-    """How an evolution is carried out; of these only W and K change what is computed.
+    """The way an evolution is carried out; only W and K change what is computed.
 
     Attributes:
         folder: The folder to write, or None.
@@ -68,7 +68,7 @@ class Chunk(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What came of training a population.
+    """The fitness of a population after its training, and why runs failed.
 
     Attributes:
         fitness: The fitness of every run `[E, P, R]`, float32, NaN where it failed; the

@@ -40,7 +40,7 @@ class MetaGradient(NamedTuple):
 
     Attributes:
         value: The outer loss, `[]`.
-        gradient: Its derivative, by name of the leaf.
+        gradient: Derivative of the outer loss, by name of the leaf.
         state: The state of the agent after the updates.
         metrics: Metrics of the updates, `[K]` each.
     """
@@ -55,7 +55,7 @@ class _OuterObjective(NamedTuple):
     """The outer loss of a state, with the reference's numbers.
 
     Attributes:
-        outer: How updates of the algorithm are judged.
+        outer: Outer losses that judge updates of the algorithm.
         bound: The run, whose length schedules follow.
         reference: The numbers that the outer loss has in place of the config's own.
         loss: The outer loss.
@@ -272,7 +272,7 @@ def make_meta_gradient(
     Args:
         config: The config of the agent, of an on-policy algorithm.
         names: The name of a field, several, or names with scales.
-        word: What messages call the argument that names the fields.
+        word: Name in messages of the argument that names the fields.
         unroll: The number of updates, K.
         objective: The outer loss.
         reference: Values of dynamic fields by name that the outer loss has.

@@ -1,4 +1,4 @@
-"""What a meta-gradient is of: leaves of a config as named arrays without bounds.
+"""The coordinates of a meta-gradient: leaves of a config as arrays without bounds.
 
 The names and scales are those of `purerl.evolve`: a number that must stay positive is
 `start * exp(z)`, a fraction `sigmoid(logit(start) + z)`, and arrays are themselves. The
@@ -31,7 +31,7 @@ class Coordinates:
     Args:
         bound: The config and its environment.
         names: The name of a field, several, or names with their scales.
-        word: What messages call the argument that names the fields: `wrt` or `tune`.
+        word: Name in messages of the argument that names the fields: `wrt` or `tune`.
 
     Raises:
         ConfigError: the field is unknown, static or has no float leaves, or it starts

@@ -27,7 +27,7 @@ from purerl.types import Array, Metrics, Overrides, PyTree
 
 
 class SelfTuned(NamedTuple):
-    """What a run that tuned itself leaves behind.
+    """The result of a run that tuned itself.
 
     Attributes:
         state: The final state of the agent, as `TrainResult` has it.
@@ -49,7 +49,7 @@ class SelfTuned(NamedTuple):
 
 
 class _Tuning(NamedTuple):
-    """What is bound once: the run, the meta-gradient, how often and how it moves."""
+    """The parts of self-tuning, bound once: run, meta-gradient, interval, optimiser."""
 
     bound: Bound
     meta: MetaGradientFunction

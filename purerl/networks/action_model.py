@@ -16,23 +16,23 @@ import jax.numpy as jnp
 from purerl.networks.recurrent import LSTMMemory, lstm
 from purerl.types import Array, PyTree
 
-HEAD_STD = 0.01  # Of the kernels of policy and `y` at first.
-# Normal numbers of variance 1 / fan_in, cut off at two standard deviations, which
-# leaves this share of the variance: as the authors' layers start, whose library does
-# not make up for it.
+HEAD_STD = 0.01  # Of the first kernels of the policy and of `y`.
+# Normal numbers of variance 1 / fan_in are cut off at two standard deviations, which
+# leaves this share of the variance. The authors' layers start so: their library does
+# not make up for the loss.
 LEFT = 0.7737
 INIT = nn.initializers.variance_scaling(LEFT, "fan_in", "truncated_normal")
 
 
 class Predictions(NamedTuple):
-    """What the network says of observations, for A actions.
+    """The outputs of the network on observations, for A actions.
 
     Attributes:
-        logits: `[..., A]` of the policy.
+        logits: `[..., A]` logits of the policy.
         y: `[..., M]` logits of the prediction of the observation.
         z: `[..., A, M]` logits of the prediction of each action.
         q: `[..., A, K]` logits of each action's value, see `learning.two_hot`.
-        next_logits: `[..., A, A]` of the policy after each action.
+        next_logits: `[..., A, A]` logits of the policy after each action.
     """
 
     logits: Array
@@ -56,9 +56,9 @@ class ActionModel(nn.Module):
 
     Attributes:
         torso: Module of the features of one observation.
-        num_actions: A.
-        prediction_size: M.
-        num_bins: K.
+        num_actions: Number A of actions.
+        prediction_size: Number M of entries of a prediction.
+        num_bins: Number K of bins of an action's value.
         embedding_size: Numbers of the embedding.
         model_size: Units of the recurrent model.
         head_sizes: Units of each hidden layer of the MLPs, which have relu units.

@@ -22,7 +22,7 @@ from purerl.types import Array, PyTree
 COLLECTION = "statistics"
 # Names of the parameters that are running statistics.
 STATISTICS = ("running_mean", "running_var", "running_steps")
-# Of the correction after the warm-up, those of Ioffe (2017).
+# The bounds of the correction after the warm-up are those of Ioffe (2017).
 LARGEST_SCALE, LARGEST_SHIFT = 3.0, 5.0
 
 
@@ -96,8 +96,8 @@ def forward(module: nn.Module, params: PyTree, *inputs: Any) -> tuple[Any, PyTre
 
     Args:
         module: Network with `BatchRenorm` layers.
-        params: Its parameters.
-        *inputs: What it sees; all leading axes are the batch.
+        params: Parameters of the network.
+        *inputs: Inputs of the network; all leading axes are the batch.
 
     Returns:
         The outputs, and the new running statistics for `put_statistics`.
@@ -111,7 +111,7 @@ def put_statistics(params: PyTree, statistics: PyTree) -> PyTree:
 
     Args:
         params: Parameters `{"params": ...}`.
-        statistics: What `forward` returned.
+        statistics: Running statistics that `forward` returned.
     """
     return {**params, "params": _put(params["params"], statistics)}
 

@@ -1,4 +1,4 @@
-"""What has few outputs, one output after another, for few kernels.
+"""Functions of few outputs, written one output after another, for few kernels.
 
 A compiler for an accelerator makes a kernel of every sum over an axis, also where that
 has two members. A policy over few actions written as sums of columns, with its
@@ -23,7 +23,7 @@ def argmax(values: Array) -> Array:
     """Return the index of the largest of the last axis, the first of equals, int32.
 
     Args:
-        values: `[..., n]`.
+        values: `[..., n]` values, n along the last axis.
     """
     if not is_written_out(values):
         return jnp.argmax(values, -1).astype(jnp.int32)
@@ -39,7 +39,7 @@ def pick(values: Array, choice: Array) -> Array:
     """Return one of the last axis, `[...]`.
 
     Args:
-        values: `[..., n]`.
+        values: `[..., n]` values, n along the last axis.
         choice: `[...]` int32, below n.
     """
     if not is_written_out(values):
@@ -54,7 +54,7 @@ def largest(values: Array) -> Array:
     """Return the largest of the last axis, `[...]`.
 
     Args:
-        values: `[..., n]`.
+        values: `[..., n]` values, n along the last axis.
     """
     if not is_written_out(values):
         return values.max(-1)
@@ -65,7 +65,7 @@ def is_written_out(values: Array) -> bool:
     """Return whether an axis is written out: a short one, on an accelerator.
 
     Args:
-        values: `[..., n]`.
+        values: `[..., n]` values, n along the last axis.
     """
     return not traced_for_cpu() and values.shape[-1] <= MOST
 
@@ -110,7 +110,7 @@ def product(x: Array, kernel: Array) -> list[Array]:
     The gradient of `x` is a sum of as many terms, in place of a product.
 
     Args:
-        x: `[K, N, I]`.
+        x: `[K, N, I]` inputs.
         kernel: `[K, I, O]`, with few columns.
     """
     whole = x @ kernel

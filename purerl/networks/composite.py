@@ -21,10 +21,10 @@ from purerl.types import Array, PyTree
 MASK = "action_mask"
 """The key of a dictionary observation that says which actions are valid."""
 
-# The key of features that stand beside a mask: a memory's, or a shared torso's.
+# The key of features that stand beside a mask: those of a memory or of a shared torso.
 FEATURES = "<features>"
-# Far below every logit and every value, and yet finite: its softmax is exactly zero,
-# and neither its product with zero nor a gradient through it is NaN.
+# This is far below every logit and every value, and yet finite: its softmax is exactly
+# zero, and neither its product with zero nor a gradient through it is NaN.
 EXCLUDED = -1e9
 
 
@@ -58,7 +58,7 @@ def visible(shape: Any, keys: tuple[str, ...] = ()) -> Any:
 
     Args:
         shape: Shape of the features.
-        keys: Keys of a dictionary that it sees; none for all of them.
+        keys: Keys of a dictionary that the network sees; none for all keys.
     """
     if not isinstance(shape, Mapping):
         return shape
@@ -73,7 +73,7 @@ def viewed(module: nn.Module, shape: Any, keys: tuple[str, ...] = ()) -> nn.Modu
     Args:
         module: Module of what `visible` says.
         shape: Shape of the features.
-        keys: Keys of a dictionary that it sees; none for all of them.
+        keys: Keys of a dictionary that the module sees; none for all keys.
     """
     if not isinstance(shape, Mapping):
         return module
@@ -94,7 +94,7 @@ class View(nn.Module):
     keys: tuple[str, ...]
 
     def __call__(self, obs: Mapping[str, Any], *more: Array) -> Any:
-        """What the module makes of these keys."""
+        """Return the outputs of the module on these keys."""
         return self.module({key: obs[key] for key in self.keys}, *more)
 
 
@@ -110,7 +110,7 @@ class Part(nn.Module):
     key: str
 
     def __call__(self, obs: Mapping[str, Any], *more: Array) -> Any:
-        """What the module makes of it."""
+        """Return the outputs of the module on the part."""
         return self.module(obs[self.key], *more)
 
 
@@ -136,7 +136,7 @@ def exclude(outputs: Array, mask: Array) -> Array:
     """Return logits or values with `EXCLUDED` in the place of invalid actions.
 
     Args:
-        outputs: `[..., A]`.
+        outputs: `[..., A]` logits or values of all actions.
         mask: `[..., A]` bool, true for valid actions.
     """
     return jnp.where(mask, outputs, jnp.full_like(outputs, EXCLUDED))
@@ -146,7 +146,7 @@ def mean_of_valid(values: Array, mask: Array) -> Array:
     """Return the mean over the valid actions, `[..., 1]`.
 
     Args:
-        values: `[..., A]`.
+        values: `[..., A]` values of all actions.
         mask: `[..., A]` bool, true for valid actions.
     """
     total = jnp.where(mask, values, 0.0).sum(-1, keepdims=True)

@@ -133,7 +133,7 @@ class Twin(nn.Module):
 
     @nn.compact
     def __call__(self, *inputs: Array) -> tuple[Array, Array]:
-        """What each makes of the same inputs."""
+        """Return the outputs of both networks on the same inputs."""
         return self.make()(*inputs), self.make()(*inputs)
 
 
@@ -153,7 +153,7 @@ class Ensemble(nn.Module):
 
     @nn.compact
     def __call__(self, *inputs: Any) -> Array:
-        """What each makes of the same inputs, `[E, ...]`."""
+        """Return the outputs of all networks on the same inputs, `[E, ...]`."""
 
         def one(network: nn.Module, *inputs: Any) -> Array:
             return network(*inputs)

@@ -70,8 +70,8 @@ class Head(Protocol):
 
 
 def _distrax() -> Any:
-    # Takes a second to import: only those who train pay it. Its own imports use names
-    # that jax has deprecated, which is nobody's concern here.
+    # The import takes a second, so only those who train pay for it. Its own imports use
+    # names that jax has deprecated, and their warnings do not concern a user.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         import distrax
@@ -117,7 +117,7 @@ class CategoricalHead:
         """Return the Shannon entropy `[...]`; logits may be a list of columns."""
         if isinstance(outputs, list):
             return columns.entropy(columns.log_softmax(outputs))
-        # distrax's own normalises its normalised logits again.
+        # The function of distrax would normalise its normalised logits again.
         log_probs = self._categorical(outputs).logits
         # An action of probability zero has no part, and no NaN, in the sum.
         finite = jnp.maximum(log_probs, jnp.finfo(log_probs.dtype).min)
@@ -240,7 +240,8 @@ def make_head(space: Any, policy: str) -> Head:
     Args:
         space: Action space of `envs.spaces`, or one with the same attributes: discrete
             (see `is_discrete`) or a box (has `low`, `high`, `shape`).
-        policy: `auto`, `categorical`, `gaussian` or `tanh_gaussian`.
+        policy: Kind of the distribution, `auto`, `categorical`, `gaussian` or
+            `tanh_gaussian`.
 
     Raises:
         ValueError: the policy does not fit the space.

@@ -119,7 +119,7 @@ def _one_batch_axis(obs: Array) -> tuple[tuple[int, ...], Array]:
 def _finisher(
     activation: str, layer_norm: bool, dtype: Any
 ) -> Callable[[Array], Array]:
-    """What comes between a layer and the next: the norm, where there is one."""
+    """Return the end of a layer: the norm, if there is one, and the activation."""
 
     def finish(x: Array) -> Array:
         if layer_norm:

@@ -26,9 +26,9 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 # The most rows of a product that is written as sums: those of acting, not of learning.
 MOST_ROWS = 64
-# How a module calls what one of its layers put out: `activity_Dense_0`.
+# The prefix of the name under which a layer's activity is noted: `activity_Dense_0`.
 ACTIVITY = "activity_"
-COLLECTION = "intermediates"  # flax's, which no initialisation makes.
+COLLECTION = "intermediates"  # A collection of flax that no initialisation makes.
 
 
 def note_activity(module: nn.Module, layer: str, x: Array) -> None:
@@ -96,8 +96,8 @@ def is_narrow(x: Array, kernel: Array) -> bool:
     to multiply: as sums it is one kernel with the bias and the activation after it.
 
     Args:
-        x: `[..., I]`.
-        kernel: `[I, O]`.
+        x: `[..., I]` inputs.
+        kernel: `[I, O]` kernel of the layer.
     """
     lead = x.shape[:-1]
     # An exported program may have a batch of any size.
@@ -110,8 +110,8 @@ def narrow_product(x: Array, kernel: Array) -> Array:
     """Return `x @ kernel` as sums of few terms, or as few sums; see `is_narrow`.
 
     Args:
-        x: `[..., I]`.
-        kernel: `[I, O]`.
+        x: `[..., I]` inputs.
+        kernel: `[I, O]` kernel of the layer.
     """
     lead = (1,) * (x.ndim - 1)
     if kernel.shape[0] <= columns.MOST:
@@ -122,7 +122,7 @@ def narrow_product(x: Array, kernel: Array) -> Array:
 
 
 class Features(nn.Module):
-    """In the place of a torso whose features are there already: returns its input."""
+    """A stand-in for a torso whose features are there already: returns its input."""
 
     def __call__(self, features: Array) -> Array:
         """Features as they are."""
@@ -166,7 +166,7 @@ def small_product(
 
     Args:
         x: `[N, I]`; other ranks take the plain product.
-        kernel: `[I, O]`.
+        kernel: `[I, O]` kernel of the layer.
         dimension_numbers: Axes of the product, as in `jax.lax.dot_general`.
         options: Keywords of `jax.lax.dot_general`.
     """

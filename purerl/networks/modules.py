@@ -23,7 +23,7 @@ from purerl.types import Array, PyTree
 
 # The fields of configs that hold a network.
 FIELDS = ("torso", "actor", "critic", "memory")
-# Where what has moved within these packages can be imported from for good.
+# Packages from which objects that have moved within them can be imported for good.
 _PUBLIC = (nn, jax.nn, jnp)
 _IMPORT = "import"  # The key of a function or a class among a module's fields.
 _EXAMPLE = "mypackage.nets:MyTorso(features=64)"
@@ -176,9 +176,9 @@ def check(
         field: Name of the config's field.
         module: Module of a config.
         inputs: Shape of each input, without the batch axis, or a pytree of shapes.
-        outputs: Shapes of what it must return, without the batch axis: a shape, or a
-            pair of them; None in a shape stands for any number.
-        words: What the outputs are, for the message.
+        outputs: Shapes that it must return, without the batch axis: a shape, or a pair
+            of them; None in a shape stands for any number.
+        words: Words for the outputs in the message.
 
     Raises:
         ConfigError: the module fails, holds more than float32 parameters, or returns
@@ -225,10 +225,10 @@ def check_no_chance(
     """Refuse a module that draws random numbers once it has its parameters.
 
     Args:
-        name: What the message calls the module.
+        name: Name of the module in the message.
         module: Module of a config.
         variables: Variables of the module, or their shapes.
-        *inputs: What the module is called with, or the shapes of it.
+        *inputs: Inputs that the module is called with, or their shapes.
 
     Raises:
         ConfigError: with what to leave out.
@@ -246,7 +246,7 @@ def check_variables(name: str, variables: Mapping[str, Any]) -> None:
     """Refuse variables that are no float32 parameters.
 
     Args:
-        name: What the message calls the module.
+        name: Name of the module in the message.
         variables: Variables of the module, or their shapes.
 
     Raises:

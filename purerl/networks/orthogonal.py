@@ -57,7 +57,7 @@ class Request(NamedTuple):
         return (self.scale * whole).reshape(self.shape).astype(self.dtype)
 
 
-# What the layers of the networks that are being initialised have asked for.
+# The requests of the layers of the networks that are being initialised.
 _asked: ContextVar[list[tuple[Array, Request]] | None] = ContextVar(
     "asked", default=None
 )
@@ -135,8 +135,8 @@ def init_params(
     return jax.tree.unflatten(structure, [found.get(id(x), x) for x in leaves])
 
 
-# Compiled by itself, so that it is traced once for each set of shapes: flax evaluates
-# the shapes of initial values again at every call of a module.
+# The function is compiled by itself, so that it is traced once for each set of shapes:
+# flax evaluates the shapes of initial values again at every call of a module.
 @partial(jax.jit, static_argnums=1)
 def _draw(key: Array, requests: tuple[Request, ...]) -> list[Array]:
     """Draw the parameters that are asked for: one draw, and a loop for each height."""
@@ -187,7 +187,8 @@ def orthogonalise(gaussian: Array, rows: Any, columns: Any) -> Array:
 
     def reflect(step: Array, matrices: Array) -> Array:
         vector = jax.lax.dynamic_index_in_dim(vectors, most - 1 - step, 1, False)
-        # Sums in place of products, which other devices take with fewer bits.
+        # Sums stand in place of products because other devices compute products with
+        # fewer bits.
         along = (vector[:, :, None] * matrices).sum(1)
         return matrices - vector[:, :, None] * along[:, None, :]
 

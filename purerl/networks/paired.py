@@ -36,7 +36,8 @@ class Pair:
     up with zeros has no gradient, so that it stays zero.
 
     Attributes:
-        first: `[R, 2 H]`, the first layers, that of the actor before the critic's.
+        first: `[R, 2 H]` kernels of the first layers, that of the actor before that of
+            the critic.
         later: `[2, R, H]` each, and the last one `[2, R, A]` with the actor's outputs;
             of the critic the first of these columns is the value.
         log_std: `[A]` log standard deviations of a Gaussian actor; None otherwise.
@@ -54,7 +55,7 @@ class Pair:
         The head takes outputs `[N, A]`, or few logits as a list of columns `[N]`.
 
         Args:
-            inputs: What `with_ones` makes of observations, `[N, R]`.
+            inputs: Observations with ones beside them, from `with_ones`, `[N, R]`.
         """
         activate = ACTIVATIONS[self.activation]
         both = activate(inputs @ self.first)

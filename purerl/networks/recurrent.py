@@ -1,4 +1,4 @@
-"""What a policy remembers of an episode: memories, and forgetting where episodes end.
+"""Gated units: memories of an episode, and forgetting where episodes end.
 
 A memory is a pytree of arrays with the environments' leading axes. It is zero before
 an episode's first observation, and holds nothing of the episode before. Here are the
@@ -55,7 +55,7 @@ class GRU(nn.Module):
         """Return the memories with each of a sequence's observations in them.
 
         Args:
-            obs: `[T, B, *obs_shape]`.
+            obs: `[T, B, *obs_shape]` observations.
             memory: `[B, H]` memory before the first observation.
             first: `[T, B]` bool, the observation begins an episode: the memory is
                 cleared *before* it. That is the flag of the step before it.
@@ -69,11 +69,11 @@ class GRU(nn.Module):
 
 
 class LSTMMemory(NamedTuple):
-    """What an LSTM remembers, `[..., H]` each.
+    """The memory of an LSTM, `[..., H]` each.
 
     Attributes:
-        hidden: What heads see.
-        cell: What is carried on.
+        hidden: Hidden state, which heads see.
+        cell: Cell state, which only the next step sees.
     """
 
     hidden: Array
@@ -118,7 +118,7 @@ class LSTM(nn.Module):
         """Return the memories with each of a sequence's observations in them.
 
         Args:
-            obs: `[T, B, *obs_shape]`.
+            obs: `[T, B, *obs_shape]` observations.
             memory: Memory `[B, H]` before the first observation.
             first: `[T, B]` bool, the observation begins an episode; see `GRU.unroll`.
 
@@ -172,7 +172,9 @@ def _gru_gate(
     return (1.0 - update) * new + update * memory
 
 
-# Of parameters `recurrent` `[H, 4H]`: `U_i`, `U_f`, `U_g`, `U_o` side by side.
+# A cell whose parameters are `recurrent` `[H, 4H]`: `U_i`, `U_f`, `U_g`, `U_o` side by
+# side.
 LSTM_CELL = Cell(_lstm_project, _lstm_gate)
-# Of parameters `recurrent` `[H, 3H]` and `bias` `[H]`: `U_r`, `U_z`, `U_n`, and `c`.
+# A cell whose parameters are `recurrent` `[H, 3H]`, with `U_r`, `U_z`, `U_n` side by
+# side, and `bias` `[H]`, which is `c`.
 GRU_CELL = Cell(_gru_project, _gru_gate)

@@ -48,8 +48,8 @@ class ReturnCritic(nn.Module):
     Attributes:
         torso: Torso of the observations.
         num_actions: Number n of actions.
-        num_outputs: Outputs K for each action, 1 where levels are given; None for one
-            without an axis of its own.
+        num_outputs: Number K of outputs for each action, 1 where levels are given; None
+            for one output without an axis K.
         make_dense: Function from a number of units to the head's last layer.
         make_stream: Function that returns a hidden layer of the head; None for none.
         dueling: Whether there is the split, a stream for each part.

@@ -16,7 +16,7 @@ from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array, PyTree
 
 TORSOS = ("auto", "mlp", "cnn", "nature", "impala")
-# Of those with published sizes: the smallest height and width.
+# The smallest height and width of pictures, for the torsos with published sizes.
 _SMALLEST = {"cnn": 3, "nature": 36, "impala": 1}
 _SQRT2 = float(np.sqrt(2))
 

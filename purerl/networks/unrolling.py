@@ -22,7 +22,7 @@ def forget(memory: PyTree, done: Array) -> PyTree:
 
     Args:
         memory: Pytree with leaves `[*lead, ...]`.
-        done: `[*lead]` bool.
+        done: `[*lead]` bool, the episode has ended.
     """
 
     def clear(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What an optimiser in a config must be, checked before anything is traced."""
+"""The checks of an optimiser in a config, made before anything is traced."""
 
 from typing import Any
 

@@ -16,7 +16,7 @@ from flax import struct
 from purerl.optimisers.first_order import Adam, AdamW, RAdam
 from purerl.types import Array
 
-# Its root is 1e-18: beside any `eps` that is used it changes no bit of a step.
+# Its root is 1e-18, which changes no bit of a step beside any `eps` that is used.
 EPS_ROOT = 1e-36
 # Length of the moving average from which RAdam trusts it, as optax has it.
 _RECTIFIED_FROM = 5.0
@@ -58,7 +58,8 @@ def _rectified(
         count, decayed = state.count, b2**state.count
         length = most - 2 * count * decayed / (1 - decayed)
         enough = length >= _RECTIFIED_FROM
-        # What is not used must be a number too, or its derivative would be none.
+        # The branch that is not used must be finite too, or its derivative would be
+        # NaN.
         used = jnp.maximum(length, _RECTIFIED_FROM)
         factor = jnp.sqrt(
             (used - 4.0) * (used - 2.0) * most / ((most - 4.0) * (most - 2.0) * used)

@@ -1,4 +1,4 @@
-"""Where each number of a flat vector of parameters stands in the networks.
+"""The places of the numbers of a flat vector of parameters in the networks.
 
 Learned optimisers treat all parameters alike, and know them apart by such facts. They
 follow from the names and shapes of the layers, so that they are constants of a program.
@@ -91,7 +91,7 @@ def _networks(tree: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], An
 
 
 def _are_twins(tree: Any) -> bool:
-    """Whether the modules of a network are several networks of one structure."""
+    """Return whether the modules of a network are networks of one structure."""
     if not isinstance(tree, Mapping) or len(tree) < 2:
         return False
     modules = list(tree.values())
@@ -116,12 +116,12 @@ def _layers(tree: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
 
 
 def _is_layer(tree: Any) -> bool:
-    """Whether a module holds arrays only."""
+    """Return whether a module holds arrays only."""
     return not any(isinstance(x, Mapping) for x in tree.values())
 
 
 def _nearest(known: dict[tuple[str, ...], float], name: tuple[str, ...]) -> float:
-    """What is known of the innermost place that a leaf is in."""
+    """Return the number that is known of the innermost place that a leaf is in."""
     for length in range(len(name), -1, -1):
         if name[:length] in known:
             return known[name[:length]]

@@ -30,7 +30,8 @@ from purerl.optimisers.differentiable import EPS_ROOT
 from purerl.optimisers.layout import Layout, layout_of
 from purerl.types import Array, PyTree
 
-# Decays of the momenta beside Adam's own: of two steps and of a hundred.
+# The decays of the momenta beside Adam's own: they average over two steps and a
+# hundred.
 DECAYS = (0.5, 0.99)
 FEATURES = (
     "gradient",
@@ -42,19 +43,20 @@ FEATURES = (
     "depth of the layer",
     "matrix or bias",
 )
-# What an output of one adds, in units of Adam's step. A shift moves every parameter
-# that has the same features the same way: where it is small, random weights still
-# learn, so that an evolution has something to choose from.
+# An output of one adds this to the step, in units of Adam's step. A shift moves every
+# parameter that has the same features the same way: where it is small, random weights
+# still learn, so that an evolution has something to choose from.
 SHIFT = 0.1
 HIDDEN_SIZE = 8
 
 
 class LearnedState(NamedTuple):
-    """What a `LearnedOptimiser` carries from step to step, for P parameters.
+    """The state of a `LearnedOptimiser`, for P parameters.
 
     Attributes:
         count: `[]` int32, number of steps done.
-        momenta: `[3, P]`, decaying means of the gradients: Adam's, then `DECAYS`.
+        momenta: `[3, P]` decaying means of the gradients: Adam's first, then those of
+            `DECAYS`.
         second: `[P]`, decaying mean of the squared gradients.
         seed: `[]` uint32, where the noise of the run begins; zero without noise.
     """
@@ -200,7 +202,8 @@ class LearnedOptimiser:
         decays = decays[:, None]
         momenta = (1.0 - decays) * gradient[None] + decays * state.momenta
         second = (1.0 - self.b2) * jnp.square(gradient) + self.b2 * state.second
-        # What has never had a gradient would have no derivative with zero under it.
+        # A zero under the root would leave parameters without a gradient so far no
+        # derivative.
         root = jnp.sqrt(second / (1.0 - self.b2**count) + EPS_ROOT) + self.eps
         ratios = momenta / (1.0 - decays**count) / root[None]
         seen = jnp.stack([gradient / root, *ratios])
@@ -216,8 +219,7 @@ class LearnedOptimiser:
 
         Args:
             adam: Adam's direction, `[P]`.
-            features: What the network sees of each parameter, `[F, P]`, in the order of
-                `FEATURES`.
+            features: `[F, P]` features of the parameters, in the order of `FEATURES`.
             normal: Standard normal numbers `[P]`; without them there is no noise.
         """
         (kernel_in, bias_in), (kernel_out, bias_out) = self.params
@@ -234,10 +236,11 @@ class LearnedOptimiser:
         layout: Layout,
         moving: np.ndarray | None,
     ) -> Array:
-        """What the network sees of each parameter, `[F, P]`; all near one in size."""
+        """Return the features `[F, P]` of P parameters, all near one in size."""
         size = jnp.log(root)
         typical = jnp.sqrt(mean_of(jnp.square(params), moving)) + 1e-8
-        share = schedules.at(self.share, 0.0)  # a number, unless nobody trains with it
+        # It is a number wherever somebody trains with it.
+        share = schedules.at(self.share, 0.0)
         return jnp.concatenate(
             [
                 compressed(ratios),
@@ -254,7 +257,7 @@ def mean_of(x: Array, moving: np.ndarray | None) -> Array:
     """Return the mean `[]` of numbers `[P]` of the parameters that are not frozen.
 
     Args:
-        x: `[P]`.
+        x: `[P]` numbers of the parameters.
         moving: `[P]` bool, which parameters are not frozen; None where all are not.
     """
     if moving is None:
@@ -278,7 +281,8 @@ def seed_of(flat: Array) -> Array:
         flat: Parameters `[P]`, float32.
     """
     words = jax.lax.bitcast_convert_type(flat, jnp.uint32)
-    # Each word is shuffled by its place first, or exchanging two would change nothing.
+    # Each word is mixed with its place first; else exchanging two words would change
+    # nothing.
     place = jnp.arange(words.size, dtype=jnp.uint32) * jnp.uint32(2) + jnp.uint32(1)
     mixed = (words ^ (words >> 15)) * (place * jnp.uint32(0x9E3779B1) | jnp.uint32(1))
     return jnp.sum(mixed ^ (mixed >> 13), dtype=jnp.uint32)
@@ -288,9 +292,9 @@ def noise_at(seed: Array, count: Array, layout: Layout) -> Array:
     """Return standard normal numbers `[P]` of one step; a critic's parameters have 0.
 
     Args:
-        seed: `[]` uint32, from `seed_of`.
+        seed: `[]` uint32 seed, from `seed_of`.
         count: `[]` int32, number of steps done.
-        layout: Where each parameter stands.
+        layout: Places of the parameters in the networks.
     """
     key = jax.random.fold_in(jax.random.key(seed), count)
     has_noise = layout.spread(~layout.is_critic)

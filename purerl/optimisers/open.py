@@ -32,11 +32,11 @@ from purerl.optimisers.open_network import (
 )
 from purerl.types import Array, PyTree
 
-EXPONENT = 1e-3  # What the second output is multiplied by, before it is an exponent.
+EXPONENT = 1e-3  # The second output is multiplied by this before it is an exponent.
 
 
 class OpenState(NamedTuple):
-    """What an `OpenOptimiser` carries from step to step, for P parameters.
+    """The state of an `OpenOptimiser`, for P parameters.
 
     Attributes:
         count: `[]` int32, number of steps done.
@@ -216,7 +216,7 @@ class OpenOptimiser:
         count = int(layout.network.max()) + 1
         of_network = np.arange(count)[:, None] == number[None]
         squares = jnp.where(of_network, jnp.square(gradient)[None], 0.0)
-        # A network without a gradient would have no derivative with zero under it.
+        # A zero under the root would leave a network without a gradient no derivative.
         norms = jnp.sqrt(squares.sum(1) + EPS_ROOT)
         scales = self.max_norm / jnp.maximum(norms, self.max_norm)
         return gradient * scales[number]

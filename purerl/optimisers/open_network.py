@@ -17,7 +17,7 @@ from purerl.types import Array, PyTree
 
 DECAYS = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)
 NUM_FEATURES = 2 * len(DECAYS) + 7
-# What is added to a magnitude before its logarithm, and to a mean square.
+# These are added to a magnitude before its logarithm, and to a mean square.
 _LOG_EPS, _SQUARE_EPS, _NORM_EPS = 1e-13, 1e-5, 1e-6
 _ACTIVITY_EPS = 1e-11
 
@@ -77,7 +77,7 @@ def features_of(
         params: Parameters `[P]`.
         gradient: Gradient `[P]`, clipped.
         momenta: Decaying means of the gradients, `[6, P]`.
-        layout: Where each parameter stands.
+        layout: Places of the parameters in the networks.
     """
     rows = jnp.concatenate(
         [
@@ -156,7 +156,7 @@ def dormancy(layout: Layout, activity: Any, params: PyTree) -> Array:
     nothing is known of the layer.
 
     Args:
-        layout: Where each parameter stands.
+        layout: Places of the parameters in the networks.
         activity: Mean absolute outputs `[N]` of layers, by the names of their networks,
             as `networks.layers.note_activity` leaves them; None where nobody knows.
         params: Pytree of arrays of the parameters' shapes.

@@ -23,7 +23,8 @@ def register(name: str, cls: type) -> None:
 
     Args:
         name: Name in files and on command lines, such as `"SignDescent"`.
-        cls: A `flax.struct.dataclass` with `__call__(learning_rate)`.
+        cls: Class to register, a `flax.struct.dataclass` with
+            `__call__(learning_rate)`.
 
     Raises:
         ConfigError: no such class, no name, or either is taken.

@@ -1,4 +1,4 @@
-"""What a search over hyperparameters tells others of itself: its folder, trackers."""
+"""The description of a search over hyperparameters, for its folder and trackers."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How members are compared: scores, what is unknown, what diverged, and ranks."""
+"""The comparison of members: scores, unknown ones, divergence, and ranks."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What successive halving leaves behind: scores by rung, who reached which."""
+"""The result of successive halving: scores by rung, who reached which."""
 
 import warnings
 from collections.abc import Sequence

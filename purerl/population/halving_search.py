@@ -19,7 +19,7 @@ from purerl.search.protocol import Outcome, Request, Row, Search, Step
 
 
 class HalvingState(NamedTuple):
-    """What successive halving knows, of `S` searches with `N` members each.
+    """The state of successive halving, of `S` searches with `N` members each.
 
     Attributes:
         number: The number of milestones that have been passed.
@@ -42,7 +42,7 @@ class HalvingState(NamedTuple):
 
 
 class HalvingSearch:
-    """What successive halving asks for, and what it makes of the answers.
+    """Successive halving as a search: its requests, and its use of their outcomes.
 
     Args:
         space: The axes that are searched, and the config.
@@ -125,8 +125,8 @@ class HalvingSearch:
 
         Args:
             state: The state before the milestone.
-            request: What was asked for.
-            outcome: What came of it.
+            request: The request that the outcome belongs to.
+            outcome: The outcome of the request.
 
         Raises:
             ConfigError: every member has diverged.
@@ -157,11 +157,11 @@ class HalvingSearch:
 
     @property
     def _is_fresh(self) -> bool:
-        """Whether members are judged by fresh episodes, at the rungs alone."""
+        """True if members are judged by fresh episodes, at the rungs alone."""
         return self.options["fitness"] == EVALUATION
 
     def _survivors(self, found: Fitness, alive: np.ndarray, until: int) -> np.ndarray:
-        """Who goes on after a milestone, `[A]` bool.
+        """Return which members go on after a milestone, `[A]` bool.
 
         Members that diverged are dropped at every milestone; at a rung so are those
         beyond the best of their bracket.

@@ -1,4 +1,4 @@
-"""What population-based training leaves behind: rounds, lineages, schedules."""
+"""The result of population-based training: rounds, lineages, schedules."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any

@@ -20,7 +20,7 @@ from purerl.search.protocol import Outcome, Request, Row, Search, Step
 
 
 class PBTState(NamedTuple):
-    """What population-based training knows, of `S` searches with `P` members each.
+    """The state of population-based training, of `S` searches with `P` members each.
 
     Attributes:
         round: The number of rounds that have ended.
@@ -42,7 +42,7 @@ class PBTState(NamedTuple):
 
 
 class PBTSearch:
-    """What population-based training asks for, and what it makes of the answers.
+    """Population-based training as a search: its requests, its use of their outcomes.
 
     Args:
         space: The axes that are searched, and the config.
@@ -112,8 +112,8 @@ class PBTSearch:
 
         Args:
             state: The state before the round.
-            request: What was asked for in the round.
-            outcome: What came of it.
+            request: The request of the round.
+            outcome: The outcome of the request.
 
         Raises:
             ConfigError: every member has diverged.

@@ -1,4 +1,4 @@
-"""What all searches leave behind."""
+"""The common part of the results of all searches over hyperparameters."""
 
 import abc
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ class BestMember(NamedTuple):
 
 
 class Result(abc.ABC):
-    """What the results of all searches over hyperparameters have.
+    """The base of the results of all searches over hyperparameters.
 
     Args:
         space: The axes that were searched.
@@ -72,7 +72,7 @@ class Result(abc.ABC):
         milestones: Updates at which members are judged; the last is the end.
         steps: Requests, outcomes and decisions, one step for every milestone that was
             reached; see `purerl.search.protocol.Step`.
-        states: Final states of those that reached the end, on the host.
+        states: Final states of the members that reached the end, on the host.
         summary: Numbers about how the search was run.
         out: The folder, if any.
     """
@@ -116,7 +116,7 @@ class Result(abc.ABC):
 
     @property
     def finished(self) -> bool:
-        """Whether the last milestone was reached."""
+        """True if the last milestone was reached."""
         return len(self.steps) == len(self.milestones)
 
     @property

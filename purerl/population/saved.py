@@ -1,4 +1,4 @@
-"""How the folder of a search over hyperparameters is read."""
+"""The reading of the folder of a search over hyperparameters."""
 
 from pathlib import Path
 from typing import Any, NamedTuple

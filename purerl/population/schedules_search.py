@@ -14,7 +14,7 @@ from purerl.search.protocol import Outcome, Request, Row, Search, Step
 
 
 class SchedulesState(NamedTuple):
-    """How far agents with schedules have come, `N` schedules with `S` seeds each.
+    """The state of training with schedules, `N` schedules with `S` seeds each.
 
     Attributes:
         piece: The number of pieces that have been trained.
@@ -28,7 +28,7 @@ class SchedulesState(NamedTuple):
 
 
 class SchedulesSearch:
-    """What training with schedules asks for: all agents, from piece to piece.
+    """Training with schedules as a search: all agents, from piece to piece.
 
     Args:
         pieces: The schedules and their program.
@@ -98,8 +98,8 @@ class SchedulesSearch:
 
         Args:
             state: The state before the piece.
-            request: What was asked for.
-            outcome: What came of it.
+            request: The request that the outcome belongs to.
+            outcome: The outcome of the request.
         """
         diverged, score = state.diverged | outcome.diverged, state.score
         if outcome.fresh is not None:

@@ -1,4 +1,4 @@
-"""How many searches are made: the argument, and its name of before."""
+"""The number of searches: the argument `searches`, and its old name."""
 
 from collections.abc import Sequence
 from typing import TypeVar

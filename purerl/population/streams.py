@@ -1,4 +1,4 @@
-"""Where a search's randomness comes from: one seed, and numbers that name its use.
+"""The random keys of a search: one seed, and numbers that name its use.
 
 A search with a seed draws from `key(seed)`: `fold_in(key, m)` is member `m`'s own, and
 the far end of `fold_in`'s 32 bits, which no member reaches, holds the rest.

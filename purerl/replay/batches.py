@@ -1,4 +1,4 @@
-"""What an off-policy algorithm remembers, and how its batches are drawn.
+"""The items of off-policy algorithms' buffers, and how batches are drawn of them.
 
 The only place that turns single stored steps into targets' parts, so that a time limit
 is treated alike by every algorithm that learns from these: it ends a window and
@@ -20,7 +20,7 @@ from purerl.types import Array, PyTree
 
 
 class Item(NamedTuple):
-    """What the buffer keeps of a step, in the dtypes of the environment.
+    """One stored step, in the dtypes of the environment.
 
     Attributes:
         obs: Observation on which the action was chosen.
@@ -40,7 +40,7 @@ class Item(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What a gradient step learns from, `[N, ...]` each.
+    """The samples of a gradient step, `[N, ...]` each.
 
     The target of every algorithm is `reward + discount * V(next_obs)`. A time limit
     leaves the discount as it is, and termination makes it zero.
@@ -78,16 +78,19 @@ class Kept(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """How batches are sampled: uniformly, or by priority.
+    """The functions that sample batches, uniformly or by priority.
 
     Attributes:
         init: `() -> kept`, what is kept of the priorities between two updates.
         grow: `(kept) -> priorities`, a pytree that `add` and `update` change.
         keep: `(priorities, anchor) -> kept`, not before the number `anchor` is known.
         add: `(priorities, added, num) -> priorities` after `num` items came.
-        draw: `(key, shape) -> noise [*shape, N]` of batches.
-        sample: `(priorities, noise, added) -> (numbers, weights)`.
-        update: `(priorities, numbers, td_error) -> priorities`.
+        draw: Function that draws the noise of batches, `(key, shape) -> noise [*shape,
+            N]`.
+        sample: Function that samples items, `(priorities, noise, added) -> (numbers,
+            weights)`.
+        update: Function that sets new priorities, `(priorities, numbers, td_error) ->
+            priorities`.
         gather: `(buffer, numbers) -> (item, reward, next_obs, discount)`, or what else
             a gradient step takes.
     """
@@ -103,7 +106,7 @@ class Replay(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What a device has of a replay, in items.
+    """The size of a replay on one device, in items.
 
     Attributes:
         num_envs: B, environments whose items were added in turn.

@@ -105,8 +105,9 @@ def add(
         priorities: Priorities before the call.
         added: `[]` uint32, how many items were added before these.
         num: Number of the new items, at most C.
-        capacity: C.
-        margin: The same in every call, less than C.
+        capacity: Capacity C of the buffer, in items.
+        margin: Number of items that must follow an item before it can be drawn, less
+            than C; equal in every call.
     """
     # An item's age is the number of items that are newer. Those at the new end may lie
     # where an old item lay that could be drawn; those beyond C have just been replaced.
@@ -133,7 +134,7 @@ def sample(priorities: Priorities, bits: Array, added: Array, capacity: int) -> 
         priorities: Priorities, of which at least one is positive.
         bits: `[N]` uint32, uniform random bits.
         added: `[]` uint32, how many items were added.
-        capacity: C.
+        capacity: Capacity C of the buffer, in items.
     """
     total = _running_sums(priorities.levels[-1][0])[-1]
     uniform = (bits >> 8).astype(jnp.float32) * 2.0**-24
@@ -165,7 +166,7 @@ def update(
             them.
         td_error: `[N]` TD errors of either sign; of an item's duplicates the largest
             counts.
-        capacity: C.
+        capacity: Capacity C of the buffer, in items.
         exponent: Exponent alpha; 0 makes all items equal. 0.6 is the paper's (section
             4).
         eps: Number that is added to every absolute error, so that items without one can
@@ -184,7 +185,7 @@ def importance_weights(probability: Array, exponent: Array | float) -> Array:
     `(P / min P)^-beta`.
 
     Args:
-        probability: `[N]` probabilities of a `Sample`.
+        probability: `[N]` probabilities of the items, from a `Sample`.
         exponent: Exponent beta; 1 corrects the bias of the draw in full, 0 not at all.
     """
     return jnp.power(probability / probability.min(), -exponent)
@@ -193,12 +194,13 @@ def importance_weights(probability: Array, exponent: Array | float) -> Array:
 def _set(levels: tuple[Array, ...], slots: Array, values: Array) -> tuple[Array, ...]:
     """Write leaves and sum their ancestors anew, level by level."""
     row, child = slots // CHILDREN, slots % CHILDREN
-    # Of duplicates the largest, in whatever order a device writes them.
+    # Duplicates get the largest priority, in whatever order a device writes them.
     leaves = levels[0].at[row, child].set(0.0, mode="promise_in_bounds")
     leaves = leaves.at[row, child].max(values, mode="promise_in_bounds")
     new = [leaves]
     for level in levels[1:]:
-        # Read after all writes below, so that duplicates have the same sum.
+        # The sums are read after all writes below, so that duplicates have the same
+        # sum.
         sums = _running_sums(new[-1].at[row].get(mode="promise_in_bounds"))[..., -1]
         row, child = row // CHILDREN, row % CHILDREN
         new.append(level.at[row, child].set(sums, mode="promise_in_bounds"))

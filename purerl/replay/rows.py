@@ -14,7 +14,8 @@ from purerl.learning import packing
 from purerl.tracing import traced_for_cpu
 from purerl.types import Array, PyTree
 
-# Of one item, and of one agent's buffer: rows are made of it in every update.
+# The largest item, and the largest buffer of one agent, of which rows are made: they
+# are made in every update.
 MOST_WORDS = 2**6
 MOST_BYTES = 2**24
 

@@ -22,7 +22,7 @@ from purerl.types import Array, PyTree, Transition
 
 
 class Stored(NamedTuple):
-    """What the buffer keeps of the steps of an environment in a round.
+    """A stored sequence: the steps of an environment in a round, and a memory.
 
     Attributes:
         memory: Memory `[...]` before the last `N` of the steps, from where a burn-in
@@ -85,7 +85,7 @@ def gather(burn_in: int, num_envs: int, buffer: Stored, numbers: Array) -> Seque
     """
     found: Any = ring.gather(buffer, numbers)
     ended = found.steps.terminated | found.steps.truncated
-    # The flag of a step clears the memory before the next one. The memory before a
+    # The flag of a step clears the memory before the next step. The memory before a
     # round's first step has been cleared already.
     first = jnp.concatenate([jnp.zeros_like(ended[:, :1]), ended[:, :-1]], 1)
     if not burn_in:

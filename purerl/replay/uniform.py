@@ -85,7 +85,7 @@ def sample(bits: Array, added: Array, capacity: int, margin: int = 0) -> Array:
     Args:
         bits: `[...]` uint32, uniform random bits.
         added: `[]` uint32, how many were added; more than `margin`.
-        capacity: C.
+        capacity: Capacity C of the buffer, in items.
         margin: Number of the newest items, which are left out.
 
     Returns:
@@ -107,7 +107,7 @@ def numbers_in(slots: Array, added: Array, capacity: int) -> Array:
     Args:
         slots: Slots that are not empty.
         added: `[]` uint32, how many items were added.
-        capacity: C.
+        capacity: Capacity C of the buffer, in items.
     """
     newest = added - 1
     age = (slots_of(newest, capacity) - slots) % capacity
@@ -129,9 +129,10 @@ class Window(NamedTuple):
 
     Attributes:
         first: The item itself.
-        reward: `r_0 + gamma r_1 + ... + gamma^(m-1) r_(m-1)`.
+        reward: Discounted sum of the rewards, `r_0 + gamma r_1 + ... + gamma^(m-1)
+            r_(m-1)`.
         next_obs: Observation after the last of these steps, before any reset.
-        discount: `gamma^m`.
+        discount: Discount `gamma^m` of what follows the window.
         terminated: Whether the last of these steps terminated the episode.
     """
 
@@ -165,7 +166,7 @@ def gather_n_step(
         first = jax.tree.map(lambda x: x[0], items)
         next_obs = first.next_obs if n == 1 else gather(buffer, summed.last).next_obs
     else:
-        # Of the later steps observations are not needed.
+        # Observations of the later steps are not needed.
         of_all = gather((buffer.reward, buffer.terminated, buffer.truncated), steps)
         summed = _sum_rewards(of_all, numbers, later, gamma)
         first = gather(buffer, numbers)
@@ -180,7 +181,7 @@ def gather_n_step(
 
 
 class _Summed(NamedTuple):
-    """What the steps of windows sum to, `[N]` each; see `Window`."""
+    """The sums over the steps of windows, `[N]` each; see `Window`."""
 
     reward: Array
     discount: Array

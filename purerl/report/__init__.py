@@ -1,1 +1,1 @@
-"""What a person sees of results: tables and pictures."""
+"""Reports: tables, pictures and pages of results."""

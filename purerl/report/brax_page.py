@@ -16,7 +16,7 @@ from purerl.report.drawing.registry import Drawing
 from purerl.report.html import Section, note_html, write_page
 
 PREFIX = "brax/"
-_VIEW = 420  # Height of a view in pixels.
+_VIEW = 420  # The height of a view in pixels.
 
 
 def is_brax(env: envs.Environment) -> bool:

@@ -1,4 +1,4 @@
-"""What the pages are written with: sections, tables, figures, and the file itself.
+"""The parts of HTML pages: sections, tables, figures, and the file itself.
 
 A page is one HTML file without a server or network, its pictures inside. Text takes the
 colours that the reader prefers (dark or light); tables sort by a click on their header.

@@ -75,7 +75,7 @@ def _comparison() -> Callable[[Path], Any]:
     return load_comparison
 
 
-# Each imports what it needs only when it is asked for.
+# Each reader imports what it needs only when it is called.
 _READERS: dict[str, Callable[[], Callable[[Path], Any]]] = {
     "run": _run,
     "sweep": _sweep,

@@ -113,7 +113,7 @@ def _range(row: "Row", name: str, digits: int | None = None) -> str:
 
 
 def _settings(result: "Comparison") -> str:
-    """What every setting changes; a whole config behind a click."""
+    """Return a table of what every setting changes; a whole config behind a click."""
     body = ""
     short: dict[str, str] = {}
     for name, values in result.about["settings"].items():
@@ -150,7 +150,7 @@ def _note(result: "Comparison") -> str:
         for row in result.rows
         if row.environment == environment
         and row.measure == measure
-        and row.difference == row.difference  # the baseline's is NaN
+        and row.difference == row.difference  # The difference is NaN for the baseline.
     ]
     lead = f"{len(result.settings)} settings, {len(result.seeds)} held-out seeds each."
     if not rows:

@@ -1,4 +1,4 @@
-"""What every page is made of: its frame, style, script, and how pictures get in."""
+"""The frame of every page: its style, its script, and how pictures get in."""
 
 import base64
 import io

@@ -168,7 +168,7 @@ def _best_table(best: Sequence[BestRow], names: Sequence[str]) -> str:
 
 
 def _rungs_table(dataset: "xr.Dataset") -> str:
-    """How many members of each bracket were trained up to each rung."""
+    """Return a table of how many members of each bracket reached each rung."""
     trained, brackets = dataset["trained_updates"].values, dataset["bracket"].values
     updates = dataset["updates"].values.tolist()
     rows = []

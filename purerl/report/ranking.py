@@ -28,7 +28,7 @@ def ranked(seeds: Sequence[int], scores: np.ndarray) -> dict[str, int]:
 
     Args:
         seeds: Seeds of the agents.
-        scores: Their scores, `[S]`; one that is not a number is the worst.
+        scores: Scores of the agents, `[S]`; one that is not a number is the worst.
     """
     filled = np.where(np.isfinite(scores), scores, -np.inf)
     order = np.argsort(-filled, kind="stable")
@@ -45,7 +45,7 @@ def chosen_seeds(
 
     Args:
         seeds: Seeds of the run.
-        scores: Their scores, `[S]`; None without an evaluation.
+        scores: Scores of the agents, `[S]`; None without an evaluation.
         asked: Ranks, seeds, a text of both with commas; None for all ranks.
 
     Raises:

@@ -53,7 +53,7 @@ class Rendering(NamedTuple):
 
 
 class _Cast(NamedTuple):
-    """Who is shown: a run with the chosen agents alone, and what each is called."""
+    """The agents that are shown: a run with these alone, and what each is called."""
 
     saved: SavedRun
     tags: tuple[str, ...]
@@ -146,7 +146,7 @@ def can_render(config: TrainConfig) -> bool:
         _check_inside(config)
         inside = innermost(resolve_env(config))
         return is_brax(inside) or bool(drawing_of(inside))
-    except (ConfigError, OSError):  # Also one that is not registered here.
+    except (ConfigError, OSError):  # The environment may also not be registered here.
         return False
 
 
@@ -163,8 +163,8 @@ def play(
 
     Args:
         saved: Run with the S agents.
-        bound: Its environment.
-        drawing: What says what is kept of every moment.
+        bound: Config with its environment.
+        drawing: Drawing, which says what is kept of every moment.
         episodes: Number E of episodes of each agent.
         steps: Steps after which an episode is cut.
         seed: Seed of the episodes.
@@ -192,7 +192,7 @@ def play(
 
 
 def _panels(cast: _Cast, played: Recording) -> list[Panel]:
-    """What is shown of every agent."""
+    """Return a panel for every agent."""
     names = zip(cast.saved.seeds, cast.tags, strict=True)
     return [
         Panel(f"seed {seed}", tag, _takes(played, member))

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 SCORE = "evaluation_return"
 _INNER = ("seed", "segment", "evaluation", "episode")
 _LOG_SPAN = 8.0
-_FEW = 4  # Evaluations; fewer make no curve.
-_CROWDED = 0.3  # Place of the median between the ends: 0.5 if evenly spaced.
+_FEW = 4  # Fewer evaluations than this make no curve.
+# Values are crowded if the median lies below this share of their span; 0.5 is even.
+_CROWDED = 0.3
 
 
 class Scores(NamedTuple):
@@ -67,7 +68,7 @@ class Scores(NamedTuple):
         """Return the values of an axis: ascending numbers, others in their order."""
         found = list(dict.fromkeys(point[name] for point in self.points))
         if all(isinstance(value, str) for value in found):
-            return sorted(found, key=_natural)  # 64-64 before 256-256
+            return sorted(found, key=_natural)  # So 64-64 comes before 256-256.
         try:
             return sorted(found)
         except TypeError:

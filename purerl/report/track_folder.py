@@ -62,7 +62,7 @@ def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
 
     stored = folders.load(folder)
     result = read_result(folder)
-    # What comes after the last checkpoint is computed, and told, when the run goes on.
+    # Rows after the last checkpoint are computed again, and told, when the run goes on.
     saved = checkpoint.steps(folder / "checkpoints")
     if not saved:
         raise ConfigError(
@@ -85,7 +85,7 @@ def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
 
 
 def _has_finished(stored: dict[str, Any], records: Records) -> bool:
-    """Whether not even one update of the run is left to be done."""
+    """Return whether not even one update of the run is left to be done."""
     row = records.rows["train"][0][-1]
     each = row["env_steps"] // row["update"]
     return row["env_steps"] + each > stored["config"]["total_timesteps"]

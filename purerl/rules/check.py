@@ -1,4 +1,4 @@
-"""What a rule in a config must be, checked on shapes before anything is traced."""
+"""The checks of a rule in a config, made on shapes before anything is traced."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a rule of learning sees of a rollout, and what it asks for in return.
+"""The inputs and targets of a rule of learning.
 
 Axes: `T` steps of the rollout, `B` environments, `M` numbers of the prediction vector.
 """
@@ -23,8 +23,8 @@ class RuleInputs(NamedTuple):
         log_prediction: `[T, B, M]`, log of the prediction `y(s_t)`.
         next_log_prediction: `[T, B, M]`, log of the prediction `y(s'_t)` of the
             observation after the step and *before* any reset.
-        share: float32 `[]`, share of the run that is over, 0 in the first update.
-        num_updates: float32 `[]`, updates of the whole run.
+        share: Share of the run that is over, float32 `[]`, 0 in the first update.
+        num_updates: Updates of the whole run, float32 `[]`.
     """
 
     reward: Array
@@ -44,7 +44,7 @@ class RuleInputs(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What the agent shall do with the rollout.
+    """The targets that a rule sets the agent for a rollout.
 
     Attributes:
         policy: `[T, B]`, how much more probable the action shall become: the weight of

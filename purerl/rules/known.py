@@ -68,7 +68,8 @@ class ActorCriticRule:
     gae_lambda: float = dynamic(0.95, "Trace decay of the advantage.", FRACTION)
 
     def __post_init__(self) -> None:
-        ends = self.low, self.high  # JAX puts other things in their place.
+        # JAX puts other objects in their place when it flattens.
+        ends = self.low, self.high
         if all(isinstance(x, int | float) for x in ends) and not self.low < self.high:
             raise ConfigError(
                 f"low must be less than high, got {self.low!r} and {self.high!r}; for "
@@ -99,7 +100,7 @@ class ActorCriticRule:
         """Return the logs of a discrete bell around each return.
 
         Args:
-            centre: `[...]` returns.
+            centre: `[...]` returns at the centres of the bells.
             support: `[M]` returns, evenly spaced.
 
         Returns:

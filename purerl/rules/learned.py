@@ -112,8 +112,9 @@ class LPGRule:
             hidden_size: Units of the LSTM.
             prediction_size: Numbers of the prediction vector, M.
             embedding_size: Units of the hidden layer of `phi`.
-            init: With `random` every kernel is drawn; with `zeros` the output layers
-                are zero: the rule is its base, or leaves the policy as it is.
+            init: Kind of the first parameters. With `random` every kernel is drawn;
+                with `zeros` the output layers are zero: the rule is its base, or leaves
+                the policy as it is.
             seed: Seed of the kernels.
             base: Rule to which the outputs are added; None for none.
             temporal: Whether the network sees how far the run is and how long.
@@ -175,7 +176,7 @@ class LPGRule:
         """Read a rollout backwards.
 
         Args:
-            features: `[T, B, F]`.
+            features: `[T, B, F]` features of the steps.
             done: `[T, B]` bool, the step is the last one of its episode.
 
         Returns:
@@ -190,7 +191,8 @@ class LPGRule:
             memory: LSTMMemory, xs: tuple[Array, Array]
         ) -> tuple[LSTMMemory, Array]:
             gates_t, done_t = xs
-            # It remembers the steps after this one: another episode, if this one ended.
+            # The memory holds the steps after this one; they are another episode's if
+            # this one ended.
             memory = lstm(recurrent, gates_t, forget(memory, done_t))
             return memory, memory.hidden
 

@@ -21,7 +21,8 @@ def register(name: str, cls: type) -> None:
 
     Args:
         name: Name in files and on command lines, such as `"MyRule"`.
-        cls: A `flax.struct.dataclass` with `__call__(inputs) -> Targets`.
+        cls: Class to register, a `flax.struct.dataclass` with `__call__(inputs) ->
+            Targets`.
 
     Raises:
         ConfigError: no such class, no name, or either is taken.

@@ -155,7 +155,7 @@ def _check_on_host(bound: Bound, lanes: int | None, data_parallel: bool) -> None
 def _begun_with(
     folder: Path, source: Start | None, bound: Bound, members: tuple[int, ...]
 ) -> Begun | None:
-    """What a run that goes on had begun with, where it has to begin again."""
+    """Return the agents that a run had begun with, if it has to begin again."""
     described = manifest.load_run(folder).get("start")
     check_same_start(described, source)
     if described is None or checkpoint.steps(folder / "checkpoints"):

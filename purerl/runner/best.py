@@ -1,4 +1,4 @@
-"""What `best()` of every result returns; that of a population has more beside it."""
+"""The value that `best()` of every result returns, or begins with."""
 
 from typing import Any, NamedTuple
 

@@ -30,7 +30,7 @@ class Divergence:
         """Return what there is to say of a segment; empty where no agent diverged.
 
         Args:
-            segment: What the agents did; those that diverged before are left out.
+            segment: Records of the agents; those that diverged before are left out.
         """
         first = first_bad_update(segment.metrics)
         new = (first >= 0) & ~self._is_known

@@ -45,7 +45,7 @@ Restored = tuple[int, dict[str, np.ndarray]]
 
 
 class Options(NamedTuple):
-    """How a run is carried out; none of it changes what is computed but K and W.
+    """The way a run is carried out; only K and W change what is computed.
 
     Attributes:
         lanes: The width of a block, W.
@@ -72,7 +72,7 @@ class RunLoop:
         options: Options of how the run is carried out.
         trackers: Trackers of this call, beside JSON lines.
         progress: Whether to show the progress.
-        begun: What the agents begin with, where they are not fresh.
+        begun: The agents to begin with, where they are not fresh.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class RunLoop:
         return result
 
     def _reporter(self, restored: Restored | None) -> Any:
-        """What shows progress, after it has said from where the run goes on."""
+        """Return the reporter of progress, after it has said where the run goes on."""
         # Imported here so that only callers that run pay for importing rich.
         from purerl.runner.progress import Reporter
 
@@ -284,7 +284,7 @@ class RunLoop:
         )
 
     def _is_save_due(self, update: int) -> bool:
-        """Whether a checkpoint is to be written before training goes on."""
+        """Return whether a checkpoint is to be written before training goes on."""
         if self.folder is None or update == self.tried_at:
             return False
         waited = time.monotonic() - self.saved_time
@@ -355,5 +355,5 @@ class RunLoop:
         return f"stopped after update {update:,} and saved it. {self._go_on()}"
 
     def _go_on(self) -> str:
-        """How to go on from the last checkpoint."""
+        """Return the sentence on how to go on from the last checkpoint."""
         return how_to_go_on(self.bound.config, self.seeds, self._folder)

@@ -1,4 +1,4 @@
-"""What a person should know of a training, before it begins and when it stops."""
+"""Sentences about a training, before it begins and when it stops."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a bar on a terminal, lines elsewhere."""
+"""The progress of a run: a bar on a terminal, lines elsewhere."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""What a run leaves behind: in memory, and read back from its folder."""
+"""The result of a run: in memory, and read back from its folder."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from purerl.types import HostMetrics, PyTree
 
 
 class RunResult(NamedTuple):
-    """What `purerl.run` leaves behind.
+    """The result of `purerl.run`.
 
     Attributes:
         config: The config as validated.

@@ -1,4 +1,4 @@
-"""What the agents of a run begin with: agents in the folder of another run."""
+"""The agents that a run begins with, read from the folder of another run."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _STEP = re.compile(r"\['([^']*)'\]|\.(\w+)|\[(\d+)\]")
 
 
 class Start(NamedTuple):
-    """What the agents of a run begin with.
+    """The agents that a run begins with.
 
     Attributes:
         folder: The folder of the run whose agents are taken.
@@ -45,7 +45,7 @@ class Begun(NamedTuple):
     """A start that was read, and fits.
 
     Attributes:
-        described: What the manifest says of it.
+        described: Description of the start in the manifest.
         first_update: Updates that the agents have done in the run that begins.
         networks: Arrays by name, `[S, ...]` each; None where everything is taken over.
         state: Whole states on the host, leaves `[S, ...]`, or None.
@@ -100,7 +100,7 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
     """Read the last checkpoint of the run to start from, and see that it fits.
 
     Args:
-        start: What to begin with.
+        start: The agents to begin with, as they were named.
         bound: The run that begins.
         seeds: Seeds of its agents.
 

@@ -36,7 +36,7 @@ def join(
     Args:
         coordinator: `host:port` of process 0; not needed under SLURM or Open MPI.
         num_processes: Number of processes in all; not needed under SLURM or Open MPI.
-        process: Number of this one; likewise.
+        process: Number of this process; not needed under SLURM or Open MPI.
 
     Raises:
         ConfigError: only some of the three are given, or they cannot be, or JAX has
@@ -67,7 +67,7 @@ def require_one(what: str, remedy: str) -> None:
     """Refuse to go on where this is one of several processes.
 
     Args:
-        what: What runs in one process, with its article.
+        what: Words for what runs in one process, with an article.
         remedy: A sentence that says what to do instead.
 
     Raises:
@@ -226,7 +226,7 @@ def _barrier_key(number: int, process: int) -> str:
 
 
 def _is_there(client: Any, number: int, process: int) -> bool:
-    """Whether a process reaches a barrier within `ASK_SECONDS`."""
+    """Return whether a process reaches a barrier within `ASK_SECONDS`."""
     try:
         key = _barrier_key(number, process)
         client.blocking_key_value_get(key, int(ASK_SECONDS * 1e3))

@@ -64,7 +64,7 @@ def spread(
 
     Args:
         whole: The function for one device.
-        part: The same with collectives over the axis `devices`.
+        part: The function with collectives over the axis `devices`.
         devices: Devices of the mesh.
         part_args: Shapes of `part`'s arguments on one device, where they differ from
             `whole`'s (a state whose environments are spread).
@@ -118,7 +118,7 @@ def split_specs(whole: PyTree, part: PyTree, num_devices: int) -> PyTree:
     Args:
         whole: Arrays or shapes of one device's program.
         part: Arrays or shapes of one of several devices' programs.
-        num_devices: D.
+        num_devices: Number D of devices.
 
     Raises:
         ConfigError: the two are no whole and its D-th part, naming the array.

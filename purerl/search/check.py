@@ -1,4 +1,4 @@
-"""What a search and its requests must be, said before anything is trained."""
+"""The checks of a search and its requests, made before anything is trained."""
 
 import json
 from typing import Any

@@ -28,7 +28,7 @@ from purerl.types import PyTree
 
 
 class Finished(NamedTuple):
-    """What is left of a search.
+    """A search after its last step.
 
     Attributes:
         steps: The steps that it took.
@@ -43,7 +43,7 @@ class Finished(NamedTuple):
 
 
 class _Options(NamedTuple):
-    """How a search is carried out; of these only W and K change what is computed."""
+    """The way a search is carried out; only W and K change what is computed."""
 
     out: Path | None
     lanes: int
@@ -70,7 +70,7 @@ def drive(
     uninterrupted one. Ctrl-C finishes the request, saves, and says how to go on.
 
     Args:
-        search: What to train, and what to make of it.
+        search: The search to carry out.
         out: Folder to write; nothing is written without one.
         extend: The folder may hold the same search of fewer environment steps.
         lanes: Width of a block, W; the search's own where not given.

@@ -1,4 +1,4 @@
-"""What members of a search are compared by: one name for each kind of fitness.
+"""The kinds of fitness by which members are compared: one name for each.
 
 * `training_curve`: the mean of the curve of returns over the whole run.
 * `final_return`: the return at the end of the time that is judged.

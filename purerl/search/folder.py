@@ -30,12 +30,12 @@ KEEP_CHECKPOINTS = 2
 
 
 class Restored(NamedTuple):
-    """How far a search has come for good.
+    """The part of a search that is on disk for good.
 
     Attributes:
         steps: The steps up to the last checkpoint.
-        states: States of the members of the last of them, on the host; None where
-            there is no checkpoint.
+        states: States of the members of the last step, on the host; None where there is
+            no checkpoint.
         is_longer: Whether the last step was the end of a shorter search: what is
             decided after it is not yet in its record.
     """
@@ -52,9 +52,9 @@ def open_folder(
 
     Args:
         folder: The folder.
-        search: What is to be in it.
-        widths: `lanes`, `segment_updates`, and what was asked of them, by the same
-            names with `_asked`.
+        search: The search that the folder is to hold.
+        widths: Widths by name: `lanes` and `segment_updates`, and the values that were
+            asked for, by the same names with `_asked`.
         extend: A stored search of fewer environment steps may be gone on with.
 
     Returns:
@@ -94,7 +94,7 @@ def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:
     Args:
         folder: The folder.
         search: The longer search.
-        restored: What `restore` made of the folder with it.
+        restored: The steps and states that `restore` read from the folder.
     """
     stored = folders.load(folder)
     longer = _extended(stored, {"config": search.spec["config"]})
@@ -106,7 +106,7 @@ def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:
 
 
 def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """What is stored, with the environment steps of a search that is no shorter."""
+    """Return what is stored, with the steps of a search that is no shorter."""
     before, now = (x["config"].get("total_timesteps", 0) for x in (stored, new))
     if now < before:
         return stored

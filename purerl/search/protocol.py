@@ -24,15 +24,15 @@ Row = tuple[int, dict[str, Any]]
 
 
 class Request(NamedTuple):
-    """Train these members, up to there.
+    """A request to train members on, up to a number of updates.
 
     Attributes:
         members: Keys and hyperparameters of the members, `[N]`.
         until: Number of finished updates to reach; a multiple of the segment length,
             or the end of the run.
-        parents: For every member the row `[N]` of the request before whose state it
-            goes on with; None where all begin anew. Members are copied (as many as
-            before) or left out (rows ascending, none twice).
+        parents: Row `[N]`, for every member, of the request before whose state it goes
+            on with; None where all begin anew. Members are copied (as many as before)
+            or left out (rows ascending, none twice).
         is_copy: Whether a member goes on with a random key of its own, the one in
             `members`, `[N]` bool; None for none. A copy with its parent's key would
             repeat what the parent does.
@@ -47,7 +47,7 @@ class Request(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a request, on the host.
+    """The outcome of a request, on the host.
 
     Attributes:
         train: Training metrics by name, rows `[N, R]`, one per segment.
@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
 
     @property
     def diverged(self) -> np.ndarray:
-        """Whether a number was not finite, `[N]` bool."""
+        """The members with a number that was not finite, `[N]` bool."""
         return self.diverged_at >= 0
 
     @property
@@ -82,8 +82,8 @@ class Step(NamedTuple):
     """A turn of a search.
 
     Attributes:
-        request: What was asked for.
-        outcome: What came of it.
+        request: The request of the step.
+        outcome: The outcome of the request.
         before: The search's state when it asked.
         after: The search's state after it was told.
     """
@@ -95,7 +95,7 @@ class Step(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What to train, and what to make of it.
+    """A search: the requests of what to train, and the use of their outcomes.
 
     Attributes:
         kind: Name of the search, `pbt` for example; it stands in the folder.
@@ -106,11 +106,12 @@ class Search(NamedTuple):
             as many numbers as there are requests.
         lanes: Width of a block, W, where nobody asks for another one.
         segment_updates: Updates of one compiled call, K, where nobody asks for another
-            number; `until` of every request is a multiple of it, or the end.
+            number; `until` of every request is a multiple of K, or the end.
         init: Gives the state before the first request.
         ask: Gives the next request; None when the search has ended.
         tell: Gives the state after a request, from the state before, the request and
-            its outcome. Raises a ConfigError where nothing can be made of it.
+            its outcome. Raises a ConfigError where no state can be made, such as when
+            all members diverged.
         rows: Gives the rows of a step for trackers, at most one per member.
         names: Names of the members by number, as trackers show them.
         remarks: Sentences that a person should read before training begins.

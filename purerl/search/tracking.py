@@ -1,4 +1,4 @@
-"""What trackers are told of a search while it goes on: a row per member and request."""
+"""The rows of a search for trackers: one per member and request, while it goes on."""
 
 import itertools
 import time
@@ -47,7 +47,7 @@ def log(group: Group, search: Search, steps: Sequence[Step]) -> None:
     Args:
         group: The trackers.
         search: The search.
-        steps: Its steps so far.
+        steps: The steps of the search so far.
     """
     if not group:
         return

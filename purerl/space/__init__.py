@@ -1,1 +1,1 @@
-"""What sweeps and searches vary: axes, designs of points, and points in a config."""
+"""Spaces of sweeps and searches: axes, designs of points, and points in a config."""

@@ -63,7 +63,7 @@ def for_fields(config: TrainConfig, axes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value_at(config: TrainConfig, name: str) -> Any:
-    """What the config has under a dotted name; None where it has nothing."""
+    """Return the config's value under a dotted name; None if it has none."""
     first, *rest = name.split(".")
     value = getattr(config, first, None)
     if first == "env_params":

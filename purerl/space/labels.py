@@ -1,4 +1,4 @@
-"""How results name the values of an axis."""
+"""The names that results give to the values of an axis."""
 
 import json
 from collections import Counter

@@ -40,7 +40,7 @@ def split(
 
 
 def _read(field: dataclasses.Field, name: str, text: str) -> Any:
-    """What a text stands for: a part, a number, or inside a part either of them."""
+    """Return the value of a text: a part, a number, or inside a part either of them."""
     if name == field.name:
         return serialise.parse_value(field, text)
     if field.name == "env_params":

@@ -28,7 +28,7 @@ Spec = dict[str, Any]
 
 
 class Format(NamedTuple):
-    """How the folders of one kind of result are laid out.
+    """The layout of the folders of one kind of result.
 
     Attributes:
         kind: The kind, of `purerl.storage.kinds`, that the manifest names.

@@ -1,4 +1,4 @@
-"""What a folder holds, in words, and which commands read it.
+"""The kinds of folders, in words, and which commands read each.
 
 Every command that is given a folder of another kind than its own says so with the
 sentences of this module. It reads nothing but a manifest and imports nothing heavy.
@@ -17,7 +17,7 @@ OLD_COMPARISON_FILE = "transfer.json"
 
 
 class Kind(NamedTuple):
-    """What one kind of folder is, for people.
+    """One kind of folder, described for people.
 
     Attributes:
         words: The noun with its article.

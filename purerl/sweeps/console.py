@@ -1,4 +1,4 @@
-"""What a sweep says on the terminal: its plan first, then how it went."""
+"""The sentences and tables of a sweep on the terminal: its plan, and how it went."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -84,7 +84,7 @@ def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
 
 
 def _notes(plan: SweepPlan) -> list[str]:
-    """What its groups have to say, once where they say the same."""
+    """Return the notes of all groups, once where they say the same."""
     lines: dict[str, None] = {}
     for group in (planned_group.group for planned_group in plan.groups):
         ends = [jax.tree.map(lambda x, i=end: x[i], group.overrides) for end in (0, -1)]

@@ -97,7 +97,7 @@ def _numeric_fields(config: TrainConfig) -> dict[str, dataclasses.Field]:
 def _shape_of(
     point: Mapping[str, Any], numeric: Mapping[str, dataclasses.Field]
 ) -> tuple[Any, ...] | None:
-    """What a point has beside its numbers; None where that cannot be compared."""
+    """Return a point's values beside its numbers; None if they cannot be compared."""
     shape = tuple(
         (name, None)
         if name in numeric and type(value) in _NUMBERS

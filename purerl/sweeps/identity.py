@@ -1,4 +1,4 @@
-"""What identifies a member of a sweep: the values of its point, and its seed.
+"""The identity of a member of a sweep: the values of its point, and its seed.
 
 A loss that an axis names by its file is what the file holds, whatever it is called
 there: another content is another member.
@@ -74,7 +74,7 @@ def check_files(point: Mapping[str, Any], known: Mapping[str, Any]) -> None:
 
     Args:
         point: The point as a person gives it.
-        known: The same point as `written` before.
+        known: The point as `written` described it before.
 
     Raises:
         ConfigError: naming the file.

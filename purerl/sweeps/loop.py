@@ -263,7 +263,7 @@ class SweepLoop:
     def _result(
         self, plan: SweepPlan, seconds: float, before: float, peak: float
     ) -> SweepResult:
-        """What there is now, and how it went: see `SweepResult.summary`."""
+        """Return the members trained so far, and numbers about the run."""
         source = FolderStore(self.folder) if self.folder is not None else self.source
         own_steps = self.done_steps - (self.outline.steps - plan.steps)
         trained, steps = map(int, hosts.all_sum([self.trained, own_steps]))

@@ -1,4 +1,4 @@
-"""How a sweep is carried out, as `purerl.sweep` was asked to."""
+"""The options of a sweep, as `purerl.sweep` was given them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from purerl.runner.trackers import Tracker
 
 
 class Options(NamedTuple):
-    """How a sweep is carried out; of these only lanes and segments fix the bits.
+    """The way a sweep is carried out; only lanes and segments fix the bits.
 
     Attributes:
         folder: The folder to write, or None.

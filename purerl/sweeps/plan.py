@@ -43,7 +43,7 @@ class GroupOutline:
     Attributes:
         group: The group's points and what they compile to.
         ids: Ids of the members that are to be trained.
-        members: Keys and overrides of those members, `[M]`.
+        members: Keys and overrides of the members that are to be trained, `[M]`.
         lanes: The width of a block, W.
         length: Updates per segment, K.
     """
@@ -67,7 +67,7 @@ class GroupOutline:
 
 @dataclass(frozen=True)
 class GroupPlan(GroupOutline):
-    """How one group is trained, at a width that fits the memory.
+    """The plan of one group, at a width that fits the memory.
 
     Attributes:
         chunk_blocks: The number of blocks that a worker holds at a time.
@@ -105,7 +105,7 @@ class CompiledGroup(GroupPlan):
 
 
 class KeptOutputs(NamedTuple):
-    """Which arrays are kept in host memory; those written to the folder are not.
+    """The arrays that are kept in host memory; those in the folder are not.
 
     Attributes:
         results: Whether metrics and evaluations are kept.
@@ -118,7 +118,7 @@ class KeptOutputs(NamedTuple):
 
 @dataclass(frozen=True)
 class Outline:
-    """What a whole sweep is asked to train; no memory or time is known yet.
+    """The outline of a whole sweep, before memory and time are known.
 
     Attributes:
         config: The base config of every point.
@@ -153,7 +153,7 @@ class Outline:
 
 @dataclass(frozen=True)
 class SweepPlan(Outline):
-    """How a whole sweep is trained, or what is left of it.
+    """The plan of a whole sweep, or of the part that is left of it.
 
     Attributes:
         num_workers: The number of blocks that are trained side by side.

@@ -1,4 +1,4 @@
-"""How a sweep fits the machine: bytes per member, blocks at a time, time, lanes.
+"""The fit of a sweep to the machine: bytes per member, blocks at a time, time, lanes.
 
 The compiler says how much memory a block of W lanes needs. Two small widths give the
 bytes of one member and of what does not grow with members, from which any width

@@ -1,4 +1,4 @@
-"""What a sweep leaves behind: labelled arrays over its axes and seeds."""
+"""The result of a sweep: labelled arrays over its axes and seeds."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -77,7 +77,7 @@ class SweepResult:
 
     @property
     def finished(self) -> bool:
-        """Whether every member has been trained."""
+        """True if every member has been trained."""
         return all(id in self._source for row in self._ids for id in row)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What a sweep is, as its manifest says it, and how two of them differ."""
+"""The specification of a sweep in its manifest, and how two of them differ."""
 
 import json
 from collections.abc import Mapping, Sequence

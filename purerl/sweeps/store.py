@@ -163,7 +163,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 class MemberStore(Protocol):
-    """Where members' arrays are: a `FolderStore` or a `MemoryStore`."""
+    """A source of members' arrays: a `FolderStore` or a `MemoryStore`."""
 
     def __contains__(self, id: str) -> bool:
         """Return whether a member has finished."""
@@ -181,7 +181,7 @@ class MemberStore(Protocol):
 
 
 class FolderStore:
-    """Which members are in which file of a folder; arrays are read when asked for.
+    """The files of a folder and the members in them; arrays are read when asked for.
 
     Args:
         folder: The folder of the sweep.

@@ -1,4 +1,4 @@
-"""What a study says on the terminal."""
+"""The sentences and tables of a study on the terminal."""
 
 from collections.abc import Sequence
 

@@ -30,7 +30,7 @@ POLL_SECONDS = 1.0
 
 
 class Options(NamedTuple):
-    """How a study is searched; none of it but the seed is part of what it is.
+    """The way a study is searched; only the seed is part of what it is.
 
     Attributes:
         trials: The number of trials that are to finish.

@@ -1,4 +1,4 @@
-"""What all batches of a study share: seeds, lanes, compiled programs, devices."""
+"""The pool that all batches of a study share: seeds, lanes, programs, devices."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ ACCELERATOR_LANES = 64
 
 
 class TrialSettings(NamedTuple):
-    """What all trials of a study share.
+    """The settings that all batches of a study share.
 
     Attributes:
         config: The config of every trial, where no axis says otherwise.

@@ -1,4 +1,4 @@
-"""What a study found: rows, the best config, the comparison on fresh seeds; files."""
+"""The result of a study: rows, the best config, a comparison on fresh seeds, files."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ STATES = ("complete", "pruned", "diverged", "refused", "unknown")
 
 
 class Row(NamedTuple):
-    """One trial.
+    """One trial of a study.
 
     Attributes:
         number: The number of the trial in the study.
@@ -66,7 +66,7 @@ class HeldOutScores(NamedTuple):
 
     @property
     def known(self) -> int:
-        """How many did not diverge."""
+        """The number of seeds that did not diverge."""
         return len(self.scores) - self.diverged
 
 

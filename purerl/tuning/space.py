@@ -1,4 +1,4 @@
-"""What a study searches: axes of a sweep, their values by name, and points of them.
+"""The space of a study: axes of a sweep, their values by name, points of them.
 
 Nothing here knows Optuna: `purerl.tuning.samplers` makes its distributions of these.
 """
@@ -90,7 +90,7 @@ class Space(FieldAxes):
         return [n for n, value in self._default_places().items() if value is None]
 
     def _default_places(self) -> dict[str, Any]:
-        """What a study stores for the config's own values; None outside an axis."""
+        """Return what a study stores for the config's values; None outside an axis."""
         return {
             name: _place(axis, self.names.get(name, []), _current(self._own, name))
             for name, axis in self.axes.items()
@@ -111,7 +111,7 @@ def _current(config: TrainConfig, name: str) -> Any:
 
 
 def _place(axis: Axis, names: Sequence[Any], value: Any) -> Any:
-    """What a study stores for a value, or None where it is not on the axis."""
+    """Return what a study stores for a value, or None if it is not on the axis."""
     if value is None:
         return None
     if isinstance(axis, Choice):

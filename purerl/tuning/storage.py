@@ -100,7 +100,7 @@ def open_study(
 
 
 def _await_spec(study: optuna.Study) -> bool:
-    """Whether the process that made the study has described it."""
+    """Return whether the process that made the study has described it."""
     until = time.monotonic() + START_SECONDS
     while SPEC not in study.user_attrs:
         if study.trials or time.monotonic() > until:

@@ -1,4 +1,4 @@
-"""Who works on a trial, and whether that process is still there.
+"""The identity of the process that works on a trial, and whether it still runs.
 
 On one machine a process is looked up; of another machine's one knows only that its
 beat, a number that it keeps raising in the study, has not stopped.
@@ -54,7 +54,10 @@ def leave(worker: dict[str, Any]) -> None:
 
 
 def _started(pid: int) -> str | None:
-    """When a process began, in ticks; None if there is none (numbers come again)."""
+    """Return when a process began, in ticks; None if there is none.
+
+    Process ids are used again, but not with the same start.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

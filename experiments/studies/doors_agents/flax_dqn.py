@@ -42,7 +42,7 @@ class Network(nn.Module):
 
 
 class State(NamedTuple):
-    """What a gradient step changes.
+    """The state that a gradient step changes.
 
     Attributes:
         params: Parameters of the network.

@@ -94,7 +94,7 @@ class Replay:
 
 
 class Course(NamedTuple):
-    """How a training run went, a row per `rounds_per_update` rounds.
+    """The course of a training run, a row per `rounds_per_update` rounds.
 
     Attributes:
         env_steps: Environment steps so far.
@@ -203,7 +203,7 @@ def _note(course: Course, env_steps: int, ended: list, began: float) -> None:
 
 
 class Score(NamedTuple):
-    """What a policy achieves from all 225 starts, each played once.
+    """The score of a policy from all 225 starts, each played once.
 
     Attributes:
         episode_return: Mean return; at most 15.21.

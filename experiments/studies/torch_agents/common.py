@@ -14,7 +14,7 @@ Batch = dict[str, torch.Tensor]
 
 
 class Agent(Protocol):
-    """What the loop needs of an agent; actions lie in [-1, 1]."""
+    """The methods of an agent that the loop calls; actions lie in [-1, 1]."""
 
     def act(self, obs: torch.Tensor) -> torch.Tensor:
         """Return the exploring action `[A]` on one observation `[O]`."""

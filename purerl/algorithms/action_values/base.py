@@ -1,4 +1,4 @@
-"""What DQN asks of a kind of action values.
+"""The interface of a kind of action values: what DQN calls.
 
 *Outputs* are what the network returns: `[..., n]` for values of n actions, `[..., n,
 K]` where the return of each has a distribution of K numbers. Those of one action have
@@ -19,9 +19,10 @@ class Levels(NamedTuple):
     """At which levels of a distribution a gradient step asks the network.
 
     Attributes:
-        online: `[N, M]` between 0 and 1, for the observations; None where the network
-            takes no levels.
-        target: `[N, M']` likewise, for the observations after the steps.
+        online: `[N, M]` levels between 0 and 1, for the observations; None where the
+            network takes no levels.
+        target: `[N, M']` levels between 0 and 1, for the observations after the steps;
+            None where the network takes no levels.
     """
 
     online: Array | None = None
@@ -32,7 +33,8 @@ class ActionValues(abc.ABC):
     """A kind of action values; this class is that of distributions.
 
     Attributes:
-        num_outputs: Outputs K for each action; None for one without an axis of its own.
+        num_outputs: Number K of outputs for each action; None for one output without an
+            axis K.
         acting_levels: `[M]` levels at which the network is asked for the values that
             choose actions; None where it takes no levels.
     """
@@ -54,8 +56,8 @@ class ActionValues(abc.ABC):
         """Return what the outputs are to become, `[N, ...]`.
 
         Args:
-            reward: `[N]`.
-            discount: `[N]`, 0 after the end of an episode.
+            reward: `[N]` rewards.
+            discount: `[N]` discounts, 0 after the end of an episode.
             following: `[N, ...]` distributions of what follows, from `of_action`,
                 `of_best` or `of_policy`.
         """
@@ -66,17 +68,18 @@ class ActionValues(abc.ABC):
 
         Args:
             outputs: `[N, ...]` outputs of the actions that were taken.
-            target: `[N, ...]` from `target`.
-            levels: `[N, M]` at which the outputs are, where the network takes them.
+            target: `[N, ...]` targets, from `target`.
+            levels: `[N, M]` levels at which the outputs are, where the network takes
+                levels.
         """
 
     def priority(self, outputs: Array, target: Array, loss: Array) -> Array:
         """Return what replay draws in proportion to, `[N]`: the loss.
 
         Args:
-            outputs: As in `loss`.
-            target: As in `loss`.
-            loss: `[N]` from `loss`.
+            outputs: `[N, ...]` outputs of the actions that were taken, as in `loss`.
+            target: `[N, ...]` targets, as in `loss`.
+            loss: `[N]` losses, from `loss`.
         """
         del outputs, target
         return loss
@@ -89,8 +92,8 @@ class ActionValues(abc.ABC):
         """Return the outputs of one action each, `[N, K]`.
 
         Args:
-            outputs: `[N, n, K]`.
-            action: `[N]` int32.
+            outputs: `[N, n, K]` outputs of all actions.
+            action: `[N]` int32 actions.
         """
         return jnp.take_along_axis(outputs, action[:, None, None], 1)[:, 0]
 
@@ -102,8 +105,8 @@ class ActionValues(abc.ABC):
         """Return the distribution of the action with the largest value.
 
         Args:
-            outputs: `[N, n, K]`.
-            values: `[N, n]`, of the same network or another one.
+            outputs: `[N, n, K]` outputs of all actions.
+            values: `[N, n]` action values, of the same network or of another one.
         """
         return self.of_action(outputs, columns.argmax(values))
 
@@ -111,7 +114,7 @@ class ActionValues(abc.ABC):
         """Return the distribution of an action of a policy, `[N, K]`.
 
         Args:
-            outputs: `[N, n, K]`.
+            outputs: `[N, n, K]` outputs of all actions.
             policy: `[N, n]` probabilities of the actions.
         """
         return (policy[..., None] * self.distribution(outputs)).sum(1)

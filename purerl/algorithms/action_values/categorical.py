@@ -30,12 +30,13 @@ class Categorical(ActionValues):
         """
         self.num_outputs = num_atoms
         atoms = jnp.linspace(value_min, value_max, num_atoms)
-        # A swept or evolved range that is empty: such an agent is to be seen to fail.
+        # A sweep or an evolution may make the range empty: NaN makes such an agent fail
+        # visibly.
         self.atoms = jnp.where(jnp.less(value_min, value_max), atoms, jnp.nan)
 
     def values(self, outputs: Array) -> Array:
         """Return the means, `[..., n]` of logits `[..., n, K]`."""
-        # A sum, as a product on an accelerator has fewer digits.
+        # This is a sum because an accelerator computes a product with fewer digits.
         atoms = self.atoms.reshape((1,) * (outputs.ndim - 1) + (-1,))
         return (jax.nn.softmax(outputs) * atoms).sum(-1)
 
@@ -44,12 +45,24 @@ class Categorical(ActionValues):
         return jax.nn.softmax(outputs)
 
     def target(self, reward: Array, discount: Array, following: Array) -> Array:
-        """Return the projected probabilities, `[N, K]`."""
+        """Return the projected probabilities, `[N, K]`.
+
+        Args:
+            reward: `[N]` rewards.
+            discount: `[N]` discounts, 0 after the end of an episode.
+            following: `[N, K]` probabilities of the atoms for what follows.
+        """
         points = reward[:, None] + discount[:, None] * self.atoms[None]
         return project(points, following, self.atoms)
 
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
-        """Return the divergence `KL(target || prediction)`, `[N]`."""
+        """Return the divergence `KL(target || prediction)`, `[N]`.
+
+        Args:
+            outputs: `[N, K]` logits of the actions that were taken.
+            target: `[N, K]` probabilities, from `target`.
+            levels: None; atoms take no levels.
+        """
         del levels
         log_prob = jax.nn.log_softmax(outputs)
         divergence = (xlogy(target, target) - target * log_prob).sum(-1)

@@ -40,15 +40,33 @@ class Expected(ActionValues):
         return (policy * outputs).sum(-1)
 
     def target(self, reward: Array, discount: Array, following: Array) -> Array:
-        """Return the targets, `[N]`."""
+        """Return the targets, `[N]`.
+
+        Args:
+            reward: `[N]` rewards.
+            discount: `[N]` discounts, 0 after the end of an episode.
+            following: `[N]` values of what follows.
+        """
         return reward + discount * following
 
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
-        """Return the loss of the TD errors, `[N]`."""
+        """Return the loss of the TD errors, `[N]`.
+
+        Args:
+            outputs: `[N]` values of the actions that were taken.
+            target: `[N]` targets, from `target`.
+            levels: None; expected values take no levels.
+        """
         del levels
         return self.value_loss(outputs, target, outputs)
 
     def priority(self, outputs: Array, target: Array, loss: Array) -> Array:
-        """Return the TD errors, `[N]`."""
+        """Return the TD errors, `[N]`.
+
+        Args:
+            outputs: `[N]` values of the actions that were taken.
+            target: `[N]` targets, from `target`.
+            loss: `[N]` losses, from `loss`; they are not used.
+        """
         del loss
         return target - outputs

@@ -41,8 +41,8 @@ def soft_policy(values: Array, temperature: Array | float) -> SoftPolicy:
     """Return the softmax of action values at a temperature.
 
     Args:
-        values: `[N, n]`.
-        temperature: In units of return.
+        values: `[N, n]` action values.
+        temperature: Temperature in units of return.
     """
     log_policy = jax.nn.log_softmax(values / temperature)
     return SoftPolicy(jnp.exp(log_policy), temperature * log_policy)

@@ -26,7 +26,7 @@ def has_stream(config: Any) -> bool:
     it to the values; and levels, which a linear head could only multiply.
 
     Args:
-        config: A `DQNConfig`.
+        config: Config of the agent, a `DQNConfig`.
     """
     return config.dueling or config.noisy or config.values == "implicit"
 
@@ -35,7 +35,7 @@ def make_network(config: Any, shape: Any, num_actions: int) -> nn.Module:
     """Make the network from observations to what is learned of each action.
 
     Args:
-        config: A `DQNConfig`.
+        config: Config of the agent, a `DQNConfig`.
         shape: Shape of the features of one observation.
         num_actions: Number of actions.
     """
@@ -44,7 +44,7 @@ def make_network(config: Any, shape: Any, num_actions: int) -> nn.Module:
         is_plain = config.values == "expected" and not config.noisy
         make = _discrete_critic if is_plain else _return_critic
         network = make(config, shape, num_actions)
-    # Of distributions the means are masked, see `dqn.values_of`.
+    # With distributions, the mask is put on their means later, see `dqn.values_of`.
     is_masked = composite.has_mask(shape) and config.values == "expected"
     return networks.Masked(network) if is_masked else network
 

@@ -28,11 +28,23 @@ class Quantile(ActionValues):
         return outputs.mean(-1)
 
     def target(self, reward: Array, discount: Array, following: Array) -> Array:
-        """Return the targets' quantiles, `[N, K]`."""
+        """Return the targets' quantiles, `[N, K]`.
+
+        Args:
+            reward: `[N]` rewards.
+            discount: `[N]` discounts, 0 after the end of an episode.
+            following: `[N, K]` quantiles of what follows.
+        """
         return reward[:, None] + discount[:, None] * following
 
     def loss(self, outputs: Array, target: Array, levels: Array | None = None) -> Array:
-        """Return the quantile Huber loss, `[N]`."""
+        """Return the quantile Huber loss, `[N]`.
+
+        Args:
+            outputs: `[N, M]` quantiles of the actions that were taken.
+            target: `[N, K]` quantiles, from `target`.
+            levels: `[N, M]` levels of the outputs; the midpoints where None.
+        """
         if levels is None:
             levels = midpoints(outputs.shape[-1])[None]
         return quantile_huber(outputs, target, levels, self.kappa)

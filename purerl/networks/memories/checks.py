@@ -11,7 +11,8 @@ from purerl.networks import modules
 from purerl.networks.memories.core import features_of
 from purerl.types import PyTree
 
-_SHAPE = (2, 3)  # steps and environments of the sequence that a module is tried with
+# The steps and environments of the sequence that a module is tried with.
+_SHAPE = (2, 3)
 
 
 def check_sizes(module: Any, names: tuple[str, ...]) -> None:

@@ -37,11 +37,11 @@ def features_of(memory: Any) -> int:
 
 
 class Remembered(NamedTuple):
-    """What such a memory holds between two steps.
+    """The memory of such a network between two steps.
 
     Attributes:
-        output: `[..., features]`, what heads see.
-        carry: What the memory goes on with.
+        output: `[..., features]` output, which heads see.
+        carry: State with which the memory goes on.
     """
 
     output: Array
@@ -79,7 +79,7 @@ class Remembering(nn.Module):
         """Return the outputs of a sequence, and the carry after its last step.
 
         Args:
-            obs: `[T, B, *obs_shape]`.
+            obs: `[T, B, *obs_shape]` observations.
             memory: Memory `[B, ...]` before the first observation.
             first: `[T, B]` bool, the observation begins an episode: nothing from
                 before it is remembered. That is the flag of the step before it.

@@ -86,7 +86,7 @@ class Block(nn.Module):
 
         Args:
             state: `[B, N]` state before the first step.
-            inputs: `[T, B, features]`.
+            inputs: `[T, B, features]` inputs of the steps.
             resets: `[T, B]` bool, the step begins an episode.
         """
         normed = nn.LayerNorm()(inputs)
@@ -119,10 +119,10 @@ def apply(
     """Return the state after a sequence, and outputs `Re(C x_t) + D u_t`.
 
     Args:
-        eigenvalues: `[N]`.
+        eigenvalues: `[N]` eigenvalues of the state's transition.
         mixture: Matrices; what scales the inputs is in `enter`.
         state: `[B, N]` state before the first step.
-        inputs: `[T, B, features]`, `u_t`.
+        inputs: `[T, B, features]` inputs `u_t`.
         resets: `[T, B]` bool, the step begins an episode.
     """
     entering = jax.tree.map(lambda matrix: inputs @ matrix, mixture.enter)

@@ -16,7 +16,7 @@ from purerl.networks.memories.transformer import Transformer
 from purerl.networks.recurrent import GRU, LSTM, LSTMMemory
 from purerl.types import Array, PyTree
 
-# Those that stand for a module of sequences, of `memory_size` outputs.
+# The kinds that stand for a module of sequences, with `memory_size` outputs.
 MODULES: dict[str, Callable[..., Any]] = {
     "lru": LRU,
     "s5": S5,
@@ -29,11 +29,12 @@ class Kind(NamedTuple):
     """A kind of memory, of one size.
 
     Attributes:
-        size: Number of what heads see.
-        core: `(torso) -> module` with `(obs, memory) -> memory`, and `unroll` of
-            sequences.
+        size: Number of features that heads see.
+        core: Function that makes the memory's module, `(torso) -> module`, with `(obs,
+            memory) -> memory` and `unroll` of sequences.
         blank: `(shape) -> memory` of `[*shape]` episodes about to begin: zeros.
-        read: `(memory) -> [..., size]`, what heads see of it.
+        read: Function from a memory to the features that heads see, `(memory) -> [...,
+            size]`.
         last: `(memories) -> memory`, the last one of what `unroll` returned.
     """
 

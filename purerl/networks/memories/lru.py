@@ -68,7 +68,7 @@ class LRU(nn.Module):
 
         Args:
             carry: States `[B, N]` of the blocks before the first step.
-            inputs: `[T, B, F]`.
+            inputs: `[T, B, F]` inputs of the steps.
             resets: `[T, B]` bool, the step begins an episode.
         """
         size = self.features if self.state_size is None else self.state_size

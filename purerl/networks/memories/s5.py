@@ -69,7 +69,7 @@ class S5(nn.Module):
 
         Args:
             carry: States `[B, N]` of the blocks before the first step.
-            inputs: `[T, B, F]`.
+            inputs: `[T, B, F]` inputs of the steps.
             resets: `[T, B]` bool, the step begins an episode.
         """
         size = self.features if self.state_size is None else self.state_size
@@ -122,7 +122,7 @@ class StateSpace(nn.Module):
         """`B` `[width, N]` and `C` `[N, width]`, at first real in HiPPO-N's own basis.
 
         Args:
-            vectors: `[2N, N]` eigenvectors.
+            vectors: `[2N, N]` matrix of eigenvectors.
             width: Number of inputs and of outputs.
         """
         rows = 2 * self.size

@@ -16,11 +16,13 @@ from purerl.types import Array
 
 
 class Cache(NamedTuple):
-    """What one block remembers of the last steps, the oldest first.
+    """The memory that one block has of the last steps, the oldest first.
 
     Attributes:
-        keys: `[..., window, heads, D]`; zero in the places of steps that are not there.
-        values: `[..., window, heads, D]`, in the same way.
+        keys: `[..., window, heads, D]` keys; zero in the places of steps that are not
+            there.
+        values: `[..., window, heads, D]` values; zero in the places of steps that are
+            not there.
         filled: `[...]` int32, how many of the last places hold a step of this episode.
     """
 
@@ -90,7 +92,7 @@ class Transformer(nn.Module):
 
         Args:
             carry: Caches `[B, ...]` of the blocks before the first step.
-            inputs: `[T, B, F]`.
+            inputs: `[T, B, F]` inputs of the steps.
             resets: `[T, B]` bool, the step begins an episode.
         """
         width, hidden_size = self.features, self.mlp_size or 4 * self.features
@@ -144,7 +146,7 @@ class Attention(nn.Module):
 
     Attributes:
         window: W, steps before the present one.
-        num_heads: H.
+        num_heads: Number H of attention heads.
     """
 
     window: int
@@ -155,7 +157,7 @@ class Attention(nn.Module):
         """Outputs `[B, T, features]`, and the cache after the last step.
 
         Args:
-            x: `[B, T, features]`.
+            x: `[B, T, features]` inputs of the steps.
             cache: Cache `[B, ...]` before the first step.
             resets: `[B, T]` bool, the step begins an episode.
         """
@@ -182,7 +184,7 @@ class Attention(nn.Module):
         return Dense(width, name="outputs")(seen), self._after(keys, values, is_same)
 
     def _sees(self, filled: Array, resets: Array) -> tuple[Array, Array]:
-        """Which places `[B, T, W + T]` a step sees, and which are the last episode's.
+        """Return the places `[B, T, W + T]` that a step sees, and the last episode's.
 
         Args:
             filled: `[B]`, how many places of the cache hold a step.
@@ -214,7 +216,7 @@ def sines(window: int, width: int) -> np.ndarray:
     """Return sines and cosines of the distances W, W - 1, ..., 0, `[W + 1, width]`.
 
     Args:
-        window: W.
+        window: Number W of steps that the window holds.
         width: Number of sines and cosines together.
     """
     half = (width + 1) // 2

@@ -1,4 +1,4 @@
-"""What drawings are painted on; the only module that imports Pillow.
+"""The canvas of drawings; the only module that imports Pillow.
 
 Everything is painted three times as large and then reduced, so that edges are smooth.
 """
@@ -21,7 +21,7 @@ BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, PURPLE, GREY = COLOURS
 DARK = INK
 PAPER, SOFT, LINE = "#ffffff", "#eef1f4", "#b6bec7"
 NIGHT, DUSK = "#1b2129", "#2b333d"  # The background of grids, and its cells.
-WIDTH, HEIGHT = 320, 240  # Of a drawing, in pixels.
+WIDTH, HEIGHT = 320, 240  # The size of a drawing in pixels.
 _FINE = 3
 
 Point = tuple[float, float]
@@ -98,8 +98,8 @@ class Canvas:
 
         Args:
             points: Points of the line, at least two.
-            colour: Its colour.
-            width: Its width in pixels.
+            colour: Colour to draw it in.
+            width: Width of the line in pixels.
         """
         ends = [self._at(point) for point in points]
         pixels = max(1, round(width * _FINE))
@@ -112,9 +112,9 @@ class Canvas:
         """Paint a disc.
 
         Args:
-            point: Its centre.
-            radius: Its radius in pixels.
-            colour: Its colour.
+            point: Centre, in units.
+            radius: Radius in pixels.
+            colour: Colour to draw it in.
             edge: Colour of a line of a pixel around it, if any.
         """
         column, row = self._at(point)
@@ -132,9 +132,9 @@ class Canvas:
         """Paint a circle.
 
         Args:
-            point: Its centre.
-            radius: Its radius in units.
-            colour: Its colour.
+            point: Centre, in units.
+            radius: Radius in units.
+            colour: Colour to draw it in.
             width: The width of the line in pixels.
         """
         column, row = self._at(point)
@@ -152,9 +152,9 @@ class Canvas:
         """Paint a rectangle.
 
         Args:
-            low: Its lower left corner.
-            high: Its upper right corner.
-            colour: Its colour.
+            low: Lower left corner, in units.
+            high: Upper right corner, in units.
+            colour: Colour to draw it in.
             radius: Radius of its corners in pixels.
         """
         left, bottom = self._at(low)
@@ -171,10 +171,10 @@ class Canvas:
         """Paint a rectangle that is turned about its centre.
 
         Args:
-            centre: Its centre.
+            centre: Centre, in units.
             half: Half its width and half its height, in units.
             angle: The angle counter-clockwise, rad.
-            colour: Its colour.
+            colour: Colour to draw it in.
         """
         cos, sin = math.cos(angle), math.sin(angle)
         corners = [(x * half[0], y * half[1]) for x, y in _CORNERS]
@@ -197,12 +197,12 @@ class Canvas:
         """Write a line of text.
 
         Args:
-            point: Where its anchor is.
+            point: Place of the anchor, in units.
             words: The text.
-            colour: Its colour.
+            colour: Colour to draw it in.
             size: Height of the font in pixels.
-            anchor: Which point of the text lies there, as Pillow names it: `lm` is the
-                left end at half the height.
+            anchor: Point of the text that lies at the anchor, as Pillow names it: `lm`
+                is the left end at half the height.
         """
         self._draw.text(
             self._at(point), words, fill=colour, font=font(size * _FINE), anchor=anchor

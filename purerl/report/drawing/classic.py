@@ -24,7 +24,8 @@ def cartpole(state: Any, params: Any) -> np.ndarray:
 
     Args:
         state: State of one environment.
-        params: Its numbers; a little more than the range of the cart is shown.
+        params: Numbers of the environment; a little more than the range of the cart is
+            shown.
     """
     limit, length = float(params.x_threshold), 2 * float(params.length)
     canvas = Canvas((0.0, 0.25 * limit), (2.5 * limit, 1.85 * limit))
@@ -40,7 +41,7 @@ def swingup(state: Any, params: Any) -> np.ndarray:
 
     Args:
         state: State of one environment.
-        params: Its numbers; the width of the picture is the rail.
+        params: Numbers of the environment; the width of the picture is the rail.
     """
     rail, length = float(params.rail_length), float(params.pole_length)
     canvas = Canvas((0.0, 0.0), (2 * rail + 0.6, 2 * length + 0.6))
@@ -67,7 +68,7 @@ def pendulum(state: Any, params: Any) -> np.ndarray:
 
     Args:
         state: State of one environment; its angle is counter-clockwise from upright.
-        params: Its numbers.
+        params: Numbers of the environment.
     """
     length, theta = float(params.l), float(state.theta)
     canvas = Canvas((0.0, 0.0), (2.5 * length, 2.5 * length))
@@ -107,7 +108,7 @@ def acrobot(state: Any, params: Any) -> np.ndarray:
     Args:
         state: State of one environment; the first angle is from hanging, the second
             from the first link, both counter-clockwise.
-        params: Its numbers.
+        params: Numbers of the environment.
     """
     first, second = float(params.link_length_1), float(params.link_length_2)
     reach = 1.15 * (first + second)
@@ -130,7 +131,8 @@ def mountain_car(state: Any, params: Any) -> np.ndarray:
 
     Args:
         state: State of one environment.
-        params: Its numbers; a little more than the range of positions is shown.
+        params: Numbers of the environment; a little more than the range of positions is
+            shown.
     """
     low, high = float(params.min_position), float(params.max_position)
     canvas = Canvas(((low + high) / 2, 0.62), (1.2 * (high - low), 1.35))

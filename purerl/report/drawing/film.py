@@ -26,7 +26,7 @@ PAGE = "html"  # The format of what is a page, not a film.
 CAPTION = 44  # Height of what stands over a drawing, in pixels.
 COLUMNS = 4  # Panels beside one another.
 GIF_FPS = 50  # Most frames per second of a GIF: viewers slow down faster ones.
-_PAUSE_MS = 1_500  # On the last frame of an episode.
+_PAUSE_MS = 1_500  # The last frame of an episode stays for so long.
 _COLOURS = 255  # One of the 256 of a GIF is left for what did not change.
 _SAMPLES = 8  # Number of frames from which the colours are chosen.
 _EXACT = 24  # Number of colours that stay exactly as they were drawn.
@@ -36,7 +36,7 @@ class Take(NamedTuple):
     """One episode of one agent.
 
     Attributes:
-        moments: What is kept of every moment, leaves `[T + 1, ...]`, on the host.
+        moments: Record of every moment, leaves `[T + 1, ...]`, on the host.
         episode_return: `[T + 1]` sum of rewards until then.
         length: Steps of the episode, T at most.
         ended: Whether the episode ended then; else it was cut.
@@ -52,9 +52,9 @@ class Panel(NamedTuple):
     """One agent's part of a film.
 
     Attributes:
-        title: Its name, such as `seed 3`.
-        tag: What it is among the others, such as `best`; may be empty.
-        takes: Its episodes, one after the other.
+        title: Name of the agent, such as `seed 3`.
+        tag: Rank of the agent among the others, such as `best`; may be empty.
+        takes: Episodes of the agent, one after the other.
     """
 
     title: str
@@ -78,7 +78,7 @@ class Film:
 
         Args:
             panels: The agents, from the left to the right, in rows of `COLUMNS`.
-            drawing: How the moments are drawn.
+            drawing: Drawing of the moments.
         """
         self.panels, self.drawing = panels, drawing
         self.times = [
@@ -129,7 +129,7 @@ def fitted(drawn: Any) -> "Image":
     """Return a drawing as large as its place in a panel allows.
 
     Args:
-        drawn: uint8 `[height, width, 3]`.
+        drawn: Picture, uint8 `[height, width, 3]`.
 
     Raises:
         ConfigError: it is something else.
@@ -146,7 +146,7 @@ def fitted(drawn: Any) -> "Image":
     if scale == 1:
         return picture
     size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
-    # Few pixels are cells, which stay sharp; many are a photograph of a kind.
+    # A drawing with few pixels has cells, which stay sharp; one with many is smoothed.
     how = image.Resampling.NEAREST if scale >= 2 else image.Resampling.LANCZOS
     return picture.resize(size, how)
 
@@ -188,7 +188,7 @@ def write_film(
     Args:
         path: Path of the file.
         panels: The agents.
-        drawing: How the moments are drawn.
+        drawing: Drawing of the moments.
         kind: The format, of `FORMATS`.
         fps: Frames per second.
 
@@ -260,7 +260,8 @@ def _palette(film: Film) -> "Image":
     packed, counts = np.unique(red << 16 | green << 8 | blue, return_counts=True)
     frequent = packed[np.argsort(-counts)[:_EXACT]]
     colours = np.array(found.getpalette()).reshape(-1, 3)
-    for number in frequent[::-1]:  # The most frequent one has the last word.
+    # The most frequent colour is written last, so it wins.
+    for number in frequent[::-1]:
         exact = np.array([number >> 16, number >> 8 & 255, number & 255])
         colours[np.square(colours - exact).sum(1).argmin()] = exact
         # Pillow looks for the colour that is nearest to the upper six bits of each.

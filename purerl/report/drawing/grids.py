@@ -17,11 +17,11 @@ _EDGE = (c.HEIGHT - SIDE) / 2
 
 
 class Kind(NamedTuple):
-    """What stands in cells of a grid.
+    """A kind of thing that stands in cells of a grid.
 
     Attributes:
         name: The name in the legend; none if empty.
-        colour: Its colour.
+        colour: Colour of the cell or disc.
         is_round: Whether it is a disc, not a square.
     """
 
@@ -35,7 +35,7 @@ class Grid(NamedTuple):
 
     Attributes:
         shape: Number of rows and columns.
-        kinds: What can stand in a cell, in the order of the legend.
+        kinds: Kinds of things that can stand in a cell, in the order of the legend.
     """
 
     shape: tuple[int, int]
@@ -247,7 +247,7 @@ def _walk(
 def frozen_lake(env: Any) -> Draw:
     """Make the drawing of gymnax's FrozenLake on any map."""
     tiles = np.asarray(env.wrapped.desc)
-    start, _, hole, goal = range(4)  # As gymnax numbers them; 1 is ice.
+    start, _, hole, goal = range(4)  # The numbers are those of gymnax; 1 is ice.
     ice = Kind("ice", "#8fb4cc")
     water, begin = Kind("hole", "#255a86"), Kind("start", c.GREEN)
     agent = Kind("agent", c.ORANGE, True)

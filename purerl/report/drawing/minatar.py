@@ -84,6 +84,6 @@ def channels(env: Any, state: Any, params: Any) -> Any:
     Args:
         env: The environment, of gymnax.
         state: State of one environment.
-        params: Its numbers.
+        params: Numbers of the environment.
     """
     return env.wrapped.get_obs(state, params)

@@ -22,7 +22,7 @@ def bars(state: Any, params: Any, *, title: str = "observation") -> np.ndarray:
     Args:
         state: Observation: an array, or a pytree of arrays, in the order of its parts.
         params: Numbers of the environment, which the picture does not use.
-        title: What the numbers are, written above them.
+        title: Name of the numbers, written above them.
     """
     import jax
 

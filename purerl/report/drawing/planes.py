@@ -52,7 +52,7 @@ def reacher(state: Any, params: Any) -> np.ndarray:
 
     Args:
         state: State of one environment; angles are from the x axis, each by itself.
-        params: Its numbers, which the picture does not use.
+        params: Numbers of the environment, which the picture does not use.
     """
     del params
     angles = np.asarray(state.angles, float)
@@ -73,7 +73,7 @@ def point_robot(state: Any, params: Any) -> np.ndarray:
 
     Args:
         state: State of one environment.
-        params: Its numbers.
+        params: Numbers of the environment.
     """
     radius = float(params.circle_radius)
     canvas = Canvas((0.0, 0.0), (3.2 * radius, 2.9 * radius))
@@ -91,7 +91,7 @@ def swimmer(state: Any, params: Any) -> np.ndarray:
 
     Args:
         state: State of one environment.
-        params: Its numbers, which the picture does not use.
+        params: Numbers of the environment, which the picture does not use.
     """
     del params
     canvas = Canvas((0.0, 0.0), (3.2, 2.6), "#e3eff7")

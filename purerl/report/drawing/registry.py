@@ -1,4 +1,4 @@
-"""Which environment is drawn by what."""
+"""The registry of drawings by environment."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +16,7 @@ FPS = 25
 
 
 class Drawing(NamedTuple):
-    """How the moments of an environment become pictures.
+    """The functions that make pictures of the moments of an environment.
 
     Attributes:
         draw: `(state, params) -> uint8 [height, width, 3]`, on the host.
@@ -31,7 +31,7 @@ class Drawing(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What is kept of a moment: the arguments of `Drawing.draw`."""
+    """The part of a moment that is kept: the arguments of `Drawing.draw`."""
 
     state: Any
     params: Any
@@ -81,8 +81,8 @@ _BARS = (
     "UmbrellaChain-bsuite",
 )
 _SWINGUPS = ("Balance", "BalanceSparse", "Swingup", "SwingupSparse")
-# By the name of the environment; the steps of CartPole and of CartpoleSwingup, which is
-# drawn at half its pace, last 20 and 10 ms.
+# Drawings by the name of the environment. The steps of CartPole last 20 ms; those of
+# CartpoleSwingup last 10 ms, and it is drawn at half its pace.
 _BUILT_IN: dict[str, Callable[[Any], Drawing]] = {
     "CartPole-v1": _plain(classic.cartpole, 50),
     **{f"Cartpole{name}-v0": _plain(classic.swingup, 50) for name in _SWINGUPS},
@@ -186,7 +186,7 @@ def moment_of(
 
     Args:
         env: The environment, with its wrappers.
-        drawing: How it is drawn.
+        drawing: Drawing of the environment.
         params: Numbers of the environment, distributions among them.
         state: State of one environment.
         obs: The observation.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OTHERS = ("mean", "best")
-ANNOTATED = 12  # Cells wider than so many columns hold no number.
+ANNOTATED = 12  # A map with more columns than this has no numbers in its cells.
 
 
 class Cells(NamedTuple):
@@ -232,7 +232,8 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
         where = dict(zip(values, axis, strict=True))
         positions = np.array([where[point[name]] for point in scores.points])
         if not all(style.is_number(value) for value in values):
-            # Strings share few positions: dots lie beside one another.
+            # Values that are strings share few positions, so dots are moved beside one
+            # another.
             jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(positions))
             positions = positions + jitter
         axes.vlines(

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 MAX_LINES = 8
 POINTS = 100
 OTHERS = ("best", "all")
-RETURNS = (SCORE, "episode_return")  # A member that diverged has none: the worst.
+# A member that diverged has no score and counts as the worst.
+RETURNS = (SCORE, "episode_return")
 
 
 class Line(NamedTuple):

@@ -18,7 +18,8 @@ def evolution_curve(
 
     Args:
         history: History of an `EvolutionResult`, finished or not.
-        settings: Settings of the same: what is evolved, by what, and how many agents.
+        settings: Settings of the evolution: what is evolved, by what, and how many
+            agents.
     """
     from matplotlib.ticker import MaxNLocator
 

@@ -107,7 +107,8 @@ def drift_figure(drift: Any) -> "Figure":
     ratios = jnp.linspace(0.5, 1.75, POINTS)
     advantages = jnp.linspace(-3.0, 3.0, POINTS)
     maps = {name: drift_map(shown, ratios, advantages) for name, shown in named.items()}
-    # The scale is that of the hand-written ones: a wild learned drift saturates.
+    # The scale is that of the hand-written drifts, so that a wild learned drift
+    # saturates.
     most = max(float(np.quantile(maps[name], 0.98)) for name in ("PPO", "DPO"))
     figure = style.new_figure(10.5, 6.6)
     grid = figure.add_gridspec(2, 12, height_ratios=(1.0, 1.0))

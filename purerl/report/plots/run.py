@@ -20,7 +20,7 @@ _COUNTERS = ("env_steps", "update")
 
 
 class Run(Protocol):
-    """What a picture reads of a run, as `purerl.runner.result.RunResult` has it."""
+    """The part of a `purerl.runner.result.RunResult` that a picture reads."""
 
     @property
     def config(self) -> Any:
@@ -106,7 +106,7 @@ def metric_curves(result: Run, names: Sequence[str]) -> "Figure":
             raise ConfigError(f"metric: {name} has no value in this run yet.")
         colour = style.COLOURS[0 if mark == "-" else 1]
         words = _band(axes, steps, values, name, colour, mark)
-        if len(steps) == 1:  # One point has no band: a line from end to end.
+        if len(steps) == 1:  # One point has no band, so a line goes from end to end.
             found = mean_interval(values)
             axes.vlines(steps, found.low, found.high, color=colour, alpha=0.6)
         style.step_axis(axes)

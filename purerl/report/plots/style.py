@@ -1,4 +1,4 @@
-"""How every picture looks: colours, axes, labels, and how it reaches a file.
+"""The style of every picture: colours, axes, labels, and how it reaches a file.
 
 Colours are close to those of Okabe and Ito, which people with any colour vision can
 tell apart; lines differ by marker as well. No global state of matplotlib is used.
@@ -36,7 +36,7 @@ COLOUR_MAP = "viridis"
 DPI = 150
 
 
-PAGE_WIDTH = 10.4  # In inches: such a picture is as wide as a page's text.
+PAGE_WIDTH = 10.4  # A picture of this width in inches is as wide as a page's text.
 
 
 def new_figure(width: float = PAGE_WIDTH, height: float = 4.8) -> "Figure":

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7f7f7f"
 TICKS = 4  # A logarithmic axis has few ticks, as three panels lie side by side.
 CELLS = 160  # A contour has so many cells along each side.
-BANDWIDTH = 0.15  # The Gaussian that smooths a contour has this share of an axis.
+# The standard deviation of the Gaussian that smooths a contour, as a share of an axis.
+BANDWIDTH = 0.15
 
 
 class Trial(Protocol):
-    """What a picture reads of a trial, as `purerl.tuning.result.Row` has it."""
+    """The part of a `purerl.tuning.result.Row` that a picture reads."""
 
     @property
     def number(self) -> int:
@@ -29,32 +30,32 @@ class Trial(Protocol):
 
     @property
     def state(self) -> str:
-        """How it ended: `complete`, `pruned`, `diverged`, `refused`, ..."""
+        """The end of the trial: `complete`, `pruned`, `diverged`, `refused`, ..."""
         ...
 
     @property
     def score(self) -> float | None:
-        """Its score, if it is complete."""
+        """The score of the trial, if it is complete."""
         ...
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Its values of the axes, by name."""
+        """The trial's values of the axes, by name."""
         ...
 
     @property
     def curve(self) -> Mapping[int, float]:
-        """Its scores by the environment steps that it had taken."""
+        """The trial's scores by the environment steps that it had taken."""
         ...
 
     @property
     def is_default(self) -> bool:
-        """Whether its values are the config's own."""
+        """True if the trial's values are the config's own."""
         ...
 
 
 class Axis(NamedTuple):
-    """Where an axis's values lie in a picture.
+    """The places of an axis's values in a picture.
 
     Attributes:
         name: Name of the axis.
@@ -194,7 +195,7 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
         axis.set_up(axes, "x")
         positions = axis.coordinates(complete)
         if axis.names:
-            # Trials of one value lie beside one another.
+            # Trials with the same value are moved beside one another.
             spread = np.random.default_rng(0).uniform(-0.2, 0.2, len(positions))
             positions = positions + spread
         dots = axes.scatter(

@@ -82,7 +82,7 @@ def curve(
 
 
 def _kind_of_curve(points: list[tuple[str, int]]) -> tuple[str, int]:
-    """What the ends along a curve are: those of the point of which most is known."""
+    """Return the kind of a curve's ends: that of the point of which most is known."""
     order = ("none", "range", "interval")
     return max(points, key=lambda point: (order.index(point[0]), point[1]))
 

@@ -16,18 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 INTERVAL = "95% interval"
-FEWEST = 10  # Runs below which the range is given.
+FEWEST = 10  # With fewer runs than this the range is given.
 RESAMPLES = 2_000
 # A resample of equal runs has no standard error, and its t is infinite: no end of an
 # interval lies further from the mean than so many standard errors, or beyond all runs.
 # Neither costs coverage.
 REACH = 4.5
-MANY = 1_000  # Runs of which the mean is as good as normal, and needs no resample.
+MANY = 1_000  # With so many runs the mean is as good as normal, and needs no resamples.
 WORDS = 4_000_000  # Numbers of a block of resamples by columns, at most.
 
 
 class Interval(NamedTuple):
-    """What is said beside a mean over runs.
+    """The interval or range that stands beside a mean over runs.
 
     Attributes:
         low: Lower ends, shaped like the mean; NaN where there is none.
@@ -44,7 +44,7 @@ class Interval(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What the two ends are, for a heading, a legend or a caption."""
+        """The name of the two ends, for a heading, a legend or a caption."""
         return name_of(self.kind, self.runs)
 
     def text(self, digits: int = 1, heading: str = INTERVAL) -> str:

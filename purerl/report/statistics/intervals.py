@@ -59,7 +59,7 @@ class Estimate(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What the ends are, for a heading, a legend or a caption."""
+        """The name of the ends, for a heading, a legend or a caption."""
         return name_of(self.kind, self.runs, self.confidence)
 
     def text(self, digits: int = 1, heading: str = INTERVAL) -> str:

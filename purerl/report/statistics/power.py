@@ -1,4 +1,4 @@
-"""How many seeds a comparison needs.
+"""The number of seeds that a comparison needs.
 
 After Colas, Sigaud & Oudeyer 2018, "How Many Random Seeds? Statistical Power Analysis
 in Deep Reinforcement Learning Experiments", but simulated: n seeds of one configuration
@@ -94,7 +94,7 @@ def power_curve(
             f"{simulations} and {resamples}."
         )
     key = jax.random.key(seed)
-    # Numbers are in units of the larger spread: the device computes in single
+    # Numbers are in units of the larger spread, as the device computes in single
     # precision.
     unit = max(*spread) or 1.0
     groups = simulate(
@@ -166,7 +166,8 @@ def seeds_needed(
         return bounds[0]
     low, high = bounds[-2], bounds[-1]
     while high - low > 1:
-        # Eight numbers a round: a program is compiled for every largest one.
+        # A round tries eight numbers, because a program is compiled for every largest
+        # one.
         inner = np.unique(np.linspace(low, high, 10).round().astype(int))[1:].tolist()
         at = reached(inner)
         assert at is not None  # `high` itself is among them, with the same draws.
@@ -175,7 +176,7 @@ def seeds_needed(
 
 
 class _Known(NamedTuple):
-    """What is known of the scores of both configurations.
+    """The facts that are known of the scores of both configurations.
 
     Attributes:
         shapes: Standardised pilots of both; None where scores are normal.

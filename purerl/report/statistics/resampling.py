@@ -20,9 +20,9 @@ from purerl.report.statistics.aggregates import CUT
 # words for every pair, so that no index is likelier than another by more than 0.4%.
 PAIRED = 4096
 MULTIPLY_HIGH = 2**16 - 1  # The largest factor of the 32-bit product below.
-# Draws of one batch. A CPU wants them in its cache, and enough of them that drawing
-# random words runs at full width: 2000 resamples of 4096 runs took 105 ms one by one
-# and 52 ms by eight (two cores).
+# The number of draws of one batch. A CPU wants them in its cache, and enough of them
+# that drawing random words runs at full width: 2000 resamples of 4096 runs took 105 ms
+# one by one and 52 ms by eight (two cores).
 CPU_WORDS = 2**15
 BATCH_WORDS = 2**25
 

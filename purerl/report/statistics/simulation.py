@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-BATCH = 256  # Simulations whose bootstraps are done side by side.
+BATCH = 256  # The number of simulations whose bootstraps are done side by side.
 
 
 def standardised(scores: np.ndarray) -> np.ndarray:
@@ -40,7 +40,8 @@ def simulate(
     groups = []
     most = 1 << (most - 1).bit_length()  # Few shapes, so few programs.
     for which in range(2):
-        # A seed is a row, so that more of them leave the first ones as they were.
+        # Each seed draws its own row, so that more seeds leave the first ones as they
+        # were.
         keys = jax.vmap(partial(jax.random.fold_in, jax.random.fold_in(key, which)))
         pool = None if pools is None else jnp.asarray(pools[which], jnp.float32)
         shape = _draw(keys(jnp.arange(most)), pool, simulations)
@@ -117,6 +118,6 @@ def bootstrap(
         low, high = jnp.quantile(means[1] - means[0], tail)
         return (low > 0) | (high < 0)
 
-    # Counted from the far end: the first numbers made the scores.
+    # Numbers are counted from the far end, because the first ones made the scores.
     index = 2**31 - 1 - jnp.arange(len(groups[0]))
     return jnp.mean(jax.lax.map(rejected, (index, groups), batch_size=BATCH))

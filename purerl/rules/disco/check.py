@@ -1,4 +1,4 @@
-"""What a rule of a `DiscoConfig` must be, checked on shapes before it is traced."""
+"""The checks of a rule of a `DiscoConfig`, on shapes before it is traced."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What DiscoRL's network sees of every step (Oh et al. 2025, Methods).
+"""The inputs of DiscoRL's network for every step (Oh et al. 2025, Methods).
 
 The numbers and their order are those of the published weights.
 """
@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from purerl.rules.disco.inputs import DiscoInputs, Outputs
 from purerl.types import Array, PyTree
 
-# Of every step, without the embeddings of the actions; of every action.
+# The numbers of inputs of a step, without the embeddings of the actions, and of an
+# action.
 NUM_OF_STEP = 23
 NUM_OF_ACTION = 9
 
@@ -21,7 +22,7 @@ def dense(layer: tuple[Array, Array], x: Array) -> Array:
 
     Args:
         layer: Kernel `[I, O]` and bias `[O]`.
-        x: `[..., I]`.
+        x: `[..., I]` inputs.
     """
     kernel, bias = layer
     out = x @ kernel
@@ -33,8 +34,8 @@ def embed(params: Params, name: str, logits: Array) -> Array:
 
     Args:
         params: Layers of the network, by name.
-        name: `y` or `z`, or the same with a prefix.
-        logits: `[..., M]` of the distributions.
+        name: Name of the layers: `y` or `z`, with or without a prefix.
+        logits: `[..., M]` logits of the distributions.
     """
     hidden = jax.nn.relu(dense(params[f"{name}_embedding"], jax.nn.softmax(logits)))
     return dense(params[f"{name}_number"], hidden)
@@ -44,8 +45,8 @@ def among_actions(layer: tuple[Array, Array], x: Array) -> Array:
     """Return relu units of each action, which also see the mean over the actions.
 
     Args:
-        layer: Kernel `[2 I, O]` and bias `[O]`, the same for all actions.
-        x: `[..., A, I]`.
+        layer: Kernel `[2 I, O]` and bias `[O]`, shared by all actions.
+        x: `[..., A, I]` inputs of each action.
     """
     mean = jnp.broadcast_to(x.mean(axis=-2, keepdims=True), x.shape)
     return jax.nn.relu(dense(layer, jnp.concatenate([x, mean], axis=-1)))
@@ -55,10 +56,11 @@ def of_action(x: Array, action: Array) -> Array:
     """Return what belongs to the actions that were taken, `[T, B, ...]`.
 
     Args:
-        x: `[T, B, A, ...]`.
-        action: `[T, B]` int.
+        x: `[T, B, A, ...]` values of all actions.
+        action: `[T, B]` int, the actions that were taken.
     """
-    # A sum with one term: the gradient of a look-up writes number by number.
+    # A sum with one term is used because the gradient of a look-up writes number by
+    # number.
     is_taken = action[..., None] == jnp.arange(x.shape[2])[None, None]
     is_taken = is_taken.reshape(*is_taken.shape, *[1] * (x.ndim - 3))
     return jnp.where(is_taken, x, 0.0).sum(2)

@@ -1,4 +1,4 @@
-"""What a rule of DiscoRL's kind sees of trajectories, and what it asks for in return.
+"""The inputs and targets of a rule of DiscoRL's kind.
 
 Axes: `T` steps, `B` trajectories, `A` actions, `M` numbers of the predictions.
 """
@@ -12,9 +12,9 @@ class Outputs(NamedTuple):
     """Logits that a network put out for observations.
 
     Attributes:
-        logits: `[T, B, A]` of the policy.
-        y: `[T, B, M]` of the prediction of the observation.
-        z: `[T, B, A, M]` of the prediction of each action.
+        logits: `[T, B, A]` logits of the policy.
+        y: `[T, B, M]` logits of the prediction of the observation.
+        z: `[T, B, A, M]` logits of the prediction of each action.
     """
 
     logits: Array
@@ -23,23 +23,24 @@ class Outputs(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What the action values say of trajectories.
+    """The values and advantages of trajectories, computed from the action values.
 
     With the online network's policy `pi` and its action values `Q`, those `Q'` of the
     target network, and the targets `G` that `learning.returns.retrace` makes of `Q'`.
 
     Attributes:
-        value: `[T, B]`, `sum_a pi(a|s) Q(s, a)`.
-        next_value: `[T, B]`, the same of the observation after the step and before any
+        value: `[T, B]` values `sum_a pi(a|s) Q(s, a)`.
+        next_value: `[T, B]` values of the observations after the steps and before any
             reset.
-        target_q: `[T, B, A]`, `Q'(s, a)`.
-        target: `[T, B]`, `G`.
-        advantage: `[T, B]`, `G - V'(s)` with `V'(s) = sum_a pi(a|s) Q'(s, a)`.
-        action_advantage: `[T, B, A]`, `Q'(s, a) - V'(s)`.
-        standardised: `[T, B]`, `advantage` less its moving mean, over its moving
+        target_q: `[T, B, A]` action values `Q'(s, a)` of the target network.
+        target: `[T, B]` targets `G`.
+        advantage: `[T, B]` advantages `G - V'(s)` with `V'(s) = sum_a pi(a|s) Q'(s,
+            a)`.
+        action_advantage: `[T, B, A]` advantages `Q'(s, a) - V'(s)` of all actions.
+        standardised: `[T, B]` advantages less their moving mean, over their moving
             deviation.
-        action_standardised: `[T, B, A]`, `action_advantage` likewise, by the moments
-            of `advantage`.
+        action_standardised: `[T, B, A]` advantages of all actions, standardised by the
+            moments of `advantage`.
     """
 
     value: Array
@@ -62,10 +63,12 @@ class DiscoInputs(NamedTuple):
         truncated: `[T, B]` bool, the episode was cut (time limit).
         behaviour: `[T, B, A]` logits of the policy that chose the actions.
         online: Outputs of the network that learns.
-        next_online: The same of the observation after the step and *before* any reset.
+        next_online: Outputs of the network that learns on the observations after the
+            steps and *before* any reset.
         target: Outputs of the target network.
-        next_target: The same of the observation after the step.
-        values: What the action values say.
+        next_target: Outputs of the target network on the observations after the steps
+            and *before* any reset.
+        values: Values and advantages of the trajectories.
     """
 
     action: Array
@@ -86,12 +89,12 @@ class DiscoInputs(NamedTuple):
 
 
 class DiscoTargets(NamedTuple):
-    """What the network shall come nearer to: logits of distributions.
+    """The targets that the network shall come nearer to: logits of distributions.
 
     Attributes:
-        logits: `[T, B, A]` of the policy.
-        y: `[T, B, M]` of the prediction of the observation.
-        z: `[T, B, M]` of the prediction of the action that was taken.
+        logits: `[T, B, A]` logits of the policy.
+        y: `[T, B, M]` logits of the prediction of the observation.
+        z: `[T, B, M]` logits of the prediction of the action that was taken.
     """
 
     logits: Array

@@ -126,7 +126,7 @@ class DiscoRule:
 
         Args:
             inputs: The trajectories.
-            memory: What is remembered of the agent's updates before.
+            memory: Memory of the agent's updates before this one.
             axis_name: Mapped axis over which trajectories are spread, if any.
         """
         return meta_network.apply(self.layers(), inputs, memory, axis_name)

@@ -75,7 +75,7 @@ def _read_backwards(layer: tuple[Array, Array], x: Array, done: Array) -> Array:
 
     Args:
         layer: Kernel `[F + H, 4 H]` and bias.
-        x: `[T, B, F]`.
+        x: `[T, B, F]` features of the steps.
         done: `[T, B]` bool, the step is the last one of its episode.
     """
     kernel, bias = layer

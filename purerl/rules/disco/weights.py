@@ -16,7 +16,7 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.rules.disco.features import NUM_OF_ACTION, NUM_OF_STEP, Params
 
-# Layers by name, and the authors' names of them.
+# Our names of the layers, and the authors' names.
 _EMBEDDINGS = {
     "y_embedding": "mlp/~/linear_0",
     "y_number": "mlp/~/linear_1",
@@ -119,7 +119,7 @@ def read(path: str, sha256: str = "") -> Params:
 
     Args:
         path: Path of the file, such as `disco_103.npz`.
-        sha256: What `digest_of` must return; empty for any file.
+        sha256: Digest that `digest_of` must return; empty for any file.
 
     Raises:
         ConfigError: there is no such file, it is another one than it was, or it does
@@ -160,7 +160,7 @@ def _layers(path: str, content: bytes) -> Params:
     found = {}
     for name, theirs in _PUBLISHED.items():
         kernel, bias = (np.asarray(arrays[n], np.float32) for n in _names(theirs))
-        # A convolution over single actions is a layer of each.
+        # A convolution over single actions is a dense layer that all actions share.
         found[name] = (kernel[0] if kernel.ndim == 3 else kernel, bias)
     _check_shapes(path, found)
     for name in _RECURRENT:

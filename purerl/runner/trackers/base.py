@@ -1,4 +1,4 @@
-"""What every tracker is: an object that is told about a run between its segments.
+"""The base of all trackers: an object that is told about a run between segments.
 
 A tracker is told `begin`, then rows with `log` and `flush` after some segments, files
 with `artifact`, and `close`, all by one thread of its own. It never sees the compiled
@@ -41,7 +41,7 @@ class Member(NamedTuple):
 
 
 class TrackedRun(NamedTuple):
-    """What a tracker is told when a run or a sweep begins.
+    """The facts that a tracker is told when a run or a sweep begins.
 
     Attributes:
         name: Name that people see.

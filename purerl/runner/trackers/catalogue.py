@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """Where a tracker's class is, and what it needs.
+    """A tracker in the catalogue: the place of its class, and its needs.
 
     Attributes:
         module: The module of the class.

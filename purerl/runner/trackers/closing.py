@@ -1,4 +1,4 @@
-"""What closes itself when the call that uses it fails."""
+"""Objects that close themselves when the call that uses them fails."""
 
 from types import TracebackType
 from typing import Self

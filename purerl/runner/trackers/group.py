@@ -46,7 +46,7 @@ class Group(ClosesOnFailure):
 
     @property
     def takes_files(self) -> bool:
-        """Whether any of them does something with files."""
+        """True if any of the trackers does something with files."""
         return any(
             type(writer.tracker).artifact is not Tracker.artifact
             for writer in self._writers
@@ -117,7 +117,7 @@ class Group(ClosesOnFailure):
 
     @property
     def lacks_nothing(self) -> bool:
-        """Whether every tracker has all rows and files."""
+        """True if every tracker has all rows and files."""
         return all(w.status and not w.missing for w in self._writers)
 
     def where(self) -> list[str]:
@@ -146,7 +146,7 @@ class Group(ClosesOnFailure):
             self._remember()
 
     def _wait(self, until: float) -> bool:
-        """Whether all are done by a time of the monotonic clock."""
+        """Wait for all, and return whether they are done by a monotonic time."""
         return all([w.wait(until - time.monotonic()) for w in self._writers])
 
     def _unfinished(self) -> str:
@@ -154,7 +154,7 @@ class Group(ClosesOnFailure):
         return f"tracker{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
     def _missed(self, writer: Writer) -> str:
-        """What a tracker lacks, and how it gets it; empty where it has everything."""
+        """Return what a tracker lacks, and how it gets it; empty if it has all."""
         if writer.status and not writer.missing:
             return ""
         what = (

@@ -32,7 +32,7 @@ class Ended(NamedTuple):
 
     Attributes:
         number: Number of the member, which `Tracker.log` names it with.
-        member: What people see of it.
+        member: The member as people see it.
         rows: Kind and numbers of its rows, in the order of their steps.
     """
 
@@ -176,7 +176,7 @@ class MemberGroup(ClosesOnFailure):
 
     @property
     def lacks_nothing(self) -> bool:
-        """Whether every tracker has all members that were told, and the files."""
+        """True if every tracker has all members that were told, and the files."""
         return all(w.status and self._offered <= t.sent for t, w in self._pairs)
 
     def _close(self, status: str, limit: float | None) -> None:
@@ -213,7 +213,7 @@ class MemberGroup(ClosesOnFailure):
                 return
 
     def _missed(self, adapter: _Adapter, writer: Writer) -> str:
-        """What a tracker lacks, and how it gets it; empty where it has everything."""
+        """Return what a tracker lacks, and how it gets it; empty if it has all."""
         missing = len(self._offered - adapter.sent)
         if writer.status and not missing:
             return ""

@@ -88,7 +88,7 @@ def log_policy(
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """What `policy.json` says.
+    """Return the contents of `policy.json`.
 
     Raises:
         ConfigError: there is none, or MLflow cannot call such a policy.

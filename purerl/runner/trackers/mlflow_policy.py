@@ -19,7 +19,7 @@ class ExportedPolicy(PythonModel):
     """The deterministic policy of an exported folder.
 
     Attributes:
-        about: What `policy.json` says.
+        about: Contents of `policy.json`.
     """
 
     def load_context(self, context: Any) -> None:
@@ -33,10 +33,10 @@ class ExportedPolicy(PythonModel):
         """Return the actions of some observations.
 
         Args:
-            context: What MLflow knows of the model; it is not used.
+            context: MLflow's knowledge of the model; it is not used.
             model_input: `[N, *shape]` observations as the environment gives them, a
                 dictionary of such where they have several parts.
-            params: Further arguments of MLflow's, of which there are none.
+            params: Further arguments from MLflow, of which there are none.
 
         Returns:
             `[N, ...]` actions as the environment takes them.

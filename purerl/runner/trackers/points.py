@@ -34,8 +34,8 @@ def track_points(
         points: Members, a dict each, read one at a time (so a generator may read
             files): `params` (values by which the point differs, by name), `seed`,
             `rows` (of training: `env_steps` and metrics, as in `metrics/train`), and
-            `evaluation_rows` (the same of evaluations; a list per metric holds its
-            episodes). See `dataset_points`.
+            `evaluation_rows` (of evaluations, in the same form; a list per metric holds
+            its episodes). See `dataset_points`.
         name: Name of the sweep.
         config: Config of the sweep's base, plain values (`purerl.serialise.to_dict`).
         folder: Folder of the sweep; its pictures and `config.yaml` are kept with it.
@@ -83,7 +83,7 @@ def ended(number: int, point: Point) -> Ended:
 
     Args:
         number: Number of the member.
-        point: Its `params`, `seed`, `rows` and `evaluation_rows`.
+        point: The member as a dict: `params`, `seed`, `rows` and `evaluation_rows`.
 
     Raises:
         ConfigError: a point without params or seed.

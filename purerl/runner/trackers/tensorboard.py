@@ -55,7 +55,7 @@ class EventFile:
 
 
 class TensorBoardTracker(Tracker):
-    """Event files.
+    """A tracker that writes the event files of TensorBoard.
 
     Args:
         folder: Folder of all runs; a run's files go to `<folder>/<name of the run>`.
