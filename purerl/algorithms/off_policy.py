@@ -503,7 +503,6 @@ def _learn(
     added = (number + 1) * jnp.uint32(config.steps_per_round)
     added = rollout.per_device(added, hooks.stepper.axis_name)
     before = gradient_steps_before(config, number)
-    features = partial(features_of, config, hooks.obs_space, experience.obs_moments)
 
     def take(learner: Any, batch: Batch, noise: PyTree, index: Any) -> Any:
         known = int(index) if isinstance(index, np.integer) else None
@@ -515,15 +514,7 @@ def _learn(
         learner, priorities = carry
         index, (noise_replay, noise_learn) = xs
         numbers, weight = replay.sample(priorities, noise_replay, added)
-        item, reward, next_obs, discount = replay.gather(experience.buffer, numbers)
-        batch = Batch(
-            obs=features(item.obs),
-            action=item.action,
-            reward=reward,
-            next_obs=features(next_obs),
-            discount=discount,
-            weight=weight,
-        )
+        batch = _batch(hooks, experience, numbers, weight)
         change = partial(take, batch=batch, noise=noise_learn, index=index)
         if is_due is None:
             learner, (td_error, metrics) = change(learner)
@@ -542,3 +533,22 @@ def _learn(
         indices = np.arange(steps, dtype=np.uint32)
         carry, metrics = packing.written_out(one_step, carry, (indices, noise))
     return carry, {name: values.sum(0) for name, values in metrics.items()}
+
+
+def _batch(
+    hooks: OffPolicyHooks, experience: Experience, numbers: Array, weight: Array
+) -> Batch:
+    """The items with these numbers `[N]` as a gradient step learns from them."""
+    features = partial(
+        features_of, hooks.config, hooks.obs_space, experience.obs_moments
+    )
+    gathered = hooks.replay.gather(experience.buffer, numbers)
+    item, reward, next_obs, discount = gathered
+    return Batch(
+        obs=features(item.obs),
+        action=item.action,
+        reward=reward,
+        next_obs=features(next_obs),
+        discount=discount,
+        weight=weight,
+    )

@@ -159,12 +159,7 @@ def train(
             done += steps
             reporter.update(done, mean)
 
-    names = dict.fromkeys(name for part in parts for name in part.names)
-    reporter.info(
-        f"{with_noun(len(names), 'setting')}, "
-        f"{with_noun(num_seeds, 'held-out seed')}: "
-        f"{with_noun(len(parts), 'program')}, {format_count(reporter.total)} steps"
-    )
+    reporter.info(_banner(parts, num_seeds, reporter.total))
     scores: Known = {}
     # Schedules that change at other updates are parts of one program.
     cache = current_cache()
@@ -189,6 +184,16 @@ def train(
         f"trained in {seconds:.1f} s ({format_count(done / seconds)} steps/s)"
     )
     return scores
+
+
+def _banner(parts: Sequence[Part], num_seeds: int, steps: int) -> str:
+    """Return the line that says what is about to be trained."""
+    names = dict.fromkeys(name for part in parts for name in part.names)
+    return (
+        f"{with_noun(len(names), 'setting')}, "
+        f"{with_noun(num_seeds, 'held-out seed')}: "
+        f"{with_noun(len(parts), 'program')}, {format_count(steps)} steps"
+    )
 
 
 def _train_part(

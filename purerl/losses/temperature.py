@@ -85,8 +85,7 @@ def solve_temperature(
     from where its steps do not pass the root; should one leave the bracket (the mean
     over states of very different scales need not be concave), bisection takes its
     place, as it does where actions have a `log_prior` and the divergence is far below
-    `epsilon`. A fixed number of iterations, so vmapped agents do not wait for each
-    other.
+    `epsilon`. The number of iterations is fixed, so that vmapped agents do not wait.
 
     Args:
         q_values: `[S, N]` values, of any scale.
@@ -129,8 +128,7 @@ def solve_temperature(
     # as the temperature in the loop does.
     low = jnp.minimum(floor, start)
     *_, solution = jax.lax.fori_loop(0, _ITERATIONS, iterate, (low, start, start))
-    # The constraint does not bind: the dual grows with the temperature from the
-    # smallest one.
+    # The constraint does not bind where the dual grows from the smallest one on.
     is_slack = divergence(floor)[0] <= epsilon
     return jnp.exp(jnp.where(is_slack, floor, jnp.maximum(solution, floor)))
 
