@@ -112,7 +112,7 @@ class Player(NamedTuple):
     """A policy at the start of `E` episodes.
 
     Attributes:
-        act: `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
+        act: Policy, `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
         memory: `[E, ...]` memory of episodes that are about to begin.
     """
 
