@@ -30,8 +30,8 @@ class Work(NamedTuple):
 
     Attributes:
         kernels: Kernels that a GPU would run one after the other. The compiler's own
-            count was 0.6 to 1.3 times this for eight presets of docs/performance.md, and
-            0.23 times for `ppo-minatar`.
+            count was 0.6 to 1.3 times this for eight presets of docs/performance.md,
+            and 0.23 times for `ppo-minatar`.
         flops: Floating-point operations.
         bytes: Bytes read and written: by products, reductions and what moves parts of
             arrays, and once by what else is not fused with them.
