@@ -84,7 +84,10 @@ def _phrase(name: str, before: Any, now: Any, text: Callable[[Any], str]) -> str
     pairs = enumerate(zip(*texts, strict=False))
     first = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
     there, here = (_cut(each, first) for each in texts)
-    verb = "are" if name in ("axes", "seeds") else "is"
+    # A name of several words, such as that of an axis, begins with its noun.
+    is_plural = name.endswith("s") and isinstance(before, list | tuple | dict)
+    is_plural = is_plural and " " not in name
+    verb = "are" if is_plural else "is"
     return f"{name} {verb} {there} there and {here} here"
 
 

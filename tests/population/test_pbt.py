@@ -211,7 +211,7 @@ def test_killed_by_the_system_at_any_moment_it_ends_with_the_same_bits(
     [
         ({"population": 8}, "population is 6 there and 8 here"),
         ({"quantile": 0.5}, "quantile is 0.2 there and 0.5 here"),
-        ({"factors": (0.5, 2.0)}, "factors is .* there and .* here"),
+        ({"factors": (0.5, 2.0)}, "factors are .* there and .* here"),
         ({"lanes": 2}, "lanes is 4 there and 2 here"),
         ({"segment_updates": 2}, "segment_updates is 4 there and 2 here"),
         ({"config": {"gae_lambda": 0.9}}, "gae_lambda is 0.95 there and 0.9 here"),
