@@ -108,7 +108,7 @@ def change_or_wait(
         is_due: `[]` bool, or a Python bool; not batched.
         change: `(carry) -> (carry, report)` where it is due.
         wait: `(carry) -> (carry, report)` where it is not.
-        carry: What may change.
+        carry: Pytree that may change.
     """
     if isinstance(is_due, bool):
         return change(carry) if is_due else wait(carry)

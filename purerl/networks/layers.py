@@ -103,7 +103,8 @@ def is_narrow(x: Array, kernel: Array) -> bool:
     # An exported program may have a batch of any size.
     if traced_for_cpu() or not all(isinstance(size, int) for size in lead):
         return False
-    return np.prod(lead, dtype=int) <= MOST_ROWS and min(kernel.shape) <= columns.MOST
+    is_small = 0 < min(kernel.shape) <= columns.MOST
+    return is_small and np.prod(lead, dtype=int) <= MOST_ROWS
 
 
 def narrow_product(x: Array, kernel: Array) -> Array:

@@ -1,6 +1,5 @@
 """The result of successive halving: scores by rung, who reached which."""
 
-import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ from purerl.population.brackets import HalvingPlan
 from purerl.population.result import BestMember, Result
 from purerl.population.schedule import Schedule
 from purerl.population.space import Hyper, Space
+from purerl.runner.deprecated import warn_renamed
 from purerl.search.drive import Finished
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ class HalvingResult(Result):
     @property
     def ladder(self) -> HalvingPlan:
         """The old name of `plan`."""
-        warnings.warn(
-            "HalvingResult.ladder is called plan", DeprecationWarning, stacklevel=2
-        )
+        warn_renamed("HalvingResult.ladder", "plan")
         return self.plan
 
     @property

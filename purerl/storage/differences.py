@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -28,8 +29,8 @@ def differences(
 ) -> list[str]:
     """Return all in which two specifications differ, a phrase with both values each.
 
-    The fields of `parts` are compared one by one, and a missing one is equal to None.
-    Of any other entry the order counts, also that of a mapping. An entry such as
+    The fields of `parts` are compared one by one. What is missing is equal to None. Of
+    any other entry the order counts, also that of a mapping. An entry such as
     `lanes`, beside which the new specification has `lanes_asked`, is compared only
     where something was asked for.
 
@@ -49,13 +50,14 @@ def differences(
                 pair = before.get(name, _MISSING), now.get(name, _MISSING)
                 found.append(_phrase(naming.format(name), *pair, text))
     for name in sorted({*stored, *new} - {*parts, *free, *_ADDED}):
-        before, now = stored.get(name, _MISSING), new.get(name, _MISSING)
+        before, now = stored.get(name), new.get(name)
         if f"{name}{_ASKED}" in new:
             now = new[f"{name}{_ASKED}"] or before
-        if not name.endswith(_ASKED) and _as_json(before) != _as_json(now):
-            found.append(
-                _phrase(name, before, now, _seeds if name == "seeds" else text)
-            )
+        if not name.endswith(_ASKED) and json.dumps(before) != json.dumps(now):
+            is_given = name in new or f"{name}{_ASKED}" in new
+            pair = stored.get(name, _MISSING), now if is_given else _MISSING
+            write = partial(_seeds, text) if name == "seeds" else text
+            found.append(_phrase(name, *pair, write))
     return found
 
 
@@ -73,10 +75,6 @@ def refuse(found: Sequence[str], where: str, noun: str, remedy: str = REMEDY) ->
     """
     if found:
         raise ConfigError(f"{where} holds another {noun}: {'; '.join(found)}. {remedy}")
-
-
-def _as_json(value: Any) -> str:
-    return "" if value is _MISSING else json.dumps(value)
 
 
 def _phrase(name: str, before: Any, now: Any, text: Callable[[Any], str]) -> str:
@@ -100,8 +98,11 @@ def _cut(text: str, first: int) -> str:
     return f"{'...' * (begin > 0)}{text[begin:end]}{'...' * (end < len(text))}"
 
 
-def _seeds(seeds: Sequence[int]) -> str:
+def _seeds(text: Callable[[Any], str], seeds: Any) -> str:
     """Seeds by the first and the last one, where there is none between them missing."""
+    is_list = isinstance(seeds, list | tuple) and bool(seeds)
+    if not (is_list and all(isinstance(seed, int) for seed in seeds)):
+        return text(seeds)
     first, end = seeds[0], seeds[0] + len(seeds)
     is_whole = list(seeds) == list(range(first, end))
     return f"{first}..{end - 1} ({len(seeds)})" if is_whole else repr(list(seeds))

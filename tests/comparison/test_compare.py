@@ -12,6 +12,7 @@ from purerl import losses
 from purerl.cli import main
 from purerl.comparison import held_out
 from purerl.config import ConfigError
+from purerl.execution import fit
 from purerl.execution.fit import BlockCompiler
 from purerl.meta.population import Stopped
 from purerl.scale import hosts
@@ -220,3 +221,20 @@ def test_several_processes_are_refused_in_a_sentence(monkeypatch):
     monkeypatch.setattr(hosts, "count", lambda: 2)
     with pytest.raises(ConfigError, match="a comparison runs in one process"):
         purerl.compare(CONFIG, SETTINGS, **SMALL)
+
+
+def test_blocks_are_narrowed_until_they_fit(monkeypatch):
+    widths = []
+
+    def fit_one(model, lanes, limit, is_fixed):
+        widths.append((lanes, is_fixed))
+        return 1
+
+    settings = {"seeds": 2 * SEEDS, "progress": False}
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "fit_lanes", fit_one)
+        narrowed = purerl.compare(CONFIG, {"slow": SLOW}, **settings)
+    (first, _), *_, last = widths
+    assert first > 1 and last == (1, False)
+    known = purerl.compare(CONFIG, {"slow": SLOW}, lanes=1, **settings)
+    assert narrowed.dataset.equals(known.dataset)
