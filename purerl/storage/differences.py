@@ -1,6 +1,7 @@
 """The differences between what a folder holds and what is asked for, in words."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -83,8 +84,8 @@ def _phrase(name: str, before: Any, now: Any, text: Callable[[Any], str]) -> str
     first = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
     there, here = (_cut(each, first) for each in texts)
     # A name of several words, such as that of an axis, begins with its noun.
-    is_plural = name.endswith("s") and isinstance(before, list | tuple | dict)
-    is_plural = is_plural and " " not in name
+    is_plural = re.fullmatch(r"\w*[^s]s", name) is not None
+    is_plural = is_plural and isinstance(before, list | tuple | dict)
     verb = "are" if is_plural else "is"
     return f"{name} {verb} {there} there and {here} here"
 
