@@ -35,6 +35,7 @@ def clock(name: str, call: Callable[[], Any]) -> None:
 
 
 def main() -> None:
+    """Time the statistics for a number of seeds and resamples."""
     seeds, resamples = [*map(int, sys.argv[1:3]), *(4096, 2000)[len(sys.argv) - 1 :]]
     device = jax.local_devices()[0]
     print(

@@ -39,13 +39,13 @@ def iterations(
     """The timed loop of one agent.
 
     Args:
-        case: sizes.
-        contender: whose buffer.
-        is_branch: learn inside a `lax.cond`, as an algorithm with a warm-up does.
-        state: of a full buffer.
-        items: `[ITERATIONS, add, ...]`.
-        key: consumed.
-        added: uint32 `[]`, one number for all agents of a vmap.
+        case: Sizes of the buffer and of what is added and read.
+        contender: The library whose buffer is timed.
+        is_branch: Whether to learn inside a `lax.cond`, as an algorithm with a warm-up does.
+        state: State of a full buffer.
+        items: `[ITERATIONS, add, ...]` items that are added.
+        key: Random key, consumed.
+        added: Number of items added before, uint32 `[]`, one number for all agents of a vmap.
     """
 
     def one(state: Any, xs: tuple) -> tuple[Any, jax.Array]:
@@ -79,9 +79,9 @@ class Timer:
     """A contender's loop, compiled, on full buffers of its own.
 
     Args:
-        case: sizes.
-        contender: whose buffer.
-        is_branch: see `iterations`.
+        case: Sizes of the buffer and of what is added and read.
+        contender: The library whose buffer is timed.
+        is_branch: Whether to learn inside a branch, as in `iterations`.
     """
 
     def __init__(self, case: Case, contender: Contender, is_branch: bool = False):
@@ -197,6 +197,7 @@ def facts() -> str:
 
 
 def main() -> None:
+    """Time the contenders, and print a table."""
     parser = argparse.ArgumentParser(description="Time replay buffers.")
     parser.add_argument("section", choices=("compare", "copies"))
     parser.add_argument("--rounds", type=int, default=15)

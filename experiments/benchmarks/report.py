@@ -17,9 +17,9 @@ class Run(NamedTuple):
     """One timed run.
 
     Attributes:
-        seconds: of the wall clock, until every result was there.
-        score: what shows that the run did its work (a mean return, say).
-        cpu_seconds: of all threads of the process; on a machine shared with others
+        seconds: Seconds of the wall clock, until every result was there.
+        score: Number that shows that the run did its work (a mean return, say).
+        cpu_seconds: Seconds of all threads of the process; on a machine shared with others
             it says more than the clock.
     """
 

@@ -418,7 +418,7 @@ def unroll_recurrent(
         that step's end.
     """
     start = stop_gradient((carry, memory))
-    pack, unpack = packing.ways(start, axes=1)
+    pack, unpack = packing.carry_packers(start, axes=1)
 
     def step(
         before: PyTree, xs: tuple[PyTree, PyTree]

@@ -37,9 +37,9 @@ from purerl.replay.rows import items_of, rows_of
 from purerl.tracing import traced_for_cpu
 from purerl.types import Array, Metrics, PyTree, Transition
 
-# Gradient steps of a round that an accelerator's program has one after another: it then
-# knows which of them move the policy, and asks at no branch.
-MOST_WRITTEN_OUT = 4
+# The most gradient steps of a round that are unrolled on an accelerator, whose program
+# then knows which of them move the policy, and needs no branch.
+MOST_UNROLLED = 4
 
 
 class OffPolicyHooks(NamedTuple):
@@ -60,9 +60,8 @@ class OffPolicyHooks(NamedTuple):
         draw_learning: `(key, shape) -> noise [*shape, ...]` of gradient steps;
             `jax.random.split` for those that draw their own.
         learn: `(learner, batch, noise, count) -> (learner, td_error [N], metrics)`,
-            one gradient step; `count` says where it
-            stands. A
-            metric of the policy is 0 where the policy took no step.
+            one gradient step; `count` says where the step stands among all. A metric of
+            the policy is 0 where the policy took no step.
         policy_delay: Gradient steps per step of the policy, the last of which moves
             it; None for an algorithm whose metrics are all of every gradient step.
         draw_shared: `(key, shape) -> choices [*shape, ...]` of gradient steps that all
@@ -160,7 +159,7 @@ def run(
     num_envs = experience.envs.episode_return.shape[0]
     inputs, restart, noise = _draw(hooks, key, num_envs)
     experience = opened(hooks, experience)
-    pack, unpack = packing.ways(experience.envs, axes=1)
+    pack, unpack = packing.carry_packers(experience.envs, axes=1)
     experience = experience._replace(envs=pack(experience.envs))
 
     def one_round(carry: tuple, xs: tuple) -> tuple[tuple, Any]:
@@ -526,12 +525,12 @@ def _learn(
         return (learner, priorities), metrics
 
     steps = config.gradient_steps_per_round
-    if is_due is None or steps > MOST_WRITTEN_OUT:
+    if is_due is None or steps > MOST_UNROLLED:
         indices = jnp.arange(steps, dtype=jnp.uint32)
         carry, metrics = packing.scan(one_step, carry, (indices, noise))
     else:
         indices = np.arange(steps, dtype=np.uint32)
-        carry, metrics = packing.written_out(one_step, carry, (indices, noise))
+        carry, metrics = packing.scan_unrolled(one_step, carry, (indices, noise))
     return carry, {name: values.sum(0) for name, values in metrics.items()}
 
 

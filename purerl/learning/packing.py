@@ -117,7 +117,7 @@ def scan(
     if traced_for_cpu():
         return jax.lax.scan(step, carry, inputs)
     if jax.tree.leaves(inputs)[0].shape[0] == 1:
-        return written_out(step, carry, inputs)
+        return scan_unrolled(step, carry, inputs)
     layouts: list[Layout] = []
 
     def packed_step(carry: Carry, given: Any) -> tuple[Carry, Packed]:
@@ -130,7 +130,7 @@ def scan(
     return carry, unpack(packed, layouts[-1])
 
 
-def written_out(
+def scan_unrolled(
     step: Callable[[Carry, Any], tuple[Carry, Outputs]], carry: Carry, inputs: Any
 ) -> tuple[Carry, Outputs]:
     """Scan as `jax.lax.scan` does, with a copy of the step for each input.
@@ -150,14 +150,14 @@ def written_out(
     return carry, jax.tree.map(lambda *rows: jnp.stack(rows), *outputs)
 
 
-def ways(
+def carry_packers(
     tree: PyTree, axes: int
 ) -> tuple[Callable[[PyTree], PyTree], Callable[[PyTree], PyTree]]:
-    """Return the way to what a loop carries in place of a pytree, and the way back.
+    """Return functions that pack what a loop carries, and unpack it.
 
     What a step writes while something else of the step still reads what was there
     before is copied, a kernel for every array. On an accelerator small arrays go side
-    by side in one; elsewhere both ways lead nowhere.
+    by side in one; on a CPU both functions return what they are given.
 
     Args:
         tree: A pytree of arrays, or of their shapes, as it is carried.
@@ -167,7 +167,7 @@ def ways(
     leaves = jax.tree.leaves(shapes)
     words = sum(int(np.prod(leaf.shape[axes:], dtype=int)) for leaf in leaves)
     if traced_for_cpu() or words > MOST_CARRIED:
-        return _as_it_is, _as_it_is
+        return _unchanged, _unchanged
     layouts: list[Layout] = []
 
     def there(tree: PyTree) -> PyTree:
@@ -179,7 +179,7 @@ def ways(
     return there, lambda packed: unpack(packed, layouts[0])
 
 
-def _as_it_is(tree: PyTree) -> PyTree:
+def _unchanged(tree: PyTree) -> PyTree:
     return tree
 
 

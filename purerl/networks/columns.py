@@ -25,7 +25,7 @@ def argmax(values: Array) -> Array:
     Args:
         values: `[..., n]` values, n along the last axis.
     """
-    if not is_written_out(values):
+    if not is_unrolled(values):
         return jnp.argmax(values, -1).astype(jnp.int32)
     most, choice = values[..., 0], jnp.zeros(values.shape[:-1], jnp.int32)
     for index in range(1, values.shape[-1]):
@@ -42,7 +42,7 @@ def pick(values: Array, choice: Array) -> Array:
         values: `[..., n]` values, n along the last axis.
         choice: `[...]` int32, below n.
     """
-    if not is_written_out(values):
+    if not is_unrolled(values):
         return jnp.take_along_axis(values, choice[..., None], -1)[..., 0]
     picked = values[..., 0]
     for index in range(1, values.shape[-1]):
@@ -56,13 +56,13 @@ def largest(values: Array) -> Array:
     Args:
         values: `[..., n]` values, n along the last axis.
     """
-    if not is_written_out(values):
+    if not is_unrolled(values):
         return values.max(-1)
     return reduce(jnp.maximum, [values[..., i] for i in range(values.shape[-1])])
 
 
-def is_written_out(values: Array) -> bool:
-    """Return whether an axis is written out: a short one, on an accelerator.
+def is_unrolled(values: Array) -> bool:
+    """Return whether an axis is unrolled: a short one, on an accelerator.
 
     Args:
         values: `[..., n]` values, n along the last axis.

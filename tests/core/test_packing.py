@@ -119,7 +119,7 @@ def test_what_is_packed_has_no_part_in_a_gradient_of_something_else():
 def test_the_ways_to_what_a_loop_carries_and_back_leave_it_as_it_was():
     for platform, arrays in (("cuda", 3), ("cpu", len(TREE))):
         with traced_for(platform):
-            there, back = packing.ways(TREE, axes=1)
+            there, back = packing.carry_packers(TREE, axes=1)
         # The packed array, the bytes and the half numbers.
         assert len(jax.tree.leaves(there(TREE))) == arrays
         assert_same_bits(back(there(TREE)), TREE)
@@ -130,7 +130,7 @@ def test_a_wide_carry_stays_as_it_is():
     for is_packed in (True, False):
         tree = {"x": jnp.zeros((2, words)), "y": jnp.zeros((2, 0 if is_packed else 1))}
         with traced_for("cuda"):
-            there, _ = packing.ways(tree, axes=1)
+            there, _ = packing.carry_packers(tree, axes=1)
         assert (len(jax.tree.leaves(there(tree))) == 1) == is_packed
 
 
@@ -143,9 +143,9 @@ def test_steps_that_are_written_out_know_the_numbers_of_numpy():
         return carry + x, {"total": carry + x}
 
     inputs = np.arange(3, dtype=np.uint32), jnp.array([1.0, 2.0, 4.0])
-    carry, outputs = jax.jit(lambda x: packing.written_out(step, 0.5, (inputs[0], x)))(
-        inputs[1]
-    )
+    carry, outputs = jax.jit(
+        lambda x: packing.scan_unrolled(step, 0.5, (inputs[0], x))
+    )(inputs[1])
     assert (float(carry), outputs["total"].tolist()) == (7.5, [1.5, 3.5, 7.5])
     assert [int(index) for index in seen] == [0, 1, 2]
 
