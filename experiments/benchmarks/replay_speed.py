@@ -41,11 +41,12 @@ def iterations(
     Args:
         case: Sizes of the buffer and of what is added and read.
         contender: The library whose buffer is timed.
-        is_branch: Whether to learn inside a `lax.cond`, as an algorithm with a warm-up does.
+        is_branch: Whether to learn inside a `lax.cond`, as an algorithm with a warm-up
+            does.
         state: State of a full buffer.
         items: `[ITERATIONS, add, ...]` items that are added.
         key: Random key, consumed.
-        added: Number of items added before, uint32 `[]`, one number for all agents of a vmap.
+        added: Number of items added before, uint32 `[]`, one for all agents of a vmap.
     """
 
     def one(state: Any, xs: tuple) -> tuple[Any, jax.Array]:

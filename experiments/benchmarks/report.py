@@ -19,8 +19,8 @@ class Run(NamedTuple):
     Attributes:
         seconds: Seconds of the wall clock, until every result was there.
         score: Number that shows that the run did its work (a mean return, say).
-        cpu_seconds: Seconds of all threads of the process; on a machine shared with others
-            it says more than the clock.
+        cpu_seconds: Seconds of all threads of the process; on a machine shared with
+            others it says more than the clock.
     """
 
     seconds: float

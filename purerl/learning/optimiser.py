@@ -285,8 +285,8 @@ def clip_by_global_norm(
         if traced_for_cpu():
             clipped = optax.tree.scale(max_norm / longest, updates)
         else:
-            # Dividing every number costs no kernel; the quotient of the two norms, which
-            # all numbers share, would be one of its own.
+            # Dividing every number costs no kernel, whereas the quotient of the two
+            # norms, which all numbers share, would be one of its own.
             clipped = jax.tree.map(lambda x: x * max_norm / longest, updates)
         return clipped, ClipState(norm)
 
