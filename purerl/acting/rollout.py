@@ -432,11 +432,11 @@ def unroll_recurrent(
         )
         after, out = step_envs(stepper, carry, action, keys_t, starts)
         transition = Transition(
-            obs=carry.obs,
+            obs=packing.columns_first(carry.obs),
             action=raw,
             log_prob=outputs,
             reward=out.reward,
-            next_obs=out.next_obs,
+            next_obs=packing.columns_first(out.next_obs),
             terminated=out.terminated,
             truncated=out.truncated,
         )
@@ -444,8 +444,15 @@ def unroll_recurrent(
         ends = out.episode_return, out.episode_length
         return pack((after, kept)), (transition, memory, *ends)
 
-    end, outputs = packing.scan(step, pack(start), inputs)
+    num_steps = jax.tree.leaves(inputs)[0].shape[0]
+    turn = packing.steps_of_turn(carry, 1, num_steps)
+    end, outputs = packing.scan(step, pack(start), inputs, turn)
     carry, memory = unpack(end)
+    batch, *others = outputs
+    obs, next_obs = packing.columns_last(
+        (batch.obs, batch.next_obs), (carry.obs, carry.obs)
+    )
+    outputs = batch._replace(obs=obs, next_obs=next_obs), *others
     batch, memories, returns, lengths = checkpoint_name(outputs, ROLLOUT)
     done = batch.terminated | batch.truncated
     return Played(carry, memory, batch, memories, Episodes(done, returns, lengths))

@@ -123,7 +123,7 @@ def _finisher(
 
     def finish(x: Array) -> Array:
         if layer_norm:
-            x = nn.LayerNorm(dtype=dtype)(x)
+            x = layer_norm(dtype)(x)
         return ACTIVATIONS[activation](x)
 
     return finish
