@@ -399,9 +399,7 @@ def unroll_recurrent(
     inputs: tuple[PyTree, PyTree],
     restart: Callable[[PyTree], tuple[Array, PyTree | None]],
 ) -> Played:
-    """Unroll, as `unroll` does, a policy that remembers the episode so far.
-
-    What the steps leave is data: a constant to every derivative.
+    """Unroll a policy that remembers the episode; what it leaves has no derivative.
 
     Args:
         stepper: Environment, numbers, reset scheme.
@@ -444,18 +442,19 @@ def unroll_recurrent(
         ends = out.episode_return, out.episode_length
         return pack((after, kept)), (transition, memory, *ends)
 
-    num_steps = jax.tree.leaves(inputs)[0].shape[0]
-    turn = packing.steps_of_turn(carry, 1, num_steps)
-    end, outputs = packing.scan(step, pack(start), inputs, turn)
-    carry, memory = unpack(end)
-    batch, *others = outputs
-    obs, next_obs = packing.columns_last(
-        (batch.obs, batch.next_obs), (carry.obs, carry.obs)
-    )
-    outputs = batch._replace(obs=obs, next_obs=next_obs), *others
+    turn = packing.steps_of_turn(carry, 1, inputs)
+    end, (batch, *others) = packing.scan(step, pack(start), inputs, turn)
+    outputs = _in_rows(batch, carry.obs), *others
     batch, memories, returns, lengths = checkpoint_name(outputs, ROLLOUT)
     done = batch.terminated | batch.truncated
+    carry, memory = unpack(end)
     return Played(carry, memory, batch, memories, Episodes(done, returns, lengths))
+
+
+def _in_rows(batch: Transition, obs: PyTree) -> Transition:
+    """Observations of a rollout `[T, B, ...]`, as `obs` `[B, ...]` of a step is."""
+    seen, after = packing.columns_last((batch.obs, batch.next_obs), (obs, obs))
+    return batch._replace(obs=seen, next_obs=after)
 
 
 def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:

@@ -200,7 +200,7 @@ def is_carried_together(tree: PyTree, axes: int) -> bool:
     return not traced_for_cpu() and words <= MOST_CARRIED
 
 
-def steps_of_turn(tree: PyTree, axes: int, num_steps: int) -> int:
+def steps_of_turn(tree: PyTree, axes: int, inputs: PyTree) -> int:
     """Return how many steps one turn of a loop makes, a divisor of their number.
 
     A turn costs a kernel for its counter, one for its write and one that copies what is
@@ -209,11 +209,11 @@ def steps_of_turn(tree: PyTree, axes: int, num_steps: int) -> int:
     Args:
         tree: A pytree of arrays, or of their shapes, as it is carried.
         axes: Number of leading axes that all leaves share and keep.
-        num_steps: Number of steps in all.
+        inputs: Leaves `[T, ...]`, of each step.
     """
     if not is_carried_together(tree, axes):
         return 1
-    return math.gcd(num_steps, STEPS_OF_TURN)
+    return math.gcd(jax.tree.leaves(inputs)[0].shape[0], STEPS_OF_TURN)
 
 
 def columns_first(tree: PyTree) -> PyTree:
