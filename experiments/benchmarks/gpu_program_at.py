@@ -1,7 +1,8 @@
 """How many kernels a GPU would run for purerl as another checkout of it is.
 
     git worktree add ../before 0dd6977
-    .venv-gpu-program/bin/python experiments/benchmarks/gpu_program_at.py ../before ROW ...
+    cd experiments/benchmarks
+    ../../.venv-gpu-program/bin/python gpu_program_at.py ../../../before ROW ...
 
 A row is a preset and a number of agents, such as `dqn-cartpole:64`; kernels are counted
 as `gpu_program.py` counts them. The checkout may be older than everything else that
