@@ -24,6 +24,7 @@ import jax
 
 import purerl
 from purerl import presets
+from purerl.hardware.work import work_of
 from purerl.serialise import write_atomic
 from purerl.tracing import traced_for
 
@@ -45,8 +46,10 @@ ROWS = {
 SAME = {"num_envs": 4, "num_steps": 128, "total_timesteps": 500_000}
 
 
-def count(name: str, agents: int, is_packed: bool = True) -> gpu_kernels.Program:
-    """Compile a preset.
+def count(
+    name: str, agents: int, is_packed: bool = True
+) -> tuple[gpu_kernels.Program, float]:
+    """Compile a preset; return also the kernels that `purerl plan --no-compile` sees.
 
     Args:
         name: The preset.
@@ -60,7 +63,9 @@ def count(name: str, agents: int, is_packed: bool = True) -> gpu_kernels.Program
     config = presets.load(name).replace(**changes)
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), agents))
     with traced_for("cuda" if is_packed else "cpu"):
-        return gpu_kernels.compile_for_gpu(jax.vmap(purerl.make_train(config)), keys)
+        train = jax.vmap(purerl.make_train(config))
+        program = gpu_kernels.compile_for_gpu(train, keys)
+        return program, work_of(jax.make_jaxpr(train)(keys).jaxpr).kernels
 
 
 def count_peer(python: Path, *words: str) -> dict[str, Any]:
@@ -80,11 +85,16 @@ def count_peer(python: Path, *words: str) -> dict[str, Any]:
 def row(name: str, agents: int, found: dict[str, Any]) -> str:
     """Return a line of the table."""
     mebi = 2**20
+    share = (
+        f"{found['from_shapes'] / found['kernels']:.2f}"
+        if "from_shapes" in found
+        else ""
+    )
     return (
         f"| {name} | {agents:,} | {found['kernels']:,} | "
         f"{found['results'] / mebi:,.0f} | {found['temporaries'] / mebi:,.0f} | "
         f"{found['trace_seconds']} | {found['compile_seconds']} | "
-        f"{found['command_buffers']} |"
+        f"{found['command_buffers']} | {share} |"
     )
 
 
@@ -111,8 +121,8 @@ def keep(file: Path | None, found: dict[str, dict[str, Any]]) -> None:
 
 HEADER = """\
 | program | agents | kernels in all | results, MiB | temporaries, MiB | trace, s | \
-compile, s | command buffers |
-|---|---|---|---|---|---|---|---|"""
+compile, s | command buffers | from shapes, share of these |
+|---|---|---|---|---|---|---|---|---|"""
 
 
 def main() -> None:
@@ -137,8 +147,8 @@ def main() -> None:
     print(HEADER)
     for name in options.rows or ROWS:
         agents = options.agents or ROWS[name]
-        program = count(name, agents, not options.unpacked)
-        found[name] = {"agents": agents, **numbers(program)}
+        program, from_shapes = count(name, agents, not options.unpacked)
+        found[name] = {"agents": agents, **numbers(program), "from_shapes": from_shapes}
         print(row(name, agents, found[name]), flush=True)
         keep(options.out, found)
         if options.list:

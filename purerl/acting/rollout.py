@@ -399,9 +399,7 @@ def unroll_recurrent(
     inputs: tuple[PyTree, PyTree],
     restart: Callable[[PyTree], tuple[Array, PyTree | None]],
 ) -> Played:
-    """Unroll, as `unroll` does, a policy that remembers the episode so far.
-
-    What the steps leave is data: a constant to every derivative.
+    """Unroll a policy that remembers the episode; what it leaves has no derivative.
 
     Args:
         stepper: Environment, numbers, reset scheme.
@@ -432,11 +430,11 @@ def unroll_recurrent(
         )
         after, out = step_envs(stepper, carry, action, keys_t, starts)
         transition = Transition(
-            obs=carry.obs,
+            obs=packing.columns_first(carry.obs),
             action=raw,
             log_prob=outputs,
             reward=out.reward,
-            next_obs=out.next_obs,
+            next_obs=packing.columns_first(out.next_obs),
             terminated=out.terminated,
             truncated=out.truncated,
         )
@@ -444,11 +442,19 @@ def unroll_recurrent(
         ends = out.episode_return, out.episode_length
         return pack((after, kept)), (transition, memory, *ends)
 
-    end, outputs = packing.scan(step, pack(start), inputs)
-    carry, memory = unpack(end)
+    turn = packing.steps_of_turn(carry, 1, inputs)
+    end, (batch, *others) = packing.scan(step, pack(start), inputs, turn)
+    outputs = _in_rows(batch, carry.obs), *others
     batch, memories, returns, lengths = checkpoint_name(outputs, ROLLOUT)
     done = batch.terminated | batch.truncated
+    carry, memory = unpack(end)
     return Played(carry, memory, batch, memories, Episodes(done, returns, lengths))
+
+
+def _in_rows(batch: Transition, obs: PyTree) -> Transition:
+    """Observations of a rollout `[T, B, ...]`, as `obs` `[B, ...]` of a step is."""
+    seen, after = packing.columns_last((batch.obs, batch.next_obs), (obs, obs))
+    return batch._replace(obs=seen, next_obs=after)
 
 
 def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:

@@ -10,6 +10,7 @@ On a CPU a write costs nothing of the kind, and packing is work
 by the platform.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +27,11 @@ Outputs = TypeVar("Outputs")
 MOST_WORDS = 2**14
 # The most words that a loop carries side by side: what moves one writes all of them.
 MOST_CARRIED = 2**8
+# The longest vectors that are written by their columns.
+MOST_COLUMNS = 8
+# Steps that one turn of a loop makes. With more of them a program is compiled for
+# longer, and has few kernels less.
+STEPS_OF_TURN = 4
 
 
 class Layout(NamedTuple):
@@ -102,7 +108,10 @@ def unpack(packed: Packed, layout: Layout) -> PyTree:
 
 
 def scan(
-    step: Callable[[Carry, Any], tuple[Carry, Outputs]], carry: Carry, inputs: Any
+    step: Callable[[Carry, Any], tuple[Carry, Outputs]],
+    carry: Carry,
+    inputs: Any,
+    unroll: int = 1,
 ) -> tuple[Carry, Outputs]:
     """Scan as `jax.lax.scan` does; on an accelerator, write a step's outputs at once.
 
@@ -110,6 +119,8 @@ def scan(
         step: Body of the scan, `(carry, input) -> (carry, outputs)`.
         carry: The carry before the first step.
         inputs: Leaves `[T, ...]`.
+        unroll: Number of steps that one turn of the loop makes on an accelerator, see
+            `steps_of_turn`.
 
     Returns:
         The carry after the last step, and outputs with leaves `[T, ...]`.
@@ -126,7 +137,7 @@ def scan(
         layouts.append(layout)
         return carry, packed
 
-    carry, packed = jax.lax.scan(packed_step, carry, inputs)
+    carry, packed = jax.lax.scan(packed_step, carry, inputs, unroll=unroll)
     return carry, unpack(packed, layouts[-1])
 
 
@@ -163,11 +174,9 @@ def carry_packers(
         tree: A pytree of arrays, or of their shapes, as it is carried.
         axes: Number of leading axes that all leaves share and keep.
     """
-    shapes = jax.eval_shape(lambda tree: tree, tree)
-    leaves = jax.tree.leaves(shapes)
-    words = sum(int(np.prod(leaf.shape[axes:], dtype=int)) for leaf in leaves)
-    if traced_for_cpu() or words > MOST_CARRIED:
+    if not is_carried_together(tree, axes):
         return _unchanged, _unchanged
+    shapes = jax.eval_shape(lambda tree: tree, tree)
     layouts: list[Layout] = []
 
     def there(tree: PyTree) -> PyTree:
@@ -177,6 +186,64 @@ def carry_packers(
 
     jax.eval_shape(there, shapes)
     return there, lambda packed: unpack(packed, layouts[0])
+
+
+def is_carried_together(tree: PyTree, axes: int) -> bool:
+    """Return whether a loop carries a pytree side by side: small, on an accelerator.
+
+    Args:
+        tree: A pytree of arrays, or of their shapes, as it is carried.
+        axes: Number of leading axes that all leaves share and keep.
+    """
+    leaves = jax.tree.leaves(jax.eval_shape(lambda tree: tree, tree))
+    words = sum(int(np.prod(leaf.shape[axes:], dtype=int)) for leaf in leaves)
+    return not traced_for_cpu() and words <= MOST_CARRIED
+
+
+def steps_of_turn(tree: PyTree, axes: int, inputs: PyTree) -> int:
+    """Return how many steps one turn of a loop makes, a divisor of their number.
+
+    A turn costs a kernel for its counter, one for its write and one that copies what is
+    carried, however many steps it makes. Small environments have few kernels beside.
+
+    Args:
+        tree: A pytree of arrays, or of their shapes, as it is carried.
+        axes: Number of leading axes that all leaves share and keep.
+        inputs: Leaves `[T, ...]`, of each step.
+    """
+    if not is_carried_together(tree, axes):
+        return 1
+    return math.gcd(jax.tree.leaves(inputs)[0].shape[0], STEPS_OF_TURN)
+
+
+def columns_first(tree: PyTree) -> PyTree:
+    """Return a step's short vectors by their columns, `[B, D]` as `[D, B]`.
+
+    An environment computes each number of an observation for all copies of itself, so
+    that they stand in columns; rows would have to be made of them in every step. On a
+    CPU, and where a leaf is no short vector, nothing changes.
+
+    Args:
+        tree: A pytree of leaves `[B, ...]`.
+    """
+    return jax.tree.map(lambda x: x.T if _has_columns(x) else x, tree)
+
+
+def columns_last(tree: PyTree, like: PyTree) -> PyTree:
+    """Return what `columns_first` turned and a scan stacked, `[T, B, ...]`.
+
+    Args:
+        tree: A pytree of leaves `[T, D, B]`, or `[T, B, ...]` where nothing was turned.
+        like: The pytree of leaves `[B, ...]` of one step, or one of its shapes.
+    """
+    return jax.tree.map(
+        lambda x, one: x.swapaxes(1, 2) if _has_columns(one) else x, tree, like
+    )
+
+
+def _has_columns(leaf: Array) -> bool:
+    is_short_vector = leaf.ndim == 2 and leaf.shape[1] <= MOST_COLUMNS
+    return is_short_vector and not traced_for_cpu()
 
 
 def _unchanged(tree: PyTree) -> PyTree:

@@ -11,6 +11,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.networks import layers
 from purerl.networks.layers import ACTIVATIONS, Dense
 from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array
@@ -123,7 +124,7 @@ def _finisher(
 
     def finish(x: Array) -> Array:
         if layer_norm:
-            x = nn.LayerNorm(dtype=dtype)(x)
+            x = layers.layer_norm(dtype)(x)
         return ACTIVATIONS[activation](x)
 
     return finish

@@ -89,6 +89,19 @@ class Dense(nn.Module):
         return self.param(name, init, shape)
 
 
+def layer_norm(dtype: Any = None) -> nn.LayerNorm:
+    """Return flax's layer normalisation (Ba et al. 2016), of the last axis.
+
+    On an accelerator the variance is the mean square of what is left after the mean is
+    taken off: a compiler makes one kernel of that, with what stands before and after
+    it. On a CPU it is the mean square less the square of the mean, which is one pass.
+
+    Args:
+        dtype: Type of the computation and the outputs; None takes that of the inputs.
+    """
+    return nn.LayerNorm(dtype=dtype, use_fast_variance=traced_for_cpu())
+
+
 def is_narrow(x: Array, kernel: Array) -> bool:
     """Return whether a product is written as sums, for an accelerator.
 

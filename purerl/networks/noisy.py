@@ -11,7 +11,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl.networks.layers import ACTIVATIONS
+from purerl.networks.layers import ACTIVATIONS, layer_norm
 from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array
 
@@ -85,7 +85,7 @@ class NoisyMLP(nn.Module):
         """Features `[..., H]` of features `[..., I]`."""
         for size in self.hidden_sizes:
             x = self.dense(size)(x)
-            x = nn.LayerNorm()(x) if self.layer_norm else x
+            x = layer_norm()(x) if self.layer_norm else x
             x = ACTIVATIONS[self.activation](x)
         return x
 

@@ -11,7 +11,7 @@ import numpy as np
 from purerl.networks import composite
 from purerl.networks.batch_norm import BatchRenorm
 from purerl.networks.images import Impala, Nature
-from purerl.networks.layers import ACTIVATIONS, Dense, note_activity
+from purerl.networks.layers import ACTIVATIONS, Dense, layer_norm, note_activity
 from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array, PyTree
 
@@ -64,7 +64,7 @@ class MLP(nn.Module):
         for number, size in enumerate(self.hidden_sizes):
             x = Dense(size, self.gain, self.dot_general, self.dtype)(x)
             if self.layer_norm:
-                x = nn.LayerNorm(dtype=self.dtype)(x)
+                x = layer_norm(self.dtype)(x)
             x = ACTIVATIONS[self.activation](x)
             note_activity(self, f"Dense_{number}", x)
             if self.batch_norm:
@@ -91,7 +91,7 @@ class CNN(nn.Module):
         conv = nn.Conv(16, (3, 3), padding="VALID", dtype=self.dtype, kernel_init=init)
         x = conv(x)
         if self.layer_norm:
-            x = nn.LayerNorm(dtype=self.dtype)(x)
+            x = layer_norm(self.dtype)(x)
         x = ACTIVATIONS[self.activation](x)
         x = x.reshape(*lead, -1)
         mlp = MLP(

@@ -1,6 +1,7 @@
 """Checkpoints: the only door to orbax. Atomic, the last few kept, nothing pickled."""
 
 import hashlib
+import json
 import logging
 import shutil
 from pathlib import Path
@@ -15,6 +16,8 @@ from purerl.scale.host import HostKey, is_host_key
 from purerl.types import PyTree
 
 _DIGEST = "__sha256__"
+# Names, shapes and types of arrays without elements, which orbax does not save.
+_EMPTY = "__empty__"
 # Bytes for the files beside the arrays.
 _MARGIN = 2**16
 # Fields of a state whose leaves have a slot for every item of a replay buffer.
@@ -119,7 +122,7 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
         if need > free:
             room = f"the disk has {format_bytes(free)} free"
             raise OSError(f"it needs {format_bytes(need)}, and {room}")
-        _write(folder, step, flat, keep)
+        _write(folder, step, _without_empty(flat), keep)
     except Exception as error:
         for half in folder.glob(f"{step}.*tmp*"):
             shutil.rmtree(half, ignore_errors=True)
@@ -135,12 +138,36 @@ def _write(folder: Path, step: int, flat: dict[str, np.ndarray], keep: int) -> N
         manager.save(step, args=ocp.args.StandardSave(flat), force=True)
 
 
+def _without_empty(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays by path; in place of those without elements, one that tells of them."""
+    empty = {name: x for name, x in flat.items() if x.size == 0}
+    if not empty:
+        return flat
+    about = {name: (list(x.shape), str(x.dtype)) for name, x in empty.items()}
+    words = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    return {n: x for n, x in flat.items() if n not in empty} | {_EMPTY: words}
+
+
+def _with_empty(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Invert `_without_empty`."""
+    if _EMPTY not in flat:
+        return flat
+    about = json.loads(flat[_EMPTY].tobytes())
+    found = {
+        name: np.zeros(shape, jax.numpy.dtype(dtype))
+        for name, (shape, dtype) in about.items()
+    }
+    return {name: x for name, x in flat.items() if name != _EMPTY} | found
+
+
 def _not_saved(folder: Path, step: int, error: Exception) -> str:
     known = steps(folder)
     kept = f"the last whole one is {known[-1]}" if known else "there is no other one"
+    is_disk = isinstance(error, OSError) or "space" in str(error)
+    remedy = "Make room on the disk" if is_disk else "Report it with the run's config"
     return (
         f"the checkpoint {folder / str(step)} could not be written "
-        f"({_first_line(error)}); {kept}. Make room on the disk."
+        f"({_first_line(error)}); {kept}. {remedy}."
     )
 
 
@@ -167,7 +194,7 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
         )
     step = known[-1] if step is None else step
     try:
-        flat = _read(folder, step)
+        flat = _with_empty(_read(folder, step))
     except Exception as error:
         raise ConfigError(_damaged(folder, step, known, error)) from error
     stored = flat.pop(_DIGEST, None)

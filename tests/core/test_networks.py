@@ -24,6 +24,8 @@ from purerl.networks import (
     small_product,
 )
 from purerl.networks.distributions import Gaussian
+from purerl.networks.layers import layer_norm
+from purerl.tracing import traced_for
 from tests.helpers import slow_but
 
 
@@ -289,3 +291,27 @@ def test_the_compiler_does_not_fold_the_small_products_transpositions(key):
     folded = "lhs_contracting_dims={0}"
     assert folded in program(jax.lax.dot_general)
     assert folded not in program(small_product)
+
+
+def test_layer_normalisation_is_the_same_on_every_platform():
+    x = 3.0 + jax.random.normal(jax.random.key(0), (5, 7))
+    params = {"params": {"scale": jnp.linspace(0.5, 2, 7), "bias": jnp.arange(7.0)}}
+    found = {}
+    for platform in ("cpu", "cuda"):
+        with traced_for(platform):
+            found[platform] = layer_norm().apply(params, x)
+    mean, deviation = (np.array(f(x, -1))[:, None] for f in (jnp.mean, jnp.std))
+    scale, bias = (np.array(params["params"][name])[None] for name in ("scale", "bias"))
+    known = (x - mean) / deviation * scale + bias
+    for values in found.values():
+        np.testing.assert_allclose(values, known, rtol=1e-4, atol=1e-5)
+    assert not jnp.array_equal(found["cpu"], found["cuda"])
+
+
+def test_layer_normalisation_of_a_large_mean_keeps_its_bits_on_an_accelerator():
+    # The mean square less the square of the mean has none left here.
+    x = 1e4 + jnp.array([[-1.0, 1.0, -1.0, 1.0]])
+    params = {"params": {"scale": jnp.ones(4), "bias": jnp.zeros(4)}}
+    with traced_for("cuda"):
+        found = layer_norm().apply(params, x)
+    np.testing.assert_allclose(found, [[-1.0, 1.0, -1.0, 1.0]], rtol=1e-5)

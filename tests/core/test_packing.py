@@ -78,8 +78,17 @@ def test_a_scan_gives_what_that_of_jax_gives_and_writes_one_array():
             ),
             marks=pytest.mark.slow,
         ),
+        # Six steps are turns of two.
+        purerl.PQNConfig(
+            env="CartPole-v1",
+            total_timesteps=144,
+            num_envs=4,
+            num_steps=6,
+            num_minibatches=2,
+            hidden_sizes=(8, 8),
+        ),
     ],
-    ids=["ppo", "ppo-continuous", "td3"],
+    ids=["ppo", "ppo-continuous", "td3", "pqn"],
 )
 def test_a_run_that_is_traced_for_an_accelerator_is_the_same_run(config):
     config = config.replace(num_evaluations=1, eval_episodes=2, eval_share=1.0)
@@ -132,6 +141,28 @@ def test_a_wide_carry_stays_as_it_is():
         with traced_for("cuda"):
             there, _ = packing.carry_packers(tree, axes=1)
         assert (len(jax.tree.leaves(there(tree))) == 1) == is_packed
+
+
+def test_short_vectors_stand_in_columns_and_come_back_as_rows():
+    step = {"obs": jnp.arange(6.0).reshape(3, 2), "image": jnp.zeros((3, 2, 2))}
+    step["wide"] = jnp.zeros((3, packing.MOST_COLUMNS + 1))
+    for platform, shape in (("cuda", (2, 3)), ("cpu", (3, 2))):
+        with traced_for(platform):
+            turned = packing.columns_first(step)
+            assert turned["obs"].shape == shape
+            stacked = jax.tree.map(lambda x: jnp.stack([x, 2 * x]), turned)
+            found = packing.columns_last(stacked, step)
+        assert_same_bits(found, jax.tree.map(lambda x: jnp.stack([x, 2 * x]), step))
+
+
+def test_small_environments_make_several_steps_a_turn():
+    small = {"x": jnp.zeros((2, packing.MOST_CARRIED))}
+    large = {"x": jnp.zeros((2, packing.MOST_CARRIED + 1))}
+    with traced_for("cuda"):
+        found = [packing.steps_of_turn(small, 1, np.zeros(n)) for n in (8, 6, 5)]
+        assert (found, packing.steps_of_turn(large, 1, np.zeros(8))) == ([4, 2, 1], 1)
+    with traced_for("cpu"):
+        assert packing.steps_of_turn(small, 1, np.zeros(8)) == 1
 
 
 def test_steps_that_are_written_out_know_the_numbers_of_numpy():

@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl.networks.layers import Dense
+from purerl.networks.layers import Dense, layer_norm
 from purerl.types import Array
 
 
@@ -89,7 +89,7 @@ class Block(nn.Module):
             inputs: `[T, B, features]` inputs of the steps.
             resets: `[T, B]` bool, the step begins an episode.
         """
-        normed = nn.LayerNorm()(inputs)
+        normed = layer_norm()(inputs)
         state, hidden = self.recurrence(state, normed, resets)
         value, gate = jnp.split(Dense(2 * self.features)(nn.gelu(hidden)), 2, -1)
         return state, inputs + value * nn.sigmoid(gate)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.networks.layers import Dense
+from purerl.networks.layers import Dense, layer_norm
 from purerl.networks.memories.checks import check_sizes
 from purerl.networks.memories.diagonal import along_last
 from purerl.types import Array
@@ -99,9 +99,9 @@ class Transformer(nn.Module):
         x, after = jnp.swapaxes(Dense(width)(inputs), 0, 1), []
         for cache in carry:
             attention = Attention(self.window, self.num_heads)
-            attended, cache = attention(nn.LayerNorm()(x), cache, resets.T)
+            attended, cache = attention(layer_norm()(x), cache, resets.T)
             x = Gate(self.gate_bias)(x, nn.relu(attended))
-            hidden = nn.relu(Dense(hidden_size)(nn.LayerNorm()(x)))
+            hidden = nn.relu(Dense(hidden_size)(layer_norm()(x)))
             x = Gate(self.gate_bias)(x, nn.relu(Dense(width)(hidden)))
             after.append(cache)
         return tuple(after), jnp.swapaxes(x, 0, 1)
