@@ -55,9 +55,9 @@ and seeds are in the row's section. Where it can be compared, *ours* says whethe
 interval lies above it, below it or holds it (of few seeds: where our mean lies). Steps
 are environment steps per agent; all agents of a row train in one call, on the hardware
 that its section names. *Time* is training, compilation apart; it is not known of a row
-that was stopped and went on. Rows of 2026-11-21 and 2026-11-22 are of code that drew its
-random numbers otherwise (CHANGELOG, "Random numbers"), but for A2C's and those of SAC
-and MPO on the swing-up: now the same seeds give other numbers of the same
+that was stopped and went on. Rows of 2026-11-21 and 2026-11-22 are of code that drew
+its random numbers otherwise (CHANGELOG, "Random numbers"), but for A2C's and those of
+SAC and MPO on the swing-up: now the same seeds give other numbers of the same
 distributions.
 
 | result | steps x seeds | evaluation | published | ours | goal | time |
