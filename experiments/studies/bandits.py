@@ -23,6 +23,7 @@ STUDY = Study(
     question="Ten arms with values of N(0, 1) and rewards of N(value, 1); a run is one "
     "agent with a problem of its own, and all runs of a figure are one compiled call. "
     "The claims are those of the book's text.",
+    headline=2,
 )
 RUNS, PULLS = 2_000, 1_000
 AVERAGE = {"step_size": "sample_average"}

@@ -28,6 +28,7 @@ STUDY = Study(
     "three times: PyTorch and Flax around Gymnasium's vector (in this process, which "
     "is the faster one), and all of it in JAX. The NumPy environment equals the JAX "
     "one in every bit of every step, which a test holds.",
+    headline=2,
 )
 STACKS = {
     "torch": "PyTorch + Gymnasium",

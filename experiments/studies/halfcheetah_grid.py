@@ -2,7 +2,10 @@
 
     python experiments/studies/halfcheetah_grid.py [--quick]
 
-At full budget this is a day of two CPU cores; the sweeps go on where they were stopped.
+The sweeps go on where they were stopped. VPG's 45 million environment steps are hours
+of two CPU cores, and TD3's 43 million gradient steps are days: those of 256-256-256
+take 3 ms each with batches of 100 (`jax4rl.py`), and with batches of 1,000 they have
+ten times the arithmetic.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""TD3, SAC, MPO and VPG beside plain PyTorch: seconds per 1,000 steps, and where.
+"""TD3, SAC and MPO beside plain PyTorch: seconds per 1,000 steps, and where.
 
 python experiments/studies/jaxrl.py [--quick]
 """

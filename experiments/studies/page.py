@@ -38,7 +38,7 @@ the returns of the presets with ten seeds, and what was evolved.
 
 # The frame, which are no studies.
 SHARED = ("study", "studies", "page")
-# A day of two cores, so it comes last.
+# Days of two cores, so it comes last.
 LONG = ("halfcheetah_grid",)
 
 
@@ -63,21 +63,47 @@ def load(folder: Path) -> list[dict[str, Any]]:
     return sorted((kept for kept in found if "rows" in kept), key=lambda k: k["title"])
 
 
+def duration(kept: dict[str, Any]) -> str:
+    """Return how long the parts of a study took."""
+    minutes = kept["seconds"] / 60
+    return f"{minutes:.0f} minutes" if minutes >= 2 else f"{kept['seconds']} seconds"
+
+
 def facts(kept: dict[str, Any]) -> str:
     """Return the command, the time and the hardware of a study, in a line."""
     if kept.get("printed"):
         return kept["printed"]
-    minutes = kept["seconds"] / 60
-    time = f"{minutes:.0f} minutes" if minutes >= 2 else f"{kept['seconds']} seconds"
     return (
-        f"`{kept['command']}`: {time}; {kept['hardware']}, jax {kept['jax']}, Python "
-        f"{kept['python']}, {kept['date']}, load {kept['load_before']} before"
+        f"`{kept['command']}`: {duration(kept)}; {kept['hardware']}, jax "
+        f"{kept['jax']}, Python {kept['python']}, {kept['date']}, load "
+        f"{kept['load_before']} before"
     )
+
+
+OVERVIEW = ["command", "device", "time", "headline", "claimed", "measured here"]
+
+
+def overview(studies: list[dict[str, Any]]) -> list[list[str]]:
+    """Return a row per study: command, device, time, and its headline.
+
+    Args:
+        studies: What the studies' files hold.
+    """
+    rows = []
+    for kept in studies:
+        headline = kept["rows"][kept.get("headline", 0)]
+        where = "see its section" if kept.get("printed") else kept["hardware"]
+        time = "see its section" if kept.get("printed") else duration(kept)
+        claim = [headline[name] for name in ("what", "claimed", "here")]
+        rows.append([f"`{kept['command']}`", where, time, *claim])
+    return rows
 
 
 def markdown(studies: list[dict[str, Any]]) -> str:
     """Return the page of the documentation."""
     lines = [INTRODUCTION]
+    lines += ["One row of each study; the sections have all of them:", ""]
+    lines += [*_table(OVERVIEW, overview(studies)), ""]
     for kept in studies:
         lines += [f"## {kept['title']}", "", f"*Source: {kept['source']}.*", ""]
         lines += [kept["question"], "", f"{facts(kept)}.", ""]
@@ -158,7 +184,9 @@ def write(quick: bool, folder: Path | None = None) -> Path:
         section(kept, source / kept["name"] if quick else IMAGES) for kept in studies
     ]
     title = "purerl: studies" + " at a tiny budget" * quick
-    pages.write_page(path, title, *sections)
+    rows = [[plain(text) for text in row] for row in overview(studies)]
+    first = pages.Section("All studies", pages.table_html(OVERVIEW, rows))
+    pages.write_page(path, title, first, *sections)
     if not quick:
         write_atomic(DOCS, markdown(studies))
     return path

@@ -7,11 +7,14 @@ import time
 from typing import Any, NamedTuple
 
 import jax
+import learned
 import numpy as np
 from measure import compiled, interval_text, one_torch_thread, smooth, timed
 from study import Budget, Findings, Picture, Row, Study, Table, main
 
 import purerl
+from purerl import presets
+from purerl.config import TrainConfig
 from purerl.hardware import device, estimate
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval
@@ -28,10 +31,24 @@ STUDY = Study(
     "training over steps and over seconds, then the time of 1, 2, 4 ... 2,048 agents "
     "in one call, and a sweep of 7 entropy coefficients by 8 seeds. Compilation is "
     "apart, and results are waited for.",
+    headline=1,
 )
 SEEDS = 10
 STEPS = 500_000
 ENTROPIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+# Preset -> a run of the source on a GPU, and what it claims.
+ON_A_GPU = {
+    "ppo-minatar": (
+        "PPO on SpaceInvaders-MinAtar, one agent, 10,000,000 steps",
+        "about 45 s with compilation, returns of 165 to 170 in training, one seed on "
+        "an A40 (read off a plot)",
+    ),
+    "ppo-brax": (
+        "PPO on brax's Hopper (positional), one agent, 50,000,000 steps",
+        "about 2.5 minutes with compilation, returns of 1,400 to 1,650 in training, "
+        "one seed on an A40 (read off a plot)",
+    ),
+}
 
 
 class Found(NamedTuple):
@@ -43,6 +60,7 @@ class Found(NamedTuple):
     predicted: dict[int, float]
     torch_seconds: float
     sweep: dict[str, Any]
+    large: dict[str, float]
 
 
 def torch_agents(budget: Budget, steps: int, seeds: int) -> list[dict[str, Any]]:
@@ -92,9 +110,11 @@ def time_torch(steps: int) -> float:
     return ppo.train(ppo.Settings(total_timesteps=steps), 0)["seconds"]
 
 
-def predict(agents: int, steps: int) -> float:
-    """Estimate the seconds of so many agents on an H200 that is not here."""
-    config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
+def predict(config: TrainConfig, agents: int) -> float:
+    """Estimate the seconds of so many agents on an H200 that is not here.
+
+    `purerl plan --device h200 --no-compile` prints the same estimate.
+    """
     found = estimate.estimate(
         bind(config), agents, 64, device.load_device("h200"), is_compiled=False
     )
@@ -142,9 +162,19 @@ def measure(budget: Budget) -> Findings:
         times[agents] = {**found, "train": found["train"] * share}
     predicted = {
         agents: budget.part(
-            f"h200-{agents}", lambda n=agents: predict(n, steps), steps=steps
+            f"h200-{agents}",
+            lambda n=agents: predict(
+                purerl.PPOConfig(total_timesteps=steps, num_evaluations=0), n
+            ),
+            steps=steps,
         )
         for agents in widths
+    }
+    large = {
+        name: budget.part(
+            f"h200-{name}", lambda n=name: predict(presets.load(n), 1), preset=name
+        )
+        for name in ([] if budget.quick else ON_A_GPU)
     }
     sweep = budget.part("entropy", lambda: entropy_sweep(steps), steps=steps)
     figures = [
@@ -170,7 +200,7 @@ def measure(budget: Budget) -> Findings:
             "over seeds of the episodes' return in training, averaged over 20 updates.",
         ),
     ]
-    found = Found(ours, theirs, times, predicted, torch_seconds, sweep)
+    found = Found(ours, theirs, times, predicted, torch_seconds, sweep, large)
     return findings(budget, found, figures)
 
 
@@ -264,7 +294,7 @@ def entropy_figure(sweep: dict, steps: int) -> Any:
 
 def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
     """Put claims beside what was measured."""
-    ours, theirs, times, predicted, torch_seconds, sweep = found
+    ours, theirs, times, predicted, torch_seconds, sweep, large = found
     last = [
         smooth(np.array(x, float), 50)[:, -1]
         for x in (ours["episode_return"], [run["episode_return"] for run in theirs])
@@ -302,6 +332,7 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
             f"{sweep['train']:.0f} s and {sweep['compile']:.0f} s of compilation",
             "Two CPU cores here.",
         ),
+        *gpu_rows(large),
     ]
     table = Table(
         "Time against agents",
@@ -321,9 +352,48 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
         "Up to 16 agents train for all 500,000 steps, up to 128 for a tenth of them, "
         "more for a fiftieth; the time is multiplied accordingly. MinAtar and Brax by "
         "PPO are rows of the [learning results](results.md), the evolved value loss "
-        "stands there too."
+        "stands there too. Times of an H200 are estimates of `purerl plan --preset "
+        "NAME --seeds N --device h200 --no-compile`: nothing ran on one. The source "
+        "also has one agent on MinAtar's Breakout in about 34 s beside 485 s of "
+        "CleanRL's; there is no PyTorch agent of MinAtar here to put beside ours."
     ]
     return Findings(rows, figures, [] if budget.quick else [table], text)
+
+
+def gpu_rows(seconds: dict[str, float]) -> list[Row]:
+    """Return the rows of the source's other runs on a GPU, with the estimated time.
+
+    Args:
+        seconds: Estimate of one agent's training by preset.
+    """
+    return [
+        Row(
+            what,
+            claim,
+            f"not measured; {seconds[name]:.0f} s predicted on an H200" + beside(name),
+            "The prediction takes kernels from shapes, which are about four times "
+            "those of the compiled program for MinAtar, so that it is too high."
+            if name == "ppo-minatar"
+            else "2,048 environments step side by side there; the row needs a GPU.",
+        )
+        for name, (what, claim) in ON_A_GPU.items()
+        if name in seconds
+    ]
+
+
+def beside(name: str) -> str:
+    """Return what a shorter run of MinAtar gave on a CPU, where it is a row.
+
+    Args:
+        name: Name of the preset.
+    """
+    row = learned.load("ppo-minatar-spaceinvaders") if name == "ppo-minatar" else None
+    if row is None:
+        return ""
+    return (
+        f"; on a CPU {row['steps']:,} steps gave {interval_text(row['per_seed'])}, "
+        f"{row['seeds']} agents in {row['train_seconds']:,.0f} s"
+    )
 
 
 if __name__ == "__main__":

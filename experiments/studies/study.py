@@ -50,12 +50,15 @@ class Study(NamedTuple):
         title: Heading on the page.
         source: The system whose headline it is, and where that is claimed.
         question: What is measured and how, in a few sentences.
+        headline: Number of the row, from 0, that stands for the study in the table of
+            all studies.
     """
 
     name: str
     title: str
     source: str
     question: str
+    headline: int = 0
 
 
 class Row(NamedTuple):

@@ -95,9 +95,69 @@ def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
         "python experiments/studies/toy.py --quick",
     ):
         assert words in written
+    # The table of all studies has the headline, with the command, device and time.
+    (line,) = (x for x in written.splitlines() if x.startswith("| `python"))
+    cells = [cell.strip() for cell in line.replace("\\|", "/").split("|")[1:-1]]
+    assert cells == [
+        "`python experiments/studies/toy.py --quick`",
+        kept["hardware"],
+        "0 seconds",
+        "speed / rate",
+        "10 s",
+        "1 s",
+    ]
     html = page.section(kept, tmp_path).body
     assert "data:image/png;base64," in html and "The curve." in html
     assert "<b>A</b> paragraph of <code>code</code>, see Results." in html
+
+
+def test_a_failed_study_is_named_and_the_others_still_run(monkeypatch, capsys):
+    ran = []
+
+    def call(command, **_):
+        ran.append(Path(command[1]).stem)
+        return subprocess.CompletedProcess(command, int(ran[-1] == "jym"))
+
+    monkeypatch.setattr(studies.subprocess, "run", call)
+    monkeypatch.setattr(studies.page, "write", lambda quick: f"page, quick {quick}")
+    monkeypatch.setattr(sys, "argv", ["studies.py", "--only", "jym", "doors"])
+    assert studies.main() == 1
+    assert ran == ["jym", "doors"]
+    out, err = capsys.readouterr()
+    assert "page, quick False" in out and err == "failed: jym\n"
+
+
+def test_a_study_that_is_not_there_is_refused_with_those_that_are(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["studies.py", "--only", "nothing"])
+    with pytest.raises(SystemExit):
+        studies.main()
+    refusal = capsys.readouterr().err
+    assert "no study nothing" in refusal and "swingup" in refusal
+
+
+def test_the_headline_of_every_stored_study_is_one_of_its_rows():
+    stored = page.load(study.STORE)
+    assert {kept["name"] for kept in stored} <= set(studies.names())
+    rows = page.overview(stored)
+    assert len(rows) == len(stored)
+    for row, kept in zip(rows, stored, strict=True):
+        assert row[3] in {claim["what"] for claim in kept["rows"]}
+
+
+def test_a_row_that_was_not_run_is_said_so(tmp_path, monkeypatch):
+    """Studies of learning results show the rows that are there, and name the others."""
+    import halfcheetah
+    import learned
+
+    row = {"curve_steps": [5, 10], "curve": [1.0, 2.0], "per_seed": [1.0, 3.0]}
+    there = {"vpg-halfcheetah": row}
+    monkeypatch.setattr(learned, "load", there.get)
+    monkeypatch.setattr(study, "IMAGES", tmp_path)
+    found = halfcheetah.measure(study.Budget(TOY, False, tmp_path))
+    vpg, td3, _ = found.rows
+    assert vpg.here.startswith("2 (1 to 3")
+    assert td3.here == "not measured" and "hours of two cores" in td3.note
+    assert (tmp_path / found.figures[0].file).exists()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,102 @@
+"""VPG and TD3 on HalfCheetah with the source's best settings.
+
+    python experiments/studies/halfcheetah.py [--quick]
+
+At full budget the curves are rows of the learning results, which
+`python experiments/results.py vpg-halfcheetah td3-halfcheetah td3-halfcheetah-cpu`
+trains; it goes on where it was stopped.
+"""
+
+from typing import Any
+
+import learned
+from halfcheetah_grid import grids
+from measure import interval_text
+from results_rows import ROWS
+from study import Budget, Findings, Row, Study, main
+
+from purerl.report.plots import style
+
+STUDY = Study(
+    name="halfcheetah",
+    title="VPG and TD3 on HalfCheetah with the source's best settings",
+    source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023), returns of '
+    "three seeds on MuJoCo's HalfCheetah-v2",
+    question="The deterministic policy's return over environment steps on brax's "
+    "HalfCheetah (spring). VPG has the source's best settings: layers of 128-64, 150 "
+    "epochs of 5,000 steps (preset `vpg-halfcheetah`). TD3 has those of the source, "
+    "256-256-256 and 1,200,000 steps (`td3-halfcheetah`), where that row was run, and "
+    "is shown with smaller layers and 320,000 steps (`td3-halfcheetah-cpu`) besides. "
+    "Rows of the [learning results](results.md) are drawn.",
+)
+# Row of the learning results -> its name here, the claim.
+SHOWN = {
+    "vpg-halfcheetah": ("VPG, 750,000 steps", "-50 ± 50 (3 seeds)"),
+    "td3-halfcheetah": ("TD3, 1,200,000 steps", "5,000 ± 300 (3 seeds)"),
+    "td3-halfcheetah-cpu": ("TD3, a short run of 320,000 steps", "-"),
+}
+OTHER_PHYSICS = (
+    "Another physics: brax's spring here, MuJoCo there, so that the returns cannot be "
+    "compared."
+)
+
+
+def measure(budget: Budget) -> Findings:
+    """Read or train the curves, and draw them."""
+    if budget.quick:
+        found = {
+            f"{name.lower()}-halfcheetah": budget.part(
+                name, lambda c=config: learned.train(c.replace(num_evaluations=2))
+            )
+            for name, (config, _) in grids(quick=True).items()
+        }
+    else:
+        found = {name: learned.load(name) for name in SHOWN}
+    known = {name: row for name, row in found.items() if row}
+    figure = budget.save(
+        figure_of(known),
+        "returns",
+        "Return of the deterministic policy on brax's HalfCheetah (spring), mean of "
+        f"{len(known['vpg-halfcheetah']['per_seed'])} agents each, and at the end the "
+        "95% interval of the mean. The source's returns are of another physics and are "
+        "not drawn.",
+    )
+    rows = [
+        Row(
+            f"{title}: return at the end",
+            claim,
+            interval_text(known[name]["per_seed"], 0)
+            if name in known
+            else "not measured",
+            OTHER_PHYSICS if name in known else f"Not run: {ROWS[name].not_run}.",
+        )
+        for name, (title, claim) in SHOWN.items()
+    ]
+    text = [
+        "The source's best TD3 in PyTorch had 6,000 ± 3,500. Its target networks "
+        "follow the online ones almost at once (its Polyak average is the wrong way "
+        "round), its smoothing noise is never negative, and all 50 updates of a block "
+        "draw the same noise; here the average goes the right way, the noise is "
+        "symmetric, and every update draws its own."
+    ]
+    return Findings(rows, [figure], [], text, learned.printed(known.values()))
+
+
+def figure_of(found: dict[str, dict[str, Any]]) -> Any:
+    """Draw the curves, a colour for each row.
+
+    Args:
+        found: Rows by their names.
+    """
+    figure = style.new_figure(width=7.5, height=4.4)
+    axes = figure.subplots()
+    for i, (name, row) in enumerate(found.items()):
+        learned.draw(axes, row, i, SHOWN[name][0])
+    axes.legend(frameon=False, loc="center right")
+    style.finish(axes, "", "environment steps", "episode return")
+    style.step_axis(axes)
+    return figure
+
+
+if __name__ == "__main__":
+    main(STUDY, measure)

@@ -1,0 +1,79 @@
+"""The rows of the learning results, for the studies that put them beside a claim."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import numpy as np
+from study import STORE
+
+from purerl import make_train
+from purerl.config import TrainConfig
+from purerl.report.plots import style
+from purerl.report.statistics import mean_interval
+
+
+def load(name: str) -> dict[str, Any] | None:
+    """Return a row of the learning results, or None where it was not run.
+
+    Args:
+        name: Name of the row in `experiments/results_rows.py`.
+    """
+    path = STORE.parent / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def train(config: TrainConfig) -> dict[str, Any]:
+    """Train one agent, in place of a row of the learning results.
+
+    Args:
+        config: Settings with at least one evaluation.
+
+    Returns:
+        `curve_steps` and `curve`, the evaluations; `per_seed`, the last one.
+    """
+    result = jax.jit(jax.vmap(make_train(config)))(jax.random.key(0)[None])
+    returns = np.asarray(result.evaluation["episode_return"]).mean(-1)
+    return {
+        "curve_steps": np.asarray(result.evaluation["env_steps"][0]).tolist(),
+        "curve": returns.mean(0).tolist(),
+        "per_seed": returns[:, -1].tolist(),
+    }
+
+
+def printed(rows: Iterable[dict[str, Any]]) -> str:
+    """Return the commands that printed some rows, where and when.
+
+    Args:
+        rows: Rows; those of `train` have no command and are left out.
+    """
+    return "; ".join(
+        f"`{row['command']}`: {row['hardware']}, jax {row['jax']}, {row['date']}"
+        for row in rows
+        if "command" in row
+    )
+
+
+def draw(
+    axes: Any, row: dict[str, Any], index: int, label: str, line: str = "-"
+) -> None:
+    """Draw the mean evaluations of a row, and at the end its interval.
+
+    Args:
+        axes: Axes to draw on.
+        row: The row.
+        index: Number of the colour and of the mark.
+        label: Name in the legend.
+        line: Style of the line.
+    """
+    colour, marker = style.COLOURS[index], style.MARKERS[index]
+    steps, curve = row["curve_steps"], row["curve"]
+    axes.plot(steps, curve, line, color=colour, marker=marker, label=label)
+    scores = np.asarray(row["per_seed"], float)
+    ends = mean_interval(scores)
+    mean = scores.mean()
+    below_above = [[mean - ends.low], [ends.high - mean]]
+    # Beside the last mark, so that intervals of several rows do not hide one another.
+    place = steps[-1] * (1 + 0.012 * (index + 1))
+    axes.errorbar(place, mean, below_above, color=colour, capsize=4, linewidth=1.6)
