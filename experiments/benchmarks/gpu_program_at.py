@@ -1,4 +1,4 @@
-"""How many kernels a GPU would run for purerl as another checkout of it is.
+"""Kernels that a GPU would run for purerl as another checkout of it is.
 
     git worktree add ../before 0dd6977
     cd experiments/benchmarks
