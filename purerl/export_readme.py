@@ -83,7 +83,7 @@ random key, `jax.random.key_data(key)`, {about["key"]["dtype"]} {words}.
 
 
 def _of_onnx(about: dict[str, Any]) -> str:
-    """How to use the policy without JAX, where it was written as ONNX."""
+    """Return the use of the policy without JAX; nothing where it is not ONNX."""
     name = about["files"].get("onnx")
     if not name:
         return ""
