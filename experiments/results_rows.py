@@ -313,6 +313,9 @@ ROWS |= {
             "learning_rate": 5e-4,
             "gae_lambda": 0.8,
             "hidden_sizes": (128, 128),
+            # Making a world takes far longer than a step in it.
+            "reset_scheme": "pool",
+            "reset_pool_size": 16,
             # A game lasts up to 10,000 steps, which would be most of the row's time.
             "eval_max_steps": 1_000,
         },

@@ -289,24 +289,32 @@ def _check_act(
     actions = act(batch, (3,))
     one = jax.tree.map(lambda x: x[0], batch)
     first, *again = (act(one, ()) for _ in range(REPEATS))
+    member = space.sample(keys[0])  # of several parts it is a pytree
+    found, expected = _shapes(actions), _shapes(member, (3,))
     _require(
         config,
-        jnp.shape(actions) == (3, *space.shape),
-        f"act on three observations returned shape {jnp.shape(actions)}, expected "
-        f"{(3, *space.shape)}.",
+        found == expected,
+        f"act on three observations returned shape {found}, expected {expected}.",
     )
     _require(
         config,
-        _all_equal(act(batch, (3,)), actions) and all(_equal(a, first) for a in again),
+        _all_equal(act(batch, (3,)), actions)
+        and all(_all_equal(a, first) for a in again),
         "act without a key gave two different actions, expected the deterministic one.",
     )
     drawn = [act(one, (), key) for key in keys]
-    for action in (*actions, first, *drawn):
+    rows = [jax.tree.map(lambda x, i=i: x[i], actions) for i in range(3)]
+    for action in (*rows, first, *drawn):
         _require(
             config,
-            jnp.shape(action) == tuple(space.shape) and bool(space.contains(action)),
+            _shapes(action) == _shapes(member) and bool(space.contains(action)),
             f"act returned {action}, which is not in {space}.",
         )
+
+
+def _shapes(tree: PyTree, leading: tuple[int, ...] = ()) -> PyTree:
+    """The pytree of the shapes of its arrays, behind leading axes."""
+    return jax.tree.map(lambda x: (*leading, *jnp.shape(x)), tree)
 
 
 def _check_tracing(bound: Bound, key: Array) -> None:

@@ -1,9 +1,10 @@
-"""Trained policies for programs without purerl: StableHLO and safetensors.
+"""Trained policies for programs without purerl: StableHLO, safetensors and ONNX.
 
 The folder that `export_policy` writes holds
 
 policy.stablehlo            the deterministic policy, as `jax.export` serialises it
 sampled_policy.stablehlo    the stochastic one, where it is asked for
+policy.onnx                 the deterministic one, where that is asked for
 weights.safetensors         everything learned and the statistics, by name
 policy.json                 spaces, arguments, the config and versions
 README.md                   how to use them
@@ -27,6 +28,8 @@ from purerl import serialise
 from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.config import ConfigError, TrainConfig
+from purerl.export_onnx import POLICY as _ONNX
+from purerl.export_onnx import to_onnx
 from purerl.export_readme import readme
 from purerl.scale.host import to_device
 from purerl.train import Bound, bind, check_acts
@@ -62,6 +65,7 @@ def export_policy(
     out: str | Path,
     *,
     sampled: bool = False,
+    onnx: bool = False,
     batch: int | None = None,
 ) -> Path:
     """Write the policy of one trained agent for programs that have no purerl.
@@ -74,6 +78,8 @@ def export_policy(
         state: `TrainResult.state` of one agent, or one of `RunResult.state`.
         out: Folder to write; files of an earlier export are replaced.
         sampled: Whether to write the stochastic policy too, which takes a random key.
+        onnx: Whether to write the deterministic policy as ONNX too, which takes
+            `pip install 'purerl[onnx]'`.
         batch: The number of observations that the policy takes at once; any number
             where not given.
 
@@ -97,7 +103,9 @@ def export_policy(
     if sampled:
         files[_SAMPLED] = _serialised(found.sample, found.rows, count, found.words)
     arrays = {name: np.asarray(x) for name, x in networks_of(state).items()}
-    about = describe(bound, found, batch, sampled)
+    about = describe(bound, found, batch, sampled, onnx)
+    if onnx:
+        files[_ONNX] = to_onnx(found.act, found.rows, batch)
     files |= {
         "weights.safetensors": save(arrays),
         _ABOUT: json.dumps(about, indent=1).encode(),
@@ -106,8 +114,8 @@ def export_policy(
     folder = _own_folder(out)
     for name, content in files.items():
         serialise.write_atomic(folder / name, content)
-    if not sampled:
-        (folder / _SAMPLED).unlink(missing_ok=True)  # of an earlier export
+    for name in {_SAMPLED, _ONNX} - set(files):
+        (folder / name).unlink(missing_ok=True)  # of an earlier export
     return folder
 
 
@@ -214,7 +222,7 @@ def _serialised(
 
 
 def describe(
-    bound: Bound, found: Exported, batch: int | None, sampled: bool
+    bound: Bound, found: Exported, batch: int | None, sampled: bool, onnx: bool
 ) -> dict[str, Any]:
     """Return what `policy.json` says.
 
@@ -223,6 +231,7 @@ def describe(
         found: The policies.
         batch: The number of observations at once; None for any.
         sampled: Whether the stochastic policy was written.
+        onnx: Whether the deterministic one was written as ONNX too.
     """
     params = bind_params(bound.env, bound.config.env_params)
     obs, *memory = found.rows
@@ -236,7 +245,11 @@ def describe(
         "memory": [_shape(x) for x in memory],
         "key": _shape(found.words) if sampled else None,
         "batch": "any" if batch is None else batch,
-        "files": {"deterministic": _POLICY, "sampled": _SAMPLED if sampled else None},
+        "files": {
+            "deterministic": _POLICY,
+            "sampled": _SAMPLED if sampled else None,
+            "onnx": _ONNX if onnx else None,
+        },
         "platforms": list(PLATFORMS),
         "config": serialise.to_dict(bound.config),
         "versions": {name: metadata.version(name) for name in ("purerl", "jax")},

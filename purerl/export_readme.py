@@ -79,4 +79,25 @@ statistics by name.
 `{about["files"]["sampled"]}` draws its actions: its last argument is the data of a
 random key, `jax.random.key_data(key)`, {about["key"]["dtype"]} {words}.
 """
-    return text
+    return text + _of_onnx(about)
+
+
+def _of_onnx(about: dict[str, Any]) -> str:
+    """Return the use of the policy without JAX; nothing where it is not ONNX."""
+    name = about["files"].get("onnx")
+    if not name:
+        return ""
+    memory = " and `memory0`, ... in the order of `policy.json`" * bool(about["memory"])
+    after = " and `next_memory0`, ..." * bool(about["memory"])
+    return f"""
+`{name}` is the same policy as ONNX, for programs without JAX. Its inputs are `obs` (of
+several parts `obs.KEY`){memory}, its outputs `action`{after}:
+
+```py
+import onnxruntime
+
+policy = onnxruntime.InferenceSession("{name}")
+print([x.name for x in policy.get_inputs()], [x.name for x in policy.get_outputs()])
+action, *memory = policy.run(None, inputs)  # inputs: a dictionary of arrays by name
+```
+"""

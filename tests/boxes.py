@@ -14,6 +14,7 @@ from envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 PACKED = "test/packed-cartpole"
 MASKED = "test/masked-doors"
+MIXED = "test/mixed-actions"
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -176,6 +177,63 @@ class Privileged(envs.Environment):
         return obs, new, state.pays, jnp.bool_(False), {}
 
 
+@struct.dataclass
+class AimedState(envs.EnvState):
+    """What the next action is to be: a door and a number."""
+
+    door: jax.Array
+    aim: jax.Array
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Aimed(envs.Environment):
+    """Choose the door that is seen, and a number near the one that is seen.
+
+    An action is a door, two switches and a number in [0, 4]. The door pays 1, a switch
+    that is off pays a quarter, and the distance of the number costs.
+    """
+
+    @property
+    def name(self):
+        return MIXED
+
+    @property
+    def default_params(self):
+        return envs.EnvParams(max_steps_in_episode=4)
+
+    def action_space(self, params=None):
+        del params
+        gear = Tuple((MultiBinary(2), Box(0.0, 4.0, (1,))))
+        return Dict({"door": Discrete(3), "gear": gear})
+
+    def observation_space(self, params=None):
+        del params
+        return Dict({"aim": Box(-1.0, 1.0, ()), "door": Discrete(3)})
+
+    def reset_env(self, key, params):
+        del params
+        key_door, key_aim = jax.random.split(key)
+        door = jax.random.randint(key_door, (), 0, 3)
+        aim = jax.random.uniform(key_aim, minval=-1.0, maxval=1.0)
+        return {"aim": aim, "door": door}, AimedState(jnp.int32(0), door, aim)
+
+    def step_env(self, key, state, action, params):
+        switches, number = action["gear"]
+        cost = jnp.abs(number[0] - (2.0 + state.aim))
+        off = 0.25 * (switches == 0).sum()
+        reward = (action["door"] == state.door) + off - cost
+        obs, new = self.reset_env(key, params)
+        new = new.replace(time=state.time + 1)
+        return obs, new, reward.astype(jnp.float32), jnp.bool_(False), {}
+
+
+class Wide(CartPole):
+    """CartPole whose space of actions has a second part."""
+
+    def action_space(self, params=None):
+        return Dict({"push": super().action_space(params), "more": MultiBinary(1)})
+
+
 class Vector(nn.Module):
     """A torso of `PackedCartPole`: the vector that it was, then one of a vector."""
 
@@ -197,6 +255,7 @@ class Echo(nn.Module):
 
 envs.register(PACKED, PackedCartPole)
 envs.register(MASKED, Masked)
+envs.register(MIXED, Aimed)
 
 
 class Unmasked(envs.Environment):

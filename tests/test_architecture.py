@@ -59,6 +59,7 @@ LAYERS = (
         "purerl.hooks",
         "purerl.warm_start",
         "purerl.export",
+        "purerl.export_onnx",
         "purerl.export_readme",
     ),
     # Devices and processes.

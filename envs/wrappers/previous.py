@@ -28,12 +28,20 @@ class PreviousActionReward(Wrapper):
     """
 
     def check(self) -> None:
-        """Check the observations.
+        """Check the observations and the actions.
 
         Raises:
-            ValueError: they are no vectors of floats.
+            ValueError: observations are no vectors of floats, or actions have several
+                parts.
         """
         vector_of(self.env, self.env.default_params, "PreviousActionReward")
+        actions: Any = self.action_space(self.env.default_params)
+        if hasattr(actions, "spaces"):
+            raise ValueError(
+                "PreviousActionReward takes actions of one part, but those of "
+                f"{self.env.name} are {actions}: leave it out, or make them one "
+                "MultiDiscrete, MultiBinary or Box in a wrapper inside."
+            )
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
         """Start an episode; the key is consumed."""

@@ -18,11 +18,11 @@ class StickyActionsState(WrapperState):
     """The state of the environment inside, and what was done.
 
     Attributes:
-        action: Action that was executed last.
+        action: Action that was executed last, a pytree where it has several parts.
         is_first: `[]` bool, whether no action has been executed in this episode.
     """
 
-    action: jax.Array
+    action: Any
     is_first: jax.Array
 
 
@@ -68,8 +68,7 @@ class StickyActions(Wrapper):
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, StickyActionsState]:
         """Start an episode; the key is consumed."""
         obs, inner = self.env.reset_env(key, params)
-        space = self.action_space(params)
-        nothing = jnp.zeros(space.shape, space.dtype)
+        nothing = _zeros(self.action_space(params))
         return obs, StickyActionsState(inner, nothing, jnp.asarray(True))
 
     def step_env(
@@ -86,8 +85,21 @@ class StickyActions(Wrapper):
         key_stick, key_step = jax.random.split(key)
         sticks = jax.random.bernoulli(key_stick, params.sticky_probability)
         sticks = sticks & ~state.is_first
-        action = jnp.asarray(action, state.action.dtype)
-        action = jnp.where(sticks, state.action, action)
+        action = jax.tree.map(
+            lambda old, new: jnp.where(sticks, old, jnp.asarray(new, old.dtype)),
+            state.action,
+            action,
+        )
         obs, inner, *rest = self.env.step_env(key_step, state.inner, action, params)
         after = StickyActionsState(inner, action, jnp.zeros_like(state.is_first))
         return obs, after, *rest  # type: ignore[return-value]
+
+
+def _zeros(space: Any) -> Any:
+    """Zeros in the place of every array of a member of a space."""
+    parts = getattr(space, "spaces", None)
+    if parts is None:
+        return jnp.zeros(space.shape, space.dtype)
+    if isinstance(parts, dict):
+        return {key: _zeros(part) for key, part in parts.items()}
+    return tuple(map(_zeros, parts))

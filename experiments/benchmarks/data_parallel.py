@@ -2,13 +2,20 @@
 
     python experiments/benchmarks/data_parallel.py [--rounds 5]
 
-Physics is what it costs, so splitting the 64 environments over two devices should
-nearly double the rate. Rounds take turns; compilation is apart; medians are compared.
+Physics is what it costs, so splitting the environments over two devices should nearly
+double the rate. What is lost is told apart by two programs more: an agent with a
+device's share of the environments on one device, whose steps are narrower, and as many
+such agents as there are devices, side by side. These exchange nothing, so their rate is
+a bound of `data_parallel`'s; what it lacks of the devices' number is the machine's. An
+agent of a share makes the whole number of gradient steps, each of a share of the
+samples, as each device does. Rounds take turns; compilation is apart; medians are
+compared.
 """
 
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -16,37 +23,66 @@ import jax
 import purerl
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=40_960)
-    args = parser.parse_args()
+def make_programs(steps: int) -> dict[str, tuple[Callable[..., Any], Any, int]]:
+    """Return what is measured: a function, its argument and its environment steps.
+
+    Args:
+        steps: Environment steps of the whole agent.
+    """
     devices = purerl.use_all_cores()
-    config = purerl.presets.load("ppo-halfcheetah").replace(
-        total_timesteps=args.steps, num_evaluations=0
+    whole = purerl.presets.load("ppo-halfcheetah").replace(
+        total_timesteps=steps, num_evaluations=0
+    )
+    part = whole.replace(
+        total_timesteps=steps // devices, num_envs=whole.num_envs // devices
     )
     key = jax.random.key(0)
-    programs: dict[str, Any] = {}
-    for name, train in (
-        ("one device", purerl.make_train(config)),
-        (f"data_parallel, {devices} devices", purerl.data_parallel(config)),
-    ):
+    keys = jax.random.split(key, devices)
+    options = purerl.compiler_options()
+    one, share = (
+        jax.jit(purerl.make_train(config), compiler_options=options)
+        for config in (whole, part)
+    )
+    spread = jax.jit(purerl.data_parallel(whole), compiler_options=options)
+    return {
+        "one device": (one, key, steps),
+        f"data_parallel, {devices} devices": (spread, key, steps),
+        "a share of the environments, one device": (share, key, steps // devices),
+        f"{devices} agents of a share, a device each": (
+            jax.pmap(purerl.make_train(part)),
+            keys,
+            steps,
+        ),
+    }
+
+
+def main() -> None:
+    """Measure all programs in turns; print their rates and the ratios to the first."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=40_960)
+    options = parser.parse_args()
+    programs = make_programs(options.steps)
+    for name, (function, argument, _) in programs.items():
         began = time.perf_counter()
-        programs[name] = jax.jit(train).lower(key).compile()
-        print(f"{name}: compiled in {time.perf_counter() - began:.1f} s", flush=True)
+        jax.block_until_ready(function(argument))
+        print(f"{name}: first call {time.perf_counter() - began:.1f} s", flush=True)
     rates: dict[str, list[float]] = {name: [] for name in programs}
-    for _ in range(args.rounds):
-        for name, program in programs.items():
+    for _ in range(options.rounds):
+        for name, (function, argument, steps) in programs.items():
             began = time.perf_counter()
-            jax.block_until_ready(program(key))
-            rates[name].append(args.steps / (time.perf_counter() - began))
+            jax.block_until_ready(function(argument))
+            rates[name].append(steps / (time.perf_counter() - began))
+    print("| program | steps/s | range | ratio to one device |\n|---|---|---|---|")
+    base = statistics.median(rates["one device"])
     for name, values in rates.items():
+        middle = statistics.median(values)
         print(
-            f"{name}: {statistics.median(values):,.0f} steps/s "
-            f"({min(values):,.0f} to {max(values):,.0f})"
+            f"| {name} | {middle:,.0f} | {min(values):,.0f} to {max(values):,.0f} | "
+            f"{middle / base:.2f} |"
         )
-    one, two = map(statistics.median, rates.values())
-    print(f"ratio {two / one:.2f}")
 
 
 if __name__ == "__main__":

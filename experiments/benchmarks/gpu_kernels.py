@@ -12,7 +12,6 @@ before jax computes anything.
 """
 
 import os
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -30,15 +29,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 import jax
+import numpy as np
 from jax.experimental import topologies
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from purerl.hardware.kernels import Loop, command_buffers, read
 from purerl.hardware.kernels import lines as lines
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent.parent / "purerl" / "hardware" / "devices" / "h200.txtpb"
-COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 class Program(NamedTuple):
@@ -50,7 +49,7 @@ class Program(NamedTuple):
         results: Bytes of its results.
         trace_seconds: Seconds to trace and lower it.
         compile_seconds: Seconds to compile it.
-        collectives: Collective operations in its text.
+        collectives: Collective operations that are run, in all.
         command_buffers: Parts that are captured and launched as one graph.
     """
 
@@ -74,14 +73,20 @@ def devices(count: int = 1) -> list[Any]:
     )
 
 
-def compile_for_gpu(function: Callable[..., Any], *args: Any) -> Program:
+def compile_for_gpu(
+    function: Callable[..., Any], *args: Any, over: list[Any] | None = None
+) -> Program:
     """Compile a function for one such device.
 
     Args:
         function: A function of arrays.
         *args: Shapes of its arguments, such as `jax.eval_shape` gives.
+        over: Devices that the function itself spreads its work over; each has all of
+            the arguments and of the results. One device where not given.
     """
-    place = SingleDeviceSharding(devices()[0])
+    place: Any = SingleDeviceSharding(devices()[0])
+    if over is not None:
+        place = NamedSharding(Mesh(np.asarray(over), ("devices",)), PartitionSpec())
     shapes = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=place), args
     )
@@ -92,12 +97,13 @@ def compile_for_gpu(function: Callable[..., Any], *args: Any) -> Program:
     ended = time.perf_counter()
     text, memory = compiled.as_text(), compiled.memory_analysis()
     assert text is not None and memory is not None
+    loop = read(text)
     return Program(
-        read(text),
+        loop,
         memory.temp_size_in_bytes,
         memory.output_size_in_bytes,
         round(traced - began, 1),
         round(ended - traced, 1),
-        sum(len(re.findall(rf" {name}(?:-start)?\(", text)) for name in COLLECTIVES),
+        loop.collectives(),
         command_buffers(text),
     )

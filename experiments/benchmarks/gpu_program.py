@@ -68,6 +68,33 @@ def count(
         return program, work_of(jax.make_jaxpr(train)(keys).jaxpr).kernels
 
 
+def count_devices(number: int) -> dict[str, dict[str, Any]]:
+    """Count what devices wait for one another: of one agent, and of a population.
+
+    An agent's environments are spread by `purerl.data_parallel`. Of a population every
+    device trains a block by a program of its own (`purerl.pmap`), which is compiled
+    here for one device.
+
+    Args:
+        number: Number of devices.
+
+    Returns:
+        Kernels and collective operations of one device's program, by name.
+    """
+    over = gpu_kernels.devices(number)
+    config = presets.load("ppo-cartpole").replace(
+        num_evaluations=0, num_envs=64 * number, num_steps=128, total_timesteps=10**7
+    )
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    with traced_for("cuda"):
+        train = purerl.data_parallel(config, over)
+        spread = gpu_kernels.compile_for_gpu(train, key, over=over)
+    program, _ = count("ppo-cartpole", ROWS["ppo-cartpole"])
+    envs = f"PPO, {config.num_envs} environments of one agent over {number} devices"
+    blocks = f"{ROWS['ppo-cartpole'] * number:,} agents over {number} devices"
+    return {envs: numbers(spread), f"PPO, {blocks}": numbers(program)}
+
+
 def count_peer(python: Path, *words: str) -> dict[str, Any]:
     """Compile a peer's PPO in its own environment.
 
@@ -135,6 +162,7 @@ def main() -> None:
     parser.add_argument(
         "--unpacked", action="store_true", help="every output with a write of its own"
     )
+    parser.add_argument("--devices", type=int, help="also count over so many devices")
     parser.add_argument("--list", action="store_true", help="name every kernel")
     parser.add_argument("--peers", type=Path, help="environment with rejax")
     parser.add_argument("--purejaxrl", type=Path, help="PureJaxRL's ppo.py")
@@ -162,6 +190,12 @@ def main() -> None:
         found[name] = {"agents": agents, **own}
         print(row(f"{name}, PPO, CartPole-v1", agents, found[name]), flush=True)
         keep(options.out, found)
+    if options.devices:
+        spread = count_devices(options.devices)
+        print("\n| program of one device | kernels | collectives |\n|---|---|---|")
+        for name, each in spread.items():
+            print(f"| {name} | {each['kernels']:,} | {each['collectives']:,} |")
+        found |= spread
     for name, each in found.items():
         print(f"\n{name}\n" + "\n".join(each["loops"]))
 

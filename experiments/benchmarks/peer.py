@@ -1,6 +1,7 @@
 """The other side of `peer_*.py`: a process that sleeps until it is asked."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,19 +24,29 @@ class Peer:
     Args:
         python: the peer's own interpreter.
         script: what it runs.
+        checkout: Code of purerl that takes the place of the installed one.
 
     Raises:
         PeerError: there is no such interpreter.
     """
 
-    def __init__(self, python: Path, script: str = "peer_rejax.py") -> None:
+    def __init__(
+        self,
+        python: Path,
+        script: str = "peer_rejax.py",
+        checkout: Path | None = None,
+    ) -> None:
         if not python.exists():
             raise PeerError(
                 "the peers' environment is missing; make it with "
                 "experiments/benchmarks/setup_peers.sh."
             )
+        variables = dict(os.environ)
+        if checkout is not None:
+            variables["PYTHONPATH"] = str(checkout.resolve())
         self._process = subprocess.Popen(
             [str(python), "-W", "ignore", str(HERE / script)],
+            env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -266,7 +266,10 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
         dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(default))
         number = value if isinstance(value, Tracer) else np.asarray(value, float)
     except (TypeError, ValueError):
-        raise ConfigError(f"{owner} must be a number, got {value!r}.") from None
+        raise ConfigError(
+            f"{owner} must be a number or a distribution, such as Uniform(0.5, 2.0), "
+            f"got {value!r}."
+        ) from None
     _check_number(number, dtype, owner)
     value = jnp.asarray(value, dtype)
     if value.shape != np.shape(default):

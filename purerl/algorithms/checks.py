@@ -130,6 +130,8 @@ def instead_of_values(space: Any) -> str:
             "PPOConfig, whose policy has a factor for each component, or a wrapper "
             "that numbers their combinations"
         )
+    if hasattr(space, "spaces"):
+        return "PPOConfig, whose policy has a factor for each part"
     return "SACConfig or TD3Config"
 
 

@@ -56,7 +56,7 @@ def check_bounded_actions(config: TrainConfig, env: Environment) -> None:
     if not hasattr(space, "low"):
         raise ConfigError(
             f"{type(config).__name__} needs actions of one box of numbers, got {space} "
-            f"of {env.name}; flatten them in a wrapper."
+            f"of {env.name}; use PPOConfig, or make them one box in a wrapper."
         )
     if not (np.all(np.isfinite(space.low)) and np.all(np.isfinite(space.high))):
         raise ConfigError(

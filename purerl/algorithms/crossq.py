@@ -55,8 +55,9 @@ def validate(config: Any, env: Environment) -> None:
         if is_own or not network_config.is_vector_torso(config, shape, field):
             raise ConfigError(
                 f"{field} must have the dense layers of a vector where crossq is "
-                f"True, got {network_config.described(config, field)} for observations "
-                f"of shape {shape}: batch normalisation stands between these layers. "
+                f"True, got {network_config.described(config, field)} with torso "
+                f"{network_config.described(config, 'torso')} for observations of "
+                f"shape {shape}: batch normalisation stands between these layers. "
                 "Leave torso, actor and critic at auto, and flatten the observation."
             )
         _check_optimiser(config, f"{field}_optimiser")

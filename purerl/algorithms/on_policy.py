@@ -28,7 +28,8 @@ from purerl.keys import init_keys
 from purerl.learning import diagnostics, normalise, optimiser
 from purerl.learning.collectives import after
 from purerl.networks import composite, paired
-from purerl.networks.distributions import CategoricalHead, Head, make_head
+from purerl.networks.distributions import CategoricalHead, Head
+from purerl.networks.mixed import make_policy_head
 from purerl.tracing import traced_for_cpu
 from purerl.types import Array, Hosted, Metrics, PyTree, Transition
 
@@ -127,7 +128,7 @@ def build(
     config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
     obs_space = env.observation_space(stepper.params)
-    head = make_head(env.action_space(stepper.params), config.policy)
+    head = make_policy_head(env.action_space(stepper.params), config.policy)
     shape = obs_shape(obs_space)
     actor = make_actor(config, head, shape)
     on_inputs = actor

@@ -22,7 +22,8 @@ from purerl.config import (
 )
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
-from purerl.networks.distributions import Head, make_head
+from purerl.networks.distributions import Head
+from purerl.networks.mixed import MixedHead, make_policy_head
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 from purerl.optimisers.older import take_epsilon
@@ -100,7 +101,7 @@ def validate(
     check_optimisers(config)
     params = env.default_params
     try:
-        head = make_head(env.action_space(params), config.policy)
+        head = make_policy_head(env.action_space(params), config.policy)
         shape = obs_shape(env.observation_space(params))
     except ValueError as error:
         raise ConfigError(f"{env.name}: {error}") from None
@@ -171,11 +172,12 @@ def check_networks(config: OnPolicyConfig, head: Head, shape: Any) -> None:
     """
     num = head.num_outputs
     outputs: Any = (num,) if head.is_discrete else [(num,), (num,)]
-    words = (
-        f"logits of {num} actions"
-        if head.is_discrete
-        else f"a pair of mean and log standard deviation of {num} numbers"
-    )
+    if head.is_discrete:
+        words = f"logits of {num} actions"
+    elif isinstance(head, MixedHead):
+        words = f"a pair of {num} logits and means, and {num} log standard deviations"
+    else:
+        words = f"a pair of mean and log standard deviation of {num} numbers"
     network_config.check_whole(config, "actor", [shape], outputs, words)
     network_config.check_whole(
         config, "critic", [shape], (), "one value per observation"

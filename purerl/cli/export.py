@@ -33,6 +33,7 @@ class Export:
         int | None, _arg("The agent of this seed; the only one if not given.")
     ] = None
     sampled: Annotated[bool, _arg("Write the stochastic policy too.")] = False
+    onnx: Annotated[bool, _arg("Write the policy as ONNX too.")] = False
     batch: Annotated[
         int | None, _arg("Observations at once; any number if not given.")
     ] = None
@@ -69,6 +70,7 @@ def main(argv: Sequence[str]) -> int:
         state,
         options.out,
         sampled=options.sampled,
+        onnx=options.onnx,
         batch=options.batch,
     )
     print(f"the policy of seed {seed} after update {saved.update:,} is in {folder}/")

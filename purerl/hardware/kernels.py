@@ -14,7 +14,10 @@ from typing import NamedTuple
 FREE = {
     *("parameter", "tuple", "get-tuple-element", "bitcast", "constant", "after-all"),
     *("partition-id", "replica-id", "async-done", "optimization-barrier"),
+    *("all-reduce-done", "all-gather-done", "collective-permute-done", "copy-done"),
 }
+# Instructions with which devices wait for one another.
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 _HEAD = re.compile(r"^(ENTRY )?%?([\w.\-]+) .*\{\s*$")
 _LINE = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([a-z][a-z\-0-9]*)\(")
 
@@ -53,6 +56,12 @@ class Loop(NamedTuple):
     def total(self) -> int:
         """Return the kernels in all; a loop of unknown length and a branch run once."""
         own = len(self.kernels) + sum(loop.total() for loop in self.inner)
+        return own * (self.trips or 1)
+
+    def collectives(self) -> int:
+        """Return the collective operations in all, counted as `total` does."""
+        own = sum(kernel.op.startswith(COLLECTIVES) for kernel in self.kernels)
+        own += sum(loop.collectives() for loop in self.inner)
         return own * (self.trips or 1)
 
 

@@ -248,7 +248,8 @@ def make_head(space: Any, policy: str) -> Head:
     """
     if hasattr(space, "spaces"):
         raise ValueError(
-            f"actions of several parts have no policy, got {space}; make them one "
+            "actions of several parts are for PPOConfig, RecurrentPPOConfig and "
+            f"VPGConfig, got {space}; use one of these, or make them one "
             "MultiDiscrete, MultiBinary or Box in a wrapper."
         )
     discrete = is_discrete(space)

@@ -99,7 +99,7 @@ class Reporter:
         left = (self.total - done_steps) / rate if rate > 0 else math.inf
         text: dict[str, Any] = {
             "rate": f"{format_count(rate)} steps/s",
-            "returns": f"return {mean_return:.{decimals(mean_return)}f}",
+            "returns": _returns(mean_return),
             "left": f"{format_duration(left)} left",
         }
         if self._live:
@@ -109,6 +109,13 @@ class Reporter:
         if share >= self._next_line or done_steps >= self.total:
             self._next_line = (math.floor(share * LINES) + 1) / LINES
             self.info(f"{share:4.0%}  {'  '.join(text.values())}")
+
+
+def _returns(mean: float) -> str:
+    """The mean return of the episodes that ended; NaN where none has."""
+    if math.isnan(mean):
+        return "no episode ended"
+    return f"return {mean:.{decimals(mean)}f}"
 
 
 class _Field(ProgressColumn):

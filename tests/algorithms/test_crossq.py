@@ -273,7 +273,8 @@ class Pictures(ContinuousProbe):
 def test_what_crossq_cannot_normalise_is_refused():
     with pytest.raises(ConfigError, match="crossq must be False where actions are"):
         purerl.make_train(CONFIG.replace(env="CartPole-v1"))
-    with pytest.raises(ConfigError, match="actor must have the dense layers of a"):
+    words = "actor must have the dense layers of a .* with torso 'cnn' for"
+    with pytest.raises(ConfigError, match=words):
         purerl.make_train(CONFIG.replace(torso="cnn"))
     config = CONFIG.replace(num_envs=2)
     with pytest.raises(ConfigError, match="crossq must be False where one agent is"):

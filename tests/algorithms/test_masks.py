@@ -49,7 +49,9 @@ ALGORITHMS = {
         dueling=True, memory_size=8, **OFF_POLICY
     ),
     "pqn": purerl.PQNConfig(total_timesteps=8_192, normalize_observations=True),
+    "recurrent_pqn": purerl.RecurrentPQNConfig(total_timesteps=8_192, memory_size=8),
     "sac": purerl.SACConfig(**OFF_POLICY),
+    "mpo": purerl.MPOConfig(**OFF_POLICY),
 }
 
 
@@ -156,7 +158,7 @@ def test_no_invalid_action_is_ever_taken(name, kind):
         env=boxes.MASKED, env_kwargs={"kind": kind}, **SHORT
     )
     if kind == "several" and name.split("-")[0] in (
-        *("dqn", "recurrent_dqn", "pqn", "sac"),
+        *("dqn", "recurrent_dqn", "pqn", "recurrent_pqn", "sac", "mpo"),
     ):
         with pytest.raises(ConfigError, match=r"MultiDiscrete\(\[3, 2\]\)"):
             purerl.make_train(config)

@@ -104,7 +104,7 @@ def test_coins_have_the_probabilities_of_scipy():
 
 def test_actions_of_several_parts_are_refused():
     assert is_discrete(MultiBinary(2)) and not is_discrete(Box(0, 1, (2,)))
-    with pytest.raises(ValueError, match="actions of several parts have no policy"):
+    with pytest.raises(ValueError, match="of several parts are for PPOConfig"):
         make_head(Dict({"a": MultiBinary(2)}), "auto")
     with pytest.raises(ValueError, match=r"does not fit the discrete .*MultiDiscrete"):
         make_head(MultiDiscrete([2, 2]), "gaussian")

@@ -6,12 +6,14 @@ from envs import registry
 from purerl.algorithms import ALGORITHMS
 from purerl.losses import LOSSES
 from purerl.optimisers import OPTIMISERS
+from purerl.randomisation import DISTRIBUTIONS
 from purerl.schedules import SCHEDULES
 
 
 @pytest.fixture(scope="module", autouse=True)
 def registries():
-    tables = (registry._ENTRIES, ALGORITHMS, LOSSES, OPTIMISERS, SCHEDULES)
+    tables = (registry._ENTRIES, ALGORITHMS, LOSSES, OPTIMISERS)
+    tables += (SCHEDULES, DISTRIBUTIONS)
     before = [dict(table) for table in tables]
     yield
     for table, entries in zip(tables, before, strict=True):

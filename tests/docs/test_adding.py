@@ -18,7 +18,7 @@ from tests.docs import pages
 
 PAGE = pages.ROOT / "docs" / "adding.md"
 pytestmark = pytest.mark.slow
-SECTIONS = ("An environment", "A loss", "An algorithm")
+SECTIONS = ("An environment", "A loss", "A part of an agent", "An algorithm")
 
 
 def lane(tree, index):
@@ -119,12 +119,74 @@ def test_the_loss_is_written_and_read_by_its_name(a_loss, tmp_path):
     assert serialise.from_yaml(tmp_path / "config.yaml") == a_loss["config"]
 
 
+# A part of an agent
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return pages.run(PAGE, SECTIONS[2])
+
+
+def test_every_part_is_in_the_agents_and_its_numbers_are_lanes(parts):
+    metrics, state = parts["agents"].metrics, parts["agents"].state
+    assert metrics["env_steps"].shape == (3, 4)
+    for name in ("policy_loss", "value_loss", "entropy"):
+        assert np.isfinite(metrics[name]).all()
+    # A pole of the third agent has the length of its range, which is one number.
+    lengths = np.asarray(state.envs.state.drawn["length"])
+    assert len(np.unique(lengths[0])) > 1
+    assert (lengths[:2] >= 0.3).all() and (lengths[:2] <= 0.9).all()
+    np.testing.assert_array_equal(lengths[2], np.float32(0.3))
+    # The first two differ in the optimiser alone, and begin alike.
+    assert metrics["entropy"][0, -1] != metrics["entropy"][1, -1]
+    widths = [x.shape[1:] for x in jax.tree.leaves(state.params)]
+    assert (4 + 16, 16) in widths  # numbers and products of pairs
+
+
+def test_the_memory_acts_as_it_learns_and_forgets_at_resets(parts):
+    memory = parts["OneStep"](3)
+    inputs = jax.random.normal(jax.random.key(0), (5, 2, 4))
+    resets = jnp.zeros((5, 2), bool).at[3, 0].set(True)
+    start = memory.initial((2,))
+    params = memory.init(jax.random.key(1), start, inputs, resets)
+    whole, outputs = memory.apply(params, start, inputs, resets)
+    carry, steps = start, []
+    for step in range(5):
+        one = slice(step, step + 1)
+        carry, output = memory.apply(params, carry, inputs[one], resets[one])
+        steps.append(output)
+    np.testing.assert_allclose(outputs, jnp.concatenate(steps), rtol=1e-5)
+    np.testing.assert_allclose(whole, carry, rtol=1e-6)
+    other = memory.apply(params, start, inputs.at[2].add(1.0), resets)[1]
+    np.testing.assert_array_equal(outputs[3, 0], other[3, 0])
+    assert (outputs[3, 1] != other[3, 1]).any()
+
+
+def test_the_numbers_of_the_parts_are_those_of_their_definitions(parts):
+    tooth = parts["Sawtooth"](0.8, teeth=2)
+    numbers = [float(tooth(jnp.float32(share))) for share in (0, 0.25, 0.5, 0.75)]
+    np.testing.assert_allclose(numbers, [0.8, 0.4, 0.8, 0.4])
+    draws = jax.vmap(parts["Triangular"](1.0, 3.0))(
+        jax.random.split(jax.random.key(0), 4_000)
+    )
+    assert draws.min() >= 1.0 and draws.max() <= 3.0
+    # The variance of the mean of two uniform numbers is a 24th of the squared range.
+    np.testing.assert_allclose(draws.mean(), 2.0, atol=0.03)
+    np.testing.assert_allclose(draws.var(), 4.0 / 24.0, atol=0.01)
+
+
+def test_the_parts_are_written_and_read(parts, tmp_path):
+    serialise.to_yaml(parts["named"], tmp_path / "config.yaml")
+    assert serialise.from_yaml(tmp_path / "config.yaml") == parts["named"]
+    assert serialise.parse_part("Sawtooth(start=0.1)") == parts["Sawtooth"](0.1)
+
+
 # An algorithm
 
 
 @pytest.fixture(scope="module")
 def algorithm():
-    return pages.run(PAGE, SECTIONS[2])
+    return pages.run(PAGE, SECTIONS[3])
 
 
 def test_the_policy_takes_the_action_that_the_observation_asks_for(algorithm):

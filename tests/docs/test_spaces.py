@@ -8,5 +8,6 @@ from tests.docs.pages import ROOT, run
 @pytest.mark.slow
 def test_the_pages_code_runs(capsys):
     names = run(ROOT / "docs" / "spaces.md")
-    assert capsys.readouterr().out.splitlines()[:3] == ["True"] * 3
+    said = ["True", "['force', 'side']", "True", "True"]
+    assert capsys.readouterr().out.splitlines()[:4] == said
     assert names["four"].action_space().n == 5

@@ -9,6 +9,7 @@ import pytest
 
 import envs
 import purerl
+from tests.helpers import assert_same_bits
 
 SUITES = {"craftax": "craftax", "mujoco_playground": "playground"}
 # The short games: compiling one takes a minute and more.
@@ -154,3 +155,27 @@ def test_ppo_trains(suite):
     result = jax.jit(purerl.make_train(config))(KEY)
     assert np.isfinite(result.evaluation["episode_return"]).all()
     assert (np.asarray(result.evaluation["episode_length"]) <= LIMIT).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suite", [CRAFTAX, PLAYGROUND], indirect=True)
+def test_a_run_is_saved_and_goes_on_to_the_same_end(suite, tmp_path):
+    # Playground's state has arrays without elements: the contacts of a pole.
+    options = {"impl": "jax"} if suite == PLAYGROUND else {}
+    config = purerl.PPOConfig(
+        env=suite,
+        env_kwargs=options,
+        total_timesteps=64,
+        num_envs=2,
+        num_steps=8,
+        num_minibatches=2,
+        hidden_sizes=(4,),
+        num_evaluations=0,
+        anneal_learning_rate=False,
+    )
+    said = {"seeds": 2, "lanes": 2, "progress": False}
+    whole = purerl.run(config, **said)
+    out = tmp_path / "run"
+    purerl.run(config.replace(total_timesteps=32), **said, out=out)
+    found = purerl.run(config, **said, out=out, resume=True, extend=True)
+    assert_same_bits(found.state, whole.state)

@@ -93,6 +93,17 @@ backend_config={"known_trip_count":{"n":"5"}}
 """
 
 
+def test_collectives_count_as_often_as_they_run_and_their_ends_not_at_all():
+    text = TEXT.replace(
+        "  %c = s32[]",
+        "  %r = f32[8] all-reduce-start(%b), to_apply=%sum\n"
+        "  %s = f32[8] all-reduce-done(%r)\n"
+        "  %g = f32[8] all-gather(%b), dimensions={0}\n  %c = s32[]",
+    )
+    assert (read(TEXT).collectives(), read(text).collectives()) == (0, 2 * 5)
+    assert read(text).total() == read(TEXT).total() + 2 * 5
+
+
 def test_the_kernels_of_a_text():
     loop = read(TEXT)
     assert loop.total() == 5 * 2 + 1

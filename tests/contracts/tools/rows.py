@@ -63,6 +63,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "ppo",
         {"env": boxes.MASKED, "env_kwargs": {"kind": "several"}},
     ),
+    "ppo-mixed": ("ppo", {"env": boxes.MIXED}),
     "recurrent-ppo-dict": ("recurrent_ppo", {"env": boxes.PACKED}),
     "dqn-masked": ("dqn", {"env": boxes.MASKED}),
     "sac-discrete-masked": ("sac", {"env": boxes.MASKED}),
