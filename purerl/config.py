@@ -289,8 +289,25 @@ def nearest_divisors(total: int, number: int) -> str:
     return " or ".join(map(str, below + above))
 
 
+def shortest(number: Any) -> float:
+    """Return a number as the decimal with the fewest digits that is rounded to it.
+
+    A float32 of 0.9 is 0.8999999761581421 as a float of Python, and nobody wrote that.
+
+    Args:
+        number: Single number `[]` of NumPy, JAX or Python, which is not traced.
+    """
+    return float(str(np.asarray(number)[()]))
+
+
 def shown(value: Any, most: int = 200) -> str:
-    """Write a value for a sentence: as Python does, or its class where that is long."""
+    """Write a value for a sentence: as Python does, or its class where that is long.
+
+    Fractions of NumPy and JAX are written as Python's are.
+    """
+    is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
+    if is_array and value.shape == () and jnp.issubdtype(value.dtype, jnp.floating):
+        value = shortest(value)
     text = repr(value)
     return text if len(text) <= most else f"an instance of {type(value).__name__}"
 
@@ -376,7 +393,7 @@ def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None
     known = np.asarray(value) if is_known and isinstance(value, jax.Array) else value
     if check is not None and is_known and not check.holds(known):
         raise ConfigError(
-            f"{name} {check.words}, got {value!r}. "
+            f"{name} {check.words}, got {shown(value)}. "
             f"Default: {field.default!r}. {field.metadata['help']}"
         )
 
@@ -489,7 +506,8 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
             )
         if not math.isfinite(float(value)):
             raise ConfigError(
-                f"{name} must be finite, got {value!r}. Default: {field.default!r}."
+                f"{name} must be finite, got {shown(value)}. "
+                f"Default: {field.default!r}."
             )
 
 

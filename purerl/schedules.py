@@ -18,7 +18,7 @@ import numpy as np
 from flax import struct
 from jax.core import Tracer
 
-from purerl.config import Check, ConfigError, dynamic
+from purerl.config import Check, ConfigError, dynamic, shortest
 from purerl.registry import Registry
 from purerl.types import Array
 from purerl.types import Schedule as Schedule
@@ -213,7 +213,7 @@ def at_start(tree: Tree) -> Tree:
         if any(isinstance(x, Tracer) for x in jax.tree.leaves(schedule)):
             return schedule(jnp.float32(0.0))
         with jax.ensure_compile_time_eval():
-            return float(schedule(jnp.float32(0.0)))
+            return shortest(schedule(jnp.float32(0.0)))
 
     return _map_schedules(first, tree) if is_moving(tree) else tree
 

@@ -228,6 +228,36 @@ def test_numbers_of_an_option_that_is_off_are_refused(kind, idle, on):
     purerl.make_train(kind(**idle, **on))
 
 
+@pytest.mark.parametrize(
+    "number",
+    [
+        schedules.Constant(0.7),
+        schedules.Linear(0.7, 0.4),
+        np.float32(0.7),
+        jnp.float32(0.7),
+        jnp.asarray(0.7),
+    ],
+)
+def test_numbers_of_float32_are_shown_as_they_were_written(number):
+    with pytest.raises(ConfigError, match=r"^priority_exponent=0\.7 has no effect"):
+        purerl.make_train(purerl.SACConfig(priority_exponent=number))
+
+
+@pytest.mark.parametrize("kind", [np.float32, jnp.float32])
+def test_numbers_out_of_their_range_are_shown_as_they_were_written(kind):
+    with pytest.raises(ConfigError, match=r"between 0 and 1, got 1\.1\. Default"):
+        purerl.make_train(PPO.replace(gamma=kind(1.1)))
+    with pytest.raises(ConfigError, match=r"between 0 and 1, got 1\.1\. Default"):
+        purerl.make_train(PPO)(jax.random.key(0), {"gamma": kind(1.1)})
+    with pytest.raises(ConfigError, match=r"gamma must be finite, got nan\. Default"):
+        purerl.make_train(PPO.replace(gamma=kind(np.nan)))
+
+
+def test_a_schedule_that_stays_at_the_default_of_an_option_that_is_off_is_taken():
+    same = schedules.Constant(purerl.SACConfig().priority_exponent)
+    purerl.make_train(purerl.SACConfig(env="Pendulum-v1", priority_exponent=same))
+
+
 def test_numbers_that_presets_have_beside_an_option_stay_when_it_is_left_off():
     rainbow = purerl.presets.load("rainbow-cartpole")
     for change in ({"prioritised": False}, {"noisy": False}, {"values": "expected"}):

@@ -9,7 +9,7 @@ from jax.core import Tracer
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import network_config
-from purerl.config import ConfigError
+from purerl.config import ConfigError, shown
 from purerl.networks.distributions import is_discrete
 
 
@@ -58,7 +58,7 @@ def check_idle(config: Any, fields: tuple[str, ...], switch: str, on: str) -> No
             np.asarray(value) != defaults[name]
         ):
             raise ConfigError(
-                f"{name}={value!r} has no effect with {switch}="
+                f"{name}={shown(value)} has no effect with {switch}="
                 f"{getattr(config, switch)!r}; set {on}, or leave this out."
             )
 
