@@ -7,6 +7,7 @@ randomization for transferring deep neural networks from simulation to the real 
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -17,9 +18,18 @@ from jax.core import Tracer
 
 from envs.wrappers import Distribution as Distribution
 from envs.wrappers import drawn_params as drawn_params
-from purerl.config import POSITIVE, ConfigError, dynamic, validate_field
+from purerl.config import (
+    POSITIVE,
+    Check,
+    ConfigError,
+    dynamic,
+    static,
+    validate_field,
+)
 from purerl.registry import Registry
 from purerl.types import Array
+
+_NAME = Check(lambda x: isinstance(x, str), 'must be a name, such as "robots"')
 
 
 @struct.dataclass
@@ -72,11 +82,16 @@ class LogUniform(Distribution):
 class Choice(Distribution):
     """One of some numbers, all of them equally likely.
 
+    Choices of one group are the columns of a table, of which a row is drawn: each of
+    them takes the number at the same place.
+
     Attributes:
         values: Numbers; one that stands there twice is twice as likely.
+        group: Name of the table whose column this is; empty for a draw of its own.
     """
 
     values: tuple[float, ...] = dynamic((0.0, 1.0), "Numbers that are drawn from.")
+    group: str = static("", "Name of the table whose column it is.", _NAME)
 
     def __post_init__(self) -> None:
         values: Any = self.values
@@ -167,3 +182,28 @@ def check_distribution(distribution: Distribution, owner: str) -> None:
         raise ConfigError(
             f"{owner}: low must not be greater than high, got {low!r} and {high!r}."
         )
+
+
+def check_groups(distributions: Mapping[str, Distribution], owner: str) -> None:
+    """Refuse choices of one group that have not equally many values.
+
+    Args:
+        distributions: Distributions by the names of their parameters.
+        owner: Name of what the parameters are of, for the message.
+
+    Raises:
+        ConfigError: naming two of the group, and the numbers of their values.
+    """
+    firsts: dict[str, tuple[str, int]] = {}
+    for name, choice in distributions.items():
+        if not isinstance(choice, Choice) or not choice.group:
+            continue
+        number = len(choice.values)
+        first, rows = firsts.setdefault(choice.group, (name, number))
+        if number != rows:
+            raise ConfigError(
+                f"{owner}: {name} must have as many values as {first}, which is of the "
+                f"same group {choice.group!r} ({rows}), got {number}: a row of the "
+                "table has one of each. Give every row its number, or name another "
+                "group."
+            )

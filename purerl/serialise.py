@@ -176,8 +176,15 @@ def plain(value: Any, where: str) -> Any:
 def _plain_fields(value: Any, where: str) -> dict[str, Any]:
     """The fields of a part, which says its class, or of an environment's parameters."""
     kind = {"type": registry.name_of(type(value))} if callable(value) else {}
-    names = field_names(value)
+    names = _written_fields(value)
     return kind | {n: plain(getattr(value, n), f"{where}.{n}") for n in names}
+
+
+def _written_fields(value: Any) -> list[str]:
+    """Names of the fields that are written: of a choice no group where it has none."""
+    names = field_names(value)
+    is_alone = isinstance(value, randomisation.Distribution) and not value.group
+    return [name for name in names if not (is_alone and name == "group")]
 
 
 @singledispatch
@@ -500,7 +507,7 @@ def part_text(part: Any) -> str:
     if not dataclasses.is_dataclass(part):
         return str(part)
     name = registry.name_of(type(part))
-    values = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
+    values = {field: getattr(part, field) for field in _written_fields(part)}
     written = {field: _text(value) for field, value in values.items()}
     if None in written.values():
         return name
@@ -509,9 +516,11 @@ def part_text(part: Any) -> str:
 
 
 def _text(value: Any) -> str | None:
-    """A number inside a part, some of them, or a schedule; None for an array."""
+    """A number or a name in a part, some numbers, or a schedule; None for an array."""
     if isinstance(value, int | float):
         return str(value)
+    if isinstance(value, str):
+        return repr(value)
     if isinstance(value, tuple) and all(isinstance(x, int | float) for x in value):
         return str(value)
     return part_text(value) if isinstance(value, schedules.Schedule) else None

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..base import Obs
 from ..spaces import Dict, MultiBinary
-from .base import ObservationWrapper
+from .base import MASK, ObservationWrapper
 
 Mask = Callable[[Any, Any], jax.Array]
 
@@ -65,14 +65,14 @@ class ActionMask(ObservationWrapper):
         """
         parts = obs if isinstance(obs, dict) else {"observation": obs}
         mask = jnp.asarray(self.mask(state, params)).astype(jnp.int8)
-        return {**parts, "action_mask": mask}
+        return {**parts, MASK: mask}
 
     def observation_space(self, params: Any = None) -> Dict:
         """Return the space inside, and that of the mask."""
         space: Any = self.env.observation_space(self._params(params))
         parts = space.spaces if isinstance(space, Dict) else {"observation": space}
         size = _size(self.env.action_space(self._params(params)))
-        return Dict({**parts, "action_mask": MultiBinary(size)})
+        return Dict({**parts, MASK: MultiBinary(size)})
 
 
 def _size(actions: Any) -> int:

@@ -15,7 +15,9 @@ from jax.core import Tracer
 
 from ..adapters.adapt import adapt
 from ..base import Environment, Info, Obs
-from ..spaces import Box, Discrete, Space
+from ..spaces import Box, Dict, Discrete, Space
+
+MASK = "action_mask"  # Key of an observation that is for actions, and is not seen.
 
 
 @struct.dataclass
@@ -253,6 +255,31 @@ def vector_of(env: Environment, params: Any, who: str) -> Box:
         f"{who} appends numbers to vectors of floats, but {env.name} observes {space}; "
         "put FlattenObservation before it."
     )
+
+
+def vector_or_dict(env: Environment, params: Any, who: str, key: str) -> Box | Dict:
+    """Return the observation space of an environment that numbers can be put beside.
+
+    They are appended to a vector of floats, and get a key of their own in a dictionary.
+
+    Args:
+        env: The environment.
+        params: Numbers of the environment.
+        who: Name of the wrapper, for the message.
+        key: Key that the wrapper adds to a dictionary.
+
+    Raises:
+        ValueError: it is neither, or the key is taken.
+    """
+    space = env.observation_space(params)
+    if not isinstance(space, Dict):
+        return vector_of(env, params, who)
+    if key in space.spaces:
+        raise ValueError(
+            f"{who} shows its numbers under the key {key!r}, which observations of "
+            f"{env.name} have already: rename that key, or leave {who} out."
+        )
+    return space
 
 
 def on_bounds(change: Callable[[Any, Any], Any], *bounds: Any) -> Any:

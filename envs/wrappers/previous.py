@@ -9,14 +9,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..base import Info
-from ..spaces import Box, Discrete, MultiDiscrete
-from .base import Wrapper, on_bounds, vector_of
+from ..base import Info, Obs
+from ..spaces import Box, Dict, Discrete, MultiDiscrete
+from .base import Wrapper, on_bounds, vector_or_dict
+
+_KEY = "previous"
 
 
 @dataclasses.dataclass(unsafe_hash=True)
 class PreviousActionReward(Wrapper):
     """The previous action and the previous reward, after the observation.
+
+    An observation that is a dictionary gets them under the key `previous`, `[A + 1]`
+    float32, the action first.
 
     A discrete action stands there as a vector with a single 1. All of it is zero at the
     reset. Agents with a memory that have to find out what the task is are given both;
@@ -24,17 +29,19 @@ class PreviousActionReward(Wrapper):
     learn", do so across episodes, while here the numbers begin anew with each episode.
 
     Attributes:
-        env: The environment inside; its observations are vectors of floats.
+        env: The environment inside; its observations are vectors of floats, or
+            dictionaries.
     """
 
     def check(self) -> None:
         """Check the observations and the actions.
 
         Raises:
-            ValueError: observations are no vectors of floats, or actions have several
-                parts.
+            ValueError: observations are neither vectors of floats nor dictionaries, or
+                actions have several parts.
         """
-        vector_of(self.env, self.env.default_params, "PreviousActionReward")
+        params = self.env.default_params
+        vector_or_dict(self.env, params, "PreviousActionReward", _KEY)
         actions: Any = self.action_space(self.env.default_params)
         if hasattr(actions, "spaces"):
             raise ValueError(
@@ -43,15 +50,14 @@ class PreviousActionReward(Wrapper):
                 "MultiDiscrete, MultiBinary or Box in a wrapper inside."
             )
 
-    def reset_env(self, key: jax.Array, params: Any) -> tuple[jax.Array, Any]:
+    def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, Any]:
         """Start an episode; the key is consumed."""
         obs, state = self.env.reset_env(key, params)
-        zeros = jnp.zeros(self._size(params) + 1, obs.dtype)
-        return jnp.concatenate([obs, zeros]), state
+        return _beside(obs, jnp.zeros(self._size(params) + 1, _dtype(obs))), state
 
     def step_env(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[jax.Array, Any, jax.Array, jax.Array, Info]:
+    ) -> tuple[Obs, Any, jax.Array, jax.Array, Info]:
         """Take one step, after which its action and reward are the previous ones.
 
         Args:
@@ -61,48 +67,48 @@ class PreviousActionReward(Wrapper):
             params: Numbers of the environment.
         """
         obs, state, reward, *rest = self.env.step_env(key, state, action, params)
-        space: Any = self.action_space(params)
-        if isinstance(space, Discrete):
-            done = jax.nn.one_hot(action, space.n, dtype=obs.dtype)
-        elif isinstance(space, MultiDiscrete):
-            choices, sizes = jnp.ravel(action), np.ravel(space.nvec)
-            done = jnp.concatenate(
-                [
-                    jax.nn.one_hot(choices[i], int(size), dtype=obs.dtype)
-                    for i, size in enumerate(sizes)
-                ]
-            )
-        else:
-            done = jnp.ravel(jnp.asarray(action, obs.dtype))
-        earned = jnp.asarray(reward, obs.dtype)[None]
-        return jnp.concatenate([obs, done, earned]), state, reward, *rest  # type: ignore[return-value]
+        done = self._numbers_of(action, params, _dtype(obs))
+        earned = jnp.asarray(reward, _dtype(obs))[None]
+        shown = _beside(obs, jnp.concatenate([done, earned]))
+        return shown, state, reward, *rest  # type: ignore[return-value]
 
-    def observation_space(self, params: Any = None) -> Box:
+    def observation_space(self, params: Any = None) -> Box | Dict:
         """Return the space of the environment inside, and those of action and reward.
 
         Zeros, as they are at the reset, are in it.
         """
         params = self._params(params)
-        space = vector_of(self.env, params, "PreviousActionReward")
+        space = vector_or_dict(self.env, params, "PreviousActionReward", _KEY)
         actions: Any = self.action_space(params)
         done = Box(0.0, 1.0, (self._size(params),))
         if isinstance(actions, Box):
             done = actions
         low = on_bounds(
-            lambda xp, b: xp.concatenate(
-                [b[0], xp.minimum(xp.ravel(b[1]), 0), xp.full(1, -xp.inf)]
-            ),
-            space.low,
-            done.low,
+            lambda xp, b: xp.append(xp.minimum(xp.ravel(b[0]), 0), -xp.inf), done.low
         )
         high = on_bounds(
-            lambda xp, b: xp.concatenate(
-                [b[0], xp.maximum(xp.ravel(b[1]), 0), xp.full(1, xp.inf)]
-            ),
-            space.high,
-            done.high,
+            lambda xp, b: xp.append(xp.maximum(xp.ravel(b[0]), 0), xp.inf), done.high
         )
+        if isinstance(space, Dict):
+            return Dict({**space.spaces, _KEY: Box(low, high, low.shape)})
+        low = on_bounds(lambda xp, b: xp.concatenate(b), space.low, low)
+        high = on_bounds(lambda xp, b: xp.concatenate(b), space.high, high)
         return Box(low, high, low.shape, space.dtype)
+
+    def _numbers_of(self, action: jax.Array, params: Any, dtype: Any) -> jax.Array:
+        """The numbers `[A]` that stand for an action."""
+        space: Any = self.action_space(params)
+        if isinstance(space, Discrete):
+            return jax.nn.one_hot(action, space.n, dtype=dtype)
+        if not isinstance(space, MultiDiscrete):
+            return jnp.ravel(jnp.asarray(action, dtype))
+        choices, sizes = jnp.ravel(action), np.ravel(space.nvec)
+        return jnp.concatenate(
+            [
+                jax.nn.one_hot(choices[i], int(size), dtype=dtype)
+                for i, size in enumerate(sizes)
+            ]
+        )
 
     def _size(self, params: Any) -> int:
         """Numbers that stand for an action."""
@@ -112,3 +118,15 @@ class PreviousActionReward(Wrapper):
         if isinstance(space, MultiDiscrete):
             return int(np.sum(space.nvec))
         return int(np.prod(space.shape))
+
+
+def _dtype(obs: Any) -> Any:
+    """The type of the numbers: that of a vector, or float32 in a dictionary."""
+    return jnp.float32 if isinstance(obs, dict) else obs.dtype
+
+
+def _beside(obs: Any, previous: jax.Array) -> Obs:
+    """The observation with the numbers after it, or under a key of their own."""
+    if isinstance(obs, dict):
+        return {**obs, _KEY: previous}
+    return jnp.concatenate([obs, previous])

@@ -24,7 +24,13 @@ class Distribution:
 
     A subclass is a `flax.struct.dataclass`. It stands in the place of a number among
     the parameters of `Randomised`.
+
+    Attributes:
+        group: Name that is shared by the distributions which draw with the same key;
+            empty for a key of its own.
     """
+
+    group: str = ""
 
     def __call__(self, key: jax.Array) -> jax.Array:
         """Draw a number, `[]`; the key is consumed."""
@@ -115,7 +121,10 @@ class Randomised(Wrapper):
         defaults = dict(_named(self.env.default_params))
         drawn = {}
         keys = jax.random.split(key, len(found))
+        shared: dict[str, jax.Array] = {}  # Key of each group: that of its first.
         for key_one, (name, distribution) in zip(keys, found.items(), strict=True):
+            if distribution.group:
+                key_one = shared.setdefault(distribution.group, key_one)
             dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(defaults[name]))
             value = jnp.asarray(distribution(key_one))
             if jnp.issubdtype(dtype, jnp.integer):

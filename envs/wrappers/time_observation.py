@@ -8,13 +8,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..spaces import Box
-from .base import ObservationWrapper, on_bounds, vector_of
+from ..base import Obs
+from ..spaces import Box, Dict
+from .base import ObservationWrapper, on_bounds, vector_or_dict
+
+_KEY = "time"
 
 
 @dataclasses.dataclass(unsafe_hash=True)
 class TimeObservation(ObservationWrapper):
     """The share of the time limit that is over, after the observation.
+
+    An observation that is a dictionary gets it under the key `time`, `[1]` float32.
 
     `time / max_steps_in_episode` is 0 at the reset and 1 in the last observation of an
     episode that is truncated. Pardo et al. (2018), "Time limits in reinforcement
@@ -22,7 +27,8 @@ class TimeObservation(ObservationWrapper):
     state. (purerl bootstraps at time limits, so that it mostly needs no such number.)
 
     Attributes:
-        env: The environment inside; its observations are vectors of floats.
+        env: The environment inside; its observations are vectors of floats, or
+            dictionaries.
     """
 
     def check(self) -> None:
@@ -32,7 +38,7 @@ class TimeObservation(ObservationWrapper):
             ValueError: naming what is missing.
         """
         params = self.env.default_params
-        vector_of(self.env, params, "TimeObservation")
+        vector_or_dict(self.env, params, "TimeObservation", _KEY)
         key = jax.eval_shape(lambda: jax.random.key(0))
         state = jax.eval_shape(self.env.reset_env, key, params)[1]
         for owner, name in ((state, "time"), (params, "max_steps_in_episode")):
@@ -42,7 +48,7 @@ class TimeObservation(ObservationWrapper):
                     f"but {self.env.name} has no {name}."
                 )
 
-    def observe(self, obs: jax.Array, state: Any, params: Any) -> jax.Array:
+    def observe(self, obs: Obs, state: Any, params: Any) -> Obs:
         """Return the observation and the share.
 
         Args:
@@ -51,11 +57,16 @@ class TimeObservation(ObservationWrapper):
             params: Numbers of the environment.
         """
         share = jnp.asarray(state.time, jnp.float32) / params.max_steps_in_episode
+        if isinstance(obs, dict):
+            return {**obs, _KEY: share[None]}
         return jnp.append(obs, share.astype(obs.dtype))
 
-    def observation_space(self, params: Any = None) -> Box:
+    def observation_space(self, params: Any = None) -> Box | Dict:
         """Return the space of the environment inside, and 0 .. 1."""
-        space = vector_of(self.env, self._params(params), "TimeObservation")
+        params = self._params(params)
+        space = vector_or_dict(self.env, params, "TimeObservation", _KEY)
+        if isinstance(space, Dict):
+            return Dict({**space.spaces, _KEY: Box(0.0, 1.0, (1,))})
         low = on_bounds(lambda xp, b: xp.append(b[0], 0.0), space.low)
         high = on_bounds(lambda xp, b: xp.append(b[0], 1.0), space.high)
         return Box(low, high, (space.shape[0] + 1,), space.dtype)

@@ -13,9 +13,14 @@ from jax.core import Tracer
 
 import envs
 from envs.checker import EnvCheckError, check_member
-from envs.wrappers import Randomised, RandomisedOnce
+from envs.wrappers import Randomised, RandomisedOnce, distributions
 from purerl.config import ConfigError, TrainConfig
-from purerl.randomisation import check_distribution, is_distribution, is_random
+from purerl.randomisation import (
+    check_distribution,
+    check_groups,
+    is_distribution,
+    is_random,
+)
 from purerl.types import PyTree
 
 if not getattr(envs, "__purerl__", False):
@@ -187,8 +192,9 @@ def bind_params(env: Environment, values: Any) -> PyTree:
             or a whole parameter structure.
 
     Raises:
-        ConfigError: an unknown name, another shape, or a distribution in the place of
-            what was a number when the environment was made.
+        ConfigError: an unknown name, another shape, choices of one group that have not
+            equally many values, or a distribution in the place of what was a number
+            when the environment was made.
     """
     defaults = env.default_params
     if not isinstance(env, Randomised) and is_random(values):
@@ -200,6 +206,13 @@ def bind_params(env: Environment, values: Any) -> PyTree:
         )
     if values is None:
         return defaults
+    params = _bound(env, defaults, values)
+    check_groups(distributions(params), f"env_params of {env.name}")
+    return params
+
+
+def _bound(env: Environment, defaults: PyTree, values: Any) -> PyTree:
+    """The parameters with the values put in, each of them checked by itself."""
     if not isinstance(values, Mapping):
         given = jax.tree.structure(values, is_leaf=is_distribution)
         if given != jax.tree.structure(defaults):

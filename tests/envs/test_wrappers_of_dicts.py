@@ -1,0 +1,166 @@
+"""Wrappers around observations that are dictionaries, such as those with a mask."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+import purerl
+from envs import wrappers
+from envs.cartpole import CartPole
+from envs.spaces import Box, Dict, Discrete
+from envs.wrappers import FrameStack, PreviousActionReward, TimeObservation
+from tests.helpers import tiny_config
+
+HALVES = {"cart": slice(0, 2), "pole": slice(2, 4)}
+
+
+def towards_the_middle(state, params):
+    """Only the push towards the middle is valid, of the environment inside all."""
+    while hasattr(state, "inner"):
+        state = state.inner
+    return jnp.stack([state.x >= 0, state.x < 0])
+
+
+def masked(env):
+    return envs.ActionMask(env, towards_the_middle)
+
+
+class Halves(CartPole):
+    """CartPole whose cart and whose pole are a vector each."""
+
+    def observation_space(self, params=None):
+        whole = super().observation_space(params)
+        halves = HALVES.items()
+        return Dict({n: Box(whole.low[h], whole.high[h], (2,)) for n, h in halves})
+
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        return {name: obs[half] for name, half in HALVES.items()}, state
+
+    def step_env(self, key, state, action, params):
+        obs, *rest = super().step_env(key, state, action, params)
+        return {name: obs[half] for name, half in HALVES.items()}, *rest
+
+
+def play(env, number=8):
+    """Observations, rewards and actions of the first steps of an episode."""
+    params = env.default_params
+    obs, state = env.reset(jax.random.key(0), params)
+    found = [(obs, None, None)]
+    for i in range(number):
+        action = jnp.int32(i % 2)
+        obs, state, reward, *_ = env.step_env(jax.random.key(1), state, action, params)
+        assert env.observation_space(params).contains(obs)
+        found.append((obs, reward, int(action)))
+    assert jax.tree.structure(found[0][0]) == jax.tree.structure(obs)
+    return found
+
+
+@pytest.mark.parametrize("padding", ["reset", "zero"])
+def test_every_key_is_stacked_and_the_mask_is_the_newest(padding):
+    inner = masked(Halves())
+    env = FrameStack(inner, 3, padding)
+    stacked, bare = play(env), play(inner)
+    for i, (obs, *_) in enumerate(stacked):
+        for key in ("cart", "pole"):
+            first = bare[0][0][key] * (padding == "reset")
+            frames = [bare[j][0][key] if j >= 0 else first for j in range(i - 2, i + 1)]
+            np.testing.assert_array_equal(obs[key], np.concatenate(frames))
+        np.testing.assert_array_equal(obs["action_mask"], bare[i][0]["action_mask"])
+    assert env.observation_space()["cart"].shape == (6,)
+    masks = [tuple(np.asarray(obs["action_mask"])) for obs, *_ in stacked]
+    assert set(masks) <= {(0, 1), (1, 0)}
+
+
+def test_the_time_is_a_key_of_its_own():
+    inner = masked(CartPole())
+    env = TimeObservation(inner)
+    for i, ((obs, *_), (bare, *_)) in enumerate(
+        zip(play(env), play(inner), strict=True)
+    ):
+        np.testing.assert_allclose(obs["time"], [i / 500], rtol=1e-6)
+        assert set(obs) == {"observation", "action_mask", "time"}
+        for key, value in bare.items():
+            np.testing.assert_array_equal(obs[key], value)
+
+
+def test_the_previous_action_and_reward_are_a_key_of_their_own():
+    inner = masked(CartPole())
+    env = PreviousActionReward(wrappers.ScaleReward(inner, 0.5))
+    for (obs, reward, action), (bare, *_) in zip(play(env), play(inner), strict=True):
+        done = [0.0, 0.0] if action is None else np.eye(2)[action]
+        expected = [*done, 0.0 if reward is None else 0.5]
+        np.testing.assert_array_equal(obs["previous"], np.float32(expected))
+        np.testing.assert_array_equal(obs["observation"], bare["observation"])
+    space = env.observation_space()["previous"]
+    np.testing.assert_array_equal(space.low, [0.0, 0.0, -np.inf])
+    np.testing.assert_array_equal(space.high, [1.0, 1.0, np.inf])
+
+
+class Odd(CartPole):
+    """CartPole with a further entry in its observation."""
+
+    def __init__(self, key, space):
+        self.key, self.space = key, space
+
+    def observation_space(self, params=None):
+        cart = super().observation_space(params)
+        return Dict({"cart": cart, self.key: self.space})
+
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        more = jnp.zeros(self.space.shape, self.space.dtype)
+        return {"cart": obs, self.key: more}, state
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "space", "words"),
+    [
+        (FrameStack, "door", Discrete(3), r"Discrete\(3\) under 'door'; show it as"),
+        (FrameStack, "door", Box(0.0, 1.0, ()), r"single number under 'door'; show it"),
+        (TimeObservation, "time", Box(0.0, 1.0, (1,)), "'time'.* have already: rename"),
+        (PreviousActionReward, "previous", Box(0.0, 1.0, (1,)), "'previous'.* already"),
+    ],
+)
+def test_entries_that_do_not_fit_are_refused_in_a_sentence(kind, key, space, words):
+    with pytest.raises(ValueError, match=words):
+        kind(Odd(key, space))
+
+
+SHORT = {"num_evaluations": 1, "eval_episodes": 2, "eval_max_steps": 10}
+CONFIGS = {
+    "ppo": tiny_config(total_timesteps=64, **SHORT),
+    "dqn": purerl.DQNConfig(
+        **SHORT,
+        total_timesteps=400,
+        num_envs=2,
+        buffer_size=256,
+        learning_starts=32,
+        batch_size=8,
+        hidden_sizes=(8,),
+    ),
+}
+
+
+@pytest.mark.slow(optimised=False)
+@pytest.mark.parametrize("is_outermost", [False, True])
+@pytest.mark.parametrize("kind", [FrameStack, TimeObservation, PreviousActionReward])
+@pytest.mark.parametrize("algorithm", CONFIGS)
+def test_masked_agents_train_on_either_side_of_a_wrapper(algorithm, kind, is_outermost):
+    env = masked(kind(CartPole())) if is_outermost else kind(masked(CartPole()))
+    envs.check(env)
+    config = CONFIGS[algorithm].replace(env=env)
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    # Whoever always pushes towards the middle lasts at least as long as this.
+    assert (np.asarray(result.evaluation["episode_length"]) >= 5).all()
+    policy = purerl.make_policy(config, result.state)
+    masks = []
+    for obs, *_ in play(env):
+        action = int(policy(obs))
+        masks.append(tuple(np.asarray(obs["action_mask"])))
+        assert masks[-1][action] == 1
+        flipped = {**obs, "action_mask": 1 - obs["action_mask"]}
+        assert int(policy(flipped)) == 1 - action
+    assert np.shape(masks) == (9, 2)
