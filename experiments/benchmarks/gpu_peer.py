@@ -1,6 +1,7 @@
-"""The PPO of a peer as a GPU program: one line of JSON for `gpu_program.py`.
+"""A training run of a peer as a GPU program: one line of JSON for `gpu_program.py`.
 
     .venv-gpu-peers/bin/python experiments/benchmarks/gpu_peer.py 1024 rejax
+    .venv-gpu-peers/bin/python experiments/benchmarks/gpu_peer.py 64 rejax-dqn
     .venv-gpu-peers/bin/python experiments/benchmarks/gpu_peer.py 1024 purejaxrl ppo.py
 
 Runs in an environment of its own (`setup_gpu_program.sh`), in which purerl is not

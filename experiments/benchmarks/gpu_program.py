@@ -146,6 +146,28 @@ def keep(file: Path | None, found: dict[str, dict[str, Any]]) -> None:
     write_atomic(file, json.dumps(kept | mine, indent=1) + "\n")
 
 
+def peers_of(options: argparse.Namespace) -> dict[str, tuple[str, list[str]]]:
+    """Return what is counted of peers: the preset beside it, and words for `gpu_peer`.
+
+    Args:
+        options: Options of the command line; of the rows asked for, or of all.
+    """
+    if not options.peers:
+        return {}
+    rows = options.rows or ROWS
+    found = {}
+    if "ppo-cartpole" in rows:
+        found["rejax"] = "ppo-cartpole", ["rejax"]
+        if options.purejaxrl:
+            words = ["purejaxrl", str(options.purejaxrl)]
+            found["PureJaxRL"] = "ppo-cartpole", words
+    for preset in ("pqn-cartpole", "dqn-cartpole", "td3-pendulum", "sac-pendulum"):
+        name = preset.split("-")[0]
+        if preset in rows:
+            found[f"rejax, {name.upper()}"] = preset, [f"rejax-{name}"]
+    return found
+
+
 HEADER = """\
 | program | agents | kernels in all | results, MiB | temporaries, MiB | trace, s | \
 compile, s | command buffers | from shapes, share of these |
@@ -181,14 +203,11 @@ def main() -> None:
         keep(options.out, found)
         if options.list:
             print("\n".join(gpu_kernels.lines(program.loop, is_listed=True)))
-    agents = options.agents or ROWS["ppo-cartpole"]
-    peers = {"rejax": ["rejax"]} if options.peers else {}
-    if options.peers and options.purejaxrl:
-        peers["PureJaxRL"] = ["purejaxrl", str(options.purejaxrl)]
-    for name, words in peers.items():
+    for name, (preset, words) in peers_of(options).items():
+        agents = options.agents or ROWS[preset]
         own = count_peer(options.peers / "bin" / "python", str(agents), *words)
         found[name] = {"agents": agents, **own}
-        print(row(f"{name}, PPO, CartPole-v1", agents, found[name]), flush=True)
+        print(row(name, agents, found[name]), flush=True)
         keep(options.out, found)
     if options.devices:
         spread = count_devices(options.devices)

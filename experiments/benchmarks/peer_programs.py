@@ -1,4 +1,4 @@
-"""The peers' PPO on CartPole-v1, as functions from a key to a training run.
+"""Training runs of the peers, as functions from a key to a result.
 
 For scripts that run in an environment of the peers (`setup_peers.sh`,
 `setup_gpu_program.sh`), in which purerl is not installed. PureJaxRL is no package: give
@@ -36,6 +36,60 @@ PPO = {
     "ANNEAL_LR": True,
     "DEBUG": False,
 }
+
+
+# Rejax's other algorithms, with the numbers of purerl's presets of the same names.
+# Layers have rejax's own 64 units, which changes no kernel.
+REJAX: dict[str, dict[str, Any]] = {
+    "dqn": {
+        "env": "CartPole-v1",
+        "total_timesteps": 500_000,
+        "num_envs": 8,
+        "buffer_size": 50_000,
+        "fill_buffer": 1_000,
+        "batch_size": 128,
+        "learning_rate": 5e-4,
+    },
+    "pqn": {
+        "env": "CartPole-v1",
+        "total_timesteps": 500_000,
+        "num_envs": 32,
+        "num_steps": 64,
+        "num_epochs": 4,
+        "num_minibatches": 16,
+        "learning_rate": 3e-4,
+    },
+    **{
+        name: {
+            "env": "Pendulum-v1",
+            "total_timesteps": 50_000,
+            "num_envs": 4,
+            "num_epochs": 2,  # Gradient steps per round of all environments.
+            "buffer_size": 50_000,
+            "fill_buffer": 1_000,
+            "batch_size": 128,
+            "learning_rate": 1e-3,
+        }
+        for name in ("td3", "sac")
+    },
+}
+
+
+def rejax_other(name: str) -> Callable[[jax.Array], Any]:
+    """Return the training run of another algorithm of rejax, without evaluations.
+
+    Args:
+        name: One of `REJAX`.
+    """
+    import rejax as peer
+
+    numbers = REJAX[name]
+    algo = peer.get_algo(name).create(
+        **numbers,
+        eval_freq=numbers["total_timesteps"],
+        skip_initial_evaluation=True,
+    )
+    return algo.replace(eval_callback=lambda algo, state, key: ()).train
 
 
 def rejax() -> Callable[[jax.Array], Any]:
@@ -79,7 +133,9 @@ def make(name: str, *path: Path) -> Callable[[jax.Array], Any]:
     """Return a peer's training run.
 
     Args:
-        name: `rejax` or `purejaxrl`.
+        name: `rejax` for its PPO, `rejax-NAME` for one of `REJAX`, or `purejaxrl`.
         *path: The path of PureJaxRL's `ppo.py`.
     """
+    if name.startswith("rejax-"):
+        return rejax_other(name.removeprefix("rejax-"))
     return rejax() if name == "rejax" else purejaxrl(*path)
