@@ -4,7 +4,7 @@
     .venv-gpu-program/bin/python experiments/benchmarks/gpu_program.py [ROW ...]
 
 `--list` names every kernel. `--peers .venv-gpu-peers` adds rejax, and with `--purejaxrl
-FILE`, the path of its ppo.py, PureJaxRL.
+FILE`, the path of its ppo.py, PureJaxRL, with ppo_rnn.py where that lies beside it.
 
 Every row is a preset and a number of agents that `jax.vmap` trains side by side,
 without evaluations, compiled for an H200 that is not there (`gpu_kernels.py`). Nothing
@@ -161,6 +161,10 @@ def peers_of(options: argparse.Namespace) -> dict[str, tuple[str, list[str]]]:
         if options.purejaxrl:
             words = ["purejaxrl", str(options.purejaxrl)]
             found["PureJaxRL"] = "ppo-cartpole", words
+    rnn = options.purejaxrl and options.purejaxrl.with_name("ppo_rnn.py")
+    if "recurrent-ppo-cartpole" in rows and rnn and rnn.exists():
+        words = ["purejaxrl", str(rnn)]
+        found["PureJaxRL, recurrent PPO"] = "recurrent-ppo-cartpole", words
     for preset in ("pqn-cartpole", "dqn-cartpole", "td3-pendulum", "sac-pendulum"):
         name = preset.split("-")[0]
         if preset in rows:

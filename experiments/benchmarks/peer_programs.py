@@ -111,13 +111,35 @@ def rejax() -> Callable[[jax.Array], Any]:
     return algo.replace(eval_callback=lambda algo, state, key: ()).train
 
 
+def _older_gru() -> Any:
+    """Flax's GRU as it was called when `ppo_rnn.py` was written."""
+    import flax.linen as nn
+
+    cell = nn.GRUCell
+
+    class GRUCell(nn.Module):
+        @nn.compact
+        def __call__(self, carry: jax.Array, inputs: jax.Array) -> Any:
+            return cell(features=carry.shape[-1])(carry, inputs)
+
+        @staticmethod
+        def initialize_carry(key: jax.Array, batch: tuple[int, ...], size: int) -> Any:
+            return cell(features=size).initialize_carry(key, (*batch, size))
+
+    return GRUCell
+
+
 def purejaxrl(path: Path, **changes: Any) -> Callable[[jax.Array], Any]:
     """Return PureJaxRL's training run.
 
     Args:
-        path: The path of its `ppo.py`.
+        path: The path of its `ppo.py`, or `ppo_rnn.py`.
         **changes: Numbers in place of those of `PPO`.
     """
+    if path.name == "ppo_rnn.py":
+        import flax.linen as nn
+
+        nn.GRUCell = _older_gru()
     sys.path.insert(0, str(path.parent))
     # Its wrappers import other environments' packages, which CartPole does not need.
     for name in ("brax", "brax.envs", "brax.envs.wrappers", "navix"):
