@@ -219,6 +219,7 @@ def main() -> None:
         for name, each in spread.items():
             print(f"| {name} | {each['kernels']:,} | {each['collectives']:,} |")
         found |= spread
+        keep(options.out, found)
     for name, each in found.items():
         print(f"\n{name}\n" + "\n".join(each["loops"]))
 

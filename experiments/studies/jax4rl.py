@@ -5,6 +5,7 @@ python experiments/studies/jax4rl.py [--quick]
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from study import Budget, Findings, Row, Study, Table, main
 
 import envs
 import purerl
+from purerl import presets
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import td3, vpg
 from purerl.algorithms.on_policy import Batch as Rollout
@@ -30,10 +32,10 @@ STUDY = Study(
     "update of VPG and TD3 in JAX, in percent of PyTorch's",
     question="The update alone, without an environment, at the sizes of HalfCheetah "
     "(17 numbers observed, 6 actions): VPG with layers of 128-64 on 5,000 samples and "
-    "80 steps of the critic; TD3's critics with layers of 256-256-256 on batches of "
-    "100. The loss, the loss with its gradient, and a step of Adam are compiled and "
-    "timed each by itself; then the whole update. Warm-up is excluded and every result "
-    "is waited for.",
+    "80 steps of the critic; TD3 with layers of 256-256-256 on batches of 100, whose "
+    "policy is improved in every second gradient step. The loss, the loss with its "
+    "gradient, and a step of Adam are compiled and timed each by itself; then the "
+    "whole update. Warm-up is excluded and every result is waited for.",
 )
 OBS, ACTIONS = 17, 6
 SAMPLES, BATCH, TD3_STEPS = 5_000, 100, 50
@@ -70,29 +72,44 @@ def _times(calls: dict[str, tuple[Any, ...]], repeats: int) -> dict[str, float]:
     return found
 
 
-def our_vpg(repeats: int) -> dict[str, float]:
-    """Time the pieces of our VPG, in milliseconds."""
-    config = purerl.VPGConfig(
-        env=Sizes(),
-        num_envs=5,
-        num_steps=1_000,
-        total_timesteps=SAMPLES,
-        hidden_sizes=(128, 64),
-        value_iterations=80,
-        log_std_init=-0.5,
-    )
-    parts = vpg.build(config, resolve_env(config))
+def vpg_config(env: Any) -> purerl.VPGConfig:
+    """Return the source's best settings of VPG, in an environment."""
+    config = presets.load("vpg-halfcheetah")
+    assert isinstance(config, purerl.VPGConfig)
+    changes: dict[str, Any] = {"env_kwargs": {}, "reset_scheme": "fresh"}
+    return config.replace(env=env, num_evaluations=0, **changes)
+
+
+def vpg_example(config: purerl.VPGConfig) -> tuple[Any, Any, Rollout]:
+    """Return our VPG's parts and first state, and a batch of noise to learn from."""
+    env = resolve_env(config)
+    parts = vpg.build(config, env)
     keys = jax.random.split(jax.random.key(0), 5)
-    state = vpg.init(parts, keys[0])
+    (obs,) = env.observation_space(env.default_params).shape
+    (actions,) = env.action_space(env.default_params).shape
     number = jax.random.normal(keys[1], (SAMPLES,))
     batch = Rollout(
-        obs=jax.random.normal(keys[2], (SAMPLES, OBS)),
-        action=jax.random.normal(keys[3], (SAMPLES, ACTIONS)),
+        obs=jax.random.normal(keys[2], (SAMPLES, obs)),
+        action=jax.random.normal(keys[3], (SAMPLES, actions)),
         log_prob=number,
         value=number,
         advantage=number,
         target=number,
     )
+    return parts, vpg.init(parts, keys[0]), batch
+
+
+def vpg_update(parts: Any, state: Any, batch: Rollout) -> tuple[Any, Any]:
+    """Take our VPG's step of the policy and all of the critic."""
+    actor, *_ = vpg.improve_policy(parts, state, batch)
+    critic, *_ = vpg.fit_value(parts, state, batch)
+    return actor, critic
+
+
+def our_vpg(repeats: int) -> dict[str, float]:
+    """Time the pieces of our VPG, in milliseconds."""
+    config = vpg_config(Sizes())
+    parts, state, batch = vpg_example(config)
     actor, critic = state.params["actor"], state.params["critic"]
 
     def value_loss(critic: Any, batch: Any) -> Any:
@@ -101,11 +118,6 @@ def our_vpg(repeats: int) -> dict[str, float]:
 
     def policy_loss(actor: Any, batch: Any) -> Any:
         return vpg.policy_loss(parts, actor, batch)[0]
-
-    def update(state: Any, batch: Any) -> Any:
-        actor, *_ = vpg.improve_policy(parts, state, batch)
-        critic, *_ = vpg.fit_value(parts, state, batch)
-        return actor, critic
 
     adam = optax.adam(1e-3)
     moments = adam.init(critic)
@@ -120,7 +132,7 @@ def our_vpg(repeats: int) -> dict[str, float]:
             "value: loss": (value_loss, critic, batch),
             "value: loss and gradient": (jax.value_and_grad(value_loss), critic, batch),
             "value: Adam": (adam.update, critic, moments),
-            "whole update": (update, state, batch),
+            "whole update": (partial(vpg_update, parts), state, batch),
         },
         repeats,
     )
@@ -141,7 +153,11 @@ def our_td3(repeats: int) -> dict[str, float]:
         weight=jnp.ones(BATCH),
     )
     noise = jax.random.normal(keys[5], (TD3_STEPS, BATCH, ACTIONS))
-    critics = state.params["critics"]
+    actor, critics = state.params["actor"], state.params["critics"]
+
+    def policy_loss(actor: Any, batch: Any) -> Any:
+        action: Any = parts.actor.apply(actor, batch.obs)
+        return -parts.critics.apply(critics, batch.obs, action)[0].mean()
 
     def loss(critics: Any, batch: Any, noise: Any) -> Any:
         target = td3.td_target(parts, state.target_params, batch, noise)
@@ -170,6 +186,12 @@ def our_td3(repeats: int) -> dict[str, float]:
                 noise[0],
             ),
             "critics: Adam": (adam.update, critics, moments),
+            "policy: loss": (policy_loss, actor, batch),
+            "policy: loss and gradient": (
+                jax.value_and_grad(policy_loss),
+                actor,
+                batch,
+            ),
             "whole update": (update, learner, noise),
         },
         repeats,
@@ -229,6 +251,8 @@ def torch_td3(repeats: int) -> dict[str, float]:
             "critics: loss": lambda: agent.critic_loss(batch),
             "critics: loss and gradient": lambda: agent.critic_loss(batch).backward(),
             "critics: Adam": agent.adam_critics.step,
+            "policy: loss": lambda: agent.actor_loss(batch),
+            "policy: loss and gradient": lambda: agent.actor_loss(batch).backward(),
             "whole update": lambda: [agent.learn(batch) for _ in range(TD3_STEPS)],
         },
         repeats,
@@ -310,7 +334,7 @@ def measure(budget: Budget) -> Findings:
 def figure_of(found: dict[str, Any]) -> Any:
     """Draw the pieces of both algorithms."""
     figure = style.new_figure(height=4.2)
-    panels = figure.subplots(1, 2, width_ratios=(6, 4))
+    panels = figure.subplots(1, 2, width_ratios=(6, 6))
     for axes, (name, both) in zip(panels, found.items(), strict=True):
         pieces = list(both["purerl"])
         places = np.arange(len(pieces))

@@ -1,4 +1,4 @@
-"""TD3, SAC and MPO beside plain PyTorch: seconds per 1,000 steps, and where.
+"""VPG, TD3, SAC and MPO beside plain PyTorch: seconds per 1,000 steps, and where.
 
 python experiments/studies/jaxrl.py [--quick]
 """
@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax4rl import vpg_config, vpg_example, vpg_update
 from measure import compiled, interval_text, one_torch_thread, timed
 from study import Budget, Findings, Row, Study, Table, main
 
@@ -23,30 +24,43 @@ from purerl.train import bind, make_train
 
 STUDY = Study(
     name="jaxrl",
-    title="TD3, SAC and MPO against PyTorch, per 1,000 training steps",
-    source="jax-rl (Prior): the README's table of times, on a 2019 MacBook Pro",
-    question="One agent, one environment (Pendulum-v1), a gradient step after every "
-    "step, batches of 256, networks of jax-rl's sizes: the presets `td3-jaxrl`, "
-    "`sac-jaxrl`, `mpo-jaxrl`, and the same in plain PyTorch "
-    "(experiments/studies/torch_agents). The gradient steps alone are timed on a fixed "
-    "batch, and then the whole loop with environment and replay. Results are waited "
-    "for, compilation and warm-up are apart, medians of repeats. What MPO learns with "
+    title="VPG, TD3, SAC and MPO against PyTorch, per 1,000 training steps",
+    source="jax-rl (Prior): the README's table of times of TD3, SAC and MPO, on a 2019 "
+    'MacBook Pro; VPG is that of "JAX 4 Deep RL", which gives no such times',
+    question="One agent in Pendulum-v1. TD3, SAC and MPO take a gradient step after "
+    "every step, with batches of 256 and networks of jax-rl's sizes: the presets "
+    "`td3-jaxrl`, `sac-jaxrl`, `mpo-jaxrl`, and the same in plain PyTorch "
+    "(experiments/studies/torch_agents). VPG has the settings of `vpg-halfcheetah`: "
+    "5,000 steps, then one gradient step of the policy and 80 of the critic on all of "
+    "them. The gradient steps alone are timed on a fixed batch, and then the whole "
+    "loop with environment and, off the policy, replay. Results are waited for, "
+    "compilation and warm-up are apart, medians of repeats. What MPO learns with "
     "either temperature is that of the preset `mpo-pendulum`, on the same seeds.",
+    headline=1,
 )
 MODULES = {"td3": td3, "sac": sac, "mpo": mpo}
 # Seconds per 1,000 training steps in the source's table: JAX, PyTorch.
 CLAIMED = {
+    "vpg": ("-", "-"),
     "td3": ("2.35 ± 0.17", "6.93 ± 0.16"),
     "sac": ("5.57 ± 0.07", "32.37 ± 1.32"),
     "mpo": ("39.19 ± 1.09", "107.51 ± 3.56"),
     "mpo-gradient": ("38.26 ± 2.74", "-"),
 }
 BATCH, OBS, ACTIONS = 256, 3, 1
+VPG_EPOCH = 5_000  # Environment steps between two updates of VPG.
 WARM_UP = 1_000
+# Steps that are timed; of VPG, epochs.
+STEPS = {
+    "full": {"vpg": 4, "td3": 800, "sac": 800, "mpo": 200},
+    "quick": {"vpg": 1, "td3": 40},
+}
 
 
 def config_of(name: str) -> Any:
     """Return the preset of an algorithm, on Pendulum-v1."""
+    if name == "vpg":
+        return vpg_config("Pendulum-v1")
     algorithm = name.split("-")[0]
     config = presets.load(f"{algorithm}-jaxrl").replace(env="Pendulum-v1")
     if name == "mpo-gradient":
@@ -105,6 +119,81 @@ def our_loop(name: str, steps: int, repeats: int) -> float:
     return (last - first) / steps * 1_000
 
 
+def our_vpg_update(epochs: int, repeats: int) -> float:
+    """Time our VPG's update on one batch: seconds per 1,000 steps.
+
+    Args:
+        epochs: Not used; an update is one call.
+        repeats: Calls of which the median counts.
+    """
+    del epochs
+    parts, *args = vpg_example(config_of("vpg"))
+    call, _ = compiled(partial(vpg_update, parts), *args)
+    timed(call, *args)
+    return timed(call, *args, repeats=repeats) / VPG_EPOCH * 1_000
+
+
+def our_vpg_loop(epochs: int, repeats: int) -> float:
+    """Time our VPG's epochs, environment included: seconds per 1,000 steps.
+
+    Args:
+        epochs: Epochs in the time that counts, after a first one.
+        repeats: Runs of which the median counts.
+    """
+    key, seconds = jax.random.key(0), []
+    for number in (1, 1 + epochs):
+        config = config_of("vpg").replace(total_timesteps=number * VPG_EPOCH)
+        call, _ = compiled(make_train(config), key)
+        timed(call, key)
+        seconds.append(timed(call, key, repeats=repeats))
+    return (seconds[1] - seconds[0]) / (epochs * VPG_EPOCH) * 1_000
+
+
+def torch_vpg_update(epochs: int, repeats: int) -> float:
+    """Time PyTorch's VPG's update on one batch: seconds per 1,000 steps.
+
+    Args:
+        epochs: Not used; see `our_vpg_update`.
+        repeats: Updates of which the median counts.
+    """
+    import torch
+    from torch_agents.vpg import VPG
+
+    del epochs
+    one_torch_thread()
+    agent, number = VPG(OBS, ACTIONS), torch.randn(VPG_EPOCH)
+    batch = {
+        "obs": torch.randn(VPG_EPOCH, OBS),
+        "action": torch.randn(VPG_EPOCH, ACTIONS),
+        "advantage": number,
+        "target": number,
+    }
+    agent.learn(batch)
+    seconds = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        agent.learn(batch)
+        seconds.append(time.perf_counter() - began)
+    return float(np.median(seconds)) / VPG_EPOCH * 1_000
+
+
+def torch_vpg_loop(epochs: int, repeats: int) -> float:
+    """Time PyTorch's VPG's epochs, environment included: seconds per 1,000 steps.
+
+    Args:
+        epochs: Epochs of a run that count, after a first one.
+        repeats: Runs of which the median counts.
+    """
+    from torch_agents import vpg as torch_vpg
+
+    one_torch_thread()
+    seconds = [
+        torch_vpg.train(torch_vpg.VPG(OBS, ACTIONS), "Pendulum-v1", epochs, VPG_EPOCH)
+        for _ in range(repeats)
+    ]
+    return float(np.median(seconds)) / VPG_EPOCH * 1_000
+
+
 def torch_agent(name: str) -> Any:
     """Return the PyTorch agent of a name."""
     from torch_agents import mpo as torch_mpo
@@ -147,6 +236,27 @@ def torch_loop(name: str, steps: int, repeats: int) -> float:
     return float(np.median(seconds)) / steps * 1_000
 
 
+def timers(name: str) -> dict[str, Callable[[int, int], float]]:
+    """Return what measures an algorithm, by kind, from (steps, repeats) to seconds.
+
+    Args:
+        name: Name in `CLAIMED`; VPG counts epochs in place of steps.
+    """
+    if name == "vpg":
+        return {
+            "ours-update": our_vpg_update,
+            "torch-update": torch_vpg_update,
+            "ours-loop": our_vpg_loop,
+            "torch-loop": torch_vpg_loop,
+        }
+    return {
+        "ours-update": partial(our_update, name),
+        "torch-update": partial(torch_update, name),
+        "ours-loop": partial(our_loop, name),
+        "torch-loop": partial(torch_loop, name),
+    }
+
+
 def temperatures(quick: bool) -> dict[str, list[float]]:
     """Train MPO with either temperature: deterministic returns at the end by seed."""
     config = presets.load("mpo-pendulum")
@@ -184,23 +294,18 @@ def learning_row(returns: dict[str, list[float]]) -> Row:
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
     repeats = 1 if budget.quick else 3
-    names = ["td3"] if budget.quick else list(CLAIMED)
+    names = ["vpg", "td3"] if budget.quick else list(CLAIMED)
     found: dict[str, dict[str, float]] = {}
     for name in names:
-        steps = 40 if budget.quick else 200 if name.startswith("mpo") else 800
+        steps = STEPS["quick" if budget.quick else "full"][name.split("-")[0]]
         found[name] = {
             kind: budget.part(
                 f"{name}-{kind}",
-                lambda f=function, n=name, s=steps: f(n, s, repeats),
+                lambda f=function, s=steps: f(s, repeats),
                 steps=steps,
                 config=serialise.to_dict(config_of(name)),
             )
-            for kind, function in (
-                ("ours-update", our_update),
-                ("torch-update", torch_update),
-                ("ours-loop", our_loop),
-                ("torch-loop", torch_loop),
-            )
+            for kind, function in timers(name).items()
         }
     learned = budget.part("temperatures", lambda: temperatures(budget.quick))
     figure = budget.save(
@@ -213,7 +318,9 @@ def measure(budget: Budget) -> Findings:
     rows = [
         Row(
             f"{titles.get(name, name.upper())}: seconds per 1,000 steps",
-            f"JAX {CLAIMED[name][0]}, PyTorch {CLAIMED[name][1]}",
+            "-"
+            if CLAIMED[name] == ("-", "-")
+            else f"JAX {CLAIMED[name][0]}, PyTorch {CLAIMED[name][1]}",
             f"purerl {x['ours-loop']:.2f}, PyTorch {x['torch-loop']:.2f}: "
             f"{x['torch-loop'] / x['ours-loop']:.1f} times as fast",
             "The source steps its environment on the host and calls compiled updates; "

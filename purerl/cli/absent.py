@@ -157,8 +157,8 @@ def how(cost: Estimate) -> list[str]:
     else:
         why = cost.remark or "no GPU compiler is installed or asked for"
         how = (
-            f"kernels and memory: from shapes ({why}), so kernels within about a "
-            "factor of two"
+            f"kernels and memory: from shapes ({why}); kernels were 0.95 to 4.6 times "
+            "the counted ones of ten presets"
         )
     return [
         how,

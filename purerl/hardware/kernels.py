@@ -37,31 +37,37 @@ class Kernel(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """The program itself, a loop in it, or a branch.
+    """The program itself, a loop in it, or one side of a branching.
 
     Attributes:
         trips: Number of times that its body runs each time that it is reached; 1 for
-            the program and for branches, None where that is not known when it is
+            the program and for a side, None where that is not known when it is
             compiled.
-        kernels: Kernels of one pass, without those of loops inside it.
+        kernels: Kernels of one pass, without those of loops and branchings inside it.
         inner: Loops inside it.
-        is_branch: Whether it is one of several branches, of which one runs.
+        branchings: Sides of each branching inside it, of which one runs.
     """
 
     trips: int | None
     kernels: tuple[Kernel, ...]
     inner: tuple["Loop", ...]
-    is_branch: bool = False
+    branchings: tuple[tuple["Loop", ...], ...] = ()
 
     def total(self) -> int:
-        """Return the kernels in all; a loop of unknown length and a branch run once."""
+        """Return the kernels in all, as if every branching took its larger side.
+
+        A loop of unknown length counts as run once.
+        """
         own = len(self.kernels) + sum(loop.total() for loop in self.inner)
+        own += sum(max(side.total() for side in sides) for sides in self.branchings)
         return own * (self.trips or 1)
 
     def collectives(self) -> int:
         """Return the collective operations in all, counted as `total` does."""
         own = sum(kernel.op.startswith(COLLECTIVES) for kernel in self.kernels)
         own += sum(loop.collectives() for loop in self.inner)
+        for sides in self.branchings:
+            own += max(sides, key=Loop.total).collectives()
         return own * (self.trips or 1)
 
 
@@ -80,11 +86,10 @@ def read(text: str) -> Loop:
     return _loop(parts, entry, 1)
 
 
-def _loop(
-    parts: dict[str, list[str]], name: str, trips: int | None, is_branch: bool = False
-) -> Loop:
+def _loop(parts: dict[str, list[str]], name: str, trips: int | None) -> Loop:
     kernels: list[Kernel] = []
     inner: list[Loop] = []
+    branchings: list[tuple[Loop, ...]] = []
     for line in parts.get(name, ()):
         match = _LINE.search(line)
         if match is None:
@@ -95,17 +100,19 @@ def _loop(
             body = _named(line, "body")
             inner.append(_loop(parts, body, int(count.group(1)) if count else None))
         elif op == "conditional":
-            inner += [_loop(parts, each, 1, True) for each in _branches(line)]
+            sides = tuple(_loop(parts, each, 1) for each in _branches(line))
+            branchings.append(sides)
         elif op in ("call", "async-start"):
             called = _loop(parts, _named(line, "(?:to_apply|calls)"), 1)
             kernels += called.kernels
             inner += called.inner
+            branchings += called.branchings
         elif op not in FREE:
             source = re.search(r'op_name="([^"]*)"', line)
             kernels.append(
                 Kernel(op, match.group(2)[:60], source.group(1) if source else "")
             )
-    return Loop(trips, tuple(kernels), tuple(inner), is_branch)
+    return Loop(trips, tuple(kernels), tuple(inner), tuple(branchings))
 
 
 def _named(line: str, what: str) -> str:
@@ -126,16 +133,17 @@ def command_buffers(text: str) -> int:
     return len(re.findall(r"^%?command_buffer[\w.\-]* .*\{\s*$", text, re.M))
 
 
-def lines(loop: Loop, is_listed: bool = False, depth: int = 0) -> list[str]:
+def lines(loop: Loop, is_listed: bool = False) -> list[str]:
     """Return a loop as lines of text, indented by depth.
 
     Args:
         loop: The loop.
         is_listed: Whether to name every kernel.
-        depth: Number of loops around this one.
     """
-    trips = "?" if loop.trips is None else f"{loop.trips:,}"
-    what = "branch of" if loop.is_branch else f"{trips} x"
+    return _lines(loop, _times(loop), is_listed, 0)
+
+
+def _lines(loop: Loop, what: str, is_listed: bool, depth: int) -> list[str]:
     found = [f"{'  ' * depth}{what} {len(loop.kernels)} kernels"]
     if is_listed:
         found += [
@@ -143,5 +151,12 @@ def lines(loop: Loop, is_listed: bool = False, depth: int = 0) -> list[str]:
             for k in loop.kernels
         ]
     for each in loop.inner:
-        found += lines(each, is_listed, depth + 1)
+        found += _lines(each, _times(each), is_listed, depth + 1)
+    for sides in loop.branchings:
+        for side in sides:
+            found += _lines(side, f"one of {len(sides)} sides:", is_listed, depth + 1)
     return found
+
+
+def _times(loop: Loop) -> str:
+    return "? x" if loop.trips is None else f"{loop.trips:,} x"

@@ -7,10 +7,15 @@ carried between updates is its state, whose structure the numbers do not change.
 Clipping the gradient's norm is not theirs: that is `max_grad_norm` of the config.
 """
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import optax
 from flax import struct
 
 from purerl.config import DECAY, FRACTION, NON_NEGATIVE, POSITIVE, dynamic, static
+from purerl.tracing import traced_for_cpu
 from purerl.types import Array
 
 
@@ -30,7 +35,10 @@ class Adam:
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
-        return optax.adam(learning_rate, b1=self.b1, b2=self.b2, eps=self.eps)  # type: ignore[arg-type]
+        return optax.chain(
+            scale_by_adam(self.b1, self.b2, self.eps),
+            optax.scale_by_learning_rate(learning_rate),  # type: ignore[arg-type]
+        )
 
 
 @struct.dataclass
@@ -53,12 +61,10 @@ class AdamW(Adam):
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
-        return optax.adamw(
-            learning_rate,  # type: ignore[arg-type]
-            b1=self.b1,
-            b2=self.b2,
-            eps=self.eps,
-            weight_decay=self.weight_decay,
+        return optax.chain(
+            scale_by_adam(self.b1, self.b2, self.eps),
+            optax.add_decayed_weights(self.weight_decay),
+            optax.scale_by_learning_rate(learning_rate),  # type: ignore[arg-type]
         )
 
 
@@ -149,6 +155,35 @@ class Lion:
             b2=self.b2,
             weight_decay=self.weight_decay,
         )
+
+
+def scale_by_adam(
+    b1: Array | float, b2: Array | float, eps: Array | float
+) -> optax.GradientTransformation:
+    """Return `optax.scale_by_adam`, written for the platform that is traced for.
+
+    Args:
+        b1: Decay of the mean of gradients.
+        b2: Decay of the mean of squared gradients.
+        eps: Number that is added to the root of the second mean.
+    """
+    plain = optax.scale_by_adam(b1, b2, eps)
+    if traced_for_cpu():
+        return plain
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        _, state = plain.update(updates, state, params)
+        # Optax corrects the bias of each mean for itself, by a power that an
+        # accelerator computes in a kernel of its own. Here one kernel has both.
+        bias = 1 - jnp.stack([jnp.asarray(b1), jnp.asarray(b2)]) ** state.count
+        moves = jax.tree.map(
+            lambda mean, square: mean / bias[0] / (jnp.sqrt(square / bias[1]) + eps),
+            state.mu,
+            state.nu,
+        )
+        return moves, state
+
+    return optax.GradientTransformation(plain.init, update)
 
 
 def is_known(optimiser: object) -> bool:

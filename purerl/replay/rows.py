@@ -5,10 +5,14 @@ accelerator small items are rows of 32-bit words instead, as `learning.packing` 
 them, so that one kernel adds a step and one takes a batch.
 """
 
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import struct
+from jax.custom_batching import custom_vmap
 
 from purerl.learning import packing
 from purerl.tracing import traced_for_cpu
@@ -55,6 +59,52 @@ def like(buffer: PyTree, items: PyTree) -> PyTree:
         items: Items with leaves `[N, ...]`.
     """
     return _rows(items) if isinstance(buffer, Rows) else items
+
+
+def write(buffer: PyTree, items: PyTree, start: Array) -> PyTree:
+    """Put items into a buffer, one after another.
+
+    Args:
+        buffer: Buffer with leaves `[C, ...]`, or rows.
+        items: Items as the buffer has them, with leaves `[N, ...]`.
+        start: `[]` int, where the first one goes; at most C - N.
+    """
+    if isinstance(buffer, Rows):
+        return Rows(_write(0)(buffer.words, items.words, start), buffer.layout)
+    return jax.tree.map(
+        lambda all, new: jax.lax.dynamic_update_slice_in_dim(all, new, start, 0),
+        buffer,
+        items,
+    )
+
+
+@cache
+def _write(axis: int) -> Callable[..., Array]:
+    """Return `jax.lax.dynamic_update_slice_in_dim`, which stays one under `vmap`.
+
+    JAX makes a scatter of it under `vmap`, also where every agent writes to the same
+    place. A scatter has to know what lies there, as it must not write out of bounds:
+    that is a kernel more.
+
+    Args:
+        axis: The axis along which is written.
+    """
+    plain = partial(jax.lax.dynamic_update_slice_in_dim, axis=axis)
+    write = custom_vmap(plain)
+
+    @write.def_vmap
+    def _(size: int, batched: list[bool], *args: Array) -> tuple[Array, bool]:
+        if batched[-1]:
+            axes = [0 if is_batched else None for is_batched in batched]
+            return jax.vmap(plain, axes)(*args), True
+        *arrays, start = args
+        arrays = [
+            x if is_batched else jnp.broadcast_to(x, (size, *x.shape))
+            for x, is_batched in zip(arrays, batched[:-1], strict=True)
+        ]
+        return _write(axis + 1)(*arrays, start), True
+
+    return write
 
 
 def items_of(found: PyTree) -> PyTree:

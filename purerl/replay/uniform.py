@@ -65,11 +65,7 @@ def add(buffer: PyTree, items: PyTree, added: Array) -> PyTree:
     start = slots_of(added, capacity)
     if capacity % num == 0:
         # Every addition starts at a multiple of N, so that none wraps around.
-        return jax.tree.map(
-            lambda all, new: jax.lax.dynamic_update_slice_in_dim(all, new, start, 0),
-            buffer,
-            items,
-        )
+        return rows.write(buffer, items, start)
     slots = (start + jnp.arange(num)) % capacity
     return jax.tree.map(lambda all, new: all.at[slots].set(new), buffer, items)
 

@@ -19,6 +19,7 @@ from purerl.learning import optimiser
 from purerl.meta.genome import Genome
 from purerl.optimisers.check import check_optimisers
 from purerl.sweeps.groups import group_points
+from purerl.tracing import traced_for
 from purerl.train import bind
 from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import assert_same_bits, tiny_config
@@ -121,8 +122,9 @@ def test_every_registered_optimiser_is_tested_here():
     assert set(CASES) == set(optimisers.OPTIMISERS)
 
 
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
 @pytest.mark.parametrize("name", CASES)
-def test_an_optimiser_is_optaxs_and_its_numbers_vmap(name):
+def test_an_optimiser_is_optaxs_and_its_numbers_vmap(name, platform):
     ours, theirs, number = CASES[name]
     theirs = theirs or ours(RATE)  # type: ignore[operator]
     values = jnp.array([0.3, getattr(ours, number)])
@@ -134,12 +136,24 @@ def test_an_optimiser_is_optaxs_and_its_numbers_vmap(name):
 
         return jax.vmap(one)(values, rates)
 
-    moved = several(values, jnp.full(2, RATE))
+    with traced_for(platform):
+        moved = several(values, jnp.full(2, RATE))
     assert_close(
         jax.tree.map(lambda x: x[1], moved), jax.jit(partial(course, theirs))()
     )
     first, second = (jax.tree.map(lambda x, i=i: x[i], moved) for i in (0, 1))
     assert float(jnp.abs(first["kernel"] - second["kernel"]).max()) > 1e-5
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW"])
+def test_a_state_moves_from_an_accelerator_to_a_cpu(name):
+    states = []
+    for platform in ("cpu", "cuda"):
+        with traced_for(platform):
+            transformation = CASES[name].ours(RATE)  # type: ignore[operator]
+        state = transformation.init(PARAMS)
+        states.append(transformation.update(PARAMS, state, PARAMS)[1])
+    assert_same_bits(*states)
 
 
 @pytest.mark.parametrize("name", ["Adam", "Muon"])

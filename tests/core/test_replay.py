@@ -244,6 +244,32 @@ def test_windows_of_rows_are_those_of_arrays_to_the_last_bit(n):
     )
 
 
+@pytest.mark.parametrize("axes", [(None,), (0,), (None, None), (None, 0), (0, None)])
+def test_rows_are_written_at_one_place_and_scattered_only_to_several(axes):
+    several = 3, 2
+    lead = several[: len(axes)]
+    words = jax.random.bits(jax.random.key(0), (*lead, 8, 5))
+    new = jax.random.bits(jax.random.key(1), (*lead, 2, 5))
+    starts = jnp.array([0, 4, 6]) if axes[0] == 0 else jnp.arange(4, 6)
+    starts = starts if 0 in axes else jnp.int32(4)
+
+    def write(words, new, start):
+        buffer = rows.write(rows.Rows(words, None), rows.Rows(new, None), start)
+        return buffer.words
+
+    for axis in reversed(axes):
+        write = jax.vmap(write, (0, 0, axis))
+    found = jax.jit(write)(words, new, starts)
+    known = np.array(words)
+    for agent in np.ndindex(lead):
+        place = [i for i, axis in zip(agent, axes, strict=True) if axis == 0]
+        start = int(starts[tuple(place)])
+        known[agent][start : start + 2] = new[agent]
+    np.testing.assert_array_equal(found, known)
+    text = jax.jit(write).lower(words, new, starts).as_text()
+    assert ("scatter" in text) == (0 in axes)
+
+
 def test_what_is_large_or_no_word_is_not_made_rows():
     def is_made(**leaves):
         with traced_for("cuda"):

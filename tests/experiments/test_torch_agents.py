@@ -14,7 +14,7 @@ import pytest
 
 from purerl import presets
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import mpo, sac, td3
+from purerl.algorithms import mpo, sac, td3, vpg
 from purerl.algorithms.actor_critic import Learner
 from purerl.learning.branches import StepCount
 from purerl.learning.returns import gae
@@ -22,6 +22,7 @@ from purerl.losses import temperature
 from purerl.losses.mpo import Improvement
 from purerl.networks.distributions import Gaussian
 from purerl.replay.batches import Batch
+from purerl.types import Transition
 
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "studies"))
@@ -30,6 +31,7 @@ from torch_agents import mpo as torch_mpo  # noqa: E402
 from torch_agents import ppo as torch_ppo  # noqa: E402
 from torch_agents import sac as torch_sac  # noqa: E402
 from torch_agents import td3 as torch_td3  # noqa: E402
+from torch_agents import vpg as torch_vpg  # noqa: E402
 
 SIZE, OBS = 16, 3
 MODULES = {"td3": td3, "sac": sac, "mpo": mpo}
@@ -180,3 +182,56 @@ def test_ppos_advantages_are_purerls():
         rewards, values, next_values, terminated, truncated, gamma=0.9, gae_lambda=0.8
     )
     np.testing.assert_allclose(theirs.numpy(), own, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow(optimised=False)
+def test_vpgs_update_is_purerls():
+    steps, copies = 12, 2
+    config = presets.load("vpg-halfcheetah").replace(
+        env="Pendulum-v1",
+        env_kwargs={},
+        reset_scheme="fresh",
+        num_envs=copies,
+        num_steps=steps,
+        total_timesteps=steps * copies,
+    )
+    parts = vpg.build(config, resolve_env(config))
+    state = vpg.init(parts, jax.random.key(0))
+    rollout = {
+        "obs": numbers(steps, copies, OBS),
+        "action": numbers(steps, copies, 1),
+        "reward": numbers(steps, copies),
+        "next_obs": numbers(steps, copies, OBS),
+        "terminated": RNG.random((steps, copies)) < 0.2,
+        "truncated": RNG.random((steps, copies)) < 0.2,
+    }
+    rollout["truncated"] &= ~rollout["terminated"]
+    goes_on = ~(rollout["terminated"] | rollout["truncated"])[:-1, :, None]
+    following = np.where(goes_on, rollout["obs"][1:], rollout["next_obs"][:-1])
+    rollout["next_obs"][:-1] = following
+    transitions = Transition(
+        **{key: jnp.asarray(value) for key, value in rollout.items()},
+        log_prob=numbers(steps, copies),
+    )
+    batch, _ = vpg.make_batch(parts, state, transitions)
+    actor, *_ = vpg.improve_policy(parts, state, batch)
+    critic, *_ = vpg.fit_value(parts, state, batch)
+
+    agent = torch_vpg.VPG(OBS, 1)
+    copy_into(agent.actor, state.params["actor"]["params"])
+    copy_into(agent.critic, state.params["critic"]["params"])
+    given = {key: torch.from_numpy(np.asarray(x)) for key, x in rollout.items()}
+    done = given.pop("truncated") | given["terminated"]
+    given |= {"terminated": given["terminated"].float(), "done": done.float()}
+    judged = agent.judge(given)
+    for name in ("advantage", "target"):
+        np.testing.assert_allclose(
+            judged[name].numpy(), getattr(batch, name), rtol=1e-3, atol=1e-4
+        )
+    agent.learn(judged)
+    assert_equal(agent.actor, actor["params"], state.params["actor"]["params"])
+    # Eighty steps of Adam take rounding further than one.
+    for own, theirs in zip(
+        weights_of(critic["params"]), agent.critic.parameters(), strict=True
+    ):
+        np.testing.assert_allclose(theirs.detach().numpy(), own, atol=5e-3)

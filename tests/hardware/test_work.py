@@ -110,3 +110,28 @@ def test_the_kernels_of_a_text():
     assert lines(loop) == ["1 x 1 kernels", "  5 x 2 kernels"]
     assert lines(loop, is_listed=True)[-2].endswith("fusion f32[8] <- jit(f)/tanh")
     assert command_buffers(TEXT) == 1
+
+
+BRANCHES = """\
+%skip (p: f32[8]) -> f32[8] {
+  ROOT %k = f32[8] copy(%p)
+}
+
+%learn (p: f32[8]) -> f32[8] {
+  %l = f32[8] all-reduce(%p), to_apply=%sum
+  ROOT %m = f32[8] copy(%l)
+}
+
+"""
+
+
+def test_of_a_branching_the_larger_side_counts():
+    text = TEXT.replace("%body (p", BRANCHES + "%body (p").replace(
+        "  %c = s32[]",
+        "  %o = f32[8] conditional(%i, %b, %b), branch_computations={%skip, %learn}\n"
+        "  %c = s32[]",
+    )
+    assert read(text).total() == read(TEXT).total() + 5 * 2
+    assert read(text).collectives() == 5
+    sides = ["    one of 2 sides: 1 kernels", "    one of 2 sides: 2 kernels"]
+    assert lines(read(text)) == ["1 x 1 kernels", "  5 x 2 kernels", *sides]
