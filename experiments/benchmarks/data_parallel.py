@@ -19,6 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 
 import purerl
 
@@ -49,11 +51,35 @@ def make_programs(steps: int) -> dict[str, tuple[Callable[..., Any], Any, int]]:
         f"data_parallel, {devices} devices": (spread, key, steps),
         "a share of the environments, one device": (share, key, steps // devices),
         f"{devices} agents of a share, a device each": (
-            jax.pmap(purerl.make_train(part)),
+            jax.jit(side_by_side(part, devices), compiler_options=options),
             keys,
             steps,
         ),
     }
+
+
+def side_by_side(config: Any, devices: int) -> Callable[[jax.Array], Any]:
+    """Return a function that trains an agent on each device, as `jax.pmap` does.
+
+    Unlike `jax.pmap` it can be compiled with options.
+
+    Args:
+        config: Config of an agent.
+        devices: Number of devices, and of the keys that the function takes.
+    """
+    train = purerl.make_train(config)
+    place = PartitionSpec("agents")
+
+    def of_a_device(keys: jax.Array) -> Any:
+        return jax.tree.map(lambda x: x[None], train(keys[0]))
+
+    return jax.shard_map(
+        of_a_device,
+        mesh=Mesh(np.asarray(jax.devices()[:devices]), ("agents",)),
+        in_specs=place,
+        out_specs=place,
+        check_vma=False,
+    )
 
 
 def main() -> None:

@@ -22,9 +22,12 @@ from report import Measure, Run
 
 import purerl
 from purerl import presets
-from purerl.hardware.estimate import RESERVED
+from purerl.execution.programs import segment_length
+from purerl.hardware.device import load_device
+from purerl.hardware.estimate import RESERVED, estimate
 from purerl.hardware.kernels import command_buffers, read
 from purerl.serialise import write_atomic
+from purerl.train import bind
 
 Prepare = Callable[[], tuple[Measure, float]]
 ROUNDS = 4  # Timed runs of each contender, of which the first one warms up.
@@ -260,8 +263,18 @@ def _measure_kernels(day: Day, name: str, agents: int) -> None:
 
     row = {"what": name, "who": "purerl", "agents": agents, "kernels": found.kernels}
     row |= {"command_buffers": found.command_buffers}
+    row |= {"predicted_seconds": predicted(config, agents, found.kernels)}
     row |= {"env_steps": agents * config.total_timesteps}
     contend(day, row, lambda: (measure, found.compile_seconds))
+
+
+def predicted(config: Any, agents: int, kernels: int) -> float:
+    """Return the seconds that `purerl plan --device h200` says of these kernels."""
+    bound = bind(config)
+    length = segment_length(bound, None)
+    device = load_device("h200")
+    found = estimate(bound, agents, length, device, lanes=agents, is_compiled=False)
+    return found._replace(kernels=kernels).seconds
 
 
 def measure_device(day: Day) -> None:

@@ -57,7 +57,8 @@ def main() -> None:
         )
         train = jax.vmap(purerl.make_train(config))
         found = gpu_kernels.compile_for_gpu(train, keys)
-        print(f"{name}: {agents} agents, {found.loop.total():,} kernels", flush=True)
+        print(f"\n{name}: {agents} agents, {found.loop.total():,} kernels")
+        print("\n".join(gpu_kernels.lines(found.loop)), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,10 @@ SPEED = (
     "| what | agents | who | steps/s | purerl is faster by | seconds | compile, s | "
     "score |"
 )
-KERNELS = "| program | agents | kernels | graphs | seconds | µs per kernel |"
+KERNELS = (
+    "| program | agents | kernels | graphs | seconds | µs per kernel | predicted for "
+    "an H200, s | measured / predicted |"
+)
 BITS = "| run | part | same bits as the first | remark |"
 
 
@@ -94,7 +97,9 @@ def _kernels(records: Sequence[Record]) -> list[str]:
         [
             f"| {row['what']} | {row['agents']:,} | {row['kernels']:,} | "
             f"{row['command_buffers']} | {timed(row)[0]:.2f} | "
-            f"{timed(row)[0] / row['kernels'] * 1e6:.2f} |"
+            f"{timed(row)[0] / row['kernels'] * 1e6:.2f} | "
+            f"{row['predicted_seconds']:.2f} | "
+            f"{timed(row)[0] / row['predicted_seconds']:.2f} |"
             for _, row in _rows(records, "seconds", "kernels")
         ],
     )

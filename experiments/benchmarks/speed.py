@@ -1,4 +1,4 @@
-"""The speed of purerl, next to rejax 0.1.3 and gymnax 1.0.1, in one run.
+"""The speed of purerl, next to rejax 0.1.3, PureJaxRL and gymnax 1.0.1, in one run.
 
     experiments/benchmarks/setup_peers.sh
     python experiments/benchmarks/speed.py --rounds 5 --out results/speed
@@ -6,7 +6,7 @@
 Contenders take turns, round by round, each with the machine for itself; compilation
 is apart; a figure is a ratio of medians. Nothing here fails when a goal is missed: it
 says so. rejax runs in its own interpreter (it needs an old gymnax), which sleeps while
-another one runs.
+another one runs, and so does PureJaxRL, which is no package: `--purejaxrl PATH/ppo.py`.
 """
 
 import argparse
@@ -54,10 +54,26 @@ def rejax_measure(
     options: Options, stack: ExitStack, agents: int, timesteps: float, devices: int = 1
 ) -> tuple[Measure, float]:
     """Rejax's training in a process of its own: what to time, compile seconds."""
-    peer = stack.enter_context(Peer(options.peers / "bin" / "python"))
-    prepared = peer.ask(
-        "prepare", agents=agents, devices=devices, ppo=ppo_numbers(timesteps)
+    return peer_measure(
+        options, stack, agents=agents, devices=devices, ppo=ppo_numbers(timesteps)
     )
+
+
+def purejaxrl_measure(
+    options: Options, stack: ExitStack, agents: int, timesteps: int
+) -> tuple[Measure, float]:
+    """PureJaxRL's training in a process of its own: what to time, compile seconds."""
+    numbers = {"TOTAL_TIMESTEPS": timesteps, "ANNEAL_LR": False}
+    program = {"path": str(options.purejaxrl), **numbers}
+    return peer_measure(options, stack, agents=agents, devices=1, purejaxrl=program)
+
+
+def peer_measure(
+    options: Options, stack: ExitStack, **asked: Any
+) -> tuple[Measure, float]:
+    """A peer's training in a process of its own: what to time, compile seconds."""
+    peer = stack.enter_context(Peer(options.peers / "bin" / "python"))
+    prepared = peer.ask("prepare", **asked)
 
     def measure(seed: int) -> Run:
         return Run(**peer.ask("run", seed=seed))
@@ -101,6 +117,10 @@ def measure_many(options: Options) -> list[Row]:
         if cores > 1 and agents % cores == 0:
             spread_out, _ = rejax_measure(options, stack, agents, timesteps, cores)
             measures["rejax, jax.pmap"] = spread_out
+        if options.purejaxrl:
+            measures["PureJaxRL"], _ = purejaxrl_measure(
+                options, stack, agents, config.total_timesteps
+            )
         runs = alternate(measures, options.rounds)
 
     work = agents * config.total_timesteps
@@ -125,16 +145,24 @@ def measure_many(options: Options) -> list[Row]:
         pair = ("pmap", "rejax, jax.pmap")
         name = f"  the same, rejax by jax.pmap over {cores} host devices"
         rows.append(rate_row(name, runs, pair, work, None))
+    if options.purejaxrl:
+        pair = ("pmap", "PureJaxRL")
+        rows.append(rate_row("  beside PureJaxRL, jit(vmap)", runs, pair, work, None))
     return rows
 
 
 def measure_one(options: Options) -> list[Row]:
-    """One agent, one program, against rejax's."""
+    """One agent, one program, against rejax's and PureJaxRL's."""
     config = ppo_config(options.steps_one)
     ours, our_compile = train_one(config)
     with ExitStack() as stack:
         theirs, their_compile = rejax_measure(options, stack, 1, options.steps_one)
-        runs = alternate({"purerl": ours, "rejax": theirs}, options.rounds)
+        measures = {"purerl": ours, "rejax": theirs}
+        if options.purejaxrl:
+            measures["PureJaxRL"], _ = purejaxrl_measure(
+                options, stack, 1, config.total_timesteps
+            )
+        runs = alternate(measures, options.rounds)
     scores = ", ".join(f"{who} {mean_score(runs[who]):.0f}" for who in runs)
     note = (
         f"final mean return over the rounds' agents: {scores}; compile: purerl "
@@ -143,7 +171,11 @@ def measure_one(options: Options) -> list[Row]:
     name = f"one PPO agent, {config.total_timesteps} steps"
     work = config.total_timesteps
     goal = Goal(True, 1.2)
-    return [rate_row(name, runs, ("purerl", "rejax"), work, goal, note)]
+    rows = [rate_row(name, runs, ("purerl", "rejax"), work, goal, note)]
+    if options.purejaxrl:
+        pair = ("purerl", "PureJaxRL")
+        rows.append(rate_row("  beside PureJaxRL", runs, pair, work, None))
+    return rows
 
 
 def measure_steps(options: Options) -> list[Row]:
@@ -266,6 +298,7 @@ def parse(arguments: list[str] | None = None) -> Options:
     add("--eval-lanes", type=int, default=8, help="their width")
     add("--num-evaluations", type=int, default=10, help="wanted in `eval`")
     add("--peers", type=Path, default=ROOT / ".venv-peers", help="rejax's environment")
+    add("--purejaxrl", type=Path, help="PureJaxRL's ppo.py, in the same environment")
     add("--out", type=Path, help="write OUT.md and OUT.json")
     return parser.parse_args(arguments)
 

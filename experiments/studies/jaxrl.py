@@ -77,6 +77,7 @@ def our_update(name: str, steps: int, repeats: int) -> float:
     keys = jax.random.split(jax.random.key(0), 5)
     state = module.init(parts, keys[0])
     from purerl.algorithms.actor_critic import Learner
+    from purerl.learning.branches import StepCount
     from purerl.replay.batches import Batch
 
     learner = Learner(state.params, state.target_params, state.opt_state)
@@ -92,7 +93,7 @@ def our_update(name: str, steps: int, repeats: int) -> float:
     def train(learner: Learner, batch: Batch, key: jax.Array) -> Learner:
         def one(learner: Learner, xs: tuple) -> tuple[Learner, None]:
             noise, count = xs
-            return hooks.learn(learner, batch, noise, count)[0], None
+            return hooks.learn(learner, batch, noise, StepCount(count))[0], None
 
         noise = hooks.draw_learning(key, (steps,))
         counts = jnp.arange(steps, dtype=jnp.uint32)

@@ -374,7 +374,9 @@ def gpu_rows(seconds: dict[str, float]) -> list[Row]:
             "The prediction takes kernels from shapes, which are about four times "
             "those of the compiled program for MinAtar, so that it is too high."
             if name == "ppo-minatar"
-            else "2,048 environments step side by side there; the row needs a GPU.",
+            else "2,048 environments step side by side there; the row needs a GPU. Its "
+            "prediction, too, takes kernels from shapes, of which the compiled program "
+            "has a quarter or so (docs/performance.md), and is too high.",
         )
         for name, (what, claim) in ON_A_GPU.items()
         if name in seconds
