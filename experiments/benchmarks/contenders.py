@@ -90,6 +90,16 @@ def make_score(config: purerl.PPOConfig) -> Callable[[Any], float]:
     return lambda state: float(scores(state).mean())
 
 
+def purejaxrl_program(path: Path, timesteps: int) -> dict[str, Any]:
+    """Return what `peer_rejax.py` is asked for: PureJaxRL's PPO with our numbers.
+
+    Args:
+        path: The path of its `ppo.py`.
+        timesteps: Environment steps of an agent.
+    """
+    return {"path": str(path), "TOTAL_TIMESTEPS": timesteps, "ANNEAL_LR": False}
+
+
 def train_one(config: purerl.PPOConfig) -> tuple[Measure, float]:
     """One agent by `jax.jit`: what to time, and the seconds of compilation."""
     start = time.perf_counter()

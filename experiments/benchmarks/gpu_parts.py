@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import yaml
-from contenders import ppo_config, ppo_numbers, train_many, train_one
+from contenders import (
+    ppo_config,
+    ppo_numbers,
+    purejaxrl_program,
+    train_many,
+    train_one,
+)
 from off_policy_speed import DQN, actor_critic, dqn_numbers, train
 from peer import run_peer
 from report import Measure, Run
@@ -119,8 +125,7 @@ def measure_ppo(day: Day, agents: int) -> None:
     if day.purejaxrl is None:
         day.add(row | {"who": "PureJaxRL", "error": "give its ppo.py: --purejaxrl"})
         return
-    changes = {"TOTAL_TIMESTEPS": config.total_timesteps, "ANNEAL_LR": False}
-    program = {"path": str(day.purejaxrl), **changes}
+    program = purejaxrl_program(day.purejaxrl, config.total_timesteps)
     with run_peer(day.peers) as prepare:
         contend(
             day,
@@ -207,7 +212,8 @@ class Counted(NamedTuple):
     Attributes:
         program: What is called with keys.
         keys: Its argument.
-        kernels: Kernels in its text; a loop of unknown length and a branch run once.
+        kernels: Kernels in its text; a loop of unknown length counts as run once, and
+            of a branch the larger side.
         command_buffers: Parts that are launched as one graph.
         compile_seconds: Seconds of tracing and compiling.
     """
@@ -263,7 +269,10 @@ def _measure_kernels(day: Day, name: str, agents: int) -> None:
 
     row = {"what": name, "who": "purerl", "agents": agents, "kernels": found.kernels}
     row |= {"command_buffers": found.command_buffers}
-    row |= {"predicted_seconds": predicted(config, agents, found.kernels)}
+    try:
+        row |= {"predicted_seconds": predicted(config, agents, found.kernels)}
+    except purerl.ConfigError as error:  # Too wide for the described device.
+        day.add({"what": name, "agents": agents, "error": str(error)})
     row |= {"env_steps": agents * config.total_timesteps}
     contend(day, row, lambda: (measure, found.compile_seconds))
 

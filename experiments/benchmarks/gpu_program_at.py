@@ -36,7 +36,7 @@ def load(name: str, path: Path) -> ModuleType:
 
 
 def main() -> None:
-    """Count the rows of the command line, and print a line for each."""
+    """Count the rows of the command line, and print each with its loops."""
     checkout, *rows = sys.argv[1:]
     sys.path.insert(0, str(Path(checkout).resolve()))
     sys.modules["purerl.hardware"] = ModuleType("purerl.hardware")
@@ -57,7 +57,8 @@ def main() -> None:
         )
         train = jax.vmap(purerl.make_train(config))
         found = gpu_kernels.compile_for_gpu(train, keys)
-        print(f"\n{name}: {agents} agents, {found.loop.total():,} kernels")
+        kernels, mebibytes = found.loop.total(), found.temporaries / 2**20
+        print(f"\n{name}: {agents} agents, {kernels:,} kernels, {mebibytes:,.0f} MiB")
         print("\n".join(gpu_kernels.lines(found.loop)), flush=True)
 
 

@@ -98,11 +98,16 @@ def _kernels(records: Sequence[Record]) -> list[str]:
             f"| {row['what']} | {row['agents']:,} | {row['kernels']:,} | "
             f"{row['command_buffers']} | {timed(row)[0]:.2f} | "
             f"{timed(row)[0] / row['kernels'] * 1e6:.2f} | "
-            f"{row['predicted_seconds']:.2f} | "
-            f"{timed(row)[0] / row['predicted_seconds']:.2f} |"
+            f"{_beside_prediction(row)} |"
             for _, row in _rows(records, "seconds", "kernels")
         ],
     )
+
+
+def _beside_prediction(row: Record) -> str:
+    """Two cells, which are empty where the row is older than predictions."""
+    seconds = row.get("predicted_seconds")
+    return f"{seconds:.2f} | {timed(row)[0] / seconds:.2f}" if seconds else " | "
 
 
 def _device(records: Sequence[Record]) -> list[str]:

@@ -39,7 +39,7 @@ PPO = {
 
 
 # Rejax's other algorithms, with the numbers of purerl's presets of the same names.
-# Layers have rejax's own 64 units, which changes no kernel.
+# DQN, PQN and TD3 have layers of 64 units there, which cannot be changed.
 REJAX: dict[str, dict[str, Any]] = {
     "dqn": {
         "env": "CartPole-v1",
@@ -73,6 +73,7 @@ REJAX: dict[str, dict[str, Any]] = {
         for name in ("td3", "sac")
     },
 }
+REJAX["sac"]["hidden_layer_sizes"] = (128, 128)
 
 
 def rejax_other(name: str) -> Callable[[jax.Array], Any]:

@@ -23,6 +23,7 @@ from contenders import (
     import_seconds,
     ppo_config,
     ppo_numbers,
+    purejaxrl_program,
     step_randomly,
     train_many,
     train_one,
@@ -63,8 +64,7 @@ def purejaxrl_measure(
     options: Options, stack: ExitStack, agents: int, timesteps: int
 ) -> tuple[Measure, float]:
     """PureJaxRL's training in a process of its own: what to time, compile seconds."""
-    numbers = {"TOTAL_TIMESTEPS": timesteps, "ANNEAL_LR": False}
-    program = {"path": str(options.purejaxrl), **numbers}
+    program = purejaxrl_program(options.purejaxrl, timesteps)
     return peer_measure(options, stack, agents=agents, devices=1, purejaxrl=program)
 
 

@@ -125,7 +125,8 @@ def not_trained(budget: Budget, name: str, claimed: str) -> Row:
         "not measured",
         f"Not run without a GPU: {config.total_timesteps * cells * SEEDS:,} gradient "
         f"steps are days of two cores; about {hours:.0f} hours on an H200, by `purerl "
-        "plan --device h200 --no-compile` of every cell.",
+        "plan --device h200 --no-compile` of every cell, probably less, as kernels "
+        "are from shapes.",
     )
 
 

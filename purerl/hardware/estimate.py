@@ -134,7 +134,7 @@ def estimate(
     Raises:
         ConfigError: not even one lane fits the memory, or not the lanes asked for.
     """
-    # A branch counts as taken, and evaluations are branches of every update.
+    # Of a branch the larger side counts, and evaluations are branches of every update.
     plain = bind(bound.asked.replace(num_evaluations=0))
     updates, limit = plain.plan.num_updates, SHARE * RESERVED * device.memory
     with traced_for("cuda"):

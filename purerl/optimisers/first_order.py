@@ -176,12 +176,13 @@ def scale_by_adam(
         # Optax corrects the bias of each mean for itself, by a power that an
         # accelerator computes in a kernel of its own. Here one kernel has both.
         bias = 1 - jnp.stack([jnp.asarray(b1), jnp.asarray(b2)]) ** state.count
-        moves = jax.tree.map(
-            lambda mean, square: mean / bias[0] / (jnp.sqrt(square / bias[1]) + eps),
-            state.mu,
-            state.nu,
-        )
-        return moves, state
+
+        def move(mean: Array, square: Array) -> Array:
+            # After the power, which would lose too much in fewer bits.
+            first, second = bias.astype(mean.dtype)
+            return mean / first / (jnp.sqrt(square / second) + eps)
+
+        return jax.tree.map(move, state.mu, state.nu), state
 
     return optax.GradientTransformation(plain.init, update)
 

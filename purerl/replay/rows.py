@@ -69,13 +69,9 @@ def write(buffer: PyTree, items: PyTree, start: Array) -> PyTree:
         items: Items as the buffer has them, with leaves `[N, ...]`.
         start: `[]` int, where the first one goes; at most C - N.
     """
-    if isinstance(buffer, Rows):
-        return Rows(_write(0)(buffer.words, items.words, start), buffer.layout)
-    return jax.tree.map(
-        lambda all, new: jax.lax.dynamic_update_slice_in_dim(all, new, start, 0),
-        buffer,
-        items,
-    )
+    plain = partial(jax.lax.dynamic_update_slice_in_dim, axis=0)
+    put = _write(0) if isinstance(buffer, Rows) else plain
+    return jax.tree.map(lambda all, new: put(all, new, start), buffer, items)
 
 
 @cache
