@@ -22,6 +22,7 @@ from purerl import presets
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import td3, vpg
 from purerl.algorithms.on_policy import Batch as Rollout
+from purerl.learning.branches import StepCount
 from purerl.replay.batches import Batch
 from purerl.report.plots import style
 
@@ -166,7 +167,8 @@ def our_td3(repeats: int) -> dict[str, float]:
 
     def update(learner: Any, noise: Any) -> Any:
         def one(learner: Any, xs: Any) -> Any:
-            return td3.learn(parts, learner, batch, *xs)[0], None
+            noise, count = xs
+            return td3.learn(parts, learner, batch, noise, StepCount(count))[0], None
 
         counts = jnp.arange(TD3_STEPS, dtype=jnp.uint32)
         return jax.lax.scan(one, learner, (noise, counts))[0]
