@@ -1,12 +1,11 @@
 """The grids of "JAX 4 Deep RL" over layers, steps per epoch and batches, as sweeps.
 
-    python experiments/studies/halfcheetah_grid.py [--quick]
+    python experiments/studies/halfcheetah_grid.py [--quick | --long]
 
 The sweeps go on where they were stopped. VPG's 45 million environment steps are hours
-of two CPU cores, and TD3's 43 million gradient steps are days: those of 256-256-256
-take 3 ms each with batches of 100 (`jax4rl.py`), and with batches of 1,000 they have
-ten times the arithmetic. So TD3's grid is trained where JAX has an accelerator, and
-otherwise its row says how long it would take.
+of two CPU cores, and TD3's 43 million gradient steps are days. So the grids are trained
+where JAX has an accelerator, and on a CPU with `--long`; otherwise their rows say how
+long they would take, from a part of the cells that is timed.
 """
 
 import itertools
@@ -14,7 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from measure import interval_text
+from measure import compiled, interval_text, timed
 from study import Budget, Findings, Row, Study, Table, main
 
 import purerl
@@ -113,20 +112,53 @@ def hours_on_h200(name: str) -> float:
     return seconds / 3_600
 
 
+def hours_here(name: str) -> float:
+    """Return the hours that a grid would take on this machine, from a part of it.
+
+    Args:
+        name: The algorithm. One cell per number of steps or size of batches, with the
+            layers in the middle of the list, is timed for a few updates; the seeds of
+            a cell train together.
+    """
+    config, axes = grids(quick=False)[name]
+    (sizes, layers), (axis, values) = axes.items()
+    seconds = 0.0
+    for value in values:
+        chosen = {sizes: layers[len(layers) // 2], axis: value, "eval_episodes": 1}
+        cell = config.replace(**chosen)
+        if name == "TD3":
+            # 1,000 of 2,000 steps are followed by a gradient step each.
+            start = {"random_steps": 1_000, "learning_starts": 1_000}
+            short = cell.replace(total_timesteps=2_000, rounds_per_update=10, **start)
+            share = 1_000 / cell.total_timesteps
+        else:
+            short = cell.replace(total_timesteps=3 * cell.num_envs * cell.num_steps)
+            share = short.total_timesteps / cell.total_timesteps
+        train_seeds = jax.vmap(purerl.make_train(short))
+        keys = jax.random.split(jax.random.key(0), SEEDS)
+        program, _ = compiled(train_seeds, keys)
+        timed(program, keys)
+        seconds += timed(program, keys) / share * len(layers)
+    return seconds / 3_600
+
+
 def not_trained(budget: Budget, name: str, claimed: str) -> Row:
     """Return the row of a grid that this machine does not train."""
     config, axes = grids(quick=False)[name]
     settings = {"config": serialise.to_dict(config), "axes": axes}
-    hours = budget.part(f"{name}-h200", lambda: hours_on_h200(name), **settings)
+    gpu = budget.part(f"{name}-h200", lambda: hours_on_h200(name), **settings)
+    cpu = budget.part(f"{name}-hours", lambda: hours_here(name), **settings)
     cells = int(np.prod([len(values) for values in axes.values()]))
+    kind = "gradient" if name == "TD3" else "environment"
     return Row(
         f"{name}: best cell of {cells}",
         claimed,
         "not measured",
-        f"Not run without a GPU: {config.total_timesteps * cells * SEEDS:,} gradient "
-        f"steps are days of two cores; about {hours:.0f} hours on an H200, by `purerl "
-        "plan --device h200 --no-compile` of every cell, probably less, as kernels "
-        "are from shapes.",
+        f"{config.total_timesteps * cells * SEEDS:,} {kind} steps are about "
+        f"{cpu:,.{int(cpu < 10)}f} hours of two cores, from a part of the cells; about "
+        f"{gpu:,.{int(gpu < 10)}f} hours on an H200, by `purerl plan --device h200 "
+        "--no-compile` of every cell, probably less, as kernels are from shapes. "
+        "`--long` trains it.",
     )
 
 
@@ -137,13 +169,13 @@ def measure(budget: Budget) -> Findings:
         "TD3": "5,000 ± 300; best with 256-256-256 and batches of 100",
     }
     rows, tables, figures = [], [], []
-    is_slow = not budget.quick and jax.default_backend() == "cpu"
+    is_fast = budget.quick or budget.long or jax.default_backend() != "cpu"
     for name, words in claimed.items():
-        if is_slow and name == "TD3":
-            rows.append(not_trained(budget, name, words))
-            continue
         config, axes = grids(budget.quick)[name]
         settings = {"config": serialise.to_dict(config), "axes": axes}
+        if not (is_fast or budget.has(name, **settings)):
+            rows.append(not_trained(budget, name, words))
+            continue
         cells = budget.part(name, lambda n=name: train(budget, n), **settings)
         means = [np.mean(cell["scores"]) for cell in cells]
         best = cells[int(np.argmax(means))]

@@ -38,7 +38,7 @@ the returns of the presets with ten seeds, and what was evolved.
 
 # The frame, which are no studies.
 SHARED = ("study", "studies", "page")
-# Days of two cores, so it comes last.
+# Minutes of compilation even where it only estimates, so it comes last.
 LONG = ("halfcheetah_grid",)
 
 

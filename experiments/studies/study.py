@@ -117,15 +117,40 @@ class Budget:
         study: The study.
         quick: Whether everything is only to be tried, in a minute at most.
         folder: Where parts, runs and quick figures are kept.
+        long: Whether parts that take many hours here are measured too.
 
     Attributes:
         quick: See above.
         folder: See above; a study may keep checkpoints in it.
+        long: See above.
     """
 
-    def __init__(self, study: Study, quick: bool, folder: Path) -> None:
-        self.study, self.quick, self.folder = study, quick, folder
+    def __init__(
+        self, study: Study, quick: bool, folder: Path, long: bool = False
+    ) -> None:
+        self.study, self.quick, self.folder, self.long = study, quick, folder, long
         self._images = folder if quick else IMAGES
+
+    def has(self, name: str, **settings: Any) -> bool:
+        """Return whether a part was done before with the same settings.
+
+        Args:
+            name: Name of the part, unique in the study.
+            **settings: Settings that its result depends on.
+        """
+        return self._kept(name, settings) is not None
+
+    def _kept(self, name: str, settings: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a part that was done before with the same settings, or None."""
+        path = self.folder / "parts" / f"{name}.json"
+        if not path.exists():
+            return None
+        kept = json.loads(path.read_text())
+        return kept if kept["settings"] == self._asked(settings) else None
+
+    def _asked(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Return settings as JSON gives them back, with the kind of budget."""
+        return json.loads(json.dumps({"quick": self.quick, **settings}))
 
     def part(self, name: str, make: Callable[[], Any], **settings: Any) -> Any:
         """Return what `make` returned, now or when this part was done before.
@@ -135,17 +160,19 @@ class Budget:
             make: Function without arguments, whose result JSON can hold.
             **settings: What the result depends on; other settings, another part.
         """
-        path = self.folder / "parts" / f"{name}.json"
-        asked = json.loads(json.dumps({"quick": self.quick, **settings}))
-        if path.exists():
-            kept = json.loads(path.read_text())
-            if kept["settings"] == asked:
-                return kept["result"]
+        kept = self._kept(name, settings)
+        if kept is not None:
+            return kept["result"]
         print(f"{self.study.name}: {name}", flush=True)
         began = time.perf_counter()
         result = json.loads(json.dumps(make()))
         seconds = round(time.perf_counter() - began, 1)
-        kept = {"settings": asked, "seconds": seconds, "result": result}
+        kept = {
+            "settings": self._asked(settings),
+            "seconds": seconds,
+            "result": result,
+        }
+        path = self.folder / "parts" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(kept) + "\n")
         return result
@@ -182,6 +209,7 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
     )
     parser.add_argument("--quick", action="store_true", help="a tiny budget")
     parser.add_argument("--fresh", action="store_true", help="begin anew")
+    parser.add_argument("--long", action="store_true", help="with what takes hours")
     parser.add_argument("--out", type=Path, help="folder of parts, runs, quick figures")
     asked = parser.parse_args()
     kind = "studies-quick" if asked.quick else "studies"
@@ -189,7 +217,7 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
     load = os.getloadavg()[0]
     if asked.fresh and folder.exists():
         shutil.rmtree(folder)
-    budget = Budget(study, asked.quick, folder)
+    budget = Budget(study, asked.quick, folder, asked.long)
     findings = measure(budget)
     kept = {
         **study._asdict(),

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_ROWS = 1_000
+# Longer tables scroll in a box of their own; shorter ones are read and printed whole.
+SCROLLED_ROWS = 25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +121,8 @@ def table_html(
     left = len(rows) - most
     more = f"<p class=note>{left:,} further rows are not shown.</p>" if left > 0 else ""
     table = f"<table class=sort><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f'<div class="wide">{table}</table></div>{more}'
+    kind = "wide tall" if len(rows) > SCROLLED_ROWS else "wide"
+    return f'<div class="{kind}">{table}</table></div>{more}'
 
 
 def settings_html(values: Mapping[str, Any], *, closed: str = "") -> str:

@@ -52,7 +52,8 @@ nav a:hover { text-decoration: underline; }
 figure { margin: 18px 0; }
 figure svg, figure img { max-width: 100%; height: auto; display: block; }
 figure img { background: #ffffff; border-radius: 6px; }
-.wide { overflow-x: auto; max-height: 560px; overflow-y: auto; }
+.wide { overflow-x: auto; }
+.tall { max-height: 560px; overflow-y: auto; }
 table { border-collapse: collapse; font-size: 13.5px; }
 th, td { padding: 4px 12px 4px 8px; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); }

@@ -174,3 +174,9 @@ def test_tables_sort_in_a_browser(folder, tmp_path):
     assert 'data-up="2,0,3,1"' in root[0]
     assert 'data-down="3,0,2,1"' in root[0]
     assert 'data-text="1,3,0,2"' in root[0]
+
+
+def test_only_a_long_table_scrolls_in_a_box() -> None:
+    whole, long = (page.table_html(["n"], [[i] for i in range(n)]) for n in (25, 26))
+    assert '<div class="wide">' in whole
+    assert '<div class="wide tall">' in long
