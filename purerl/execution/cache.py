@@ -1,6 +1,12 @@
-"""Equal programs are compiled once: within a search, and within `share_programs`."""
+"""Equal programs are compiled once: within a search, and within `share_programs`.
+
+A process has room for a limited number of programs (`purerl.execution.mappings`). Those
+that were not asked for the longest are forgotten when it runs short, and compiled again
+should they be asked for again.
+"""
 
 import contextlib
+import gc
 import threading
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
@@ -8,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from purerl.execution import mappings
 from purerl.execution.members import Members
 from purerl.execution.programs import Program
 from purerl.scale.devices import Worker
@@ -15,15 +22,21 @@ from purerl.train import Bound
 
 
 class ProgramCache:
-    """Programs by what they were compiled from; safe to use from several threads."""
+    """Programs by what they were compiled from; safe to use from several threads.
+
+    Attributes:
+        compilations: Number of programs that were compiled so far.
+    """
 
     def __init__(self) -> None:
+        self.compilations = 0
+        # In the order in which they were asked for last.
         self._programs: dict[Hashable, Program] = {}
         self._locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """Return the number of programs."""
+        """Return the number of programs that it holds."""
         return len(self._programs)
 
     def get(
@@ -49,13 +62,42 @@ class ProgramCache:
         arguments = (bound, example, length, workers, data_parallel)
         name = _name(*arguments)
         if name is None:
-            return Program(*arguments)
+            return self._compile(arguments)
         with self._lock:
             lock = self._locks.setdefault(name, threading.Lock())
         with lock:
-            if name not in self._programs:
-                self._programs[name] = Program(*arguments)
-            return self._programs[name]
+            with self._lock:
+                known = self._programs.pop(name, None)
+            program = known or self._compile(arguments)
+            with self._lock:
+                self._programs[name] = program
+            return program
+
+    def make_room(self) -> None:
+        """Forget the older half of the programs while the process has no room for more.
+
+        A program that somebody still holds stays compiled, and keeps its room.
+        """
+        with self._lock:
+            while self._programs and mappings.is_nearly_full():
+                names = list(self._programs)
+                for name in names[: -(-len(names) // 2)]:
+                    self._programs.pop(name, None)
+                gc.collect()  # A program may be held by a circle of references.
+
+    def forget(self, programs: Sequence[Program]) -> None:
+        """Hold these programs no longer."""
+        with self._lock:
+            for name, program in list(self._programs.items()):
+                if any(program is other for other in programs):
+                    del self._programs[name]
+
+    def _compile(self, arguments: tuple) -> Program:
+        self.make_room()
+        program = Program(*arguments)
+        with self._lock:
+            self.compilations += 1
+        return program
 
 
 _shared: list[ProgramCache] = []

@@ -1,12 +1,15 @@
 """A program per group of a sweep, at a width and in chunks that fit the memory."""
 
+import itertools
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 
+from purerl.execution import mappings
 from purerl.execution.cache import current_cache
 from purerl.execution.fit import BlockCompiler, MemoryModel, model_of
 from purerl.execution.programs import Program
@@ -41,34 +44,66 @@ class Compiler:
         self._workers, self._limit = workers, memory_limit
         self._chunk_blocks = chunk_blocks
         self._cache = current_cache()
-        self._known = len(self._cache)
+        self._known = self._cache.compilations
+        self._given: list[Program] = []
 
     @property
     def compilations(self) -> int:
         """Programs that were compiled so far."""
-        return len(self._cache) - self._known
+        return self._cache.compilations - self._known
 
     def compile(
-        self, groups: Sequence[GroupOutline], is_fixed: Sequence[bool]
+        self,
+        groups: Sequence[GroupOutline],
+        is_fixed: Sequence[bool],
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> list[CompiledGroup]:
-        """Return the groups with their programs, lanes, chunks and rates.
+        """Return the first groups with their programs, lanes, chunks and rates.
+
+        These are all groups, or as many as this process has room for: at least one. The
+        programs that an earlier call returned are forgotten.
 
         Args:
             groups: Groups with members that are to be trained.
             is_fixed: Whether a group's width may not be narrowed to fit the memory, per
                 group.
+            is_stopped: Whether somebody asked to stop; then no further group is begun.
 
         Raises:
             ConfigError: a group does not fit the memory of some process.
         """
         began = time.perf_counter()
-        with ThreadPoolExecutor(num_cores()) as pool:
-            built = hosts.run_on_all(
-                lambda: list(pool.map(self._fitted, groups, is_fixed))
-            )
-        compiled = self._alike(groups, built)
+        self._cache.forget(self._given)
+        self._given = []
+        built = hosts.run_on_all(
+            lambda: self._first_fitted(groups, is_fixed, is_stopped)
+        )
+        count = int(hosts.all_min(np.array(len(built))))
+        compiled = self._alike(groups[:count], built[:count])
+        self._given = [group.program for group in compiled]
         self.seconds += time.perf_counter() - began
         return compiled
+
+    def _first_fitted(
+        self,
+        groups: Sequence[GroupOutline],
+        is_fixed: Sequence[bool],
+        is_stopped: Callable[[], bool],
+    ) -> list[tuple[Program, MemoryModel, int]]:
+        """Return what `_fitted` does, for as many groups as there is room for."""
+        is_full = threading.Event()
+
+        def fitted(index: int) -> tuple[Program, MemoryModel, int] | None:
+            # Groups are begun in their order, so that those before have been, too.
+            if index and (is_full.is_set() or mappings.is_nearly_full()):
+                is_full.set()
+            if is_full.is_set() or is_stopped():
+                return None
+            return self._fitted(groups[index], is_fixed[index])
+
+        with ThreadPoolExecutor(num_cores()) as pool:
+            built = list(pool.map(fitted, range(len(groups))))
+        return [entry for entry in itertools.takewhile(bool, built) if entry]
 
     def _fitted(
         self, group: GroupOutline, is_fixed: bool

@@ -20,15 +20,20 @@ ROWS = 40  # The number of groups that are listed.
 HEADERS = ("members", "steps\neach", "steps", "lanes", "chunk", "memory", "time")
 
 
-def plan_table(plan: SweepPlan, sweep: Outline | None = None) -> Table:
+def plan_table(
+    plan: SweepPlan, sweep: Outline | None = None, done: int | None = None
+) -> Table:
     """Return a table with a row per group that is to be trained.
 
     Args:
-        plan: The plan of what is left to do.
+        plan: The plan of what is to be done next.
         sweep: The whole sweep, with what has been done before, if any.
+        done: Number of members that finished before; those that are not in the plan
+            where not given.
     """
     outline = sweep or plan
-    done = outline.num_members - plan.num_members
+    if done is None:
+        done = outline.num_members - plan.num_members
     points, seeds = len(outline.design.points), len(outline.seeds)
     different = outline.num_members // seeds
     twice = f" ({different:,} different ones)" if different < points else ""

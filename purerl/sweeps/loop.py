@@ -4,11 +4,13 @@ import math
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from purerl.execution.format import with_noun
 from purerl.execution.members import Members
 from purerl.runner.interrupt import Interrupt
 from purerl.scale import hosts
@@ -21,10 +23,13 @@ from purerl.sweeps.identity import written
 from purerl.sweeps.options import Options
 from purerl.sweeps.plan import (
     CompiledGroup,
+    GroupOutline,
+    GroupPlan,
     KeptOutputs,
     Outline,
     SweepPlan,
     without,
+    without_program,
 )
 from purerl.sweeps.result import SweepResult
 from purerl.sweeps.spec import describe
@@ -40,6 +45,18 @@ def broadcast_outline(outline: Outline) -> Outline:
     return outline.at(
         hosts.broadcast([(group.lanes, group.length) for group in outline.groups])
     )
+
+
+class Left(NamedTuple):
+    """The members of a group that have not finished.
+
+    Attributes:
+        group: The group with the members that have not finished.
+        is_fixed: Whether its width must stay as it is, however little memory there is.
+    """
+
+    group: GroupOutline
+    is_fixed: bool
 
 
 class Task(NamedTuple):
@@ -70,6 +87,20 @@ def _notify(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+class Prepared(NamedTuple):
+    """Groups that are compiled and can be trained now.
+
+    Attributes:
+        groups: The groups with their programs.
+        tasks: The chunks of these groups, of all processes.
+        compile_seconds: Seconds of compiling them.
+    """
+
+    groups: list[CompiledGroup]
+    tasks: list[Task]
+    compile_seconds: float
+
+
 class SweepLoop:
     """One call of `sweep`: the pieces that its phases share.
 
@@ -98,7 +129,7 @@ class SweepLoop:
             outline.config, outline.design, outline.seeds, self.points, self.folder
         )
         self.tracking = Tracking(members, options.trackers)
-        self.done_steps, self.trained = 0, 0
+        self.steps_before = self.done_steps = self.trained = 0
         self.is_stop_announced = False
 
     def run(self) -> SweepResult:
@@ -118,25 +149,36 @@ class SweepLoop:
         """Compile and train what is missing, and sum up."""
         # Imported here so that only callers that run pay for importing rich.
         from purerl.runner.progress import Reporter
-        from purerl.sweeps.console import end_line, plan_lines, plan_table
+        from purerl.sweeps.console import end_line
 
-        plan, tasks = self._prepare(finished)
-        self.done_steps = self.outline.steps - plan.steps
-        mine = self._mine(tasks)
-        total = self.done_steps + sum(task.steps for task in mine)
+        left = self._left(finished)
+        is_complete = not left
+        self.steps_before = self.outline.steps - sum(part.group.steps for part in left)
+        self.done_steps = self.steps_before
+        prepared = self._prepare(left)
+        total = self.done_steps + self._own_steps(prepared, left)
         reporter = Reporter(total, self.done_steps, enabled=self.progress)
-        if tasks:
-            reporter.table(plan_table(plan, self.outline))
-            reporter.info(plan_lines(plan, self.compiler.seconds))
-        else:
+        if is_complete:
             reporter.info(f"all {self.outline.num_members:,} members had finished")
         before = planner.memory_in_use(self.workers)
+        planned: list[GroupPlan] = []
+        seconds = 0.0
         with Interrupt() as interrupt, planner.PeakMemory(self.workers) as peak:
             with reporter:
-                seconds = self._train(mine, reporter, interrupt)
-        result = self._result(plan, seconds, before, peak.bytes)
+                while prepared.groups:
+                    self._announce(prepared, left, reporter)
+                    tasks = self._mine(prepared.tasks)
+                    seconds += self._train(tasks, reporter, interrupt)
+                    planned += [without_program(group) for group in prepared.groups]
+                    left = left[len(prepared.groups) :]
+                    if hosts.all_any(np.array([interrupt.asked]))[0]:
+                        left = []
+                    # Whoever holds these programs leaves no room for the next ones.
+                    del tasks, prepared
+                    prepared = self._prepare(left, interrupt)
+        result = self._result(self._plan(planned), seconds, before, peak.bytes)
         if not interrupt.asked:
-            if tasks:
+            if not is_complete:
                 reporter.info(end_line(result.summary))
         elif self.folder is not None:
             reporter.notify(
@@ -148,6 +190,33 @@ class SweepLoop:
                 "stopped; finished chunks are in the result (no out folder)"
             )
         return result
+
+    def _own_steps(self, prepared: Prepared, left: list[Left]) -> int:
+        """Environment steps of this process; of groups that wait, its fair share."""
+        waiting = left[len(prepared.groups) :]
+        steps = sum(part.group.steps for part in waiting) // hosts.count()
+        return steps + sum(task.steps for task in self._mine(prepared.tasks))
+
+    def _announce(self, prepared: Prepared, left: list[Left], reporter: Any) -> None:
+        """Show the plan of the groups that are trained next.
+
+        Args:
+            prepared: The groups.
+            left: All groups that are to be trained, the prepared ones first.
+            reporter: The reporter that shows the progress.
+        """
+        from purerl.sweeps.console import plan_lines, plan_table
+
+        plan = self._plan(prepared.groups)
+        done = self.outline.num_members - sum(part.group.num_members for part in left)
+        reporter.table(plan_table(plan, self.outline, done))
+        reporter.info(plan_lines(plan, prepared.compile_seconds))
+        waiting = len(left) - len(prepared.groups)
+        if waiting:
+            reporter.info(
+                f"{with_noun(waiting, 'more group')} will be compiled after these: a "
+                "process has room for a limited number of programs"
+            )
 
     def _open(self) -> set[str]:
         """Open the folder; the members that any process has finished."""
@@ -184,31 +253,50 @@ class SweepLoop:
         if note and self.progress:
             print(note, file=sys.stderr)
 
-    def _prepare(self, finished: set[str]) -> tuple[SweepPlan, list[Task]]:
-        """Compile a program per group with missing members, and cut the chunks."""
+    def _left(self, finished: set[str]) -> list[Left]:
+        """The groups with members that have not finished."""
         pairs = [(without(group, finished), group) for group in self.outline.groups]
-        left = [group for group, _ in pairs if group.num_members]
         # A width that a person or finished members fix is not narrowed to fit memory.
-        fixed = [
-            isinstance(self.options.lanes, int)
-            or group.num_members < complete.num_members
+        is_asked = isinstance(self.options.lanes, int)
+        return [
+            Left(group, is_asked or group.num_members < complete.num_members)
             for group, complete in pairs
             if group.num_members
         ]
-        groups = self.compiler.compile(left, fixed)
+
+    def _prepare(
+        self, left: list[Left], interrupt: Interrupt | None = None
+    ) -> Prepared:
+        """Compile a program each for the first groups, and cut the chunks.
+
+        Args:
+            left: Groups with members that are to be trained, none or more.
+            interrupt: The interrupt of the sweep; once asked, no further group is begun.
+        """
+        outlines, fixed = (
+            [part.group for part in left],
+            [part.is_fixed for part in left],
+        )
+        seconds = self.compiler.seconds
+        groups = self.compiler.compile(
+            outlines, fixed, lambda: interrupt is not None and interrupt.asked
+        )
         tasks: list[Task] = []
-        for before, group in zip(left, groups, strict=True):
+        for before, group in zip(outlines, groups, strict=False):
             # The memory may ask for narrower lanes than the manifest says.
             is_narrower = group.lanes != before.lanes
             if self.folder is not None and is_narrower and hosts.index() == 0:
                 store.set_lanes(self.folder, group.group.name, group.lanes)
             cuts = cut(group.members, group.ids, group.chunk_members)
             tasks += [Task(group, ids, members) for ids, members in cuts]
+        return Prepared(groups, tasks, self.compiler.seconds - seconds)
+
+    def _plan(self, groups: Sequence[GroupPlan]) -> SweepPlan:
+        """The plan of some groups."""
         outline, options = self.outline, self.options
         fields = outline.config, outline.design, outline.seeds, tuple(groups)
         keeps = KeptOutputs(self.folder is None, options.keep_states)
-        workers = len(self.workers)
-        return SweepPlan(*fields, workers, options.memory_limit, keeps), tasks
+        return SweepPlan(*fields, len(self.workers), options.memory_limit, keeps)
 
     def _mine(self, tasks: list[Task]) -> list[Task]:
         """The chunks of this process."""
@@ -265,7 +353,7 @@ class SweepLoop:
     ) -> SweepResult:
         """Return the members trained so far, and numbers about the run."""
         source = FolderStore(self.folder) if self.folder is not None else self.source
-        own_steps = self.done_steps - (self.outline.steps - plan.steps)
+        own_steps = self.done_steps - self.steps_before
         trained, steps = map(int, hosts.all_sum([self.trained, own_steps]))
         seconds = float(hosts.all_max(seconds))
         numbers = {

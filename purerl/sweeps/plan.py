@@ -4,6 +4,7 @@ What a plan decides (lanes, updates per segment) fixes the results' bits, so a f
 keeps it; what it estimates (memory, time) is printed and compared with what was used.
 """
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -363,6 +364,12 @@ def without(group: GroupOutline, finished: set[str]) -> GroupOutline:
     left = [i for i, id in enumerate(group.ids) if id not in finished]
     members = group.members.take(np.asarray(left, int))
     return replace(group, ids=tuple(group.ids[i] for i in left), members=members)
+
+
+def without_program(group: GroupPlan) -> GroupPlan:
+    """Return the plan of a group alone, which does not keep its program in memory."""
+    names = [field.name for field in dataclasses.fields(GroupPlan)]
+    return GroupPlan(**{name: getattr(group, name) for name in names})
 
 
 def _row_bytes(group: GroupPlan) -> int:

@@ -293,7 +293,7 @@ class StudyLoop:
             "trained_trials": self.trained,
             "env_steps": self.pool.env_steps,
             "block_calls": self.pool.calls,
-            "compilations": len(self.pool.programs),
+            "compilations": self.pool.compilations,
             "compile_seconds": round(self.pool.compile_seconds, 2),
             "seconds": round(time.perf_counter() - self.began, 2),
         }

@@ -1,10 +1,12 @@
 """The pool that all batches of a study share: seeds, lanes, programs, devices."""
 
+import gc
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution import mappings
 from purerl.execution.cache import current_cache
 from purerl.execution.format import format_bytes
 from purerl.execution.members import every
@@ -59,6 +61,9 @@ class Pool:
     """Compiled programs of a study by group; the devices' workers.
 
     Attributes:
+        programs: The programs of the last batch, and those of earlier ones as far as
+            this process has room for them.
+        compilations: Number of programs compiled so far.
         compile_seconds: Seconds spent compiling so far.
         calls: Calls of `advance` so far, each of a block and a segment: the work that
             was done.
@@ -71,11 +76,15 @@ class Pool:
         self.workers = make_workers()
         self.programs: dict[str, Program] = {}
         self.compile_seconds = 0.0
-        self.calls = self.env_steps = 0
+        self.calls = self.env_steps = self.compilations = 0
 
     def compile(self, groups: Sequence[Group]) -> None:
         """Compile what is new, several programs at a time."""
         started = time.perf_counter()
+        if mappings.is_nearly_full():
+            names = {group.name for group in groups}
+            self.programs = {n: p for n, p in self.programs.items() if n in names}
+            gc.collect()
         missing = [group for group in groups if group.name not in self.programs]
         cache = current_cache()
 
@@ -89,6 +98,7 @@ class Pool:
         built = run_blocks(self.workers, missing, compile_one)
         for group, programs in zip(missing, built, strict=True):
             self.programs[group.name] = programs
+        self.compilations += len(missing)
         self.compile_seconds += time.perf_counter() - started
 
     def check_memory(self, blocks: Mapping[str, int], num_seeds: int) -> None:

@@ -6,12 +6,15 @@ import subprocess
 import sys
 import textwrap
 import time
+import weakref
 
 import jax
 import numpy as np
 import pytest
 
 import purerl
+from purerl.execution import mappings
+from purerl.execution.programs import Program
 from purerl.sweeps import api, store
 
 from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep
@@ -203,3 +206,50 @@ def test_widths_agree_in_distribution_though_not_in_bits(tiny):
     assert known.sum() > 200
     assert stats.ks_2samp(last[known], two[known, -1]).pvalue > 0.05
     assert last[known].mean() > 1.2 * np.nanmean(first)  # and it learns at both
+
+
+GROUPS = {"num_epochs": [1, 2], "learning_rate": RATES[:2]}
+
+
+def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
+    tiny, monkeypatch, tmp_path, capsys
+):
+    together = run_sweep(tiny, GROUPS, seeds=2)
+    # As in a process that can hold one program more, and then none.
+    monkeypatch.setattr(mappings, "is_nearly_full", lambda: True)
+    programs, most = weakref.WeakSet(), []
+    compile_ = Program.__init__
+
+    def compile_and_count(self, *args):
+        compile_(self, *args)
+        programs.add(self)
+        most.append(len(programs))
+
+    monkeypatch.setattr(Program, "__init__", compile_and_count)
+    out = tmp_path / "sweep"
+    one_by_one = run_sweep(tiny, GROUPS, seeds=2, out=out, progress=True)
+    assert most == [1, 1]
+    assert_equal(one_by_one, together)
+    assert one_by_one.summary["compilations"] == 2
+    assert one_by_one.summary["env_steps"] == together.summary["env_steps"]
+    shown = capsys.readouterr().err
+    assert "8 members" in shown and "1 more group will be compiled after" in shown
+    assert "4 of them finished before" in shown and "100%" in shown
+
+
+def test_ctrl_c_leaves_out_groups_that_wait(tiny, monkeypatch, tmp_path):
+    together = run_sweep(tiny, GROUPS, seeds=2)
+    monkeypatch.setattr(mappings, "is_nearly_full", lambda: True)
+    out, save, saved = tmp_path / "sweep", store.save, []
+
+    def save_and_interrupt(*args):
+        saved.append(save(*args))
+        if len(saved) == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return saved[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "save", save_and_interrupt)
+        stopped = run_sweep(tiny, GROUPS, seeds=2, out=out)
+    assert not stopped.finished and stopped.summary["compilations"] == 1
+    assert_equal(run_sweep(tiny, GROUPS, seeds=2, out=out), together)

@@ -1,0 +1,69 @@
+"""A process holds a limited number of programs: the oldest make room for new ones."""
+
+import weakref
+
+import pytest
+
+from purerl.execution import mappings
+from purerl.execution.cache import ProgramCache
+from purerl.execution.programs import Program
+from purerl.scale.devices import make_workers
+
+
+@pytest.mark.parametrize(("used", "is_full"), [(10, False), (11, True)])
+def test_half_of_the_mappings_that_linux_allows_are_nearly_all(
+    used, is_full, tmp_path, monkeypatch
+):
+    for name, text in {"_MAPPINGS": "a line\n" * used, "_LIMIT": "20\n"}.items():
+        path = tmp_path / name
+        path.write_text(text)
+        monkeypatch.setattr(mappings, name, path)
+    assert mappings.is_nearly_full() == is_full
+
+
+def test_other_systems_do_not_count_mappings(tmp_path, monkeypatch):
+    monkeypatch.setattr(mappings, "_LIMIT", tmp_path / "missing")
+    assert not mappings.is_nearly_full()
+
+
+@pytest.fixture
+def alive(monkeypatch):
+    """The programs in memory, of which the process has room for three."""
+    programs = weakref.WeakSet()
+    monkeypatch.setattr(Program, "__init__", lambda self, *a: programs.add(self))
+    monkeypatch.setattr(mappings, "is_nearly_full", lambda: len(programs) > 3)
+    return programs
+
+
+def test_programs_that_were_not_asked_for_the_longest_make_room(bound, members, alive):
+    cache, workers, block = ProgramCache(), make_workers(), members.block(0, 2)
+
+    def get(length):
+        return cache.get(bound, block, length, workers)
+
+    for length in (1, 2, 3, 4):
+        get(length)
+    get(1)  # The oldest are now 2 and 3.
+    assert len(alive) == cache.compilations == 4
+    get(5)
+    assert len(alive) == len(cache) == 3
+    get(1), get(4), get(5)
+    assert cache.compilations == 5
+    get(2)
+    assert cache.compilations == 6
+
+
+def test_a_program_that_somebody_holds_stays(bound, members, alive):
+    cache, workers, block = ProgramCache(), make_workers(), members.block(0, 2)
+    held = [cache.get(bound, block, length, workers) for length in (1, 2, 3, 4)]
+    cache.make_room()
+    assert len(cache) == 0 and set(held) == set(alive)
+
+
+def test_programs_that_are_forgotten_are_compiled_again(bound, members, alive):
+    cache, workers, block = ProgramCache(), make_workers(), members.block(0, 2)
+    first = cache.get(bound, block, 1, workers)
+    second = cache.get(bound, block, 2, workers)
+    cache.forget([first])
+    assert len(cache) == 1 and cache.get(bound, block, 2, workers) is second
+    assert cache.get(bound, block, 1, workers) is not first
