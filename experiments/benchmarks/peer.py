@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +25,7 @@ class Peer:
         python: the peer's own interpreter.
         script: what it runs.
         checkout: Code of purerl that takes the place of the installed one.
+        variables: Variables of its environment, beside those of this process.
 
     Raises:
         PeerError: there is no such interpreter.
@@ -35,18 +36,19 @@ class Peer:
         python: Path,
         script: str = "peer_rejax.py",
         checkout: Path | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         if not python.exists():
             raise PeerError(
                 "the peers' environment is missing; make it with "
                 "experiments/benchmarks/setup_peers.sh."
             )
-        variables = dict(os.environ)
+        environment = dict(os.environ) | dict(variables or {})
         if checkout is not None:
-            variables["PYTHONPATH"] = str(checkout.resolve())
+            environment["PYTHONPATH"] = str(checkout.resolve())
         self._process = subprocess.Popen(
             [str(python), "-W", "ignore", str(HERE / script)],
-            env=variables,
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

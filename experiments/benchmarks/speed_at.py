@@ -12,6 +12,7 @@ checkout is faster. The other one may be as old as 0dd6977.
 
 import argparse
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,16 +22,22 @@ from report import Measure, Run, alternate, compare, cpu_seconds, hardware, rate
 ROWS = ("ppo-cartpole:1:500000", "ppo-cartpole:64:100000")
 
 
-def measure(stack: ExitStack, checkout: Path, row: str) -> Measure:
+def measure(
+    stack: ExitStack,
+    checkout: Path,
+    row: str,
+    variables: Mapping[str, str] | None = None,
+) -> Measure:
     """Prepare a row in a process of its own.
 
     Args:
-        stack: What ends the process.
+        stack: The stack that ends the process.
         checkout: Code of purerl that runs.
         row: Preset, agents and steps, between colons.
+        variables: Variables of the process's environment, beside those of this one.
     """
     preset, agents, steps = row.split(":")
-    peer = Peer(Path(sys.executable), "peer_purerl.py", checkout)
+    peer = Peer(Path(sys.executable), "peer_purerl.py", checkout, variables)
     stack.enter_context(peer)
     peer.ask("prepare", preset=preset, agents=int(agents), steps=int(steps))
     return lambda seed: Run(**peer.ask("run", seed=seed))

@@ -271,7 +271,7 @@ class SweepLoop:
 
         Args:
             left: Groups with members that are to be trained, none or more.
-            interrupt: The interrupt of the sweep; once asked, no further group is begun.
+            interrupt: The interrupt of the sweep; no group is begun once it is asked.
         """
         outlines, fixed = (
             [part.group for part in left],
