@@ -93,6 +93,10 @@ CASES = {
         odd(lambda obs: obs.astype(jnp.int32), lambda obs: obs),
         "reset returns an observation of dtype int32, and step one of float32",
     ),
+    "the class of an environment": (
+        lambda: purerl.make_train(purerl.PPOConfig(env=CartPole)),
+        r"env is the class CartPole; call it to make one: CartPole\(\)",
+    ),
     "options of an environment that is made already": (
         odd(env_kwargs={"size": 3}),
         r"env_kwargs must be left out where env is an object, got .*3",

@@ -342,6 +342,11 @@ def test_an_object_without_the_contract_is_refused():
 
 
 @pytest.mark.slow
+def test_a_class_is_refused_with_what_to_call():
+    with pytest.raises(TypeError, match=r"env is the class Walk; call it .*: Walk\(\)"):
+        envs.check(Walk)
+
+
 def test_an_object_with_the_contract_is_checked_without_being_an_environment():
     class Plain:
         def __init__(self, inner):
