@@ -337,7 +337,9 @@ def test_a_broken_environment_is_found(broken, sentence):
 
 
 def test_an_object_without_the_contract_is_refused():
-    with pytest.raises(TypeError, match="str without reset, step, default_params"):
+    with pytest.raises(TypeError, match="int without reset, step, default_params"):
+        envs.check(3)
+    with pytest.raises(TypeError, match=r"make the .* first: envs.make\('CartPole-v1'"):
         envs.check("CartPole-v1")
 
 
