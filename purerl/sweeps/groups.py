@@ -212,14 +212,19 @@ def _structures(config: TrainConfig, dynamic: Mapping[str, Any]) -> list[Any]:
                     f"{type(config).__name__}."
                 )
         shapes = [np.shape(leaf) for leaf in leaves]
-        structures.append([name, _structure_text(value, structure), shapes])
+        # Other distributions than the config's are structure, as another loss is.
+        is_other = is_random(value) and structure != jax.tree.structure(
+            getattr(config, name, None)
+        )
+        is_structure = callable(value) or is_other
+        structures.append(
+            [name, _structure_text(value, structure, is_structure), shapes]
+        )
     return structures
 
 
-def _structure_text(value: Any, structure: Any) -> str:
-    # A loss's class and static fields are in its structure's text, and so are those of
-    # the distributions among an environment's parameters.
-    is_structure = callable(value) or is_random(value)
+def _structure_text(value: Any, structure: Any, is_structure: bool) -> str:
+    # A loss's class and static fields are in its structure's text.
     return f"{type(value).__qualname__} {structure}" if is_structure else "number"
 
 

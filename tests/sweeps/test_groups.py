@@ -7,7 +7,7 @@ import pytest
 import purerl
 from envs.wrappers import Randomised
 from purerl.losses import ClipDrift, DPODrift
-from purerl.randomisation import Uniform
+from purerl.randomisation import LogUniform, Uniform
 from purerl.space.design import expand
 from purerl.sweeps import groups as grouping
 from purerl.sweeps.groups import group_points
@@ -76,6 +76,18 @@ def test_a_randomised_environment_and_a_plain_one_are_two_programs(axes):
     plain, drawn = groups_of(axes, config)
     assert not isinstance(plain.bound.env, Randomised)
     assert isinstance(drawn.bound.env, Randomised)
+
+
+def test_ranges_of_one_kind_are_one_program_and_of_two_kinds_two():
+    config = tiny_config(env_params={"length": Uniform(0.1, 0.2)})
+    ranges = [{"length": Uniform(low, 0.9)} for low in (0.3, 0.4)]
+    (group,) = groups_of({"env_params": ranges}, config)
+    leaf = group.overrides["env_params"]["length"].low
+    np.testing.assert_array_equal(leaf, np.float32([0.3, 0.4]))
+    others = [{"length": LogUniform(0.3, 0.9)}, {"gravity": Uniform(9.0, 10.0)}]
+    for base in (tiny_config(), config):
+        groups = groups_of({"env_params": [*ranges, *others]}, base)
+        assert [group.points for group in groups] == [(0, 1), (2,), (3,)]
 
 
 def test_drawn_time_limits_plan_evaluations_of_their_own():
