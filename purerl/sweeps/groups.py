@@ -212,10 +212,10 @@ def _structures(config: TrainConfig, dynamic: Mapping[str, Any]) -> list[Any]:
                     f"{type(config).__name__}."
                 )
         shapes = [np.shape(leaf) for leaf in leaves]
-        # Other distributions than the config's are structure, as another loss is.
-        is_other = is_random(value) and structure != jax.tree.structure(
-            getattr(config, name, None)
-        )
+        # Other distributions than the config's are structure, as another loss is. They
+        # are told apart by text: to JAX, classes with equal fields are one structure.
+        own = jax.tree.structure(getattr(config, name, None))
+        is_other = is_random(value) and str(structure) != str(own)
         is_structure = callable(value) or is_other
         structures.append(
             [name, _structure_text(value, structure, is_structure), shapes]
