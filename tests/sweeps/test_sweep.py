@@ -46,9 +46,12 @@ def test_a_member_is_the_run_of_its_config(tiny, whole):
 
 
 @pytest.mark.slow(optimised=False)
-def test_a_randomised_point_and_a_plain_one_train_as_alone(tiny):
+def test_a_randomised_point_and_a_plain_one_train_as_alone(tiny, tmp_path):
     drawn = {"length": Uniform(0.3, 0.9)}
-    result = run_sweep(tiny, {"env_params": [{}, drawn]}, seeds=2)
+    axes = {"env_params": [{}, drawn]}
+    result = run_sweep(tiny, axes, seeds=2, out=tmp_path / "out")
+    points = purerl.load_sweep(tmp_path / "out").design.points
+    assert [point["env_params"] for point in points] == [{}, drawn]
     for number, params in enumerate([{}, drawn]):
         run = purerl.run(
             tiny.replace(env_params=params),
