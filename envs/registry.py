@@ -83,6 +83,14 @@ BRAX_NAMES: tuple[str, ...] = (
 )
 """Names of brax's environments; the id is `brax/<name>`."""
 
+CRAFTAX_NAMES: tuple[str, ...] = (
+    "Craftax-Symbolic-v1",
+    "Craftax-Pixels-v1",
+    "Craftax-Classic-Symbolic-v1",
+    "Craftax-Classic-Pixels-v1",
+)
+"""Names of Craftax's environments; the id is `craftax/<name>`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class EnvDescription:
@@ -245,15 +253,18 @@ def _unknown_id(id: str) -> str:
     package = {"gym": "gymnasium"}.get(first.casefold(), first.casefold())
     if package in (*_HOST_MAKERS, *_SUITE_MAKERS) and rest:
         return f"env {id!r} is not registered: did you mean {package}/{rest}?"
-    folded = {known.casefold(): known for known in _ENTRIES}
+    named = [*_ENTRIES, *(f"craftax/{name}" for name in CRAFTAX_NAMES)]
+    folded = {known.casefold(): known for known in named}
     near = difflib.get_close_matches(str(id).casefold(), list(folded), n=3, cutoff=0.5)
     # `halfcheetah` alone is a likely slip for `brax/halfcheetah`.
-    tails = [known for known in _ENTRIES if known.split("/")[-1] == id]
+    bare = str(id).casefold()
+    tails = [known for small, known in folded.items() if small.split("/")[-1] == bare]
     guesses = list(dict.fromkeys(tails + [folded[name] for name in near]))
-    hint = f"did you mean {' or '.join(guesses)}?" if guesses else "see below."
+    hint = f": did you mean {' or '.join(guesses)}?" if guesses else "."
+    others = ", ".join(f"{package}/NAME" for package in (*_SUITE_MAKERS, *_HOST_MAKERS))
     return (
-        f"env {id!r} is not registered: {hint} "
-        "`envs.registered()` lists every id; `envs.register` adds one."
+        f"env {id!r} is not registered{hint} `envs.registered()` lists the ids, beside "
+        f"which there are {others}; `envs.register` adds one."
     )
 
 

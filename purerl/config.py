@@ -312,6 +312,19 @@ def shown(value: Any, most: int = 200) -> str:
     return text if len(text) <= most else f"an instance of {type(value).__name__}"
 
 
+def how_to_read(value: Any) -> str:
+    """Say how text that stands where a part should is read; nothing of other values.
+
+    Args:
+        value: Value that is no part, such as `"Adam(b1=0.9)"`.
+    """
+    if not isinstance(value, str):
+        return ""
+    is_file = value.strip().endswith((".npz", ".yaml"))
+    call = "purerl.load_part" if is_file else "purerl.serialise.parse_part"
+    return f" Text is for files and command lines: {call}({value!r}) reads it."
+
+
 def check_known(name: str, known: list[str], owner: str) -> None:
     """Refuse a name that is not among the known ones.
 
@@ -496,8 +509,14 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
             value, int | float | np.number | np.ndarray | jax.Array
         ):
             hint = ", or a schedule such as purerl.schedules.Linear(1e-3, 0.0)"
-            moves = hint if callable(value) and field.type not in _PLAIN else ""
-            raise ConfigError(f"{name} must be a number{moves}, got {value!r}.")
+            is_text = isinstance(value, str) and "(" in value
+            moves = hint if callable(value) or is_text else ""
+            got = repr(value)
+            if isinstance(value, type):
+                call = f"call it to make one: {value.__name__}(...)"
+                got = f"the class {value.__name__}; {call}"
+            rest = how_to_read(value) if is_text else ""
+            raise ConfigError(f"{name} must be a number{moves}, got {got}.{rest}")
         if np.shape(value) != ():
             raise ConfigError(
                 f"{name} must be a single number, got shape {np.shape(value)}. "
@@ -579,6 +598,7 @@ def _same_shape(current: Any, value: Any, path: str) -> Any:
             f"override {path!r} must be of the kind of {current!r}, got "
             f"{type(value).__name__}; its numbers are overridden by name, such as "
             f"{path + '.' + next(iter(field_names(current)), 'field')!r}."
+            f"{how_to_read(value)}"
         )
     if old != new:
         # By its structure alone, a loss without numbers would be taken for a number.

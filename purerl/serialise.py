@@ -317,7 +317,9 @@ def _number(name: str, value: Any) -> Any:
         return float(value)  # YAML 1.1 reads 5e5 as a string.
     if "(" in value or value.strip() in schedules.SCHEDULES:
         return parse_part(value, "schedule")
-    raise ConfigError(f"{name} must be a number, got {value!r}.")
+    meant = schedules.example(value)
+    hint = f"; a schedule has its numbers with it, such as {meant}" if meant else ""
+    raise ConfigError(f"{name} must be a number, got {value!r}{hint}.")
 
 
 def parse_loss(value: Any) -> Any:

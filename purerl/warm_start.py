@@ -25,6 +25,8 @@ LEARNED = ("params", "target_params")
 STATISTICS = ("obs_moments", "reward_scale")
 _RUNNING = "reward_scale.running"
 _TARGET = "target_params."
+# How a part of the networks is taken, in messages to those who call a function.
+_BY_CALL = "purerl.networks_of(state, 'torso')"
 
 
 def networks_of(state: PyTree, *parts: str) -> Networks:
@@ -100,12 +102,15 @@ def put_networks(state: PyTree, networks: Mapping[str, Any]) -> PyTree:
     return jax.tree.unflatten(jax.tree.structure(state), leaves)
 
 
-def check_networks(networks: Mapping[str, Any], state: PyTree) -> None:
+def check_networks(
+    networks: Mapping[str, Any], state: PyTree, by: str = _BY_CALL
+) -> None:
     """Refuse networks that have no place in a state.
 
     Args:
         networks: Arrays by name.
         state: Shapes of the state that is to begin with them.
+        by: How a part of the networks is taken, for the message.
 
     Raises:
         ConfigError: naming the array that does not fit, and what to do.
@@ -122,18 +127,18 @@ def check_networks(networks: Mapping[str, Any], state: PyTree) -> None:
             raise ConfigError(
                 f"start: {name} has no place in this agent, whose networks are "
                 f"{', '.join(list(places)[:8])}, ...; start from the parts that both "
-                "have, such as purerl.networks_of(state, 'torso')."
+                f"have, such as {by}."
             )
-        _check_leaf(name, value, places[name])
+        _check_leaf(name, value, places[name], by)
 
 
-def _check_leaf(name: str, value: Any, place: Any) -> None:
+def _check_leaf(name: str, value: Any, place: Any, by: str) -> None:
     if np.shape(value) != place.shape or _dtype(value) != place.dtype:
         raise ConfigError(
             f"start: {name} is {_dtype(value)} {np.shape(value)}, and this agent needs "
             f"{place.dtype} {place.shape}; train with the sizes and spaces that it was "
-            "trained with, leave this part out (purerl.networks_of(state, 'torso')), "
-            "or take one agent of several with jax.vmap over start."
+            f"trained with, leave this part out ({by}), or take one agent of several "
+            "with jax.vmap over start."
         )
 
 

@@ -15,6 +15,7 @@ from envs.spaces import Box, Dict, Discrete, Tuple
 from purerl import losses, schedules
 from purerl.config import ConfigError
 from purerl.optimisers import OpenOptimiser
+from purerl.randomisation import Choice, Uniform
 
 ARTIFACTS = Path(__file__).parents[1] / "experiments" / "artifacts"
 
@@ -93,6 +94,10 @@ CASES = {
         odd(lambda obs: obs.astype(jnp.int32), lambda obs: obs),
         "reset returns an observation of dtype int32, and step one of float32",
     ),
+    "the class of an environment": (
+        lambda: purerl.make_train(purerl.PPOConfig(env=CartPole)),
+        r"env is the class CartPole; call it to make one: CartPole\(\)",
+    ),
     "options of an environment that is made already": (
         odd(env_kwargs={"size": 3}),
         r"env_kwargs must be left out where env is an object, got .*3",
@@ -114,6 +119,58 @@ CASES = {
     "a function for a step size": (
         lambda: purerl.make_train(purerl.PPOConfig(learning_rate=lambda share: share)),
         r"learning_rate must be a number, or a schedule such as .*Linear",
+    ),
+    "a schedule's text": (
+        lambda: purerl.make_train(purerl.PPOConfig(learning_rate="Linear(1e-3,0)")),
+        r"got 'Linear\(1e-3,0\)'\. .*purerl\.serialise\.parse_part\('Linear\(1e-3,0\)'",
+    ),
+    "a schedule's class": (
+        lambda: purerl.make_train(PPO.replace(learning_rate=schedules.Cosine)),
+        r"got the class Cosine; call it to make one: Cosine\(\.\.\.\)",
+    ),
+    "a schedule's name": (
+        lambda: purerl.serialise.from_dict({"learning_rate": "cosine"}),
+        r"must be a number, got 'cosine'; .*, such as Cosine\(1e-3\)\.$",
+    ),
+    "an optimiser's text": (
+        lambda: purerl.make_train(purerl.PPOConfig(optimiser="Adam")),
+        r"optimiser must be an optimiser, .*parse_part\('Adam'\) reads it",
+    ),
+    "an optimiser's file": (
+        lambda: purerl.make_train(purerl.PPOConfig(optimiser="open.npz")),
+        r"purerl\.load_part\('open\.npz'\) reads it",
+    ),
+    "an optimiser's text to override": (
+        lambda: purerl.make_train(PPO)(jax.random.key(0), {"optimiser": "Adam"}),
+        r"override 'optimiser' must be .*parse_part\('Adam'\) reads it",
+    ),
+    "a loss's text": (
+        lambda: purerl.make_train(purerl.PPOConfig(policy_loss="ClipDrift(0.1)")),
+        r"policy_loss must be a loss, .*parse_part\('ClipDrift\(0\.1\)'\) reads it",
+    ),
+    "a distribution's text": (
+        lambda: purerl.make_train(PPO.replace(env_params={"length": "Uniform(.4,.6)"})),
+        r"length must be a number or .*parse_part\('Uniform\(\.4,\.6\)'\) reads it",
+    ),
+    "a distribution's class": (
+        lambda: purerl.make_train(PPO.replace(env_params={"length": Uniform})),
+        r"got the class Uniform; call it to make one: Uniform\(",
+    ),
+    "two ends in place of a distribution": (
+        lambda: purerl.make_train(PPO.replace(env_params={"length": (0.4, 0.6)})),
+        r"has shape \(2,\), expected \(\)\. .* use Uniform\(0\.4, 0\.6\)\.",
+    ),
+    "a distribution that moves": (
+        lambda: purerl.make_train(
+            PPO.replace(env_params={"length": Uniform(0.4, schedules.Linear(0.5, 2.0))})
+        ),
+        r"length: the numbers of a distribution cannot follow a schedule, .* Give num",
+    ),
+    "a choice that moves": (
+        lambda: purerl.make_train(
+            PPO.replace(env_params={"length": Choice((0.4, schedules.Linear()))})
+        ),
+        "the numbers of a distribution cannot follow a schedule",
     ),
     "a torso with dropout": (
         lambda: purerl.make_train(purerl.PPOConfig(torso=Dropping())),

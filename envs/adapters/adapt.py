@@ -21,10 +21,18 @@ def adapt(env: Any) -> Environment:
     used through its `reset` and `step`.
 
     Raises:
-        TypeError: it does not keep the contract, or it is one of Gymnasium.
+        TypeError: it does not keep the contract, it is a class or a name, or it is one
+            of Gymnasium.
     """
     if isinstance(env, Environment):
         return env
+    if isinstance(env, str):
+        raise TypeError(
+            f"env is the name {env!r}; make the environment first: envs.make({env!r})."
+        )
+    if isinstance(env, type):
+        name = env.__name__
+        raise TypeError(f"env is the class {name}; call it to make one: {name}().")
     if is_of_gymnasium(env):
         raise TypeError(refusal(f"({type(env).__name__})"))
     # An object of gymnax can only exist where gymnax is imported already.

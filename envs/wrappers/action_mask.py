@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -41,12 +42,15 @@ class ActionMask(ObservationWrapper):
         """Check the function and the actions.
 
         Raises:
-            ValueError: there is no function, or the actions can have no mask.
+            ValueError: there is no function, it takes other arguments, or the actions
+                can have no mask.
         """
+        needed = "ActionMask needs a function (state, params) -> bool [A]"
         if not callable(self.mask):
+            raise ValueError(f"{needed}, got {self.mask!r}.")
+        if not _takes_two(self.mask):
             raise ValueError(
-                f"ActionMask needs a function (state, params) -> bool [A], got "
-                f"{self.mask!r}."
+                f"{needed}, got one that takes {inspect.signature(self.mask)}."
             )
         _size(self.env.action_space(self.env.default_params))
 
@@ -73,6 +77,19 @@ class ActionMask(ObservationWrapper):
         parts = space.spaces if isinstance(space, Dict) else {"observation": space}
         size = _size(self.env.action_space(self._params(params)))
         return Dict({**parts, MASK: MultiBinary(size)})
+
+
+def _takes_two(mask: Mask) -> bool:
+    """Return whether a function can be called with a state and parameters."""
+    try:
+        signature = inspect.signature(mask)
+    except (TypeError, ValueError):
+        return True  # Nothing is known of it, as of some that are written in C.
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return False
+    return True
 
 
 def _size(actions: Any) -> int:

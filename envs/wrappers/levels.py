@@ -51,8 +51,8 @@ class RandomLevels(Wrapper):
         """
         if not self.env.has_levels:
             raise ValueError(
-                f"{type(self).__name__} needs an environment with draw_level(key, "
-                f"params), which {self.env.name} has not; Maze-v0 has it."
+                f"{self.env.name} has no levels: {type(self).__name__} needs an "
+                "environment with draw_level(key, params), such as Maze-v0."
             )
 
     def draw_level(self, key: jax.Array, params: Any) -> Any:

@@ -14,7 +14,7 @@ from jax.core import Tracer
 import envs
 from envs.checker import EnvCheckError, check_member
 from envs.wrappers import Randomised, RandomisedOnce, distributions
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, how_to_read, shortest
 from purerl.randomisation import (
     check_distribution,
     check_groups,
@@ -279,19 +279,34 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
         dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(default))
         number = value if isinstance(value, Tracer) else np.asarray(value, float)
     except (TypeError, ValueError):
-        raise ConfigError(
-            f"{owner} must be a number or a distribution, such as Uniform(0.5, 2.0), "
-            f"got {value!r}."
-        ) from None
+        raise ConfigError(_no_number(value, owner)) from None
     _check_number(number, dtype, owner)
     value = jnp.asarray(value, dtype)
     if value.shape != np.shape(default):
+        drawn = ""
+        if value.shape == (2,) and not isinstance(number, Tracer):
+            low, high = map(shortest, np.sort(number))
+            drawn = f" To draw a number between two, use Uniform({low}, {high})."
         raise ConfigError(
             f"{owner} has shape {value.shape}, expected {np.shape(default)}. To train "
             "one agent per value, use jax.vmap(train, in_axes=(None, 0))(key, "
-            "overrides)."
+            f"overrides).{drawn if np.shape(default) == () else ''}"
         )
     return value
+
+
+def _no_number(value: Any, owner: str) -> str:
+    """The sentence about a parameter that is neither a number nor a distribution."""
+    got, rest = repr(value), ""
+    if isinstance(value, type):
+        call = f"call it to make one: {value.__name__}(...)"
+        got = f"the class {value.__name__}; {call}"
+    elif isinstance(value, str) and "(" in value:
+        rest = how_to_read(value)
+    return (
+        f"{owner} must be a number or a distribution, such as Uniform(0.5, 2.0), got "
+        f"{got}.{rest}"
+    )
 
 
 def _check_shapes(default: Any, value: Any, owner: str) -> None:

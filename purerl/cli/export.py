@@ -12,7 +12,7 @@ from purerl.cli import flags
 from purerl.config import ConfigError
 from purerl.export import export_policy
 from purerl.runner.result import load_run
-from purerl.runner.seeds import seeds_named
+from purerl.runner.seeds import seeds_named, split_seed
 from purerl.runner.trackers.mlflow import absolute
 from purerl.runner.trackers.mlflow_model import log_policy
 from purerl.runner.trackers.stored import load_stored
@@ -27,8 +27,16 @@ def _arg(text: str) -> object:
 class Export:
     """Write the policy of a run's agent as StableHLO, and its weights."""
 
-    run: Annotated[tyro.conf.Positional[Path], _arg("Folder of the run.")]
-    out: Annotated[Path, _arg("Folder to write.")]
+    run: Annotated[
+        tyro.conf.Positional[str],
+        tyro.conf.arg(
+            metavar="RUN[:SEED]",
+            help="Folder of the run, or one agent of it.",
+        ),
+    ]
+    out: Annotated[Path | None, _arg("Folder to write; RUN/exported if not given.")] = (
+        None
+    )
     seed: Annotated[
         int | None, _arg("The agent of this seed; the only one if not given.")
     ] = None
@@ -54,35 +62,41 @@ def main(argv: Sequence[str]) -> int:
             f"--tracking-uri {options.tracking_uri} needs --mlflow, which keeps the "
             "policy there."
         )
-    saved = load_run(options.run)
-    seed = options.seed
+    run, seed = split_seed(options.run)
+    if seed is not None and options.seed is not None:
+        raise ConfigError(
+            f"--seed is {options.seed}, and {options.run} names a seed already; give "
+            "one of them."
+        )
+    saved = load_run(run)
+    seed = options.seed if seed is None else seed
     if seed is None and len(saved.seeds) == 1:
         seed = saved.seeds[0]
     if seed not in saved.seeds:
         raise ConfigError(
             f"--seed must be a seed of the run, which has {seeds_named(saved.seeds)}, "
-            f"got {seed}: a policy is that of one agent."
+            f"got {seed}: a policy is that of one agent, such as "
+            f"{run}:{saved.seeds[0]}."
         )
     member = saved.seeds.index(seed)
     state = jax.tree.map(lambda x: x[member], to_device(saved.state))
     folder = export_policy(
         saved.config,
         state,
-        options.out,
+        options.out or run / "exported",
         sampled=options.sampled,
         onnx=options.onnx,
         batch=options.batch,
     )
     print(f"the policy of seed {seed} after update {saved.update:,} is in {folder}/")
     if options.mlflow:
-        print(f"MLflow has it as {_log(options, folder)}")
+        print(f"MLflow has it as {_log(run, options.tracking_uri, folder)}")
     return 0
 
 
-def _log(options: Export, folder: Path) -> str:
+def _log(run: Path, uri: str | None, folder: Path) -> str:
     """Keep the policy in MLflow, with the run where the store has it."""
-    known = load_stored(options.run).get("mlflow")
-    uri = options.tracking_uri
+    known = load_stored(run).get("mlflow")
     if known is None or (uri and absolute(uri) != known["options"]["uri"]):
         return log_policy(folder, uri=uri)
     return log_policy(folder, run_id=known["id"], uri=known["options"]["uri"])

@@ -8,7 +8,7 @@ import tyro
 import yaml
 from tyro.constructors import PrimitiveConstructorSpec
 
-from purerl import randomisation, serialise
+from purerl import randomisation, schedules, serialise
 from purerl.algorithms import ALGORITHMS
 from purerl.cli.numbers import dotted_flags, write_inside
 from purerl.config import (
@@ -83,6 +83,12 @@ def _number(field: dataclasses.Field) -> Any:
     def read(texts: list[str]) -> Any:
         if texts[0] in words:
             return words[texts[0]]
+        meant = schedules.example(texts[0])
+        if meant:
+            raise ValueError(
+                f"{texts[0]!r} is no number; a schedule has its numbers with it, such "
+                f"as {meant}"
+            )
         # A schedule stays text: `read_config` reads it, and says what is wrong with it.
         return texts[0] if "(" in texts[0] else float(texts[0])
 

@@ -22,9 +22,10 @@ from purerl.population.fitness import KINDS
 from purerl.population.halving import DEFAULT_ETA, first_rung, halving
 from purerl.population.halving_result import HalvingResult
 from purerl.population.searches import read_searches
+from purerl.population.space import Space
 from purerl.runner.seeds import check_seeds
 from purerl.search.fitness import check_fitness
-from purerl.train import Bound, bind
+from purerl.train import Bound
 
 
 def _arg(text: str) -> object:
@@ -83,7 +84,8 @@ def main(argv: Sequence[str]) -> int:
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
-        part = _cost(bind(config), parsed, searches)
+        space = Space(config, read_axes(parsed.axis))
+        part = _cost(space.bound, parsed, searches)
         dry_run.show([part], parsed.lanes, parsed.segment_updates)
         return 0
     result = halving(

@@ -24,10 +24,10 @@ from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
 from purerl.population.searches import read_searches
+from purerl.population.space import Space
 from purerl.runner.seeds import check_seeds
 from purerl.search.fitness import check_fitness
 from purerl.space.labels import in_a_line
-from purerl.train import bind
 
 
 def _arg(text: str) -> object:
@@ -103,7 +103,8 @@ def main(argv: Sequence[str]) -> int:
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
         agents = parsed.population * len(check_seeds(searches, "--searches"))
-        parts = [dry_run.whole_runs(bind(config), agents)]
+        space = Space(config, read_axes(parsed.axis))
+        parts = [dry_run.whole_runs(space.bound, agents)]
         dry_run.show(parts, parsed.lanes, parsed.segment_updates)
         return 0
     result = pbt(

@@ -22,6 +22,7 @@ from purerl.tuning.api import tune
 from purerl.tuning.console import best_table, end_line, holdout_table, warnings
 from purerl.tuning.pool import KINDS
 from purerl.tuning.result import TuneResult
+from purerl.tuning.space import Space
 
 
 def _arg(text: str) -> object:
@@ -92,6 +93,7 @@ def main(argv: Sequence[str]) -> int:
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
+        Space(config, read_axes(parsed.axis))  # refuses axes that do not fit
         seeds = len(check_seeds(parsed.seeds))
         agents = parsed.trials * seeds + 2 * parsed.holdout_seeds
         study = dry_run.whole_runs(bind(config), agents)

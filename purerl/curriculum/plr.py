@@ -121,7 +121,7 @@ class PLRConfig(PPOConfig):
         # The threshold is rounded as `choose` rounds it.
         needed = max(1, math.ceil(np.float32(fill) * np.float32(self.buffer_size)))
         num_updates = self.total_timesteps // self.steps_per_update
-        drawn = (num_updates - 1) * self.num_envs
+        drawn = max(0, num_updates - 1) * self.num_envs
         if drawn < needed:
             raise ConfigError(
                 f"total_timesteps={self.total_timesteps:,} with num_envs="
@@ -185,6 +185,12 @@ def validate(config: PLRConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
+    if not env.has_levels:
+        raise ConfigError(
+            f"PLRConfig needs an environment with levels, and {env.name} has no "
+            "levels: it has no draw_level(key, params), as Maze-v0 has; see "
+            "docs/curricula.md."
+        )
     if type(env) is not RandomLevels:
         raise ConfigError(
             "PLRConfig needs RandomLevels as the last of env_wrappers, and numbers in "

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.config import ConfigError, shown
+from purerl.config import ConfigError, how_to_read, shown
 
 
 def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
@@ -26,6 +26,11 @@ def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
         raise ConfigError(
             f"{name} must be a loss, got the class {loss.__name__}; call it to make "
             f"one, such as {example}."
+        )
+    if isinstance(loss, str):
+        raise ConfigError(
+            f"{name} must be a loss, such as {example}, got {loss!r}."
+            f"{how_to_read(loss)}"
         )
     if callable(loss) and not _is_struct(loss):
         raise ConfigError(

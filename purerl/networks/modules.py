@@ -25,6 +25,8 @@ from purerl.types import Array, PyTree
 FIELDS = ("torso", "actor", "critic", "memory")
 # Packages from which objects that have moved within them can be imported for good.
 _PUBLIC = (nn, jax.nn, jnp)
+# Packages in which the bare name of a class is looked for, by field.
+_HOMES = {"memory": "purerl.networks.memories"}
 _IMPORT = "import"  # The key of a function or a class among a module's fields.
 _EXAMPLE = "mypackage.nets:MyTorso(features=64)"
 
@@ -76,6 +78,8 @@ def parse(field: str, value: Any) -> Any:
             f"{field} must be a module, got the class {value.__name__}; call it to "
             f"make one, such as {value.__name__}()."
         )
+    if isinstance(value, str) and "(" in value and ":" not in value:
+        value = _with_home(field, value)
     if isinstance(value, str) and ":" in value:
         value = _read_text(field, value)
     if isinstance(value, Mapping) and "type" in value:
@@ -402,18 +406,40 @@ def _import(field: str, path: str) -> Any:
         ) from None
 
 
+def _with_home(field: str, value: str) -> str:
+    """The text with the import path before the name of a class of this package."""
+    home = _HOMES.get(field)
+    if home is None:
+        return value
+    name, bracket, inside = value.strip().partition("(")
+    for known, cls in vars(importlib.import_module(home)).items():
+        is_module = isinstance(cls, type) and issubclass(cls, nn.Module)
+        if is_module and known.lower() == name.strip().lower():
+            return f"{home}:{known}{bracket}{inside}"
+    return value
+
+
 def _read_text(field: str, value: str) -> dict[str, Any]:
     path, bracket, inside = value.strip().partition("(")
     values: dict[str, Any] = {}
+    unnamed: list[str] = []
     try:
         if bracket:
             call = ast.parse(f"f({inside}", mode="eval").body
-            assert isinstance(call, ast.Call) and not call.args
+            assert isinstance(call, ast.Call)
+            unnamed = [ast.unparse(arg) for arg in call.args]
             values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
     except (SyntaxError, ValueError, AssertionError):
         raise ConfigError(
             f"{field}: cannot read {value!r}; write for example {_EXAMPLE}."
         ) from None
+    if unnamed:
+        names = [f.name for f in _fields(_class_at(field, path))]
+        example = f"; write {names[0]}={unnamed[0]}" if names else ""
+        raise ConfigError(
+            f"{field}: the fields of a module are named, and {path} was given "
+            f"{', '.join(unnamed)} without a name{example}."
+        )
     return {"type": path, **values}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.config import ConfigError, is_part, part_kind
+from purerl.config import ConfigError, how_to_read, is_part, part_kind
 from purerl.optimisers.registry import OPTIMISERS
 
 _OWN = tuple(OPTIMISERS.values())
@@ -61,6 +61,7 @@ def check_optimiser(name: str, optimiser: Any) -> None:
             "flax.struct.dataclass whose __call__(learning_rate) returns optax's "
             "transformation, got "
             f"{optimiser!r}. Optimisers: {', '.join(OPTIMISERS)}."
+            f"{how_to_read(optimiser)}"
         )
     params = {key: jnp.zeros(shape) for key, shape in _LAYERS.items()}
     try:

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.config import ConfigError, is_part, shown
+from purerl.config import ConfigError, how_to_read, is_part, shown
 from purerl.rules.inputs import RuleInputs, Targets
 
 _SHAPE = (3, 2)  # Steps and environments of the rollout that is tried.
@@ -33,6 +33,7 @@ def check_rule(rule: Any, prediction_size: int) -> None:
         raise ConfigError(
             "rule must be an instance of a flax.struct.dataclass with "
             f"__call__(inputs), such as {example}, got {shown(rule)}."
+            f"{how_to_read(rule)}"
         )
     size = getattr(rule, "prediction_size", prediction_size)
     if size != prediction_size:

@@ -59,6 +59,9 @@ def run(
     an environment raises there is raised here, with notes that say in which agent and
     update, and how to go on from the last update, which is saved.
 
+    Functions that look at agents while they train (`observe`, `metrics`) are given to
+    `purerl.make_train`, whose `train(key, overrides, start)` goes on from a state.
+
     Args:
         config: The config of every agent.
         seeds: The number of seeds, which are then 0, 1, ..., or the seeds themselves.

@@ -21,6 +21,7 @@ from purerl.types import HostMetrics, PyTree
 from purerl.warm_start import check_networks, choose, put_networks
 
 NETWORKS, EVERYTHING = "networks", "all"
+_BY_FOLDER = "--from-parts torso, or purerl.Start(folder, 'torso')"
 # One step of a path, as checkpoints name arrays: `['key']`, `.field` or `[0]`.
 _STEP = re.compile(r"\['([^']*)'\]|\.(\w+)|\[(\d+)\]")
 
@@ -135,7 +136,8 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         return Begun(described | {"sha256": digest}, update, None, state)
     networks = _networks(flat, start.parts)
     try:
-        check_networks({name: array[0] for name, array in networks.items()}, shapes)
+        one = {name: array[0] for name, array in networks.items()}
+        check_networks(one, shapes, _BY_FOLDER)
     except ConfigError as error:
         theirs, mine = stored["config"].get("algorithm"), name_of(bound.config)
         if theirs == mine:

@@ -13,6 +13,7 @@ from purerl.config import (
     check_known,
     field_names,
 )
+from purerl.randomisation import is_random
 from purerl.types import Overrides
 
 
@@ -69,13 +70,32 @@ def with_static(config: TrainConfig, static: Mapping[str, Any]) -> TrainConfig:
     return config
 
 
+def with_randomised(config: TrainConfig, dynamic: Mapping[str, Any]) -> TrainConfig:
+    """Return a config whose environment is randomised if it is under the overrides.
+
+    Whether numbers of an environment are drawn is structure: a program is made for
+    drawn or for given ones.
+
+    Args:
+        config: Config, its static fields set.
+        dynamic: Values of dynamic fields by name.
+    """
+    named = {n: v for n, v in dynamic.items() if n.split(".")[0] == "env_params"}
+    if not named:
+        return config
+    params = apply_overrides(config, named).env_params
+    if is_random(params) == is_random(config.env_params):
+        return config
+    return config.replace(env_params=params)
+
+
 def resolve_point(
     config: TrainConfig, point: Mapping[str, Any]
 ) -> tuple[TrainConfig, Overrides]:
     """Return the config of a point's group, and the point's overrides of it."""
     base = with_algorithm(config, point.get("algorithm", name_of(config)))
     static, dynamic = split(base, point)
-    return with_static(base, static), dynamic
+    return with_randomised(with_static(base, static), dynamic), dynamic
 
 
 def config_at(config: TrainConfig, point: Mapping[str, Any]) -> TrainConfig:

@@ -28,13 +28,16 @@ def from_dict(stored: Mapping[str, Any]) -> dict[str, Axis]:
 def read_value(value: Any) -> Any:
     """Return a value of an axis that `serialise.plain` wrote.
 
-    Dictionaries of parts and networks are these again, and lists are tuples. Other text
-    stays text: the name of an algorithm, say, or a loss as a person wrote it.
+    Dictionaries of parts and networks are these again, distributions among parameters
+    of an environment too, and lists are tuples. Other text stays text: the name of an
+    algorithm, say, or a loss as a person wrote it.
     """
     if modules.is_written(value):
         return modules.parse("axis", value)
     if isinstance(value, Mapping) and "type" in value:
         return serialise.parse_part(value)
+    if isinstance(value, Mapping):
+        return {name: read_value(inner) for name, inner in value.items()}
     return plain(value)
 
 

@@ -15,7 +15,13 @@ import numpy as np
 from purerl.acting.environment import bind_params
 from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig, validate_field
-from purerl.space.points import split, with_algorithm, with_static
+from purerl.randomisation import is_random
+from purerl.space.points import (
+    split,
+    with_algorithm,
+    with_randomised,
+    with_static,
+)
 from purerl.sweeps.identity import canonical, digest
 from purerl.train import Bound, bind, check_time_limit
 from purerl.types import Overrides, PyTree
@@ -146,9 +152,15 @@ def _draft(
     """The group of a point: a known one, or a new one with a checked config."""
     base = with_algorithm(config, point.get("algorithm", name_of(config)))
     static, dynamic = split(base, point)
-    name = digest([name_of(base), canonical(static), _structures(base, dynamic)])
+    identity = [name_of(base), canonical(static), _structures(base, dynamic)]
+    start = with_static(base, static)
+    config = with_randomised(start, dynamic)
+    if config is not start:
+        # Its evaluations are planned for the time limit that the point has alone.
+        identity.append(_time_limit(config))
+    name = digest(identity)
     if name not in drafts:
-        bound = bind(with_static(base, static))
+        bound = bind(config)
         drafts[name] = _Draft(bound, static, tuple(dynamic), [], [])
     draft = drafts[name]
     checked = draft.bound.at(dynamic)
@@ -200,10 +212,25 @@ def _structures(config: TrainConfig, dynamic: Mapping[str, Any]) -> list[Any]:
                     f"{type(config).__name__}."
                 )
         shapes = [np.shape(leaf) for leaf in leaves]
-        structures.append([name, _structure_text(value, structure), shapes])
+        # Other distributions than the config's are structure, as another loss is. They
+        # are told apart by text: to JAX, classes with equal fields are one structure.
+        own = jax.tree.structure(getattr(config, name, None))
+        is_other = is_random(value) and str(structure) != str(own)
+        is_structure = callable(value) or is_other
+        structures.append(
+            [name, _structure_text(value, structure, is_structure), shapes]
+        )
     return structures
 
 
-def _structure_text(value: Any, structure: Any) -> str:
+def _structure_text(value: Any, structure: Any, is_structure: bool) -> str:
     # A loss's class and static fields are in its structure's text.
-    return f"{type(value).__qualname__} {structure}" if callable(value) else "number"
+    return f"{type(value).__qualname__} {structure}" if is_structure else "number"
+
+
+def _time_limit(config: TrainConfig) -> Any:
+    """The time limit among an environment's parameters, as it is hashed."""
+    params = config.env_params
+    limit = "max_steps_in_episode"
+    given = params if isinstance(params, Mapping) else {}
+    return canonical({limit: given.get(limit, getattr(params, limit, None))})

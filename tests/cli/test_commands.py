@@ -257,6 +257,20 @@ def test_export_writes_the_policy_of_one_agent(trained, folder, capsys):
     assert (out / "policy.stablehlo").stat().st_size > 1000
 
 
+def test_export_takes_one_agent_as_other_commands_do(trained, folder, capsys):
+    run = folder / "to-export"
+    shutil.copytree(trained, run)
+    assert main(["export", f"{run}:2"]) == 0
+    assert f"seed 2 after update 20 is in {run}/exported/" in capsys.readouterr().out
+    assert (run / "exported" / "policy.json").is_file()
+    assert main(["export", f"{run}:2", "--seed", "1"]) == 2
+    assert "names a seed already; give one of them" in capsys.readouterr().err
+    assert main(["export", f"{run}:9"]) == 2
+    assert f"got 9: a policy is that of one agent, such as {run}:0." in (
+        capsys.readouterr().err
+    )
+
+
 def test_a_length_that_is_none_is_called_by_its_flag(trained, capsys):
     assert main(["train", "--resume", str(trained), "--extend", "-5"]) != 0
     assert "--extend must be the steps of the longer run" in capsys.readouterr().err

@@ -55,6 +55,18 @@ def test_a_dry_run_says_what_it_would_cost(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("command", [["pbt"], ["halving", *HALVING], ["tune"]])
+def test_a_dry_run_refuses_the_axes_that_training_refuses(command, capsys):
+    args = [*command, *TINY, "--dry-run"]
+    assert main([*args, "--axis", "learning_rat=1e-3,1e-2"]) == 2
+    assert "no field 'learning_rat'. Did you mean" in capsys.readouterr().err
+    assert main(args) == 2
+    assert "needs at least one axis, got none" in capsys.readouterr().err
+    if command != ["tune"]:
+        assert main([*args, "--axis", "optimiser=Adam,SGD"]) == 2
+        assert "a population shares one" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_time_is_that_of_all_environments(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(dry_run, "rate", lambda *args: 10.0)

@@ -77,10 +77,19 @@ def test_an_optimiser_of_some_parameters_is_none_or_a_part():
         ("--optimiser.b1", "--optimiser.b1 needs a value"),
         ("--optimiser;Adma", "Did you mean 'Adam'?"),
         ("--learning-rate;Linea(1)", "no schedule 'Linea'. Did you mean 'Linear'"),
+        ("--env-params;length=[0.4, 0.6]", "use Uniform(0.4, 0.6)"),
         ("--learning-rate.end;0.1", "0.00025 has nothing inside; give a part first"),
     ],
 )
 def test_a_bad_flag_gets_a_sentence(line, fragment):
     with pytest.raises(ConfigError) as error:
-        read(line)
+        purerl.make_train(read(line))
     assert fragment in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["cosine", "Cosine"])
+def test_a_schedule_without_its_numbers_gets_a_sentence(name, capsys):
+    with pytest.raises(SystemExit):
+        read(f"--learning-rate;{name}")
+    words = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "a schedule has its numbers with it, such as Cosine(1e-3)" in words

@@ -15,6 +15,7 @@ from purerl.config import ConfigError
 from purerl.execution import fit
 from purerl.execution.fit import BlockCompiler
 from purerl.meta.population import Stopped
+from purerl.randomisation import Uniform
 from purerl.scale import hosts
 from tests.helpers import tiny_config
 
@@ -93,6 +94,21 @@ def test_settings_of_other_lengths_have_their_own_steps(result):
     assert dataset["curve"].sel(setting="wide").isnull().any()
     assert not dataset["curve"].sel(setting="slow").isnull().any()
     assert result.subject == "settings"
+
+
+@pytest.mark.slow(optimised=False)
+def test_a_randomised_environment_is_a_setting_beside_a_plain_one():
+    drawn = {"length": Uniform(0.3, 0.9)}
+    named = {
+        "plain": {"gamma": 0.99},
+        "drawn": {"env_params.length": "Uniform(0.3, 0.9)"},
+        "whole": CONFIG.replace(env_params=drawn),
+    }
+    found = purerl.compare(CONFIG, named, **SMALL).scores["training_curve"][0]
+    np.testing.assert_allclose(found[0], means(CONFIG), 1e-4)
+    expected = means(CONFIG.replace(env_params=drawn))
+    np.testing.assert_allclose(found[1], expected, 1e-4)
+    np.testing.assert_allclose(found[2], expected, 1e-4)
 
 
 @pytest.mark.slow

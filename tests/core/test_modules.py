@@ -96,6 +96,18 @@ def test_the_command_line_takes_an_import_path():
     assert purerl.resolve(config).torso == nets.Torso(7)
 
 
+@pytest.mark.parametrize("text", ["LRU(features=32)", "lru(features=32)"])
+def test_a_memory_of_this_package_needs_no_import_path(text):
+    words = ["--memory", text]
+    base = purerl.RecurrentPPOConfig()
+    parsed = flags.parse(flags.parser_class(base, Train), words, "train")
+    config = flags.read_config(parsed, base)
+    assert config.memory == networks.memories.LRU(features=32)
+    assert config == purerl.RecurrentPPOConfig(memory=text)
+    with pytest.raises(ConfigError, match="memory must be one of gru, lstm, lru"):
+        purerl.make_train(purerl.RecurrentPPOConfig(memory="Elman(features=3)"))
+
+
 UNREADABLE = {
     "class": (nets.Torso, "got the class Torso; call it to make one, such as Torso()"),
     "nowhere": ("nowhere.nets:Torso", "cannot import nowhere.nets:Torso"),
@@ -103,6 +115,7 @@ UNREADABLE = {
     "no module": ("json:dumps", "must name a class of flax modules, and json:dumps"),
     "text": ("tests.nets:Torso(features", "cannot read 'tests.nets:Torso(features'"),
     "field": ("tests.nets:Torso(feature=1)", "Did you mean 'features'"),
+    "no name": ("tests.nets:Torso(8)", "given 8 without a name; write features=8"),
     "array": (nets.Holder(np.zeros(2)), "whose fields can be hashed"),
 }
 

@@ -242,6 +242,11 @@ def test_other_levels_than_mazes_are_replayed():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        (
+            {"env": "CartPole-v1", "env_kwargs": {}, "env_wrappers": ()},
+            "CartPole-v1 has no levels",
+        ),
+        ({"total_timesteps": 48}, "plays 0 levels before the last update"),
         ({"env_wrappers": ()}, "needs RandomLevels as the last of env_wrappers"),
         (
             {"env_wrappers": ("RandomLevels", "FrameStack(2)")},

@@ -43,5 +43,9 @@ def test_an_observation_in_parts_keeps_its_keys():
 
 
 def test_what_can_have_no_mask_is_refused():
+    with pytest.raises(ValueError, match=r"\(state, params\) .*that takes \(state\)"):
+        envs.ActionMask(boxes.PackedCartPole(), lambda state: state)
+    with pytest.raises(ValueError, match=r"needs a function .*, got 3\."):
+        envs.ActionMask(boxes.PackedCartPole(), 3)
     with pytest.raises(ValueError, match="must be Discrete or MultiDiscrete"):
         envs.ActionMask(boxes.Privileged(is_discrete=False), right_of_the_middle)

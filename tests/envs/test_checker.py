@@ -337,11 +337,18 @@ def test_a_broken_environment_is_found(broken, sentence):
 
 
 def test_an_object_without_the_contract_is_refused():
-    with pytest.raises(TypeError, match="str without reset, step, default_params"):
+    with pytest.raises(TypeError, match="int without reset, step, default_params"):
+        envs.check(3)
+    with pytest.raises(TypeError, match=r"make the .* first: envs.make\('CartPole-v1'"):
         envs.check("CartPole-v1")
 
 
 @pytest.mark.slow
+def test_a_class_is_refused_with_what_to_call():
+    with pytest.raises(TypeError, match=r"env is the class Walk; call it .*: Walk\(\)"):
+        envs.check(Walk)
+
+
 def test_an_object_with_the_contract_is_checked_without_being_an_environment():
     class Plain:
         def __init__(self, inner):

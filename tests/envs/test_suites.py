@@ -43,6 +43,8 @@ def test_ids_are_the_packages_and_built_in():
         assert envs.source_of(f"{name}/Something") == name
         assert not envs.registry.is_on_host(f"{name}/Something")
     assert is_built_in(purerl.PPOConfig(env=CRAFTAX))
+    with pytest.raises(ValueError, match="did you mean craftax/Craftax-Symbolic-v1"):
+        envs.make("craftax-symbolic")
     with pytest.raises(ValueError, match=r"did you mean craftax/Pixels\?"):
         envs.make("Craftax/Pixels")
 
@@ -179,3 +181,10 @@ def test_a_run_is_saved_and_goes_on_to_the_same_end(suite, tmp_path):
     purerl.run(config.replace(total_timesteps=32), **said, out=out)
     found = purerl.run(config, **said, out=out, resume=True, extend=True)
     assert_same_bits(found.state, whole.state)
+
+
+def test_the_names_of_the_registry_are_those_of_craftax():
+    pytest.importorskip("craftax")
+    from envs.adapters.craftax import NAMES
+
+    assert envs.registry.CRAFTAX_NAMES == NAMES

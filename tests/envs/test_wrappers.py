@@ -427,6 +427,13 @@ def test_what_does_not_fit_is_refused_in_a_sentence(env, texts, words):
         envs.wrap(env, texts)
 
 
+def test_a_name_or_a_class_in_place_of_an_environment_is_refused():
+    with pytest.raises(TypeError, match=r"the name 'CartPole-v1'; make .*envs.make\("):
+        envs.wrappers.FrameStack("CartPole-v1", 2)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"the class CartPole; call it .*CartPole\(\)"):
+        envs.wrappers.FrameStack(envs.CartPole, 2)  # type: ignore[arg-type]
+
+
 def test_an_environment_that_only_resets_by_itself_is_refused():
     class Foreign:
         default_params = LadderParams()

@@ -6,6 +6,7 @@ import pytest
 
 import purerl
 from purerl.losses import ClipDrift, DPODrift
+from purerl.randomisation import Uniform
 from purerl.space.axes import ends, read_axis
 from purerl.space.design import expand
 from purerl.space.fields import for_fields
@@ -76,6 +77,7 @@ def test_axes_are_read_as_they_were_written():
         "hidden_sizes": purerl.choice([(8,), (8, 8)]),
         "value_loss": purerl.choice(["MSEValueLoss()", "best.npz"]),
         "policy_loss": purerl.choice([ClipDrift(0.1), DPODrift()]),
+        "env_params": purerl.choice([{}, {"length": Uniform(0.4, 0.6)}]),
     }
     written = to_dict(axes)
     assert written["hidden_sizes"] == {"kind": "choice", "values": [[8], [8, 8]]}

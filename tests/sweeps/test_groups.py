@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 import purerl
+from envs.wrappers import Randomised
 from purerl.losses import ClipDrift, DPODrift
+from purerl.randomisation import LogUniform, Uniform
 from purerl.space.design import expand
 from purerl.sweeps import groups as grouping
 from purerl.sweeps.groups import group_points
@@ -53,6 +55,46 @@ def test_losses_of_one_kind_are_one_program_and_of_two_kinds_two():
     np.testing.assert_array_equal(leaf, np.float32([0.1, 0.2]))
     other = groups_of({"policy_loss": ["ClipDrift(clip_eps=0.1)", DPODrift()]})
     assert len(other) == 2
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        {"env_params": [{}, {"length": Uniform(0.4, 0.6)}]},
+        {"env_params": [None, {"length": Uniform(0.4, 0.6), "gravity": 9.0}]},
+        {"env_params.length": [0.5, Uniform(0.4, 0.6)]},
+        {"env_params.length": [0.5, "Uniform(0.4,0.6)", "Uniform(0.3,0.5)"]},
+    ],
+)
+def test_a_randomised_environment_and_a_plain_one_are_two_programs(axes):
+    plain, drawn = groups_of(axes)
+    assert plain.points == (0,) and drawn.points[0] == 1
+    assert not isinstance(plain.bound.env, Randomised)
+    assert isinstance(drawn.bound.env, Randomised)
+    # Beside a config that is randomised, what is not becomes a program of its own too.
+    config = tiny_config(env_params={"length": Uniform(0.1, 0.2)})
+    plain, drawn = groups_of(axes, config)
+    assert not isinstance(plain.bound.env, Randomised)
+    assert isinstance(drawn.bound.env, Randomised)
+
+
+def test_ranges_of_one_kind_are_one_program_and_of_two_kinds_two():
+    config = tiny_config(env_params={"length": Uniform(0.1, 0.2)})
+    ranges = [{"length": Uniform(low, 0.9)} for low in (0.3, 0.4)]
+    (group,) = groups_of({"env_params": ranges}, config)
+    leaf = group.overrides["env_params"]["length"].low
+    np.testing.assert_array_equal(leaf, np.float32([0.3, 0.4]))
+    others = [{"length": LogUniform(0.3, 0.9)}, {"gravity": Uniform(9.0, 10.0)}]
+    for base in (tiny_config(), config):
+        groups = groups_of({"env_params": [*ranges, *others]}, base)
+        assert [group.points for group in groups] == [(0, 1), (2,), (3,)]
+
+
+def test_drawn_time_limits_plan_evaluations_of_their_own():
+    limits = [Uniform(10, 20), Uniform(15, 20), Uniform(10, 900)]
+    axes = {"env_params.max_steps_in_episode": [15, *limits]}
+    groups = groups_of(axes, tiny_config(eval_max_steps=0, total_timesteps=100_000))
+    assert [g.bound.plan.eval_max_steps for g in groups] == [500, 20, 20, 900]
 
 
 def test_options_of_the_environment_are_static():

@@ -11,6 +11,7 @@ from purerl.execution.curves import Curves
 from purerl.execution.fit import model_of
 from purerl.execution.members import Members
 from purerl.execution.programs import Program
+from purerl.randomisation import Uniform
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.sweeps import store
@@ -42,6 +43,25 @@ def test_a_member_is_the_run_of_its_config(tiny, whole):
     np.testing.assert_array_equal(
         member["evaluation_env_steps"], run.evaluation["env_steps"][0]
     )
+
+
+@pytest.mark.slow(optimised=False)
+def test_a_randomised_point_and_a_plain_one_train_as_alone(tiny, tmp_path):
+    drawn = {"length": Uniform(0.3, 0.9)}
+    axes = {"env_params": [{}, drawn]}
+    result = run_sweep(tiny, axes, seeds=2, out=tmp_path / "out")
+    points = purerl.load_sweep(tmp_path / "out").design.points
+    assert [point["env_params"] for point in points] == [{}, drawn]
+    for number, params in enumerate([{}, drawn]):
+        run = purerl.run(
+            tiny.replace(env_params=params),
+            seeds=2,
+            lanes=LANES,
+            segment_updates=SEGMENT,
+            progress=False,
+        )
+        found = result["episode_return"].values.reshape(2, 2, -1)[number]
+        np.testing.assert_allclose(found, run.metrics["episode_return"], rtol=1e-4)
 
 
 @pytest.mark.slow
