@@ -11,6 +11,8 @@ rounds' own ratios: above 1 the one thread is faster.
 """
 
 import argparse
+import contextlib
+import sys
 from contextlib import ExitStack
 
 from peer import ROOT
@@ -40,33 +42,41 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", metavar="PRESET:STEPS", default=ROWS)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    lines = []
-    for row in options.rows:
-        preset, steps = row.split(":")
-        with ExitStack() as stack:
-            contenders = {
-                name: measure(stack, ROOT, f"{preset}:1:{steps}", variables)
-                for name, variables in THREADS.items()
-            }
-            runs = alternate(contenders, options.rounds)
-        one, many = (rates(runs[name], int(steps)) for name in THREADS)
-        ratio = compare(one, many)
-        busy = [
-            spread([run.cpu_seconds / run.seconds for run in runs[name]]).median
-            for name in THREADS
-        ]
-        lines.append(
-            f"| `{preset}` | {spread(one).median:,.0f} | {spread(many).median:,.0f} | "
-            f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) | "
-            f"{busy[0]:.1f} | {busy[1]:.1f} |"
-        )
-    print(f"\n{hardware()}\n")
+    print(f"{hardware()}, medians of {options.rounds}\n")
     print(
         "| preset | steps/s, one thread | steps/s, a thread for each core | ratio "
-        "| cores busy, one thread | cores busy, all |"
+        "| cores busy, one thread | cores busy, a thread for each |"
     )
     print("|---|---|---|---|---|---|")
-    print("\n".join(lines))
+    for row in options.rows:
+        print(line(row, options.rounds), flush=True)
+
+
+def line(row: str, rounds: int) -> str:
+    """Return the table's line of a row.
+
+    Args:
+        row: Preset and steps, with a colon between them.
+        rounds: How often each way trains.
+    """
+    preset, steps = row.split(":")
+    with ExitStack() as stack, contextlib.redirect_stdout(sys.stderr):
+        contenders = {
+            name: measure(stack, ROOT, f"{preset}:1:{steps}", variables)
+            for name, variables in THREADS.items()
+        }
+        runs = alternate(contenders, rounds)
+    one, many = (rates(runs[name], int(steps)) for name in THREADS)
+    ratio = compare(one, many)
+    busy = [
+        spread([run.cpu_seconds / run.seconds for run in runs[name]]).median
+        for name in THREADS
+    ]
+    return (
+        f"| `{preset}` | {spread(one).median:,.0f} | {spread(many).median:,.0f} | "
+        f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) | "
+        f"{busy[0]:.1f} | {busy[1]:.1f} |"
+    )
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ Only what commit 0dd6977 has already is used of the library.
 """
 
 import json
+import os
 import sys
 import time
 import traceback
@@ -61,6 +62,9 @@ class Case:
 
 def main() -> None:
     """Answer requests until there are no more."""
+    # What libraries print, such as brax, is no answer.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     case: Case | None = None
     for line in sys.stdin:
         request = json.loads(line)
@@ -74,7 +78,7 @@ def main() -> None:
                 reply = case.run(**request)
         except Exception:
             reply = {"error": traceback.format_exc()}
-        print(json.dumps(reply), flush=True)
+        print(json.dumps(reply), file=answers, flush=True)
 
 
 if __name__ == "__main__":
