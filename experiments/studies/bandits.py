@@ -24,6 +24,7 @@ STUDY = Study(
     "agent with a problem of its own, and all runs of a figure are one compiled call. "
     "The claims are those of the book's text.",
     headline=2,
+    system="jym",
 )
 RUNS, PULLS = 2_000, 1_000
 AVERAGE = {"step_size": "sample_average"}

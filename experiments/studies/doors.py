@@ -29,6 +29,7 @@ STUDY = Study(
     "is the faster one), and all of it in JAX. The NumPy environment equals the JAX "
     "one in every bit of every step, which a test holds.",
     headline=2,
+    system="rlbyexample",
 )
 STACKS = {
     "torch": "PyTorch + Gymnasium",

@@ -28,6 +28,7 @@ STUDY = Study(
     "256-256-256 and 1,200,000 steps (`td3-halfcheetah`), where that row was run, and "
     "is shown with smaller layers and 320,000 steps (`td3-halfcheetah-cpu`) besides. "
     "Rows of the [learning results](results.md) are drawn.",
+    system="JAX 4 Deep RL",
 )
 # Row of the learning results -> its name here, the claim.
 SHOWN = {

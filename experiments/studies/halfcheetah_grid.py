@@ -33,6 +33,7 @@ STUDY = Study(
     "from the presets `vpg-halfcheetah` and `td3-halfcheetah`. The environment is "
     "brax's HalfCheetah (spring), another physics than the source's MuJoCo, so returns "
     "do not compare; what may compare is which settings are best.",
+    system="JAX 4 Deep RL",
 )
 SEEDS = 3
 VPG_SIZES = [(64, 32), (64, 64), (128, 64), (128, 128, 64), (128, 128, 128)]

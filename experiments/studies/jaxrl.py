@@ -38,6 +38,7 @@ STUDY = Study(
     "learns with either temperature is that of the preset `mpo-pendulum`, on the same "
     "seeds.",
     headline=1,
+    system="jax-rl",
 )
 MODULES = {"td3": td3, "sac": sac, "mpo": mpo}
 # Seconds per 1,000 training steps in the source's table: JAX, PyTorch.

@@ -32,6 +32,7 @@ STUDY = Study(
     "in one call, and a sweep of 7 entropy coefficients by 8 seeds. Compilation is "
     "apart, and results are waited for.",
     headline=1,
+    system="PureJaxRL",
 )
 SEEDS = 10
 STEPS = 500_000

@@ -28,6 +28,7 @@ STUDY = Study(
     "`mpo-swingup`), and with the source's own sizes (`td3-jaxrl`, `sac-jaxrl`, "
     "`mpo-jaxrl`) where these were run. Rows of the [learning results](results.md) are "
     "drawn, which say how long they were trained.",
+    system="jax-rl",
 )
 # Read off the source's plot at 250,000 steps.
 CLAIMED = {"td3": 470, "sac": 770, "mpo": 740}

@@ -27,6 +27,7 @@ STUDY = Study(
     "epsilon 0.1), ten step sizes by 50 runs in one call per method. Speed is of the "
     "compiled call, whose results are waited for.",
     headline=1,
+    system="jym",
 )
 METHODS = {
     "q_learning": "Q-learning",
