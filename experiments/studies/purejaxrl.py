@@ -53,6 +53,17 @@ ON_A_GPU = {
 }
 
 
+GPU_NOTES = {
+    "ppo-minatar": "The prediction takes kernels from shapes, which are about four "
+    "times those of the compiled program for MinAtar, so that it is too high. Rows of "
+    "the learning results: `ppo-minatar-spaceinvaders`, `ppo-minatar-breakout`.",
+    "ppo-brax": "2,048 environments step side by side there; the row needs a GPU. Its "
+    "prediction, too, takes kernels from shapes, of which the compiled program has a "
+    "quarter or so (docs/performance.md), and is too high. Hopper was not run; "
+    "HalfCheetah is a row of the learning results (`ppo-halfcheetah`).",
+}
+
+
 class Found(NamedTuple):
     """The results of the parts of the study."""
 
@@ -390,12 +401,7 @@ def gpu_rows(seconds: dict[str, float]) -> list[Row]:
             what,
             claim,
             f"not measured; {seconds[name]:.0f} s predicted on an H200" + beside(name),
-            "The prediction takes kernels from shapes, which are about four times "
-            "those of the compiled program for MinAtar, so that it is too high."
-            if name == "ppo-minatar"
-            else "2,048 environments step side by side there; the row needs a GPU. Its "
-            "prediction, too, takes kernels from shapes, of which the compiled program "
-            "has a quarter or so (docs/performance.md), and is too high.",
+            GPU_NOTES[name],
         )
         for name, (what, claim) in ON_A_GPU.items()
         if name in seconds
