@@ -121,7 +121,7 @@ def measure(budget: Budget) -> Findings:
             lambda m=mapped: time_of(steps, MANY, m),
             config=config,
         )
-        for mapped in ("vmap", "pmap")
+        for mapped in ("pmap", "vmap")
     }
     run = budget.part("course", lambda: course(steps), config=config)
     kinds = {
