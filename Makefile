@@ -1,11 +1,13 @@
 # make train   environment, installation, and the main job: 16 PPO agents on CartPole-v1
 # make test    environment, installation, and the tests
 # make bench   environment, installation, and which share of this machine training uses
-# make studies  environment, installation, and every study, hours; it goes on
+# make studies  environment, installation, and every study, hours; it goes on.
+#              ONLY='jym tabular' runs some, LONG=1 also what takes many hours
 # make docs    environment, installation, and the site of the documentation in site/
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+STUDIES = $(if $(ONLY),--only $(ONLY)) $(if $(LONG),--long)
 
 .PHONY: train test test-slow check bench studies studies-quick docs format clean
 
@@ -24,10 +26,10 @@ check: $(VENV)/installed-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 studies: $(VENV)/installed-studies
-	$(BIN)/python experiments/studies/studies.py
+	$(BIN)/python experiments/studies/studies.py $(STUDIES)
 
 studies-quick: $(VENV)/installed-studies
-	$(BIN)/python experiments/studies/studies.py --quick
+	$(BIN)/python experiments/studies/studies.py --quick $(STUDIES)
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python experiments/benchmarks/share.py

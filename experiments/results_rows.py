@@ -209,8 +209,8 @@ ROWS = {
         "td3-halfcheetah",
         anchor=Anchor("5,000 ± 300 at 1,200,000 steps, 3 seeds", JAX_4),
         note=OTHER_ENGINE,
-        not_run="twelve million gradient steps are 7.9 hours of two cores, at the "
-        "117.9 ms per 50 that `studies/jax4rl.py` printed, and the environment's steps "
+        not_run="twelve million gradient steps are 8.0 hours of two cores, at the "
+        "120.3 ms per 50 that `studies/jax4rl.py` printed, and the environment's steps "
         "come on top; about 4 hours 38 minutes on an H200 by `purerl plan --preset "
         "td3-halfcheetah --seeds 10 --device h200 --no-compile`, probably less, as "
         "kernels are from shapes",

@@ -44,6 +44,11 @@ TEXT = (
     "gradient steps per round of all environments, the buffer, exploration and "
     "clipping are one config's. PyTorch has one thread. Random numbers differ, so that "
     "curves agree in distribution only.",
+    "**MLflow.** `python experiments/tune_doors.py --algorithm dqn --track mlflow` "
+    "writes the trials of the last row as nested runs of MLflow too "
+    "([tracking](tracking.md), [tuning](tuning.md)), and `purerl export RUN --seed 0 "
+    "--out FOLDER --mlflow` keeps a trained policy as a model there "
+    "([exporting](exporting.md#as-a-model-of-mlflow)).",
 )
 
 
@@ -61,12 +66,14 @@ def tuning_row(path=TUNED) -> list[Row]:
     best, default = found["holdout"]["best"], found["holdout"]["default"]
     return [
         Row(
-            f"{found['trials']} trials of DQN's settings, TPE and Hyperband",
+            f"{found['trials']} trials of DQN's settings, TPE and Hyperband, at most "
+            "57,600 steps each",
             "the length of an episode matters most",
             f"{first} ({shares[first]:.0%}) and {second} ({shares[second]:.0%}) matter "
             f"most; the best has a return of {best['mean']:.2f} on fresh seeds, the "
             f"default {default['mean']:.2f}",
-            "The task's limit is fixed at 60 here: see below. Printed by `python "
+            "Both have 57,600 steps, where the three stacks above have 192,000. The "
+            "task's limit is fixed at 60 here: see below. Printed by `python "
             "experiments/tune_doors.py --algorithm dqn`; [Tuning](tuning.md) says why "
             "the optimiser has a small share though every trial with SGD was poor.",
         )

@@ -25,9 +25,12 @@ STUDY = Study(
     question="The deterministic policy's return over environment steps on brax's "
     "HalfCheetah (spring). VPG has the source's best settings: layers of 128-64, 150 "
     "epochs of 5,000 steps (preset `vpg-halfcheetah`). TD3 has those of the source, "
-    "256-256-256 and 1,200,000 steps (`td3-halfcheetah`), where that row was run, and "
-    "is shown with smaller layers and 320,000 steps (`td3-halfcheetah-cpu`) besides. "
+    "256-256-256, batches of 100 and 1,200,000 steps (`td3-halfcheetah`), where that "
+    "row was run, and is shown besides with 128-128, batches of 256, sixteen "
+    "environments, a gradient step per four of their steps, and 320,000 steps "
+    "(`td3-halfcheetah-cpu`). "
     "Rows of the [learning results](results.md) are drawn.",
+    system="JAX 4 Deep RL",
 )
 # Row of the learning results -> its name here, the claim.
 SHOWN = {
@@ -38,6 +41,10 @@ SHOWN = {
 OTHER_PHYSICS = (
     "Another physics: brax's spring here, MuJoCo there, so that the returns cannot be "
     "compared."
+)
+SHORT = (
+    f"{OTHER_PHYSICS} Nor are these the source's sizes, which have 5,000 ± 300 after "
+    "1,200,000 steps."
 )
 
 
@@ -68,7 +75,7 @@ def measure(budget: Budget) -> Findings:
             interval_text(known[name]["per_seed"], 0)
             if name in known
             else "not measured",
-            OTHER_PHYSICS if name in known else f"Not run: {ROWS[name].not_run}.",
+            note_of(name, name in known),
         )
         for name, (title, claim) in SHOWN.items()
     ]
@@ -79,7 +86,24 @@ def measure(budget: Budget) -> Findings:
         "draw the same noise; here the average goes the right way, the noise is "
         "symmetric, and every update draws its own."
     ]
+    if "td3-halfcheetah" not in known:
+        text.append(
+            "The source's TD3 was not run here at its sizes: the short run is another, "
+            "smaller agent."
+        )
     return Findings(rows, [figure], [], text, learned.printed(known.values()))
+
+
+def note_of(name: str, is_known: bool) -> str:
+    """Return the note of a row.
+
+    Args:
+        name: Name of the row.
+        is_known: Whether it was run.
+    """
+    if not is_known:
+        return f"Not run: {ROWS[name].not_run}."
+    return SHORT if name.endswith("-cpu") else OTHER_PHYSICS
 
 
 def figure_of(found: dict[str, dict[str, Any]]) -> Any:

@@ -33,6 +33,15 @@ STUDY = Study(
     "from the presets `vpg-halfcheetah` and `td3-halfcheetah`. The environment is "
     "brax's HalfCheetah (spring), another physics than the source's MuJoCo, so returns "
     "do not compare; what may compare is which settings are best.",
+    system="JAX 4 Deep RL",
+)
+ESTIMATES = (
+    "The hours of an H200 are an estimate and may exceed those of a CPU, as VPG's do: "
+    "it counts kernels from shapes, takes two microseconds for each, and brax's many "
+    "small kernels follow one another step by step; three seeds at a time are few "
+    "agents for such a GPU, and the cells come one by one. The compiled program has "
+    "fewer kernels ([performance](performance.md)). On a CPU a part of the cells was "
+    "timed."
 )
 SEEDS = 3
 VPG_SIZES = [(64, 32), (64, 64), (128, 64), (128, 128, 64), (128, 128, 128)]
@@ -168,13 +177,14 @@ def measure(budget: Budget) -> Findings:
         "VPG": "-50 ± 50; best with 128-64 and 5,000 steps per epoch",
         "TD3": "5,000 ± 300; best with 256-256-256 and batches of 100",
     }
-    rows, tables, figures = [], [], []
+    rows, tables, figures, text = [], [], [], []
     is_fast = budget.quick or budget.long or jax.default_backend() != "cpu"
     for name, words in claimed.items():
         config, axes = grids(budget.quick)[name]
         settings = {"config": serialise.to_dict(config), "axes": axes}
         if not (is_fast or budget.has(name, **settings)):
             rows.append(not_trained(budget, name, words))
+            text = [ESTIMATES]
             continue
         cells = budget.part(name, lambda n=name: train(budget, n), **settings)
         means = [np.mean(cell["scores"]) for cell in cells]
@@ -210,7 +220,7 @@ def measure(budget: Budget) -> Findings:
                 f"{name}: the evaluation at the end of training, one point per seed.",
             )
         )
-    return Findings(rows, figures, tables)
+    return Findings(rows, figures, tables, text)
 
 
 def figure_of(cells: list[dict[str, Any]]) -> Any:

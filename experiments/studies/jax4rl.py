@@ -3,6 +3,9 @@
 python experiments/studies/jax4rl.py [--quick]
 """
 
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from measure import compiled, one_torch_thread, timed
-from study import Budget, Findings, Row, Study, Table, main
+from study import Budget, Findings, Picture, Row, Study, Table, main
 
 import envs
 import purerl
@@ -35,12 +38,35 @@ STUDY = Study(
     "(17 numbers observed, 6 actions): VPG with layers of 128-64 on 5,000 samples and "
     "80 steps of the critic; TD3 with layers of 256-256-256 on batches of 100, whose "
     "policy is improved in every second gradient step. The loss, the loss with its "
-    "gradient, and a step of Adam are compiled and timed each by itself; then the "
-    "whole update. Warm-up is excluded and every result is waited for.",
+    "gradient, and a step of Adam are compiled and timed each by itself, and "
+    "multiplied by how often an update takes them; then the whole update is timed. "
+    "Warm-up is excluded and every result is waited for.",
+    system="JAX 4 Deep RL",
 )
 OBS, ACTIONS = 17, 6
 SAMPLES, BATCH, TD3_STEPS = 5_000, 100, 50
 TD3_SIZES = (256, 256, 256)
+VALUE_STEPS = 80
+PROFILED = 20  # Updates of which a profile is made, after a first one.
+# Piece -> how often an update takes it. A loss alone is a part of the one with its
+# gradient, and taken by no update.
+CALLS = {
+    "VPG": {
+        "policy: loss and gradient": 1,
+        "policy: Adam": 1,
+        "value: loss and gradient": VALUE_STEPS,
+        "value: Adam": VALUE_STEPS,
+    },
+    "TD3": {
+        "critics: loss and gradient": TD3_STEPS,
+        "critics: Adam": TD3_STEPS,
+        "policy: loss and gradient": TD3_STEPS // 2,
+        "policy: Adam": TD3_STEPS // 2,
+    },
+}
+WRITTEN = {"purerl": "purerl", "pytorch": "PyTorch"}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+Calls = dict[str, tuple[Any, ...]]  # Piece -> a function and its arguments.
 
 
 class Sizes(envs.Environment):
@@ -63,7 +89,7 @@ class Sizes(envs.Environment):
         return envs.spaces.Box(-jnp.inf, jnp.inf, (OBS,))
 
 
-def _times(calls: dict[str, tuple[Any, ...]], repeats: int) -> dict[str, float]:
+def our_times(calls: Calls, repeats: int) -> dict[str, float]:
     """Compile functions with their arguments; return milliseconds of a call."""
     found = {}
     for name, (function, *args) in calls.items():
@@ -107,8 +133,19 @@ def vpg_update(parts: Any, state: Any, batch: Rollout) -> tuple[Any, Any]:
     return actor, critic
 
 
-def our_vpg(repeats: int) -> dict[str, float]:
-    """Time the pieces of our VPG, in milliseconds."""
+def adam_step(params: Any, moments: Any) -> tuple[Any, Any]:
+    """Take a step of Adam; the parameters stand for the gradient, too."""
+    updates, moments = optax.adam(1e-3).update(params, moments)
+    return optax.apply_updates(params, updates), moments
+
+
+def adam_call(params: Any) -> tuple[Any, ...]:
+    """Return a step of Adam and its arguments."""
+    return adam_step, params, optax.adam(1e-3).init(params)
+
+
+def our_vpg() -> Calls:
+    """Return the pieces of our VPG."""
     config = vpg_config(Sizes())
     parts, state, batch = vpg_example(config)
     actor, critic = state.params["actor"], state.params["critic"]
@@ -120,27 +157,19 @@ def our_vpg(repeats: int) -> dict[str, float]:
     def policy_loss(actor: Any, batch: Any) -> Any:
         return vpg.policy_loss(parts, actor, batch)[0]
 
-    adam = optax.adam(1e-3)
-    moments = adam.init(critic)
-    return _times(
-        {
-            "policy: loss": (policy_loss, actor, batch),
-            "policy: loss and gradient": (
-                jax.value_and_grad(policy_loss),
-                actor,
-                batch,
-            ),
-            "value: loss": (value_loss, critic, batch),
-            "value: loss and gradient": (jax.value_and_grad(value_loss), critic, batch),
-            "value: Adam": (adam.update, critic, moments),
-            "whole update": (partial(vpg_update, parts), state, batch),
-        },
-        repeats,
-    )
+    return {
+        "policy: loss": (policy_loss, actor, batch),
+        "policy: loss and gradient": (jax.value_and_grad(policy_loss), actor, batch),
+        "policy: Adam": adam_call(actor),
+        "value: loss": (value_loss, critic, batch),
+        "value: loss and gradient": (jax.value_and_grad(value_loss), critic, batch),
+        "value: Adam": adam_call(critic),
+        "whole update": (partial(vpg_update, parts), state, batch),
+    }
 
 
-def our_td3(repeats: int) -> dict[str, float]:
-    """Time the pieces of our TD3, in milliseconds."""
+def our_td3() -> Calls:
+    """Return the pieces of our TD3."""
     config = purerl.TD3Config(env=Sizes(), hidden_sizes=TD3_SIZES, batch_size=BATCH)
     parts = td3.build(config, resolve_env(config))
     keys = jax.random.split(jax.random.key(0), 6)
@@ -176,31 +205,20 @@ def our_td3(repeats: int) -> dict[str, float]:
     from purerl.algorithms.actor_critic import Learner
 
     learner = Learner(state.params, state.target_params, state.opt_state)
-    adam = optax.adam(1e-3)
-    moments = adam.init(critics)
-    return _times(
-        {
-            "critics: loss": (loss, critics, batch, noise[0]),
-            "critics: loss and gradient": (
-                jax.value_and_grad(loss),
-                critics,
-                batch,
-                noise[0],
-            ),
-            "critics: Adam": (adam.update, critics, moments),
-            "policy: loss": (policy_loss, actor, batch),
-            "policy: loss and gradient": (
-                jax.value_and_grad(policy_loss),
-                actor,
-                batch,
-            ),
-            "whole update": (update, learner, noise),
-        },
-        repeats,
-    )
+    gradient = jax.value_and_grad(loss)
+    return {
+        "critics: loss": (loss, critics, batch, noise[0]),
+        "critics: loss and gradient": (gradient, critics, batch, noise[0]),
+        "critics: Adam": adam_call(critics),
+        "policy: loss": (policy_loss, actor, batch),
+        "policy: loss and gradient": (jax.value_and_grad(policy_loss), actor, batch),
+        "policy: Adam": adam_call(actor),
+        "whole update": (update, learner, noise),
+    }
 
 
-def _torch_times(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+def torch_times(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Return milliseconds of a call of each function."""
     found = {}
     for name, call in calls.items():
         call()
@@ -213,8 +231,8 @@ def _torch_times(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str,
     return found
 
 
-def torch_vpg(repeats: int) -> dict[str, float]:
-    """Time the pieces of PyTorch's VPG, in milliseconds."""
+def torch_vpg() -> dict[str, Callable[[], Any]]:
+    """Return the pieces of PyTorch's VPG, in an order in which gradients are there."""
     import torch
     from torch_agents.vpg import VPG
 
@@ -227,53 +245,93 @@ def torch_vpg(repeats: int) -> dict[str, float]:
         "advantage": number,
         "target": number,
     }
-    return _torch_times(
-        {
-            "policy: loss": lambda: agent.policy_loss(batch),
-            "policy: loss and gradient": lambda: agent.policy_loss(batch).backward(),
-            "value: loss": lambda: agent.value_loss(batch),
-            "value: loss and gradient": lambda: agent.value_loss(batch).backward(),
-            "value: Adam": agent.adam_critic.step,
-            "whole update": lambda: agent.learn(batch),
-        },
-        repeats,
-    )
+    return {
+        "policy: loss": lambda: agent.policy_loss(batch),
+        "policy: loss and gradient": lambda: agent.policy_loss(batch).backward(),
+        "policy: Adam": agent.adam_actor.step,
+        "value: loss": lambda: agent.value_loss(batch),
+        "value: loss and gradient": lambda: agent.value_loss(batch).backward(),
+        "value: Adam": agent.adam_critic.step,
+        "whole update": lambda: agent.learn(batch),
+    }
 
 
-def torch_td3(repeats: int) -> dict[str, float]:
-    """Time the pieces of PyTorch's TD3, in milliseconds."""
+def torch_td3() -> dict[str, Callable[[], Any]]:
+    """Return the pieces of PyTorch's TD3."""
     from torch_agents.common import random_batch
     from torch_agents.td3 import TD3
 
     one_torch_thread()
     agent, batch = TD3(OBS, ACTIONS, TD3_SIZES), random_batch(BATCH, OBS, ACTIONS)
     agent.learn(batch)
-    return _torch_times(
-        {
-            "critics: loss": lambda: agent.critic_loss(batch),
-            "critics: loss and gradient": lambda: agent.critic_loss(batch).backward(),
-            "critics: Adam": agent.adam_critics.step,
-            "policy: loss": lambda: agent.actor_loss(batch),
-            "policy: loss and gradient": lambda: agent.actor_loss(batch).backward(),
-            "whole update": lambda: [agent.learn(batch) for _ in range(TD3_STEPS)],
-        },
-        repeats,
-    )
+    return {
+        "critics: loss": lambda: agent.critic_loss(batch),
+        "critics: loss and gradient": lambda: agent.critic_loss(batch).backward(),
+        "critics: Adam": agent.adam_critics.step,
+        "policy: loss": lambda: agent.actor_loss(batch),
+        "policy: loss and gradient": lambda: agent.actor_loss(batch).backward(),
+        "policy: Adam": agent.adam_actor.step,
+        "whole update": lambda: [agent.learn(batch) for _ in range(TD3_STEPS)],
+    }
 
 
-def profile(folder: Path) -> None:
-    """Write pages that show where Python spends an update's time.
+# Algorithm -> what returns the pieces of ours and of PyTorch's.
+PIECES = {"VPG": (our_vpg, torch_vpg), "TD3": (our_td3, torch_td3)}
+
+
+def profile(folder: Path, updates: int) -> None:
+    """Write pages that show where Python spends the time of compiled updates.
 
     Args:
-        folder: Where `profile-purerl.html` and `profile-pytorch.html` go.
+        folder: Where `profile-purerl-vpg.html` and three more pages go.
+        updates: Number of updates of a profile, after a first one that is not in it.
     """
     from pyinstrument import Profiler
 
-    for name, measure in (("purerl", our_td3), ("pytorch", torch_td3)):
-        with Profiler() as profiler:
-            measure(20)
-        folder.mkdir(parents=True, exist_ok=True)
-        profiler.write_html(folder / f"profile-{name}.html")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (ours, theirs) in PIECES.items():
+        function, *args = ours()["whole update"]
+        program, _ = compiled(function, *args)
+
+        def our_update(program: Any = program, args: Any = args) -> None:
+            jax.block_until_ready(program(*args))
+
+        updates_of = {"purerl": our_update, "pytorch": theirs()["whole update"]}
+        for stack, update in updates_of.items():
+            update()
+            profiler = Profiler()
+            words = f"{updates} updates of {WRITTEN[stack]}'s {name}"
+            profiler.start(target_description=words)
+            for _ in range(updates):
+                update()
+            profiler.stop()
+            profiler.write_html(folder / f"profile-{stack}-{name.lower()}.html")
+
+
+def screenshots(budget: Budget) -> list[Picture]:
+    """Return a picture of TD3's profile of each stack, where a browser is installed."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    pictures = []
+    # A compiled update is three lines, PyTorch's a screen.
+    heights = {"purerl": 170, "pytorch": 560} if browser else {}
+    for stack, height in heights.items():
+        page = budget.folder / f"profile-{stack}-td3.html"
+        file = f"{STUDY.name}-profile-{stack}.png"
+        path = budget.images / file
+        with tempfile.TemporaryDirectory() as own:
+            command = [str(browser), "--headless", "--no-sandbox", "--disable-gpu"]
+            command += ["--hide-scrollbars", "--virtual-time-budget=8000"]
+            command += [f"--window-size=1100,{height}", f"--user-data-dir={own}"]
+            command += [f"--screenshot={path.resolve()}", page.resolve().as_uri()]
+            subprocess.run(command, check=True, capture_output=True, timeout=120)
+        pictures.append(
+            Picture(
+                file,
+                f"The profile of {WRITTEN[stack]}'s TD3, updates after a first one; "
+                "seconds are with the profiler's own share.",
+            )
+        )
+    return pictures
 
 
 def measure(budget: Budget) -> Findings:
@@ -281,27 +339,32 @@ def measure(budget: Budget) -> Findings:
     repeats = 3 if budget.quick else 50
     found = {
         name: {
-            "purerl": budget.part(f"{name}-ours", lambda f=ours: f(repeats), n=repeats),
+            "purerl": budget.part(
+                f"{name}-ours", lambda f=ours: our_times(f(), repeats), n=repeats
+            ),
             "PyTorch": budget.part(
-                f"{name}-torch", lambda f=theirs: f(repeats), n=repeats
+                f"{name}-torch", lambda f=theirs: torch_times(f(), repeats), n=repeats
             ),
         }
-        for name, ours, theirs in (
-            ("VPG", our_vpg, torch_vpg),
-            ("TD3", our_td3, torch_td3),
-        )
+        for name, (ours, theirs) in PIECES.items()
     }
-    budget.part("profiles", lambda: profile(budget.folder), n=repeats)
-    figure = budget.save(
-        figure_of(found),
-        "split",
-        "Milliseconds of each piece of an update, compiled and timed by itself.",
-    )
+    updates = 2 if budget.quick else PROFILED
+    budget.part("profiles", lambda: profile(budget.folder, updates), n=updates)
+    figures = [
+        budget.save(
+            figure_of(found),
+            "split",
+            "Milliseconds of an update: of each piece, compiled and timed by itself "
+            "and multiplied by how often an update takes it, and of the whole update, "
+            "timed as one.",
+        ),
+        *screenshots(budget),
+    ]
     rows = []
     for name, both in found.items():
         ours, theirs = (both[kind]["whole update"] for kind in ("purerl", "PyTorch"))
         steps = (
-            "a step of the policy and 80 of the critic"
+            f"a step of the policy and {VALUE_STEPS} of the critic"
             if name == "VPG"
             else f"{TD3_STEPS} gradient steps"
         )
@@ -314,46 +377,90 @@ def measure(budget: Budget) -> Findings:
             )
         )
     table = Table(
-        "Milliseconds of each piece",
-        ["algorithm", "piece", "purerl", "PyTorch", "percent"],
+        "Milliseconds of each piece, of a call and of all calls of an update",
         [
-            [name, piece, f"{ms:.2f}", f"{theirs:.2f}", f"{100 * ms / theirs:.0f}"]
-            for name, both in found.items()
-            for piece, ms in both["purerl"].items()
-            for theirs in [both["PyTorch"][piece]]
+            "algorithm",
+            "piece",
+            "calls per update",
+            "purerl, ms per call",
+            "PyTorch, ms per call",
+            "purerl, ms per update",
+            "PyTorch, ms per update",
+            "percent",
         ],
+        [row for name, both in found.items() for row in table_rows(name, both)],
     )
-    text = [
-        "The study also writes two profile pages of Python's time into its folder in "
-        "runs, profile-purerl.html and profile-pytorch.html. Purerl's shows tracing, "
-        "compiling and then one wait, PyTorch's its operations one by one. "
-        "The source profiled TD3 without waiting for results, and its profiler was "
-        "switched off after about one step."
+    return Findings(rows, figures, [table], list(TEXT))
+
+
+def table_rows(name: str, both: dict[str, dict[str, float]]) -> list[list[str]]:
+    """Return the rows of an algorithm: its pieces, their sum, the whole update.
+
+    Args:
+        name: The algorithm.
+        both: Milliseconds of a call by piece, of purerl and of PyTorch.
+    """
+    rows = []
+    ours, theirs = both["purerl"], both["PyTorch"]
+    for piece, here in ours.items():
+        there, calls = theirs[piece], CALLS[name].get(piece)
+        all_calls = ["-", f"{here:.3g}", f"{there:.3g}", "-", "-"]
+        if piece == "whole update":
+            all_calls = ["1", "-", "-", f"{here:.1f}", f"{there:.1f}"]
+        elif calls:
+            all_calls[0] = str(calls)
+            all_calls[3:] = [f"{calls * here:.1f}", f"{calls * there:.1f}"]
+        rows.append([name, piece, *all_calls, f"{100 * here / there:.0f}"])
+    sums = [
+        sum(calls * times[piece] for piece, calls in CALLS[name].items())
+        for times in (ours, theirs)
     ]
-    return Findings(rows, [figure], [table], text)
+    words = [f"{ms:.1f}" for ms in sums]
+    total = [name, "sum of the pieces", "-", "-", "-", *words]
+    rows.insert(-1, [*total, f"{100 * sums[0] / sums[1]:.0f}"])
+    return rows
+
+
+TEXT = (
+    "The gradient's own time cannot be told from these pieces: it comes with the loss "
+    "in one pass, and the loss alone is another program, which keeps nothing for a "
+    "backward pass. The pieces' sum is not the whole update either: that also averages "
+    "TD3's target networks, and purerl's is one program, whose pieces do not go "
+    "through Python one by one.",
+    "PyTorch has one thread, and XLA may use every core, which matters for VPG's 5,000 "
+    "samples at a time: a part of that factor may be the second core. What PyTorch "
+    "would take with more threads was not measured.",
+    "The study also writes four profile pages into its folder in runs, "
+    "profile-purerl-vpg.html and so on, of some updates after a first one, so that "
+    "compilation and warm-up are in none. Purerl's show one wait for the compiled "
+    "program, PyTorch's its operations one by one. The source profiled TD3 without "
+    "waiting for results, and its profiler was switched off after about one step.",
+)
 
 
 def figure_of(found: dict[str, Any]) -> Any:
-    """Draw the pieces of both algorithms."""
-    figure = style.new_figure(height=4.2)
-    panels = figure.subplots(1, 2, width_ratios=(6, 6))
+    """Draw milliseconds of an update, in pieces and whole, of both algorithms."""
+    figure = style.new_figure(height=3.9)
+    panels = figure.subplots(1, 2)
     for axes, (name, both) in zip(panels, found.items(), strict=True):
-        pieces = list(both["purerl"])
-        places = np.arange(len(pieces))
+        calls = {**CALLS[name], "whole update": 1}
+        places = np.arange(len(calls))
         for i, (kind, times) in enumerate(both.items()):
-            values = [times[piece] for piece in pieces]
+            values = [times[piece] * count for piece, count in calls.items()]
             where = places + (i - 0.5) * 0.4
-            axes.bar(where, values, 0.38, color=style.COLOURS[i], label=kind)
+            axes.barh(where, values, 0.38, color=style.COLOURS[i], label=kind)
             for place, value in zip(where, values, strict=True):
-                words = f"{value:.2g}" if value < 10 else f"{value:.0f}"
-                axes.text(place, value, words, ha="center", va="bottom", fontsize=7)
-        labels = [p.replace(": ", ":\n").replace(" and ", "\nand ") for p in pieces]
-        axes.set_xticks(places, labels)
-        axes.set_yscale("log")
-        style.finish(axes, name, "", "")
-        axes.tick_params(axis="x", labelsize=7.5)
-    panels[0].set_ylabel("milliseconds")
-    panels[0].legend(frameon=False, loc="upper left")
+                words = f" {value:.2g}" if value < 10 else f" {value:.0f}"
+                axes.text(value, place, words, va="center", fontsize=8, color=style.INK)
+        labels = [
+            f"{piece}, {count} times" if count > 1 else piece
+            for piece, count in calls.items()
+        ]
+        axes.set_yticks(places, labels)
+        axes.invert_yaxis()
+        axes.margins(x=0.12)
+        style.finish(axes, name, "milliseconds of an update", "")
+    panels[0].legend(frameon=False, loc="upper right", labelcolor=style.INK)
     return figure
 
 

@@ -38,8 +38,10 @@ STUDY = Study(
     "learns with either temperature is that of the preset `mpo-pendulum`, on the same "
     "seeds.",
     headline=1,
+    system="jax-rl",
 )
 MODULES = {"td3": td3, "sac": sac, "mpo": mpo}
+TITLES = {"mpo": "MPO, temperature exact", "mpo-gradient": "MPO, by gradient"}
 # Seconds per 1,000 training steps in the source's table: JAX, PyTorch.
 CLAIMED = {
     "vpg": ("-", "-"),
@@ -259,11 +261,15 @@ def timers(name: str) -> dict[str, Callable[[int, int], float]]:
     }
 
 
+def temperature_config(quick: bool) -> Any:
+    """Return the settings with which MPO learns with either temperature."""
+    config = presets.load("mpo-pendulum")
+    return config.replace(total_timesteps=2_000) if quick else config
+
+
 def temperatures(quick: bool) -> dict[str, list[float]]:
     """Train MPO with either temperature: deterministic returns at the end by seed."""
-    config = presets.load("mpo-pendulum")
-    if quick:
-        config = config.replace(total_timesteps=2_000)
+    config = temperature_config(quick)
     compared = purerl.compare(
         config,
         {
@@ -288,7 +294,7 @@ def learning_row(returns: dict[str, list[float]]) -> Row:
         "MPO's return on Pendulum-v1, temperature exact against by gradient",
         "-",
         f"{interval_text(exact)} against {interval_text(gradient)}; difference by seed "
-        f"{interval_text(exact - gradient)}",
+        f"{interval_text(exact - gradient)}; {len(exact)} seeds",
         "Deterministic policy after 50,000 steps; the source shows no such comparison.",
     )
 
@@ -309,69 +315,145 @@ def measure(budget: Budget) -> Findings:
             )
             for kind, function in timers(name).items()
         }
-    learned = budget.part("temperatures", lambda: temperatures(budget.quick))
-    figure = budget.save(
-        figure_of(found),
-        "times",
-        "Seconds per 1,000 training steps with environment and replay, and of the "
-        "gradient steps alone (the dark part); one agent on one CPU.",
+    learned = budget.part(
+        "temperatures",
+        lambda: temperatures(budget.quick),
+        config=serialise.to_dict(temperature_config(budget.quick)),
     )
-    titles = {"mpo": "MPO, temperature exact", "mpo-gradient": "MPO, by gradient"}
-    rows = [
-        Row(
-            f"{titles.get(name, name.upper())}: seconds per 1,000 steps",
-            "-"
-            if CLAIMED[name] == ("-", "-")
-            else f"JAX {CLAIMED[name][0]}, PyTorch {CLAIMED[name][1]}",
-            f"purerl {x['ours-loop']:.2f}, PyTorch {x['torch-loop']:.2f}: "
-            f"{x['torch-loop'] / x['ours-loop']:.1f} times as fast",
-            "The source steps its environment on the host and calls compiled updates; "
-            "here the whole loop is one program."
-            if name == "td3"
-            else "",
-        )
-        for name, x in found.items()
-    ]
+    figure = budget.save(figure_of(found), "times", CAPTION)
+    rows = [time_row(name, x) for name, x in found.items()]
     rows.append(learning_row(learned))
     table = Table(
         "Gradient steps alone, seconds per 1,000",
         ["algorithm", "purerl", "PyTorch", "ratio"],
         [
             [
-                titles.get(name, name.upper()),
-                f"{x['ours-update']:.2f}",
-                f"{x['torch-update']:.2f}",
+                TITLES.get(name, name.upper()),
+                digits(x["ours-update"]),
+                digits(x["torch-update"]),
                 f"{x['torch-update'] / x['ours-update']:.1f}",
             ]
             for name, x in found.items()
         ],
     )
-    text = [
+    return Findings(rows, [figure], [table], [text_of(found)])
+
+
+def digits(number: float) -> str:
+    """Return a number with three significant digits, zeros at its end included."""
+    return f"{number:#.3g}".rstrip(".")
+
+
+def time_row(name: str, x: dict[str, float]) -> Row:
+    """Return the row on the time of an algorithm.
+
+    Args:
+        name: Name in `CLAIMED`.
+        x: What `timers` measured.
+    """
+    claims = CLAIMED[name]
+    ours, theirs = x["ours-loop"], x["torch-loop"]
+    return Row(
+        f"{TITLES.get(name, name.upper())}: seconds per 1,000 steps",
+        "-" if claims == ("-", "-") else f"JAX {claims[0]}, PyTorch {claims[1]}",
+        f"purerl {digits(ours)}, PyTorch {digits(theirs)}: "
+        f"{theirs / ours:.1f} times as fast",
+        note_of(name, ours, theirs),
+    )
+
+
+def note_of(name: str, ours: float, theirs: float) -> str:
+    """Return what a reader should know of a time: absolute times of two machines.
+
+    Args:
+        name: Name in `CLAIMED`.
+        ours: Seconds per 1,000 steps of purerl.
+        theirs: Those of PyTorch here.
+    """
+    jax_claim, torch_claim = (claim.split(" ")[0] for claim in CLAIMED[name])
+    if jax_claim == "-":
+        return ""
+    words = f"purerl takes {ours / float(jax_claim):.1f} times its JAX's time"
+    if torch_claim != "-":
+        factor = float(torch_claim) / float(jax_claim)
+        words += f" and our PyTorch {theirs / float(torch_claim):.1f} times its "
+        words += f"PyTorch's; there JAX is {factor:.1f} times as fast as PyTorch"
+    note = f"Beside the source's, of another machine, {words}."
+    if name == "td3":
+        note = (
+            "The source steps its environment on the host and calls compiled updates; "
+            f"here the whole loop is one program. {note}"
+        )
+    return note
+
+
+CAPTION = (
+    "Seconds per 1,000 training steps: filled marks with environment and replay, "
+    "hollow ones of the gradient steps alone; one agent on one CPU, a logarithmic "
+    "axis. The two were measured apart."
+)
+
+
+def text_of(found: dict[str, dict[str, float]]) -> str:
+    """Return the paragraph under the table.
+
+    Args:
+        found: What `timers` measured, by algorithm.
+    """
+    above = [
+        f"{stack}'s {TITLES.get(name, name.upper())}"
+        for name, x in found.items()
+        for kind, stack in (("ours", "purerl"), ("torch", "PyTorch"))
+        if x[f"{kind}-update"] > x[f"{kind}-loop"]
+    ]
+    text = (
         "PyTorch uses one thread, purerl what XLA takes of the machine. PyTorch's MPO "
         "solves the temperature with SciPy's SLSQP as the source does; purerl's exact "
-        "one is Newton's method inside the program."
-    ]
-    return Findings(rows, [figure], [table], text)
+        "one is Newton's method inside the program. The gradient steps alone and the "
+        "whole loop were measured apart, so that noise can put the part above the whole"
+    )
+    return text + (f", as here of {'; '.join(above)}." if above else ".")
 
 
 def figure_of(found: dict[str, dict[str, float]]) -> Any:
-    """Draw bars of both, per algorithm."""
-    figure = style.new_figure(width=7.5, height=4.2)
+    """Draw the loop and the update of both as marks, per algorithm."""
+    figure = style.new_figure(height=4.4)
     axes = figure.subplots()
     places = np.arange(len(found))
     for i, (kind, name) in enumerate((("ours", "purerl"), ("torch", "PyTorch"))):
-        shift, colour = (i - 0.5) * 0.38, style.COLOURS[i]
-        loop = [x[f"{kind}-loop"] for x in found.values()]
-        update = [x[f"{kind}-update"] for x in found.values()]
-        axes.bar(places + shift, loop, 0.36, color=colour, alpha=0.45, label=name)
-        axes.bar(places + shift, np.minimum(update, loop), 0.36, color=colour)
-        for place, value in zip(places, loop, strict=True):
-            words = f"{value:.2f}" if value < 10 else f"{value:.0f}"
-            axes.text(place + shift, value, words, ha="center", va="bottom", fontsize=8)
+        shift, colour = (i - 0.5) * 0.44, style.COLOURS[i]
+        for part, dodge, face, words in (
+            ("loop", -0.07, colour, "with environment and replay"),
+            ("update", 0.07, "none", "gradient steps alone"),
+        ):
+            values = [x[f"{kind}-{part}"] for x in found.values()]
+            axes.plot(
+                places + shift + dodge,
+                values,
+                linestyle="none",
+                marker=style.MARKERS[i],
+                markersize=8,
+                color=colour,
+                markerfacecolor=face,
+                label=f"{name}, {words}",
+            )
+            for place, value in zip(places, values, strict=True):
+                side = 1 if part == "update" else -1
+                axes.annotate(
+                    f"{value:.3g}",
+                    (place + shift + dodge, value),
+                    (7 * side, 0),
+                    textcoords="offset points",
+                    ha="left" if side > 0 else "right",
+                    va="center",
+                    fontsize=7,
+                    color=style.INK,
+                )
     titles = {"mpo": "MPO\nexact", "mpo-gradient": "MPO\nby gradient"}
     axes.set_xticks(places, [titles.get(name, name.upper()) for name in found])
+    axes.set_xlim(-0.6, len(found) - 0.4)
     axes.set_yscale("log")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left")
     style.finish(axes, "", "", "seconds per 1,000 steps")
     return figure
 

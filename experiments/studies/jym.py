@@ -3,11 +3,13 @@
 python experiments/studies/jym.py [--quick]
 """
 
+import statistics
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-from measure import compiled, interval_text, smooth, timed
+from measure import compiled, interval_text, smooth, times
 from study import Budget, Findings, Row, Study, main
 
 import purerl
@@ -21,12 +23,15 @@ STUDY = Study(
     source='"A Gentle Introduction to Deep Reinforcement Learning in JAX" (Pegoud) and '
     "its repository jym",
     question="DQN with the article's sizes and numbers (preset `dqn-jym`): 20,000 "
-    "steps of one agent in one environment, a gradient step each. First the time of "
+    "steps of one agent in one environment, the first 512 of them random, and a "
+    "gradient step after each from the 512th on: 19,489. First the time of "
     "the whole run, compiled already; then its episodes, its exploration and its loss; "
     "then uniform against prioritised replay, with the article's numbers and with the "
     "settings of `dqn-cartpole-20k`.",
+    system="jym",
 )
 STEPS, SEEDS, SOLVED = 20_000, 20, 200
+MANY = 30  # Agents of the row on many.
 # No episode of CartPole is shorter than seven steps: at most one ends in so many.
 ROUNDS = 4
 
@@ -37,13 +42,34 @@ def jym(steps: int, **changes: Any) -> Any:
     return presets.load("dqn-jym").replace(**changes)
 
 
-def time_of(steps: int, seeds: int) -> dict[str, float]:
-    """Time so many agents in one call: seconds of compilation and of training."""
-    train = jax.vmap(purerl.make_train(jym(steps)))
+def time_of(steps: int, seeds: int, mapped: str = "vmap") -> dict[str, float]:
+    """Time so many agents in one call.
+
+    Args:
+        steps: Environment steps of each.
+        seeds: Number of agents.
+        mapped: `vmap`, or `pmap` for `purerl.pmap`: blocks of agents on every core.
+
+    Returns:
+        Seconds: `compile`; `train`, the median of five; `low` and `high`, their ends.
+    """
+    train = purerl.make_train(jym(steps))
     keys = jax.random.split(jax.random.key(0), seeds)
-    call, compile_seconds = compiled(train, keys)
-    timed(call, keys)
-    return {"compile": compile_seconds, "train": timed(call, keys, repeats=5)}
+    call: Callable[..., Any]
+    if mapped == "vmap":
+        call, compile_seconds = compiled(jax.vmap(train), keys)
+        times(call, keys)
+    else:
+        call = purerl.pmap(train)
+        first, second = times(call, keys, repeats=2)
+        compile_seconds = first - second
+    seconds = times(call, keys, repeats=5)
+    return {
+        "compile": compile_seconds,
+        "train": statistics.median(seconds),
+        "low": min(seconds),
+        "high": max(seconds),
+    }
 
 
 def course(steps: int) -> dict[str, Any]:
@@ -89,7 +115,14 @@ def measure(budget: Budget) -> Findings:
     steps, seeds = (2_000, 2) if budget.quick else (STEPS, SEEDS)
     config = serialise.to_dict(jym(steps))
     one = budget.part("one", lambda: time_of(steps, 1), config=config)
-    many = budget.part("thirty", lambda: time_of(steps, 30), config=config)
+    many = {
+        mapped: budget.part(
+            f"thirty-{mapped}",
+            lambda m=mapped: time_of(steps, MANY, m),
+            config=config,
+        )
+        for mapped in ("pmap", "vmap")
+    }
     run = budget.part("course", lambda: course(steps), config=config)
     kinds = {
         name: budget.part(
@@ -107,7 +140,8 @@ def measure(budget: Budget) -> Findings:
             "course",
             "One agent: the length of every episode (dark where it is longer than "
             f"{SOLVED} steps, which the article calls solved), the share of random "
-            "actions, and the loss (average over 50 updates of 4 steps).",
+            "actions (all of them in the first 512 steps), and the loss (average over "
+            "50 updates of 4 steps).",
         ),
         budget.save(
             replay_figure(kinds),
@@ -123,15 +157,11 @@ def measure(budget: Budget) -> Findings:
         Row(
             f"{steps:,} steps of one agent, compiled",
             "just over a second (the title: under a second); 15,807 steps/s on a CPU",
-            f"{one['train']:.2f} s, {steps / one['train']:,.0f} steps/s (and "
+            f"{seconds_text(one)}, {steps / one['train']:,.0f} steps/s (and "
             f"{one['compile']:.0f} s of compilation)",
             "The article's time is without compilation too.",
         ),
-        Row(
-            "30 agents in one call",
-            "-",
-            f"{many['train']:.2f} s, {30 * steps / many['train']:,.0f} steps/s in all",
-        ),
+        *(many_row(mapped, found, one, steps) for mapped, found in many.items()),
         Row(
             "first episode of more than 100 steps; longest episode",
             "after about 45 episodes; 393 steps, one run",
@@ -144,22 +174,63 @@ def measure(budget: Budget) -> Findings:
         "In the article's repository a prioritised buffer weighs samples by "
         "`(N p)^(+beta)`, the sign of the exponent reversed, and does not apply alpha "
         "when priorities are updated; here both are as published (Schaul et al. 2016). "
-        "The progress bar runs on the host between compiled segments "
-        "(`purerl train --preset dqn-jym`), so it costs the program nothing."
+        "The progress bar of `purerl train --preset dqn-jym` is drawn by the host "
+        "between compiled segments and is no part of the program; what it costs was "
+        "not measured."
     ]
     return Findings(rows, figures, [], text)
 
 
+def seconds_text(found: dict[str, float]) -> str:
+    """Return a time in words: the median of the repeats, and from which to which."""
+    return f"{found['train']:.2f} s ({found['low']:.2f} to {found['high']:.2f} in five)"
+
+
+def many_row(
+    mapped: str, found: dict[str, float], one: dict[str, float], steps: int
+) -> Row:
+    """Return the row on many agents in one call.
+
+    Args:
+        mapped: `vmap` or `pmap`.
+        found: Their time.
+        one: Time of one agent.
+        steps: Steps of each.
+    """
+    name = {"vmap": "one `jax.vmap`", "pmap": "one call of `purerl.pmap`"}[mapped]
+    share = found["train"] / (MANY * one["train"])
+    words = {
+        "vmap": "One program for all agents.",
+        "pmap": "Blocks of agents side by side, one on every core, as `purerl.run` "
+        "has them.",
+    }[mapped]
+    note = f"{words} {share:.2f} of the time of {MANY} agents one after another."
+    return Row(
+        f"{MANY} agents in {name}",
+        "-",
+        f"{seconds_text(found)}, {MANY * steps / found['train']:,.0f} steps/s in all",
+        note,
+    )
+
+
 def _replay_row(name: str, found: dict[str, Any]) -> Row:
     ends = {kind: np.array(x["final"]) for kind, x in found.items()}
-    gap = interval_text(ends["prioritised"] - ends["uniform"])
+    gap = ends["prioritised"] - ends["uniform"]
+    interval = mean_interval(gap)
+    if interval.low <= 0 <= interval.high:
+        verdict = "The interval of the difference holds zero: these seeds do not tell "
+        verdict += "the two apart."
+    else:
+        word = "worse" if interval.high < 0 else "better"
+        verdict = f"Prioritised replay is {word} with these settings: the interval of "
+        verdict += "the difference does not hold zero."
     return Row(
         f"return at the end, uniform against prioritised replay (`{name}`)",
         "-",
         f"{interval_text(ends['uniform'])} against "
-        f"{interval_text(ends['prioritised'])}; difference by seed {gap}",
-        "Where the interval of the difference holds zero, these seeds do not tell "
-        "them apart. Both kinds have the same step size; Schaul et al. take a quarter "
+        f"{interval_text(ends['prioritised'])}; difference by seed "
+        f"{interval_text(gap)}",
+        f"{verdict} Both kinds have the same step size; Schaul et al. take a quarter "
         "of it with prioritised replay.",
     )
 
@@ -180,9 +251,10 @@ def course_figure(run: dict[str, Any], steps: int) -> Any:
     style.finish(top, "", "episode", "steps")
     x = np.array(run["env_steps"])
     config = jym(steps)
-    epsilon = config.epsilon_start / (1 + x / config.epsilon_steps)
+    later = config.epsilon_start / (1 + x / config.epsilon_steps)
+    epsilon = np.where(x <= config.warm_up_steps, 1.0, later)
     below.plot(x, epsilon, color=style.COLOURS[2], label="share of random actions")
-    below.set_ylim(0, None)
+    below.set_ylim(0, 1.05)
     loss = below.twinx()
     loss.plot(
         x, smooth(np.array(run["value_loss"]), 50), color=style.COLOURS[1], label="loss"
@@ -195,6 +267,10 @@ def course_figure(run: dict[str, Any], steps: int) -> Any:
     below.legend(lines, ["share of random actions", "loss"], frameon=False)
     style.ink(loss)
     loss.spines["top"].set_visible(False)
+    # Each axis has the colour of its line.
+    for axes, line in ((below, lines[0]), (loss, lines[1])):
+        axes.yaxis.label.set_color(line.get_color())
+        axes.tick_params(axis="y", which="both", colors=line.get_color())
     return figure
 
 

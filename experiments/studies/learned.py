@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from study import STORE
+from study import STORE, Printed
 
 from purerl import make_train
 from purerl.config import TrainConfig
@@ -42,17 +42,23 @@ def train(config: TrainConfig) -> dict[str, Any]:
     }
 
 
-def printed(rows: Iterable[dict[str, Any]]) -> str:
+def printed(rows: Iterable[dict[str, Any]]) -> list[Printed]:
     """Return the commands that printed some rows, where and when.
 
     Args:
         rows: Rows; those of `train` have no command and are left out.
     """
-    return "; ".join(
-        f"`{row['command']}`: {row['hardware']}, jax {row['jax']}, {row['date']}"
+    return [
+        Printed(
+            row["command"],
+            row["hardware"],
+            row["jax"],
+            row["date"],
+            row.get("train_seconds"),
+        )
         for row in rows
         if "command" in row
-    )
+    ]
 
 
 def draw(

@@ -25,14 +25,19 @@ def compiled(function: Callable[..., Any], *args: Any) -> tuple[Callable, float]
     return program, time.perf_counter() - began
 
 
-def timed(call: Callable[..., Any], *args: Any, repeats: int = 1) -> float:
-    """Return the median seconds of a call whose results are waited for."""
+def times(call: Callable[..., Any], *args: Any, repeats: int = 1) -> list[float]:
+    """Return the seconds of every repeat of a call whose results are waited for."""
     seconds = []
     for _ in range(repeats):
         began = time.perf_counter()
         jax.block_until_ready(call(*args))
         seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds)
+    return seconds
+
+
+def timed(call: Callable[..., Any], *args: Any, repeats: int = 1) -> float:
+    """Return the median seconds of a call whose results are waited for."""
+    return statistics.median(times(call, *args, repeats=repeats))
 
 
 def one_torch_thread() -> None:

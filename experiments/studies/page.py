@@ -30,9 +30,24 @@ INTRODUCTION = """\
 Each study takes a headline of a system that purerl learned from, and measures it here
 with one command. The claims are their authors'; their hardware stands beside them. What
 was measured here was printed by the command under each heading, on the hardware named
-there. `make studies` runs all of them and goes on where it was stopped; `make
-studies-quick` tries all of them at a tiny budget. [Learning results](results.md) has
-the returns of the presets with ten seeds, and what was evolved.
+there.
+
+`make studies` runs all of them and goes on where it was stopped; with `ONLY=jym` it
+runs those that are named, and `make studies-quick` tries them at a tiny budget.
+It trains the agents of `bandits`, `doors`, `jaxrl`, `jax4rl`, `jym`, `purejaxrl` and
+`tabular`. It only draws `swingup` and `halfcheetah`, whose agents are rows of the
+[learning results](results.md) and are trained by `python experiments/results.py ROW`;
+and of `halfcheetah_grid` it only estimates the time on a CPU (`LONG=1` trains it). It
+also writes all of this as one HTML page with every picture inside,
+`runs/studies.html`.
+
+What else these systems show stands on other pages: [evolution of losses, drifts and
+optimisers](evolution.md), [opponent shaping](opponent-shaping.md), [adversarial cheap
+talk](cheap-talk.md), [meta-gradients and self-tuning](meta-gradients.md), [sweeps and
+grids](sweeps.md), [tracking with MLflow, TensorBoard and others](tracking.md),
+[videos](videos.md), [environments of Gymnasium](gymnasium.md), [speed on CPUs and
+GPUs](performance.md). [Learning results](results.md) has the returns of the presets
+with ten seeds, and what was evolved.
 """
 
 
@@ -53,14 +68,15 @@ def names() -> list[str]:
 
 
 def load(folder: Path) -> list[dict[str, Any]]:
-    """Return what the studies in a folder found, by title.
+    """Return what the studies in a folder found, by source system and title.
 
     Args:
         folder: Folder with `NAME.json`, or with a folder of that name with it inside.
     """
     files = [*folder.glob("*.json"), *folder.glob("*/*.json")]
     found = [json.loads(path.read_text()) for path in files]
-    return sorted((kept for kept in found if "rows" in kept), key=lambda k: k["title"])
+    studies = (kept for kept in found if "rows" in kept)
+    return sorted(studies, key=lambda k: (k.get("system", "").lower(), k["title"]))
 
 
 def duration(kept: dict[str, Any]) -> str:
@@ -72,7 +88,11 @@ def duration(kept: dict[str, Any]) -> str:
 def facts(kept: dict[str, Any]) -> str:
     """Return the command, the time and the hardware of a study, in a line."""
     if kept.get("printed"):
-        return kept["printed"]
+        return "; ".join(
+            f"`{one['command']}`: {one['hardware']}, jax {one['jax']}, {one['date']}, "
+            + training(one)
+            for one in kept["printed"]
+        )
     return (
         f"`{kept['command']}`: {duration(kept)}; {kept['hardware']}, jax "
         f"{kept['jax']}, Python {kept['python']}, {kept['date']}, load "
@@ -80,11 +100,18 @@ def facts(kept: dict[str, Any]) -> str:
     )
 
 
-OVERVIEW = ["command", "device", "time", "headline", "claimed", "measured here"]
+def training(printed: dict[str, Any]) -> str:
+    """Return the seconds of training of a command, where they are known."""
+    seconds = printed["seconds"]
+    return f"{seconds:,.0f} seconds" if seconds else "time not known"
+
+
+OVERVIEW = ["source", "command", "device", "time"]
+OVERVIEW += ["headline", "claimed", "measured here"]
 
 
 def overview(studies: list[dict[str, Any]]) -> list[list[str]]:
-    """Return a row per study: command, device, time, and its headline.
+    """Return a row per study: source, command, device, time, and its headline.
 
     Args:
         studies: What the studies' files hold.
@@ -92,10 +119,15 @@ def overview(studies: list[dict[str, Any]]) -> list[list[str]]:
     rows = []
     for kept in studies:
         headline = kept["rows"][kept.get("headline", 0)]
-        where = "see its section" if kept.get("printed") else kept["hardware"]
-        time = "see its section" if kept.get("printed") else duration(kept)
+        command, where, time = f"`{kept['command']}`", kept["hardware"], duration(kept)
+        if kept.get("printed"):
+            runs = kept["printed"]
+            command = "; ".join(f"`{one['command']}`" for one in runs)
+            command += f"; drawn by `{kept['command']}`"
+            where = "; ".join(one["hardware"] for one in runs)
+            time = "; ".join(map(training, runs))
         claim = [headline[name] for name in ("what", "claimed", "here")]
-        rows.append([f"`{kept['command']}`", where, time, *claim])
+        rows.append([kept.get("system") or "-", command, where, time, *claim])
     return rows
 
 

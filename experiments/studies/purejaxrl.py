@@ -32,9 +32,11 @@ STUDY = Study(
     "in one call, and a sweep of 7 entropy coefficients by 8 seeds. Compilation is "
     "apart, and results are waited for.",
     headline=1,
+    system="PureJaxRL",
 )
 SEEDS = 10
 STEPS = 500_000
+WHOLE = 16  # Up to so many agents train for all steps; more of them for a part.
 ENTROPIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 # Preset -> a run of the source on a GPU, and what it claims.
 ON_A_GPU = {
@@ -48,6 +50,17 @@ ON_A_GPU = {
         "about 2.5 minutes with compilation, returns of 1,400 to 1,650 in training, "
         "one seed on an A40 (read off a plot)",
     ),
+}
+
+
+GPU_NOTES = {
+    "ppo-minatar": "The prediction takes kernels from shapes, which are about four "
+    "times those of the compiled program for MinAtar, so that it is too high. Rows of "
+    "the learning results: `ppo-minatar-spaceinvaders`, `ppo-minatar-breakout`.",
+    "ppo-brax": "2,048 environments step side by side there; the row needs a GPU. Its "
+    "prediction, too, takes kernels from shapes, of which the compiled program has a "
+    "quarter or so (docs/performance.md), and is too high. Hopper was not run; "
+    "HalfCheetah is a row of the learning results (`ppo-halfcheetah`).",
 }
 
 
@@ -151,7 +164,7 @@ def measure(budget: Budget) -> Findings:
     )
     times = {}
     for agents in widths:
-        share = 1 if budget.quick or agents <= 16 else 10 if agents <= 128 else 50
+        share = 1 if budget.quick or agents <= WHOLE else 10 if agents <= 128 else 50
         found = budget.part(
             f"agents-{agents}",
             lambda n=agents, s=share: time_agents(n, steps // s, 3 if n <= 4 else 1),
@@ -189,9 +202,9 @@ def measure(budget: Budget) -> Findings:
             width_figure(times, predicted, torch_seconds),
             "agents",
             "Seconds of training against the number of agents in one call, on this "
-            "CPU, from 32 agents on extrapolated from a part of the run; the H200's "
-            "line is predicted from the shapes of the program (see Performance) and "
-            "was not measured.",
+            "CPU: filled marks were measured, hollow ones, from 32 agents on, are "
+            "extrapolated from a part of the run; the H200's line is predicted from "
+            "the shapes of the program (see Performance) and was not measured.",
         ),
         budget.save(
             entropy_figure(sweep, steps),
@@ -239,13 +252,21 @@ def width_figure(times: dict, predicted: dict, torch_seconds: float) -> Any:
     figure = style.new_figure(width=7.5, height=4.6)
     axes = figure.subplots()
     agents = list(times)
-    axes.plot(
-        agents,
-        [times[n]["train"] for n in agents],
-        color=style.COLOURS[0],
-        marker="o",
-        label="purerl on this CPU, measured",
-    )
+    colour = style.COLOURS[0]
+    axes.plot(agents, [times[n]["train"] for n in agents], color=colour)
+    for chosen, face, words in (
+        ([n for n in agents if n <= WHOLE], colour, "measured"),
+        ([n for n in agents if n > WHOLE], "white", "from a part of the run"),
+    ):
+        axes.plot(
+            chosen,
+            [times[n]["train"] for n in chosen],
+            color=colour,
+            linestyle="none",
+            marker="o",
+            markerfacecolor=face,
+            label=f"purerl on this CPU, {words}",
+        )
     axes.plot(
         agents,
         [predicted[n] for n in agents],
@@ -321,8 +342,9 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
             "about 98 s, half the time of one CleanRL agent (188 s), on an A100",
             f"{times[most]['train']:,.0f} s on this CPU (timed on a part of it), "
             f"{times[most]['train'] / torch_seconds:.1f} times the one PyTorch agent; "
-            f"{most * torch_seconds / times[most]['train']:,.0f} agents of it per "
-            f"PyTorch agent; {predicted[most]:.0f} s predicted on an H200",
+            "in the time of the one PyTorch agent, "
+            f"{most * torch_seconds / times[most]['train']:,.0f} are trained; "
+            f"{predicted[most]:.0f} s predicted on an H200",
             "The blocks of `purerl.pmap` keep both cores busy, and more width gains "
             "nothing. The claim is of a GPU, and its row waits for one.",
         ),
@@ -330,7 +352,8 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
             "7 entropy coefficients by 8 seeds in one call",
             "26.80 s with compilation, on Colab's GPU",
             f"{sweep['train']:.0f} s and {sweep['compile']:.0f} s of compilation",
-            "Two CPU cores here.",
+            "Two CPU cores here, and a plain `jax.vmap`, where the table below has "
+            "`purerl.pmap`'s blocks on both cores.",
         ),
         *gpu_rows(large),
     ]
@@ -349,13 +372,20 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
         ],
     )
     text = [
-        "Up to 16 agents train for all 500,000 steps, up to 128 for a tenth of them, "
-        "more for a fiftieth; the time is multiplied accordingly. MinAtar and Brax by "
-        "PPO are rows of the [learning results](results.md), the evolved value loss "
-        "stands there too. Times of an H200 are estimates of `purerl plan --preset "
-        "NAME --seeds N --device h200 --no-compile`: nothing ran on one. The source "
-        "also has one agent on MinAtar's Breakout in about 34 s beside 485 s of "
-        "CleanRL's; there is no PyTorch agent of MinAtar here to put beside ours."
+        f"Up to {WHOLE} agents train for all 500,000 steps, up to 128 for a tenth of "
+        "them, more for a fiftieth; the time is multiplied accordingly. PPO on "
+        "MinAtar's Breakout (`ppo-minatar-breakout`) and on brax's HalfCheetah "
+        "(`ppo-halfcheetah`) are rows of the [learning results](results.md); Hopper "
+        "was not run. The evolved value loss stands there too. Times of an H200 are "
+        "estimates of `purerl plan --preset NAME --seeds N --device h200 "
+        "--no-compile`: nothing ran on one. That it predicts "
+        f"{predicted[1]:.1f} s for one agent, where the source has 17.5 s on an A40, "
+        "rests on two microseconds for a kernel, one after the other. Where the host "
+        "starts each kernel, as it may on the source's GPU, a kernel takes longer, and "
+        "the source's program has 4.8 times as many as ours "
+        "([performance](performance.md)). The source also has one agent on MinAtar's "
+        "Breakout in about 34 s beside 485 s of CleanRL's; there is no PyTorch agent "
+        "of MinAtar here to put beside ours."
     ]
     return Findings(rows, figures, [] if budget.quick else [table], text)
 
@@ -371,12 +401,7 @@ def gpu_rows(seconds: dict[str, float]) -> list[Row]:
             what,
             claim,
             f"not measured; {seconds[name]:.0f} s predicted on an H200" + beside(name),
-            "The prediction takes kernels from shapes, which are about four times "
-            "those of the compiled program for MinAtar, so that it is too high."
-            if name == "ppo-minatar"
-            else "2,048 environments step side by side there; the row needs a GPU. Its "
-            "prediction, too, takes kernels from shapes, of which the compiled program "
-            "has a quarter or so (docs/performance.md), and is too high.",
+            GPU_NOTES[name],
         )
         for name, (what, claim) in ON_A_GPU.items()
         if name in seconds

@@ -3,6 +3,7 @@
     python experiments/studies/studies.py                 # all, hours; goes on
     python experiments/studies/studies.py --quick         # all at a tiny budget
     python experiments/studies/studies.py --only NAME ... # some of them
+    python experiments/studies/studies.py --long          # with what takes many hours
 
 A study that fails is named at the end, and the others still run.
 """
@@ -25,6 +26,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="a tiny budget")
+    parser.add_argument("--long", action="store_true", help="with what takes hours")
     parser.add_argument("--only", nargs="+", metavar="NAME", help=", ".join(names()))
     asked = parser.parse_args()
     chosen = asked.only or names()
@@ -34,7 +36,8 @@ def main() -> int:
     failed = []
     for name in chosen:
         began = time.perf_counter()
-        command = [sys.executable, str(HERE / f"{name}.py"), *["--quick"] * asked.quick]
+        command = [sys.executable, str(HERE / f"{name}.py")]
+        command += ["--quick"] * asked.quick + ["--long"] * asked.long
         code = subprocess.run(command, check=False).returncode
         print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
         failed += [name] * (code != 0)

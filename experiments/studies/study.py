@@ -52,6 +52,7 @@ class Study(NamedTuple):
         question: What is measured and how, in a few sentences.
         headline: Number of the row, from 0, that stands for the study in the table of
             all studies.
+        system: Short name of the system, by which the page sorts the studies.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Study(NamedTuple):
     source: str
     question: str
     headline: int = 0
+    system: str = ""
 
 
 class Row(NamedTuple):
@@ -92,6 +94,25 @@ class Picture(NamedTuple):
     caption: str
 
 
+class Printed(NamedTuple):
+    """A command that printed numbers of a study and is not the study's own.
+
+    Attributes:
+        command: The command.
+        hardware: Where it ran.
+        jax: Version of jax.
+        date: When.
+        seconds: Seconds of training; None where they are not known, because the
+            command was stopped and went on.
+    """
+
+    command: str
+    hardware: str
+    jax: str
+    date: str
+    seconds: float | None
+
+
 class Findings(NamedTuple):
     """The findings of a study.
 
@@ -100,14 +121,14 @@ class Findings(NamedTuple):
         figures: Pictures, from `Budget.save`.
         tables: Further tables.
         text: Paragraphs in Markdown under the claims.
-        printed: What printed the numbers, where and how long, if it was not this run.
+        printed: What printed the numbers, if it was not this run.
     """
 
     rows: list[Row]
     figures: list[Picture]
     tables: list[Table] = []  # noqa: RUF012
     text: list[str] = []  # noqa: RUF012
-    printed: str = ""
+    printed: list[Printed] = []  # noqa: RUF012
 
 
 class Budget:
@@ -123,13 +144,14 @@ class Budget:
         quick: See above.
         folder: See above; a study may keep checkpoints in it.
         long: See above.
+        images: Folder of its figures.
     """
 
     def __init__(
         self, study: Study, quick: bool, folder: Path, long: bool = False
     ) -> None:
         self.study, self.quick, self.folder, self.long = study, quick, folder, long
-        self._images = folder if quick else IMAGES
+        self.images = folder if quick else IMAGES
 
     def has(self, name: str, **settings: Any) -> bool:
         """Return whether a part was done before with the same settings.
@@ -191,9 +213,9 @@ class Budget:
                 before it.
             caption: What the reader sees, in a sentence.
         """
-        self._images.mkdir(parents=True, exist_ok=True)
+        self.images.mkdir(parents=True, exist_ok=True)
         file = f"{self.study.name}-{name}.png"
-        plots.save(figure, self._images / file)
+        plots.save(figure, self.images / file)
         return Picture(file, caption)
 
 
@@ -230,7 +252,7 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
         "tables": [table._asdict() for table in findings.tables],
         "figures": [figure._asdict() for figure in findings.figures],
         "text": list(findings.text),
-        "printed": findings.printed,
+        "printed": [one._asdict() for one in findings.printed],
         **hardware(),
     }
     target = folder if asked.quick else STORE

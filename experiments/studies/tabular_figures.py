@@ -45,17 +45,13 @@ def grid_figure(found: dict[str, dict[str, Any]], env: Any) -> Any:
         above.set_title(name, fontsize=11, color=style.INK, loc="left")
         for axes in (above, below):
             axes.set_facecolor("#d0d7de")  # What no agent acts in.
-            for (row, column), letter in ((env.start, "S"), (env.goal, "G")):
-                place = (column - 0.42, row + 0.42) if letter == "S" else (column, row)
-                axes.text(
-                    *place,
-                    letter,
-                    fontsize=6 if letter == "S" else 9,
-                    ha="left" if letter == "S" else "center",
-                    va="bottom" if letter == "S" else "center",
-                    color="white" if letter == "S" and axes is above else "black",
-                    weight="bold",
-                )
+            row, column = env.goal
+            centred = {"ha": "center", "va": "center", "weight": "bold"}
+            axes.text(column, row, "G", fontsize=9, color="black", **centred)
+            # The start has an arrow of its own, so its letter stands beside the grid.
+            row, column = env.start
+            outside = -0.85 if column == 0 else shape[1] - 0.15
+            axes.text(outside, row, "S", fontsize=10, color=style.INK, **centred)
             axes.set_xticks([])
             axes.set_yticks([])
             style.ink(axes)

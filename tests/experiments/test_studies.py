@@ -3,8 +3,10 @@
 The frame's own tests are quick; those that run a whole study are slow.
 """
 
+import html
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,20 +44,34 @@ def run(name, *words):
     return done.stdout
 
 
+def pictures_inside(shown):
+    """Count the pictures of a page, of which nothing may come from elsewhere."""
+    sources = re.findall(r"""\bsrc=["']?([^"' >]+)""", shown)
+    addresses = re.findall(r"""\bhref=["']?([^"' >]+)""", shown)
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert all(address.startswith(("#", "data:")) for address in addresses)
+    for outside in ("http:", "https:", "@import", "url("):
+        assert outside not in shown
+    return len(sources)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", studies.names())
 def test_a_study_runs_end_to_end_at_a_tiny_budget(name, tmp_path):
     for module in NEEDS.get(name, ()):
         pytest.importorskip(module)
-    run(name, "--quick", "--out", tmp_path)
-    kept = json.loads((tmp_path / f"{name}.json").read_text())
+    out = tmp_path / name
+    run(name, "--quick", "--out", out)
+    kept = json.loads((out / f"{name}.json").read_text())
     assert kept["name"] == name and kept["quick"] and kept["rows"]
-    assert all((tmp_path / figure["file"]).exists() for figure in kept["figures"])
+    shown = page.write(True, tmp_path).read_text()
+    assert pictures_inside(shown) == len(kept["figures"])
+    assert html.escape(kept["title"]) in shown
     # Again, nothing is measured: every part is there.
-    assert f"{name}: " not in run(name, "--quick", "--out", tmp_path)
+    assert f"{name}: " not in run(name, "--quick", "--out", out)
 
 
-TOY = study.Study("toy", "A toy", "nobody", "What is measured.")
+TOY = study.Study("toy", "A toy", "nobody", "What is measured.", system="Toys")
 
 
 def test_a_part_is_done_once_until_its_settings_change(tmp_path):
@@ -96,9 +112,10 @@ def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
     ):
         assert words in written
     # The table of all studies has the headline, with the command, device and time.
-    (line,) = (x for x in written.splitlines() if x.startswith("| `python"))
+    (line,) = (x for x in written.splitlines() if x.startswith("| Toys"))
     cells = [cell.strip() for cell in line.replace("\\|", "/").split("|")[1:-1]]
     assert cells == [
+        "Toys",
         "`python experiments/studies/toy.py --quick`",
         kept["hardware"],
         "0 seconds",
@@ -106,9 +123,9 @@ def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
         "10 s",
         "1 s",
     ]
-    html = page.section(kept, tmp_path).body
-    assert "data:image/png;base64," in html and "The curve." in html
-    assert "<b>A</b> paragraph of <code>code</code>, see Results." in html
+    body = page.section(kept, tmp_path).body
+    assert "data:image/png;base64," in body and "The curve." in body
+    assert "<b>A</b> paragraph of <code>code</code>, see Results." in body
 
 
 def test_a_failed_study_is_named_and_the_others_still_run(monkeypatch, capsys):
@@ -127,6 +144,21 @@ def test_a_failed_study_is_named_and_the_others_still_run(monkeypatch, capsys):
     assert "page, quick False" in out and err == "failed: jym\n"
 
 
+def test_what_takes_hours_is_asked_for_of_every_study(monkeypatch):
+    commands = []
+
+    def call(command, **_):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(studies.subprocess, "run", call)
+    monkeypatch.setattr(studies.page, "write", lambda quick: quick)
+    words = ["studies.py", "--long", "--quick", "--only", "halfcheetah_grid"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert studies.main() == 0
+    assert commands[0][2:] == ["--quick", "--long"]
+
+
 def test_a_study_that_is_not_there_is_refused_with_those_that_are(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["studies.py", "--only", "nothing"])
     with pytest.raises(SystemExit):
@@ -141,7 +173,45 @@ def test_the_headline_of_every_stored_study_is_one_of_its_rows():
     rows = page.overview(stored)
     assert len(rows) == len(stored)
     for row, kept in zip(rows, stored, strict=True):
-        assert row[3] in {claim["what"] for claim in kept["rows"]}
+        assert row[4] in {claim["what"] for claim in kept["rows"]}
+    assert [row[0].lower() for row in rows] == sorted(row[0].lower() for row in rows)
+
+
+def test_the_table_of_studies_names_the_commands_that_trained_what_is_drawn():
+    (drawn,) = (x for x in page.load(study.STORE) if x["name"] == "swingup")
+    ((system, command, device, time, *_),) = page.overview([drawn])
+    assert system == "jax-rl" and "1 core of" in device
+    for row, kept in zip(("td3", "sac", "mpo"), drawn["printed"], strict=True):
+        assert f"results.py {row}-swingup" in command
+        assert page.training(kept) in time
+    assert "drawn by `python experiments/studies/swingup.py`" in command
+    assert page.training(drawn["printed"][0]) == "time not known"
+    assert page.training({"seconds": 3226.4}) == "3,226 seconds"
+
+
+def test_the_html_page_of_quick_studies_has_everything_inside(tmp_path, monkeypatch):
+    """Two studies run for real; no picture, style or script comes from elsewhere."""
+
+    def measure(budget):
+        figure = style.new_figure()
+        style.finish(figure.subplots(), "Title", "x", "y")
+        rows = [study.Row("speed", "10 s", budget.part("one", lambda: "1 s"))]
+        tables = [study.Table("All", ["n"], [["a <b> in HTML"]])]
+        links = ["See [Results](results.md) and [a site](https://example.org/x.png)."]
+        return study.Findings(rows, [budget.save(figure, "one", "One.")], tables, links)
+
+    for toy in (TOY, TOY._replace(name="other", title="Another", system="Others")):
+        folder = tmp_path / toy.name
+        words = ["toy.py", "--quick", "--out", str(folder)]
+        monkeypatch.setattr(sys, "argv", words)
+        study.main(toy, measure)
+    path = page.write(True, tmp_path)
+    assert path == tmp_path / "studies.html"
+    shown = path.read_text()
+    assert shown.index("Another") < shown.index("A toy")  # by system
+    assert pictures_inside(shown) == 2
+    for inside in ("a &lt;b&gt; in HTML", "<td>1 s</td>", "One."):
+        assert inside in shown
 
 
 def test_a_row_that_was_not_run_is_said_so(tmp_path, monkeypatch):
