@@ -188,5 +188,5 @@ def test_what_cannot_carry_a_channel(make, words):
 
 
 def test_what_is_no_environment():
-    with pytest.raises(TypeError, match="env is the name .CartPole-v1.; make the environment first"):
+    with pytest.raises(TypeError, match="env is the name 'CartPole-v1'; make"):
         CheapTalk("CartPole-v1")
