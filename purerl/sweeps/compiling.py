@@ -60,8 +60,8 @@ class Compiler:
     ) -> list[CompiledGroup]:
         """Return the first groups with their programs, lanes, chunks and rates.
 
-        These are all groups, or as many as this process has room for: at least one. The
-        programs that an earlier call returned are forgotten.
+        These are all groups, or as many as this process has room for: at least one. To
+        make room for them, the programs that an earlier call returned are forgotten.
 
         Args:
             groups: Groups with members that are to be trained.
@@ -73,7 +73,8 @@ class Compiler:
             ConfigError: a group does not fit the memory of some process.
         """
         began = time.perf_counter()
-        self._cache.forget(self._given)
+        if groups:  # After the last ones, whoever shares programs may want them again.
+            self._cache.forget(self._given)
         self._given = []
         built = hosts.run_on_all(
             lambda: self._first_fitted(groups, is_fixed, is_stopped)

@@ -208,6 +208,15 @@ def test_widths_agree_in_distribution_though_not_in_bits(tiny):
     assert last[known].mean() > 1.2 * np.nanmean(first)  # and it learns at both
 
 
+def test_a_sweep_leaves_its_programs_to_those_who_share_them(tiny):
+    with purerl.share_programs():
+        first = run_sweep(tiny, AXES, seeds=2)
+        again = run_sweep(tiny, AXES, seeds=2)
+    assert first.summary["compilations"] == 1
+    assert again.summary["compilations"] == 0
+    assert_equal(again, first)
+
+
 GROUPS = {"num_epochs": [1, 2], "learning_rate": RATES[:2]}
 
 
@@ -227,7 +236,8 @@ def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
 
     monkeypatch.setattr(Program, "__init__", compile_and_count)
     out = tmp_path / "sweep"
-    one_by_one = run_sweep(tiny, GROUPS, seeds=2, out=out, progress=True)
+    with purerl.share_programs():  # Those of other tests are not used.
+        one_by_one = run_sweep(tiny, GROUPS, seeds=2, out=out, progress=True)
     assert most == [1, 1]
     assert_equal(one_by_one, together)
     assert one_by_one.summary["compilations"] == 2
@@ -248,7 +258,7 @@ def test_ctrl_c_leaves_out_groups_that_wait(tiny, monkeypatch, tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
         return saved[-1]
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, purerl.share_programs():
         patch.setattr(store, "save", save_and_interrupt)
         stopped = run_sweep(tiny, GROUPS, seeds=2, out=out)
     assert not stopped.finished and stopped.summary["compilations"] == 1
