@@ -182,12 +182,22 @@ def outputs(
         if isinstance(found, list) and not isinstance(parts.head, CategoricalHead):
             found = jnp.stack(found, -1)
         return found, value, None
-    if not optimiser.sees_activity(parts.config.optimiser):
+    if not sees_activity(parts.config):
         found = parts.on_inputs.apply(params["actor"], inputs)
         return found, parts.critic.apply(params["critic"], inputs), None  # type: ignore[return-value]
     found, actor = _noted(parts.on_inputs, params["actor"], inputs)
     value, critic = _noted(parts.critic, params["critic"], inputs)
     return found, value, {"actor": actor, "critic": critic}
+
+
+def sees_activity(config: Any) -> bool:
+    """Return whether an optimiser of a config sees how active units are.
+
+    Args:
+        config: Config of an algorithm.
+    """
+    names = ("optimiser", "critic_optimiser")
+    return any(optimiser.sees_activity(getattr(config, name, None)) for name in names)
 
 
 def _noted(network: nn.Module, params: PyTree, inputs: Any) -> tuple[Any, PyTree]:

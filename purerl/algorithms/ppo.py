@@ -107,6 +107,9 @@ class PPOConfig(OnPolicyConfig):
     critic_learning_rate: float | None = dynamic(
         None, "Step size of the critic; None takes learning_rate.", POSITIVE_OR_NONE
     )
+    critic_optimiser: Any = dynamic(
+        None, "Optimiser of the critic; None takes optimiser, one for both."
+    )
     target_kl: float | None = dynamic(
         None,
         "Passes of an update end after the first that leaves approx_kl above it.",
@@ -364,6 +367,7 @@ def _is_paired(parts: Parts[PPOConfig]) -> bool:
     return (
         is_plain
         and config.critic_learning_rate is None
+        and config.critic_optimiser is None
         and is_known(config.optimiser)
         and paired.can_be_paired(parts.actor, parts.critic)
     )
@@ -430,7 +434,7 @@ def make_passes(parts: Parts[PPOConfig], params: PyTree, update: Array) -> Passe
         num_minibatches=config.num_minibatches,
         axis_name=parts.axis_name,
         is_last=None if target_kl is None else is_last,
-        tells=optimiser.sees_activity(config.optimiser),
+        tells=on_policy.sees_activity(config),
     )
 
 
@@ -449,6 +453,8 @@ def optimiser_of(
     layers = optimiser.layers_of(params)
     rate, critic_rate = config.learning_rate, config.critic_learning_rate
     max_norm, frozen = config.max_grad_norm, frozen_in(config.frozen)
+    if config.critic_optimiser is not None:
+        return _two_optimisers(config, params, anneal)
     if critic_rate is None:
         return optimiser.make(config.optimiser, anneal(rate), max_norm, layers, frozen)
     # A step of every optimiser here is proportional to its step size.
@@ -460,3 +466,33 @@ def optimiser_of(
     )
     tells = optimiser.sees_frozen(config.optimiser)
     return optimiser.keep_frozen(optim, layers, frozen, tells)
+
+
+def _two_optimisers(
+    config: PPOConfig,
+    params: PyTree,
+    anneal: Callable[[Array | float], Array | float],
+) -> optax.GradientTransformation:
+    """The optimiser of the critic beside that of all other networks.
+
+    The gradient of all of them is clipped at once before, as with one optimiser.
+    """
+    rate, critic_rate = config.learning_rate, config.critic_learning_rate
+    frozen = frozen_in(config.frozen)
+
+    def moving(names: tuple[str, ...], chosen: Any, rate: Any) -> Any:
+        layers = optimiser.layers_of({name: params[name] for name in names})
+        return optimiser.transformation(chosen, anneal(rate), layers, frozen)
+
+    others, critic = tuple(name for name in params if name != "critic"), ("critic",)
+    own = optimiser.without_noise(config.critic_optimiser)
+    optims = {
+        others: moving(others, config.optimiser, rate),
+        critic: moving(critic, own, rate if critic_rate is None else critic_rate),
+    }
+    optim = optax.chain(
+        optimiser.clip_by_global_norm(config.max_grad_norm),
+        optimiser.separate(params, optims),
+    )
+    # The norm that is clipped must not see what is frozen either.
+    return optimiser.keep_frozen(optim, optimiser.layers_of(params), frozen)

@@ -3,7 +3,7 @@
 Their state has the same structure whatever the numbers, which may be traced.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -146,6 +146,56 @@ def scaled(
         return updates * ravel_pytree(factors)[0]
 
     return optax.stateless(scale)
+
+
+def separate(
+    params: PyTree, optims: Mapping[tuple[str, ...], optax.GradientTransformation]
+) -> optax.GradientTransformation:
+    """Make one optimiser of several, each of which moves some of the networks.
+
+    Its state is a tuple of theirs. What is told about networks by name (`activity`)
+    reaches each of them for its own networks alone.
+
+    Args:
+        params: Parameters by network, as `flatten` takes them; steps are flat.
+        optims: Optimisers by the names of their networks; each gets one flat vector of
+            these.
+    """
+    given = {names: optax.with_extra_args_support(one) for names, one in optims.items()}
+    parts = {names: {name: params[name] for name in names} for names in given}
+
+    def split(flat: Array) -> dict[tuple[str, ...], Array]:
+        by_network = layers_of(params)(flat)
+        return {
+            names: ravel_pytree({name: by_network[name] for name in names})[0]
+            for names in given
+        }
+
+    def join(flats: Mapping[tuple[str, ...], Array]) -> Array:
+        by_network: dict[str, PyTree] = {}
+        for names, flat in flats.items():
+            by_network |= layers_of(parts[names])(flat)
+        return ravel_pytree(by_network)[0]
+
+    def init(flat: Array) -> tuple[Any, ...]:
+        vectors = split(flat)
+        return tuple(one.init(vectors[names]) for names, one in given.items())
+
+    def update(updates: Array, state: Any, flat: Any = None, **seen: Any) -> Any:
+        gradients = split(updates)
+        vectors = dict.fromkeys(given) if flat is None else split(flat)
+        activity = seen.pop("activity", None)
+        moves, after = {}, []
+        for (names, one), before in zip(given.items(), state, strict=True):
+            if activity is not None:
+                seen["activity"] = {n: activity[n] for n in names if n in activity}
+            moves[names], new = one.update(
+                gradients[names], before, vectors[names], **seen
+            )
+            after.append(new)
+        return join(moves), tuple(after)
+
+    return optax.GradientTransformationExtraArgs(init, update)
 
 
 def sees_activity(optimiser: Any) -> bool:
