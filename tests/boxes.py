@@ -9,7 +9,9 @@ import numpy as np
 from flax import struct
 
 import envs
+from envs import probe
 from envs.cartpole import CartPole
+from envs.chain import ChainMDP
 from envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 PACKED = "test/packed-cartpole"
@@ -175,6 +177,40 @@ class Privileged(envs.Environment):
         obs, new = self.reset_env(key, params)
         new = new.replace(time=state.time + 1)
         return obs, new, state.pays, jnp.bool_(False), {}
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class WatchedChain(ChainMDP):
+    """The chain, of whose places the agent sees two, and training sees all."""
+
+    def observation_space(self, params=None):
+        place = super().observation_space(params)
+        return Dict({"place": place, "some": Box(0.0, 1.0, (2,))})
+
+    def _observe(self, position):
+        place = super()._observe(position)
+        return {"place": place, "some": place[:2]}
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Told(probe.MemoryProbe):
+    """The end pays the sign, whatever is done; training is told it at the beginning.
+
+    The agent sees 0 throughout.
+    """
+
+    def observation_space(self, params=None):
+        told = super().observation_space(params)
+        return Dict({"obs": told, "told": told})
+
+    def reset_env(self, key, params):
+        told, state = super().reset_env(key, params)
+        return {"obs": jnp.zeros(1), "told": told}, state
+
+    def step_env(self, key, state, action, params):
+        obs, new, _, over, info = super().step_env(key, state, action, params)
+        reward = jnp.where(over, state.sign, 0.0)
+        return {"obs": obs, "told": obs}, new, reward, over, info
 
 
 @struct.dataclass

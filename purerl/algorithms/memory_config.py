@@ -188,10 +188,26 @@ def checked_size(config: Any, env: Environment) -> int:
         ) from None
     if isinstance(config.memory, nn.Module):
         network_config.check_torsos(config, env, ("torso",))
-        space = env.observation_space(env.default_params)
-        torso = network_config.torso_of(config, obs_shape(space))
-        features, _ = jax.eval_shape(
-            torso.init_with_output, jax.random.key(0), observe.example(space)
-        )
-        check_module(config.memory, features.shape[-1])
+        check_own(config, env, "torso")
     return kind.size
+
+
+def check_own(config: Any, env: Environment, field: str) -> None:
+    """Refuse a memory of the user's own that does not fit a torso before it.
+
+    Args:
+        config: Config with the field `memory`, whose torso is checked.
+        env: Environment, from `resolve_env`.
+        field: Network that has the torso, see `network_config.torso_of`.
+
+    Raises:
+        ConfigError: naming the memory and the remedy.
+    """
+    if not isinstance(config.memory, nn.Module):
+        return
+    space = env.observation_space(env.default_params)
+    torso = network_config.torso_of(config, obs_shape(space), field)
+    features, _ = jax.eval_shape(
+        torso.init_with_output, jax.random.key(0), observe.example(space)
+    )
+    check_module(config.memory, features.shape[-1])

@@ -294,15 +294,32 @@ def check_torsos(config: Any, env: Environment, fields: tuple[str, ...]) -> None
         shape = obs_shape(env.observation_space(env.default_params))
         check_keys(config, env, shape)
         check_mask(config, env, shape)
-        for field in named:
-            torso_of(config, shape, field)
     except ValueError as error:
         raise ConfigError(f"{env.name}: {error}") from None
-    for field, torso in zip(named, chosen, strict=True):
-        if isinstance(torso, nn.Module):
-            words = "features [N, F] of observations [N, *obs_shape]"
-            seen = composite.visible(shape, keys_of(config, field))
-            modules.check("torso", config.torso, [seen], (None,), words)
+    for field in named:
+        check_torso(config, env, field)
+
+
+def check_torso(config: Any, env: Environment, field: str) -> None:
+    """Refuse the torso of a network that does not fit what the network sees.
+
+    Args:
+        config: Config of the agent, whose keys are checked.
+        env: Environment, from `resolve_env`.
+        field: Network that has the torso, see `torso_of`.
+
+    Raises:
+        ConfigError: naming the torso, the shapes and the remedy.
+    """
+    shape = obs_shape(env.observation_space(env.default_params))
+    try:
+        torso_of(config, shape, field)
+    except ValueError as error:
+        raise ConfigError(f"{env.name}: {error}") from None
+    if isinstance(_chosen(config, field), nn.Module):
+        words = "features [N, F] of observations [N, *obs_shape]"
+        seen = composite.visible(shape, keys_of(config, field))
+        modules.check("torso", config.torso, [seen], (None,), words)
 
 
 def check_whole(

@@ -10,6 +10,12 @@ from purerl.algorithms.on_policy_config import OnPolicyConfig
 from purerl.networks import composite
 from purerl.networks.distributions import Head
 
+CRITIC_CORE = "critic_core"
+"""The name of the parameters of a memory that is the critic's own."""
+
+CRITICS = ("critic", CRITIC_CORE)
+"""The names of all parameters that are the critic's own."""
+
 
 def on_features(network: nn.Module, shape: Any) -> nn.Module:
     """Return a network with the same head, which takes what `inputs` returns."""

@@ -37,6 +37,7 @@ from purerl.algorithms.on_policy import (
     build,
 )
 from purerl.algorithms.on_policy_config import OnPolicyConfig
+from purerl.algorithms.on_policy_networks import CRITICS
 from purerl.config import (
     AUTO,
     NON_NEGATIVE,
@@ -458,7 +459,7 @@ def optimiser_of(
     if critic_rate is None:
         return optimiser.make(config.optimiser, anneal(rate), max_norm, layers, frozen)
     # A step of every optimiser here is proportional to its step size.
-    rates = {name: rate for name in params} | {"critic": critic_rate}
+    rates = {name: critic_rate if name in CRITICS else rate for name in params}
     optim = optax.chain(
         optimiser.clip_by_global_norm(max_norm),
         optimiser.transformation(config.optimiser, 1.0, layers),

@@ -17,6 +17,9 @@ name or as modules, see `networks.memories`. The objective is PPO's (see
 
 Gradients flow through the steps of a sequence and stop at its start.
 
+A critic that sees other keys of the observation than the actor (`critic_keys`) has a
+memory of its own: see `recurrent_critic`.
+
 Defaults are the sizes and numbers of PureJaxRL's `ppo_rnn.py` (Lu et al. 2022) for
 CartPole-v1: an embedding, a GRU and two heads of 128 units with relu. Its heads' hidden
 layers start at gain 2, ours at sqrt(2). Where actions are continuous, which its script
@@ -35,10 +38,18 @@ from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.acting.policy import reject_stateless_act
-from purerl.algorithms import memory_config, network_config, on_policy, pieces, ppo
+from purerl.algorithms import (
+    memory_config,
+    network_config,
+    on_policy,
+    pieces,
+    ppo,
+    recurrent_critic,
+)
 from purerl.algorithms.on_policy import Batch
-from purerl.algorithms.on_policy_networks import make_actor, make_critic
+from purerl.algorithms.on_policy_networks import CRITIC_CORE, make_actor, make_critic
 from purerl.algorithms.ppo import PPOConfig
+from purerl.algorithms.recurrent_critic import Memories
 from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
 from purerl.keys import init_keys, update_keys
 from purerl.learning import normalise, optimiser, sequences
@@ -74,6 +85,11 @@ class RecurrentPPOConfig(PPOConfig):
     memory_size: int = memory_config.size_field()
     sequence_length: int = memory_config.length_field()
     burn_in: int = memory_config.burn_in_field()
+    critic_keys: tuple[str, ...] = static(
+        (),
+        "Keys of a dictionary observation that the critic sees; none for all. Where "
+        "they are others than the actor's, the critic has a memory of its own.",
+    )
     head_sizes: tuple[int, ...] = static(
         (128,), "Units of each hidden layer between the memory and actor or critic."
     )
@@ -104,24 +120,29 @@ class Parts(NamedTuple):
         core: Network from observations to memories.
         kind: Kind of the memory: its beginning, and the part that heads see.
         heads: Everything of PPO, with an actor and a critic of memories.
+        critic_core: Network from observations to the critic's own memories; None where
+            the critic reads those of `core`.
     """
 
     core: Any
     kind: Kind
     heads: on_policy.Parts[Any]
+    critic_core: Any = None
 
 
 class RecurrentPPOState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: Parameters of `core`, `actor` and `critic`.
+        params: Parameters of `core`, `actor` and `critic`, and of `critic_core` where
+            there is one.
         opt_state: State of the optimiser.
         obs_moments: Statistics of observations.
         reward_scale: Statistics of returns.
         envs: The environments between two steps.
         memory: Memory of the running episodes before `envs.obs`, leaves `[B, H]`; zero
-            where that is an episode's first.
+            where that is an episode's first. With `critic_core` the `Memories` of
+            both.
         key: Random key of the agent, which never changes; every update's key is folded
             from it.
         update: `[]` int32, number of updates done.
@@ -148,6 +169,7 @@ def validate(config: RecurrentPPOConfig, env: Environment) -> None:
     size = memory_config.checked_size(config, env)
     check_heads(config, size)
     ppo.validate(config, env, (size,))
+    recurrent_critic.check(config, env)
 
 
 def check_heads(config: RecurrentPPOConfig, size: int) -> None:
@@ -162,15 +184,9 @@ def check_heads(config: RecurrentPPOConfig, size: int) -> None:
     """
     if config.shared_torso:
         raise ConfigError(
-            "shared_torso must be False, got True: the torso and the memory of "
-            "recurrent PPO always belong to actor and critic both."
-        )
-    if config.actor_keys != config.critic_keys:
-        raise ConfigError(
-            "actor_keys and critic_keys must be the same in recurrent PPO, got "
-            f"{config.actor_keys!r} and {config.critic_keys!r}: actor and critic see "
-            "one memory, and what is in it both know; use PPOConfig for a critic that "
-            "sees more."
+            "shared_torso must be False, got True: actor and critic of recurrent PPO "
+            "share the torso and the memory already, but where actor_keys and "
+            "critic_keys differ; leave it out."
         )
     for field in ("actor", "critic"):
         is_named = network_config.own(config, field) is None
@@ -216,13 +232,19 @@ def build(
     seen = obs_shape(whole.obs_space)
     torso = network_config.torso_of(config, seen)
     kind = memory_config.kind_of(config)
-    shape = composite.head_shape(kind.size, seen)
+    is_apart = recurrent_critic.has_own(config, seen)
+    shape = composite.head_shape(kind.size, seen, is_apart)
     layers = network_config.dense_layers(config, config.head_sizes)
     layers = composite.viewed(layers, shape)
     actor = make_actor(config, whole.head, shape, layers)
-    critic = make_critic(config, shape, layers)
+    critic_core = None
+    if is_apart:
+        critic = recurrent_critic.make_head(config, kind.size)
+        critic_core = kind.core(network_config.torso_of(config, seen, "critic"))
+    else:
+        critic = make_critic(config, shape, layers)
     heads = whole._replace(actor=actor, critic=critic, on_inputs=actor)
-    return Parts(kind.core(torso), kind, heads)
+    return Parts(kind.core(torso), kind, heads, critic_core)
 
 
 def init(parts: Parts, key: Array) -> RecurrentPPOState:
@@ -233,15 +255,15 @@ def init(parts: Parts, key: Array) -> RecurrentPPOState:
     memory = init_memory(parts, (num_envs,))
     obs = observe.example(heads.obs_space)
     remembered = jax.tree.map(lambda x: x[:1], memory)
-    seen = _seen(parts, remembered, obs)
-    params = networks.init_params(
-        keys[:2],
-        {
-            "core": (parts.core, [obs, remembered]),
-            "actor": (heads.actor, [seen]),
-            "critic": (heads.critic, [seen]),
-        },
-    )
+    seen = _seen(parts, _of_both(parts, remembered), obs)
+    modules: dict[str, Any] = {
+        "core": (parts.core, [obs, remembered]),
+        "actor": (heads.actor, [seen]),
+        "critic": (heads.critic, [seen]),
+    }
+    if parts.critic_core is not None:
+        modules[CRITIC_CORE] = (parts.critic_core, [obs, remembered])
+    params = networks.init_params(keys[:2], modules)
     optim = ppo.optimiser_of(config, params)
     return RecurrentPPOState(
         params=params,
@@ -251,15 +273,20 @@ def init(parts: Parts, key: Array) -> RecurrentPPOState:
             normalise.init_moments(), jnp.zeros(num_envs)
         ),
         envs=rollout.init_envs(heads.stepper, keys[2], num_envs),
-        memory=memory,
+        memory=_of_both(parts, memory),
         key=key,
         update=jnp.int32(0),
     )
 
 
 def init_memory(parts: Parts, shape: tuple[int, ...]) -> PyTree:
-    """Return the memory of episodes about to begin: zeros, leaves `[*shape, ...]`."""
+    """Return the actor's memory of episodes about to begin: zeros `[*shape, ...]`."""
     return parts.kind.blank(shape)
+
+
+def _of_both(parts: Parts, memory: PyTree) -> PyTree:
+    """A memory that actor and critic begin with, as a state holds it."""
+    return memory if parts.critic_core is None else Memories(memory, memory)
 
 
 def step(parts: Parts, state: RecurrentPPOState) -> tuple[RecurrentPPOState, Metrics]:
@@ -323,7 +350,7 @@ def act(
     head = parts.heads.head
     prepared = on_policy.prepare(parts.heads, state.obs_moments, obs)
     memory = remember(parts, state.params, prepared, memory)
-    seen = _seen(parts, memory, prepared)
+    seen = _seen_by_actor(parts, memory, prepared)
     outputs = parts.heads.actor.apply(state.params["actor"], seen)
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)
     return head.to_env(raw), memory
@@ -341,7 +368,8 @@ def collect(parts: Parts, state: RecurrentPPOState, key: Array) -> rollout.Playe
         As `rollout.unroll_recurrent`.
     """
     heads = parts.heads
-    num_envs = jax.tree.leaves(state.memory)[0].shape[0]
+    memory = recurrent_critic.of_actor(state.memory)
+    num_envs = jax.tree.leaves(memory)[0].shape[0]
     act, prepare, draw = policy(parts, state)
     randomness = rollout.draw_randomness(
         heads.stepper, key, heads.config.num_steps, num_envs, draw
@@ -349,13 +377,13 @@ def collect(parts: Parts, state: RecurrentPPOState, key: Array) -> rollout.Playe
     played = rollout.unroll_recurrent(
         heads.stepper,
         state.envs,
-        state.memory,
+        memory,
         act,
         prepare,
         randomness.inputs,
         randomness.restart,
     )
-    return _with_log_prob(parts, rollout.Played(*played))
+    return _completed(parts, state, rollout.Played(*played))
 
 
 def policy(parts: Parts, state: RecurrentPPOState) -> rollout.Policy:
@@ -367,9 +395,15 @@ def policy(parts: Parts, state: RecurrentPPOState) -> rollout.Policy:
     )
 
 
-def _with_log_prob(parts: Parts, played: rollout.Played) -> rollout.Played:
+def _completed(
+    parts: Parts, state: RecurrentPPOState, played: rollout.Played
+) -> rollout.Played:
+    """A rollout with what its steps did not wait for: see `on_policy.with_log_prob`."""
     transitions = on_policy.with_log_prob(parts.heads.head, played.transitions)
-    return played._replace(transitions=transitions)
+    played = played._replace(transitions=transitions)
+    if parts.critic_core is None:
+        return played
+    return recurrent_critic.recall(parts, state, played)
 
 
 def hosted(parts: Parts, update: Array) -> Hosted:
@@ -384,7 +418,7 @@ def hosted(parts: Parts, update: Array) -> Hosted:
     def then(
         state: RecurrentPPOState, played: rollout.Played, keys: Array
     ) -> tuple[RecurrentPPOState, Metrics]:
-        return learn(parts, state, _with_log_prob(parts, played), keys)
+        return learn(parts, state, _completed(parts, state, played), keys)
 
     def restart(state: RecurrentPPOState, obs: Any) -> RecurrentPPOState:
         memory = jax.tree.map(jnp.zeros_like, state.memory)
@@ -395,7 +429,7 @@ def hosted(parts: Parts, update: Array) -> Hosted:
         partial(policy, parts),
         then,
         restart,
-        lambda state: state.memory,
+        lambda state: recurrent_critic.of_actor(state.memory),
     )
 
 
@@ -419,7 +453,7 @@ def make_sequences(
     seen = _seen(parts, memories, transitions.obs)
     value: Any = heads.critic.apply(params["critic"], seen)
     # `memories` are those of the episode that `next_obs` ends or goes on with.
-    next_memories = remember(parts, params, prepare(transitions.next_obs), memories)
+    next_memories = _judged(parts, params, prepare(transitions.next_obs), memories)
     next_seen = _seen(parts, next_memories, transitions.next_obs)
     next_value: Any = heads.critic.apply(params["critic"], next_seen)
 
@@ -451,9 +485,7 @@ def make_sequences(
         advantage=ppo.standardised(heads, advantage),
         target=advantage + value,
     )
-    # A flag says that an episode ended before the observation. The flag of the last
-    # rollout's last step has cleared `state.memory` already.
-    first = jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
+    first = sequences.first_of(done)
     if config.sequence_length == config.num_steps:
         return sequences.whole(state.memory, first, batch), scale
     lengths = config.sequence_length, config.burn_in
@@ -501,13 +533,18 @@ def samples(parts: Parts, params: PyTree, rollouts: Sequences) -> Batch:
         params: Parameters of `core`, `actor` and `critic`.
         rollouts: Rollouts of some environments.
     """
-    obs, memories = sequences.remember(parts.core, parts.kind, params["core"], rollouts)
+    if parts.critic_core is None:
+        obs, memories = sequences.remember(
+            parts.core, parts.kind, params["core"], rollouts
+        )
+    else:
+        obs, memories = recurrent_critic.remember(parts, params, rollouts)
     seen = jax.tree.map(sequences.swap, _seen(parts, memories, obs))
     return on_policy.flatten(rollouts.batch._replace(obs=seen))
 
 
 def remember(parts: Parts, params: PyTree, prepared: Any, memory: PyTree) -> PyTree:
-    """Return the memory with an observation in it.
+    """Return the actor's memory with an observation in it.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -518,17 +555,35 @@ def remember(parts: Parts, params: PyTree, prepared: Any, memory: PyTree) -> PyT
     return parts.core.apply(params["core"], prepared, memory)
 
 
+def _judged(parts: Parts, params: PyTree, prepared: Any, memories: PyTree) -> PyTree:
+    """The memories with observations in what the critic sees of them."""
+    if parts.critic_core is None:
+        return remember(parts, params, prepared, memories)
+    core = params[CRITIC_CORE]
+    critic = parts.critic_core.apply(core, prepared, memories.critic)
+    return memories._replace(critic=critic)
+
+
 def _choose(
     parts: Parts, params: PyTree, obs: Any, memory: PyTree, noise: Array
 ) -> tuple[tuple[Array, Any, Array], PyTree]:
     """Sample with one noise per environment: raw action, outputs, env action."""
     head = parts.heads.head
     memory = remember(parts, params, obs, memory)
-    outputs = parts.heads.actor.apply(params["actor"], _seen(parts, memory, obs))
+    seen = _seen_by_actor(parts, memory, obs)
+    outputs = parts.heads.actor.apply(params["actor"], seen)
     raw = head.choose(outputs, noise)
     return (raw, outputs, head.to_env(raw)), memory
 
 
 def _seen(parts: Parts, memory: PyTree, obs: Any) -> Any:
     """Return the heads' input: a memory `[..., H]`, beside the mask of `obs` if any."""
-    return composite.beside_mask(parts.kind.read(memory), obs)
+    if parts.critic_core is None:
+        return composite.beside_mask(parts.kind.read(memory), obs)
+    return recurrent_critic.seen(parts.kind, memory, obs)
+
+
+def _seen_by_actor(parts: Parts, memory: PyTree, obs: Any) -> Any:
+    """Return the actor's input by its own memory, as `_seen` does by both."""
+    is_apart = parts.critic_core is not None
+    return _seen(parts, Memories(memory, None) if is_apart else memory, obs)

@@ -313,9 +313,7 @@ def make_sequences(
     )
     batch = pqn.Batch(prepare(transitions.obs), transitions.action, target)
     done = transitions.terminated | transitions.truncated
-    # A flag says that an episode ended before the observation. The flag of the last
-    # rollout's last step has cleared `state.memory` already.
-    first = jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
+    first = sequences.first_of(done)
     if config.sequence_length == config.num_steps:
         return sequences.whole(state.memory, first, batch)
     lengths = config.sequence_length, config.burn_in

@@ -52,6 +52,18 @@ def swap(x: Array) -> Array:
     return jnp.swapaxes(x, 0, 1)
 
 
+def first_of(done: Array) -> Array:
+    """Return which observations of a rollout begin an episode, `[T, B]` bool.
+
+    The flag of a step says it of the observation that follows. That of the last step of
+    the rollout before has cleared the memory with which this one begins already.
+
+    Args:
+        done: `[T, B]` bool, the step ended an episode.
+    """
+    return jnp.concatenate([jnp.zeros_like(done[:1]), done[:-1]])
+
+
 def whole(memory: PyTree, first: Array, batch: PyTree) -> Sequences:
     """Return whole rollouts as sequences, one for each environment.
 

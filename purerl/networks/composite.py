@@ -21,7 +21,8 @@ from purerl.types import Array, PyTree
 MASK = "action_mask"
 """The key of a dictionary observation that says which actions are valid."""
 
-# The key of features that stand beside a mask: those of a memory or of a shared torso.
+# The key of features that stand beside a mask or beside features of another network:
+# those of a memory or of a shared torso.
 FEATURES = "<features>"
 # This is far below every logit and every value, and yet finite: its softmax is exactly
 # zero, and neither its product with zero nor a gradient through it is NaN.
@@ -158,23 +159,30 @@ def mask_of(obs: PyTree) -> Array | None:
     return obs[MASK] if isinstance(obs, Mapping) and MASK in obs else None
 
 
-def beside_mask(features: Array, obs: PyTree) -> PyTree:
+def beside_mask(features: Array, obs: PyTree, always: bool = False) -> PyTree:
     """Return what heads on features take: these, with the mask of `obs` if it has one.
 
     Args:
         features: `[..., F]` that a torso or a memory made of `obs`.
         obs: Features of the observation.
+        always: Whether features have their key without a mask too, for others beside
+            them.
     """
     mask = mask_of(obs)
-    return features if mask is None else {FEATURES: features, MASK: mask}
+    if mask is None:
+        return {FEATURES: features} if always else features
+    return {FEATURES: features, MASK: mask}
 
 
-def head_shape(size: int, shape: Any) -> Any:
+def head_shape(size: int, shape: Any, always: bool = False) -> Any:
     """Return the shape of what `beside_mask` returns.
 
     Args:
         size: F, number of features.
         shape: Shape of the features of the observation.
+        always: Whether features have their key without a mask too.
     """
     plain = (size,)
-    return {FEATURES: plain, MASK: shape[MASK]} if has_mask(shape) else plain
+    if not has_mask(shape):
+        return {FEATURES: plain} if always else plain
+    return {FEATURES: plain, MASK: shape[MASK]}

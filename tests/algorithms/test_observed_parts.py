@@ -1,4 +1,7 @@
-"""Observations of several parts: equal to the vector that they are, and seen by key."""
+"""Observations of several parts: equal to the vector that they are, and seen by key.
+
+A critic that sees other keys than an actor with a memory: `test_recurrent_critic.py`.
+"""
 
 from functools import partial
 
@@ -178,10 +181,6 @@ def test_a_critic_that_sees_more_explains_the_return():
         (
             purerl.PPOConfig(env=boxes.Privileged(), shared_torso=True, **CRITICS),
             "shared_torso needs actor_keys and critic_keys to be the same",
-        ),
-        (
-            purerl.RecurrentPPOConfig(env=boxes.Privileged(), **CRITICS),
-            "must be the same in recurrent PPO",
         ),
         (
             purerl.PPOConfig(env=boxes.Privileged(), actor_keys="obs"),

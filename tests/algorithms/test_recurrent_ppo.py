@@ -20,6 +20,8 @@ from purerl.acting import rollout
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, recurrent_ppo
 from purerl.networks import recurrent
+from tests import boxes
+from tests.helpers import slow_but
 
 CONFIG = purerl.RecurrentPPOConfig(
     env="probe/memory",
@@ -196,10 +198,25 @@ CHAIN = CONFIG.replace(
 )
 
 
-@pytest.fixture(scope="module")
-def rolled():
+# Actor and critic with a memory each, which sees one of the two keys.
+KEYS = {"actor": "some", "critic": "place"}
+APART = {
+    "env": boxes.WatchedChain(5),
+    "env_kwargs": {},
+    **{f"{network}_keys": (key,) for network, key in KEYS.items()},
+}
+CHAINS = {"one memory": CHAIN, "two memories": CHAIN.replace(**APART)}
+
+
+def of(network, memory):
+    """The memory of the actor or of the critic, whether they have one or two."""
+    return getattr(memory, network, memory)
+
+
+@pytest.fixture(scope="module", params=slow_but(CHAINS, "one memory"))
+def rolled(request):
     """A state in the midst of training, and what its next update begins with."""
-    parts = bound(CHAIN)
+    parts = bound(CHAINS[request.param])
     start = jax.jit(partial(recurrent_ppo.init, parts))(jax.random.key(4))
     step = jax.jit(partial(recurrent_ppo.step, parts))
     for _ in range(3):
@@ -221,9 +238,11 @@ class Reference:
     def __init__(self, params):
         self.params = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
 
-    def remember(self, obs, h):
-        core = self.params["core"]["params"]
-        x = np.maximum(dense(core["torso"]["Dense_0"], obs), 0)
+    def remember(self, network, obs, h):
+        name = "core" if network == "actor" else "critic_core"
+        core = self.params.get(name, self.params["core"])["params"]
+        obs = obs[KEYS[network]] if isinstance(obs, dict) else obs
+        x = np.maximum(dense(within(core["torso"])["Dense_0"], obs), 0)
         x_r, x_z, x_n = np.split(dense(core["inputs"], x), 3)
         h_r, h_z, h_n = np.split(h @ core["recurrent"], 3)
         r, z = 1 / (1 + np.exp(-(x_r + h_r))), 1 / (1 + np.exp(-(x_z + h_z)))
@@ -231,8 +250,8 @@ class Reference:
         return (1 - z) * n + z * h
 
     def head(self, name, h):
-        layers = self.params[name]["params"]
-        hidden = np.maximum(dense(layers["torso"]["Dense_0"], h), 0)
+        layers = within(self.params[name]["params"])
+        hidden = np.maximum(dense(within(layers["torso"])["Dense_0"], h), 0)
         return dense(layers["Dense_0"], hidden)
 
     def log_prob(self, h, action):
@@ -241,6 +260,13 @@ class Reference:
 
     def value(self, h):
         return self.head("critic", h)[0]
+
+
+def within(layers):
+    """The layers of a module that chooses what another one sees, or of a plain one."""
+    while "Dense_0" not in layers:
+        (layers,) = layers.values()
+    return layers
 
 
 def dense(layer, x):
@@ -253,27 +279,31 @@ def test_a_rollout_and_its_advantages_equal_a_plain_loop(rolled):
     reference = Reference(start.params)
     truncated_bootstraps = []
     for b in range(num_envs):
-        h = np.asarray(start.memory[b], np.float64)
+        h, g = (np.asarray(of(x, start.memory)[b], np.float64) for x in KEYS)
         delta, done = np.zeros(steps), np.zeros(steps, bool)
         for t in range(steps):
             step = jax.tree.map(lambda x, t=t, b=b: np.asarray(x[t, b]), transitions)
-            h = reference.remember(step.obs, h)
-            np.testing.assert_allclose(memories[t, b], h, atol=1e-5)
+            h = reference.remember("actor", step.obs, h)
+            g = reference.remember("critic", step.obs, g)
+            np.testing.assert_allclose(of("actor", memories)[t, b], h, atol=1e-5)
+            np.testing.assert_allclose(of("critic", memories)[t, b], g, atol=1e-5)
             log_prob = reference.log_prob(h, step.action)
             np.testing.assert_allclose(step.log_prob, log_prob, atol=1e-5)
-            value = reference.value(h)
+            value = reference.value(g)
             np.testing.assert_allclose(sequences.batch.value[b, t], value, atol=1e-5)
             # The memory of this episode sees the observation before any reset.
-            next_value = reference.value(reference.remember(step.next_obs, h))
+            ahead = partial(reference.remember, "critic", step.next_obs)
+            next_value = reference.value(ahead(g))
             if step.truncated:
-                wrong = reference.value(reference.remember(step.next_obs, 0 * h))
+                wrong = reference.value(ahead(0 * g))
                 truncated_bootstraps.append(abs(next_value - wrong))
             bootstrap = 0.0 if step.terminated else next_value
             delta[t] = step.reward + 0.9 * bootstrap - value
             done[t] = step.terminated | step.truncated
             if done[t]:
-                h = np.zeros_like(h)
-        np.testing.assert_allclose(after[b], h, atol=1e-5)
+                h, g = 0 * h, 0 * g
+        np.testing.assert_allclose(of("actor", after)[b], h, atol=1e-5)
+        np.testing.assert_allclose(of("critic", after)[b], g, atol=1e-5)
         advantage = 0.0
         for t in reversed(range(steps)):
             advantage = delta[t] + 0.9 * 0.8 * (not done[t]) * advantage
@@ -285,17 +315,26 @@ def test_a_rollout_and_its_advantages_equal_a_plain_loop(rolled):
 
 def test_learning_runs_the_very_network_that_acted(rolled):
     parts, start, (_, _, transitions, memories, _), sequences = rolled
-    again = parts.core.apply(
-        start.params["core"],
-        jnp.swapaxes(sequences.batch.obs, 0, 1),
-        sequences.memory,
-        sequences.first.T,
-        method="unroll",
-    )
-    np.testing.assert_allclose(again, memories, rtol=1e-5, atol=1e-6)
-    outputs = parts.heads.actor.apply(start.params["actor"], again)
-    log_prob = parts.heads.head.log_prob(outputs, transitions.action)
-    np.testing.assert_allclose(log_prob, transitions.log_prob, rtol=1e-5, atol=1e-6)
+    obs = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), sequences.batch.obs)
+    cores = {"actor": ("core", parts.core)}
+    if parts.critic_core is not None:
+        cores["critic"] = ("critic_core", parts.critic_core)
+    for network, (name, core) in cores.items():
+        again = core.apply(
+            start.params[name],
+            obs,
+            of(network, sequences.memory),
+            sequences.first.T,
+            method="unroll",
+        )
+        expected = of(network, memories)
+        np.testing.assert_allclose(again, expected, rtol=1e-5, atol=1e-6)
+    samples = recurrent_ppo.samples(parts, start.params, sequences)
+    outputs = parts.heads.actor.apply(start.params["actor"], samples.obs)
+    log_prob = parts.heads.head.log_prob(outputs, samples.action)
+    np.testing.assert_allclose(log_prob, samples.log_prob, rtol=1e-5, atol=1e-6)
+    value = parts.heads.critic.apply(start.params["critic"], samples.obs)
+    np.testing.assert_allclose(value, samples.value, rtol=1e-5, atol=1e-6)
     # The flag precedes the observation: never at 0, where the memory is cleared
     # already, else where the step before ended an episode.
     done = transitions.terminated | transitions.truncated
@@ -308,12 +347,14 @@ def test_the_memory_after_an_episodes_end_is_the_fresh_one_bit_for_bit(rolled):
     ended = np.asarray(transitions.terminated | transitions.truncated)[-1]
     assert ended.any() and not ended.all()
     fresh = np.asarray(recurrent_ppo.init_memory(parts, (6,)))
-    np.testing.assert_array_equal(after[ended], fresh[ended])
-    assert (np.abs(after[~ended]).max(-1) > 1e-3).all()
+    for network in KEYS:
+        kept = of(network, after)
+        np.testing.assert_array_equal(kept[ended], fresh[ended])
+        assert (np.abs(kept[~ended]).max(-1) > 1e-3).all()
     # So the first thought of the next episode is that of a policy just begun.
     obs = on_policy.prepare(parts.heads, start.obs_moments, carry.obs)
     remember = jax.jit(partial(recurrent_ppo.remember, parts))
-    one = remember(start.params, obs, after)
+    one = remember(start.params, obs, of("actor", after))
     other = remember(start.params, obs, fresh)
     np.testing.assert_array_equal(one[ended], other[ended])
     assert (one[~ended] != other[~ended]).any(-1).all()
@@ -385,26 +426,35 @@ def test_a_minibatch_is_whole_environments(rolled):
     np.testing.assert_allclose(total, np.mean(losses), rtol=1e-5)
     for name in ("obs", "action", "log_prob"):
         rows, steps = getattr(sequences.batch, name), getattr(transitions, name)
-        np.testing.assert_array_equal(rows[2], steps[:, 2])
+        jax.tree.map(
+            lambda x, y: np.testing.assert_array_equal(x[2], y[:, 2]), rows, steps
+        )
 
 
 @pytest.mark.slow
 def test_gradients_flow_through_time(rolled):
-    # The last step's log-probability depends on the first observation of its episode.
+    # The last step's log-probability depends on the first observation of its episode,
+    # or its value does, where the critic has a memory of its own.
     parts, start, _, _ = rolled
+    core, name = parts.core, "core"
     obs = jax.random.normal(jax.random.key(0), (5, 1, 5))
+    if parts.critic_core is not None:
+        core, name, obs = parts.critic_core, "critic_core", {"place": obs}
     first = jnp.zeros((5, 1), bool)
 
     def last(obs, first):
-        memories = parts.core.apply(
-            start.params["core"], obs, jnp.zeros((1, 8)), first, method="unroll"
+        memories = core.apply(
+            start.params[name], obs, jnp.zeros((1, 8)), first, method="unroll"
         )
         return memories[-1].sum()
 
-    slopes = jax.grad(last)(obs, first)
-    assert (jnp.abs(slopes).max((1, 2)) > 0).all()
+    def size(slopes):
+        (slopes,) = jax.tree.leaves(slopes)
+        return jnp.abs(slopes).max((1, 2))
+
+    assert (size(jax.grad(last)(obs, first)) > 0).all()
     cut = jax.grad(last)(obs, first.at[3].set(True))
-    np.testing.assert_array_equal(jnp.abs(cut).max((1, 2)) > 0, [0, 0, 0, 1, 1])
+    np.testing.assert_array_equal(size(cut) > 0, [0, 0, 0, 1, 1])
 
 
 # Playing
@@ -453,8 +503,9 @@ def test_acting_on_an_observation_alone_is_refused(remembers):
 
 
 @pytest.mark.slow
-def test_vmapped_agents_are_their_single_runs():
-    config = CONFIG.replace(total_timesteps=16 * 14 * 3, num_evaluations=0)
+@pytest.mark.parametrize("changes", [{}, APART], ids=CHAINS)
+def test_vmapped_agents_are_their_single_runs(changes):
+    config = CONFIG.replace(total_timesteps=16 * 14 * 3, num_evaluations=0, **changes)
     run = purerl.make_train(config)
     keys = jax.random.split(jax.random.key(0), 2)
     together = jax.jit(jax.vmap(run))(keys)
@@ -465,16 +516,22 @@ def test_vmapped_agents_are_their_single_runs():
             np.testing.assert_allclose(
                 together.metrics[name][i], values, rtol=1e-3, atol=1e-5, err_msg=name
             )
-        np.testing.assert_allclose(
-            together.state.memory[i], alone.state.memory, rtol=1e-3, atol=1e-5
-        )
-    assert (together.state.memory[0] != together.state.memory[1]).any()
+        for network in KEYS:
+            np.testing.assert_allclose(
+                of(network, together.state.memory)[i],
+                of(network, alone.state.memory),
+                rtol=1e-3,
+                atol=1e-5,
+            )
+    for memory in jax.tree.leaves(together.state.memory):
+        assert (memory[0] != memory[1]).any()
 
 
 @pytest.mark.slow
-def test_spread_over_devices_it_is_the_single_device_run():
+@pytest.mark.parametrize("changes", [{"env": "CartPole-v1"}, APART], ids=CHAINS)
+def test_spread_over_devices_it_is_the_single_device_run(changes):
     config = CONFIG.replace(
-        env="CartPole-v1",
+        **changes,
         num_envs=4,
         num_minibatches=1,
         total_timesteps=4 * 14 * 5,
@@ -488,11 +545,11 @@ def test_spread_over_devices_it_is_the_single_device_run():
         np.testing.assert_allclose(
             spread.metrics[name], single.metrics[name], rtol=1e-4, atol=1e-4
         )
-    shards = spread.state.memory.addressable_shards
-    assert [shard.data.shape for shard in shards] == [(2, 8), (2, 8)]
-    np.testing.assert_allclose(
-        spread.state.memory, single.state.memory, rtol=1e-3, atol=1e-4
-    )
+    for network in KEYS:
+        memory, expected = (of(network, x.state.memory) for x in (spread, single))
+        shards = [shard.data.shape for shard in memory.addressable_shards]
+        assert shards == [(2, 8), (2, 8)]
+        np.testing.assert_allclose(memory, expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(

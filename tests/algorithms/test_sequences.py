@@ -1,6 +1,7 @@
 """Sequences of a rollout: what they begin with, and what burn-in does and leaves."""
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +12,10 @@ import purerl
 from purerl import ConfigError
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import recurrent_ppo
+from purerl.algorithms.recurrent_critic import Memories
 from purerl.learning import sequences
-from tests import nets
+from tests import boxes, nets
+from tests.helpers import slow_but
 
 STEPS, ENVS = 12, 4
 CONFIG = purerl.RecurrentPPOConfig(
@@ -31,12 +34,46 @@ CONFIG = purerl.RecurrentPPOConfig(
 )
 
 
+APART = {"env": boxes.WatchedChain(5), "env_kwargs": {}, "actor_keys": ("some",)}
+
+
+class Side(NamedTuple):
+    """One of the memories of an agent, and where it is found.
+
+    Attributes:
+        changes: Fields that give actor and critic one memory, or two.
+        core: Name of its parameters, and of its network among the parts.
+        memory: Name of it among two memories.
+        key: Key of what heads see of it, of two.
+    """
+
+    changes: dict
+    core: str = "core"
+    memory: str = ""
+    key: str = ""
+
+    def of(self, memories):
+        return getattr(memories, self.memory) if self.memory else memories
+
+    def seen(self, obs):
+        return obs[self.key] if self.key else obs
+
+
+SIDES = {
+    "one memory": Side({}),
+    "the actor's": Side(APART, "core", "actor", "<features>"),
+    "the critic's": Side(APART, "critic_core", "critic", "<features of the critic>"),
+}
+
+
 class Rolled:
     """A rollout of a state in the midst of training, and its losses by parameters."""
 
-    def __init__(self):
-        self.env = resolve_env(CONFIG)
-        parts = recurrent_ppo.build(CONFIG, self.env)
+    def __init__(self, side):
+        self.side = side
+        self.config = CONFIG.replace(**side.changes)
+        self.env = resolve_env(self.config)
+        parts = recurrent_ppo.build(self.config, self.env)
         state = jax.jit(partial(recurrent_ppo.init, parts))(jax.random.key(4))
         step = jax.jit(partial(recurrent_ppo.step, parts))
         for _ in range(2):
@@ -52,27 +89,45 @@ class Rolled:
         )
 
     def rows(self, **changes):
-        parts = recurrent_ppo.build(CONFIG.replace(**changes), self.env)
+        parts = recurrent_ppo.build(self.config.replace(**changes), self.env)
         found = recurrent_ppo.make_sequences(
             parts, self.state, self.played.transitions, self.played.memories
         )
         return parts, found[0]
 
     def seen(self, params, **changes):
-        """What heads see, `[B, T, H]`, in the order of the steps."""
+        """What heads see of a memory, `[B, T, H]`, in the order of the steps."""
         parts, rows = self.rows(**changes)
         samples = recurrent_ppo.samples(parts, params, rows)
-        return samples.obs.reshape(ENVS, STEPS, -1)
+        return self.side.seen(samples.obs).reshape(ENVS, STEPS, -1)
 
     def gradient(self, params, **changes):
         parts, rows = self.rows(**changes)
         loss = partial(recurrent_ppo.loss, parts)
         return jax.grad(lambda params: loss(params, rows)[0])(params)
 
+    def begun(self, parts, rows):
+        """The rows without burn-in, from the memories after it, as constants."""
 
-@pytest.fixture(scope="module")
-def rolled():
-    found = Rolled()
+        def start(core, name, memory):
+            unroll = partial(core.apply, self.moved[name], method="unroll")
+            return sequences.start(
+                rows._replace(memory=memory), lambda *xs: parts.kind.last(unroll(*xs))
+            )
+
+        if parts.critic_core is None:
+            memory = start(parts.core, "core", rows.memory)
+        else:
+            memory = Memories(
+                start(parts.core, "core", rows.memory.actor),
+                start(parts.critic_core, "critic_core", rows.memory.critic),
+            )
+        return rows._replace(memory=memory, burn_in=None)
+
+
+@pytest.fixture(scope="module", params=slow_but(SIDES, "one memory"))
+def rolled(request):
+    found = Rolled(SIDES[request.param])
     done = found.played.transitions.terminated | found.played.transitions.truncated
     assert done[3].any() and not done[3].all()  # just before the second sequence of 4
     return found
@@ -85,7 +140,10 @@ CUTS = ({}, {"sequence_length": 4}, {"sequence_length": 4, "burn_in": 3})
 def test_with_the_parameters_that_acted_all_cuts_are_the_whole_rollout(rolled):
     whole = rolled.seen(rolled.state.params)
     np.testing.assert_allclose(
-        whole, rolled.played.memories.output.swapaxes(0, 1), rtol=1e-5, atol=1e-6
+        whole,
+        rolled.side.of(rolled.played.memories).output.swapaxes(0, 1),
+        rtol=1e-5,
+        atol=1e-6,
     )
     for changes in (*CUTS[1:], {"sequence_length": 6, "burn_in": 6}):
         found = rolled.seen(rolled.state.params, **changes)
@@ -100,13 +158,14 @@ def test_with_other_parameters_a_sequence_begins_where_its_cut_says(rolled):
     first = np.zeros((STEPS, ENVS), bool)
     ended = rolled.played.transitions.terminated | rolled.played.transitions.truncated
     first[1:] = ended[:-1]
-    stored = rolled.played.memories.carry
-    features = parts.core.apply(
-        moved["core"],
-        rolled.played.transitions.obs.astype(jnp.float32),
+    side = rolled.side
+    stored = side.of(rolled.played.memories).carry
+    features = getattr(parts, side.core).apply(
+        moved[side.core],
+        rolled.played.transitions.obs,
         method=lambda module, obs: module.torso(obs),
     )
-    kernel = moved["core"]["params"]["memory"]["Dense_0"]["kernel"]
+    kernel = moved[side.core]["params"]["memory"]["Dense_0"]["kernel"]
     entering = np.asarray(features) @ np.asarray(kernel)
     for changes in CUTS:
         length, burn_in = (
@@ -116,7 +175,8 @@ def test_with_other_parameters_a_sequence_begins_where_its_cut_says(rolled):
         found = rolled.seen(moved, **changes)
         for k in range(STEPS // length):
             begin = max(0, k * length - burn_in)
-            total = rolled.state.memory.carry if begin == 0 else stored[begin - 1]
+            before = side.of(rolled.state.memory).carry
+            total = before if begin == 0 else stored[begin - 1]
             total = np.asarray(total)
             for t in range(begin, (k + 1) * length):
                 total = np.where(first[t][:, None], 0.0, 0.5 * total) + entering[t]
@@ -144,16 +204,7 @@ def test_no_gradient_goes_through_the_steps_before_a_sequence(rolled):
     # With the memory after the burn-in put in by hand, as a constant, the gradient is
     # the same; and of a cut without burn-in it is another.
     parts, rows = rolled.rows(sequence_length=4, burn_in=3)
-    seen = recurrent_ppo.samples(parts, rolled.moved, rows).obs.reshape(ENVS, 3, 4, -1)
-    assert seen.shape[-1] == 4
-
-    def remember(obs, memory, first):
-        unrolled = parts.core.apply(
-            rolled.moved["core"], obs, memory, first, method="unroll"
-        )
-        return parts.kind.last(unrolled)
-
-    constant = rows._replace(memory=sequences.start(rows, remember), burn_in=None)
+    constant = rolled.begun(parts, rows)
     loss = partial(recurrent_ppo.loss, parts)
     expected = jax.grad(lambda p: loss(p, constant)[0])(rolled.moved)
     found = rolled.gradient(rolled.moved, sequence_length=4, burn_in=3)
@@ -170,7 +221,10 @@ def test_known_bug_a_gradient_through_the_burn_in_would_show(rolled, monkeypatch
     right = rolled.gradient(rolled.moved, sequence_length=4, burn_in=3)
     monkeypatch.setattr(jax.lax, "stop_gradient", lambda x: x)
     wrong = rolled.gradient(rolled.moved, sequence_length=4, burn_in=3)
-    core = jax.tree.map(lambda x, y: jnp.abs(x - y).max(), right["core"], wrong["core"])
+    core = jax.tree.map(
+        lambda x, y: jnp.abs(x - y).max(),
+        *(x[rolled.side.core] for x in (right, wrong)),
+    )
     assert max(map(float, jax.tree.leaves(core))) > 1e-4
 
 
@@ -182,19 +236,23 @@ def test_burnt_in_steps_are_learned_from_once_and_only_there(rolled):
     transitions = rolled.played.transitions
     action = np.asarray(rows.batch.action).reshape(ENVS, STEPS)
     np.testing.assert_array_equal(action, transitions.action.T)
-    obs = np.asarray(rows.burn_in.obs).reshape(ENVS, 3, 3, -1)
-    for k in (1, 2):
-        steps = transitions.obs[4 * k - 3 : 4 * k].swapaxes(0, 1)
-        np.testing.assert_array_equal(obs[:, k], steps)
+    for burned, played in zip(
+        *map(jax.tree.leaves, (rows.burn_in.obs, transitions.obs)), strict=True
+    ):
+        obs = np.asarray(burned).reshape(ENVS, 3, 3, -1)
+        for k in (1, 2):
+            steps = played[4 * k - 3 : 4 * k].swapaxes(0, 1)
+            np.testing.assert_array_equal(obs[:, k], steps)
     exists = rows.burn_in.exists.reshape(ENVS, 3)
     np.testing.assert_array_equal(exists, np.tile([False, True, True], (ENVS, 1)))
 
 
 @pytest.mark.slow
-def test_it_trains_with_sequences_and_burn_in():
+@pytest.mark.parametrize("changes", [{}, APART], ids=["one memory", "two memories"])
+def test_it_trains_with_sequences_and_burn_in(changes):
     config = CONFIG.replace(
         sequence_length=4, burn_in=2, num_minibatches=6, num_evaluations=0, memory="gru"
-    )
+    ).replace(**changes)
     assert config.samples_per_update == 12
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     assert np.isfinite(result.metrics["value_loss"]).all()

@@ -1,0 +1,272 @@
+"""A critic of recurrent PPO that sees more than the actor: its own memory, not theirs.
+
+What the tests of recurrent PPO and of sequences say of one memory, they say of two as
+well: `test_recurrent_ppo.py` and `test_sequences.py`.
+"""
+
+from functools import partial
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+import purerl
+from purerl import ConfigError
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import recurrent_ppo
+from purerl.algorithms.recurrent_critic import Memories
+from tests import boxes, nets
+from tests.helpers import assert_same_bits, slow_but
+
+CONFIG = purerl.RecurrentPPOConfig(
+    env=boxes.Privileged(),
+    actor_keys=("obs",),
+    critic_keys=("obs", "state"),
+    num_envs=4,
+    num_steps=12,  # three episodes
+    num_minibatches=1,
+    total_timesteps=4 * 12 * 3,
+    hidden_sizes=(8,),
+    memory_size=8,
+    head_sizes=(8,),
+    num_evaluations=0,
+)
+MASKED = envs.ActionMask(
+    boxes.Privileged(), lambda state, params: jnp.stack([state.time % 2 > 0, True])
+)
+CUT = {"sequence_length": 4, "burn_in": 3}
+CONFIGS = {
+    "gru": CONFIG,
+    "lstm": CONFIG.replace(memory="lstm", normalize_observations=True),
+    "transformer": CONFIG.replace(memory="transformer", **CUT),
+    "own": CONFIG.replace(memory=nets.Leaky(4), critic=nets.Value(), **CUT),
+    "masked": CONFIG.replace(env=MASKED),
+    "continuous": CONFIG.replace(env=boxes.Privileged(is_discrete=False)),
+}
+ACTOR, CRITIC = ("actor", "core"), ("critic", "critic_core")
+
+
+def shifted(obs):
+    """Observations of which the critic alone sees something else."""
+    return {**obs, "state": obs["state"] + jnp.sin(1.0 + obs["state"])}
+
+
+class Rolled:
+    """A rollout as it was, and with other numbers for the critic alone."""
+
+    def __init__(self, config):
+        self.parts = recurrent_ppo.build(config, resolve_env(config))
+        self.state = jax.jit(partial(recurrent_ppo.init, self.parts))(jax.random.key(4))
+        step = jax.jit(partial(recurrent_ppo.step, self.parts))
+        for _ in range(2):
+            self.state, _ = step(self.state)
+        collect = jax.jit(partial(recurrent_ppo.collect, self.parts))
+        self.played = collect(self.state, jax.random.key(5))
+        self.rows = self.sequences(self.played.transitions)
+        moved = self.rows._replace(
+            batch=self.rows.batch._replace(obs=shifted(self.rows.batch.obs))
+        )
+        if moved.burn_in is not None:
+            burned = moved.burn_in._replace(obs=shifted(moved.burn_in.obs))
+            moved = moved._replace(burn_in=burned)
+        self.moved = moved
+
+    def sequences(self, transitions):
+        found = jax.jit(partial(recurrent_ppo.make_sequences, self.parts))(
+            self.state, transitions, self.played.memories
+        )
+        return found[0]
+
+    def outputs(self, network, rows):
+        """What a network says of the steps, `[N, ...]`."""
+        samples = recurrent_ppo.samples(self.parts, self.state.params, rows)
+        head = getattr(self.parts.heads, network)
+        found = head.apply(self.state.params[network], samples.obs)
+        if network == "critic":
+            return found
+        return self.parts.heads.head.log_prob(found, samples.action)
+
+    def gradient(self, rows, **changes):
+        config = self.parts.heads.config.replace(**changes)
+        heads = self.parts.heads._replace(config=config)
+        parts = self.parts._replace(heads=heads)
+        loss = jax.jit(jax.grad(lambda p, rows: recurrent_ppo.loss(parts, p, rows)[0]))
+        return loss(self.state.params, rows)
+
+
+@pytest.fixture(scope="module", params=slow_but(CONFIGS, "gru"))
+def rolled(request):
+    return Rolled(CONFIGS[request.param])
+
+
+def test_the_policy_does_not_depend_on_what_the_critic_alone_sees(rolled):
+    """Actions, memories and log-probabilities are the same bits; values are not."""
+    parts, state = rolled.parts, rolled.state
+    obs = jax.tree.map(lambda x: x[:3], rolled.played.transitions.obs)
+    act = jax.jit(partial(recurrent_ppo.act, parts))
+    memory = recurrent_ppo.init_memory(parts, (4,))
+    assert not isinstance(memory, Memories)
+    for key in (None, jax.random.key(2)):
+        one = two = memory
+        for t in range(3):
+            now = jax.tree.map(lambda x, t=t: x[t], obs)
+            first, one = act(state, now, one, key)
+            second, two = act(state, shifted(now), two, key)
+            assert_same_bits(first, second)
+            assert_same_bits(one, two)
+    for network, is_same in (("actor", True), ("critic", False)):
+        outputs = jax.jit(partial(rolled.outputs, network))
+        one, two = outputs(rolled.rows), outputs(rolled.moved)
+        assert np.array_equal(one, two) == is_same
+
+
+def test_each_loss_has_the_gradient_of_its_own_networks(rolled):
+    """And that of the policy is the same bits, whatever the critic alone sees."""
+    policy = {"value_coef": 0.0, "entropy_coef": 0.1}
+    one, two = (rolled.gradient(x, **policy) for x in (rolled.rows, rolled.moved))
+    assert_same_bits(one, two)
+    assert all(largest(one[name]) > 0 for name in ACTOR)
+    assert all(largest(one[name]) == 0 for name in CRITIC)
+
+    usual = partial(rolled.gradient, entropy_coef=0.1)
+    both, other = usual(rolled.rows), usual(rolled.moved)
+    for name in ACTOR:
+        assert largest(jax.tree.map(jnp.subtract, both[name], one[name])) < 1e-6
+    for name in CRITIC:
+        assert largest(both[name]) > 0
+        assert largest(jax.tree.map(jnp.subtract, both[name], other[name])) > 1e-4
+
+
+def largest(tree):
+    return max(float(jnp.abs(x).max()) for x in jax.tree.leaves(tree))
+
+
+def test_the_slope_of_the_policy_along_it_is_zero_and_that_of_the_value_is_not(rolled):
+    seen = rolled.rows.batch.obs
+
+    def total(network, parts):
+        batch = rolled.rows.batch._replace(obs={**seen, **parts})
+        return rolled.outputs(network, rolled.rows._replace(batch=batch)).sum()
+
+    parts = {key: seen[key] for key in ("obs", "state")}  # without a mask
+    for network, sees_state in (("actor", False), ("critic", True)):
+        slopes = jax.jit(jax.grad(partial(total, network)))(parts)
+        assert (slopes["obs"] != 0.0).any()
+        assert (slopes["state"] != 0.0).any() == sees_state
+
+
+# A value that only a critic with a memory of what it alone saw can tell.
+
+TOLD = purerl.RecurrentPPOConfig(
+    env=boxes.Told(),
+    num_envs=16,
+    num_steps=16,  # four whole episodes
+    num_minibatches=1,
+    total_timesteps=16 * 16 * 150,
+    hidden_sizes=(8,),
+    memory_size=8,
+    head_sizes=(),
+    learning_rate=1e-2,
+    gamma=0.9,
+    gae_lambda=1.0,
+    value_loss=purerl.losses.SquaredError(),
+    num_evaluations=0,
+)
+
+
+@pytest.mark.slow
+def test_a_value_that_depends_on_what_the_critic_alone_was_told():
+    # The reward at the end of four steps is a sign s, which `told` says at the first
+    # of them alone. From step t the return is R_t = s 0.9^(3 - t), to which targets of
+    # gae_lambda = 1 are equal. Its square is 0.9^(2 (3 - t)), and the value loss half a
+    # squared error. A value that does not depend on s is the same v for both signs:
+    # E[(R_t - v)^2] = E[R_t^2] + v^2, since E[s] = 0. So no such critic has a loss
+    # below half of the mean of 0.9^6, 0.9^4, 0.9^2, 1. One that sees `told` and forgets
+    # it is right at the first step, and bound by the other three.
+    squares = 0.9 ** (2 * (3.0 - np.arange(4)))
+    blind, forgetful = squares.mean() / 2, squares[1:].sum() / 4 / 2
+    losses = {
+        "told": value_loss(TOLD.replace(actor_keys=("obs",))),
+        "blind": value_loss(TOLD.replace(actor_keys=("obs",), critic_keys=("obs",))),
+        "forgetful": value_loss(
+            TOLD.replace(actor_keys=("obs",), memory=nets.Nothing(8))
+        ),
+    }
+    # The mean sign of the 64 episodes of an update is not 0 but 1 / 8 in size, which
+    # a fit of several passes can gain 1 / 64 of the loss from.
+    assert losses["blind"] > 0.95 * blind
+    assert losses["forgetful"] > 0.95 * forgetful
+    assert losses["told"] < 0.01 * blind
+
+
+def value_loss(config):
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    return float(result.metrics["value_loss"][-30:].mean())
+
+
+# Which keys give the critic a memory of its own, and what is refused
+
+
+class Joined(nn.Module):
+    """A torso without parameters: the parts side by side, `most` numbers at most."""
+
+    most: int = 9
+
+    def __call__(self, obs):
+        features = jnp.concatenate(jax.tree.leaves(obs), -1)
+        if features.shape[-1] > self.most:
+            raise ValueError("too many")
+        return features
+
+
+def test_the_same_keys_in_other_words_are_one_memory():
+    def names(**keys):
+        algorithm = purerl.make_algorithm(CONFIG.replace(**keys))
+        return set(jax.eval_shape(algorithm.init, jax.random.key(0)).params)
+
+    one = {"core", "actor", "critic"}
+    assert names(actor_keys=(), critic_keys=("state", "obs")) == one
+    assert names(actor_keys=("obs",), critic_keys=("obs",)) == one
+    assert names(actor_keys=("obs",), critic_keys=()) == {*one, "critic_core"}
+    assert names(actor_keys=(), critic_keys=("state",)) == {*one, "critic_core"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"critic_keys": ("obs", "stat")},
+            r"critic_keys must name keys .*'stat'.* has the keys obs, state",
+        ),
+        ({"shared_torso": True}, "shared_torso must be False"),
+        # What the actor sees fits, and what the critic sees does not.
+        (
+            {"torso": Joined(most=2)},
+            r"torso .*Joined.* inputs \{'obs': \(3, 1\), 'state': \(3, 3\)\} .* failed",
+        ),
+        (
+            {"torso": Joined(), "memory": nets.Nothing(1)},
+            r"memory .*Nothing.* outputs",
+        ),
+    ],
+)
+def test_what_does_not_fit_what_the_critic_sees_is_refused(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(CONFIG.replace(**changes))
+
+
+def test_the_step_size_of_the_critic_is_that_of_its_memory_too():
+    config = CONFIG.replace(critic_learning_rate=1e-9, total_timesteps=4 * 12)
+    before = jax.jit(purerl.make_algorithm(config).init)(jax.random.key(0)).params
+    parts = recurrent_ppo.build(config, resolve_env(config))
+    state = jax.jit(partial(recurrent_ppo.init, parts))(jax.random.key(0))
+    after = jax.jit(partial(recurrent_ppo.step, parts))(state)[0].params
+    moved = {
+        name: largest(jax.tree.map(jnp.subtract, after[name], before[name]))
+        for name in before
+    }
+    assert all(moved[name] > 1e-5 for name in ACTOR)
+    assert all(moved[name] < 1e-7 for name in CRITIC)
