@@ -485,7 +485,8 @@ def _two_optimisers(
         layers = optimiser.layers_of({name: params[name] for name in names})
         return optimiser.transformation(chosen, anneal(rate), layers, frozen)
 
-    others, critic = tuple(name for name in params if name != "critic"), ("critic",)
+    critic = tuple(name for name in params if name in CRITICS)
+    others = tuple(name for name in params if name not in CRITICS)
     own = optimiser.without_noise(config.critic_optimiser)
     optims = {
         others: moving(others, config.optimiser, rate),

@@ -13,6 +13,7 @@ from purerl import curriculum, presets
 from purerl.algorithms import ALGORITHMS, Entry
 from purerl.config import TrainConfig
 from purerl.optimisers import SGD
+from purerl.randomisation import Uniform
 from purerl.rules import ActorCriticRule, LPGRule
 from purerl.schedules import Cosine, Linear
 from purerl.train import bind
@@ -65,6 +66,21 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "ppo-mixed": ("ppo", {"env": boxes.MIXED}),
     "recurrent-ppo-dict": ("recurrent_ppo", {"env": boxes.PACKED}),
+    "recurrent-ppo-privileged": (
+        "recurrent_ppo",
+        {"env": boxes.PACKED, "actor_keys": ("cart",), "critic_keys": ()},
+    ),
+    # Physics drawn for every episode, around which wrappers stand, and a memory and an
+    # optimiser of the critic's that are not the defaults.
+    "recurrent-ppo-randomised": (
+        "recurrent_ppo",
+        {
+            "env_params": {"length": Uniform(0.25, 1.0)},
+            "env_wrappers": ("StickyActions(0.1)", "PreviousActionReward()"),
+            "memory": nets.Leaky(4),
+            "critic_optimiser": SGD(momentum=0.9),
+        },
+    ),
     "dqn-masked": ("dqn", {"env": boxes.MASKED}),
     "sac-discrete-masked": ("sac", {"env": boxes.MASKED}),
     # A rule that is a network, which also sees how far the run is.
