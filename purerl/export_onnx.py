@@ -47,7 +47,8 @@ def to_onnx(
     obs, *memory = rows
     action, after = (found[0], found[1:]) if memory else (found, ())
     try:
-        with _quiet():
+        # The converter's own operations add arrays of different ranks.
+        with _quiet(), jax.numpy_rank_promotion("allow"):
             model = convert(
                 flat,
                 inputs,

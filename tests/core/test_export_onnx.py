@@ -24,7 +24,13 @@ CONFIGS = {
     "dqn": lambda: small("dqn"),
     "sac": lambda: small("sac"),
     "gru": lambda: small("recurrent_ppo"),
-    "lru": lambda: small("recurrent_ppo").replace(memory="lru"),
+    **{
+        kind: lambda kind=kind: small("recurrent_ppo").replace(memory=kind)
+        for kind in ("lstm", "lru", "s5", "transformer")
+    },
+    "a critic that sees more": lambda: small("recurrent_ppo").replace(
+        env=boxes.PACKED, env_kwargs={}, actor_keys=("cart",)
+    ),
 }
 SCRIPT = """
 import sys

@@ -196,7 +196,7 @@ class Attention(nn.Module):
         is_near = (distance >= 0) & (distance <= self.window)
         is_there = place[None] >= self.window - filled[:, None]
         # The number of the episode, the cache's being 0.
-        episode = jnp.cumsum(resets.astype(jnp.int32), 1)
+        episode = jnp.cumsum(resets.astype(jnp.int32), axis=1)
         before = jnp.zeros((resets.shape[0], self.window), jnp.int32)
         episodes = jnp.concatenate([before, episode], 1)
         is_same = (episodes[:, None] == episode[:, :, None]) & is_there[:, None]
