@@ -57,6 +57,15 @@ def test_losses_of_one_kind_are_one_program_and_of_two_kinds_two():
     assert len(other) == 2
 
 
+def test_points_that_name_other_numbers_are_refused():
+    points = [{"length": 1.0, "gravity": 9.0}, {"length": 1.0, "masscart": 1.0}]
+    words = "env_params must name the same numbers .* got gravity, length and length, m"
+    with pytest.raises(purerl.ConfigError, match=words):
+        groups_of({"env_params": points})
+    with pytest.raises(purerl.ConfigError, match="got none and length"):
+        groups_of({"env_params": [{}, {"length": 1.0}]})
+
+
 @pytest.mark.parametrize(
     "axes",
     [
