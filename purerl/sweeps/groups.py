@@ -171,30 +171,11 @@ def _draft(
 
 
 def _finish(name: str, draft: _Draft) -> Group:
-    for field in draft.values[0]:
-        _check_names(field, [values[field] for values in draft.values])
     stacked = {
         field: _stack([values[field] for values in draft.values])
         for field in draft.values[0]
     }
     return Group(name, draft.bound, tuple(draft.numbers), stacked, draft.static)
-
-
-def _check_names(field: str, values: Sequence[PyTree]) -> None:
-    """Refuse mappings of numbers that do not name the same ones.
-
-    Raises:
-        ConfigError: naming the field and what two of its values name.
-    """
-    if not isinstance(values[0], Mapping):
-        return
-    names = [", ".join(sorted(value)) or "none" for value in values]
-    for others in names:
-        if others != names[0]:
-            raise ConfigError(
-                f"{field} must name the same numbers at every point, got {names[0]} "
-                f"and {others}; give every point a value for each of them."
-            )
 
 
 def _stack(values: Sequence[PyTree]) -> PyTree:
@@ -244,7 +225,10 @@ def _structures(config: TrainConfig, dynamic: Mapping[str, Any]) -> list[Any]:
 
 def _structure_text(value: Any, structure: Any, is_structure: bool) -> str:
     # A loss's class and static fields are in its structure's text.
-    return f"{type(value).__qualname__} {structure}" if is_structure else "number"
+    if is_structure:
+        return f"{type(value).__qualname__} {structure}"
+    # Points that name other parameters of an environment do not share an array.
+    return ", ".join(sorted(value)) if isinstance(value, Mapping) else "number"
 
 
 def _time_limit(config: TrainConfig) -> Any:

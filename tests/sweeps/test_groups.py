@@ -57,13 +57,17 @@ def test_losses_of_one_kind_are_one_program_and_of_two_kinds_two():
     assert len(other) == 2
 
 
-def test_points_that_name_other_numbers_are_refused():
-    points = [{"length": 1.0, "gravity": 9.0}, {"length": 1.0, "masscart": 1.0}]
-    words = "env_params must name the same numbers .* got gravity, length and length, m"
-    with pytest.raises(purerl.ConfigError, match=words):
-        groups_of({"env_params": points})
-    with pytest.raises(purerl.ConfigError, match="got none and length"):
-        groups_of({"env_params": [{}, {"length": 1.0}]})
+def test_points_that_name_other_parameters_are_groups_of_their_own():
+    points = [
+        {"length": 1.0, "gravity": 9.0},
+        {"masscart": 2.0, "length": 3.0},
+        {"length": 2.0, "masscart": 1.0},
+        {},
+    ]
+    groups = groups_of({"env_params": points})
+    assert [group.points for group in groups] == [(0,), (1, 2), (3,)]
+    length = groups[1].overrides["env_params"]["length"]
+    np.testing.assert_array_equal(length, np.float32([3.0, 2.0]))
 
 
 @pytest.mark.parametrize(
