@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from rich.table import Table
 
 from purerl.execution.format import (
@@ -13,6 +14,7 @@ from purerl.execution.format import (
     with_noun,
 )
 from purerl.runner.messages import evaluations, notes
+from purerl.sweeps.groups import Group
 from purerl.sweeps.plan import GroupPlan, Outline, SweepPlan
 from purerl.sweeps.planner import LaneRate
 
@@ -49,16 +51,45 @@ def plan_table(
         # On a narrow terminal the group is folded, and no number is cut off.
         table.add_column(header, justify="right", no_wrap=True)
     for group in plan.groups[:ROWS]:
-        table.add_row(*_row(group, plan.num_workers))
+        several = len(outline.groups) > 1
+        table.add_row(group_label(group.group, several), *_row(group, plan.num_workers))
     if len(plan.groups) > ROWS:
         table.add_row(f"and {len(plan.groups) - ROWS} more groups", *[""] * 7)
     return table
 
 
+def group_label(group: Group, several: bool) -> str:
+    """Return what the points of a group share, in words.
+
+    Args:
+        group: The group.
+        several: Whether the sweep has other groups.
+    """
+    shared = {name: str(value) for name, value in group.static.items()}
+    if several:
+        shared |= {
+            name: _kind(value)
+            for name, value in group.overrides.items()
+            if not isinstance(value, np.ndarray)
+        }
+    return ", ".join(f"{name}={value}" for name, value in shared.items()) or (
+        "all other points" if several else "all points"
+    )
+
+
+def _kind(value: Any) -> str:
+    """The class of a part, or the names of an environment's parameters."""
+    if not isinstance(value, Mapping):
+        return type(value).__name__
+    names = (
+        name if isinstance(x, np.ndarray) else f"{name}: {_kind(x)}"
+        for name, x in sorted(value.items())
+    )
+    return f"{{{', '.join(names)}}}"
+
+
 def _row(group: GroupPlan, num_workers: int) -> tuple[str, ...]:
-    static = ", ".join(f"{name}={value}" for name, value in group.group.static.items())
     return (
-        static or "all points",
         f"{group.num_members:,}",
         f"{group.group.steps_each:,}",
         format_count(group.steps),

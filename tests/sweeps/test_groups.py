@@ -10,6 +10,7 @@ from purerl.losses import ClipDrift, DPODrift
 from purerl.randomisation import LogUniform, Uniform
 from purerl.space.design import expand
 from purerl.sweeps import groups as grouping
+from purerl.sweeps.console import group_label
 from purerl.sweeps.groups import group_points
 from purerl.sweeps.identity import member_id
 from tests.helpers import tiny_config
@@ -55,6 +56,29 @@ def test_losses_of_one_kind_are_one_program_and_of_two_kinds_two():
     np.testing.assert_array_equal(leaf, np.float32([0.1, 0.2]))
     other = groups_of({"policy_loss": ["ClipDrift(clip_eps=0.1)", DPODrift()]})
     assert len(other) == 2
+
+
+def test_a_plan_says_what_the_points_of_each_group_share():
+    def labels(axes):
+        groups = groups_of(axes)
+        return [group_label(group, len(groups) > 1) for group in groups]
+
+    assert labels({"gamma": [0.9, 0.99]}) == ["all points"]
+    losses = ["ClipDrift(clip_eps=0.1)", DPODrift()]
+    assert labels({"policy_loss": losses, "num_envs": [2]}) == [
+        "num_envs=2, policy_loss=ClipDrift",
+        "num_envs=2, policy_loss=DPODrift",
+    ]
+    drawn = {"length": Uniform(0.4, 0.6), "gravity": 9.0}
+    assert labels({"env_params": [{"length": 1.0}, drawn]}) == [
+        "env_params={length}",
+        "env_params={gravity, length: Uniform}",
+    ]
+    lengths = [0.5, Uniform(0.4, 0.6)]
+    assert labels({"env_params.length": lengths}) == [
+        "all other points",
+        "env_params.length=Uniform",
+    ]
 
 
 def test_points_that_name_other_parameters_are_groups_of_their_own():
