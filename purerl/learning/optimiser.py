@@ -162,10 +162,11 @@ def separate(
             these.
     """
     given = {names: optax.with_extra_args_support(one) for names, one in optims.items()}
+    restore = layers_of(params)
     parts = {names: {name: params[name] for name in names} for names in given}
 
     def split(flat: Array) -> dict[tuple[str, ...], Array]:
-        by_network = layers_of(params)(flat)
+        by_network = restore(flat)
         return {
             names: ravel_pytree({name: by_network[name] for name in names})[0]
             for names in given
@@ -177,13 +178,13 @@ def separate(
             by_network |= layers_of(parts[names])(flat)
         return ravel_pytree(by_network)[0]
 
-    def init(flat: Array) -> tuple[Any, ...]:
-        vectors = split(flat)
+    def init(params: Any) -> Any:
+        vectors = split(params)
         return tuple(one.init(vectors[names]) for names, one in given.items())
 
-    def update(updates: Array, state: Any, flat: Any = None, **seen: Any) -> Any:
+    def update(updates: Any, state: Any, params: Any = None, **seen: Any) -> Any:
         gradients = split(updates)
-        vectors = dict.fromkeys(given) if flat is None else split(flat)
+        vectors = dict.fromkeys(given) if params is None else split(params)
         activity = seen.pop("activity", None)
         moves, after = {}, []
         for (names, one), before in zip(given.items(), state, strict=True):
