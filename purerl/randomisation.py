@@ -18,6 +18,7 @@ from jax.core import Tracer
 
 from envs.wrappers import Distribution as Distribution
 from envs.wrappers import drawn_params as drawn_params
+from purerl import schedules
 from purerl.config import (
     POSITIVE,
     Check,
@@ -27,7 +28,7 @@ from purerl.config import (
     validate_field,
 )
 from purerl.registry import Registry
-from purerl.types import Array, Schedule
+from purerl.types import Array
 
 _NAME = Check(lambda x: isinstance(x, str), 'must be a name, such as "robots"')
 
@@ -168,14 +169,14 @@ def check_distribution(distribution: Distribution, owner: str) -> None:
         value = getattr(distribution, field.name)
         if "help" in field.metadata and field.name != "values":
             validate_field(field, value, f"{owner}.{field.name}")
-    numbers = jax.tree.leaves(distribution, is_leaf=_is_schedule)
-    if any(map(_is_schedule, numbers)):
+    if schedules.is_moving(distribution):
         raise ConfigError(
             f"{owner}: the numbers of a distribution cannot follow a schedule, got "
             f"{distribution!r}: evaluations would be of a task that moves. Give "
             "numbers; for a range that widens, train in several runs, each with "
             "start= from the one before."
         )
+    numbers = jax.tree.leaves(distribution)
     if any(isinstance(number, Tracer) for number in numbers):
         return
     if any(np.shape(x) != () or not np.isfinite(np.asarray(x, float)) for x in numbers):
@@ -189,10 +190,6 @@ def check_distribution(distribution: Distribution, owner: str) -> None:
         raise ConfigError(
             f"{owner}: low must not be greater than high, got {low!r} and {high!r}."
         )
-
-
-def _is_schedule(value: Any) -> bool:
-    return isinstance(value, Schedule)
 
 
 def check_groups(distributions: Mapping[str, Distribution], owner: str) -> None:

@@ -18,7 +18,7 @@ from purerl.acting.environment import (
     time_limit,
 )
 from purerl.acting.evaluate import evaluate_recurrent
-from purerl.acting.observe import as_arrays
+from purerl.acting.observe import as_arrays, completed
 from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.algorithms import entry_of
 from purerl.algorithms.scheduled import check_environment_stays, follow_schedules
@@ -208,7 +208,8 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
 
     Returns:
         `policy(obs, key=None) -> action`, on one observation or a batch; without a
-        key the action is deterministic. Where the policy remembers the episode so
+        key the action is deterministic. Parts of an observation that only the critic
+        sees (`critic_keys`) may be left out. Where the policy remembers the episode so
         far, a `purerl.acting.policy.RecurrentPolicy`: `memory = policy.init()`, then
         `policy(obs, memory, key=None) -> (action, memory)`.
 
@@ -220,11 +221,18 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
     bound = bind(config, on_host=True)
     algorithm = bound.algorithm(bound.config)
     check_acts(bound, algorithm, state)
-    if algorithm.recurrence is not None:
-        return RecurrentPolicy(algorithm.recurrence, state)
+    space = bound.env.observation_space(bound.env.default_params)
+    complete = partial(completed, space, keys=getattr(bound.config, "actor_keys", ()))
+    recurrence = algorithm.recurrence
+    if recurrence is not None:
+
+        def act(state: PyTree, obs: Any, *given: Any) -> tuple[Array, PyTree]:
+            return recurrence.act(state, complete(obs), *given)
+
+        return RecurrentPolicy(recurrence._replace(act=act), state)
 
     def policy(obs: Array, key: Array | None = None) -> Array:
-        return algorithm.act(state, as_arrays(obs), key)
+        return algorithm.act(state, complete(as_arrays(obs)), key)
 
     return policy
 

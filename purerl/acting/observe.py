@@ -5,7 +5,7 @@ the key `action_mask` of a `Dict` the mask of valid actions passes through: see
 `networks.composite`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from purerl.config import ConfigError
 from purerl.learning import normalise
 from purerl.learning.collectives import after
 from purerl.networks import composite
@@ -92,6 +93,47 @@ def as_arrays(obs: Any) -> PyTree:
         return isinstance(x, list) or is_row
 
     return jax.tree.map(jnp.asarray, obs, is_leaf=is_one)
+
+
+def completed(space: Any, obs: PyTree, keys: tuple[str, ...]) -> PyTree:
+    """Return an observation with zeros for the parts that a policy does not see.
+
+    Those may be left out: training may know more than whoever acts knows later.
+
+    Args:
+        space: Space of the observations.
+        obs: `[..., *shape]` observations, of a `Dict` with or without such parts.
+        keys: Keys of a `Dict` that the policy sees; none for all keys.
+
+    Raises:
+        ConfigError: a part is missing that the policy sees.
+    """
+    parts = getattr(space, "spaces", None)
+    if not (isinstance(parts, Mapping) and isinstance(obs, Mapping)):
+        return obs
+    missing = [key for key in parts if key not in obs]
+    seen = [key for key in parts if key in (keys or parts) or key == composite.MASK]
+    blind = [key for key in missing if key in seen]
+    if blind:
+        raise ConfigError(
+            f"the observation lacks {', '.join(blind)}: the policy sees "
+            f"{', '.join(seen)}; give it all of these."
+        )
+    if not missing:
+        return obs
+    shapes = {key: _shapes_of(part) for key, part in parts.items()}
+    one, of_one = (jax.tree.leaves(x[seen[0]])[0] for x in (obs, shapes))
+    lead = one.shape[: one.ndim - len(of_one.shape)]
+    zeros = {
+        key: jax.tree.map(lambda x: jnp.zeros((*lead, *x.shape), x.dtype), shapes[key])
+        for key in missing
+    }
+    return {**obs, **zeros}
+
+
+def _shapes_of(space: Any) -> PyTree:
+    """The shapes and types of a member of a space."""
+    return jax.eval_shape(space.sample, jax.random.key(0))
 
 
 def _items(space: Any) -> Iterable[tuple[Any, Any]]:

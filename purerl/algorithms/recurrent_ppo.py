@@ -185,8 +185,8 @@ def check_heads(config: RecurrentPPOConfig, size: int) -> None:
     if config.shared_torso:
         raise ConfigError(
             "shared_torso must be False, got True: actor and critic of recurrent PPO "
-            "share the torso and the memory already, but where actor_keys and "
-            "critic_keys differ; leave it out."
+            "share the torso and the memory wherever they see the same keys; leave it "
+            "out."
         )
     for field in ("actor", "critic"):
         is_named = network_config.own(config, field) is None

@@ -27,13 +27,7 @@ def _arg(text: str) -> object:
 class Export:
     """Write the policy of a run's agent as StableHLO, and its weights."""
 
-    run: Annotated[
-        tyro.conf.Positional[str],
-        tyro.conf.arg(
-            metavar="RUN[:SEED]",
-            help="Folder of the run, or one agent of it.",
-        ),
-    ]
+    run: flags.RunOrAgent
     out: Annotated[Path | None, _arg("Folder to write; RUN/exported if not given.")] = (
         None
     )

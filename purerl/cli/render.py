@@ -20,13 +20,7 @@ def _arg(text: str) -> object:
 class Render:
     """Write a video of a run's deterministic policies, side by side."""
 
-    run: Annotated[
-        tyro.conf.Positional[str],
-        tyro.conf.arg(
-            metavar="RUN[:SEED]",
-            help="Folder of the run, or one agent of it.",
-        ),
-    ]
+    run: flags.RunOrAgent
     out: Annotated[Path | None, _arg("File to write; RUN/video.gif if not given.")] = (
         None
     )

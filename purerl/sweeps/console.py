@@ -50,8 +50,8 @@ def plan_table(
     for header in HEADERS:
         # On a narrow terminal the group is folded, and no number is cut off.
         table.add_column(header, justify="right", no_wrap=True)
+    several = len(outline.groups) > 1
     for group in plan.groups[:ROWS]:
-        several = len(outline.groups) > 1
         table.add_row(group_label(group.group, several), *_row(group, plan.num_workers))
     if len(plan.groups) > ROWS:
         table.add_row(f"and {len(plan.groups) - ROWS} more groups", *[""] * 7)

@@ -273,10 +273,8 @@ class SweepLoop:
             left: Groups with members that are to be trained, none or more.
             interrupt: The interrupt of the sweep; no group is begun once it is asked.
         """
-        outlines, fixed = (
-            [part.group for part in left],
-            [part.is_fixed for part in left],
-        )
+        outlines = [part.group for part in left]
+        fixed = [part.is_fixed for part in left]
         seconds = self.compiler.seconds
         groups = self.compiler.compile(
             outlines, fixed, lambda: interrupt is not None and interrupt.asked

@@ -149,6 +149,27 @@ def _check_dependence(policy, values):
         assert all(np.array_equal(a, b) for a, b in leaves) != sees_state
 
 
+def policy_of(config):
+    state = purerl.make_algorithm(config).init(jax.random.key(0))
+    return purerl.make_policy(config, state)
+
+
+@pytest.mark.parametrize("kind", [purerl.PPOConfig, purerl.RecurrentPPOConfig])
+def test_a_policy_acts_without_what_the_critic_alone_sees(kind):
+    config = kind(env=boxes.Privileged(is_discrete=False), actor_keys=("obs",))
+    policy, sees_all = policy_of(config), policy_of(config.replace(actor_keys=()))
+    for shape in ((), (3,)):
+        obs = {"obs": jnp.full((*shape, 1), 0.7), "state": jnp.ones((*shape, 3))}
+        memory = [policy.init(shape)] if kind is purerl.RecurrentPPOConfig else []
+        given = {"obs": obs["obs"]}
+        assert_same_bits(policy(given, *memory), policy(obs, *memory))
+        jax.jit(policy)(given, *memory)
+        with pytest.raises(ConfigError, match="lacks obs: the policy sees obs; give"):
+            policy({"state": obs["state"]}, *memory)
+        with pytest.raises(ConfigError, match="lacks state: the policy sees obs, s"):
+            sees_all(given, *memory)
+
+
 @pytest.mark.slow
 def test_a_critic_that_sees_more_explains_the_return():
     """The reward is a number of which the actor's observation says nothing."""

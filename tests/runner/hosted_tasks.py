@@ -55,7 +55,7 @@ class Lanes(VectorEnv):
     def reset(self, *, seed=None, options=None):
         begin = jax.jit(lambda key: rollout.init_envs(self.stepper, key, self.num_envs))
         self.carry = begin(init_keys(self.agent, 3)[self.begun_with])
-        return np.asarray(self.carry.obs), {}
+        return jax.device_get(self.carry.obs), {}
 
     def _drawn(self, update):
         keys = update_keys(Moment(self.agent, update), 3)
@@ -75,9 +75,9 @@ class Lanes(VectorEnv):
         out = jax.device_get(out)
         final = np.full(self.num_envs, None, object)
         for i in np.flatnonzero(out.terminated | out.truncated):
-            final[i] = out.next_obs[i]
+            final[i] = jax.tree.map(lambda x, i=i: x[i], out.next_obs)
         return (
-            np.asarray(self.carry.obs),
+            jax.device_get(self.carry.obs),
             out.reward,
             out.terminated,
             out.truncated,

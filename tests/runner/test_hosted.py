@@ -11,6 +11,7 @@ from purerl.cli import evaluate
 from purerl.execution.hosted import HostedCohort
 from purerl.execution.hosted_program import HostedProgram
 from purerl.train import bind
+from tests import boxes
 from tests.helpers import CONTINUOUS_CARTPOLE, slow_but
 from tests.runner import hosted_tasks
 from tests.runner.hosted_tasks import LANES, SCRIPT
@@ -36,6 +37,9 @@ CONFIGS = {
         **ROLLOUT,
     ),
     "recurrent_ppo": purerl.RecurrentPPOConfig(memory_size=8, **ROLLOUT),
+    "recurrent_ppo_privileged": purerl.RecurrentPPOConfig(
+        memory_size=8, actor_keys=("cart",), **ROLLOUT
+    ),
     "recurrent_ppo_transformer": purerl.RecurrentPPOConfig(
         memory="transformer",
         memory_size=8,
@@ -113,6 +117,8 @@ def pair(name):
     task = CONTINUOUS_CARTPOLE if name in CONTINUOUS else "CartPole-v1"
     if isinstance(config, purerl.TabularConfig):
         task, begun_with = "CliffWalking-v0", 0
+    elif name == "recurrent_ppo_privileged":
+        task = boxes.PACKED
     elif isinstance(config, purerl.BanditConfig):
         task, begun_with = "KArmedBandit-v0", 0
     config = config.replace(total_timesteps=UPDATES * config.steps_per_update)
@@ -159,7 +165,8 @@ def test_the_learner_is_that_of_the_compiled_run(name):
             )
     for field in ("obs", "episode_return", "episode_length"):
         one, two = (getattr(s.envs, field) for s in (expected.state, found.state))
-        np.testing.assert_allclose(two[0], one, rtol=1e-4, atol=1e-5, err_msg=field)
+        for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
+            np.testing.assert_allclose(b[0], a, rtol=1e-4, atol=1e-5, err_msg=field)
 
 
 # What the script of `hosted_tasks.Script` leads to in ten steps: observations, and
