@@ -23,8 +23,9 @@ from ..spaces import Box
 from .arrays import as_arrays, cast_like
 from .brax_compat import restore_clip
 from .brax_physics import WHERE, BraxParams, read_physics, with_physics
+from .mujoco_quiet import importing, loading
 
-with warnings.catch_warnings():
+with warnings.catch_warnings(), importing():
     # jaxopt, which brax imports, announces its end; no user of brax can act on it.
     warnings.simplefilter("ignore", DeprecationWarning)
     from brax import contact, fluid
@@ -213,7 +214,7 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
 
 
 def _make_bare(brax_name: str, backend: str, options: dict[str, Any]) -> Any:
-    with _quiet():
+    with _quiet(), loading():
         try:
             return brax_envs.get_environment(brax_name, backend=backend, **options)
         except TypeError as error:

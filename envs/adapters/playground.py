@@ -19,8 +19,9 @@ from flax import struct
 from ..base import Environment, EnvParams, EnvState, Info, Obs
 from ..spaces import Box, Dict, Space
 from .arrays import as_arrays, cast_like
+from .mujoco_quiet import importing, loading
 
-with warnings.catch_warnings():
+with warnings.catch_warnings(), importing():
     # What its dependencies announce is nothing that a user of Playground can act on.
     warnings.simplefilter("ignore")
     from mujoco_playground import State, registry
@@ -90,7 +91,8 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
         # Robots that are made of files of their own say nothing of `impl`.
         asked = {**({"impl": impl} if "impl" in settings else {}), **options}
         try:
-            self.wrapped = registry.load(playground_name, config_overrides=asked)
+            with loading():
+                self.wrapped = registry.load(playground_name, config_overrides=asked)
         except subprocess.CalledProcessError as error:
             raise ValueError(
                 f"playground/{playground_name} needs the files of MuJoCo Menagerie, "

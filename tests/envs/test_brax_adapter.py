@@ -1,9 +1,12 @@
 """The brax adapter: brax's own physics, honest flags, physics as leaves."""
 
 import inspect
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
+import mujoco
 import numpy as np
 import pytest
 
@@ -27,6 +30,31 @@ KEY = jax.random.key(0)
 def lax_rank_promotion():
     with jax.numpy_rank_promotion("allow"):  # brax's code broadcasts across ranks.
         yield
+
+
+def test_making_an_environment_prints_nothing():
+    code = "import envs; envs.make('brax/halfcheetah')"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+def test_a_warning_about_a_model_still_arrives(capsys):
+    from envs.adapters import mujoco_quiet
+
+    heard = []
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(heard.append)
+    try:
+        with mujoco_quiet.loading():
+            mujoco.get_mju_user_warning()("an attribute is deprecated")
+            mujoco.get_mju_user_warning()("the simulation is unstable")
+        assert heard == ["the simulation is unstable"]
+        assert mujoco.get_mju_user_warning() == heard.append
+    finally:
+        mujoco.set_mju_user_warning(before)
+    with mujoco_quiet.loading():
+        mujoco.get_mju_user_warning()("the simulation is unstable")
+    assert capsys.readouterr().err == "WARNING: the simulation is unstable\n"
 
 
 def _changed(field, value):
