@@ -117,7 +117,9 @@ def test_time_limits_bootstrap():
         total_timesteps=16 * 16 * 150,
         num_evaluations=0,
     )
-    keys = jax.random.split(jax.random.key(0), 4)
+    # A seed's value of the first position varies by 0.03, and lies 0.03 low: with
+    # four of them another rounding of the program was enough to miss the tolerance.
+    keys = jax.random.split(jax.random.key(0), 16)
     result = jax.jit(jax.vmap(purerl.make_train(config)))(keys)
     parts = bound(config)
 
