@@ -76,6 +76,8 @@ def sweep(
     Raises:
         ConfigError: an axis or value that cannot be, a folder of another sweep (with
             what differs), memory that does not suffice; before anything is trained.
+            A group that is compiled after others were trained raises it where there is
+            a folder; without one the sweep ends with what was trained, and says so.
     """
     check_count("chunk_blocks", chunk_blocks)
     folder = as_folder("out", out)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from purerl.config import ConfigError
 from purerl.execution.format import with_noun
 from purerl.execution.members import Members
 from purerl.runner.interrupt import Interrupt
@@ -175,7 +176,7 @@ class SweepLoop:
                         left = []
                     # Whoever holds these programs leaves no room for the next ones.
                     del tasks, prepared
-                    prepared = self._prepare(left, interrupt)
+                    prepared = self._prepare_more(left, interrupt, reporter)
         result = self._result(self._plan(planned), seconds, before, peak.bytes)
         if not interrupt.asked:
             if not is_complete:
@@ -288,6 +289,31 @@ class SweepLoop:
             cuts = cut(group.members, group.ids, group.chunk_members)
             tasks += [Task(group, ids, members) for ids, members in cuts]
         return Prepared(groups, tasks, self.compiler.seconds - seconds)
+
+    def _prepare_more(
+        self, left: list[Left], interrupt: Interrupt, reporter: Any
+    ) -> Prepared:
+        """Prepare groups after others; without a folder, no error may lose these.
+
+        Args:
+            left: Groups with members that are to be trained, none or more.
+            interrupt: The interrupt of the sweep.
+            reporter: The reporter that shows the progress.
+
+        Raises:
+            ConfigError: a group does not fit the memory, and what was trained is kept
+                by the folder.
+        """
+        try:
+            return self._prepare(left, interrupt)
+        except ConfigError as error:
+            if self.folder is not None:
+                raise
+            reporter.notify(
+                f"stopped: {error} The members that had finished are in the result; "
+                "call purerl.sweep with out=FOLDER to train the others later."
+            )
+            return Prepared([], [], 0.0)
 
     def _plan(self, groups: Sequence[GroupPlan]) -> SweepPlan:
         """The plan of some groups."""

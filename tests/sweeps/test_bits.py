@@ -10,12 +10,14 @@ import weakref
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 import purerl
 from purerl.execution import mappings
 from purerl.execution.programs import Program
 from purerl.sweeps import api, store
+from purerl.sweeps.compiling import Compiler
 
 from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep
 
@@ -245,6 +247,36 @@ def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
     shown = capsys.readouterr().err
     assert "8 members" in shown and "1 more group will be compiled after" in shown
     assert "4 of them finished before" in shown and "100%" in shown
+
+
+def test_a_later_group_without_memory_leaves_the_results_of_those_before(
+    tiny, monkeypatch, tmp_path, capsys
+):
+    together = run_sweep(tiny, GROUPS, seeds=2)
+    monkeypatch.setattr(mappings, "is_nearly_full", lambda: True)
+    compile_, begun = Compiler._fitted, []
+
+    def fit_only_the_first(self, group, is_fixed):
+        begun.append(group)
+        if len(begun) == 2:
+            raise purerl.ConfigError("memory_limit: one lane does not fit.")
+        return compile_(self, group, is_fixed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Compiler, "_fitted", fit_only_the_first)
+        partial = run_sweep(tiny, GROUPS, seeds=2)
+        assert not partial.finished and partial.summary["trained_members"] == 4
+        shown = capsys.readouterr().err
+        assert "one lane does not fit. The members that had finished are in" in shown
+        begun.clear()
+        with pytest.raises(purerl.ConfigError, match="one lane does not fit"):
+            run_sweep(tiny, GROUPS, seeds=2, out=tmp_path / "sweep")
+    first, whole = partial.to_dataframe(), together.to_dataframe()
+    mine = whole["num_epochs"] == 1
+    pd.testing.assert_frame_equal(first[mine], whole[mine], check_dtype=False)
+    assert first[~mine]["episode_return"].isna().all()
+    # With a folder what was trained is kept there, and the call goes on with it.
+    assert_equal(run_sweep(tiny, GROUPS, seeds=2, out=tmp_path / "sweep"), together)
 
 
 def test_ctrl_c_leaves_out_groups_that_wait(tiny, monkeypatch, tmp_path):
