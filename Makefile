@@ -1,5 +1,7 @@
 # make train   environment, installation, and the main job: 16 PPO agents on CartPole-v1
 # make test    environment, installation, and the tests
+# make test-slow  environment, installation, and the tests that take long, hours;
+#              PART=3/20 runs the third of twenty parts, each a sample of all
 # make bench   environment, installation, and which share of this machine training uses
 # make studies  environment, installation, and every study, hours; it goes on.
 #              ONLY='jym tabular' runs some, LONG=1 also what takes many hours
@@ -18,7 +20,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest
 
 test-slow: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -m slow -n 1
+	$(BIN)/python -m pytest -m slow -n 1 $(if $(PART),--part $(PART))
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .

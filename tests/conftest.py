@@ -15,6 +15,8 @@ os.environ["XLA_FLAGS"] = (
 import jax
 import pytest
 
+from tests import parts
+
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 2)
 
@@ -85,8 +87,26 @@ LONG_FIRST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files in the order of `LONG_FIRST`, then the others as they are."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part",
+        type=parts.parse,
+        metavar="K/N",
+        help="run the K-th of N parts of the chosen tests, each a sample of all files",
+    )
+
+
+# First, so that what another plugin counts are the tests of the part.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """The tests of the part; files in the order of `LONG_FIRST`, then the others."""
+    part: parts.Part | None = config.getoption("--part")
+    if part is not None:
+        others = [item for item in items if not part.has(item.nodeid)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if part.has(item.nodeid)]
 
     def rank(item: pytest.Item) -> int:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
