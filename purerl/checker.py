@@ -19,6 +19,7 @@ from purerl.acting.policy import recurrence_of
 from purerl.config import TrainConfig
 from purerl.learning.parts import name_leaves
 from purerl.metrics import is_defined
+from purerl.precision import in_32_bits
 from purerl.train import Bound, bind, make_segment, make_train
 from purerl.types import AgentState, Algorithm, Array, Metrics, PyTree
 
@@ -33,6 +34,7 @@ class AlgorithmCheckError(AssertionError):
     """An algorithm breaks a rule of the contract."""
 
 
+@in_32_bits
 def check(
     config: TrainConfig, key: Array | None = None, *, num_updates: int = 3
 ) -> None:

@@ -31,6 +31,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.export_onnx import POLICY as _ONNX
 from purerl.export_onnx import to_onnx
 from purerl.export_readme import readme
+from purerl.precision import in_32_bits
 from purerl.scale.host import to_device
 from purerl.train import Bound, bind, check_acts
 from purerl.types import Array, PyTree
@@ -59,6 +60,7 @@ class Exported(NamedTuple):
     words: jax.ShapeDtypeStruct
 
 
+@in_32_bits
 def export_policy(
     config: TrainConfig,
     state: PyTree,

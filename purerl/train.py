@@ -36,6 +36,11 @@ from purerl.learning import packing
 from purerl.learning.branches import change_if, traced_once
 from purerl.learning.collectives import vary_like
 from purerl.learning.parts import check_frozen
+from purerl.precision import (
+    algorithm_in_32_bits,
+    in_32_bits,
+    recurrence_in_32_bits,
+)
 from purerl.types import (
     Algorithm,
     Array,
@@ -149,6 +154,7 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
     return bound
 
 
+@in_32_bits
 def resolve(config: TrainConfig) -> TrainConfig:
     """Return the config with a value in every field that is `auto`, as it would train.
 
@@ -186,6 +192,7 @@ def make_plan(config: TrainConfig, env: Environment) -> Plan:
     return Plan(num_updates, config.steps_per_update, tuple(after), max_steps)
 
 
+@in_32_bits
 def make_algorithm(config: TrainConfig) -> Algorithm:
     """Make the three pure functions of a config: `init(key)`, `step(state)`, `act`.
 
@@ -196,9 +203,10 @@ def make_algorithm(config: TrainConfig) -> Algorithm:
         ConfigError: see `bind`.
     """
     bound = bind(config, on_host=True)
-    return bound.algorithm(bound.config)
+    return algorithm_in_32_bits(bound.algorithm(bound.config))
 
 
+@in_32_bits
 def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
     """Make the policy of one trained agent.
 
@@ -229,8 +237,10 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
         def act(state: PyTree, obs: Any, *given: Any) -> tuple[Array, PyTree]:
             return recurrence.act(state, complete(obs), *given)
 
-        return RecurrentPolicy(recurrence._replace(act=act), state)
+        whole = recurrence_in_32_bits(recurrence._replace(act=act))
+        return RecurrentPolicy(whole, state)
 
+    @in_32_bits
     def policy(obs: Array, key: Array | None = None) -> Array:
         return algorithm.act(state, complete(as_arrays(obs)), key)
 
@@ -253,6 +263,7 @@ def check_acts(bound: Bound, algorithm: Algorithm, state: PyTree) -> None:
     warm_start.check_acts(state, fresh, agent)
 
 
+@in_32_bits
 def make_train(
     config: TrainConfig,
     *,
@@ -292,6 +303,7 @@ def make_train(
     if hooks != NO_HOOKS:
         check_hooks(hooks, bound.algorithm(bound.config), len(plan.evaluate_after))
 
+    @in_32_bits
     def train(
         key: Array, overrides: Overrides | None = None, start: PyTree = None
     ) -> TrainResult:

@@ -22,6 +22,7 @@ LAYERS = (
     # traced for, and the types and counts that all others speak of.
     (
         "purerl.types",
+        "purerl.precision",
         "purerl.tracing",
         "purerl.scale.host",
         "purerl.config",

@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -59,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
+    # Before JAX is imported: all numbers of training have 32 bits (`purerl.precision`).
+    os.environ.pop("JAX_ENABLE_X64", None)
     from purerl.config import ConfigError
 
     try:

@@ -19,6 +19,7 @@ from purerl.comparison.tracking import Tracking
 from purerl.comparison.training import TRAINED, Options, Part, make_parts, train
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_listing
+from purerl.precision import in_32_bits
 from purerl.report.comparison import WORDS
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seed, check_seeds, num_seeds
@@ -33,6 +34,7 @@ MEASURES = ("training_curve", "final_return")
 DEFAULT_SEEDS = 64
 
 
+@in_32_bits
 def compare(
     config: TrainConfig,
     settings: Settings,
@@ -138,6 +140,7 @@ def _notify(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+@in_32_bits
 def compare_losses(
     config: TrainConfig,
     field: str,

@@ -24,6 +24,7 @@ from purerl.config import ConfigError, is_part
 from purerl.losses.check import check_loss
 from purerl.losses.formula import TERMS, FormulaDrift, evaluate
 from purerl.losses.policy import Drift
+from purerl.precision import in_32_bits
 from purerl.schedules import Schedule
 from purerl.types import Array
 
@@ -86,6 +87,7 @@ class Distilled(NamedTuple):
         return f"{self.drift.formula()}\nerror: {self.error:.1%}"
 
 
+@in_32_bits
 def distil(
     drift: Drift,
     *,

@@ -18,6 +18,7 @@ from purerl.meta.setup import Environments, EvolutionSettings, make_setup
 from purerl.meta.strategy import Strategy
 from purerl.meta.training import Options
 from purerl.meta.unrolls import check_whole_runs
+from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
@@ -25,6 +26,7 @@ from purerl.scale.devices import check_count, make_workers
 from purerl.sweeps.planner import worker_limit
 
 
+@in_32_bits
 def evolve(
     config: TrainConfig,
     evolve: Names,

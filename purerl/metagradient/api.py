@@ -28,6 +28,7 @@ from purerl.meta.names import Names
 from purerl.metagradient.coordinates import Coordinates, Values
 from purerl.optimisers.check import optimiser_fields
 from purerl.optimisers.differentiable import differentiable
+from purerl.precision import algorithm_in_32_bits, in_32_bits
 from purerl.scale.devices import check_count
 from purerl.train import Bound, bind
 from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree
@@ -107,10 +108,12 @@ class MetaGradientFunction:
         self._checkpoint = checkpoint
         self.unroll = unroll
 
+    @in_32_bits
     def start(self) -> Values:
         """Return the coordinates of the config's own values, by name of the leaf."""
         return self._coordinates.start()
 
+    @in_32_bits
     def overrides(self, values: Mapping[str, Any]) -> Overrides:
         """Return the numbers that coordinates mean, by name of the field.
 
@@ -121,6 +124,7 @@ class MetaGradientFunction:
         """
         return self._coordinates.decode(values)
 
+    @in_32_bits
     def algorithm(
         self, values: Mapping[str, Any], overrides: Overrides | None = None
     ) -> Algorithm:
@@ -138,7 +142,7 @@ class MetaGradientFunction:
         others = dict(overrides or {})
         self._coordinates.check_apart(others)
         config = self._bound.at({**others, **self.overrides(values)})
-        return self._bound.algorithm(_differentiable(config))
+        return algorithm_in_32_bits(self._bound.algorithm(_differentiable(config)))
 
     def kept_bytes(self, state: PyTree) -> int:
         """Return how many bytes of each update are kept for the derivative.
@@ -153,6 +157,7 @@ class MetaGradientFunction:
         rollout = jax.eval_shape(lambda s: judge.collect(judge.build(s, {}), s), state)
         return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves((state, rollout)))
 
+    @in_32_bits
     def __call__(
         self,
         state: PyTree,
@@ -204,6 +209,7 @@ class MetaGradientFunction:
         return self._judge(state, overrides), (state, metrics)
 
 
+@in_32_bits
 def meta_gradient(
     config: TrainConfig,
     wrt: Names,

@@ -21,6 +21,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.meta.names import Names
 from purerl.metagradient.api import MetaGradient, MetaGradientFunction, meta_gradient
 from purerl.metagradient.coordinates import Values
+from purerl.precision import in_32_bits
 from purerl.scale.devices import check_count
 from purerl.train import bind, check_key
 from purerl.types import Array, Metrics, Overrides, PyTree
@@ -70,6 +71,7 @@ class MetaTraining(NamedTuple):
     optim: optax.GradientTransformation
     tasks: Overrides
 
+    @in_32_bits
     def init(self, key: Array) -> MetaTrainState:
         """Return the config's own numbers, and agents at the beginning of their lives.
 
@@ -92,6 +94,7 @@ class MetaTraining(NamedTuple):
             step=jnp.int32(0),
         )
 
+    @in_32_bits
     def step(self, state: MetaTrainState) -> tuple[MetaTrainState, Metrics]:
         """Make K updates of all agents, and one step of the numbers.
 
@@ -169,6 +172,7 @@ class MetaTraining(NamedTuple):
         return jax.lax.cond(over.any(), renewed, lambda state: state, state)
 
 
+@in_32_bits
 def meta_train(
     config: TrainConfig,
     wrt: Names,

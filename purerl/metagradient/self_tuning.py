@@ -21,6 +21,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.meta.names import Names
 from purerl.metagradient.api import MetaGradientFunction, make_meta_gradient
 from purerl.metagradient.coordinates import Values
+from purerl.precision import in_32_bits
 from purerl.scale.devices import check_count
 from purerl.train import Bound, bind, check_key, check_time_limit, evaluate_agent
 from purerl.types import Array, Metrics, Overrides, PyTree
@@ -57,6 +58,7 @@ class _Tuning(NamedTuple):
     optim: optax.GradientTransformation
 
 
+@in_32_bits
 def self_tune(
     config: TrainConfig,
     tune: Names,
@@ -106,6 +108,7 @@ def self_tune(
     _check_rates(every, unroll, bound.plan.num_updates, meta_learning_rate)
     tuning = _Tuning(bound, meta, every, optax.adam(meta_learning_rate))
 
+    @in_32_bits
     def train(key: Array, overrides: Overrides | None = None) -> SelfTuned:
         check_key(key)
         return _train(tuning, key, dict(overrides or {}))

@@ -19,6 +19,7 @@ from purerl.population.halving_result import HalvingResult
 from purerl.population.halving_search import HalvingSearch
 from purerl.population.searches import Searches, read_searches
 from purerl.population.space import Space
+from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.trackers import Tracker
@@ -31,6 +32,7 @@ DEFAULT_ETA = 3
 DEFAULT_RUNGS = 3
 
 
+@in_32_bits
 def halving(
     config: TrainConfig,
     axes: Mapping[str, Any],

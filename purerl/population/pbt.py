@@ -18,6 +18,7 @@ from purerl.population.pbt_result import PBTResult
 from purerl.population.pbt_search import PBTSearch
 from purerl.population.searches import Searches, read_searches
 from purerl.population.space import Space
+from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.trackers import Tracker
@@ -28,6 +29,7 @@ from purerl.search.fitness import check_fitness
 DEFAULT_ROUNDS = 20
 
 
+@in_32_bits
 def pbt(
     config: TrainConfig,
     axes: Mapping[str, Any],

@@ -11,6 +11,7 @@ import numpy as np
 from purerl.config import ConfigError, TrainConfig
 from purerl.population.schedule import Pieces, Schedule, cut
 from purerl.population.schedules_search import SchedulesSearch
+from purerl.precision import in_32_bits
 from purerl.runner.seeds import check_seeds
 from purerl.runner.trackers import Tracker
 from purerl.scale.devices import check_count
@@ -36,6 +37,7 @@ class Scheduled(NamedTuple):
     state: PyTree
 
 
+@in_32_bits
 def train_schedules(
     config: TrainConfig,
     schedules: Schedule | Sequence[Schedule],

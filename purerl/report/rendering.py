@@ -14,6 +14,7 @@ from purerl.acting.environment import bind_params, resolve_env
 from purerl.acting.evaluate import Player, Recording, record
 from purerl.acting.policy import recurrence_of
 from purerl.config import ConfigError, TrainConfig
+from purerl.precision import in_32_bits
 from purerl.report.brax_page import brax_drawing, is_brax, write_brax_page
 from purerl.report.drawing import film
 from purerl.report.drawing.film import Panel, Take
@@ -60,6 +61,7 @@ class _Cast(NamedTuple):
     out: Path | None
 
 
+@in_32_bits
 def render(
     run: str | Path | RunResult,
     *,

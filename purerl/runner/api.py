@@ -8,6 +8,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.fit import fitting_lanes
 from purerl.execution.memory import require_number
 from purerl.execution.programs import SEGMENTS, segment_length
+from purerl.precision import in_32_bits
 from purerl.runner import manifest
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.loop import Options, RunLoop
@@ -32,6 +33,7 @@ from purerl.train import Bound, bind
 HOST_SEGMENTS = 10_000
 
 
+@in_32_bits
 def run(
     config: TrainConfig,
     *,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 
 from purerl.config import ConfigError
+from purerl.precision import as_here
 
 DEFAULT_CPU_LANES = 8
 # Up to here an accelerator's block is a power of two, so that few widths are compiled;
@@ -182,7 +183,8 @@ def run_blocks(
         return [function(used[0], item) for item in items]
     with ThreadPoolExecutor(len(used)) as pool:
         try:
-            for future in [pool.submit(work, worker) for worker in used]:
+            here = as_here(work)
+            for future in [pool.submit(here, worker) for worker in used]:
                 future.result()
         except BaseException:
             failed.set()  # Also after Ctrl-C: blocks under way finish, no other starts.
@@ -203,11 +205,12 @@ def compile_for(
     devices = list(dict.fromkeys(worker.device for worker in workers))
     # Tracing is Python and is cached: once here, not once per thread.
     lowered = {device: jitted.lower(*args_for(device)) for device in devices}
+
+    def compile_one(device: Any) -> Any:
+        return lowered[device].compile(compiler_options(device.platform))
+
     with ThreadPoolExecutor(len(devices)) as pool:
-        built = pool.map(
-            lambda device: lowered[device].compile(compiler_options(device.platform)),
-            devices,
-        )
+        built = pool.map(as_here(compile_one), devices)
         return dict(zip(devices, built, strict=True))
 
 

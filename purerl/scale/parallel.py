@@ -8,12 +8,14 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.precision import in_32_bits
 from purerl.train import Train, bind, check_key, make_train
 from purerl.types import Array, Overrides, PyTree, TrainResult
 
 AXIS = "devices"
 
 
+@in_32_bits
 def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> Train:
     """Make `train` for one agent whose environments are spread over devices.
 
@@ -47,6 +49,7 @@ def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> 
         make_train(config), make_train(config, axis_name=AXIS), devices
     )
 
+    @in_32_bits
     def train(key: Array, overrides: Overrides | None = None) -> TrainResult:
         check_key(key)
         return spread_train(key, overrides)

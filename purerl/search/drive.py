@@ -11,6 +11,7 @@ import jax
 from purerl.config import ConfigError
 from purerl.execution.fit import fitting_lanes
 from purerl.execution.format import format_count, with_noun
+from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.trackers import Tracker, choose
@@ -53,6 +54,7 @@ class _Options(NamedTuple):
     progress: bool
 
 
+@in_32_bits
 def drive(
     search: Search,
     *,

@@ -2,12 +2,14 @@
 
 from purerl.config import ConfigError
 from purerl.execution.dry_run import Part, show
+from purerl.precision import in_32_bits
 from purerl.scale.devices import check_count
 from purerl.search.check import check_request, check_search
 from purerl.search.drive import own_lanes
 from purerl.search.protocol import Search
 
 
+@in_32_bits
 def dry_run(
     search: Search, *, lanes: int | None = None, segment_updates: int | None = None
 ) -> None:

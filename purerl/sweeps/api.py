@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
@@ -16,6 +17,7 @@ from purerl.sweeps.planner import worker_limit
 from purerl.sweeps.result import SweepResult
 
 
+@in_32_bits
 def sweep(
     config: TrainConfig,
     axes: Mapping[str, Any] | None = None,

@@ -13,6 +13,7 @@ from purerl.execution import mappings
 from purerl.execution.cache import current_cache
 from purerl.execution.fit import BlockCompiler, MemoryModel, model_of
 from purerl.execution.programs import Program
+from purerl.precision import as_here
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, num_cores
 from purerl.sweeps import planner
@@ -103,7 +104,7 @@ class Compiler:
             return self._fitted(groups[index], is_fixed[index])
 
         with ThreadPoolExecutor(num_cores()) as pool:
-            built = list(pool.map(fitted, range(len(groups))))
+            built = list(pool.map(as_here(fitted), range(len(groups))))
         return [entry for entry in itertools.takewhile(bool, built) if entry]
 
     def _fitted(

@@ -17,6 +17,7 @@ from purerl import serialise
 from purerl.config import TrainConfig
 from purerl.execution.members import Members
 from purerl.execution.programs import segment_length
+from purerl.precision import in_32_bits
 from purerl.scale.devices import (
     MOST_ACCELERATOR_LANES,
     Worker,
@@ -30,6 +31,7 @@ from purerl.train import Bound, bind
 MOST_CPU_LANES = 64
 
 
+@in_32_bits
 def find_lanes(
     config: TrainConfig,
     *,

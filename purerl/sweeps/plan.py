@@ -18,6 +18,7 @@ from purerl.execution.fit import MemoryModel, fit_lanes, fitting_lanes
 from purerl.execution.members import Members, every
 from purerl.execution.memory import require_listing
 from purerl.execution.programs import Program, segment_length
+from purerl.precision import in_32_bits
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import (
     Worker,
@@ -185,6 +186,7 @@ class SweepPlan(Outline):
         return sum((group.seconds() for group in self.groups), 0.0)
 
 
+@in_32_bits
 def plan(
     config: TrainConfig,
     axes: Mapping[str, Any] | None = None,

@@ -6,6 +6,7 @@ from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_listing
+from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seed, check_seeds, num_seeds
 from purerl.runner.trackers import Tracker, choose
@@ -20,6 +21,7 @@ SAMPLERS = ("tpe", "random", "cmaes")
 PRUNERS = ("hyperband", "median")
 
 
+@in_32_bits
 def tune(
     config: TrainConfig,
     axes: Mapping[str, Any],

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl import precision
 from purerl.losses import MLPDrift
 from purerl.networks import distributions
 from tests.helpers import CONTINUOUS_CARTPOLE
@@ -22,7 +23,7 @@ def _in_float64(monkeypatch):
     """Everything in 64 bits, also what asks for 32 by name."""
     distributions._distrax()  # It looks for that name when it is first imported.
     monkeypatch.setattr(jnp, "float32", jnp.float64)
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), precision.keeping_64_bits():
         yield
 
 

@@ -1,0 +1,106 @@
+"""Training in 32 bits, also where the rest of a program computes in 64.
+
+`jax_enable_x64` is one switch for a whole process, which other code may need. All
+numbers of training have 32 bits: networks, replay buffers and environments are written
+for them, and a run has the same bits whatever that switch says. So what this library
+traces and computes, it does as if the switch were off, and only there.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar, cast
+
+import jax
+import jax.numpy as jnp
+
+from purerl.types import Algorithm, PyTree, Recurrence
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+NARROW = {"float64": jnp.float32, "int64": jnp.int32, "uint64": jnp.uint32}
+# Whether 64 bits are left on, for derivatives that are compared with differences.
+_keeps_64: ContextVar[bool] = ContextVar("keeps_64", default=False)
+
+
+def in_32_bits(function: Function) -> Function:
+    """Let a function compute in 32 bits, whatever `jax_enable_x64` says.
+
+    Args:
+        function: The function. Arrays of JAX with 64 bits among its arguments, traced
+            ones too, are given to it with 32; where the switch is off, nothing changes.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not jax.config.jax_enable_x64 or _keeps_64.get():  # type: ignore[attr-defined]
+            return function(*args, **kwargs)
+        args, kwargs = _narrowed((args, kwargs))
+        with jax.enable_x64(False):
+            return function(*args, **kwargs)
+
+    return cast(Function, call)
+
+
+def algorithm_in_32_bits(algorithm: Algorithm) -> Algorithm:
+    """Return an algorithm whose functions compute in 32 bits.
+
+    Args:
+        algorithm: The algorithm, as `purerl.train.Bound.algorithm` makes it.
+    """
+    recurrence = algorithm.recurrence
+    return algorithm._replace(
+        init=in_32_bits(algorithm.init),
+        step=in_32_bits(algorithm.step),
+        act=in_32_bits(algorithm.act),
+        recurrence=recurrence and recurrence_in_32_bits(recurrence),
+    )
+
+
+def recurrence_in_32_bits(recurrence: Recurrence) -> Recurrence:
+    """Return the functions of a policy with a memory, computing in 32 bits.
+
+    Args:
+        recurrence: The functions.
+    """
+    return Recurrence(*(in_32_bits(function) for function in recurrence))
+
+
+def as_here(function: Function) -> Function:
+    """Let a function compute in another thread as this one does: with as many bits.
+
+    Args:
+        function: The function that the other thread calls.
+    """
+    is_wide = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with jax.enable_x64(is_wide):
+            return function(*args, **kwargs)
+
+    return cast(Function, call)
+
+
+@contextmanager
+def keeping_64_bits() -> Iterator[None]:
+    """Leave 64 bits on where they are on, as where derivatives are compared."""
+    before = _keeps_64.set(True)
+    try:
+        yield
+    finally:
+        _keeps_64.reset(before)
+
+
+def _narrowed(tree: PyTree) -> PyTree:
+    """A pytree with arrays of JAX of 32 bits; itself where it has no others."""
+    if not any(map(_is_wide, jax.tree.leaves(tree))):
+        return tree
+    return jax.tree.map(
+        lambda x: x.astype(NARROW[x.dtype.name]) if _is_wide(x) else x, tree
+    )
+
+
+def _is_wide(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and leaf.dtype.name in NARROW

@@ -1,0 +1,143 @@
+"""Training has 32 bits, and the same ones, where JAX computes in 64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import precision
+from tests.contracts.test_algorithms import SMALL, small
+from tests.helpers import assert_same_bits
+
+KEY = jax.random.key(0)
+WIDE = ("f64[", "i64[", "u64[", "c128[")
+QUICK = ("ppo", "dqn", "sac")
+ALGORITHMS = [
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+    for name in SMALL
+]
+
+
+@pytest.fixture
+def in_64_bits():
+    """As where a user's program has asked for them, in all of its threads."""
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+def program(config, overrides):
+    return str(jax.make_jaxpr(purerl.make_train(config))(KEY, overrides))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_program_of_a_run_is_the_same(name, request):
+    config, overrides = small(name), {"gamma": np.float32(0.5)}
+    usual = program(config, overrides)
+    request.getfixturevalue("in_64_bits")
+    assert jnp.zeros(1).dtype == jnp.float64
+    assert program(config, overrides) == usual
+    assert not any(wide in usual for wide in WIDE)
+
+
+def test_overrides_may_have_64_bits(in_64_bits):
+    config, gammas = small("ppo"), jnp.linspace(0.5, 0.9, 2)
+    assert gammas.dtype == jnp.float64
+    train = jax.jit(jax.vmap(purerl.make_train(config), in_axes=(None, 0)))
+    wide = train(KEY, {"gamma": gammas})
+    assert_same_bits(wide, train(KEY, {"gamma": gammas.astype(jnp.float32)}))
+    types = {x.dtype.name for x in jax.tree.leaves(wide)} - {"key<fry>"}
+    assert types <= {"float32", "int32", "uint32", "bool"}
+
+
+def test_the_functions_of_an_algorithm_are_the_same(request):
+    config = small("recurrent_ppo")
+
+    def play():
+        algorithm = purerl.make_algorithm(config)
+        state, metrics = jax.jit(algorithm.step)(algorithm.init(KEY))
+        policy = purerl.make_policy(config, state)
+        return state, metrics, policy(np.ones(4, np.float32), policy.init(), KEY)
+
+    usual = play()
+    request.getfixturevalue("in_64_bits")
+    assert_same_bits(play(), usual)
+
+
+def test_members_of_several_threads_are_the_same(request):
+    train = purerl.make_train(small("ppo"))
+    keys = jax.random.split(KEY, 4)
+    usual = purerl.pmap(train, lanes=2)(keys)
+    request.getfixturevalue("in_64_bits")
+    assert_same_bits(purerl.pmap(train, lanes=2)(keys), usual)
+
+
+def by_run(config):
+    return purerl.run(config, seeds=2, progress=False).metrics
+
+
+def by_sweep(config):
+    return purerl.sweep(
+        config, {"gamma": [0.5, 0.9]}, seeds=2, progress=False
+    ).to_dataframe()
+
+
+def by_pbt(config):
+    axes = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
+    result = purerl.pbt(config, axes, population=2, num_rounds=2, progress=False)
+    return result.dataset
+
+
+def by_evolution(config):
+    result = purerl.evolve(config, "gamma", generations=1, population=2, progress=False)
+    return {k: x for k, x in result.history.items() if k != "seconds"}
+
+
+def by_meta_gradient(config):
+    meta = purerl.meta_gradient(config, "gamma", unroll=1)
+    state = meta.algorithm(meta.start()).init(KEY)
+    return meta(state)
+
+
+TOOLS = {
+    "run": by_run,
+    "sweep": by_sweep,
+    "pbt": by_pbt,
+    "evolve": by_evolution,
+    "meta_gradient": by_meta_gradient,
+}
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        name if name == "run" else pytest.param(name, marks=pytest.mark.slow)
+        for name in TOOLS
+    ],
+)
+def test_what_a_tool_returns_is_the_same(tool, request):
+    config = small("ppo")
+    usual = TOOLS[tool](config)
+    request.getfixturevalue("in_64_bits")
+    wide = TOOLS[tool](config)
+    if hasattr(usual, "equals"):
+        assert wide.equals(usual)
+    else:
+        assert_same_bits(wide, usual)
+
+
+def test_64_bits_can_be_kept(in_64_bits):
+    @precision.in_32_bits
+    def dtype(x):
+        return x.dtype, jnp.zeros(1).dtype
+
+    assert dtype(jnp.ones(1)) == (jnp.float32, jnp.float32)
+    assert dtype(jnp.arange(1)) == (jnp.int32, jnp.float32)
+    with precision.keeping_64_bits():
+        assert dtype(jnp.ones(1)) == (jnp.float64, jnp.float64)
+
+
+def test_where_the_switch_is_off_arguments_are_those_that_were_given():
+    given = object()
+    assert precision.in_32_bits(lambda x: x)(given) is given
