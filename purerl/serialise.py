@@ -132,6 +132,20 @@ def from_yaml(path: str | Path) -> TrainConfig:
     return from_dict(values)
 
 
+def read_mapping(path: str | Path) -> dict[str, Any] | None:
+    """Return the mapping that a YAML file holds (loaded safely).
+
+    Args:
+        path: The file. Where there is none, or none that holds a mapping, the result is
+            None.
+    """
+    try:
+        values = yaml.safe_load(Path(path).read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None
+    return dict(values) if isinstance(values, Mapping) else None
+
+
 def write_atomic(path: str | Path, content: str | bytes) -> None:
     """Write so that a reader sees the old file or the new one, never half."""
     path = Path(path)

@@ -167,9 +167,12 @@ def read_mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
 def option_before_parsing(argv: Sequence[str], name: str) -> str | None:
     """Return the value of `--name` in raw arguments, on which other defaults depend.
 
+    Of several the last one holds, as of every flag.
+
     Raises:
         ConfigError: there is no value, or it is empty.
     """
+    last = None
     for index, word in enumerate(argv):
         value = None
         if word == f"--{name}":
@@ -180,8 +183,8 @@ def option_before_parsing(argv: Sequence[str], name: str) -> str | None:
             value = word.partition("=")[2]
         if value is not None:
             _refuse_empty(f"--{name}", value)
-            return value
-    return None
+            last = value
+    return last
 
 
 def _refuse_empty(name: str, value: str) -> None:

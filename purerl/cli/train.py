@@ -1,5 +1,7 @@
 """`purerl train`: agents, progress, a table, a picture, a folder."""
 
+import atexit
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -248,14 +250,36 @@ def read_trackers(names: Sequence[str], uri: str | None) -> list[str | Tracker]:
 
 
 def default_folder(env: str) -> Path:
-    """Name a new folder under `runs/`."""
+    """Make a new folder under `runs/`; where nothing is written, it goes at the exit.
+
+    It is made at once, because many commands may begin in the same second, as the jobs
+    of an array do.
+    """
     name = env.replace("/", "-").lower()
     stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder, number = Path("runs") / stem, 1
-    while folder.exists():
+    while not _is_claimed(folder):
         number += 1
         folder = Path("runs") / f"{stem}-{number}"
+    atexit.register(_remove_unused, folder)
     return folder
+
+
+def _is_claimed(folder: Path) -> bool:
+    """Make a folder; whether it was this process that made it, or nobody can."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    except OSError:  # Whoever writes to it says why, with the remedy.
+        return True
+    return True
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove a folder in which there is nothing."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def show(result: RunResult, total_seconds: float) -> None:

@@ -23,6 +23,7 @@ from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
+from purerl.storage.lock import locked
 from purerl.sweeps.planner import worker_limit
 
 
@@ -150,4 +151,6 @@ def evolve(
         return choose(trackers, options.folder) if hosts.index() == 0 else []
 
     chosen = hosts.run_on_all(choose_trackers)
-    return EvolutionLoop(setup, generations, workers, options, chosen).run()
+    # Of several processes all open the folder, and the first one writes.
+    with locked(options.folder if hosts.count() == 1 else None):
+        return EvolutionLoop(setup, generations, workers, options, chosen).run()

@@ -13,7 +13,8 @@ def read_result(folder: Path) -> RunResult:
     """Read a run's curves from its files, without its states and most of its config.
 
     Raises:
-        ConfigError: no run there, or nothing logged yet.
+        ConfigError: no run there, nothing logged yet, or a file of rows that is damaged
+            or missing.
     """
     stored = manifest.load_run(folder)
     jsonl = JsonlFiles(folder / "metrics")
@@ -21,6 +22,12 @@ def read_result(folder: Path) -> RunResult:
     for kind in KINDS:
         paths = [jsonl.path(kind, seed) for seed in stored["seeds"]]
         rows = [read_rows(path) if path.exists() else [] for path in paths]
+        missing = [str(path) for path in paths if not path.exists()]
+        if missing and max(map(len, rows)) > 1:  # All are made by the first row.
+            raise ConfigError(
+                f"{missing[0]} is missing, and other seeds have rows; put back a copy "
+                "of it, or of the whole folder."
+            )
         shortest = min(map(len, rows))
         records[kind] = stack_rows([member[:shortest] for member in rows])
     if not records["train"]:

@@ -26,6 +26,7 @@ from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, default_lanes, make_workers
 from purerl.storage import checkpoint, folders
+from purerl.storage.lock import locked
 from purerl.train import Bound, bind
 
 # Segments of a run whose environments are stepped on the host: an update each, so that
@@ -130,12 +131,14 @@ def run(
     )
     chosen = choose(trackers, folder if resume else None)
     begun = None if source is None or resume else read_start(source, bound, members)
-    options = _open_folder(
-        folder, bound.config, members, options, resume, extend, begun
-    )
-    if resume and folder is not None:
-        begun = _begun_with(folder, source, bound, members)
-    return RunLoop(bound, members, folder, options, chosen, progress, begun).run(resume)
+    with locked(folder):
+        options = _open_folder(
+            folder, bound.config, members, options, resume, extend, begun
+        )
+        if resume and folder is not None:
+            begun = _begun_with(folder, source, bound, members)
+        loop = RunLoop(bound, members, folder, options, chosen, progress, begun)
+        return loop.run(resume)
 
 
 def _check_on_host(bound: Bound, lanes: int | None, data_parallel: bool) -> None:
@@ -203,6 +206,7 @@ def _open_folder(
         manifest.create(folder, description)
         return options
     stored = manifest.load_run(folder)
+    manifest.check_not_edited(folder, stored)
     manifest.check_same(stored, config, seeds, may_be_longer=extend)
     manifest.check_devices(stored)
     folders.require_writable(folder)

@@ -6,12 +6,13 @@ of episodes. Other places to write them to are in `purerl.runner.trackers`.
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from purerl.config import ConfigError
 from purerl.execution.reduce import reduce_segment
 from purerl.runner.trackers.base import Row
 from purerl.serialise import write_atomic
@@ -110,14 +111,44 @@ class JsonlFiles:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read the rows of a file; a last line that a kill cut short is left out."""
-    rows = []
-    for line in path.read_text().splitlines():
+    """Read the rows of a file; a last line that a kill cut short is left out.
+
+    Raises:
+        ConfigError: another line is damaged.
+    """
+    rows, lines = [], path.read_text(errors="replace").splitlines()
+    for number, line in enumerate(lines, start=1):
         try:
             rows.append(json.loads(line))
         except json.JSONDecodeError:
-            break
+            if number == len(lines):
+                break
+            raise ConfigError(
+                f"{path} is damaged in line {number} of {len(lines)}; put back a copy "
+                "of the file, or take the line out together with that of the same "
+                "update in the files of all other seeds."
+            ) from None
     return rows
+
+
+def check_complete(rows: Mapping[Path, Sequence[Row]]) -> None:
+    """Refuse rows of members that are not of the same updates.
+
+    Args:
+        rows: The rows of each file, of all members and one kind.
+
+    Raises:
+        ConfigError: naming a file with fewer rows than another has.
+    """
+    whole = max(rows, key=lambda path: len(rows[path]))
+    updates = [row["update"] for row in rows[whole]]
+    for path, found in rows.items():
+        if [row["update"] for row in found] != updates:
+            raise ConfigError(
+                f"{path} has {len(found):,} rows up to the last checkpoint, and "
+                f"{whole} has {len(updates):,}, or others: the file is damaged or "
+                "missing; put back a copy of it, or of the whole folder."
+            )
 
 
 def stack_rows(rows: Sequence[Sequence[Row]]) -> HostMetrics:

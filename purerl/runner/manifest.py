@@ -1,6 +1,6 @@
 """The folder of a run: what it was started with, and whether it may go on.
 
-config.yaml      every field, to be read and edited by people
+config.yaml      every field, to be read by people, and to start other runs with
 manifest.json    seeds, lanes, segment length, versions, device
 metrics/         train/seed=0.jsonl, evaluation/seed=0.jsonl, ...
 checkpoints/     the last few, by number of finished updates
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import yaml
 
 from purerl import registry, serialise
 from purerl.acting.environment import is_built_in
@@ -132,6 +133,33 @@ def is_rebuildable(config: TrainConfig) -> bool:
     return ours and is_built_in(config)
 
 
+def check_not_edited(folder: Path, stored: dict[str, Any]) -> None:
+    """Refuse to go on with a run whose config.yaml somebody has changed.
+
+    A run goes on as it began, by its manifest: the change would have no effect.
+
+    Args:
+        folder: The folder of the run.
+        stored: The manifest of the run.
+
+    Raises:
+        ConfigError: naming what differs.
+    """
+    values = serialise.read_mapping(folder / "config.yaml")
+    if values is None:
+        return
+    # As YAML writes and reads it, too.
+    begun = yaml.safe_load(serialise.yaml_text(stored["config"]))
+    found = differences({"config": begun}, {"config": serialise.completed(values)})
+    if found:
+        raise ConfigError(
+            f"{folder / 'config.yaml'} was changed after the run began ("
+            f"{'; '.join(found)}), and a run goes on as it began; take the change "
+            "back, or start another run with --config (purerl.serialise.from_yaml), "
+            "which --from (start=) lets begin with these agents."
+        )
+
+
 def check_same(
     stored: dict[str, Any],
     config: TrainConfig,
@@ -188,10 +216,21 @@ def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
         folder: The folder of the run.
         stored: Manifest of the run.
         config: The run's config, with more `total_timesteps`.
+
+    Raises:
+        ConfigError: there is not one update more.
     """
     lengths = [*stored.get("extended_from", []), stored["config"]["total_timesteps"]]
-    if config.total_timesteps == lengths[-1]:
+    more, each = config.total_timesteps, config.steps_per_update
+    if more == lengths[-1]:
         return
+    updates = lengths[-1] // each
+    if more // each == updates:
+        raise ConfigError(
+            f"extend: total_timesteps={more:,} makes no update more than the run's "
+            f"{lengths[-1]:,}, as an update has {each:,} steps; give at least "
+            f"{(updates + 1) * each:,}."
+        )
     described = {"config": serialise.to_dict(config), "extended_from": lengths}
     write(folder, {**stored, **described})
     (folder / "summary.json").unlink(missing_ok=True)  # It is of the shorter run.

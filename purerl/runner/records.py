@@ -11,6 +11,7 @@ from purerl.execution.cohort import Segment
 from purerl.execution.curves import mean_of_known
 from purerl.runner.jsonl import (
     JsonlFiles,
+    check_complete,
     evaluation_rows,
     read_rows,
     segment_rows,
@@ -75,17 +76,25 @@ class Records:
     def rewind(self, update: int) -> None:
         """Go on from the JSON lines, without what was logged after an update."""
         assert self._jsonl is not None
+        self.read(update)  # Before anything is written: damaged files stay as they are.
         self._jsonl.rewind(KINDS, self._seeds, update)
-        self.read(update)
 
     def read(self, update: int) -> None:
-        """Take over the JSON lines up to an update."""
+        """Take over the JSON lines up to an update.
+
+        Raises:
+            ConfigError: a file is damaged, or lacks rows that another seed's file has.
+        """
         assert self._jsonl is not None
         for kind in KINDS:
-            for member, seed in enumerate(self._seeds):
-                path = self._jsonl.path(kind, seed)
-                rows = read_rows(path) if path.exists() else []
-                self.rows[kind][member] = [r for r in rows if r["update"] <= update]
+            paths = [self._jsonl.path(kind, seed) for seed in self._seeds]
+            found = {path: read_rows(path) if path.exists() else [] for path in paths}
+            kept = {
+                path: [row for row in rows if row["update"] <= update]
+                for path, rows in found.items()
+            }
+            check_complete(kept)
+            self.rows[kind] = list(kept.values())
 
     def back_up(self) -> None:
         """Start again, as there is nothing to go on from, but lose no measurement."""

@@ -25,6 +25,7 @@ from purerl.search.executor import Executor
 from purerl.search.folder import Restored
 from purerl.search.protocol import Request, Search, Step
 from purerl.storage import checkpoint, folders
+from purerl.storage.lock import locked
 from purerl.types import PyTree
 
 
@@ -111,7 +112,8 @@ def drive(
     if folder is None:
         return _SearchLoop(search, options, Restored([], None)).run()
     given = {"lanes_asked": lanes, "segment_updates_asked": segment_updates}
-    return _in_folder(folder, search, options, given, extend)
+    with locked(folder):
+        return _in_folder(folder, search, options, given, extend)
 
 
 def _in_folder(

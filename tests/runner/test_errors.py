@@ -7,11 +7,13 @@ import purerl
 from envs.doors import Doors
 from purerl import ConfigError
 from purerl.cli import main as command_line
+from purerl.report.saved import read_result
 from purerl.runner import manifest
 from purerl.runner.result import load_run
 from purerl.scale import hosts
 from purerl.serialise import to_dict
 from purerl.storage import folders
+from purerl.storage.lock import LOCK, locked
 
 from .conftest import run_tiny
 
@@ -64,6 +66,60 @@ def test_damaged_or_missing_files_are_named(copy, damage, fragments):
         load_run(copy)
     for fragment in fragments:
         assert fragment in str(error.value)
+
+
+def contents(folder):
+    return {p: p.read_bytes() for p in files_of(folder) if p.name != LOCK}
+
+
+def test_a_run_in_use_is_not_resumed(tiny, copy):
+    before = contents(copy)
+    with locked(copy), pytest.raises(ConfigError, match="is in use by process"):
+        run_tiny(tiny, seeds=2, out=copy, resume=True)
+    assert contents(copy) == before
+
+
+def test_a_damaged_row_is_named_and_nothing_is_thrown_away(tiny, copy):
+    path = copy / "metrics" / "train" / "seed=1.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([lines[0], lines[1][:9] + "\n", *lines[2:]]))
+    before = contents(copy)
+    with pytest.raises(ConfigError, match=r"seed=1.jsonl is damaged in line 2 of 7"):
+        run_tiny(tiny, seeds=2, out=copy, resume=True)
+    assert contents(copy) == before
+    with pytest.raises(ConfigError, match=r"seed=1.jsonl is damaged in line 2 of 7"):
+        purerl.load(copy)
+
+
+@pytest.mark.parametrize("kind", ["train", "evaluation"])
+def test_a_missing_file_of_rows_is_named(tiny, copy, kind):
+    (copy / "metrics" / kind / "seed=0.jsonl").unlink()
+    with pytest.raises(ConfigError, match=rf"{kind}/seed=0.jsonl has 0 rows .*missing"):
+        run_tiny(tiny, seeds=2, out=copy, resume=True)
+    with pytest.raises(ConfigError, match=rf"{kind}/seed=0.jsonl is missing, and"):
+        read_result(copy)
+
+
+def test_a_config_that_was_edited_is_not_gone_on_with(tiny, copy):
+    path = copy / "config.yaml"
+    text = path.read_text()
+    path.write_text(text.replace("learning_rate: 0.00025", "learning_rate: 0.01"))
+    assert path.read_text() != text
+    sentence = "changed after the run began .*learning_rate is 0.00025 there and 0.01"
+    with pytest.raises(ConfigError, match=sentence):
+        run_tiny(tiny, seeds=2, out=copy, resume=True)
+    path.write_text(text)
+    assert run_tiny(tiny, seeds=2, out=copy, resume=True).finished
+
+
+def test_a_longer_run_has_at_least_one_update_more(tiny, copy, capsys):
+    assert command_line(["train", "--resume", str(copy)]) == 0
+    (copy / "summary.json").write_text("{}")
+    before = contents(copy)
+    capsys.readouterr()
+    assert command_line(["train", "--resume", str(copy), "--extend", "641"]) == 2
+    assert "no update more than the run's 640" in capsys.readouterr().err
+    assert contents(copy) == before
 
 
 def test_a_checkpoint_of_another_config_is_refused(tiny, copy):

@@ -1,0 +1,95 @@
+"""One process at a time in a folder whose files are appended to, or go on from others.
+
+Two programs that train into one folder would mix their rows and lose each other's
+checkpoints, as where a job is put in the queue again while it is still running. The
+operating system ends a lock with the process, so that a kill leaves none behind.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from purerl.config import ConfigError
+
+try:
+    import fcntl as _fcntl
+except ImportError:  # On Windows there is none, and folders are not locked.
+    _fcntl = None
+fcntl: Any = _fcntl
+
+LOCK = ".lock"
+
+
+@contextmanager
+def locked(folder: Path | None) -> Iterator[None]:
+    """Keep other processes from training into a folder.
+
+    Where the file system knows no locks, nothing is kept away.
+
+    Args:
+        folder: The folder, which is made where there is none; None for no folder.
+
+    Raises:
+        ConfigError: another process trains into it, naming that process.
+    """
+    file = None if folder is None or fcntl is None else _hold(folder)
+    if folder is None or file is None:
+        yield
+        return
+    with file:
+        file.truncate(0)
+        file.write(json.dumps({"pid": os.getpid(), "host": platform.node()}))
+        file.flush()
+        try:
+            yield
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)
+
+
+def _hold(folder: Path) -> Any:
+    """The lock's file, held by this process, or None where there can be none.
+
+    Raises:
+        ConfigError: another process holds it.
+    """
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = (folder / LOCK).open("a+")
+        except OSError:  # Whoever writes to the folder says so, with the remedy.
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with file:
+                raise ConfigError(
+                    f"out: {folder} is in use by {_owner(file)}, which is training "
+                    "into it; wait for its end or stop it, or give another folder."
+                ) from None
+        except OSError:
+            file.close()
+            return None
+        if _is_there(folder / LOCK, file):
+            return file
+        file.close()  # It was taken away since it was opened, by whoever held it.
+
+
+def _is_there(path: Path, file: Any) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except OSError:
+        return False
+
+
+def _owner(file: Any) -> str:
+    """The process that has a lock, in words."""
+    file.seek(0)
+    try:
+        owner = json.loads(file.read())
+        return f"process {owner['pid']} on {owner['host']}"
+    except (OSError, ValueError, KeyError):
+        return "another process"

@@ -1,0 +1,35 @@
+"""Folders that commands name by themselves, and flags that are given twice."""
+
+import time
+
+from purerl.cli import flags
+from purerl.cli.train import _remove_unused, base_config, default_folder
+from purerl.storage.lock import locked
+
+
+def test_two_commands_of_the_same_second_have_a_folder_each(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda _: "20261125-120000")
+    folders = [default_folder("brax/Ant") for _ in range(3)]
+    stem = "runs/brax-ant-20261125-120000"
+    assert [str(folder) for folder in folders] == [stem, f"{stem}-2", f"{stem}-3"]
+    assert all(folder.is_dir() for folder in folders)
+
+
+def test_a_folder_that_nothing_was_written_to_goes(tmp_path):
+    unused, used = tmp_path / "unused", tmp_path / "used"
+    for folder in (unused, used):
+        with locked(folder):
+            pass
+    (used / "config.yaml").write_text("")
+    for folder in (unused, used, tmp_path / "missing"):
+        _remove_unused(folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["used"]
+
+
+def test_of_a_flag_that_is_given_twice_the_last_one_holds(tmp_path):
+    words = ["--algorithm", "ppo", "--seeds", "2", "--algorithm=dqn"]
+    assert flags.option_before_parsing(words, "algorithm") == "dqn"
+    assert type(base_config(words)).__name__ == "DQNConfig"
+    presets = ["--preset", "ppo-cartpole", "--preset", "dqn-cartpole"]
+    assert type(base_config(presets)).__name__ == "DQNConfig"

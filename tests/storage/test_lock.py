@@ -1,0 +1,77 @@
+"""One process at a time trains into a folder."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from purerl import ConfigError
+from purerl.storage import lock
+
+HOLD = """
+    import sys, time
+    from pathlib import Path
+    from purerl.storage.lock import locked
+    with locked(Path(sys.argv[1])):
+        print("held", flush=True)
+        time.sleep(600)
+"""
+
+
+@pytest.fixture
+def other(tmp_path):
+    """A process that holds the folder."""
+    command = [sys.executable, "-c", textwrap.dedent(HOLD), str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_folder_in_use_is_refused_until_that_process_ends(tmp_path, other):
+    folder = tmp_path / "run"
+    with pytest.raises(ConfigError, match=f"in use by process {other.pid} on "):
+        with lock.locked(folder):
+            raise AssertionError
+    other.kill()
+    other.wait()
+    with lock.locked(folder):
+        assert str(os.getpid()) in (folder / lock.LOCK).read_text()
+
+
+def test_a_thread_of_this_process_is_refused_too(tmp_path):
+    with lock.locked(tmp_path):
+        with pytest.raises(ConfigError, match=f"in use by process {os.getpid()} on "):
+            with lock.locked(tmp_path):
+                raise AssertionError
+    assert not list(tmp_path.iterdir())
+    with lock.locked(tmp_path):
+        pass
+
+
+def test_a_lock_that_was_taken_away_meanwhile_is_made_again(tmp_path, monkeypatch):
+    flock, calls = lock.fcntl.flock, []
+
+    def flock_after_its_end(file, how):
+        calls.append(how)
+        if len(calls) == 1:  # Its holder ends between our opening and our locking.
+            (tmp_path / lock.LOCK).unlink()
+        flock(file, how)
+
+    monkeypatch.setattr(lock.fcntl, "flock", flock_after_its_end)
+    with lock.locked(tmp_path):
+        assert len(calls) == 2
+        assert str(os.getpid()) in (tmp_path / lock.LOCK).read_text()
+
+
+def test_no_folder_needs_no_lock():
+    with lock.locked(None):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_left_to_whoever_writes(tmp_path):
+    (tmp_path / "file").write_text("")
+    with lock.locked(tmp_path / "file" / "run"):
+        pass
