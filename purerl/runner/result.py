@@ -65,7 +65,7 @@ class SavedRun(NamedTuple):
     """A run read from its folder.
 
     Attributes:
-        config: Config, from config.yaml.
+        config: Config, from manifest.json.
         seeds: Seeds of the members, `[S]`.
         update: Number of finished updates of the checkpoint.
         state: States of all members on the host, leaves `[S, ...]`.

@@ -1,6 +1,6 @@
 """A folder of results: what it holds, whether it may be gone on with, who wrote it.
 
-config.yaml      every field, to be read and edited by people
+config.yaml      every field, to be read by people, and to start others with
 manifest.json    what the folder holds and how it was made
 
 A folder is opened by the specification of what is to be in it. Where it holds something
