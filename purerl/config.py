@@ -406,8 +406,8 @@ def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None
     known = np.asarray(value) if is_known and isinstance(value, jax.Array) else value
     if check is not None and is_known and not check.holds(known):
         raise ConfigError(
-            f"{name} {check.words}, got {shown(value)}. "
-            f"Default: {field.default!r}. {field.metadata['help']}"
+            f"{name} {check.words}, got {shown(value)}.{_default(field)} "
+            f"{field.metadata['help']}"
         )
 
 
@@ -525,9 +525,14 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
             )
         if not math.isfinite(float(value)):
             raise ConfigError(
-                f"{name} must be finite, got {shown(value)}. "
-                f"Default: {field.default!r}."
+                f"{name} must be finite, got {shown(value)}.{_default(field)}"
             )
+
+
+def _default(field: dataclasses.Field) -> str:
+    """The sentence about a field's default; nothing where there is none."""
+    missing = field.default is dataclasses.MISSING
+    return "" if missing else f" Default: {field.default!r}."
 
 
 def _is_concrete(value: Any) -> bool:

@@ -13,14 +13,17 @@ and DPO's is `excess((r - 1) A; 2)` and `excess(log(r) A; 0.6)`.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import MISSING
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
+from jax.core import Tracer
 
-from purerl.config import ConfigError
-from purerl.types import Array
+from purerl.config import Check, ConfigError, dynamic
+from purerl.types import Array, Schedule
 
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "square": jnp.square,
@@ -37,6 +40,21 @@ FEATURES: dict[str, Callable[[Array, Array], tuple[Array, Array]]] = {
     "log(r)": lambda log_ratio, a: (log_ratio, jnp.abs(a)),
 }
 TERMS = tuple(f"{g}({z})" for z in FEATURES for g in FUNCTIONS)
+
+
+def _known(numbers: Any) -> np.ndarray:
+    """Those of some numbers that can be looked at: not traced, and no schedules."""
+    known = [x for x in numbers if not isinstance(x, Tracer | Schedule)]
+    return np.asarray(known, np.float32)
+
+
+_FINITE = Check(
+    lambda x: bool(np.isfinite(_known(x)).all()), "must be finite, one for each term"
+)
+_SCALES = Check(
+    lambda x: _FINITE.holds(x) and bool((_known(x) > 0).all()),
+    "must be finite and greater than 0, one for each term",
+)
 
 
 def evaluate(name: str, scale: Any, log_ratio: Array, advantage: Array) -> Array:
@@ -66,10 +84,10 @@ class FormulaDrift:
         fall: Names of the terms where `A < 0`.
     """
 
-    rise_coefficients: Any
-    rise_scales: Any
-    fall_coefficients: Any
-    fall_scales: Any
+    rise_coefficients: Any = dynamic(MISSING, "Factors where A >= 0.", _FINITE)
+    rise_scales: Any = dynamic(MISSING, "Scales where A >= 0.", _SCALES)
+    fall_coefficients: Any = dynamic(MISSING, "Factors where A < 0.", _FINITE)
+    fall_scales: Any = dynamic(MISSING, "Scales where A < 0.", _SCALES)
     rise: tuple[str, ...] = struct.field(pytree_node=False)
     fall: tuple[str, ...] = struct.field(pytree_node=False)
 
