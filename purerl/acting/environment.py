@@ -33,6 +33,7 @@ if not getattr(envs, "__purerl__", False):
 Environment = envs.Environment
 # Evaluations of environments without a time limit stop here.
 DEFAULT_EVAL_STEPS = 1_000
+_TIME_LIMIT = "max_steps_in_episode"
 
 
 def resolve_env(config: TrainConfig) -> Environment:
@@ -220,15 +221,15 @@ def _bound(env: Environment, defaults: PyTree, values: Any) -> PyTree:
                 f"env_params must be names and values, or {type(defaults).__name__} as "
                 f"{env.name} takes it, got {type(values).__name__}."
             )
-        return jax.tree_util.tree_map_with_path(
-            lambda path, default, value: (
-                _fit(default, value, f"env_params of {env.name}: {_dotted(path)}")
-                if is_distribution(value)
-                else value
-            ),
-            defaults,
-            values,
-        )
+
+        def one(path: Any, default: Any, value: Any) -> Any:
+            owner = f"env_params of {env.name}: {_dotted(path)}"
+            if is_distribution(value):
+                return _fit(default, value, owner)
+            _check_limit(value, owner)
+            return value
+
+        return jax.tree_util.tree_map_with_path(one, defaults, values)
     return _put_in(defaults, values, f"env_params of {env.name}")
 
 
@@ -263,6 +264,8 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
         if isinstance(default, bool | str) or np.shape(default) != ():
             raise ConfigError(f"{owner} is no single number, got {value!r}.")
         check_distribution(value, owner)
+        for end in value.ends():
+            _check_limit(end, owner)
         # Ends that were written as whole numbers become fractions too, because they can
         # move.
         return jax.tree.map(lambda x: x if isinstance(x, Tracer) else float(x), value)
@@ -273,6 +276,8 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
     if not jax.tree_util.all_leaves([default]):
         _check_shapes(default, value, owner)
         return value  # The value replaces a whole sub-structure.
+    if value is None:  # NumPy would read it as NaN.
+        raise ConfigError(_no_number(value, owner))
     try:
         if isinstance(value, str):
             value = float(value)  # YAML 1.1 reads 1e-3 as a string.
@@ -331,14 +336,37 @@ def _check_shapes(default: Any, value: Any, owner: str) -> None:
 
 
 def _check_number(value: Any, dtype: Any, owner: str) -> None:
-    """Refuse what is not finite, and fractions where a whole number is kept."""
+    """Refuse NaN, and where a whole number is kept, what is none or does not fit."""
     if isinstance(value, Tracer):
         return
     is_whole = bool(np.all(value == np.round(value)))
     if np.any(np.isnan(value)):
         raise ConfigError(f"{owner} must not be NaN.")
-    if jnp.issubdtype(dtype, jnp.integer) and not is_whole:
+    if not jnp.issubdtype(dtype, jnp.integer):
+        return
+    if not is_whole:
         raise ConfigError(f"{owner} must be a whole number, got {value}.")
+    _check_limit(value, owner)
+    least, most = jnp.iinfo(dtype).min, jnp.iinfo(dtype).max
+    if not np.all((least <= value) & (value <= most)):
+        raise ConfigError(
+            f"{owner} must be a whole number from {least} to {most}, got {value}: it "
+            f"is kept as {dtype}. Give a number in this range."
+        )
+
+
+def _check_limit(value: Any, owner: str) -> None:
+    """Refuse a time limit that is none, or that a counter of steps does not reach."""
+    name = owner.replace(": ", ".").rpartition(".")[2]
+    if name != _TIME_LIMIT or isinstance(value, Tracer):
+        return
+    number = np.asarray(value)
+    if number.dtype.kind in "iuf" and not np.all((number >= 1) & (number < 2**31)):
+        raise ConfigError(
+            f"{owner} must be a number of steps from 1 to {2**31 - 1}, got {value}. "
+            "Where nothing should end an episode, give 1000000000, and eval_max_steps "
+            "for the evaluations."
+        )
 
 
 def steps_without_reset(env: Environment) -> bool:
@@ -410,7 +438,7 @@ def time_limit(config: TrainConfig, env: Environment) -> int:
     # Inside a traced program too, a number that is not traced stays a number.
     with jax.ensure_compile_time_eval():
         params = bind_params(env, config.env_params)
-        limit: Any = getattr(params, "max_steps_in_episode", None)
+        limit: Any = getattr(params, _TIME_LIMIT, None)
         if is_distribution(limit):
             limit = limit.ends()[1]  # Nothing that is drawn is longer.
             limit = limit if isinstance(limit, Tracer) else math.ceil(limit)

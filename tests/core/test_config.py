@@ -7,11 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 
 import envs
 import purerl
 from purerl import losses, serialise
+from purerl.acting.environment import bind_params
 from purerl.config import ConfigError, apply_overrides, static_fields
+from purerl.randomisation import Uniform
+from purerl.train import bind
 from tests.helpers import slow_but
 
 PPO = purerl.PPOConfig
@@ -590,3 +594,54 @@ def test_nested_lists_in_options_are_tuples_at_every_depth():
     plain = serialise.to_dict(config)
     assert plain["env_kwargs"] == walls
     assert serialise.from_dict(json.loads(json.dumps(plain))) == config
+
+
+LIMIT = "max_steps_in_episode must be a number of steps from 1 to 2147483647, got "
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"max_steps_in_episode": INF}, LIMIT + "inf. .* give 1000000000"),
+        ({"max_steps_in_episode": "1e12"}, LIMIT),
+        ({"max_steps_in_episode": 2**31}, LIMIT + "2147483648"),
+        ({"max_steps_in_episode": 0}, LIMIT + "0"),
+        ({"max_steps_in_episode": Uniform(0, 100)}, LIMIT + "0"),
+        ({"max_steps_in_episode": Uniform(9, 1e12)}, LIMIT + "1000000000000.0"),
+        (envs.CartPole().default_params.replace(max_steps_in_episode=0), LIMIT + "0"),
+        (
+            envs.CartPole().default_params.replace(max_steps_in_episode=INF),
+            LIMIT + "inf",
+        ),
+        ({"max_steps_in_episode": 1.5}, "must be a whole number, got 1.5"),
+        ({"length": None}, "length must be a number or a distribution, .* got None"),
+    ],
+)
+def test_a_number_that_an_environment_cannot_hold_is_refused(values, words):
+    with pytest.raises(ConfigError, match=f"env_params of CartPole-v1: .*{words}"):
+        purerl.resolve(PPO(env_params=values))
+
+
+def test_a_whole_number_stays_in_the_range_of_its_dtype():
+    @struct.dataclass
+    class Counts:
+        count: jax.Array
+
+    class Counting(envs.CartPole):
+        @property
+        def default_params(self):
+            return Counts(jnp.uint8(3))
+
+    words = "count must be a whole number from 0 to 255, got 300.* kept as uint8"
+    for value in (300, -1, INF):
+        with pytest.raises(ConfigError, match=words.replace("300", str(float(value)))):
+            bind_params(Counting(), {"count": value})
+    assert int(bind_params(Counting(), {"count": 255}).count) == 255
+
+
+def test_a_time_limit_that_nobody_reaches_is_taken():
+    params = {"max_steps_in_episode": 1_000_000_000}
+    bound = bind(PPO(env_params=params, eval_max_steps=70))
+    assert bound.plan.eval_max_steps == 70
+    limit = bind_params(bound.env, params).max_steps_in_episode
+    assert int(limit) == 1_000_000_000 and limit.dtype == jnp.int32
