@@ -141,8 +141,8 @@ def is_built_in(config: TrainConfig) -> bool:
     )
 
 
-def check_observations(config: TrainConfig, env: Environment) -> None:
-    """Refuse observations that are not what the environment's own space says.
+def check_contract(config: TrainConfig, env: Environment) -> None:
+    """Refuse what reset and step return where it is not what training can take.
 
     Shapes are evaluated, and nothing is computed. An environment that this package
     makes by its name is known to keep its word, and costs nothing here.
@@ -152,7 +152,8 @@ def check_observations(config: TrainConfig, env: Environment) -> None:
         env: Environment, from `resolve_env`.
 
     Raises:
-        ConfigError: naming where the observation comes from, and what it is.
+        ConfigError: an observation that is not what the environment's own space says,
+            a reward that is not one number, or a flag that is not one truth value.
     """
     if env.on_host or is_built_in(config):
         return
@@ -161,13 +162,19 @@ def check_observations(config: TrainConfig, env: Environment) -> None:
 
     def step(key: jax.Array, state: PyTree) -> PyTree:
         action = env.action_space(params).sample(key)
-        return step_without_reset(env, params, key, state, action)[0]
+        obs, _, reward, *flags = _outcome(env, params, key, state, action)
+        _check_reward(env, reward)
+        for name, flag in zip(("terminated", "truncated"), flags, strict=True):
+            _check_flag(env, name, flag)
+        return obs
 
     try:
         first, state = jax.eval_shape(lambda key: env.reset(key, params), key)
         check_member(env, "reset returns an observation", first, space, exact=False)
         later = jax.eval_shape(step, key, state)
         check_member(env, "step returns an observation", later, space, exact=False)
+    except ConfigError:
+        raise
     except EnvCheckError as error:
         raise ConfigError(
             f"env: {error} Change one of the two; envs.check(env) tests the rest."
@@ -182,6 +189,47 @@ def check_observations(config: TrainConfig, env: Environment) -> None:
                 f"and step one of {other.dtype}, which a loop cannot carry as the "
                 "former. Cast one of the two; envs.check(env) tests the rest."
             )
+
+
+def _check_reward(env: Environment, reward: Any) -> None:
+    """Refuse a reward that is not a single number."""
+    is_real = _kind_of(reward) in "biuf"
+    if is_real and np.shape(reward) == ():
+        return
+    raise ConfigError(
+        f"env: {env.name}: step returns a reward of {_described(reward)}, expected one "
+        "number, float32[]. Take one with reward[0], reward.sum() or the like; "
+        "envs.check(env) tests the rest."
+    )
+
+
+def _check_flag(env: Environment, name: str, flag: Any) -> None:
+    """Refuse a flag with which a loop cannot compute as with one truth value."""
+    # `~False` is -1 in Python; only `terminated` is negated.
+    is_usable = hasattr(flag, "dtype") or name == "truncated"
+    if is_usable and _kind_of(flag) == "b" and np.shape(flag) == ():
+        return
+    raise ConfigError(
+        f"env: {env.name}: step returns {name} as {_described(flag)}, expected one "
+        f"truth value of JAX, bool[], such as state.time >= 10 or jnp.asarray({name}, "
+        "bool). envs.check(env) tests the rest."
+    )
+
+
+def _kind_of(value: Any) -> str:
+    """The kind of a value's dtype as NumPy names kinds; `O` of what is no number."""
+    try:
+        dtype = jnp.result_type(value)
+    except TypeError:
+        return "O"
+    return "f" if jnp.issubdtype(dtype, jnp.floating) else np.dtype(dtype).kind
+
+
+def _described(value: Any) -> str:
+    """What a value is: `int32[2]` of an array, else its class in Python."""
+    if hasattr(value, "dtype"):
+        return f"{value.dtype}{list(np.shape(value))}"
+    return f"a Python {type(value).__name__}"
 
 
 def bind_params(env: Environment, values: Any) -> PyTree:
@@ -405,23 +453,28 @@ def step_without_reset(
     Returns:
         `obs, state, reward, terminated, truncated`, the flags never both true.
     """
-    if isinstance(env, RandomisedOnce):
-        # Only its next episode is special. The key is split as in the environment's own
-        # `step`.
-        if env.stochastic_transitions:
-            key = jax.random.split(key)[0]
-        obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
-        truncated = env.is_truncated(state, params)
-    elif not steps_without_reset(env):
+    obs, state, reward, terminated, truncated = _outcome(
+        env, params, key, state, action
+    )
+    reward = jnp.asarray(reward, jnp.float32)
+    return obs, state, reward, terminated, truncated & ~terminated
+
+
+def _outcome(
+    env: Environment, params: PyTree, key: jax.Array, state: PyTree, action: jax.Array
+) -> tuple[Any, PyTree, Any, Any, Any]:
+    """What `step_without_reset` returns, as the environment gives it."""
+    if not keeps_last_state(env):
         _, state, reward, terminated, truncated, info = env.step(
             key, state, action, params
         )
-        obs = info["final_observation"]
-    else:
-        obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
-        truncated = env.is_truncated(state, params)
-    reward = jnp.asarray(reward, jnp.float32)
-    return obs, state, reward, terminated, truncated & ~terminated
+        return info["final_observation"], state, reward, terminated, truncated
+    # Of `RandomisedOnce` only the next episode is special. The key is split as in the
+    # environment's own `step`.
+    if isinstance(env, RandomisedOnce) and env.stochastic_transitions:
+        key = jax.random.split(key)[0]
+    obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
+    return obs, state, reward, terminated, env.is_truncated(state, params)
 
 
 def time_limit(config: TrainConfig, env: Environment) -> int:

@@ -31,6 +31,28 @@ def unbounded():
     return Unbounded()
 
 
+class Returning(envs.CartPole):
+    """CartPole whose step returns something in the place of a reward or a flag."""
+
+    name = "Returning"
+
+    def __init__(self, changes):
+        self.changes = changes
+
+    def changed(self, name, value):
+        return self.changes.get(name, lambda x: x)(value)
+
+    def step_env(self, key, state, action, params):
+        obs, state, reward, terminated, info = super().step_env(
+            key, state, action, params
+        )
+        reward = self.changed("reward", jnp.float32(reward))
+        return obs, state, reward, self.changed("terminated", terminated), info
+
+    def is_truncated(self, state, params):
+        return self.changed("truncated", super().is_truncated(state, params))
+
+
 def train(key, overrides=None, **fields):
     """What a person calls; nothing in the table gets as far as compiling."""
     return purerl.make_train(PPO(**fields))(key, overrides)
@@ -645,3 +667,39 @@ def test_a_time_limit_that_nobody_reaches_is_taken():
     assert bound.plan.eval_max_steps == 70
     limit = bind_params(bound.env, params).max_steps_in_episode
     assert int(limit) == 1_000_000_000 and limit.dtype == jnp.int32
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"terminated": lambda x: jnp.int32(x)}, r"terminated as int32\[\], expected"),
+        ({"terminated": lambda x: jnp.float32(x)}, r"terminated as float32\[\]"),
+        ({"terminated": lambda x: x[None]}, r"terminated as bool\[1\]"),
+        ({"terminated": lambda x: False}, "terminated as a Python bool"),
+        ({"terminated": lambda x: None}, "terminated as a Python NoneType"),
+        ({"truncated": lambda x: jnp.int32(x)}, r"truncated as int32\[\]"),
+        ({"truncated": lambda x: 0}, "truncated as a Python int"),
+        ({"reward": lambda x: x[None]}, r"a reward of float32\[1\], expected one num"),
+        ({"reward": lambda x: "1"}, "a reward of a Python str"),
+    ],
+)
+def test_an_environment_that_returns_something_else_is_named(changes, words):
+    with pytest.raises(ConfigError, match=words) as error:
+        bind(PPO(env=Returning(changes)))
+    assert "env: Returning: step returns" in str(error.value)
+    assert "envs.check(env)" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"reward": lambda x: jnp.int32(x)},
+        {"reward": lambda x: 1},
+        {"reward": lambda x: x.astype(jnp.bfloat16)},
+        {"truncated": lambda x: False},
+        {"terminated": lambda x: np.bool_(False)},
+    ],
+)
+def test_what_training_can_take_is_no_error(changes):
+    config = PPO(env=Returning(changes), total_timesteps=64, num_envs=2, num_steps=8)
+    jax.eval_shape(purerl.make_train(config), jax.random.key(0))
