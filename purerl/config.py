@@ -247,6 +247,11 @@ class TrainConfig:
         return dataclasses.replace(self, **changes)
 
 
+def checks_together(config: TrainConfig) -> bool:
+    """Return whether a config's class has a `check_numbers` of its own."""
+    return type(config).check_numbers is not TrainConfig.check_numbers
+
+
 def as_tuples(value: Any) -> Any:
     """Return a value with tuples for its lists and frozen dicts for its dicts.
 
