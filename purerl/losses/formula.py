@@ -13,7 +13,6 @@ and DPO's is `excess((r - 1) A; 2)` and `excess(log(r) A; 0.6)`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING
 from typing import Any
 
 import jax
@@ -22,7 +21,7 @@ import numpy as np
 from flax import struct
 from jax.core import Tracer
 
-from purerl.config import Check, ConfigError, dynamic
+from purerl.config import Check, ConfigError
 from purerl.types import Array, Schedule
 
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
@@ -71,6 +70,13 @@ def evaluate(name: str, scale: Any, log_ratio: Array, advantage: Array) -> Array
     return weight * scale * FUNCTIONS[function](z / scale)
 
 
+# As `dynamic` has them, which makes fields with a default only.
+_FACTORS_RISE = {"help": "Factors where A >= 0.", "check": _FINITE}
+_SCALES_RISE = {"help": "Scales where A >= 0.", "check": _SCALES}
+_FACTORS_FALL = {"help": "Factors where A < 0.", "check": _FINITE}
+_SCALES_FALL = {"help": "Scales where A < 0.", "check": _SCALES}
+
+
 @struct.dataclass
 class FormulaDrift:
     """A drift in closed form: `relu` of a sum of terms, see `purerl.losses.formula`.
@@ -84,10 +90,10 @@ class FormulaDrift:
         fall: Names of the terms where `A < 0`.
     """
 
-    rise_coefficients: Any = dynamic(MISSING, "Factors where A >= 0.", _FINITE)
-    rise_scales: Any = dynamic(MISSING, "Scales where A >= 0.", _SCALES)
-    fall_coefficients: Any = dynamic(MISSING, "Factors where A < 0.", _FINITE)
-    fall_scales: Any = dynamic(MISSING, "Scales where A < 0.", _SCALES)
+    rise_coefficients: Any = struct.field(metadata=_FACTORS_RISE)
+    rise_scales: Any = struct.field(metadata=_SCALES_RISE)
+    fall_coefficients: Any = struct.field(metadata=_FACTORS_FALL)
+    fall_scales: Any = struct.field(metadata=_SCALES_FALL)
     rise: tuple[str, ...] = struct.field(pytree_node=False)
     fall: tuple[str, ...] = struct.field(pytree_node=False)
 
