@@ -226,7 +226,7 @@ def _kind_of(value: Any) -> str:
 
 
 def _described(value: Any) -> str:
-    """What a value is: `int32[2]` of an array, else its class in Python."""
+    """Return a value in words: `int32[2]` of an array, else its class in Python."""
     if hasattr(value, "dtype"):
         return f"{value.dtype}{list(np.shape(value))}"
     return f"a Python {type(value).__name__}"
@@ -463,7 +463,7 @@ def step_without_reset(
 def _outcome(
     env: Environment, params: PyTree, key: jax.Array, state: PyTree, action: jax.Array
 ) -> tuple[Any, PyTree, Any, Any, Any]:
-    """What `step_without_reset` returns, as the environment gives it."""
+    """Take the step of `step_without_reset`, and cast nothing of what it returns."""
     if not keeps_last_state(env):
         _, state, reward, terminated, truncated, info = env.step(
             key, state, action, params
