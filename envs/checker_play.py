@@ -147,6 +147,8 @@ def _check_final_observation(env: Environment, steps: PlayedStep) -> None:
 def _rows(obs: Any) -> np.ndarray:
     """Observations `[T, B, ...]`, of several parts too, as numbers `[T, B, O]`."""
     leaves = [np.asarray(x) for x in jax.tree.leaves(obs)]
+    # NumPy takes no differences of truth values.
+    leaves = [x.astype(np.uint8) if x.dtype == bool else x for x in leaves]
     return np.concatenate([x.reshape(*x.shape[:2], -1) for x in leaves], -1)
 
 

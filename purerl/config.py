@@ -247,6 +247,11 @@ class TrainConfig:
         return dataclasses.replace(self, **changes)
 
 
+def checks_together(config: TrainConfig) -> bool:
+    """Return whether a config's class has a `check_numbers` of its own."""
+    return type(config).check_numbers is not TrainConfig.check_numbers
+
+
 def as_tuples(value: Any) -> Any:
     """Return a value with tuples for its lists and frozen dicts for its dicts.
 
@@ -406,8 +411,8 @@ def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None
     known = np.asarray(value) if is_known and isinstance(value, jax.Array) else value
     if check is not None and is_known and not check.holds(known):
         raise ConfigError(
-            f"{name} {check.words}, got {shown(value)}. "
-            f"Default: {field.default!r}. {field.metadata['help']}"
+            f"{name} {check.words}, got {shown(value)}.{_default(field)} "
+            f"{field.metadata['help']}"
         )
 
 
@@ -525,9 +530,14 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
             )
         if not math.isfinite(float(value)):
             raise ConfigError(
-                f"{name} must be finite, got {shown(value)}. "
-                f"Default: {field.default!r}."
+                f"{name} must be finite, got {shown(value)}.{_default(field)}"
             )
+
+
+def _default(field: dataclasses.Field) -> str:
+    """The sentence about a field's default; nothing where there is none."""
+    missing = field.default is dataclasses.MISSING
+    return "" if missing else f" Default: {field.default!r}."
 
 
 def _is_concrete(value: Any) -> bool:

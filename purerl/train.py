@@ -13,7 +13,7 @@ from purerl import auto, schedules, warm_start
 from purerl.acting.environment import (
     Environment,
     bind_params,
-    check_observations,
+    check_contract,
     resolve_env,
     time_limit,
 )
@@ -146,7 +146,7 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
     check_environment_stays(resolved)
     entry.validate(schedules.at_start(resolved), env)
     resolved.check_numbers()
-    check_observations(resolved, env)
+    check_contract(resolved, env)
     bound = Bound(resolved, env, make_plan(resolved, env), config)
     if resolved.frozen:
         init = bound.algorithm(resolved).init

@@ -33,6 +33,7 @@ if not getattr(envs, "__purerl__", False):
 Environment = envs.Environment
 # Evaluations of environments without a time limit stop here.
 DEFAULT_EVAL_STEPS = 1_000
+_TIME_LIMIT = "max_steps_in_episode"
 
 
 def resolve_env(config: TrainConfig) -> Environment:
@@ -140,8 +141,8 @@ def is_built_in(config: TrainConfig) -> bool:
     )
 
 
-def check_observations(config: TrainConfig, env: Environment) -> None:
-    """Refuse observations that are not what the environment's own space says.
+def check_contract(config: TrainConfig, env: Environment) -> None:
+    """Refuse what reset and step return where it is not what training can take.
 
     Shapes are evaluated, and nothing is computed. An environment that this package
     makes by its name is known to keep its word, and costs nothing here.
@@ -151,7 +152,8 @@ def check_observations(config: TrainConfig, env: Environment) -> None:
         env: Environment, from `resolve_env`.
 
     Raises:
-        ConfigError: naming where the observation comes from, and what it is.
+        ConfigError: an observation that is not what the environment's own space says,
+            a reward that is not one number, or a flag that is not one truth value.
     """
     if env.on_host or is_built_in(config):
         return
@@ -160,13 +162,19 @@ def check_observations(config: TrainConfig, env: Environment) -> None:
 
     def step(key: jax.Array, state: PyTree) -> PyTree:
         action = env.action_space(params).sample(key)
-        return step_without_reset(env, params, key, state, action)[0]
+        obs, _, reward, *flags = _outcome(env, params, key, state, action)
+        _check_reward(env, reward)
+        for name, flag in zip(("terminated", "truncated"), flags, strict=True):
+            _check_flag(env, name, flag)
+        return obs
 
     try:
         first, state = jax.eval_shape(lambda key: env.reset(key, params), key)
         check_member(env, "reset returns an observation", first, space, exact=False)
         later = jax.eval_shape(step, key, state)
         check_member(env, "step returns an observation", later, space, exact=False)
+    except ConfigError:
+        raise
     except EnvCheckError as error:
         raise ConfigError(
             f"env: {error} Change one of the two; envs.check(env) tests the rest."
@@ -181,6 +189,47 @@ def check_observations(config: TrainConfig, env: Environment) -> None:
                 f"and step one of {other.dtype}, which a loop cannot carry as the "
                 "former. Cast one of the two; envs.check(env) tests the rest."
             )
+
+
+def _check_reward(env: Environment, reward: Any) -> None:
+    """Refuse a reward that is not a single number."""
+    is_real = _kind_of(reward) in "biuf"
+    if is_real and np.shape(reward) == ():
+        return
+    raise ConfigError(
+        f"env: {env.name}: step returns a reward of {_described(reward)}, expected one "
+        "number, float32[]. Take one with reward[0], reward.sum() or the like; "
+        "envs.check(env) tests the rest."
+    )
+
+
+def _check_flag(env: Environment, name: str, flag: Any) -> None:
+    """Refuse a flag with which a loop cannot compute as with one truth value."""
+    # `~False` is -1 in Python; only `terminated` is negated.
+    is_usable = hasattr(flag, "dtype") or name == "truncated"
+    if is_usable and _kind_of(flag) == "b" and np.shape(flag) == ():
+        return
+    raise ConfigError(
+        f"env: {env.name}: step returns {name} as {_described(flag)}, expected one "
+        f"truth value of JAX, bool[], such as state.time >= 10 or jnp.asarray({name}, "
+        "bool). envs.check(env) tests the rest."
+    )
+
+
+def _kind_of(value: Any) -> str:
+    """The kind of a value's dtype as NumPy names kinds; `O` of what is no number."""
+    try:
+        dtype = jnp.result_type(value)
+    except TypeError:
+        return "O"
+    return "f" if jnp.issubdtype(dtype, jnp.floating) else np.dtype(dtype).kind
+
+
+def _described(value: Any) -> str:
+    """Return a value in words: `int32[2]` of an array, else its class in Python."""
+    if hasattr(value, "dtype"):
+        return f"{value.dtype}{list(np.shape(value))}"
+    return f"a Python {type(value).__name__}"
 
 
 def bind_params(env: Environment, values: Any) -> PyTree:
@@ -220,15 +269,15 @@ def _bound(env: Environment, defaults: PyTree, values: Any) -> PyTree:
                 f"env_params must be names and values, or {type(defaults).__name__} as "
                 f"{env.name} takes it, got {type(values).__name__}."
             )
-        return jax.tree_util.tree_map_with_path(
-            lambda path, default, value: (
-                _fit(default, value, f"env_params of {env.name}: {_dotted(path)}")
-                if is_distribution(value)
-                else value
-            ),
-            defaults,
-            values,
-        )
+
+        def one(path: Any, default: Any, value: Any) -> Any:
+            owner = f"env_params of {env.name}: {_dotted(path)}"
+            if is_distribution(value):
+                return _fit(default, value, owner)
+            _check_limit(value, owner)
+            return value
+
+        return jax.tree_util.tree_map_with_path(one, defaults, values)
     return _put_in(defaults, values, f"env_params of {env.name}")
 
 
@@ -263,6 +312,8 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
         if isinstance(default, bool | str) or np.shape(default) != ():
             raise ConfigError(f"{owner} is no single number, got {value!r}.")
         check_distribution(value, owner)
+        for end in value.ends():
+            _check_limit(end, owner)
         # Ends that were written as whole numbers become fractions too, because they can
         # move.
         return jax.tree.map(lambda x: x if isinstance(x, Tracer) else float(x), value)
@@ -273,6 +324,8 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
     if not jax.tree_util.all_leaves([default]):
         _check_shapes(default, value, owner)
         return value  # The value replaces a whole sub-structure.
+    if value is None:  # NumPy would read it as NaN.
+        raise ConfigError(_no_number(value, owner))
     try:
         if isinstance(value, str):
             value = float(value)  # YAML 1.1 reads 1e-3 as a string.
@@ -331,14 +384,37 @@ def _check_shapes(default: Any, value: Any, owner: str) -> None:
 
 
 def _check_number(value: Any, dtype: Any, owner: str) -> None:
-    """Refuse what is not finite, and fractions where a whole number is kept."""
+    """Refuse NaN, and where a whole number is kept, what is none or does not fit."""
     if isinstance(value, Tracer):
         return
     is_whole = bool(np.all(value == np.round(value)))
     if np.any(np.isnan(value)):
         raise ConfigError(f"{owner} must not be NaN.")
-    if jnp.issubdtype(dtype, jnp.integer) and not is_whole:
+    if not jnp.issubdtype(dtype, jnp.integer):
+        return
+    if not is_whole:
         raise ConfigError(f"{owner} must be a whole number, got {value}.")
+    _check_limit(value, owner)
+    least, most = jnp.iinfo(dtype).min, jnp.iinfo(dtype).max
+    if not np.all((least <= value) & (value <= most)):
+        raise ConfigError(
+            f"{owner} must be a whole number from {least} to {most}, got {value}: it "
+            f"is kept as {dtype}. Give a number in this range."
+        )
+
+
+def _check_limit(value: Any, owner: str) -> None:
+    """Refuse a time limit that is none, or that a counter of steps does not reach."""
+    name = owner.replace(": ", ".").rpartition(".")[2]
+    if name != _TIME_LIMIT or isinstance(value, Tracer):
+        return
+    number = np.asarray(value)
+    if number.dtype.kind in "iuf" and not np.all((number >= 1) & (number < 2**31)):
+        raise ConfigError(
+            f"{owner} must be a number of steps from 1 to {2**31 - 1}, got {value}. "
+            "Where nothing should end an episode, give 1000000000, and eval_max_steps "
+            "for the evaluations."
+        )
 
 
 def steps_without_reset(env: Environment) -> bool:
@@ -377,23 +453,28 @@ def step_without_reset(
     Returns:
         `obs, state, reward, terminated, truncated`, the flags never both true.
     """
-    if isinstance(env, RandomisedOnce):
-        # Only its next episode is special. The key is split as in the environment's own
-        # `step`.
-        if env.stochastic_transitions:
-            key = jax.random.split(key)[0]
-        obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
-        truncated = env.is_truncated(state, params)
-    elif not steps_without_reset(env):
+    obs, state, reward, terminated, truncated = _outcome(
+        env, params, key, state, action
+    )
+    reward = jnp.asarray(reward, jnp.float32)
+    return obs, state, reward, terminated, truncated & ~terminated
+
+
+def _outcome(
+    env: Environment, params: PyTree, key: jax.Array, state: PyTree, action: jax.Array
+) -> tuple[Any, PyTree, Any, Any, Any]:
+    """Take the step of `step_without_reset`, and cast nothing of what it returns."""
+    if not keeps_last_state(env):
         _, state, reward, terminated, truncated, info = env.step(
             key, state, action, params
         )
-        obs = info["final_observation"]
-    else:
-        obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
-        truncated = env.is_truncated(state, params)
-    reward = jnp.asarray(reward, jnp.float32)
-    return obs, state, reward, terminated, truncated & ~terminated
+        return info["final_observation"], state, reward, terminated, truncated
+    # Of `RandomisedOnce` only the next episode is special. The key is split as in the
+    # environment's own `step`.
+    if isinstance(env, RandomisedOnce) and env.stochastic_transitions:
+        key = jax.random.split(key)[0]
+    obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
+    return obs, state, reward, terminated, env.is_truncated(state, params)
 
 
 def time_limit(config: TrainConfig, env: Environment) -> int:
@@ -410,7 +491,7 @@ def time_limit(config: TrainConfig, env: Environment) -> int:
     # Inside a traced program too, a number that is not traced stays a number.
     with jax.ensure_compile_time_eval():
         params = bind_params(env, config.env_params)
-        limit: Any = getattr(params, "max_steps_in_episode", None)
+        limit: Any = getattr(params, _TIME_LIMIT, None)
         if is_distribution(limit):
             limit = limit.ends()[1]  # Nothing that is drawn is longer.
             limit = limit if isinstance(limit, Tracer) else math.ceil(limit)

@@ -106,8 +106,10 @@ def completed(space: Any, obs: PyTree, keys: tuple[str, ...]) -> PyTree:
         keys: Keys of a `Dict` that the policy sees; none for all keys.
 
     Raises:
-        ConfigError: a part is missing that the policy sees.
+        ConfigError: a part is missing that the policy sees, or has another shape than
+            the space says.
     """
+    check_shape("the observation", space, obs)
     parts = getattr(space, "spaces", None)
     if not (isinstance(parts, Mapping) and isinstance(obs, Mapping)):
         return obs
@@ -129,6 +131,39 @@ def completed(space: Any, obs: PyTree, keys: tuple[str, ...]) -> PyTree:
         for key in missing
     }
     return {**obs, **zeros}
+
+
+def check_shape(what: str, space: Any, obs: Any) -> None:
+    """Refuse observations whose last axes are not those of a space.
+
+    Args:
+        what: Name of the observation, for the message.
+        space: Space of the observations.
+        obs: `[..., *shape]` observations; parts that are missing are not looked at.
+
+    Raises:
+        ConfigError: naming the shape that was given, and what is expected.
+    """
+    parts = getattr(space, "spaces", None)
+    if parts is not None:
+        is_like = isinstance(obs, Mapping if isinstance(parts, Mapping) else tuple)
+        if is_like:
+            known = obs if isinstance(obs, Mapping) else dict(enumerate(obs))
+            for key, part in _items(space):
+                if key in known:
+                    check_shape(f"{what} at {key!r}", part, known[key])
+        return
+    shape = tuple(space.shape)
+    try:
+        given = np.shape(obs)
+    except ValueError:  # It is ragged.
+        given = None
+    if given is None or given[len(given) - len(shape) :] != shape:
+        got = type(obs).__name__ if given is None or isinstance(obs, Mapping) else given
+        raise ConfigError(
+            f"{what} must have the shape {shape}, or axes of a batch before it, got "
+            f"{got}. Give what the environment's reset and step return."
+        )
 
 
 def _shapes_of(space: Any) -> PyTree:

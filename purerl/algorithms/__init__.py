@@ -125,7 +125,11 @@ def name_of(config: TrainConfig) -> str:
             "make the config again too."
         )
     known = ", ".join(cls.__name__ for cls in classes)
-    raise ConfigError(f"config must be one of {known}, got {name}.")
+    raise ConfigError(
+        f"config must be one of {known}, got {name}. Where that is the config of "
+        "another algorithm, register its entry first, as in "
+        'purerl.algorithms.register("plr", purerl.curriculum.ENTRY).'
+    )
 
 
 def config_class(name: str) -> type[TrainConfig]:

@@ -17,10 +17,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
+from jax.core import Tracer
 
-from purerl.config import ConfigError
-from purerl.types import Array
+from purerl.config import Check, ConfigError
+from purerl.types import Array, Schedule
 
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "square": jnp.square,
@@ -39,6 +41,21 @@ FEATURES: dict[str, Callable[[Array, Array], tuple[Array, Array]]] = {
 TERMS = tuple(f"{g}({z})" for z in FEATURES for g in FUNCTIONS)
 
 
+def _known(numbers: Any) -> np.ndarray:
+    """Those of some numbers that can be looked at: not traced, and no schedules."""
+    known = [x for x in numbers if not isinstance(x, Tracer | Schedule)]
+    return np.asarray(known, np.float32)
+
+
+_FINITE = Check(
+    lambda x: bool(np.isfinite(_known(x)).all()), "must be finite, one for each term"
+)
+_SCALES = Check(
+    lambda x: _FINITE.holds(x) and bool((_known(x) > 0).all()),
+    "must be finite and greater than 0, one for each term",
+)
+
+
 def evaluate(name: str, scale: Any, log_ratio: Array, advantage: Array) -> Array:
     """Return a term without its coefficient, `w * s * g(z / s)`, `[N]`.
 
@@ -51,6 +68,13 @@ def evaluate(name: str, scale: Any, log_ratio: Array, advantage: Array) -> Array
     function, _, feature = name.partition("(")
     z, weight = FEATURES[feature.removesuffix(")")](log_ratio, advantage)
     return weight * scale * FUNCTIONS[function](z / scale)
+
+
+# As `dynamic` has them, which makes fields with a default only.
+_FACTORS_RISE = {"help": "Factors where A >= 0.", "check": _FINITE}
+_SCALES_RISE = {"help": "Scales where A >= 0.", "check": _SCALES}
+_FACTORS_FALL = {"help": "Factors where A < 0.", "check": _FINITE}
+_SCALES_FALL = {"help": "Scales where A < 0.", "check": _SCALES}
 
 
 @struct.dataclass
@@ -66,10 +90,10 @@ class FormulaDrift:
         fall: Names of the terms where `A < 0`.
     """
 
-    rise_coefficients: Any
-    rise_scales: Any
-    fall_coefficients: Any
-    fall_scales: Any
+    rise_coefficients: Any = struct.field(metadata=_FACTORS_RISE)
+    rise_scales: Any = struct.field(metadata=_SCALES_RISE)
+    fall_coefficients: Any = struct.field(metadata=_FACTORS_FALL)
+    fall_scales: Any = struct.field(metadata=_SCALES_FALL)
     rise: tuple[str, ...] = struct.field(pytree_node=False)
     fall: tuple[str, ...] = struct.field(pytree_node=False)
 

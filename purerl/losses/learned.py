@@ -10,7 +10,13 @@ import numpy as np
 from flax import struct
 
 from purerl import schedules
-from purerl.config import FRACTION, ConfigError, dynamic
+from purerl.config import (
+    FRACTION,
+    POSITIVE_OR_NONE,
+    ConfigError,
+    dynamic,
+    static,
+)
 from purerl.losses.policy import ClipDrift
 from purerl.schedules import Share
 from purerl.types import Array, PyTree
@@ -123,7 +129,9 @@ class MLPDrift:
     NUM_FEATURES: ClassVar[int] = 8
 
     params: PyTree
-    base_clip: float | None = struct.field(pytree_node=False, default=None)
+    base_clip: float | None = static(
+        None, "Half-width of the PPO clip to start from.", POSITIVE_OR_NONE
+    )
 
     @classmethod
     def create(

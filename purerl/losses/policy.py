@@ -29,7 +29,9 @@ class ClipDrift:
         clip_eps: Half-width of the trust interval around ratio 1.
     """
 
-    clip_eps: Array | float = 0.2
+    clip_eps: float = dynamic(
+        0.2, "Half-width of the trust interval around ratio 1.", POSITIVE
+    )
 
     def __call__(self, log_ratio: Array, advantage: Array) -> Array:
         """Drift per sample, `[N]`."""
@@ -73,8 +75,8 @@ class DPODrift:
         beta: Scale for negative advantages; the paper's value is 0.6.
     """
 
-    alpha: Array | float = 2.0
-    beta: Array | float = 0.6
+    alpha: float = dynamic(2.0, "Scale for positive advantages.", POSITIVE)
+    beta: float = dynamic(0.6, "Scale for negative advantages.", POSITIVE)
 
     def __call__(self, log_ratio: Array, advantage: Array) -> Array:
         """Drift per sample, `[N]`."""

@@ -36,7 +36,9 @@ class ClippedSquaredError:
         clip_eps: Distance that the value may move from `old_value` with credit.
     """
 
-    clip_eps: Array | float = 0.2
+    clip_eps: float = dynamic(
+        0.2, "Distance that the value may move with credit.", POSITIVE
+    )
 
     def __call__(self, value: Array, target: Array, old_value: Array) -> Array:
         """Loss per sample, `[N]`."""
@@ -55,7 +57,9 @@ class HuberError:
         delta: Absolute error at which the loss turns linear.
     """
 
-    delta: Array | float = 1.0
+    delta: float = dynamic(
+        1.0, "Absolute error at which the loss turns linear.", POSITIVE
+    )
 
     def __call__(self, value: Array, target: Array, old_value: Array) -> Array:
         """Loss per sample, `[N]`."""

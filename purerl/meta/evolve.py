@@ -22,7 +22,7 @@ from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
-from purerl.scale.devices import check_count, make_workers
+from purerl.scale.devices import as_count, make_workers
 from purerl.storage.lock import locked
 from purerl.sweeps.planner import worker_limit
 
@@ -109,6 +109,9 @@ def evolve(
         ConfigError: anything that cannot be evolved, or a folder of another evolution
             (with what differs); before anything is trained.
     """
+    population = as_count("population", population)
+    rollouts = as_count("rollouts", rollouts)
+    truncation = as_count("truncation", truncation)
     settings = EvolutionSettings(
         evolve,
         strategy,
@@ -121,13 +124,10 @@ def evolve(
         truncation,
     )
     setup = make_setup(config, settings)
-    for name, count in (
-        ("generations", generations),
-        ("lanes", lanes),
-        ("segment_updates", segment_updates),
-        ("chunk_blocks", chunk_blocks),
-    ):
-        check_count(name, count)
+    generations = as_count("generations", generations)
+    lanes = as_count("lanes", lanes)
+    segment_updates = as_count("segment_updates", segment_updates)
+    chunk_blocks = as_count("chunk_blocks", chunk_blocks)
     check_whole_runs(setup, generations, segment_updates)
     require_listing(population * rollouts, config.total_timesteps)
     check_seconds("checkpoint_seconds", checkpoint_seconds)

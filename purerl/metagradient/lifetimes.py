@@ -22,7 +22,7 @@ from purerl.meta.names import Names
 from purerl.metagradient.api import MetaGradient, MetaGradientFunction, meta_gradient
 from purerl.metagradient.coordinates import Values
 from purerl.precision import in_32_bits
-from purerl.scale.devices import check_count
+from purerl.scale.devices import as_count
 from purerl.train import bind, check_key
 from purerl.types import Array, Metrics, Overrides, PyTree
 
@@ -212,7 +212,7 @@ def meta_train(
         ConfigError: see `meta_gradient`; or tasks have no common leading axis, or name
             what is learned; or a life is shorter than `unroll`.
     """
-    check_count("agents", agents)
+    agents = as_count("agents", agents)
     meta = meta_gradient(
         config, wrt, unroll=unroll, objective=objective, reference=reference
     )

@@ -23,7 +23,7 @@ from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.trackers import Tracker
-from purerl.scale.devices import check_count, make_workers
+from purerl.scale.devices import as_count, make_workers
 from purerl.search.drive import drive
 from purerl.search.fitness import check_fitness
 
@@ -98,12 +98,9 @@ def halving(
             folder of another search (with what differs), only diverged members.
     """
     space = Space(config, axes)
-    for name, count in (
-        ("num_points", num_points),
-        ("min_updates", min_updates),
-        ("segment_updates", segment_updates),
-    ):
-        check_count(name, count)
+    num_points = as_count("num_points", num_points)
+    min_updates = as_count("min_updates", min_updates)
+    segment_updates = as_count("segment_updates", segment_updates)
     kind = check_fitness(fitness, KINDS)
     asked = read_searches(searches, seeds)
     agents = (num_points or 1) * num_seeds(asked)

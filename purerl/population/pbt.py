@@ -22,7 +22,7 @@ from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.trackers import Tracker
-from purerl.scale.devices import check_count, make_workers
+from purerl.scale.devices import as_count, make_workers
 from purerl.search.drive import drive
 from purerl.search.fitness import check_fitness
 
@@ -111,13 +111,10 @@ def pbt(
     """
     space = Space(config, axes)
     folder = as_folder("out", out)
-    for name, count in (
-        ("population", population),
-        ("num_rounds", num_rounds),
-        ("ready_updates", ready_updates),
-        ("segment_updates", segment_updates),
-    ):
-        check_count(name, count)
+    population = as_count("population", population)
+    num_rounds = as_count("num_rounds", num_rounds)
+    ready_updates = as_count("ready_updates", ready_updates)
+    segment_updates = as_count("segment_updates", segment_updates)
     kind = check_fitness(fitness, KINDS)
     asked = read_searches(searches, seeds)
     require_number(space.bound, population * num_seeds(asked), make_workers())

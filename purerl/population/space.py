@@ -12,10 +12,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, checks_together
 from purerl.space.axes import Axis, Choice, LogUniform, ends, is_whole
 from purerl.space.design import expand
 from purerl.space.fields import FieldAxes
+from purerl.space.labels import in_a_line
 from purerl.space.points import split
 from purerl.sweeps.groups import Group, group_points
 from purerl.train import Bound
@@ -75,8 +76,15 @@ class Space(FieldAxes):
         return groups[0]
 
     def draw(self, num: int, seed: int) -> Hyper:
-        """Draw `num` points: those of a random sweep with this `design_seed`."""
+        """Draw `num` points: those of a random sweep with this `design_seed`.
+
+        Raises:
+            ConfigError: numbers of a point are wrong together, see
+                `TrainConfig.check_numbers`.
+        """
         points = expand(self._numbers, "random", num, seed).points
+        for point in points:
+            self._check_together(point)
         return {
             name: np.asarray([point[name] for point in points], np.float64)
             for name in self.axes
@@ -98,6 +106,8 @@ class Space(FieldAxes):
     ) -> dict[str, float]:
         """Return a member's hyperparameters, each moved a step or drawn anew.
 
+        Where they would be wrong together, the member keeps what it has.
+
         Args:
             hyper: The member's hyperparameters, a number by name.
             stream: Numbers that name the draw; every axis has a stream of its own.
@@ -113,7 +123,21 @@ class Space(FieldAxes):
             else:
                 factor = factors[int(rng.integers(len(factors)))]
                 moved[name] = perturb(axis, float(hyper[name]), factor)
+        try:
+            self._check_together(moved)
+        except ConfigError:
+            return {name: float(hyper[name]) for name in self.axes}
         return moved
+
+    def _check_together(self, hyper: Mapping[str, float]) -> None:
+        """Check a member's numbers together, where its algorithm has such a check."""
+        if not checks_together(self.config):
+            return
+        values = self.values(hyper)
+        try:
+            self.bound.at(split(self.config, values)[1])
+        except ConfigError as error:
+            raise ConfigError(f"at {in_a_line(values)}: {error}") from None
 
     def corners(self) -> list[Overrides]:
         """Return overrides of two members: every axis's first end, and its last."""

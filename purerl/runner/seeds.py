@@ -3,15 +3,25 @@
 import operator
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from purerl.config import ConfigError
 
 
 def num_seeds(seeds: int | Sequence[int]) -> int:
     """Count the seeds that are asked for, without making any; 0 for no seeds."""
-    if isinstance(seeds, int):
-        return seeds
-    return len(seeds) if hasattr(seeds, "__len__") else 0
+    number = _as_number(seeds)
+    if number is not None:
+        return number
+    return len(seeds) if hasattr(seeds, "__len__") else 0  # type: ignore[arg-type]
+
+
+def _as_number(seeds: Any) -> int | None:
+    """A whole number of Python, NumPy or JAX as an int; None of anything else."""
+    try:
+        return operator.index(seeds)
+    except TypeError:
+        return None
 
 
 def check_seeds(seeds: int | Sequence[int], name: str = "seeds") -> tuple[int, ...]:
@@ -24,7 +34,8 @@ def check_seeds(seeds: int | Sequence[int], name: str = "seeds") -> tuple[int, .
     Raises:
         ConfigError: none, negative ones, or the same one twice.
     """
-    numbers = range(seeds) if isinstance(seeds, int) else seeds
+    number = _as_number(seeds)
+    numbers: Any = seeds if number is None else range(number)
     try:
         members = tuple(operator.index(seed) for seed in numbers)
     except TypeError:

@@ -5,17 +5,21 @@ member's bits depend neither on its lane nor on its neighbours nor on the device
 population of any size runs in blocks of `W` lanes of one compiled program.
 """
 
+import contextlib
+import operator
 import os
 import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
 from purerl.config import ConfigError
 from purerl.precision import as_here
+
+Count = TypeVar("Count", int, int | None)
 
 DEFAULT_CPU_LANES = 8
 # Up to here an accelerator's block is a power of two, so that few widths are compiled;
@@ -143,6 +147,24 @@ def check_count(name: str, value: int | None) -> None:
         raise ConfigError(
             f"{name} must be a positive whole number, got {value!r}; for example 8."
         )
+
+
+def as_count(name: str, value: Count) -> Count:
+    """Return a positive whole number, also one of NumPy or JAX, as one of Python.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: Number to check; None stays.
+
+    Raises:
+        ConfigError: see `check_count`.
+    """
+    number: Any = value
+    if not isinstance(value, bool):
+        with contextlib.suppress(TypeError):
+            number = operator.index(value)  # type: ignore[arg-type]
+    check_count(name, number)
+    return number
 
 
 def run_blocks(

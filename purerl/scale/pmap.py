@@ -10,7 +10,7 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.scale.devices import (
     Worker,
-    check_count,
+    as_count,
     compile_for,
     default_lanes,
     make_workers,
@@ -47,7 +47,7 @@ def pmap(
     Raises:
         ConfigError: `lanes` is no positive number, or the leading axes differ.
     """
-    check_count("lanes", lanes)
+    lanes = as_count("lanes", lanes)
     compiled: dict[Any, Any] = {}
 
     def mapped(*args: Any) -> PyTree:

@@ -17,7 +17,7 @@ from purerl.runner.interrupt import Interrupt
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
-from purerl.scale.devices import check_count, make_workers
+from purerl.scale.devices import as_count, make_workers
 from purerl.search import folder as store
 from purerl.search import tracking
 from purerl.search.check import check_search
@@ -95,8 +95,8 @@ def drive(
         "Its members are compared after every request: start one per host, with seeds "
         "and a folder of its own.",
     )
-    check_count("lanes", lanes)
-    check_count("segment_updates", segment_updates)
+    lanes = as_count("lanes", lanes)
+    segment_updates = as_count("segment_updates", segment_updates)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     check_search(search)
     folder = as_folder("out", out)

@@ -3,7 +3,7 @@
 from purerl.config import ConfigError
 from purerl.execution.dry_run import Part, show
 from purerl.precision import in_32_bits
-from purerl.scale.devices import check_count
+from purerl.scale.devices import as_count
 from purerl.search.check import check_request, check_search
 from purerl.search.drive import own_lanes
 from purerl.search.protocol import Search
@@ -29,8 +29,8 @@ def dry_run(
         ConfigError: the search cannot be carried out as it stands, or an agent cannot
             fit the memory.
     """
-    check_count("lanes", lanes)
-    check_count("segment_updates", segment_updates)
+    lanes = as_count("lanes", lanes)
+    segment_updates = as_count("segment_updates", segment_updates)
     check_search(search)
     length = segment_updates or search.segment_updates
     request = search.ask(search.init())

@@ -5,6 +5,7 @@ or independent draws (random).
 """
 
 import math
+import operator
 import zlib
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError
 from purerl.runner.seeds import check_seed
-from purerl.scale.devices import check_count
+from purerl.scale.devices import as_count
 from purerl.space.axes import read_axis, read_values
 from purerl.space.labels import labels
 
@@ -56,7 +57,10 @@ def size_of(axes: Mapping[str, Any], design: str, num_points: int | None) -> int
         num_points: The number of points of a random design.
     """
     if design == "random":
-        return num_points if isinstance(num_points, int) else 1
+        try:
+            return operator.index(num_points)  # type: ignore[arg-type]
+        except TypeError:
+            return 1
     lengths = [len(axis) if hasattr(axis, "__len__") else 1 for axis in axes.values()]
     return math.prod(lengths) if design == "grid" else max(lengths, default=1)
 
@@ -138,7 +142,7 @@ def _told_apart(design: Design) -> Design:
 def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Design:
     if num_points is None:
         raise ConfigError("a random design needs num_points; for example 40.")
-    check_count("num_points", num_points)
+    num_points = as_count("num_points", num_points)
     check_seed("design_seed", seed)
     if not axes:
         raise ConfigError("a random design needs at least one axis, got none.")

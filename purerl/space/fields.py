@@ -4,14 +4,16 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from purerl.acting.environment import bind_params, resolve_env
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, is_number
 from purerl.space import stored
 from purerl.space.axes import Axis, Choice, LogUniform, Uniform, read_axis
 from purerl.space.labels import labels
 from purerl.space.points import config_at
-
-_FRACTIONS = (float, "float")  # types of fields, also where they are `auto`
 
 
 class FieldAxes:
@@ -53,21 +55,51 @@ def for_fields(config: TrainConfig, axes: Mapping[str, Any]) -> dict[str, Any]:
     `uniform(0, 1)` of a learning rate is not 0 or 1, as it is of a number of layers.
     """
     found = dict(axes)
-    fractions = {f.name for f in dataclasses.fields(config) if f.type in _FRACTIONS}
     for name, axis in axes.items():
         is_drawn = isinstance(axis, Uniform | LogUniform)
-        is_fraction = name in fractions or isinstance(_value_at(config, name), float)
-        if is_drawn and is_fraction:
+        if is_drawn and _has_fraction(config, name):
             found[name] = type(axis)(float(axis.low), float(axis.high))
     return found
 
 
-def _value_at(config: TrainConfig, name: str) -> Any:
-    """Return the config's value under a dotted name; None if it has none."""
+def value_at(config: TrainConfig, name: str) -> Any:
+    """Return the config's value under a dotted name; None if it has none.
+
+    Numbers of the environment are those that it has with the config's put in.
+
+    Args:
+        config: The config.
+        name: A name such as `learning_rate` or `env_params.length`.
+    """
     first, *rest = name.split(".")
     value = getattr(config, first, None)
     if first == "env_params":
         value = bind_params(resolve_env(config), config.env_params)
     for part in rest:
-        value = getattr(value, part, None)
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        else:
+            value = getattr(value, part, None)
     return value
+
+
+def _has_fraction(config: TrainConfig, name: str) -> bool:
+    """Return whether a number under a dotted name may have a fraction."""
+    above, _, last = name.rpartition(".")
+    if _is_fraction(value_at(config, name)):
+        return True
+    if name.split(".")[0] == "env_params":
+        return False  # A parameter keeps its dtype, whatever its class declares.
+    owner = value_at(config, above) if above else config
+    fields = dataclasses.fields(owner) if dataclasses.is_dataclass(owner) else ()
+    # A value such as 1, None or `auto` does not say what may take its place.
+    return any(
+        field.name == last and (is_number(field) or _is_fraction(field.default))
+        for field in fields
+    )
+
+
+def _is_fraction(value: Any) -> bool:
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
+        return jnp.issubdtype(value.dtype, jnp.floating)
+    return isinstance(value, float)

@@ -9,7 +9,7 @@ from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
-from purerl.scale.devices import check_count, make_workers
+from purerl.scale.devices import as_count, make_workers
 from purerl.sweeps.loop import SweepLoop, broadcast_outline
 from purerl.sweeps.options import Options
 from purerl.sweeps.plan import list_points, make_outline
@@ -81,7 +81,8 @@ def sweep(
             A group that is compiled after others were trained raises it where there is
             a folder; without one the sweep ends with what was trained, and says so.
     """
-    check_count("chunk_blocks", chunk_blocks)
+    chunk_blocks = as_count("chunk_blocks", chunk_blocks)
+    segment_updates = as_count("segment_updates", segment_updates)
     folder = as_folder("out", out)
     if folder is None and hosts.count() > 1:
         raise ConfigError(
@@ -95,6 +96,8 @@ def sweep(
 
     if isinstance(lanes, str) and lanes != "auto":
         raise ConfigError(f"lanes must be a number or 'auto', got {lanes!r}.")
+    if not isinstance(lanes, str):
+        lanes = as_count("lanes", lanes)
     points = list_points(config, axes or {}, seeds, design, num_points, design_seed)
     workers = make_workers()
     limit = worker_limit(memory_limit, workers)

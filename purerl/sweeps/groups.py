@@ -14,7 +14,7 @@ import numpy as np
 
 from purerl.acting.environment import bind_params
 from purerl.algorithms import name_of
-from purerl.config import ConfigError, TrainConfig, validate_field
+from purerl.config import ConfigError, TrainConfig, checks_together, validate_field
 from purerl.randomisation import is_random
 from purerl.space.points import (
     split,
@@ -76,6 +76,7 @@ def group_points(
             if shape in alike:
                 draft, others = alike[shape]
                 values = {**others, **_checked_numbers(point, numeric)}
+                _check_together(draft, point)
             else:
                 draft = _draft(config, point, drafts)
                 values = _numbers(draft.bound.config, point, draft.dynamic)
@@ -136,6 +137,17 @@ def _checked_numbers(
             validate_field(field, value)  # raises, with the sentence
         numbers[name] = np.float32(value)
     return numbers
+
+
+def _check_together(draft: "_Draft", point: Mapping[str, Any]) -> None:
+    """Check a point's numbers together, where its algorithm has such a check.
+
+    Raises:
+        ConfigError: see `TrainConfig.check_numbers`.
+    """
+    asked = draft.bound.asked
+    if checks_together(asked):
+        draft.bound.at(split(asked, point)[1])
 
 
 class _Draft(NamedTuple):

@@ -10,7 +10,7 @@ from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seed, check_seeds, num_seeds
 from purerl.runner.trackers import Tracker, choose
-from purerl.scale.devices import check_count, make_workers
+from purerl.scale.devices import as_count, check_count, make_workers
 from purerl.search.fitness import check_fitness
 from purerl.tuning.loop import Options, StudyLoop
 from purerl.tuning.pool import KINDS, TrialSettings, choose_lanes
@@ -94,9 +94,10 @@ def tune(
     _check_options(sampler, pruner, holdout_seeds)
     kind = check_fitness(fitness, KINDS)
     check_seed("seed", seed)
-    for name, value in (("trials", trials), ("batch", batch), ("reports", reports)):
-        check_count(name, value)
-    check_count("lanes", lanes)
+    trials = as_count("trials", trials)
+    batch = as_count("batch", batch)
+    reports = as_count("reports", reports)
+    lanes = as_count("lanes", lanes)
     _require_optuna()
     require_listing(batch * num_seeds(seeds), config.total_timesteps)
     space, numbers = Space(config, axes), check_seeds(seeds)

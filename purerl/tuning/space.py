@@ -6,13 +6,17 @@ Nothing here knows Optuna: `purerl.tuning.samplers` makes its distributions of t
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import name_of
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, shortest
 from purerl.report.plots import tuning as plots
 from purerl.space.axes import Axis, Choice, LogUniform, ends, is_whole
-from purerl.space.fields import FieldAxes
+from purerl.space.fields import FieldAxes, value_at
 from purerl.space.labels import distinct_labels, plain
 from purerl.sweeps.groups import group_points
 
@@ -101,13 +105,13 @@ def _current(config: TrainConfig, name: str) -> Any:
     """The config's own value of an axis; None where it says nothing."""
     if name == "algorithm":
         return name_of(config)
-    node: Any = config
-    for key in name.split("."):
-        if isinstance(node, Mapping):
-            node = node.get(key)
-        else:
-            node = getattr(node, key, None)
-    return plain(node)
+    if "." not in name:
+        return plain(getattr(config, name, None))
+    value = value_at(config, name)
+    is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
+    if is_array and value.ndim == 0 and jnp.issubdtype(value.dtype, jnp.floating):
+        return shortest(value)  # as somebody wrote it: 0.3, not a float32 of it
+    return plain(value)
 
 
 def _place(axis: Axis, names: Sequence[Any], value: Any) -> Any:
@@ -115,15 +119,24 @@ def _place(axis: Axis, names: Sequence[Any], value: Any) -> Any:
     if value is None:
         return None
     if isinstance(axis, Choice):
-        written = serialise.plain(value, "")
         for name, choice in zip(names, axis.values, strict=True):
             choice = serialise.parse_part(choice) if callable(value) else choice
-            if serialise.plain(choice, "") == written:
+            if _is_same(serialise.plain(choice, ""), serialise.plain(value, "")):
                 return name
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    needs_whole = is_whole(axis)
-    if not axis.low <= value <= axis.high or (needs_whole and value != int(value)):
-        return None
-    return int(value) if needs_whole else float(value)
+    if is_whole(axis):
+        is_on = axis.low <= value <= axis.high and value == int(value)
+        return int(value) if is_on else None
+    for end in axis:
+        if _is_same(end, value):
+            return float(end)
+    return float(value) if axis.low <= value <= axis.high else None
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Return whether two values are one, as numbers with a fraction in 32 bits."""
+    if type(one) is float and type(other) is float:
+        return bool(np.float32(one) == np.float32(other))
+    return one == other

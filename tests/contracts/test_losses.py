@@ -1,5 +1,7 @@
 """What every registered loss keeps: drift axioms, pytree, dict and string forms."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,9 @@ import pytest
 
 import purerl
 from purerl import losses, serialise
-from purerl.config import ConfigError
+from purerl.config import ConfigError, apply_overrides, validate_fields
+from purerl.optimisers.registry import OPTIMISERS
+from purerl.rules.registry import RULES
 
 NUM_SAMPLES = 256
 
@@ -193,3 +197,64 @@ def test_a_bad_loss_string_says_what_to_write(text, fragments):
         serialise.parse_loss(text)
     for fragment in fragments:
         assert fragment in str(error.value)
+
+
+FORMULA = (("above(r-1)",), ("below(r-1)",))
+
+
+@pytest.mark.parametrize(
+    ("field", "loss", "words"),
+    [
+        ("policy_loss", losses.ClipDrift(-1.0), "clip_eps must be greater than 0"),
+        ("policy_loss", losses.ClipDrift(np.nan), "clip_eps must be finite, got nan"),
+        ("policy_loss", losses.ClipDrift(0), "clip_eps must be greater than 0, got 0"),
+        ("policy_loss", losses.DPODrift(0.0), "alpha must be greater than 0"),
+        ("policy_loss", losses.DPODrift(2.0, np.inf), "beta must be finite, got inf"),
+        ("policy_loss", losses.MLPDrift.zeros(4, -0.2), "base_clip must be greater"),
+        (
+            "policy_loss",
+            losses.FormulaDrift((np.nan,), (1.0,), (1.0,), (1.0,), *FORMULA),
+            "rise_coefficients must be finite",
+        ),
+        (
+            "policy_loss",
+            losses.FormulaDrift((1.0,), (1.0,), (1.0,), (-1.0,), *FORMULA),
+            r"fall_scales must be finite and greater than 0, one for each term, got "
+            r"\(-1.0,\). Scales where A < 0",
+        ),
+        ("value_loss", losses.ClippedSquaredError(-1.0), "clip_eps must be greater"),
+        ("value_loss", losses.HuberError(-1.0), "delta must be greater than 0"),
+        ("value_loss", losses.HuberError(np.float32(np.nan)), "delta must be finite"),
+    ],
+)
+def test_the_numbers_of_a_loss_are_checked(field, loss, words):
+    with pytest.raises(ConfigError, match=f"{field}.{words}"):
+        purerl.resolve(purerl.PPOConfig(**{field: loss}))
+
+
+def test_every_number_of_a_registered_part_has_a_check():
+    parts = [*losses.LOSSES.values(), *OPTIMISERS.values(), *RULES.values()]
+    # Weights are learned, the base is a rule, and these four are no numbers.
+    free = {"params", "base", "temporal", "path", "sha256", "rise", "fall"}
+    unchecked = {
+        f"{cls.__name__}.{field.name}"
+        for cls in parts
+        for field in dataclasses.fields(cls)
+        if field.name not in free and "help" not in field.metadata
+    }
+    assert unchecked == set()
+
+
+def test_numbers_of_a_loss_that_are_traced_are_not_looked_at():
+    config = purerl.PPOConfig(policy_loss=losses.FormulaDrift.make())
+
+    @jax.vmap
+    def inside(x):
+        names = {"policy_loss.rise_scales": (x,), "policy_loss.fall_scales": (1.0,)}
+        formula = apply_overrides(config, names)
+        clip = apply_overrides(purerl.PPOConfig(), {"policy_loss.clip_eps": x})
+        validate_fields(formula)
+        validate_fields(clip)
+        return formula.policy_loss.rise_scales[0] + clip.policy_loss.clip_eps
+
+    assert inside(jnp.array([-1.0, 2.0])).tolist() == [-2.0, 4.0]

@@ -7,11 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 
 import envs
 import purerl
 from purerl import losses, serialise
+from purerl.acting.environment import bind_params
 from purerl.config import ConfigError, apply_overrides, static_fields
+from purerl.randomisation import Uniform
+from purerl.train import bind
 from tests.helpers import slow_but
 
 PPO = purerl.PPOConfig
@@ -25,6 +29,28 @@ def unbounded():
             return envs.spaces.Box(-np.inf, np.inf, (1,))
 
     return Unbounded()
+
+
+class Returning(envs.CartPole):
+    """CartPole whose step returns something in the place of a reward or a flag."""
+
+    name = "Returning"
+
+    def __init__(self, changes):
+        self.changes = changes
+
+    def changed(self, name, value):
+        return self.changes.get(name, lambda x: x)(value)
+
+    def step_env(self, key, state, action, params):
+        obs, state, reward, terminated, info = super().step_env(
+            key, state, action, params
+        )
+        reward = self.changed("reward", jnp.float32(reward))
+        return obs, state, reward, self.changed("terminated", terminated), info
+
+    def is_truncated(self, state, params):
+        return self.changed("truncated", super().is_truncated(state, params))
 
 
 def train(key, overrides=None, **fields):
@@ -590,3 +616,90 @@ def test_nested_lists_in_options_are_tuples_at_every_depth():
     plain = serialise.to_dict(config)
     assert plain["env_kwargs"] == walls
     assert serialise.from_dict(json.loads(json.dumps(plain))) == config
+
+
+LIMIT = "max_steps_in_episode must be a number of steps from 1 to 2147483647, got "
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"max_steps_in_episode": INF}, LIMIT + "inf. .* give 1000000000"),
+        ({"max_steps_in_episode": "1e12"}, LIMIT),
+        ({"max_steps_in_episode": 2**31}, LIMIT + "2147483648"),
+        ({"max_steps_in_episode": 0}, LIMIT + "0"),
+        ({"max_steps_in_episode": Uniform(0, 100)}, LIMIT + "0"),
+        ({"max_steps_in_episode": Uniform(9, 1e12)}, LIMIT + "1000000000000.0"),
+        (envs.CartPole().default_params.replace(max_steps_in_episode=0), LIMIT + "0"),
+        (
+            envs.CartPole().default_params.replace(max_steps_in_episode=INF),
+            LIMIT + "inf",
+        ),
+        ({"max_steps_in_episode": 1.5}, "must be a whole number, got 1.5"),
+        ({"length": None}, "length must be a number or a distribution, .* got None"),
+    ],
+)
+def test_a_number_that_an_environment_cannot_hold_is_refused(values, words):
+    with pytest.raises(ConfigError, match=f"env_params of CartPole-v1: .*{words}"):
+        purerl.resolve(PPO(env_params=values))
+
+
+def test_a_whole_number_stays_in_the_range_of_its_dtype():
+    @struct.dataclass
+    class Counts:
+        count: jax.Array
+
+    class Counting(envs.CartPole):
+        @property
+        def default_params(self):
+            return Counts(jnp.uint8(3))
+
+    words = "count must be a whole number from 0 to 255, got 300.* kept as uint8"
+    for value in (300, -1, INF):
+        with pytest.raises(ConfigError, match=words.replace("300", str(float(value)))):
+            bind_params(Counting(), {"count": value})
+    assert int(bind_params(Counting(), {"count": 255}).count) == 255
+
+
+def test_a_time_limit_that_nobody_reaches_is_taken():
+    params = {"max_steps_in_episode": 1_000_000_000}
+    bound = bind(PPO(env_params=params, eval_max_steps=70))
+    assert bound.plan.eval_max_steps == 70
+    limit = bind_params(bound.env, params).max_steps_in_episode
+    assert int(limit) == 1_000_000_000 and limit.dtype == jnp.int32
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"terminated": lambda x: jnp.int32(x)}, r"terminated as int32\[\], expected"),
+        ({"terminated": lambda x: jnp.float32(x)}, r"terminated as float32\[\]"),
+        ({"terminated": lambda x: x[None]}, r"terminated as bool\[1\]"),
+        ({"terminated": lambda x: False}, "terminated as a Python bool"),
+        ({"terminated": lambda x: None}, "terminated as a Python NoneType"),
+        ({"truncated": lambda x: jnp.int32(x)}, r"truncated as int32\[\]"),
+        ({"truncated": lambda x: 0}, "truncated as a Python int"),
+        ({"reward": lambda x: x[None]}, r"a reward of float32\[1\], expected one num"),
+        ({"reward": lambda x: "1"}, "a reward of a Python str"),
+    ],
+)
+def test_an_environment_that_returns_something_else_is_named(changes, words):
+    with pytest.raises(ConfigError, match=words) as error:
+        bind(PPO(env=Returning(changes)))
+    assert "env: Returning: step returns" in str(error.value)
+    assert "envs.check(env)" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"reward": lambda x: jnp.int32(x)},
+        {"reward": lambda x: 1},
+        {"reward": lambda x: x.astype(jnp.bfloat16)},
+        {"truncated": lambda x: False},
+        {"terminated": lambda x: np.bool_(False)},
+    ],
+)
+def test_what_training_can_take_is_no_error(changes):
+    config = PPO(env=Returning(changes), total_timesteps=64, num_envs=2, num_steps=8)
+    jax.eval_shape(purerl.make_train(config), jax.random.key(0))

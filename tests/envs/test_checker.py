@@ -362,3 +362,30 @@ def test_an_object_with_the_contract_is_checked_without_being_an_environment():
     envs.check(Plain(Walk()))
     with pytest.raises(envs.EnvCheckError, match="infinite or NaN"):
         envs.check(Plain(InfiniteReward()))
+
+
+class SeesASide(Walk):
+    """Sees one truth value: whether it is on the right."""
+
+    def reset_env(self, key, params):
+        _, state = super().reset_env(key, params)
+        return state.place[None] > 0, state
+
+    def step_env(self, key, state, action, params):
+        _, state, *rest = super().step_env(key, state, action, params)
+        return state.place[None] > 0, state, *rest
+
+    def observation_space(self, params=None):
+        return Box(0, 1, (1,), bool)
+
+
+class ForgetsTheLastSide(SeesASide):
+    def step(self, key, state, action, params=None):
+        *most, info = super().step(key, state, action, params)
+        return *most, {**info, "final_observation": ~info["final_observation"]}
+
+
+def test_observations_may_be_truth_values():
+    envs.check(SeesASide())
+    with pytest.raises(envs.EnvCheckError, match="final_observation"):
+        envs.check(ForgetsTheLastSide())

@@ -54,12 +54,12 @@ def test_an_optimiser_is_its_weights_and_adams_numbers_but_not_the_clock():
 
 
 def test_a_scale_may_be_asked_for():
-    found = genome({"policy_loss.clip_eps": "linear", "learning_rate": "auto"})
-    assert leaf_scales(found) == {
-        "policy_loss.clip_eps": "linear",
-        "learning_rate": "log",
-    }
-    np.testing.assert_allclose(found.start(), [0.2, 0.0], rtol=1e-6)
+    found = genome(
+        {"value_loss.alpha": "linear", "learning_rate": "auto"},
+        value_loss=losses.RobustError(1.2, 1.0),
+    )
+    assert leaf_scales(found) == {"value_loss.alpha": "linear", "learning_rate": "log"}
+    np.testing.assert_allclose(found.start(), [1.2, 0.0], rtol=1e-6)
 
 
 def test_vectors_are_numbers_by_their_scales():
@@ -111,6 +111,7 @@ def test_all_numbers_of_the_environment():
         ({"gamma": "lin"}, {}, ["must be one of auto, linear, log, logit", "'lin'"]),
         ({"gamma": "linear"}, {}, ["gamma has bounds", "use logit or auto"]),
         ({"learning_rate": "linear"}, {}, ["has bounds", "use log or auto"]),
+        ({"policy_loss.clip_eps": "linear"}, {}, ["has bounds", "use log or auto"]),
         (3, {}, ["must be names of fields", "got 3"]),
         ("entropy_coef", {"entropy_coef": 0.0}, ["starts at 0.0", "positive start"]),
         ("gae_lambda", {"gae_lambda": 1.0}, ["starts at 1.0", "between 0 and 1"]),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from purerl.config import ConfigError
 from purerl.metrics import decimals
 from purerl.report import statistics
 from purerl.report.plots.run import run_curve
@@ -192,3 +193,26 @@ def test_a_table_of_small_returns_tells_seeds_apart():
     assert list(table.columns[1].cells) == ["0.930", "0.980", "[bold]0.955[/bold]"]
     table = episodes_table("CartPole", (0, 1), 100 * returns)
     assert list(table.columns[1].cells) == ["93.0", "98.0", "[bold]95.5[/bold]"]
+
+
+def test_ends_of_a_share_are_shares():
+    scores = np.random.default_rng(10).random((10, 1))
+    levels = np.linspace(-0.1, 1.1, 13)
+    found = statistics.performance_profile(scores, levels, resamples=200)
+    assert found.low.min() == 0.0 and found.high.max() == 1.0
+
+
+def test_a_confidence_that_resamples_cannot_reach_is_refused():
+    values = np.random.default_rng(0).normal(size=(20, 3))
+    words = "confidence must be at most 0.999, got 0.9999: .* 2,000 resamples"
+    with pytest.raises(ConfigError, match=words):
+        statistics.mean_interval(values, confidence=0.9999)
+    wide = statistics.mean_interval(values, confidence=0.999)
+    assert (wide.low < statistics.mean_interval(values).low).all()
+    many = np.random.default_rng(0).normal(size=1_000)  # It is taken as normal.
+    found = statistics.mean_interval(many, confidence=0.9999)
+    half = 3.8906 * many.std(ddof=1) / 1_000**0.5
+    assert found.high - found.low == pytest.approx(2 * half, rel=1e-4)
+    for confidence in (0, 1, 95, np.nan):
+        with pytest.raises(ConfigError, match="confidence must be between 0 and 1"):
+            statistics.mean_interval(values, confidence=confidence)

@@ -8,7 +8,15 @@ import pytest
 
 import purerl
 from purerl import ConfigError
-from purerl.scale.devices import Worker, default_lanes, make_workers, run_blocks
+from purerl.runner.seeds import check_seeds, num_seeds
+from purerl.scale.devices import (
+    Worker,
+    as_count,
+    default_lanes,
+    make_workers,
+    run_blocks,
+)
+from purerl.space.design import expand, size_of
 from tests.helpers import assert_same_bits, slow_but, tiny_config
 
 pytestmark = pytest.mark.optimised
@@ -187,3 +195,28 @@ def test_one_mapped_function_takes_different_overrides():
     np.testing.assert_array_equal(mapped(x, {"a": x}), 2 * np.arange(3))
     np.testing.assert_array_equal(mapped(x, {"b": -x}), np.zeros(3))
     np.testing.assert_array_equal(mapped(x, {"a": x, "b": x}), 3 * np.arange(3))
+
+
+@pytest.mark.parametrize("two", [2, np.int64(2), np.uint8(2), jnp.int32(2)])
+def test_whole_numbers_of_numpy_and_jax_are_counts_and_seeds(two):
+    assert repr(as_count("population", two)) == "2"
+    assert repr(check_seeds(two)) == "(0, 1)" and repr(num_seeds(two)) == "2"
+    assert repr(check_seeds([two, 5])) == "(2, 5)"
+    assert repr(check_seeds(np.array([3]))) == "(3,)" and num_seeds(np.array([3])) == 1
+    points = expand({"a": purerl.uniform(0.0, 1.0)}, "random", two).points
+    assert len(points) == 2 and size_of({}, "random", two) == 2
+    double = purerl.pmap(lambda x: 2 * x, lanes=two)
+    assert double(jnp.arange(3)).tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize("value", [True, np.True_, 0, -1, 2.0, np.float64(2), "2", [2]])
+def test_what_is_no_count_is_refused(value):
+    with pytest.raises(ConfigError, match="lanes must be a positive whole number"):
+        as_count("lanes", value)
+    assert as_count("lanes", None) is None
+
+
+@pytest.mark.parametrize("seeds", [0, -1, 2.0, np.float64(2), "2", [1, 1], np.zeros(2)])
+def test_what_is_no_seeds_is_refused(seeds):
+    with pytest.raises(ConfigError, match="seeds must be a positive number, or diff"):
+        check_seeds(seeds)

@@ -57,6 +57,34 @@ def test_fields_with_a_fraction_draw_fractions():
     assert found == axes  # the ends are what they were
 
 
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("env_params.length", {"env_params": {"length": 0.7}}),
+        ("critic_learning_rate", {}),
+        ("target_kl", {}),
+        ("learning_rate.start", {"learning_rate": purerl.schedules.Linear(1, 0)}),
+        ("optimiser.b1", {"optimiser": purerl.optimisers.Adam(b1=0)}),
+    ],
+)
+def test_a_field_with_a_fraction_draws_fractions_whatever_its_value(name, fields):
+    config = purerl.PPOConfig(**fields)
+    axes = for_fields(config, {name: purerl.uniform(0, 2)})
+    values = [point[name] for point in expand(axes, "random", 6, 0).points]
+    plain = expand({name: purerl.uniform(0.0, 2.0)}, "random", 6, 0).points
+    assert values == [point[name] for point in plain]
+    assert not any(value.is_integer() for value in values)
+
+
+@pytest.mark.parametrize("name", ["num_envs", "env_params.max_steps_in_episode"])
+@pytest.mark.parametrize("params", [None, {"length": 0.7, "max_steps_in_episode": 9}])
+def test_a_field_of_whole_numbers_draws_whole_ones(name, params):
+    config = purerl.PPOConfig(env_params=params)
+    axes = for_fields(config, {name: purerl.uniform(2, 4)})
+    points = expand(axes, "random", 30, 0).points
+    assert {repr(point[name]) for point in points} == {"2", "3", "4"}
+
+
 def test_a_list_is_a_choice_and_another_distribution_is_refused():
     class Own:
         def draw(self, rng):

@@ -6,6 +6,8 @@ import pytest
 
 import purerl
 from envs.wrappers import Randomised
+from purerl.algorithms import ALGORITHMS
+from purerl.config import config_dataclass
 from purerl.losses import ClipDrift, DPODrift
 from purerl.randomisation import LogUniform, Uniform
 from purerl.space.design import expand
@@ -236,3 +238,27 @@ def test_a_bad_number_among_many_points_is_named(bad):
         purerl.ConfigError, match=r"at learning_rate=.*learning_rate must"
     ):
         outline_of(tiny_config(), {"learning_rate": rates}, 1)
+
+
+@config_dataclass
+class Ordered(purerl.PPOConfig):
+    """PPO whose entropy bonus must not be above its discount."""
+
+    def check_numbers(self):
+        if not isinstance(self.gamma, jax.core.Tracer):
+            if self.entropy_coef > self.gamma:
+                raise purerl.ConfigError("entropy_coef must be at most gamma.")
+
+
+@pytest.fixture
+def ordered(monkeypatch):
+    entry = ALGORITHMS["ppo"]._replace(config=Ordered)
+    monkeypatch.setitem(ALGORITHMS, "ordered", entry)
+    return Ordered(total_timesteps=256, num_envs=2, num_steps=8)
+
+
+def test_every_point_is_refused_whose_numbers_are_wrong_together(ordered):
+    points = [{"gamma": 0.9, "entropy_coef": x} for x in (0.1, 0.5, 0.95)]
+    assert group_points(ordered, points[:2])[0].points == (0, 1)
+    with pytest.raises(purerl.ConfigError, match=r"entropy_coef=0.95: .* most gamma"):
+        group_points(ordered, points)

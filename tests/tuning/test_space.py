@@ -88,7 +88,8 @@ def test_the_default_is_found_on_the_axes():
     [
         {"learning_rate": purerl.loguniform(1e-3, 1e-2)},
         {"learning_rate": [1e-3, 1e-2]},
-        {"env_params.gravity": [9.8, 20.0]},
+        {"env_params.gravity": [9.7, 20.0]},
+        {"env_params.max_steps_in_episode": purerl.uniform(100, 499)},
         {"hidden_sizes": [(8,)]},
     ],
 )
@@ -98,8 +99,43 @@ def test_a_default_off_its_axis_is_no_trial(axes):
 
 
 def test_a_default_off_its_axis_is_still_compared():
-    space = make({"learning_rate": [1e-3], "env_params.gravity": [9.8]})
-    assert space.default_point() == {"learning_rate": 2.5e-4}
+    space = make({"learning_rate": [1e-3], "env_params.gravity": [9.7]})
+    assert space.default_point() == {
+        "learning_rate": 2.5e-4,
+        "env_params.gravity": 9.8,
+    }
+
+
+@pytest.mark.parametrize(
+    ("axis", "given", "expected"),
+    [
+        (purerl.uniform(0.25, 1.0), None, 0.5),
+        (purerl.loguniform(0.25, 0.3), 0.3, 0.3),
+        (purerl.uniform(0.3, 0.4), 0.3, 0.3),
+        (purerl.uniform(1 / 3, 0.4), 1 / 3, 1 / 3),
+        ([0.25, 1 / 3], 1 / 3, 1 / 3),
+        ([0.25, 0.5], None, 0.5),
+        ([0.25, 0.3], "0.3", 0.3),
+    ],
+)
+def test_the_default_of_a_parameter_is_the_environments(axis, given, expected):
+    params = None if given is None else {"length": given}
+    space = make({"env_params.length": axis}, env_params=params)
+    assert space.default_params() == {"env_params.length": expected}
+    assert space.default_point() == {"env_params.length": expected}
+    assert space.outside() == []
+
+
+def test_the_default_of_a_parameter_of_whole_numbers_is_whole():
+    axes = {"env_params.max_steps_in_episode": purerl.uniform(100, 500)}
+    default = make(axes).default_params()
+    assert repr(default) == "{'env_params.max_steps_in_episode': 500}"
+
+
+def test_the_default_of_a_range_is_its_end():
+    axes = {"env_params.length.low": purerl.uniform(0, 1)}
+    space = make(axes, env_params={"length": purerl.randomisation.Uniform(0.3, 2)})
+    assert space.default_params() == {"env_params.length.low": 0.3}
 
 
 @pytest.mark.parametrize(

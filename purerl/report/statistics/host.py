@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from purerl.config import ConfigError
+
 INTERVAL = "95% interval"
 FEWEST = 10  # With fewer runs than this the range is given.
 RESAMPLES = 2_000
@@ -67,9 +69,14 @@ def mean_interval(
         Ends `[...]`. Of a curve with ten known runs somewhere, points at which fewer
         are known have no ends.
 
+    Raises:
+        ConfigError: a confidence that is no share, or that resamples cannot reach.
+
     Source: the studentised bootstrap (bootstrap-t) of Efron and Tibshirani 1993, "An
     Introduction to the Bootstrap", chapter 12.
     """
+    if not 0 < confidence < 1:
+        raise ConfigError(f"confidence must be between 0 and 1, got {confidence!r}.")
     values = np.asarray(values, np.float64)
     table = values.reshape(len(values), -1)
     known = np.isfinite(table)
@@ -155,6 +162,13 @@ def _studentised(
     if runs >= MANY:
         half = NormalDist().inv_cdf(1 - tail) * error
         return mean - half, mean + half
+    if tail * (RESAMPLES + 1) < 1:
+        most = math.floor((1 - 2 / (RESAMPLES + 1)) * 1_000) / 1_000
+        raise ConfigError(
+            f"confidence must be at most {most:g}, got {confidence!r}: an interval of "
+            f"fewer than {MANY:,} runs is of {RESAMPLES:,} resamples, of which none "
+            "lies further out. Give a smaller confidence, or more runs."
+        )
     rng = np.random.default_rng(seed)
     weights = rng.multinomial(runs, np.full(runs, 1 / runs), RESAMPLES) / runs
     width = max(1, WORDS // RESAMPLES)

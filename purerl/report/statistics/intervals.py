@@ -234,7 +234,8 @@ def performance_profile(
         ranks[known.size :],
         resamples,
     )
-    low, high = percentiles(draws, confidence)
+    # A share in 32 bits may round to just below 0.
+    low, high = np.clip(percentiles(draws, confidence), 0.0, 1.0)
     return Estimate(value, low, high, missing, kind, runs, confidence)
 
 
