@@ -120,6 +120,23 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
+def read_members(folder: Path, kind: str, seeds: Sequence[int]) -> HostMetrics:
+    """Read the rows of a run's members as arrays `[S, R, ...]`, also while it goes on.
+
+    Args:
+        folder: The folder of the files.
+        kind: The kind of the rows, which names their folder.
+        seeds: Seeds of the members.
+
+    Returns:
+        As many rows of each as all of them have; empty where one has none.
+    """
+    paths = [JsonlFiles(folder).path(kind, seed) for seed in seeds]
+    rows = [read_rows(path) if path.exists() else [] for path in paths]
+    shortest = min(map(len, rows))
+    return stack_rows([member[:shortest] for member in rows])
+
+
 def stack_rows(rows: Sequence[Sequence[Row]]) -> HostMetrics:
     """Return the rows of every member as arrays `[S, R, ...]`; null is NaN."""
     if not rows or not rows[0]:

@@ -1,7 +1,7 @@
 """The folder of a run: what it was started with, and whether it may go on.
 
 config.yaml      every field, to be read and edited by people
-manifest.json    seeds, lanes, segment length, versions, device
+manifest.json    seeds, lanes, segment length, versions, device, who diverged
 metrics/         train/seed=0.jsonl, evaluation/seed=0.jsonl, ...
 checkpoints/     the last few, by number of finished updates
 """
