@@ -363,7 +363,9 @@ class RunLoop:
         self, flat: dict[str, np.ndarray], cohort: Cohort | HostedCohort
     ) -> PyTree:
         shapes = cohort.program.member_shapes()
-        return checkpoint.unflatten(flat, shapes, self._folder / "checkpoints")
+        return checkpoint.unflatten(
+            flat, shapes, self._folder / "checkpoints", goes_on=True
+        )
 
     def _how_to_resume(self, update: int) -> str:
         if self.folder is None:

@@ -19,7 +19,7 @@ from purerl.acting.environment import is_built_in
 from purerl.auto import is_auto
 from purerl.config import ConfigError, TrainConfig
 from purerl.networks import modules
-from purerl.storage import kinds
+from purerl.storage import kinds, prng
 from purerl.storage.differences import differences, refuse
 from purerl.storage.folders import MANIFEST, kind_of, load, made_with, write
 
@@ -68,9 +68,13 @@ def create(folder: Path, description: dict[str, Any]) -> None:
 def check_devices(stored: dict[str, Any]) -> None:
     """Refuse to go on with a data-parallel run on another number of devices.
 
+    The random keys must be those of then, too.
+
     Raises:
-        ConfigError: naming both numbers.
+        ConfigError: naming both numbers, or both kinds of keys.
     """
+    if prng.ENTRY in stored:  # Else its checkpoint says it.
+        prng.check_keys("the run", stored)
     spread, here = stored["data_parallel"], len(jax.local_devices())
     if spread and spread != here:
         raise ConfigError(
