@@ -106,11 +106,17 @@ def unflatten(
             continue
         if may_grow and name.startswith(_REPLAY):
             value = _with_slots(value, leaf.shape)
-        if value.shape[1:] != leaf.shape or value.dtype != leaf.dtype:
+        if value.shape[1:] != leaf.shape:
             raise ConfigError(
                 f"the checkpoint {source} is of another config: {name} has shape "
                 f"{value.shape[1:]}, expected {leaf.shape}. Use the config.yaml beside "
                 "it."
+            )
+        if value.dtype != leaf.dtype:
+            raise ConfigError(
+                f"the checkpoint {source} has other numbers: {name} is {value.dtype}, "
+                f"expected {leaf.dtype}. Read it with the versions and settings of JAX "
+                "that wrote it."
             )
         built.append(value)
     return jax.tree.unflatten(structure, built)
