@@ -187,3 +187,13 @@ def test_one_mapped_function_takes_different_overrides():
     np.testing.assert_array_equal(mapped(x, {"a": x}), 2 * np.arange(3))
     np.testing.assert_array_equal(mapped(x, {"b": -x}), np.zeros(3))
     np.testing.assert_array_equal(mapped(x, {"a": x, "b": x}), 3 * np.arange(3))
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad])
+def test_a_call_with_traced_arguments_is_refused_before_anything_compiles(transform):
+    calls = []
+    mapped = purerl.pmap(lambda x: calls.append(x) or x.sum(), lanes=2)
+    whole = transform(lambda x: mapped(x).sum())
+    with pytest.raises(ConfigError, match=r"be called inside jax\.jit.* without"):
+        whole(jnp.ones((2, 2)))
+    assert not calls
