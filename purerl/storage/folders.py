@@ -245,6 +245,32 @@ def load(folder: Path) -> Spec:
     return stored
 
 
+def require(folder: Path, stored: Spec, names: Sequence[str]) -> None:
+    """Refuse a manifest that lacks what this program writes into every one.
+
+    Args:
+        folder: The folder.
+        stored: The manifest.
+        names: Names of the entries that it must have.
+
+    Raises:
+        ConfigError: naming the first that it lacks.
+    """
+    lacking = [name for name in names if name not in stored]
+    if lacking:
+        path = folder / MANIFEST
+        raise ConfigError(
+            f"{path} is damaged (there is no {lacking[0]} in it). Start a new run."
+        )
+
+
+def written_by(stored: Spec) -> str:
+    """Return which purerl and JAX wrote a manifest; empty where it does not say."""
+    known = stored.get("versions", {})
+    words = [f"{name} {known[name]}" for name in ("purerl", "jax") if name in known]
+    return " with ".join(words)
+
+
 def kind_of(folder: Path) -> str:
     """Return the kind of a folder, a key of `purerl.storage.kinds.KINDS` where known.
 
